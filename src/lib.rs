@@ -1,0 +1,22 @@
+//! Paralfetch: an application prefetcher for stock Linux kernels.
+//!
+//! The modules are the pipeline, in the order in which a launch flows through it:
+//! [`launch`] starts an application and says when its launch is over, [`trace`] watches which blocks
+//! the launch reads, [`resolve`] turns what was seen into a launch sequence with its metadata
+//! dependencies and disk positions, [`schedule`] orders and merges it for the drive that [`device`]
+//! describes, [`profile`] stores the result, and [`prefetch`] reads it ahead at every later launch.
+//! [`manager`] ties the phases together; the command line stands on top of it.
+//!
+//! [`schedule`] and the profile format are plain functions over plain data: they know nothing of
+//! kernels and root.
+
+pub mod bench;
+pub mod cli;
+pub mod device;
+pub mod launch;
+pub mod manager;
+pub mod prefetch;
+pub mod profile;
+pub mod resolve;
+pub mod schedule;
+pub mod trace;
