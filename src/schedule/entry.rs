@@ -1,0 +1,84 @@
+//! The plain data that scheduling works on.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes in a page, the unit of every [`Span`]. Kernels with larger pages are converted to it where
+/// their events enter.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// 512-byte sectors in a page: file systems and the block layer count disk positions in sectors.
+pub const SECTORS_PER_PAGE: u64 = PAGE_SIZE / 512;
+
+/// Where the pages of a [`Span`] lie. Both indices point into the tables of one profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Place {
+    /// File-system metadata in the buffer cache; a span's start is the position on the device.
+    Metadata {
+        /// Index in the device table.
+        device: u16,
+    },
+    /// Data of a regular file in the page cache; a span's start is the position in the file.
+    Data {
+        /// Index in the file table.
+        file: u32,
+    },
+}
+
+impl Place {
+    /// Whether the span is metadata (buffer cache) rather than file data (page cache).
+    pub fn is_metadata(self) -> bool {
+        matches!(self, Place::Metadata { .. })
+    }
+}
+
+/// Consecutive 4 KiB pages of one file, or of one device's metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Span {
+    /// File or device.
+    pub place: Place,
+    /// First page, in 4 KiB pages from the start of the file or of the device.
+    pub start: u64,
+    /// Number of 4 KiB pages, at least 1.
+    pub len: u64,
+}
+
+impl Span {
+    /// First page after the span.
+    pub fn end(&self) -> u64 {
+        self.start + self.len
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.len * PAGE_SIZE
+    }
+}
+
+/// One recorded read of a launch (*log entry*); contiguous on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// What was read.
+    pub span: Span,
+    /// Index of the device in the device table, for data and metadata alike.
+    pub device: u16,
+    /// Disk position of the first page, in 512-byte sectors from the start of `device`.
+    pub lba: u64,
+    /// Time of the first access, in microseconds since the launch's execve.
+    pub time_us: u64,
+}
+
+impl LogEntry {
+    /// First sector after the entry.
+    pub fn lba_end(&self) -> u64 {
+        self.lba + self.span.len * SECTORS_PER_PAGE
+    }
+}
+
+/// What the prefetch thread executes (*prefetch entry*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PrefetchEntry {
+    /// What to read.
+    pub span: Span,
+    /// Time of the first access to any page of the span, in microseconds since the launch's execve.
+    pub time_us: u64,
+}

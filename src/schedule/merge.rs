@@ -1,0 +1,143 @@
+//! Range merge (paper Algorithm 2) and infill merge (Mobifetch §2).
+//!
+//! Both walk the launch sequence in disk order and join an entry with its neighbour on the disk.
+//! Range merge asks that nothing lies between the two; infill merge also reads a small hole along,
+//! where one request more would cost more than the hole.
+//!
+//! An I/O distance counts positions of the *original* launch sequence. A second pass over a
+//! sequence that is already merged would count too little, so all passes run inside [`merge`] over
+//! [`Run`]s, which remember where in the launch sequence their members stood. The sequence is sorted
+//! into disk order once; every pass is then linear.
+
+use super::{Infill, LogEntry, SECTORS_PER_PAGE};
+
+/// One walk in disk order.
+pub(super) struct Pass {
+    /// Largest I/O distance of two members of one run.
+    pub distance: u64,
+    /// Largest hole between neighbours, in 4 KiB pages; 0 joins only what is contiguous.
+    pub hole_pages: u64,
+}
+
+/// Log entries that will be read by one request.
+struct Run {
+    entry: LogEntry,
+    /// Position of the earliest member in the launch sequence; the run stands there.
+    earliest: u64,
+    /// Position of the latest member. Without it a run that grows backwards in the sequence, one
+    /// step of `distance` at a time, could carry its first member any number of steps forward.
+    latest: u64,
+    /// Ranks of the first and the last member among all entries in file order, see [`file_ranks`].
+    ranks: (usize, usize),
+}
+
+/// Joins entries that are contiguous on the disk and in their file (or both metadata of one device)
+/// and at most `distance` positions of the launch sequence apart, whichever comes first. A joined
+/// entry stands at the earliest position of its members and has their earliest time, so no entry
+/// moves forward by more than `distance` positions.
+///
+/// `log` is a launch sequence in access order, as is the result. It should name no page twice:
+/// entries that overlap are left apart, and their common pages are then fetched twice.
+///
+/// Paper: Algorithm 2, which joins only entries that follow on the disk *and* in the sequence.
+pub fn range_merge(log: &[LogEntry], distance: u64) -> Vec<LogEntry> {
+    merge(
+        log,
+        &[Pass {
+            distance,
+            hole_pages: 0,
+        }],
+    )
+}
+
+/// Like [`range_merge`], and also across a hole of at most [`Infill::hole_pages`] pages that nobody
+/// asked for, if the hole is the same on the disk and in the file. The hole is read along.
+///
+/// Only neighbours on the disk and in the file are joined, so that a page which has an entry of its
+/// own is never part of a hole, wherever on the disk it may lie. A hole lies between two needed
+/// pages, so nothing beyond the end of a file is ever read.
+pub fn infill_merge(log: &[LogEntry], infill: &Infill) -> Vec<LogEntry> {
+    merge(
+        log,
+        &[Pass {
+            distance: infill.distance,
+            hole_pages: infill.hole_pages,
+        }],
+    )
+}
+
+/// Runs `passes` one after the other over `log`; every pass counts I/O distances in positions of
+/// `log`. The result is in sequence order.
+pub(super) fn merge(log: &[LogEntry], passes: &[Pass]) -> Vec<LogEntry> {
+    let mut runs: Vec<Run> = log
+        .iter()
+        .zip(file_ranks(log))
+        .zip(0u64..)
+        .map(|((&entry, rank), position)| Run {
+            entry,
+            earliest: position,
+            latest: position,
+            ranks: (rank, rank),
+        })
+        .collect();
+    runs.sort_unstable_by_key(|run| (run.entry.device, run.entry.lba, run.earliest));
+    for pass in passes {
+        runs = walk(runs, pass);
+    }
+    runs.sort_unstable_by_key(|run| run.earliest);
+    runs.into_iter().map(|run| run.entry).collect()
+}
+
+/// For each entry, how many entries stand before it in the order of places and pages.
+///
+/// In a fragmented file the pages of a hole can lie elsewhere on the disk, and be needed. Two
+/// entries have no needed page between them exactly if their ranks are consecutive.
+fn file_ranks(log: &[LogEntry]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..log.len()).collect();
+    order.sort_unstable_by_key(|&i| (log[i].span, i));
+    let mut ranks = vec![0; log.len()];
+    for (rank, i) in order.into_iter().enumerate() {
+        ranks[i] = rank;
+    }
+    ranks
+}
+
+/// One pass over runs in disk order; the result is in disk order too.
+fn walk(runs: Vec<Run>, pass: &Pass) -> Vec<Run> {
+    let mut merged: Vec<Run> = Vec::with_capacity(runs.len());
+    for next in runs {
+        match merged.last_mut() {
+            Some(curr) if joinable(curr, &next, pass) => curr.join(next),
+            _ => merged.push(next),
+        }
+    }
+    merged
+}
+
+/// Whether `next`, the neighbour of `curr` on the disk, may become part of it.
+fn joinable(curr: &Run, next: &Run, pass: &Pass) -> bool {
+    let (a, b) = (&curr.entry, &next.entry);
+    if a.device != b.device || a.span.place != b.span.place || curr.ranks.1 + 1 != next.ranks.0 {
+        return false;
+    }
+    let Some(hole_pages) = b.span.start.checked_sub(a.span.end()) else {
+        return false;
+    };
+    let distance = curr.latest.max(next.latest) - curr.earliest.min(next.earliest);
+    hole_pages <= pass.hole_pages
+        && b.lba.checked_sub(a.lba_end()) == Some(hole_pages * SECTORS_PER_PAGE)
+        && distance <= pass.distance
+}
+
+impl Run {
+    fn join(&mut self, next: Run) {
+        self.entry.span.len = next.entry.span.end() - self.entry.span.start;
+        self.entry.time_us = self.entry.time_us.min(next.entry.time_us);
+        self.earliest = self.earliest.min(next.earliest);
+        self.latest = self.latest.max(next.latest);
+        self.ranks.1 = next.ranks.1;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Pre-scheduling: from the launch sequence to the order and size of prefetch requests.
+//!
+//! Pure functions over plain data. A [`LogEntry`] is one recorded read, in access order; the result
+//! is a list of [`PrefetchEntry`], in the order in which the prefetch thread executes them.
+//! The order of work is merge → shift (paper §3.2 and §4.2; infill from Mobifetch §2).
+
+mod entry;
+mod merge;
+mod params;
+mod shift;
+
+#[cfg(test)]
+mod generate;
+
+use merge::Pass;
+
+pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
+pub use merge::{infill_merge, range_merge};
+pub use params::{Infill, Params};
+pub use shift::metadata_shift;
+
+/// The whole of pre-scheduling: range merge, infill merge if `params` ask for it, metadata shift.
+///
+/// `log` is a launch sequence in access order that names no page twice; the result is what the
+/// prefetch thread executes, in its order. Both merges count I/O distances in positions of `log`.
+pub fn schedule(log: &[LogEntry], params: &Params) -> Vec<PrefetchEntry> {
+    let mut passes = vec![Pass {
+        distance: params.merge_distance,
+        hole_pages: 0,
+    }];
+    passes.extend(params.infill.map(|infill| Pass {
+        distance: infill.distance,
+        hole_pages: infill.hole_pages,
+    }));
+    metadata_shift(&merge::merge(log, &passes), params.shift_bytes)
+        .into_iter()
+        .map(|entry| PrefetchEntry {
+            span: entry.span,
+            time_us: entry.time_us,
+        })
+        .collect()
+}
