@@ -1,0 +1,264 @@
+//! The `.pf` file (design: a versioned, checksummed, bounded file).
+//!
+//! | bytes | field | |
+//! |---|---|---|
+//! | 8 | magic | [`MAGIC`] |
+//! | 2 | version | [`VERSION`]; any other is refused |
+//! | 4 | packed length | bytes of the body in the file |
+//! | 4 | body length | bytes of the body once inflated |
+//! | 4 | CRC-32 | of everything before it, then of the packed body |
+//! | … | body | deflated |
+//!
+//! Numbers are little-endian. The body is one [`Body`] in postcard's encoding (variable-length
+//! integers). Tables are stored as columns of differences, which are small and alike, so that deflate
+//! has something to work with. A change of `Body` or of any type in it is a new version.
+//!
+//! Reading trusts nothing: lengths are checked against hard limits before anything is allocated, and
+//! what comes out satisfies every rule in [`limits`], the same that writing demands.
+
+mod columns;
+mod limits;
+
+use columns::{EntryColumns, FileColumns, bounded};
+use limits::{MAX_BODY_BYTES, MAX_DEVICES, MAX_REVISIONS};
+use miniz_oxide::inflate::TINFLStatus;
+use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
+use serde::{Deserialize, Serialize};
+
+use super::{App, Device, Ended, Learned, Profile, Revision};
+use crate::schedule::Span;
+
+pub use limits::MAX_FILE_BYTES;
+
+/// The first byte is no ASCII and the last is a line feed, so that a file that went through a
+/// conversion of character sets or line ends is told apart at once.
+const MAGIC: [u8; 8] = *b"\x89paralf\n";
+
+/// Version of the format that this program reads and writes.
+const VERSION: u16 = 1;
+
+const HEADER_BYTES: usize = 22;
+
+/// Deflate's level, of 0 to 10. Profiles are written rarely and read at every launch; reading takes
+/// the same time at every level.
+const DEFLATE_LEVEL: u8 = 9;
+
+/// Times of first access are kept in units of 100 µs, rounded down: about the time of one read from
+/// the fastest drives.
+pub const TIME_QUANTUM_US: u64 = 100;
+
+/// Why bytes are not a profile, or why a profile cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// The magic is missing.
+    #[error("not a Paralfetch profile")]
+    NotAProfile,
+    /// Written by another version of the program.
+    #[error("profile format {found}, but this program reads format {VERSION}")]
+    Version {
+        /// The file's format version.
+        found: u16,
+    },
+    /// The file ends early.
+    #[error("the profile is cut short")]
+    Truncated,
+    /// The contents are not what was written.
+    #[error("the profile is damaged: wrong checksum")]
+    Checksum,
+    /// A table or the whole exceeds a limit of the format.
+    #[error("the profile has too many {what}; the limit is {limit}")]
+    TooLarge {
+        /// What there is too much of.
+        what: &'static str,
+        /// The most that there may be.
+        limit: usize,
+    },
+    /// The contents contradict themselves.
+    #[error("the profile is invalid: {0}")]
+    Invalid(&'static str),
+}
+
+/// What is serialised: a [`Profile`] with its large tables as columns.
+#[derive(Serialize, Deserialize)]
+struct Body {
+    app: App,
+    created: u64,
+    learned: Learned,
+    ended: Ended,
+    #[serde(deserialize_with = "bounded::<_, _, MAX_REVISIONS>")]
+    history: Vec<Revision>,
+    #[serde(deserialize_with = "bounded::<_, _, MAX_DEVICES>")]
+    devices: Vec<Device>,
+    files: FileColumns,
+    entries: EntryColumns,
+    completion: Option<Span>,
+    log_entries: u32,
+    obsolete: u32,
+}
+
+impl Body {
+    /// The body of a profile that satisfies the limits.
+    fn new(profile: &Profile) -> Self {
+        Body {
+            app: profile.app.clone(),
+            created: profile.created,
+            learned: profile.learned,
+            ended: profile.ended,
+            history: profile.history.clone(),
+            devices: profile.devices.clone(),
+            files: FileColumns::new(&profile.files),
+            entries: EntryColumns::new(
+                &profile.entries,
+                profile.devices.len(),
+                profile.files.len(),
+            ),
+            completion: profile.completion,
+            log_entries: profile.log_entries,
+            obsolete: profile.obsolete,
+        }
+    }
+}
+
+impl Profile {
+    /// Rounds all times as the file format does. What is written is read back exactly, but for
+    /// this: a profile that was rounded first comes back equal to itself.
+    pub fn round_times(&mut self) {
+        for entry in &mut self.entries {
+            entry.time_us -= entry.time_us % TIME_QUANTUM_US;
+        }
+    }
+}
+
+/// The bytes of a `.pf` file. Times are rounded down to [`TIME_QUANTUM_US`].
+///
+/// # Errors
+/// [`FormatError::TooLarge`] and [`FormatError::Invalid`] for a profile that could not be read back:
+/// one with an index outside its table, an empty or endless span, no scheduling parameters, or more
+/// of anything than the format allows.
+pub fn encode(profile: &Profile) -> Result<Vec<u8>, FormatError> {
+    limits::check(profile)?;
+    let body = postcard::to_allocvec(&Body::new(profile))
+        .map_err(|_| FormatError::Invalid("its contents cannot be serialised"))?;
+    limits::at_most("bytes of contents", body.len(), MAX_BODY_BYTES)?;
+    let file = seal(&body);
+    limits::at_most("bytes in its file", file.len(), MAX_FILE_BYTES)?;
+    Ok(file)
+}
+
+/// The profile in the bytes of a `.pf` file.
+///
+/// # Errors
+/// Any damage, a foreign version and contents against the rules are errors; see [`FormatError`].
+pub fn decode(bytes: &[u8]) -> Result<Profile, FormatError> {
+    let body = unseal(bytes)?;
+    let (body, rest): (Body, &[u8]) = postcard::take_from_bytes(&body)
+        .map_err(|_| FormatError::Invalid("its contents cannot be parsed"))?;
+    if !rest.is_empty() {
+        return Err(FormatError::Invalid("it goes on after its contents"));
+    }
+    let profile = Profile {
+        app: body.app,
+        created: body.created,
+        learned: body.learned,
+        ended: body.ended,
+        entries: body
+            .entries
+            .into_entries(body.devices.len(), body.files.len())?,
+        files: body.files.into_files()?,
+        history: body.history,
+        devices: body.devices,
+        completion: body.completion,
+        log_entries: body.log_entries,
+        obsolete: body.obsolete,
+    };
+    limits::check(&profile)?;
+    Ok(profile)
+}
+
+/// Wraps a body, whatever it holds, into a file with the right header and checksum. Public so that
+/// tests and fuzzing reach the parser of the body.
+#[doc(hidden)]
+pub fn seal(body: &[u8]) -> Vec<u8> {
+    let packed = miniz_oxide::deflate::compress_to_vec(body, DEFLATE_LEVEL);
+    // A length beyond the field is far beyond the limits, which `unseal` holds against it.
+    let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes();
+    let mut file = Vec::with_capacity(HEADER_BYTES + packed.len());
+    file.extend(MAGIC);
+    file.extend(VERSION.to_le_bytes());
+    file.extend(length(&packed));
+    file.extend(length(body));
+    file.extend(checksum(&file, &packed).to_le_bytes());
+    file.extend(packed);
+    file
+}
+
+/// Checks the header and the checksum, and inflates the body.
+fn unseal(bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
+    if !bytes.starts_with(&MAGIC) {
+        // An empty file is what a crash leaves on file systems that allocate late.
+        let cut = MAGIC.starts_with(bytes);
+        return Err(if cut {
+            FormatError::Truncated
+        } else {
+            FormatError::NotAProfile
+        });
+    }
+    let version = u16::from_le_bytes(field(bytes, 8)?);
+    if version != VERSION {
+        return Err(FormatError::Version { found: version });
+    }
+    let packed_bytes = u32::from_le_bytes(field(bytes, 10)?) as usize;
+    let body_bytes = u32::from_le_bytes(field(bytes, 14)?) as usize;
+    let crc = u32::from_le_bytes(field(bytes, 18)?);
+    limits::at_most("bytes in its file", bytes.len(), MAX_FILE_BYTES)?;
+    limits::at_most("bytes of contents", body_bytes, MAX_BODY_BYTES)?;
+    let (header, packed) = bytes.split_at(HEADER_BYTES);
+    if packed.len() < packed_bytes {
+        return Err(FormatError::Truncated);
+    }
+    if packed.len() > packed_bytes {
+        return Err(FormatError::Invalid("it goes on after its end"));
+    }
+    if checksum(&header[..18], packed) != crc {
+        return Err(FormatError::Checksum);
+    }
+    inflate(packed, body_bytes)
+}
+
+/// The `N` bytes at `at`.
+fn field<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], FormatError> {
+    bytes
+        .get(at..at + N)
+        .and_then(|field| field.try_into().ok())
+        .ok_or(FormatError::Truncated)
+}
+
+fn checksum(header: &[u8], packed: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(header);
+    hasher.update(packed);
+    hasher.finalize()
+}
+
+/// Inflates exactly `packed` to exactly `body_bytes` bytes, at most [`MAX_BODY_BYTES`].
+fn inflate(packed: &[u8], body_bytes: usize) -> Result<Vec<u8>, FormatError> {
+    const WRONG: FormatError = FormatError::Invalid("its contents cannot be inflated");
+    // Deflate spends at least 2 bits on 258 bytes: no small file can ask for a large buffer.
+    if body_bytes > packed.len().saturating_mul(258 * 4) {
+        return Err(WRONG);
+    }
+    let mut body = vec![0; body_bytes];
+    let flags = inflate_flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
+    let mut state = Box::<DecompressorOxide>::default();
+    match decompress(&mut state, packed, &mut body, 0, flags) {
+        (TINFLStatus::Done, consumed, written)
+            if consumed == packed.len() && written == body_bytes =>
+        {
+            Ok(body)
+        }
+        _ => Err(WRONG),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::profile::generate::{profile, realistic, sample};
+use crate::schedule::Place;
+
+fn body_of(profile: &Profile) -> Vec<u8> {
+    unseal(&encode(profile).expect("a valid profile")).expect("just written")
+}
+
+/// Decodes, and holds what comes out against what would be written.
+fn decode_any(bytes: &[u8]) -> Result<(), TestCaseError> {
+    if let Ok(profile) = decode(bytes) {
+        let again = encode(&profile).expect("what was read can be written");
+        prop_assert_eq!(decode(&again), Ok(profile));
+    }
+    Ok(())
+}
+
+/// A file of format 1, byte for byte. If reading it fails, profiles in the field have become
+/// unreadable: the format changed, and [`VERSION`] must change with it.
+#[test]
+fn format_1_stays_readable() {
+    let file = include_bytes!("format-1.pf");
+    let mut expected = sample("/usr/bin/gimp-2.10");
+    assert_eq!(decode(file), Ok(expected.clone()));
+    assert_eq!(Ok(body_of(&expected)), unseal(file));
+    expected.created += 1;
+    assert_ne!(decode(file), Ok(expected));
+}
+
+#[test]
+fn sizes_stay_within_budget() {
+    for (entries, files, limit) in [(3_000, 350, 25 << 10), (16_000, 650, 96 << 10)] {
+        let profile = realistic(entries, files);
+        let size = encode(&profile).expect("a valid profile").len();
+        println!("{entries} entries, {files} files: {size} bytes");
+        assert!(profile.entries.len() >= entries && profile.files.len() == files);
+        assert!(size <= limit, "{size} bytes for {entries} entries");
+    }
+}
+
+#[test]
+fn times_are_rounded_down() {
+    let mut profile = sample("/bin/true");
+    profile.entries[0].time_us = 399;
+    let read = decode(&encode(&profile).expect("valid")).expect("valid");
+    assert_eq!(read.entries[0].time_us, 300);
+    profile.round_times();
+    assert_eq!(read, profile);
+}
+
+#[test]
+fn foreign_and_damaged_files_are_named() {
+    let good = encode(&sample("/bin/true")).expect("valid");
+    assert_eq!(decode(b"#!/bin/sh\n"), Err(FormatError::NotAProfile));
+    assert_eq!(decode(b""), Err(FormatError::Truncated));
+    assert_eq!(decode(&good[..5]), Err(FormatError::Truncated));
+    let last = good.len() - 1;
+    assert_eq!(decode(&good[..last]), Err(FormatError::Truncated));
+    let mut newer = good.clone();
+    newer[8] = 2;
+    assert_eq!(decode(&newer), Err(FormatError::Version { found: 2 }));
+    let mut flipped = good.clone();
+    flipped[last] ^= 4;
+    assert_eq!(decode(&flipped), Err(FormatError::Checksum));
+    let mut longer = good;
+    longer.push(0);
+    assert!(matches!(decode(&longer), Err(FormatError::Invalid(_))));
+}
+
+#[test]
+fn large_files_are_refused_before_anything_is_allocated() {
+    let refused = |bytes: &[u8]| matches!(decode(bytes), Err(FormatError::TooLarge { .. }));
+    assert!(refused(&seal(&vec![0; MAX_BODY_BYTES + 1])));
+    let mut long = encode(&sample("/bin/true")).expect("valid");
+    long.resize(MAX_FILE_BYTES + 1, 0);
+    assert!(refused(&long));
+    // A few bytes that claim the largest body allowed, with a checksum that is right.
+    let mut header = seal(&[]);
+    header[14..18].copy_from_slice(&(MAX_BODY_BYTES as u32).to_le_bytes());
+    let (start, packed) = header.split_at(HEADER_BYTES);
+    let crc = checksum(&start[..18], packed).to_le_bytes();
+    header[18..22].copy_from_slice(&crc);
+    assert!(matches!(decode(&header), Err(FormatError::Invalid(_))));
+}
+
+#[test]
+fn bytes_after_the_body_are_refused() {
+    let mut body = body_of(&sample("/bin/true"));
+    body.push(0);
+    assert!(matches!(decode(&seal(&body)), Err(FormatError::Invalid(_))));
+}
+
+#[test]
+fn bytes_after_the_deflated_stream_are_refused() {
+    let good = encode(&sample("/bin/true")).expect("valid");
+    let mut padded = good.clone();
+    padded.push(0);
+    let packed = (padded.len() - HEADER_BYTES) as u32;
+    padded[10..14].copy_from_slice(&packed.to_le_bytes());
+    let (start, rest) = padded.split_at(HEADER_BYTES);
+    let crc = checksum(&start[..18], rest).to_le_bytes();
+    padded[18..22].copy_from_slice(&crc);
+    assert!(matches!(decode(&padded), Err(FormatError::Invalid(_))));
+}
+
+/// A small file whose paths share prefixes so that together they would be huge.
+#[test]
+fn shared_prefixes_cannot_multiply() {
+    let mut profile = sample("/bin/true");
+    let long = [b"/".as_slice(), &[b'a'; 4_000]].concat();
+    let file = profile.files[0].clone();
+    profile.files = vec![
+        super::super::File {
+            path: Some(long),
+            ..file
+        };
+        limits::MAX_FILES
+    ];
+    let file = seal(&postcard::to_allocvec(&Body::new(&profile)).expect("serialisable"));
+    assert!(file.len() < 16 << 10);
+    let too_large = |result| matches!(result, Err(FormatError::TooLarge { .. }));
+    assert!(too_large(decode(&file).map(drop)));
+    assert!(too_large(encode(&profile).map(drop)));
+}
+
+/// Every rule that a profile must satisfy, broken one at a time, in memory and in a file that is
+/// otherwise in order.
+#[test]
+fn contradictions_are_refused() {
+    type Break = fn(&mut Profile);
+    let rules: &[(&str, Break)] = &[
+        ("relative app", |p| p.app.path = b"bin/true".to_vec()),
+        ("NUL in app", |p| p.app.path = b"/bin\0".to_vec()),
+        ("long app", |p| p.app.path = vec![b'/'; 4096]),
+        ("relative root", |p| p.app.root = Some(b"root".to_vec())),
+        ("no parameters", |p| p.history.clear()),
+        ("long history", |p| p.history = vec![p.history[0]; 1025]),
+        ("many devices", |p| {
+            p.devices = vec![p.devices[0].clone(); 257]
+        }),
+        ("device is a path", |p| p.devices[0].name = "../sda".into()),
+        ("device is long", |p| p.devices[0].name = "a".repeat(65)),
+        ("fs is an escape", |p| p.devices[0].fs = "\x1b[2J".into()),
+        ("file's device", |p| p.files[0].device = 1),
+        ("empty path", |p| p.files[0].path = Some(Vec::new())),
+        ("NUL in path", |p| p.files[0].path = Some(b"/\0".to_vec())),
+        ("long path", |p| p.files[0].path = Some(vec![b'/'; 4096])),
+        ("many files", |p| p.files = vec![p.files[0].clone(); 65_537]),
+        ("empty span", |p| p.entries[1].span.len = 0),
+        ("far span", |p| p.entries[1].span.start = 1 << 52),
+        ("empty completion", |p| {
+            p.completion.as_mut().expect("set").len = 0
+        }),
+        ("endless completion", |p| {
+            p.completion.as_mut().expect("set").len = u64::MAX;
+        }),
+        ("foreign completion", |p| {
+            p.completion.as_mut().expect("set").place = Place::Data { file: 1 };
+        }),
+        ("many entries", |p| {
+            p.entries = vec![p.entries[0]; limits::MAX_ENTRIES + 1];
+        }),
+    ];
+    assert!(encode(&sample("/bin/true")).is_ok());
+    for (name, break_rule) in rules {
+        let mut profile = sample("/bin/true");
+        break_rule(&mut profile);
+        assert!(encode(&profile).is_err(), "{name} was written");
+        let body = postcard::to_allocvec(&Body::new(&profile)).expect("serialisable");
+        assert!(decode(&seal(&body)).is_err(), "{name} was read");
+    }
+    // These cannot even be expressed in a file.
+    let rules: &[(&str, Break)] = &[
+        ("endless span", |p| p.entries[1].span.len = u64::MAX),
+        ("no such file", |p| {
+            p.entries[0].span.place = Place::Data { file: 1 };
+        }),
+        ("no such device", |p| {
+            p.entries[0].span.place = Place::Metadata { device: 1 };
+        }),
+    ];
+    for (name, break_rule) in rules {
+        let mut profile = sample("/bin/true");
+        break_rule(&mut profile);
+        assert!(encode(&profile).is_err(), "{name} was written");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(mut profile in profile()) {
+        let read = decode(&encode(&profile).expect("a valid profile"));
+        profile.round_times();
+        prop_assert_eq!(read, Ok(profile));
+    }
+
+    #[test]
+    fn any_flipped_bit_is_an_error(
+        profile in profile(),
+        at in any::<prop::sample::Index>(),
+        mask in 1..=255u8,
+    ) {
+        let mut file = encode(&profile).expect("a valid profile");
+        let at = at.index(file.len());
+        file[at] ^= mask;
+        prop_assert!(decode(&file).is_err());
+    }
+
+    #[test]
+    fn any_shortened_file_is_an_error(profile in profile(), to in any::<prop::sample::Index>()) {
+        let file = encode(&profile).expect("a valid profile");
+        prop_assert_eq!(decode(&file[..to.index(file.len())]), Err(FormatError::Truncated));
+    }
+
+    #[test]
+    fn arbitrary_bytes_do_no_harm(bytes in vec(any::<u8>(), 0..2_000)) {
+        decode_any(&bytes)?;
+        decode_any(&seal(&bytes))?;
+    }
+
+    /// Damage behind a right checksum, so that every rule of the body's parser is met.
+    #[test]
+    fn damaged_bodies_do_no_harm(
+        profile in profile(),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in prop::option::weighted(0.1, any::<prop::sample::Index>()),
+    ) {
+        let mut body = body_of(&profile);
+        for (at, byte) in damage {
+            let at = at.index(body.len());
+            body[at] = byte;
+        }
+        if let Some(to) = cut {
+            body.truncate(to.index(body.len()));
+        }
+        decode_any(&seal(&body))?;
+    }
+}

@@ -1,0 +1,340 @@
+//! The directory that holds one `.pf` file for each app.
+//!
+//! Profiles decide what a privileged thread opens and reads, so nothing is taken from a file that
+//! someone else could have put there or changed: it must be a regular file, not a link, owned by root
+//! or by the user that this program runs as, and writable by nobody else.
+
+mod name;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use name::{SUFFIX, base_name, file_name, file_prefix, full_path};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+pub use name::AppKey;
+
+use super::{FormatError, MAX_FILE_BYTES, Profile, decode, encode};
+
+/// Why a profile cannot be loaded or saved.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The directory is missing, is none, or cannot be used.
+    #[error("cannot use the profile directory {}: {cause}", .dir.display())]
+    Directory {
+        /// The directory.
+        dir: PathBuf,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// A profile cannot be read, written or removed.
+    #[error("cannot {action} profile {}: {cause}", .path.display())]
+    Io {
+        /// What was tried: "read", "write" or "remove".
+        action: &'static str,
+        /// The profile's file.
+        path: PathBuf,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// Someone else may have made or changed the file.
+    #[error(
+        "profile {} is not to be trusted: {why}; remove it, and learn it again with `paralfetch learn`",
+        .path.display()
+    )]
+    Untrusted {
+        /// The profile's file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The file's contents are no profile that this program can use.
+    #[error("{cause} ({}); learn it again with `paralfetch learn`", .path.display())]
+    Damaged {
+        /// The profile's file.
+        path: PathBuf,
+        /// What is wrong with them.
+        cause: FormatError,
+    },
+    /// The profile breaks a rule of the format, and was not written.
+    #[error("cannot write profile {}: {cause}", .path.display())]
+    Unwritable {
+        /// The file that it would have had.
+        path: PathBuf,
+        /// The rule.
+        cause: FormatError,
+    },
+    /// Several profiled apps have the name.
+    #[error("{name} may be any of {}; give the whole path", .candidates.join(", "))]
+    Ambiguous {
+        /// The name that was looked for.
+        name: String,
+        /// Paths of the apps, each below its root directory.
+        candidates: Vec<String>,
+    },
+}
+
+/// A file of the store, as [`Store::list`] finds it.
+#[derive(Debug)]
+pub struct Stored {
+    /// Its name in the directory.
+    pub file_name: OsString,
+    /// What it holds, or why that cannot be used.
+    pub profile: Result<Profile, StoreError>,
+}
+
+/// A directory of profiles.
+#[derive(Clone, Debug)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+impl Store {
+    /// The store in `dir`, which must exist.
+    ///
+    /// # Errors
+    /// [`StoreError::Directory`] if there is no such directory.
+    pub fn open(dir: &Path) -> Result<Store, StoreError> {
+        let is_dir = fs::metadata(dir).and_then(|found| {
+            if found.is_dir() {
+                Ok(())
+            } else {
+                Err(io::ErrorKind::NotADirectory.into())
+            }
+        });
+        is_dir.map_err(|cause| directory_error(dir, cause))?;
+        Ok(Store { dir: dir.into() })
+    }
+
+    /// The store in `dir`, which is made if it is missing: accessible to its owner alone, below
+    /// parents with the usual permissions.
+    ///
+    /// # Errors
+    /// [`StoreError::Directory`] if it cannot be made.
+    pub fn create(dir: &Path) -> Result<Store, StoreError> {
+        let parents = dir.parent().map_or(Ok(()), fs::create_dir_all);
+        let made = parents.and_then(|()| DirBuilder::new().mode(0o700).create(dir));
+        match made {
+            Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
+                Err(directory_error(dir, cause))
+            }
+            _ => Store::open(dir),
+        }
+    }
+
+    /// The profile of `app`; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`], [`StoreError::Untrusted`] or [`StoreError::Damaged`], all of which name
+    /// the file.
+    pub fn load(&self, app: AppKey) -> Result<Option<Profile>, StoreError> {
+        let found = self.read(&self.dir.join(file_name(app)))?;
+        // Another app's, in the unlikely case that names and checksums agree.
+        Ok(found.filter(|profile| profile.app.key() == app))
+    }
+
+    /// Writes `profile` in place of the one that its app has, if any. Whoever reads at the same
+    /// time, or after a crash, finds the old profile or the new one, whole. Returns the file's path.
+    ///
+    /// # Errors
+    /// [`StoreError::Directory`] if nothing can be written there, [`StoreError::Unwritable`] if the
+    /// profile breaks a rule of the format, [`StoreError::Io`].
+    pub fn save(&self, profile: &Profile) -> Result<PathBuf, StoreError> {
+        let path = self.dir.join(file_name(profile.app.key()));
+        let bytes = encode(profile).map_err(|cause| StoreError::Unwritable {
+            path: path.clone(),
+            cause,
+        })?;
+        // A name that `list` passes over, should a crash leave it behind; mode 0600.
+        let mut file = tempfile::Builder::new()
+            .prefix(".new-")
+            .suffix(".tmp")
+            .tempfile_in(&self.dir)
+            .map_err(|error| directory_error(&self.dir, io_cause(error)))?;
+        file.write_all(&bytes)
+            .and_then(|()| file.as_file().sync_all())
+            .and_then(|()| file.persist(&path).map_err(|error| error.error))
+            // The rename itself lasts only once the directory is written.
+            .and_then(|_| File::open(&self.dir)?.sync_all())
+            .map_err(|cause| io_error("write", &path, cause))?;
+        Ok(path)
+    }
+
+    /// Notes in an app's profile that `count` of its files were found stale.
+    ///
+    /// # Errors
+    /// As [`Store::load`] and [`Store::save`].
+    pub fn note_obsolete(&self, app: AppKey, count: u32) -> Result<(), StoreError> {
+        if let Some(mut profile) = self.load(app)? {
+            profile.obsolete = count;
+            self.save(&profile)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the profile of `app`, readable or not; says whether there was one.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] if it cannot be removed.
+    pub fn remove(&self, app: AppKey) -> Result<bool, StoreError> {
+        let path = self.dir.join(file_name(app));
+        match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(cause) => Err(io_error("remove", &path, cause)),
+        }
+    }
+
+    /// All profiles, in the order of their file names; one that cannot be used does not
+    /// hide the others.
+    ///
+    /// # Errors
+    /// [`StoreError::Directory`] if the directory cannot be read.
+    pub fn list(&self) -> Result<Vec<Stored>, StoreError> {
+        let mut profiles = Vec::new();
+        for name in self.names()? {
+            // `None`: removed since the directory was read.
+            if let Some(profile) = self.read(&self.dir.join(&name)).transpose() {
+                profiles.push(Stored {
+                    file_name: name,
+                    profile,
+                });
+            }
+        }
+        Ok(profiles)
+    }
+
+    /// The profile that a user means by `name`: the app's absolute path (inside its root directory or
+    /// with it, for one that has its own), or the path's last component. `None` if no profile fits.
+    ///
+    /// # Errors
+    /// [`StoreError::Ambiguous`] if a last component fits several; otherwise as [`Store::load`],
+    /// for a file that cannot be used and that may be the one meant.
+    pub fn find(&self, name: &OsStr) -> Result<Option<Profile>, StoreError> {
+        let name = name.as_bytes();
+        let whole_path = name.contains(&b'/');
+        let prefix = file_prefix(name);
+        let mut found: Vec<Profile> = Vec::new();
+        let mut unusable = None;
+        for file in self.names()? {
+            if !file.as_bytes().starts_with(prefix.as_bytes()) {
+                continue;
+            }
+            match self.read(&self.dir.join(file)) {
+                Ok(Some(profile)) => {
+                    let full = full_path(&profile.app);
+                    let wanted = if whole_path {
+                        full == name || profile.app.path == name
+                    } else {
+                        base_name(&full) == name
+                    };
+                    if wanted {
+                        found.push(profile);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => unusable = Some(error),
+            }
+        }
+        // The app of the system itself comes before those of images that have one of the same path.
+        if found.iter().any(|profile| full_path(&profile.app) == name) {
+            found.retain(|profile| full_path(&profile.app) == name);
+        }
+        if found.len() > 1 {
+            let path = |found: &Profile| String::from_utf8_lossy(&full_path(&found.app)).into();
+            return Err(StoreError::Ambiguous {
+                name: String::from_utf8_lossy(name).into(),
+                candidates: found.iter().map(path).collect(),
+            });
+        }
+        match (found.pop(), unusable) {
+            (None, Some(error)) => Err(error),
+            (profile, _) => Ok(profile),
+        }
+    }
+
+    /// File names of all profiles, sorted.
+    fn names(&self) -> Result<Vec<OsString>, StoreError> {
+        let mut names = Vec::new();
+        let directory = fs::read_dir(&self.dir);
+        for entry in directory.map_err(|cause| directory_error(&self.dir, cause))? {
+            let name = entry
+                .map_err(|cause| directory_error(&self.dir, cause))?
+                .file_name();
+            let bytes = name.as_bytes();
+            if bytes.ends_with(SUFFIX.as_bytes()) && !bytes.starts_with(b".") {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// The profile in a file; `None` if there is no such file.
+    fn read(&self, path: &Path) -> Result<Option<Profile>, StoreError> {
+        let untrusted = |why| StoreError::Untrusted {
+            path: path.into(),
+            why,
+        };
+        let failed = |cause| io_error("read", path, cause);
+        // NONBLOCK: opening a FIFO would otherwise wait for whoever holds its other end.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(fd) => File::from(fd),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => return Err(untrusted("it is a symbolic link")),
+            // What open(2) says of sockets.
+            Err(Errno::NXIO) => return Err(untrusted("it is not a regular file")),
+            Err(errno) => return Err(failed(errno.into())),
+        };
+        let stat = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(untrusted("it is not a regular file"));
+        }
+        if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(untrusted("it belongs to another user"));
+        }
+        if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+            return Err(untrusted("others may write it"));
+        }
+        let mut bytes = Vec::new();
+        // One byte more than allowed, so that `decode` sees when there is too much.
+        file.take(MAX_FILE_BYTES as u64 + 1)
+            .read_to_end(&mut bytes)
+            .map_err(failed)?;
+        decode(&bytes)
+            .map(Some)
+            .map_err(|cause| StoreError::Damaged {
+                path: path.into(),
+                cause,
+            })
+    }
+}
+
+fn directory_error(dir: &Path, cause: io::Error) -> StoreError {
+    StoreError::Directory {
+        dir: dir.into(),
+        cause,
+    }
+}
+
+fn io_error(action: &'static str, path: &Path, cause: io::Error) -> StoreError {
+    StoreError::Io {
+        action,
+        path: path.into(),
+        cause,
+    }
+}
+
+/// The kernel's error without the temporary file's name, which tells a user nothing.
+fn io_cause(error: io::Error) -> io::Error {
+    error.kind().into()
+}
+
+#[cfg(test)]
+mod tests;
