@@ -1,0 +1,100 @@
+//! Whether there is memory to prefetch into.
+
+use std::fs;
+
+/// Prefetching is left alone when tasks waited for memory more than this share of the last 10
+/// seconds, in percent.
+const PRESSURE_LIMIT: f64 = 10.0;
+
+/// The state of the system's memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Memory {
+    /// MemAvailable, in bytes; `None` where the kernel does not say.
+    pub available: Option<u64>,
+    /// Share of the last 10 s in which some task waited for memory, in percent (PSI); `None` where
+    /// the kernel does not say.
+    pub pressure: Option<f64>,
+}
+
+impl Memory {
+    /// Reads /proc/meminfo and /proc/pressure/memory.
+    pub fn read() -> Self {
+        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        Memory {
+            available: available(&text("/proc/meminfo")),
+            pressure: pressure(&text("/proc/pressure/memory")),
+        }
+    }
+
+    /// Why `bytes` should not be prefetched now, if so: the prefetched pages would push out others,
+    /// or each other.
+    pub fn refuses(&self, bytes: u64) -> Option<String> {
+        if let Some(available) = self.available.filter(|available| bytes > available / 2) {
+            return Some(format!(
+                "the schedule of {} MiB is more than half of the {} MiB of memory available",
+                bytes >> 20,
+                available >> 20
+            ));
+        }
+        match self.pressure {
+            Some(share) if share > PRESSURE_LIMIT => Some(format!(
+                "memory is short (tasks waited {share:.0} % of the last 10 s)"
+            )),
+            _ => None,
+        }
+    }
+}
+
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+fn pressure(psi: &str) -> Option<f64> {
+    psi.lines()
+        .find(|line| line.starts_with("some "))?
+        .split_whitespace()
+        .find_map(|field| field.strip_prefix("avg10="))?
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_files_are_read() {
+        assert_eq!(
+            available("MemTotal:  100 kB\nMemAvailable:   2048 kB\n"),
+            Some(2 << 20)
+        );
+        assert_eq!(available(""), None);
+        let psi = "some avg10=12.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00 total=0\n";
+        assert_eq!(pressure(psi), Some(12.5));
+        assert_eq!(pressure(""), None);
+    }
+
+    #[test]
+    fn refuses_when_memory_is_short() {
+        let plenty = Memory {
+            available: Some(1 << 30),
+            pressure: Some(0.0),
+        };
+        assert_eq!(plenty.refuses(100 << 20), None);
+        assert!(plenty.refuses(600 << 20).is_some());
+        let pressed = Memory {
+            pressure: Some(30.0),
+            ..plenty
+        };
+        assert!(pressed.refuses(1).is_some());
+        let silent = Memory {
+            available: None,
+            pressure: None,
+        };
+        assert_eq!(silent.refuses(1 << 40), None);
+    }
+}

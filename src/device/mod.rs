@@ -1,0 +1,13 @@
+//! The drive under a file system: what it can do, and the kernel's knobs for it.
+
+mod caches;
+mod class;
+mod knobs;
+mod memory;
+mod sysfs;
+
+pub use caches::drop_caches;
+pub use class::Class;
+pub use knobs::{KnobError, Knobs, Leftovers, keep, restore_leftovers};
+pub use memory::Memory;
+pub use sysfs::Sysfs;
