@@ -1,0 +1,52 @@
+//! What tracing says about a launch: plain data, as user space sees it.
+
+/// How an access was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// Pages added to a cache: read from the drive (or, in a written file, made to be written).
+    Added,
+    /// Pages that read(2) and its kin took from the page cache. The range may reach past the
+    /// file's end.
+    Read,
+    /// The faultaround window of a page fault on a cached page: those of its pages that were cached
+    /// were mapped, and one of them was touched.
+    Window,
+}
+
+/// Who made an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum By {
+    /// A task of the launch tree.
+    Tree,
+    /// Any other task.
+    Other,
+}
+
+/// One access to pages of the page cache (a regular file) or of the buffer cache (metadata).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    pub time_ns: u64,
+    /// Device of the file system, in the user-space encoding (`st_dev`). For metadata: the block
+    /// device itself.
+    pub dev: u64,
+    /// Inode number; 0 for metadata.
+    pub ino: u64,
+    /// Inode generation; 0 for metadata.
+    pub generation: u32,
+    /// First page, in 4 KiB pages: of the file, or of the device for metadata.
+    pub start: u64,
+    /// Number of 4 KiB pages.
+    pub len: u64,
+    /// How it was seen.
+    pub source: Source,
+    /// Who made it.
+    pub by: By,
+}
+
+impl Access {
+    /// Whether this is file-system metadata in the buffer cache.
+    pub fn is_metadata(&self) -> bool {
+        self.ino == 0
+    }
+}

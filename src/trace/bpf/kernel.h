@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The few kernel types that our programs look into, and of those only the fields used. Offsets are
+ * fixed up against the running kernel's BTF at load time (CO-RE), so order and padding do not matter
+ * here. A name with three underscores is another form of the same struct, for another kernel age.
+ */
+#ifndef PARALFETCH_KERNEL_H
+#define PARALFETCH_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+enum {
+	false = 0,
+	true = 1,
+};
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_RINGBUF = 27,
+	BPF_MAP_TYPE_TASK_STORAGE = 29,
+};
+
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+	BPF_F_NO_PREALLOC = 1,
+	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
+	BPF_RB_NO_WAKEUP = 1,
+	BPF_RB_FORCE_WAKEUP = 2,
+};
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct {
+	int pid;
+	int tgid;
+};
+
+struct super_block {
+	__u32 s_dev;
+	unsigned long s_magic;
+};
+
+struct inode {
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	__u32 i_rdev;
+	__s64 i_size;
+	__u32 i_generation;
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+struct folio {
+	struct address_space *mapping;
+	unsigned long index;
+};
+
+/* 6.18 and later: the flags word is wrapped in a struct. */
+struct folio___memdesc {
+	struct {
+		unsigned long f;
+	} flags;
+};
+
+struct folio___flags {
+	unsigned long flags;
+};
+
+/* Up to 6.5: the order of a large folio has a field of its own. */
+struct folio___order {
+	unsigned char _folio_order;
+};
+
+/* 6.6 and later: it is the low byte of the second page's flags. */
+struct folio___flags_1 {
+	unsigned long _flags_1;
+};
+
+struct bvec_iter {
+	__u64 bi_sector;
+	unsigned int bi_size;
+};
+
+struct block_device {
+	__u64 bd_start_sect;
+	__u32 bd_dev;
+};
+
+struct bio {
+	struct block_device *bi_bdev;
+	unsigned int bi_opf;
+	struct bvec_iter bi_iter;
+};
+
+struct request {
+	unsigned int cmd_flags;
+	unsigned int __data_len;
+	__u64 __sector;
+	struct block_device *part;
+};
+
+#pragma clang attribute pop
+
+enum pageflags {
+	PG_head = 6,
+};
+
+struct linux_binprm;
+
+#endif

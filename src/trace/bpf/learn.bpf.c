@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Learning: which pages a launch needs.
+ *
+ * A page that the launch needs and that was not cached is added to a cache, and the kernel says so
+ * (mm_filemap_add_to_page_cache): with an empty cache that is the launch sequence, in order. For
+ * regular files the folio belongs to the file's inode. File-system metadata (inode tables,
+ * directories, extent blocks) goes through the buffer cache, whose folios belong to the block
+ * device's inode: the index is then the position on the device.
+ *
+ * A page that was cached already, because a running program holds it, is not added again. The launch
+ * then shows up when it uses the page: a read takes it from the cache (mm_filemap_get_pages), a
+ * write fault on a private mapping looks it up (mm_filemap_fault), and a read fault maps whatever is
+ * cached of the 16 pages around the address (mm_filemap_map_pages: the paper's page-fault
+ * monitoring, §3.1). These three are newer than the first and are attached where the kernel has
+ * them.
+ *
+ * Each page is reported once when it is added, once when the tree uses it, once when others do, and
+ * once as part of a window: a launch touches its pages so often that reporting each time would cost
+ * more than the launch. The filter holds a bit a page for each, 64 pages an entry.
+ */
+#include "kernel.h"
+#include "intf.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "tree.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define BDEVFS_MAGIC 0x62646576
+
+/* Bytes in a page of the running kernel, set before the programs are loaded. */
+const volatile __u32 page_bytes = 4096;
+
+/* 64 pages of a file or a device. */
+struct seen_key {
+	__u64 ino;
+	__u64 word;
+	__u32 dev;
+	__u32 pad;
+};
+
+/* Which of the 64 were reported, a bit each. */
+struct seen {
+	__u64 added;
+	__u64 tree;
+	__u64 other;
+	__u64 window;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
+	__type(key, struct seen_key);
+	__type(value, struct seen);
+} seen_pages SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 16 << 20);
+} events SEC(".maps");
+
+/* Events that found no room in the ring buffer. */
+__u64 lost_events = 0;
+/* Ranges that the filter had no room for: reported again at each access, so nothing is lost. */
+__u64 unfiltered = 0;
+
+struct pf_types _types = {};
+
+/* A single event marks at most this many words of the filter: 16 MiB of 4 KiB pages. */
+#define MAX_WORDS 64
+
+/* A range on its way through the filter. */
+struct mark {
+	__u64 ino;
+	__u64 first;
+	__u64 last;
+	__u32 dev;
+	__u8 kind;
+	__u8 by;
+	bool fresh;
+};
+
+/* Marks those pages of the range that are in its i-th word; notes if one of them is new. */
+static long mark_word(__u64 i, struct mark *m)
+{
+	__u64 word = (m->first >> 6) + i, mask = ~0ULL, old, *bits;
+	struct seen_key key = { .ino = m->ino, .word = word, .dev = m->dev };
+	struct seen none = {}, *seen;
+
+	if (word == m->first >> 6)
+		mask &= ~0ULL << (m->first & 63);
+	if (word == m->last >> 6)
+		mask &= ~0ULL >> (63 - (m->last & 63));
+
+	seen = bpf_map_lookup_elem(&seen_pages, &key);
+	if (!seen) {
+		bpf_map_update_elem(&seen_pages, &key, &none, BPF_NOEXIST);
+		seen = bpf_map_lookup_elem(&seen_pages, &key);
+	}
+	if (!seen) {
+		__sync_fetch_and_add(&unfiltered, 1);
+		m->fresh = true;
+		return 0;
+	}
+	bits = m->by == PF_OTHER ? &seen->other : &seen->tree;
+	if (m->kind == PF_ADDED) {
+		/* A fault is reported before the addition that it causes: both are wanted. */
+		__sync_fetch_and_or(bits, mask);
+		bits = &seen->added;
+	}
+	old = *bits;
+	if (m->kind == PF_WINDOW && m->by == PF_TREE) {
+		old |= seen->window;
+		bits = &seen->window;
+	}
+	if (mask & ~old) {
+		__sync_fetch_and_or(bits, mask);
+		m->fresh = true;
+	}
+	return 0;
+}
+
+/* True if any page of the range is new to the filter; marks all of it as seen. */
+static __always_inline bool mark_new(struct pf_event *e)
+{
+	struct mark m = {
+		.ino = e->ino,
+		.first = e->start,
+		.last = e->start + e->pages - 1,
+		.dev = e->dev,
+		.kind = e->kind,
+		.by = e->by,
+	};
+	__u64 words = (m.last >> 6) - (m.first >> 6) + 1;
+
+	if (words == 1) {
+		mark_word(0, &m);
+		return m.fresh;
+	}
+	if (words > MAX_WORDS)
+		/* Too long to mark: report it, user space sorts it out. */
+		return true;
+	bpf_loop(words, mark_word, &m, 0);
+	return m.fresh;
+}
+
+static __always_inline void report(struct inode *inode, __u64 start, __u64 pages, __u8 kind)
+{
+	struct pf_event e = {}, *slot;
+	struct super_block *sb;
+
+	if (!active_since_ns || !inode || !pages)
+		return;
+	sb = inode->i_sb;
+	if (!sb)
+		return;
+	if (sb->s_magic == BDEVFS_MAGIC) {
+		e.dev = inode->i_rdev;
+	} else {
+		e.dev = sb->s_dev;
+		e.ino = inode->i_ino;
+		e.generation = inode->i_generation;
+	}
+	e.start = start;
+	e.pages = pages;
+	e.kind = kind;
+	e.by = is_tree(current_role()) ? PF_TREE : PF_OTHER;
+	if (!mark_new(&e))
+		return;
+
+	slot = bpf_ringbuf_reserve(&events, sizeof(*slot), 0);
+	if (!slot) {
+		__sync_fetch_and_add(&lost_events, 1);
+		return;
+	}
+	e.time_ns = bpf_ktime_get_ns();
+	*slot = e;
+	/* User space empties the buffer at its own pace: a wake-up for each event would disturb. */
+	bpf_ringbuf_submit(slot, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline __u64 folio_pages(struct folio *folio)
+{
+	unsigned long flags;
+
+	if (bpf_core_field_exists(((struct folio___memdesc *)0)->flags.f))
+		flags = BPF_CORE_READ((struct folio___memdesc *)folio, flags.f);
+	else
+		flags = BPF_CORE_READ((struct folio___flags *)folio, flags);
+	if (!(flags & (1UL << bpf_core_enum_value(enum pageflags, PG_head))))
+		return 1;
+	if (bpf_core_field_exists(struct folio___order, _folio_order))
+		return 1UL << (BPF_CORE_READ((struct folio___order *)folio, _folio_order) & 31);
+	return 1UL << (BPF_CORE_READ((struct folio___flags_1 *)folio, _flags_1) & 31);
+}
+
+SEC("tp_btf/mm_filemap_add_to_page_cache")
+int BPF_PROG(page_added, struct folio *folio)
+{
+	struct address_space *mapping = folio->mapping;
+
+	if (mapping)
+		report(mapping->host, folio->index, folio_pages(folio), PF_ADDED);
+	return 0;
+}
+
+SEC("tp_btf/mm_filemap_get_pages")
+int BPF_PROG(pages_read, struct address_space *mapping, unsigned long index,
+	     unsigned long last_index)
+{
+	struct inode *inode = mapping->host;
+	__u64 end;
+
+	if (!inode || last_index < index)
+		return 0;
+	/* The range is what read(2) was asked for: cut it at the end of the file. */
+	end = ((__u64)inode->i_size + page_bytes - 1) / page_bytes;
+	if (last_index + 1 < end)
+		end = last_index + 1;
+	if (end > index)
+		report(inode, index, end - index, PF_READ);
+	return 0;
+}
+
+SEC("tp_btf/mm_filemap_fault")
+int BPF_PROG(page_faulted, struct address_space *mapping, unsigned long index)
+{
+	if (current_role() != PF_ROLE_STARTING)
+		report(mapping->host, index, 1, PF_READ);
+	return 0;
+}
+
+SEC("tp_btf/mm_filemap_map_pages")
+int BPF_PROG(pages_mapped, struct address_space *mapping, unsigned long start, unsigned long end)
+{
+	if (end >= start && current_role() != PF_ROLE_STARTING)
+		report(mapping->host, start, end - start + 1, PF_WINDOW);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(task_forked, struct task_struct *parent, struct task_struct *child)
+{
+	tree_fork(parent, child);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(task_execed, struct task_struct *task)
+{
+	tree_exec(task);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(task_exited)
+{
+	struct pf_event *slot;
+
+	if (!tree_exit())
+		return 0;
+	slot = bpf_ringbuf_reserve(&events, sizeof(*slot), 0);
+	if (!slot) {
+		__sync_fetch_and_add(&lost_events, 1);
+		return 0;
+	}
+	__builtin_memset(slot, 0, sizeof(*slot));
+	slot->time_ns = bpf_ktime_get_ns();
+	slot->kind = PF_EXIT;
+	bpf_ringbuf_submit(slot, BPF_RB_FORCE_WAKEUP);
+	return 0;
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Measuring: how many reads a launch makes, and who makes them.
+ *
+ * A read request is counted where it is made (block_getrq), in the context of the task that wants
+ * it; bios that join an existing request add their bytes to it. The launch tree's own requests are
+ * those that it has to wait for; the helper's are the prefetch thread's.
+ *
+ * With a completion block set, its read is watched too: a launch that does not end by itself ends
+ * when the drive has delivered that block (paper §5.1).
+ */
+#include "kernel.h"
+#include "intf.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+#include "tree.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+#define REQ_OP_MASK 0xff
+#define REQ_OP_READ 0
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 << 10);
+} events SEC(".maps");
+
+struct pf_types _types = {};
+
+struct pf_reads tree_reads = {};
+struct pf_reads helper_reads = {};
+struct pf_reads other_reads = {};
+
+/* The completion block: kernel dev_t of its device, and its sectors; no device, no block. */
+volatile __u32 completion_dev = 0;
+volatile __u64 completion_sector = 0;
+volatile __u64 completion_sectors = 0;
+volatile __u64 completed_ns = 0;
+
+static __always_inline void count(struct bio *bio, __u64 requests)
+{
+	struct pf_reads *reads;
+	__u32 role;
+
+	if (!active_since_ns && current_role() != PF_ROLE_HELPER)
+		return;
+	if ((bio->bi_opf & REQ_OP_MASK) != REQ_OP_READ)
+		return;
+	role = current_role();
+	reads = is_tree(role) ? &tree_reads :
+		role == PF_ROLE_HELPER ? &helper_reads : &other_reads;
+	__sync_fetch_and_add(&reads->requests, requests);
+	__sync_fetch_and_add(&reads->bytes, bio->bi_iter.bi_size);
+}
+
+SEC("tp_btf/block_getrq")
+int BPF_PROG(request_made, struct bio *bio)
+{
+	count(bio, 1);
+	return 0;
+}
+
+SEC("tp_btf/block_bio_backmerge")
+int BPF_PROG(bio_merged_behind, struct bio *bio)
+{
+	count(bio, 0);
+	return 0;
+}
+
+SEC("tp_btf/block_bio_frontmerge")
+int BPF_PROG(bio_merged_before, struct bio *bio)
+{
+	count(bio, 0);
+	return 0;
+}
+
+static __always_inline void say(__u8 kind)
+{
+	struct pf_event *slot = bpf_ringbuf_reserve(&events, sizeof(*slot), 0);
+
+	/* The buffer holds a thousand times the two events that a launch can have. */
+	if (!slot)
+		return;
+	__builtin_memset(slot, 0, sizeof(*slot));
+	slot->time_ns = bpf_ktime_get_ns();
+	slot->kind = kind;
+	bpf_ringbuf_submit(slot, BPF_RB_FORCE_WAKEUP);
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(request_done, struct request *rq, int error, unsigned int bytes)
+{
+	struct block_device *part;
+	__u64 first, end;
+
+	if (!completion_dev || !active_since_ns || completed_ns)
+		return 0;
+	if ((rq->cmd_flags & REQ_OP_MASK) != REQ_OP_READ)
+		return 0;
+	part = rq->part;
+	if (!part || part->bd_dev != completion_dev)
+		return 0;
+	/* Requests count sectors from the start of the disk, file systems from their partition. */
+	first = rq->__sector - part->bd_start_sect;
+	end = first + (bytes >> 9);
+	if (first >= completion_sector + completion_sectors || end <= completion_sector)
+		return 0;
+	completed_ns = bpf_ktime_get_ns();
+	say(PF_READ);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(task_forked, struct task_struct *parent, struct task_struct *child)
+{
+	tree_fork(parent, child);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(task_execed, struct task_struct *task)
+{
+	tree_exec(task);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(task_exited)
+{
+	if (tree_exit())
+		say(PF_EXIT);
+	return 0;
+}

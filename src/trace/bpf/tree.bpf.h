@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The launch tree: who belongs to the launch.
+ *
+ * User space marks one thread, the launcher, before it starts the app. From then on membership
+ * spreads by fork and clone and nothing else: a child process of the launcher is the app, a thread
+ * of the launcher's own process is a helper (the prefetch thread), and whatever a member creates is
+ * a member. Later execs change nothing, so shell wrappers are in the tree by themselves.
+ *
+ * The app's first process is a copy of ours until its execve. What the kernel reads for that execve
+ * belongs to the launch; the page faults of our own last instructions do not.
+ *
+ * Membership is in task-local storage: it costs no look-up table, follows a task through exec and
+ * pid changes, and goes with the task.
+ */
+#ifndef PARALFETCH_TREE_BPF_H
+#define PARALFETCH_TREE_BPF_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u32);
+} roles SEC(".maps");
+
+/*
+ * CLOCK_MONOTONIC time of the app's execve, written by the child itself through the shared mapping
+ * of this section, as its last act before execve: nothing before it is part of the launch.
+ */
+volatile __u64 active_since_ns = 0;
+
+/* Tasks of the tree that are alive. */
+__s64 live_tasks = 0;
+
+static __always_inline bool is_tree(__u32 role)
+{
+	return role == PF_ROLE_STARTING || role == PF_ROLE_TREE;
+}
+
+static __always_inline __u32 role_of(struct task_struct *task)
+{
+	__u32 *role = bpf_task_storage_get(&roles, task, 0, 0);
+
+	return role ? *role : PF_ROLE_NONE;
+}
+
+static __always_inline __u32 current_role(void)
+{
+	return role_of(bpf_get_current_task_btf());
+}
+
+static __always_inline void tree_fork(struct task_struct *parent, struct task_struct *child)
+{
+	__u32 role = role_of(parent);
+	__u32 *slot;
+
+	if (role == PF_ROLE_NONE)
+		return;
+	if (role == PF_ROLE_LAUNCHER || role == PF_ROLE_HELPER)
+		role = parent->tgid == child->tgid ? PF_ROLE_HELPER : PF_ROLE_STARTING;
+
+	slot = bpf_task_storage_get(&roles, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!slot)
+		return;
+	*slot = role;
+	if (is_tree(role))
+		__sync_fetch_and_add(&live_tasks, 1);
+}
+
+static __always_inline void tree_exec(struct task_struct *task)
+{
+	__u32 *role = bpf_task_storage_get(&roles, task, 0, 0);
+
+	if (role && *role == PF_ROLE_STARTING)
+		*role = PF_ROLE_TREE;
+}
+
+/* Returns true when the exiting task was the last of the tree. */
+static __always_inline bool tree_exit(void)
+{
+	if (!is_tree(current_role()))
+		return false;
+	return __sync_fetch_and_add(&live_tasks, -1) == 1;
+}
+
+#endif

@@ -1,0 +1,113 @@
+//! From the bytes of a ring-buffer record to an event.
+
+use rustix::fs::makedev;
+
+use super::access::{Access, By, Source};
+use super::skel::learn::types::{pf_by, pf_event, pf_kind};
+use crate::schedule::PAGE_SIZE;
+
+/// One record of the ring buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An access to pages.
+    Access(Access),
+    /// The launch tree's last task exited, at this CLOCK_MONOTONIC time in nanoseconds.
+    Exit(u64),
+}
+
+/// Reads a record. `None` if it is none of ours, which only a mismatch between the compiled BPF
+/// object and this program could cause.
+pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<Event> {
+    let raw = read_raw(record)?;
+    let kind = u32::from(raw.kind);
+    if kind == pf_kind::PF_EXIT.0 {
+        return Some(Event::Exit(raw.time_ns));
+    }
+    let source = if kind == pf_kind::PF_ADDED.0 {
+        Source::Added
+    } else if kind == pf_kind::PF_READ.0 {
+        Source::Read
+    } else if kind == pf_kind::PF_WINDOW.0 {
+        Source::Window
+    } else {
+        return None;
+    };
+    let by = if u32::from(raw.by) == pf_by::PF_TREE.0 {
+        By::Tree
+    } else {
+        By::Other
+    };
+    // A kernel page of 16 or 64 KiB is several of ours.
+    let scale = (kernel_page_size / PAGE_SIZE).max(1);
+    Some(Event::Access(Access {
+        time_ns: raw.time_ns,
+        dev: user_dev(raw.dev),
+        ino: raw.ino,
+        generation: raw.generation,
+        start: raw.start.checked_mul(scale)?,
+        len: u64::from(raw.pages).checked_mul(scale)?,
+        source,
+        by,
+    }))
+}
+
+/// The kernel's dev_t (12 bits of major, 20 of minor) in the encoding of `st_dev`.
+pub fn user_dev(kernel_dev: u32) -> u64 {
+    makedev(kernel_dev >> 20, kernel_dev & 0xf_ffff)
+}
+
+/// `st_dev`'s encoding as the kernel's dev_t.
+pub fn kernel_dev(dev: u64) -> u32 {
+    rustix::fs::major(dev) << 20 | rustix::fs::minor(dev)
+}
+
+fn read_raw(record: &[u8]) -> Option<pf_event> {
+    if record.len() < size_of::<pf_event>() {
+        return None;
+    }
+    // SAFETY: the slice is long enough, pf_event is plain integers for which any bytes are a value,
+    // and read_unaligned asks nothing of the slice's alignment.
+    Some(unsafe { std::ptr::read_unaligned(record.as_ptr().cast::<pf_event>()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_convert_both_ways() {
+        for (major, minor) in [(8, 1), (259, 4), (7, 300), (0, 45)] {
+            let dev = makedev(major, minor);
+            assert_eq!(user_dev(kernel_dev(dev)), dev);
+        }
+        assert_eq!(kernel_dev(makedev(8, 3)), 0x0080_0003);
+    }
+
+    #[test]
+    fn short_or_foreign_records_are_not_events() {
+        assert_eq!(parse(&[], 4096), None);
+        assert_eq!(parse(&[0; 8], 4096), None);
+        assert_eq!(parse(&[0; size_of::<pf_event>()], 4096), None);
+    }
+
+    #[test]
+    fn larger_kernel_pages_become_several() {
+        let raw = pf_event {
+            ino: 7,
+            start: 3,
+            pages: 2,
+            kind: pf_kind::PF_ADDED.0 as u8,
+            by: pf_by::PF_TREE.0 as u8,
+            ..Default::default()
+        };
+        // SAFETY: any initialised plain struct can be seen as bytes.
+        let bytes = unsafe {
+            std::slice::from_raw_parts((&raw const raw).cast::<u8>(), size_of::<pf_event>())
+        };
+        let Some(Event::Access(access)) = parse(bytes, 16384) else {
+            panic!("not an access");
+        };
+        assert_eq!((access.start, access.len), (12, 8));
+        assert_eq!((access.source, access.by), (Source::Added, By::Tree));
+    }
+}

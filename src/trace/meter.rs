@@ -1,0 +1,152 @@
+//! The measuring session: counts read requests and sees the completion block.
+
+use std::cell::Cell;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
+
+use super::abilities::{TraceError, check};
+use super::event::kernel_dev;
+use super::launcher::{StartMark, mark_launcher};
+use super::skel::meter::types::{pf_event, pf_reads};
+use super::skel::meter::{MeterSkel, MeterSkelBuilder};
+use super::tracer::{Storage, capture_warnings};
+
+/// Reads from drives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Read requests, as the block layer makes them.
+    pub requests: u64,
+    /// Bytes read.
+    pub bytes: u64,
+}
+
+impl From<pf_reads> for Reads {
+    fn from(raw: pf_reads) -> Self {
+        Reads {
+            requests: raw.requests,
+            bytes: raw.bytes,
+        }
+    }
+}
+
+/// The block whose arrival from the drive ends a launch (paper §4.2 and §5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompletionBlock {
+    /// Device, in the encoding of `st_dev`.
+    pub dev: u64,
+    /// First 512-byte sector on the device.
+    pub sector: u64,
+    /// Number of 512-byte sectors.
+    pub sectors: u64,
+}
+
+/// What was counted during a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metered {
+    /// Time of the app's execve, CLOCK_MONOTONIC in nanoseconds; 0 if it never came to that.
+    pub start_ns: u64,
+    /// Reads that the launch tree made itself, and so had to wait for.
+    pub app: Reads,
+    /// Reads of the prefetch thread.
+    pub prefetch: Reads,
+    /// Reads of all other tasks of the system.
+    pub other: Reads,
+    /// When the drive delivered the completion block, CLOCK_MONOTONIC in nanoseconds.
+    pub completed_ns: Option<u64>,
+}
+
+/// A measuring session, attached from its making to its end.
+pub struct Meter<'obj> {
+    skel: MeterSkel<'obj>,
+    ring: RingBuffer<'static>,
+    woken: Rc<Cell<bool>>,
+}
+
+impl<'obj> Meter<'obj> {
+    /// Loads and attaches the programs and makes the calling thread, which must be the process's
+    /// main thread, the launcher. With a completion block, its arrival is noted too.
+    ///
+    /// # Errors
+    /// Says which privilege or kernel ability is missing.
+    pub fn attach(
+        storage: &'obj mut Storage,
+        completion: Option<CompletionBlock>,
+    ) -> Result<Self, TraceError> {
+        check()?;
+        capture_warnings();
+        let mut open = MeterSkelBuilder::default()
+            .open(storage.get())
+            .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
+        if let (Some(block), Some(bss)) = (completion, open.maps.bss_data.as_deref_mut()) {
+            bss.completion_dev = kernel_dev(block.dev);
+            bss.completion_sector = block.sector;
+            bss.completion_sectors = block.sectors;
+        }
+        open.progs.request_done.set_autoload(completion.is_some());
+        let mut skel = open
+            .load()
+            .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
+        mark_launcher(&skel.maps.roles)?;
+        let woken = Rc::new(Cell::new(false));
+        let flag = Rc::clone(&woken);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&skel.maps.events, move |record| {
+                flag.set(record.len() >= size_of::<pf_event>());
+                0
+            })
+            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
+        let ring = builder
+            .build()
+            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
+        skel.attach()
+            .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
+        Ok(Meter { skel, ring, woken })
+    }
+
+    /// What the child must set as its last act before execve.
+    pub fn start_mark(&mut self) -> StartMark {
+        let bss = self
+            .skel
+            .maps
+            .bss_data
+            .as_deref_mut()
+            .expect("a loaded object with globals has its .bss mapped");
+        // SAFETY: it points into the mapped .bss; the object outlives the launch.
+        unsafe { StartMark::new(&raw mut bss.active_since_ns) }
+    }
+
+    /// Readable when the completion block has arrived or the launch tree has ended.
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the epoll descriptor is open as long as the ring buffer, which `self` owns.
+        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
+    }
+
+    /// Empties the wake-up descriptor; true if anything had happened.
+    pub fn acknowledge(&mut self) -> Result<bool, TraceError> {
+        self.ring
+            .consume()
+            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
+        Ok(self.woken.replace(false))
+    }
+
+    /// Detaches the programs and returns the counts.
+    pub fn finish(mut self) -> Metered {
+        // Detach first: then nothing writes to the counts while they are read.
+        self.skel.links = Default::default();
+        let start_ns = self.start_mark().get();
+        let Some(bss) = self.skel.maps.bss_data.as_deref() else {
+            return Metered::default();
+        };
+        Metered {
+            start_ns,
+            app: bss.tree_reads.into(),
+            prefetch: bss.helper_reads.into(),
+            other: bss.other_reads.into(),
+            completed_ns: (bss.completed_ns != 0).then_some(bss.completed_ns),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Watching a launch: the BPF programs (`bpf/`) and the readers of their events.
+//!
+//! [`Tracer`] records which pages a launch needs, for learning. [`Meter`] counts the read requests of
+//! a launch, for benchmarks. Each attaches its programs when it is made and detaches them when it is
+//! dropped: outside of these times, tracing costs nothing.
+
+mod abilities;
+mod access;
+mod event;
+mod launcher;
+mod meter;
+mod skel;
+mod tracer;
+
+pub use abilities::{TraceError, check};
+pub use access::{Access, By, Source};
+pub use launcher::StartMark;
+pub use meter::{CompletionBlock, Meter, Metered, Reads};
+pub use tracer::{DRAIN_INTERVAL, Storage, Trace, Tracer};
