@@ -1,0 +1,72 @@
+//! From a device number to the device's node and name.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, major, minor, stat};
+
+use super::mounts::MountTable;
+
+/// Path of the block device's node: the kernel's name below `/dev`, else what was mounted, else the
+/// link that udev makes in `/dev/block`. Each is checked to be that very device. `None` if there is
+/// no node.
+pub fn node(dev: u64, mounts: &MountTable) -> Option<PathBuf> {
+    let named = kernel_path(dev).map(|name| Path::new("/dev").join(OsStr::from_bytes(&name)));
+    let mounted = mounts
+        .of_device(dev)
+        .map(|mount| PathBuf::from(OsStr::from_bytes(&mount.source)));
+    let linked = PathBuf::from(format!("/dev/block/{}:{}", major(dev), minor(dev)));
+    named
+        .into_iter()
+        .chain(mounted.filter(|path| path.is_absolute()))
+        .chain([linked])
+        .find(|path| is_device(path, dev))
+}
+
+/// The kernel's name of the device, such as `nvme0n1p2` or `dm-0`; its numbers (`259:2`) if sysfs does
+/// not tell.
+pub fn name(dev: u64) -> String {
+    match kernel_path(dev) {
+        Some(path) => String::from_utf8_lossy(&path).into_owned(),
+        None => format!("{}:{}", major(dev), minor(dev)),
+    }
+}
+
+/// The node's path below `/dev`, by sysfs. It may have directories in it (`mapper/control`).
+fn kernel_path(dev: u64) -> Option<Vec<u8>> {
+    let uevent = std::fs::read(format!(
+        "/sys/dev/block/{}:{}/uevent",
+        major(dev),
+        minor(dev)
+    ))
+    .ok()?;
+    uevent
+        .split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"DEVNAME="))
+        .map(<[u8]>::to_vec)
+}
+
+fn is_device(path: &Path, dev: u64) -> bool {
+    stat(path).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice && stat.st_rdev == dev
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::makedev;
+
+    use super::*;
+
+    #[test]
+    fn a_device_that_does_not_exist_has_numbers_and_no_node() {
+        let dev = makedev(4095, 7);
+        assert_eq!(name(dev), "4095:7");
+        // A character device and a regular file as mount sources are not taken for it.
+        let mounts = MountTable::parse(
+            b"1 0 4095:7 / / rw - ext4 /dev/null rw\n2 1 4095:7 / /a rw - ext4 /proc/version rw",
+        );
+        assert_eq!(node(dev, &mounts), None);
+    }
+}

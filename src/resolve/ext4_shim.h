@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Where an ext2, ext3 or ext4 file system keeps the metadata that a file's data depends on.
+ *
+ * A narrow door to libext2fs, so that the Rust side needs to know none of its structs. ext4.rs
+ * repeats these declarations; keep both in step. Errors are libext2fs's (errcode_t): 0 is success.
+ */
+#ifndef PARALFETCH_EXT4_SHIM_H
+#define PARALFETCH_EXT4_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* An open file system. */
+struct pf_ext4;
+
+/* A block outside of the inode that maps logical blocks of a file to the disk. */
+struct pf_node {
+	uint64_t first;    /* first logical block that it maps, in file system blocks */
+	uint64_t len;      /* number of logical blocks from there on, at least 1 */
+	uint64_t physical; /* where the node itself lies, in file system blocks */
+	uint32_t depth;    /* 0: the inode points to it; 1: a node of depth 0 does; and so on */
+};
+
+/* Opens the file system on a block device or in an image, read-only. It may be mounted. */
+long pf_ext4_open(const char *path, struct pf_ext4 **out);
+void pf_ext4_close(struct pf_ext4 *fs);
+
+uint32_t pf_ext4_block_size(const struct pf_ext4 *fs); /* in bytes */
+uint64_t pf_ext4_blocks(const struct pf_ext4 *fs);     /* size, in file system blocks */
+void pf_ext4_uuid(const struct pf_ext4 *fs, uint8_t uuid[16]);
+
+/* The block of the inode table that holds inode `ino`. */
+long pf_ext4_inode_block(const struct pf_ext4 *fs, uint32_t ino, uint64_t *block);
+
+/*
+ * The extent-tree nodes or indirect blocks of regular file `ino`, parents before children. Writes the
+ * first `cap` of them to `out` and their number to `count`. A file with more than `cap` nodes is an
+ * error (EXT2_ET_NO_MEMORY): a caller's bound on a damaged tree that runs in circles.
+ */
+long pf_ext4_nodes(struct pf_ext4 *fs, uint32_t ino, struct pf_node *out, size_t cap, size_t *count);
+
+/* The error's text, in static memory. */
+const char *pf_ext4_error(long error);
+
+#endif

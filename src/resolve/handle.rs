@@ -1,0 +1,136 @@
+//! Files by inode number: opening them without walking their path, and asking for that path.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlink};
+use rustix::io::Errno;
+
+use super::mounts::OpenMount;
+
+/// The kernel's `enum fid_type`: a 32-bit inode number and a 32-bit generation.
+const FILEID_INO32_GEN: c_int = 1;
+
+/// `FS_IOC_GETVERSION`, `_IOR('v', 1, long)`.
+const FS_IOC_GETVERSION: libc::Ioctl =
+    0x8000_7601 | ((std::mem::size_of::<libc::c_long>() as libc::Ioctl) << 16);
+
+/// `struct file_handle` with room for a [`FILEID_INO32_GEN`].
+#[repr(C)]
+struct InodeHandle {
+    bytes: u32,
+    kind: c_int,
+    ino: u32,
+    generation: u32,
+}
+
+/// Opens a file of an ext2, ext3 or ext4 file system by inode number and generation, as
+/// open_by_handle_at(2). `mount` is any open file or directory of the file system.
+///
+/// The kernel takes generation 0 for "any". Here it means 0: the file's own generation is compared,
+/// and what is neither a regular file nor a directory (it could be a device or a FIFO by now) is not
+/// opened in the first place.
+///
+/// # Errors
+/// `ESTALE` if the file is gone or its inode number has been given to another; `EOVERFLOW` if the
+/// number has more than 32 bits; `EPERM` without CAP_DAC_READ_SEARCH; and what open(2) returns.
+pub fn open_by_ino(
+    mount: BorrowedFd<'_>,
+    ino: u64,
+    generation: u32,
+    flags: OFlags,
+) -> io::Result<OwnedFd> {
+    if generation == 0 && !flags.contains(OFlags::PATH) {
+        let path = open_handle(mount, ino, generation, OFlags::PATH | OFlags::CLOEXEC)?;
+        let kind = FileType::from_raw_mode(fstat(&path)?.st_mode);
+        if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+            return Err(Errno::STALE.into());
+        }
+        let fd = open_handle(mount, ino, generation, flags)?;
+        if inode_generation(&fd)? != 0 {
+            return Err(Errno::STALE.into());
+        }
+        return Ok(fd);
+    }
+    open_handle(mount, ino, generation, flags)
+}
+
+fn open_handle(
+    mount: BorrowedFd<'_>,
+    ino: u64,
+    generation: u32,
+    flags: OFlags,
+) -> io::Result<OwnedFd> {
+    let mut handle = InodeHandle {
+        bytes: 8,
+        kind: FILEID_INO32_GEN,
+        ino: u32::try_from(ino).map_err(|_| Errno::OVERFLOW)?,
+        generation,
+    };
+    // SAFETY: `handle` has the layout of the kernel's struct and the 8 bytes that it announces; the
+    // call only reads it.
+    let fd = unsafe {
+        libc::open_by_handle_at(
+            mount.as_raw_fd(),
+            (&raw mut handle).cast(),
+            flags.bits() as c_int,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Generation of an open file's inode: with the inode number it names this very file.
+///
+/// # Errors
+/// Those of ioctl(2): `ENOTTY` where the file system has none.
+pub fn inode_generation(file: &OwnedFd) -> io::Result<u32> {
+    // The kernel writes an int, whatever the request's number says.
+    let mut generation: c_int = 0;
+    // SAFETY: FS_IOC_GETVERSION writes one int.
+    if unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_GETVERSION, &raw mut generation) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(generation as u32)
+}
+
+/// Path of an open file from its file system's own root, such as `/lib/x.so` for `/usr/lib/x.so` on a
+/// separate `/usr`; arbitrary bytes. `None` if the kernel knows no name (files opened by handle have
+/// one while their directory entry is cached), if the file was deleted or moved out of the mount, or
+/// if another mount covers it.
+pub fn path_in_fs(file: BorrowedFd<'_>, mount: &OpenMount) -> Option<Vec<u8>> {
+    let shown = readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new()).ok()?;
+    let shown = std::ffi::OsString::from_vec(shown.into_bytes());
+    let relative = Path::new(&shown)
+        .strip_prefix(&mount.mount.mount_point)
+        .ok()?;
+    if relative.as_os_str().is_empty() || mount.mount.root.ends_with(b"//deleted") {
+        return None;
+    }
+    // What /proc shows may end in " (deleted)" or come from outside of a bind mount's directory: only
+    // a name that leads to the file counts. It must not lead through another file system on its way.
+    let found = openat2(
+        &mount.fd,
+        relative,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS,
+    )
+    .ok()?;
+    let (found, file) = (fstat(&found).ok()?, fstat(file).ok()?);
+    if (found.st_dev, found.st_ino) != (file.st_dev, file.st_ino) {
+        return None;
+    }
+    let mut path = mount.mount.root.clone();
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(relative.as_os_str().as_bytes());
+    Some(path)
+}

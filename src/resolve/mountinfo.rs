@@ -1,0 +1,201 @@
+//! The kernel's `mountinfo` format (proc(5)), as plain data.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use rustix::fs::makedev;
+
+/// One mount of the mount table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// The kernel's number for it.
+    pub id: u32,
+    /// Number of the mount that it is mounted on.
+    pub parent: u32,
+    /// The file system's device, in the user-space encoding (`st_dev`).
+    pub dev: u64,
+    /// Which directory of the file system is mounted: `/` or, for a bind mount, one below it.
+    pub root: Vec<u8>,
+    /// Where it is mounted, as seen from the reader's root directory.
+    pub mount_point: PathBuf,
+    /// Type, such as `ext4` or `fuse.sshfs`.
+    pub fs_type: String,
+    /// What was mounted: a device node's path for file systems on drives.
+    pub source: Vec<u8>,
+}
+
+/// Parses the text of a `mountinfo` file. Returns its mounts in the file's order, and the number of
+/// lines that could not be understood and were passed over.
+pub fn parse_mountinfo(text: &[u8]) -> (Vec<Mount>, usize) {
+    let mut mounts = Vec::new();
+    let mut malformed = 0;
+    for line in text
+        .split(|&byte| byte == b'\n')
+        .filter(|line| !line.is_empty())
+    {
+        match parse_line(line) {
+            Some(mount) => mounts.push(mount),
+            None => malformed += 1,
+        }
+    }
+    (mounts, malformed)
+}
+
+/// `ID PARENT MAJOR:MINOR ROOT MOUNT_POINT OPTIONS [OPTIONAL…] - TYPE SOURCE SUPER_OPTIONS`
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let id = number(fields.next()?)?;
+    let parent = number(fields.next()?)?;
+    let mut device = fields.next()?.splitn(2, |&byte| byte == b':');
+    let dev = makedev(number(device.next()?)?, number(device.next()?)?);
+    let root = unescape(fields.next()?);
+    let mount_point = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
+    if !root.starts_with(b"/") || !mount_point.is_absolute() {
+        return None;
+    }
+    fields.next()?;
+    fields.by_ref().find(|field| field == b"-")?;
+    let fs_type = String::from_utf8_lossy(&unescape(fields.next()?)).into_owned();
+    // A source may be the empty string.
+    let source = unescape(fields.next()?);
+    Some(Mount {
+        id,
+        parent,
+        dev,
+        root,
+        mount_point,
+        fs_type,
+        source,
+    })
+}
+
+fn number(digits: &[u8]) -> Option<u32> {
+    // `u32::from_str` would also take a sign.
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Resolves the kernel's escapes, a backslash and three octal digits. Anything else stays as it is.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match (first, tail) {
+            (
+                b'\\',
+                [
+                    a @ b'0'..=b'3',
+                    b @ b'0'..=b'7',
+                    c @ b'0'..=b'7',
+                    after @ ..,
+                ],
+            ) => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest = after;
+            }
+            _ => bytes.push(*first),
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn one(line: &str) -> Option<Mount> {
+        let (mut mounts, malformed) = parse_mountinfo(line.as_bytes());
+        assert_eq!(mounts.len() + malformed, 1);
+        mounts.pop()
+    }
+
+    #[test]
+    fn a_line_with_any_number_of_optional_fields() {
+        for optional in [
+            "",
+            "shared:1 ",
+            "shared:1 master:2 propagate_from:3 unbindable ",
+        ] {
+            let mount = one(&format!(
+                "36 35 98:0 /sub /mnt rw,noatime {optional}- ext3 /dev/root rw,errors=continue"
+            ))
+            .unwrap();
+            assert_eq!((mount.id, mount.parent), (36, 35));
+            assert_eq!(mount.dev, makedev(98, 0));
+            assert_eq!(mount.root, b"/sub");
+            assert_eq!(mount.mount_point, Path::new("/mnt"));
+            assert_eq!(mount.fs_type, "ext3");
+            assert_eq!(mount.source, b"/dev/root");
+        }
+    }
+
+    #[test]
+    fn escapes_large_device_numbers_and_empty_sources() {
+        let mount = one(r"1 0 259:1048575 / /a\040b\011c\012d\134e\043 rw - tmpfs  rw").unwrap();
+        assert_eq!(mount.mount_point.as_os_str().as_bytes(), b"/a b\tc\nd\\e#");
+        assert_eq!(mount.dev, makedev(259, 1_048_575));
+        assert_eq!(mount.source, b"");
+        let mount = one(r"1 0 8:1 / /\377\400\9\ rw - ext4 /dev/x").unwrap();
+        assert_eq!(mount.mount_point.as_os_str().as_bytes(), b"/\xff\\400\\9\\");
+    }
+
+    #[test]
+    fn malformed_lines_are_counted_and_the_others_kept() {
+        let good = "22 27 0:21 / /proc rw - proc proc rw";
+        for bad in [
+            "nonsense",
+            "22 27 0:21 / /proc rw proc proc rw",
+            "22 27 021 / /proc rw - proc proc rw",
+            "22 27 0:+21 / /proc rw - proc proc rw",
+            "22 99999999999 0:21 / /proc rw - proc proc rw",
+            "22 27 0:21 / proc rw - proc proc rw",
+            "22 27 0:21 net:[4] /run rw",
+            "22 27 0:21 / /proc rw -",
+            "22 27 0:21 / /proc rw - proc",
+        ] {
+            let (mounts, malformed) = parse_mountinfo(format!("{good}\n{bad}\n{good}").as_bytes());
+            assert_eq!((mounts.len(), malformed), (2, 1), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_parsed_or_counted(text in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count();
+            let (mounts, malformed) = parse_mountinfo(&text);
+            prop_assert_eq!(mounts.len() + malformed, lines);
+        }
+
+        #[test]
+        fn near_misses_are_parsed_or_counted(line in r"[0-9:]{0,4} 1 [0-9]{0,12}:[0-9]{0,3} /[\\0-9]{0,5} /[\\0-9]{0,6} rw( -)? ?ext4 ?x?") {
+            let (mounts, malformed) = parse_mountinfo(line.as_bytes());
+            prop_assert_eq!(mounts.len() + malformed, 1);
+        }
+
+        #[test]
+        fn escaping_is_undone(path in proptest::collection::vec(1u8.., 0..40)) {
+            let mut escaped = b"7 1 8:1 / /".to_vec();
+            for byte in &path {
+                match byte {
+                    b' ' | b'\t' | b'\n' | b'\\' | b'#' => {
+                        escaped.extend_from_slice(format!("\\{byte:03o}").as_bytes());
+                    }
+                    _ => escaped.push(*byte),
+                }
+            }
+            escaped.extend_from_slice(b" rw - ext4 /dev/sda1 rw");
+            let (mounts, malformed) = parse_mountinfo(&escaped);
+            prop_assert_eq!(malformed, 0);
+            prop_assert_eq!(&mounts[0].mount_point.as_os_str().as_bytes()[1..], &path[..]);
+        }
+    }
+}

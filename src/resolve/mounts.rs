@@ -1,0 +1,288 @@
+//! The mounted file systems: which device holds what, and a way into each.
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, fstat, makedev};
+
+pub use super::mountinfo::{Mount, parse_mountinfo};
+use super::support::Support;
+pub use super::uuid::fs_uuid;
+
+/// The mount table of this process's mount namespace, as it was when it was read.
+#[derive(Clone, Debug)]
+pub struct MountTable {
+    mounts: Vec<Mount>,
+    malformed: usize,
+}
+
+/// A mount with its root directory open.
+#[derive(Debug)]
+pub struct OpenMount {
+    /// Its line of the mount table.
+    pub mount: Mount,
+    /// Its root directory, opened for reading.
+    pub fd: OwnedFd,
+}
+
+/// Why no directory of a file system could be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The device is not in the mount table.
+    #[error(
+        "device {major}:{minor} is not mounted in this mount namespace; mount it where \
+             paralfetch can see it"
+    )]
+    NotMounted {
+        /// Major device number.
+        major: u32,
+        /// Minor device number.
+        minor: u32,
+    },
+    /// Other mounts cover each of its mount points.
+    #[error(
+        "every mount of device {major}:{minor} is covered by another mount; mount it once more \
+             elsewhere"
+    )]
+    Covered {
+        /// Major device number.
+        major: u32,
+        /// Minor device number.
+        minor: u32,
+    },
+    /// Its mount points are visible but cannot be opened.
+    #[error(
+        "cannot open {mount_point}, where device {major}:{minor} is mounted: {source}; run as \
+             root"
+    )]
+    Open {
+        /// Major device number.
+        major: u32,
+        /// Minor device number.
+        minor: u32,
+        /// The last mount point tried.
+        mount_point: String,
+        /// What open(2) or fstat(2) returned.
+        source: io::Error,
+    },
+}
+
+impl MountTable {
+    /// Reads `/proc/self/mountinfo`.
+    ///
+    /// # Errors
+    /// Those of reading the file, such as when /proc is not mounted.
+    pub fn read() -> io::Result<Self> {
+        Ok(Self::parse(&std::fs::read("/proc/self/mountinfo")?))
+    }
+
+    /// The table that a `mountinfo` file's text describes.
+    pub fn parse(mountinfo: &[u8]) -> Self {
+        let (mounts, malformed) = parse_mountinfo(mountinfo);
+        MountTable { mounts, malformed }
+    }
+
+    /// All mounts, in the kernel's order.
+    pub fn mounts(&self) -> &[Mount] {
+        &self.mounts
+    }
+
+    /// Number of lines that could not be understood.
+    pub fn malformed(&self) -> usize {
+        self.malformed
+    }
+
+    /// Type of the file system on a device (`st_dev`), such as `ext4`; `None` if it is not mounted
+    /// here.
+    pub fn fs_type(&self, dev: u64) -> Option<&str> {
+        self.of_device(dev)
+            .next()
+            .map(|mount| mount.fs_type.as_str())
+    }
+
+    /// The mounts of a device.
+    pub fn of_device(&self, dev: u64) -> impl Iterator<Item = &Mount> {
+        self.mounts.iter().filter(move |mount| mount.dev == dev)
+    }
+
+    /// Opens the root directory of a mount of the device (`st_dev`): of the whole file system if it
+    /// is mounted as a whole, else of the mount with the shortest root. Mounts that others cover are
+    /// passed over without touching what covers them.
+    ///
+    /// # Errors
+    /// [`MountError`] if no mount of the device can be opened.
+    pub fn open_root(&self, dev: u64) -> Result<OpenMount, MountError> {
+        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        let mut failure = MountError::NotMounted { major, minor };
+        for mount in self.candidates(dev) {
+            if self.is_covered(mount) {
+                if matches!(failure, MountError::NotMounted { .. }) {
+                    failure = MountError::Covered { major, minor };
+                }
+                continue;
+            }
+            match open_directory(&mount.mount_point) {
+                Ok((fd, found)) if found == dev => {
+                    return Ok(OpenMount {
+                        mount: mount.clone(),
+                        fd,
+                    });
+                }
+                // The table is older than a mount made there since.
+                Ok(_) => failure = MountError::Covered { major, minor },
+                Err(source) => {
+                    failure = MountError::Open {
+                        major,
+                        minor,
+                        mount_point: mount.mount_point.display().to_string(),
+                        source,
+                    }
+                }
+            }
+        }
+        Err(failure)
+    }
+
+    /// Device (`st_dev`) of the mounted ext2, ext3 or ext4 file system with this UUID. File systems
+    /// that cannot be opened or, before Linux 6.0, asked are passed over.
+    pub fn find_uuid(&self, uuid: &[u8; 16]) -> Option<u64> {
+        let mut asked = HashSet::new();
+        self.mounts
+            .iter()
+            .filter(|mount| Support::of(&mount.fs_type) == Support::Ext4 && asked.insert(mount.dev))
+            .map(|mount| mount.dev)
+            .find(|&dev| {
+                self.open_root(dev)
+                    .is_ok_and(|open| fs_uuid(open.fd.as_fd()).is_ok_and(|found| found == *uuid))
+            })
+    }
+
+    /// The device's mounts, best first. A root of `/` is the shortest that there is.
+    fn candidates(&self, dev: u64) -> Vec<&Mount> {
+        let mut mounts: Vec<&Mount> = self.of_device(dev).collect();
+        mounts.sort_by_key(|mount| mount.root.len());
+        mounts
+    }
+
+    /// Whether a path look-up of the mount point ends in another mount. Follows the mount's chain of
+    /// parents to the root, and looks in each for a sibling that lies across the way.
+    fn is_covered(&self, mount: &Mount) -> bool {
+        let across = |parent: u32, on_the_way: u32, target: &Path| {
+            self.mounts.iter().any(|other| {
+                other.parent == parent
+                    && other.id != parent
+                    && other.id != on_the_way
+                    && target.starts_with(&other.mount_point)
+            })
+        };
+        if across(mount.id, mount.id, &mount.mount_point) {
+            return true;
+        }
+        let mut current = mount;
+        // A damaged table could have a circle of parents; a chain has no more links than mounts.
+        for _ in 0..self.mounts.len() {
+            if current.parent == current.id {
+                return false;
+            }
+            if across(current.parent, current.id, &current.mount_point) {
+                return true;
+            }
+            match self.mounts.iter().find(|other| other.id == current.parent) {
+                Some(parent) => current = parent,
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+fn open_directory(path: &Path) -> io::Result<(OwnedFd, u64)> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let fd = rustix::fs::open(path, flags, Mode::empty())?;
+    let dev = fstat(&fd)?.st_dev;
+    // Both are the same number on 64-bit systems; this keeps to mountinfo's construction.
+    Ok((fd, makedev(rustix::fs::major(dev), rustix::fs::minor(dev))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(lines: &[&str]) -> MountTable {
+        let table = MountTable::parse(lines.join("\n").as_bytes());
+        assert_eq!(table.malformed(), 0);
+        table
+    }
+
+    fn covered(table: &MountTable, id: u32) -> bool {
+        table.is_covered(table.mounts().iter().find(|mount| mount.id == id).unwrap())
+    }
+
+    #[test]
+    fn the_whole_file_system_comes_before_bind_mounts() {
+        let table = table(&[
+            "2 1 8:1 /home/user /a rw - ext4 /dev/sda1 rw",
+            "3 1 8:1 /home /b rw - ext4 /dev/sda1 rw",
+            "4 1 8:1 / /c rw - ext4 /dev/sda1 rw",
+            "5 1 8:2 / /d rw - xfs /dev/sda2 rw",
+        ]);
+        let ids: Vec<u32> = table
+            .candidates(makedev(8, 1))
+            .iter()
+            .map(|mount| mount.id)
+            .collect();
+        assert_eq!(ids, [4, 3, 2]);
+        assert_eq!(table.fs_type(makedev(8, 2)), Some("xfs"));
+        assert_eq!(table.fs_type(makedev(8, 3)), None);
+    }
+
+    #[test]
+    fn covered_mounts_are_seen_from_the_table() {
+        let table = table(&[
+            "1 0 8:1 / / rw - ext4 /dev/sda1 rw",
+            "2 1 8:2 / /mnt rw - ext4 /dev/sda2 rw",
+            "3 2 8:3 / /mnt/deep rw - ext4 /dev/sda3 rw",
+            "4 2 0:50 / /mnt rw - fuse.sshfs host: rw",
+            "5 1 8:4 / /srv/data rw - ext4 /dev/sda4 rw",
+            "6 1 8:5 / /srv rw - ext4 /dev/sda5 rw",
+            "7 1 8:6 / /srv-other rw - ext4 /dev/sda6 rw",
+        ]);
+        assert!(covered(&table, 2), "another mount on the same directory");
+        assert!(
+            covered(&table, 3),
+            "another mount on the parent's mount point"
+        );
+        assert!(covered(&table, 5), "a later mount on a directory above");
+        for id in [1, 4, 6, 7] {
+            assert!(!covered(&table, id), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_circle_of_parents_ends() {
+        let table = table(&[
+            "1 2 8:1 / /a rw - ext4 /dev/sda1 rw",
+            "2 1 8:2 / /b rw - ext4 /dev/sda2 rw",
+        ]);
+        assert!(covered(&table, 1));
+    }
+
+    #[test]
+    fn the_root_directory_of_proc_opens() {
+        let table = MountTable::read().unwrap();
+        let proc = std::os::unix::fs::MetadataExt::dev(&std::fs::metadata("/proc").unwrap());
+        let open = table.open_root(proc).unwrap();
+        assert_eq!(open.mount.fs_type, "proc");
+        assert_eq!(fstat(&open.fd).unwrap().st_dev, proc);
+        assert!(
+            table
+                .open_root(makedev(4095, 1))
+                .unwrap_err()
+                .to_string()
+                .contains("4095:1")
+        );
+        assert_eq!(table.find_uuid(&[0xa5; 16]), None);
+    }
+}

@@ -1,0 +1,249 @@
+//! The launch sequence: the reads of a launch in the order of first access, each page once, with the
+//! metadata that they depend on.
+//!
+//! Accesses are grouped by file (`subjects`), and each file is looked at once ([`Probe`]). Then the
+//! accesses are walked in time order: what was accessed before is taken off, the rest is cut where
+//! the disk does (`split`), and neighbours are joined (`log`). Last, missing metadata are
+//! inserted (`metadata`).
+
+mod log;
+mod metadata;
+mod probe;
+mod report;
+mod split;
+mod subjects;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::time::SystemTime;
+
+pub use metadata::Dependencies;
+pub use probe::{DeviceState, Facts, FileKey, FileState, Probe};
+pub use report::{Count, LeftOut, Report};
+
+use self::subjects::{Outcome, Subject};
+use super::mounts::MountTable;
+use super::probe::LiveProbe;
+use super::ranges::RangeSet;
+use crate::device::Class;
+use crate::profile::{Device, File};
+use crate::schedule::{LogEntry, PAGE_SIZE, Place, Span};
+use crate::trace::{Access, By, Source};
+
+/// A launch sequence with the tables that it refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    /// Devices, in the order of their first log entry.
+    pub devices: Vec<Device>,
+    /// Files, in the order of their first log entry.
+    pub files: Vec<File>,
+    /// The log entries, in access order. No page occurs twice.
+    pub log: Vec<LogEntry>,
+    /// What was left out, and why.
+    pub report: Report,
+}
+
+/// Makes the launch sequence from a launch's accesses, in time order, by asking the system about each
+/// file and device. The launch began at `start_ns` on the trace's clock (CLOCK_MONOTONIC, in
+/// nanoseconds) and at `started` on the file systems'. `class` tells a device's class by its number
+/// (`st_dev`).
+///
+/// Never fails: what cannot be resolved is left out and reported. Dirty data should have been written
+/// back (`sync`) since files were last changed, or their blocks may have no place on the disk yet.
+pub fn resolve(
+    accesses: &[Access],
+    start_ns: u64,
+    started: SystemTime,
+    mounts: &MountTable,
+    class: &dyn Fn(u64) -> Class,
+) -> Sequence {
+    resolve_with(
+        accesses,
+        start_ns,
+        &mut LiveProbe::new(mounts, class, started),
+    )
+}
+
+/// As [`resolve`], by the answers of `probe`.
+pub fn resolve_with(accesses: &[Access], start_ns: u64, probe: &mut dyn Probe) -> Sequence {
+    let mut report = Report::default();
+    let (mut subjects, of_access) = subjects::group(accesses);
+    for subject in &mut subjects {
+        subject.decide(probe, &mut report);
+    }
+    let mut walk = Walk {
+        probe,
+        report,
+        seen: vec![RangeSet::default(); subjects.len()],
+        file_numbers: vec![None; subjects.len()],
+        device_numbers: HashMap::new(),
+        devices: Vec::new(),
+        files: Vec::new(),
+        dependencies: Vec::new(),
+        log: Vec::new(),
+    };
+    for (access, &number) in accesses.iter().zip(&of_access) {
+        if access.by == By::Tree {
+            let time_us = access.time_ns.saturating_sub(start_ns) / 1000;
+            walk.access(access, time_us, &subjects[number], number);
+        }
+    }
+    walk.finish()
+}
+
+/// The walk over the accesses, and what has come of it so far.
+struct Walk<'a> {
+    probe: &'a mut dyn Probe,
+    report: Report,
+    /// For each subject, pages that earlier accesses took.
+    seen: Vec<RangeSet>,
+    /// For each subject, its index in the file table, given when it is first needed.
+    file_numbers: Vec<Option<u32>>,
+    device_numbers: HashMap<u64, u16>,
+    devices: Vec<Device>,
+    files: Vec<File>,
+    /// As the file table.
+    dependencies: Vec<Dependencies>,
+    log: Vec<LogEntry>,
+}
+
+impl Walk<'_> {
+    fn access(&mut self, access: &Access, time_us: u64, subject: &Subject, number: usize) {
+        let pages = subjects::pages(access);
+        match &subject.outcome {
+            Outcome::LeftOut => {}
+            Outcome::Metadata => {
+                for fresh in self.seen[number].insert(pages) {
+                    if let Some(device) = self.device_number(access.dev) {
+                        log::push(
+                            &mut self.log,
+                            metadata::metadata_entry(device, fresh, time_us),
+                        );
+                    }
+                }
+            }
+            Outcome::File(facts) if access.source == Source::Window => {
+                for pages in cached_before(&pages, facts, &subject.added) {
+                    for fresh in self.seen[number].insert(pages) {
+                        self.report.window_pages +=
+                            self.data(fresh, time_us, subject.key, facts, number);
+                    }
+                }
+            }
+            Outcome::File(facts) => {
+                let end = facts.size.div_ceil(PAGE_SIZE);
+                for fresh in self.seen[number].insert(pages) {
+                    self.report.past_end_pages += fresh.end.saturating_sub(fresh.start.max(end));
+                    self.data(
+                        fresh.start..fresh.end.min(end),
+                        time_us,
+                        subject.key,
+                        facts,
+                        number,
+                    );
+                }
+            }
+        }
+    }
+
+    /// Logs pages of a file that are new to the sequence. Returns the number of those that have a
+    /// place on the disk.
+    fn data(
+        &mut self,
+        pages: Range<u64>,
+        time_us: u64,
+        key: FileKey,
+        facts: &Facts,
+        number: usize,
+    ) -> u64 {
+        if pages.is_empty() {
+            return 0;
+        }
+        let asked = pages.end - pages.start;
+        let mut mapped = 0;
+        for piece in split::split(pages, &facts.extents) {
+            let Some(device) = self.device_number(key.dev) else {
+                break;
+            };
+            let file = self.file_number(number, device, key, facts);
+            let len = piece.pages.end - piece.pages.start;
+            mapped += len;
+            let span = Span {
+                place: Place::Data { file },
+                start: piece.pages.start,
+                len,
+            };
+            log::push(
+                &mut self.log,
+                LogEntry {
+                    span,
+                    device,
+                    lba: piece.lba,
+                    time_us,
+                },
+            );
+        }
+        self.report.unmapped_pages += asked - mapped;
+        mapped
+    }
+
+    /// The device's index in the device table; `None` if the table is full.
+    fn device_number(&mut self, dev: u64) -> Option<u16> {
+        if let Some(&number) = self.device_numbers.get(&dev) {
+            return Some(number);
+        }
+        let number = u16::try_from(self.devices.len()).ok()?;
+        let DeviceState::Usable { device, .. } = self.probe.device(dev) else {
+            return None;
+        };
+        self.devices.push(device);
+        self.device_numbers.insert(dev, number);
+        Some(number)
+    }
+
+    fn file_number(&mut self, subject: usize, device: u16, key: FileKey, facts: &Facts) -> u32 {
+        *self.file_numbers[subject].get_or_insert_with(|| {
+            self.files.push(File {
+                device,
+                ino: key.ino,
+                generation: key.generation,
+                size: facts.size,
+                mtime_ns: facts.mtime_ns,
+                path: facts.path.clone(),
+            });
+            self.dependencies.push(facts.dependencies.clone());
+            // The accesses of 2^32 files would not fit into memory.
+            (self.files.len() - 1) as u32
+        })
+    }
+
+    fn finish(mut self) -> Sequence {
+        let done = metadata::insert_missing(&self.log, &self.dependencies, self.devices.len());
+        self.report.missing_metadata = done.inserted;
+        self.report.late_metadata = done.late;
+        self.report.warnings = self.probe.warnings();
+        Sequence {
+            devices: self.devices,
+            files: self.files,
+            log: done.log,
+            report: self.report,
+        }
+    }
+}
+
+/// The pages of a faultaround window that were cached from before the launch: cached now, and not
+/// added to the cache since. The fault mapped them, and touched one of them. (Pages that were added
+/// during the launch are in the sequence by their own accesses, if the launch asked for them.)
+fn cached_before(window: &Range<u64>, facts: &Facts, added: &RangeSet) -> Vec<Range<u64>> {
+    let end = facts.size.div_ceil(PAGE_SIZE).min(window.end);
+    let first = facts
+        .cached
+        .partition_point(|cached| cached.end <= window.start);
+    facts.cached[first..]
+        .iter()
+        .take_while(|cached| cached.start < end)
+        .flat_map(|cached| added.missing(&(cached.start.max(window.start)..cached.end.min(end))))
+        .collect()
+}

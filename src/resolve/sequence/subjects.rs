@@ -1,0 +1,155 @@
+//! Who was accessed: the trace's accesses grouped by file and device.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use super::probe::{DeviceState, Facts, FileKey, FileState, Probe};
+use super::report::{LeftOut, Report};
+use crate::resolve::ranges::{RangeSet, bridge};
+use crate::trace::{Access, By, Source};
+
+/// Most pages of a file or device: what the kernel's signed 64-bit file positions can address.
+const MAX_PAGES: u64 = 1 << 51;
+
+/// Ranges this near to each other are asked about together: a system call costs as much as the
+/// answers for so many pages.
+const BRIDGE_PAGES: u64 = 512;
+
+/// A file, or the metadata of a device, with all that was accessed of it.
+#[derive(Debug)]
+pub struct Subject {
+    /// Which one; the inode number is 0 for metadata.
+    pub key: FileKey,
+    /// Pages that the launch tree accessed.
+    tree: RangeSet,
+    /// Pages that other tasks accessed.
+    other: RangeSet,
+    /// Pages that were added to the cache while tracing, by any task.
+    pub added: RangeSet,
+    /// Faultaround windows of the launch tree.
+    windows: Vec<Range<u64>>,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// Whether a subject's pages go into the sequence.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Left out and, where that is worth it, counted in the report.
+    LeftOut,
+    /// Metadata of a device that can be read.
+    Metadata,
+    /// A file as it is now.
+    File(Box<Facts>),
+}
+
+/// The pages of an access, bounded so that positions in bytes and sectors cannot overflow.
+pub fn pages(access: &Access) -> Range<u64> {
+    let end = access.start.saturating_add(access.len).min(MAX_PAGES);
+    access.start.min(end)..end
+}
+
+/// Groups the accesses; returns the subjects and, for each access, its subject's index.
+pub fn group(accesses: &[Access]) -> (Vec<Subject>, Vec<usize>) {
+    let mut index: HashMap<FileKey, usize> = HashMap::new();
+    let mut subjects: Vec<Subject> = Vec::new();
+    let of_access = accesses
+        .iter()
+        .map(|access| {
+            let key = FileKey {
+                dev: access.dev,
+                ino: access.ino,
+                generation: if access.is_metadata() {
+                    0
+                } else {
+                    access.generation
+                },
+            };
+            let number = *index.entry(key).or_insert_with(|| {
+                subjects.push(Subject::new(key));
+                subjects.len() - 1
+            });
+            subjects[number].note(access);
+            number
+        })
+        .collect();
+    (subjects, of_access)
+}
+
+impl Subject {
+    fn new(key: FileKey) -> Self {
+        Subject {
+            key,
+            tree: RangeSet::default(),
+            other: RangeSet::default(),
+            added: RangeSet::default(),
+            windows: Vec::new(),
+            outcome: Outcome::LeftOut,
+        }
+    }
+
+    fn is_file(&self) -> bool {
+        self.key.ino != 0
+    }
+
+    fn note(&mut self, access: &Access) {
+        let range = pages(access);
+        if range.is_empty() {
+            return;
+        }
+        if access.source == Source::Added {
+            self.added.insert(range.clone());
+        }
+        match access.by {
+            By::Other => drop(self.other.insert(range)),
+            By::Tree => {
+                if access.source == Source::Window {
+                    self.windows.push(range.clone());
+                }
+                self.tree.insert(range);
+            }
+        }
+    }
+
+    /// Asks the system about the subject, once, and counts it in the report if it is left out.
+    pub fn decide(&mut self, probe: &mut dyn Probe, report: &mut Report) {
+        let (is_file, other) = (self.is_file(), self.other.len());
+        if is_file {
+            report.other.add(other > 0, other);
+        } else {
+            report.other_metadata_pages += other;
+        }
+        let pages = self.tree.len();
+        if pages == 0 {
+            return;
+        }
+        match probe.device(self.key.dev) {
+            DeviceState::Unknown => report.unknown_device.add(is_file, pages),
+            DeviceState::LeftOut { fs_type, support } => report
+                .left_out
+                .entry(fs_type)
+                .or_insert(LeftOut {
+                    support,
+                    count: Default::default(),
+                })
+                .count
+                .add(is_file, pages),
+            DeviceState::Usable { metadata, .. } if !is_file => {
+                if metadata {
+                    self.outcome = Outcome::Metadata;
+                } else {
+                    report.dropped_metadata += pages;
+                }
+            }
+            DeviceState::Usable { .. } => {
+                let wanted = bridge(self.tree.ranges().collect(), BRIDGE_PAGES);
+                let windows = bridge(std::mem::take(&mut self.windows), BRIDGE_PAGES);
+                match probe.file(self.key, &wanted, &windows) {
+                    FileState::Present(facts) => self.outcome = Outcome::File(facts),
+                    FileState::Gone => report.gone.add(true, pages),
+                    FileState::Written => report.written.add(true, pages),
+                }
+            }
+        }
+    }
+}
