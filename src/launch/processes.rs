@@ -1,0 +1,165 @@
+//! The process table, from /proc.
+
+use std::io;
+use std::{fs, str};
+
+/// What is needed of /proc/PID/stat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub pid: i32,
+    pub parent: i32,
+    /// It has ended and waits to be reaped.
+    pub zombie: bool,
+    /// Clock ticks since boot. With the process id it names this very process.
+    pub start_time: u64,
+}
+
+/// All processes, as far as one can say while they come and go.
+pub(super) fn all() -> io::Result<Vec<Process>> {
+    let mut processes = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        if let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) {
+            processes.extend(one(pid)?);
+        }
+    }
+    Ok(processes)
+}
+
+/// One process; `None` if there is none of that id.
+pub(super) fn one(pid: i32) -> io::Result<Option<Process>> {
+    match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => parse(&stat).map(Some).ok_or_else(|| {
+            let text = format!("/proc/{pid}/stat is not as proc(5) describes it");
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        }),
+        // A process that ends between open and read gives ESRCH.
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The process's name stands in parentheses and may hold anything, further ones included.
+fn parse(stat: &[u8]) -> Option<Process> {
+    let open = stat.iter().position(|&byte| byte == b'(')?;
+    let close = stat.iter().rposition(|&byte| byte == b')')?;
+    let pid = str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?;
+    let rest = str::from_utf8(stat.get(close + 1..)?).ok()?;
+    // From here on: state, parent, and, 20th, the start time.
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    Some(Process {
+        pid,
+        parent: fields.get(1)?.parse().ok()?,
+        zombie: matches!(*fields.first()?, "Z" | "X"),
+        start_time: fields.get(19)?.parse().ok()?,
+    })
+}
+
+/// Those of `processes` that descend from `ancestor`, without the `spared` and their descendants.
+pub(super) fn descendants(
+    processes: &[Process],
+    ancestor: i32,
+    spared: &[Process],
+) -> Vec<Process> {
+    let is_spared = |process: &Process| {
+        spared
+            .iter()
+            .any(|s| (s.pid, s.start_time) == (process.pid, process.start_time))
+    };
+    let mut found: Vec<Process> = Vec::new();
+    let mut parents = vec![ancestor];
+    // Each process has one parent, so none can be found twice, whatever the table holds.
+    while let Some(parent) = parents.pop() {
+        for &process in processes {
+            let known = process.pid == ancestor || found.iter().any(|f| f.pid == process.pid);
+            if process.parent == parent && !known && !is_spared(&process) {
+                parents.push(process.pid);
+                found.push(process);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: i32, parent: i32) -> Process {
+        Process {
+            pid,
+            parent,
+            zombie: false,
+            start_time: 5,
+        }
+    }
+
+    #[test]
+    fn names_cannot_confuse_the_parser() {
+        let tail = "R 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0\n";
+        let expected = Process {
+            start_time: 4711,
+            ..process(42, 7)
+        };
+        for name in ["sh", "a b", ") Z 1 (", "\u{e4}", ""] {
+            let stat = format!("42 ({name}) {tail}");
+            assert_eq!(parse(stat.as_bytes()), Some(expected), "{name:?}");
+        }
+        let raw = [b"42 (\xff\xfe) ", tail.as_bytes()].concat();
+        assert_eq!(parse(&raw), Some(expected));
+        for damaged in [
+            "",
+            "42",
+            "42 (sh",
+            "42 (sh)",
+            "x (sh) R 7",
+            ")(",
+            "42 (sh) R 7 1",
+        ] {
+            assert_eq!(parse(damaged.as_bytes()), None, "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn zombies_are_told_apart() {
+        let stat = b"42 (sh) Z 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0";
+        assert!(parse(stat).unwrap().zombie);
+    }
+
+    #[test]
+    fn descendants_are_found_in_any_order() {
+        let table = [
+            process(9, 8),
+            process(8, 3),
+            process(3, 1),
+            process(4, 1),
+            process(2, 2),
+        ];
+        let pids = |spared: &[Process]| {
+            let mut pids: Vec<i32> = descendants(&table, 1, spared)
+                .iter()
+                .map(|process| process.pid)
+                .collect();
+            pids.sort_unstable();
+            pids
+        };
+        assert_eq!(pids(&[]), [3, 4, 8, 9]);
+        assert_eq!(pids(&[process(8, 3)]), [3, 4]);
+        // The id of a spared process that has passed to another is not spared.
+        let earlier = Process {
+            start_time: 4,
+            ..process(8, 3)
+        };
+        assert_eq!(pids(&[earlier]), [3, 4, 8, 9]);
+    }
+
+    #[test]
+    fn we_are_in_the_table() {
+        let us = rustix::process::getpid().as_raw_nonzero().get();
+        let table = all().unwrap();
+        let process = table.iter().find(|process| process.pid == us).unwrap();
+        assert!(!process.zombie);
+        assert_eq!(one(us).unwrap(), Some(*process));
+    }
+}

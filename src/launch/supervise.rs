@@ -1,0 +1,251 @@
+//! Standing between an app and whoever started us, so that neither notices.
+//!
+//! A terminal sends its signals to the whole foreground process group, and the app is in it as we
+//! are: it has them already. What someone sends to our process alone is meant for the app, and is
+//! passed on. When the app stops, we stop, so that the shell sees a stopped job; the SIGCONT that
+//! wakes us is passed on like any other signal.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use libc::c_int;
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::ClockId;
+
+use super::exit::{self, Change, Exit};
+use super::signals::{self, Inherited, Received};
+use super::spawn::{Spawn, SpawnError};
+
+/// Signals passed on to the app. SIGTTIN and SIGTTOU are left alone: they reach the app with us, and
+/// stop both.
+const PASSED_ON: [c_int; 10] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+    libc::SIGWINCH,
+];
+
+/// Those of them that the kernel sends to whole process groups.
+const FROM_TERMINAL: [c_int; 6] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+    libc::SIGWINCH,
+];
+
+/// Those that ask a program to end.
+const TO_END: [c_int; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
+/// An app that was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// Its process id.
+    pub pid: Pid,
+    /// CLOCK_MONOTONIC just before it was forked, in nanoseconds.
+    pub time_ns: u64,
+}
+
+/// Supervises one app at a time.
+///
+/// While it exists, the signals that it deals with are blocked in its thread and SIGCHLD is not
+/// ignored; dropping it restores both. Make it before any other thread, so that all inherit the
+/// mask: a signal goes to any thread that does not block it.
+pub struct Supervisor {
+    inherited: Inherited,
+    signals: OwnedFd,
+    child: Option<Child>,
+    asked_to_end: Option<c_int>,
+    /// Masks belong to threads, so it must stay in its own.
+    _thread: PhantomData<*const ()>,
+}
+
+#[derive(Clone, Copy)]
+struct Child {
+    pid: Pid,
+    own_session: bool,
+}
+
+impl Supervisor {
+    /// Takes over the signals of this thread.
+    pub fn new() -> io::Result<Supervisor> {
+        let mut handled = PASSED_ON.to_vec();
+        handled.push(libc::SIGCHLD);
+        let signals = signals::signal_fd(&handled)?;
+        let inherited = Inherited::replace(&handled)?;
+        Ok(Supervisor {
+            inherited,
+            signals,
+            child: None,
+            asked_to_end: None,
+            _thread: PhantomData,
+        })
+    }
+
+    /// Starts an app; returns once execve(2) has succeeded. Signals that came before are passed on
+    /// to it later.
+    pub fn start(&mut self, spawn: Spawn) -> Result<Started, SpawnError> {
+        if self.child.is_some() {
+            return Err(SpawnError::Busy);
+        }
+        let own_session = spawn.new_session;
+        let now = rustix::time::clock_gettime(ClockId::Monotonic);
+        let pid = spawn.start(self.inherited)?;
+        self.child = Some(Child { pid, own_session });
+        Ok(Started {
+            pid,
+            time_ns: now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs(),
+        })
+    }
+
+    /// Becomes readable (POLLIN) when [`Self::on_signals`] has something to do.
+    pub fn signal_fd(&self) -> BorrowedFd<'_> {
+        self.signals.as_fd()
+    }
+
+    /// Passes on signals, stops with the app, and reaps it once it has ended. Never waits, except
+    /// while the app is stopped. `None` while the app runs, and when none was started.
+    pub fn on_signals(&mut self) -> io::Result<Option<Exit>> {
+        let Some(child) = self.child else {
+            return Ok(None);
+        };
+        // Before looking at the child: of several things that have happened it is SIGCONT that must
+        // not come too late, or we would stop for a child that goes on.
+        while let Some(received) = signals::read(&self.signals)? {
+            if TO_END.contains(&received.signal) {
+                self.asked_to_end = Some(received.signal);
+            }
+            if child.is_to_get(received) {
+                child.send(received.signal)?;
+            }
+        }
+        loop {
+            match exit::look(child.pid)? {
+                None => return Ok(None),
+                Some(Change::Stopped) => kill_process(rustix::process::getpid(), Signal::STOP)?,
+                Some(Change::Ended(exit)) => {
+                    self.child = None;
+                    return Ok(Some(exit));
+                }
+            }
+        }
+    }
+
+    /// Whether an app was started that has not ended, as far as [`Self::on_signals`] has seen.
+    pub fn is_supervising(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// The last signal seen so far that asks a program to end, from whomever: for benchmarks, which
+    /// have more to end than the app.
+    pub fn asked_to_end(&self) -> Option<i32> {
+        self.asked_to_end
+    }
+
+    /// Supervises the app until it has ended, for callers without an event loop of their own. An
+    /// error if none was started.
+    pub fn wait(&mut self) -> io::Result<Exit> {
+        if self.child.is_none() {
+            return Err(io::Error::other("no app was started to wait for"));
+        }
+        loop {
+            if let Some(exit) = self.on_signals()? {
+                return Ok(exit);
+            }
+            let mut fds = [PollFd::new(&self.signals, PollFlags::IN)];
+            match rustix::event::poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        // Both calls only fail for arguments that are no signals or sets of them.
+        let _ = self.inherited.restore();
+    }
+}
+
+impl Child {
+    /// Whether a signal that we got is for the child, and has not reached it by itself.
+    fn is_to_get(&self, received: Received) -> bool {
+        let Received { signal, code, pid } = received;
+        if signal == libc::SIGCHLD {
+            return false;
+        }
+        if code <= 0 {
+            // A child that signals its whole process group has signalled itself.
+            return pid != self.pid.as_raw_nonzero().get().unsigned_abs();
+        }
+        // When a terminal hangs up, the kernel tells the session's leader alone.
+        let leader_only = matches!(signal, libc::SIGHUP | libc::SIGCONT) && is_session_leader();
+        self.own_session || leader_only || !FROM_TERMINAL.contains(&signal)
+    }
+
+    /// The process id cannot have passed to another process: nobody but us reaps the child, and we
+    /// have not.
+    fn send(&self, signal: c_int) -> io::Result<()> {
+        let Some(signal) = Signal::from_named_raw(signal) else {
+            return Ok(());
+        };
+        match kill_process(self.pid, signal) {
+            // A set-user-id program may be out of our reach, as it would be out of the sender's.
+            Ok(()) | Err(Errno::PERM) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+fn is_session_leader() -> bool {
+    rustix::process::getsid(None) == Ok(rustix::process::getpid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SI_USER: c_int = 0;
+    const SI_QUEUE: c_int = -1;
+    const SI_KERNEL: c_int = 0x80;
+
+    fn is_to_get(own_session: bool, signal: c_int, code: c_int, sender: u32) -> bool {
+        let pid = Pid::from_raw(1000).unwrap();
+        Child { pid, own_session }.is_to_get(Received {
+            signal,
+            code,
+            pid: sender,
+        })
+    }
+
+    #[test]
+    fn what_is_sent_to_us_is_passed_on() {
+        for signal in PASSED_ON {
+            assert!(is_to_get(false, signal, SI_USER, 1));
+            assert!(is_to_get(false, signal, SI_QUEUE, 1));
+            assert!(!is_to_get(false, signal, SI_USER, 1000));
+        }
+        assert!(!is_to_get(false, libc::SIGCHLD, SI_USER, 1));
+    }
+
+    #[test]
+    fn what_the_terminal_sends_is_there_already() {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH] {
+            assert!(!is_to_get(false, signal, SI_KERNEL, 0));
+            assert!(is_to_get(true, signal, SI_KERNEL, 0));
+        }
+        // An alarm(2) that was set before we were executed.
+        assert!(is_to_get(false, libc::SIGALRM, SI_KERNEL, 0));
+    }
+}
