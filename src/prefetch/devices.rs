@@ -1,0 +1,62 @@
+//! The profile's devices, found again on the system as it is now.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::device::Sysfs;
+use crate::profile::Device;
+use crate::resolve::blockdev;
+use crate::resolve::mounts::{MountTable, fs_uuid};
+
+/// A device of the profile, opened.
+pub struct OpenDevice {
+    /// A directory on the file system, by which files are opened by handle.
+    pub mount: OwnedFd,
+    /// The block device's node, for metadata; `None` where it cannot be opened.
+    pub node: Option<OwnedFd>,
+    /// The most that one readahead(2) call reads, in bytes; 0 if nothing at all.
+    pub readahead_limit: u64,
+}
+
+/// What readahead(2) honours at the least when sysfs does not say: the kernel's default readahead,
+/// `VM_READAHEAD_PAGES`, in bytes.
+const DEFAULT_READAHEAD: u64 = 128 << 10;
+
+impl OpenDevice {
+    /// Finds the file system by its UUID, first under the device number that it had, and opens it.
+    /// `None` if it is not mounted.
+    pub fn find(device: &Device, mounts: &MountTable, sysfs: &Sysfs) -> Option<Self> {
+        let (dev, mount) = open_same(device, mounts)?;
+        Some(OpenDevice {
+            mount,
+            node: open_node(dev, mounts),
+            readahead_limit: sysfs.readahead_limit(dev).unwrap_or(DEFAULT_READAHEAD),
+        })
+    }
+
+    /// The directory's descriptor.
+    pub fn mount(&self) -> BorrowedFd<'_> {
+        self.mount.as_fd()
+    }
+}
+
+fn open_same(device: &Device, mounts: &MountTable) -> Option<(u64, OwnedFd)> {
+    let same = |fd: &OwnedFd| fs_uuid(fd.as_fd()).is_ok_and(|uuid| uuid == device.fs_uuid);
+    match mounts.open_root(device.dev) {
+        Ok(open) if same(&open.fd) => return Some((device.dev, open.fd)),
+        _ => {}
+    }
+    let dev = mounts.find_uuid(&device.fs_uuid)?;
+    Some((dev, mounts.open_root(dev).ok()?.fd))
+}
+
+fn open_node(dev: u64, mounts: &MountTable) -> Option<OwnedFd> {
+    let path = blockdev::node(dev, mounts)?;
+    rustix::fs::open(
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
+        Mode::empty(),
+    )
+    .ok()
+}

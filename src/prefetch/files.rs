@@ -1,0 +1,201 @@
+//! The profile's files, opened by handle when they are first needed.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, OFlags, fstat};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::devices::OpenDevice;
+use super::report::Skipped;
+use crate::profile::{File, Profile};
+use crate::resolve::handle;
+use crate::schedule::{PAGE_SIZE, Place};
+
+/// Raises this process's limit on open files as far as it goes, for a prefetch holds hundreds open.
+/// Returns what it was: the app is to have that.
+pub fn raise_open_files() -> Rlimit {
+    let was = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: was.maximum,
+        ..was
+    };
+    // Not essential: a prefetch that runs into the limit closes files and goes on.
+    let _ = setrlimit(Resource::Nofile, raised);
+    was
+}
+
+/// A file's state.
+enum State {
+    Unopened,
+    Open { fd: OwnedFd, pages: u64 },
+    Unusable(Skipped),
+}
+
+/// The open files of a running prefetch.
+pub struct Files<'a> {
+    table: &'a [File],
+    states: Vec<State>,
+    /// For each file, the last entry of the schedule that needs it.
+    last_use: Vec<usize>,
+    verdicts: Vec<Verdict>,
+}
+
+/// What a file is, compared with the one that was learned.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// Not looked at.
+    Unknown,
+    /// The same, as far as size and time of modification tell.
+    Same,
+    /// Written to since; what was learned of it may still hold.
+    Changed,
+    /// Gone, replaced or truncated.
+    Stale,
+}
+
+impl<'a> Files<'a> {
+    /// None open yet.
+    pub fn new(profile: &'a Profile) -> Self {
+        let mut last_use = vec![0; profile.files.len()];
+        for (index, entry) in profile.entries.iter().enumerate() {
+            if let Place::Data { file } = entry.span.place {
+                last_use[file as usize] = index;
+            }
+        }
+        Files {
+            table: &profile.files,
+            states: profile.files.iter().map(|_| State::Unopened).collect(),
+            last_use,
+            verdicts: vec![Verdict::Unknown; profile.files.len()],
+        }
+    }
+
+    /// Index of the file's device.
+    pub fn device(&self, file: u32) -> usize {
+        usize::from(self.table[file as usize].device)
+    }
+
+    /// The file's descriptor and its present size in 4 KiB pages; opens it if need be.
+    ///
+    /// # Errors
+    /// Why the file's entries are to be skipped.
+    pub fn get(
+        &mut self,
+        file: u32,
+        device: &OpenDevice,
+    ) -> Result<(BorrowedFd<'_>, u64), Skipped> {
+        let index = file as usize;
+        if matches!(self.states[index], State::Unopened) {
+            let opened = match open(&self.table[index], device) {
+                Err(Failed::TooMany) => {
+                    self.close_all();
+                    open(&self.table[index], device)
+                }
+                other => other,
+            };
+            self.states[index] = match opened {
+                Ok((fd, size, mtime_ns)) => {
+                    let learned = &self.table[index];
+                    self.verdicts[index] = if size < learned.size {
+                        Verdict::Stale
+                    } else if mtime_ns != learned.mtime_ns {
+                        Verdict::Changed
+                    } else {
+                        Verdict::Same
+                    };
+                    State::Open {
+                        fd,
+                        pages: size.div_ceil(PAGE_SIZE),
+                    }
+                }
+                Err(Failed::TooMany) => State::Unusable(Skipped::Refused),
+                Err(Failed::Skip(reason)) => {
+                    if reason == Skipped::Gone {
+                        self.verdicts[index] = Verdict::Stale;
+                    }
+                    State::Unusable(reason)
+                }
+            };
+        }
+        match &self.states[index] {
+            State::Open { fd, pages } => Ok((fd.as_fd(), *pages)),
+            State::Unusable(reason) => Err(*reason),
+            State::Unopened => Err(Skipped::Refused),
+        }
+    }
+
+    /// Closes the file if no later entry than `entry` needs it.
+    pub fn done(&mut self, file: u32, entry: usize) {
+        let index = file as usize;
+        if self.last_use[index] <= entry && matches!(self.states[index], State::Open { .. }) {
+            // Later look-ups can only come from sampling, which is over by now.
+            self.states[index] = State::Unopened;
+        }
+    }
+
+    /// Files that are gone, replaced or truncated.
+    pub fn stale(&self) -> u64 {
+        self.count(Verdict::Stale)
+    }
+
+    /// Files that were written to since.
+    pub fn changed(&self) -> u64 {
+        self.count(Verdict::Changed)
+    }
+
+    fn count(&self, verdict: Verdict) -> u64 {
+        self.verdicts
+            .iter()
+            .filter(|&&found| found == verdict)
+            .count() as u64
+    }
+
+    fn close_all(&mut self) {
+        for state in &mut self.states {
+            if matches!(state, State::Open { .. }) {
+                *state = State::Unopened;
+            }
+        }
+    }
+}
+
+/// Why a file was not opened.
+enum Failed {
+    /// Too many are open.
+    TooMany,
+    /// It is not to be had.
+    Skip(Skipped),
+}
+
+/// The file, its size in bytes and its time of modification in nanoseconds since the epoch.
+fn open(file: &File, device: &OpenDevice) -> Result<(OwnedFd, u64, i64), Failed> {
+    // The handle names this very inode, which learning saw as a regular file: inode number and
+    // generation together are never given to another. NONBLOCK and the check below are for a
+    // profile that lies.
+    let flags = OFlags::RDONLY
+        | OFlags::NONBLOCK
+        | OFlags::NOCTTY
+        | OFlags::NOATIME
+        | OFlags::NOFOLLOW
+        | OFlags::CLOEXEC;
+    let fd =
+        handle::open_by_ino(device.mount(), file.ino, file.generation, flags).map_err(|error| {
+            match Errno::from_io_error(&error) {
+                Some(Errno::MFILE) => Failed::TooMany,
+                Some(Errno::STALE | Errno::NOENT) => Failed::Skip(Skipped::Gone),
+                _ => Failed::Skip(Skipped::Refused),
+            }
+        })?;
+    let refused = Failed::Skip(Skipped::Refused);
+    let Ok(stat) = fstat(&fd) else {
+        return Err(refused);
+    };
+    // A file that was removed while it is still open somewhere has no name any more.
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink == 0 {
+        return Err(Failed::Skip(Skipped::Gone));
+    }
+    let size = u64::try_from(stat.st_size).map_err(|_| refused)?;
+    let mtime_ns = stat.st_mtime * 1_000_000_000 + stat.st_mtime_nsec as i64;
+    Ok((fd, size, mtime_ns))
+}

@@ -1,0 +1,18 @@
+//! The prefetch phase: reading a profile's schedule into the disk caches while the app runs
+//! (paper §4.3, design §6).
+//!
+//! [`Prefetch::start`] hands the schedule to a thread and returns at once, so that the app can start.
+//! All that the thread does goes through readahead(2): it fills the caches that the app reads from
+//! anyway, so that a wrong or stale schedule can cost time and nothing else.
+
+mod cached;
+mod devices;
+mod files;
+mod reader;
+mod report;
+mod sys;
+mod thread;
+
+pub use files::raise_open_files;
+pub use report::{Report, Skipped};
+pub use thread::{Options, Prefetch, THREAD_NAME};

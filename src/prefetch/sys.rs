@@ -1,0 +1,68 @@
+//! The two system calls of prefetching that rustix does not have.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// readahead(2): starts reading a range into the page cache (of a file) or the buffer cache (of a
+/// block device). `offset` and `len` in bytes. Reads at most [`crate::device::Sysfs::readahead_limit`]
+/// bytes and says nothing of the rest.
+///
+/// It returns when the requests are queued. It waits for the drive when the queue is full, and for
+/// data when the metadata that says where the data lies is not cached.
+///
+/// # Errors
+/// As the system call; EINVAL for files that cannot be read ahead.
+pub fn readahead(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    let offset = i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: no memory is passed; the descriptor is open for the length of the borrow.
+    let result = unsafe { libc::readahead(fd.as_raw_fd(), offset, len) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// `struct cachestat_range` of linux/mman.h, in bytes.
+#[repr(C)]
+struct CachestatRange {
+    off: u64,
+    len: u64,
+}
+
+/// `struct cachestat` of linux/mman.h, in pages.
+#[repr(C)]
+#[derive(Default)]
+struct Cachestat {
+    nr_cache: u64,
+    nr_dirty: u64,
+    nr_writeback: u64,
+    nr_evicted: u64,
+    nr_recently_evicted: u64,
+}
+
+/// The same number on every architecture since the table of system calls was unified.
+const SYS_CACHESTAT: libc::c_long = 451;
+
+/// cachestat(2): how many pages (of the kernel's size) of a range in bytes are cached.
+///
+/// # Errors
+/// `Unsupported` before Linux 6.5; otherwise as the system call.
+pub fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
+    let range = CachestatRange { off: offset, len };
+    let mut stat = Cachestat::default();
+    // SAFETY: both structs are laid out as the kernel's and live through the call; flags are 0.
+    let result = unsafe {
+        libc::syscall(
+            SYS_CACHESTAT,
+            fd.as_raw_fd(),
+            &raw const range,
+            &raw mut stat,
+            0u32,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(stat.nr_cache)
+}
