@@ -1,0 +1,309 @@
+//! The learning phase: one launch, from an empty cache to a profile (paper §4.2, design §4).
+
+use std::io;
+use std::process::Command as Keeper;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+use thiserror::Error;
+
+use super::completion::completion_span;
+use super::reads::ReadCounter;
+use super::settings::LearningSettings;
+use crate::device::{KnobError, Sysfs, drop_caches};
+use crate::launch::{
+    Exit, Limits, QuietDetector, Spawn, SpawnError, Started, Status, Supervisor, completion_block,
+};
+use crate::profile::{self, App, Ended, Profile, Revision};
+use crate::resolve::mounts::MountTable;
+use crate::resolve::sequence::{self, Sequence, resolve};
+use crate::schedule::{Params, schedule};
+use crate::trace::{DRAIN_INTERVAL, Storage, Trace, TraceError, Tracer};
+
+/// How to learn.
+pub struct LearnOptions {
+    /// Learn exactly what is touched, rather than what the drive reads.
+    pub exact: bool,
+    /// When the launch is complete, and when to give up.
+    pub limits: Limits,
+    /// The command that restores the knobs should this process be killed.
+    pub keeper: Option<Keeper>,
+}
+
+/// The learning run could not be made.
+#[derive(Debug, Error)]
+pub enum LearnError {
+    /// Tracing cannot be had.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The settings of a learning run cannot be made.
+    #[error(transparent)]
+    Knob(#[from] KnobError),
+    /// The app could not be started.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// A system call failed.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// Why a launch was watched and nothing came of it.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NotLearned {
+    /// The ring buffer overflowed.
+    #[error(
+        "{0} events of the launch were lost; nothing was learned, try again on a quieter system"
+    )]
+    Lost(u64),
+    /// The app was killed in the middle of its launch.
+    #[error("the app was ended by signal {0} in the middle of its launch; nothing was learned")]
+    Killed(i32),
+    /// The launch read nothing that could be prefetched.
+    #[error("the launch read nothing from a supported file system (ext4); nothing was learned{0}")]
+    Nothing(String),
+}
+
+/// Numbers of a learning run, for its report.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// From execve to the end of the launch.
+    pub duration: Duration,
+    /// What was resolved, inserted and left out.
+    pub resolved: sequence::Report,
+    /// Time that resolving took: missing metadata and disk positions.
+    pub resolving: Duration,
+    /// Time that merging and shifting took.
+    pub scheduling: Duration,
+    /// Whether the kernel could tell of pages that were cached before.
+    pub sees_cached: bool,
+}
+
+/// What came of a learning run.
+pub struct Learned {
+    /// The profile, or why there is none.
+    pub profile: Result<(Profile, Summary), NotLearned>,
+    /// The app's first process.
+    pub started: Started,
+    /// The app's exit, if it has ended already; otherwise it is running on, untraced.
+    pub exit: Option<Exit>,
+}
+
+/// Watches one cold launch of the app and makes its profile. The calling thread must be the
+/// process's main thread. When this returns, no program is attached and every knob is restored.
+///
+/// # Errors
+/// What prevented the learning run. The app has not been started then, unless it is the tracing that
+/// failed in the middle.
+pub fn learn(
+    mut spawn: Spawn,
+    options: LearnOptions,
+    supervisor: &mut Supervisor,
+) -> Result<Learned, LearnError> {
+    let mounts = MountTable::read()?;
+    let command = spawn.command.clone();
+    // First, since it starts the keeper process, which must not become part of the launch tree.
+    let settings = LearningSettings::apply(&mounts, command.root(), options.exact, options.keeper)?;
+    let mut storage = Storage::new();
+    let mut tracer = Tracer::attach(&mut storage)?;
+    drop_caches()?;
+
+    let started = SystemTime::now();
+    let mark = tracer.start_mark();
+    spawn.before_exec = Some(Box::new(move || mark.set()));
+    let started_app = supervisor.start(spawn)?;
+    let (ended, exit) = watch(&mut tracer, supervisor, options.exact, &options.limits)?;
+    let trace = tracer.finish()?;
+    settings.restore()?;
+
+    let profile = match (trace.lost, exit.map(|exit| exit.status)) {
+        (lost, _) if lost > 0 => Err(NotLearned::Lost(lost)),
+        (_, Some(Status::Signal(signal))) => Err(NotLearned::Killed(signal)),
+        _ => {
+            let launch = Launch {
+                app: command.app(),
+                ended,
+                started,
+                exact: options.exact,
+            };
+            make_profile(launch, &trace, &mounts, &options.limits)
+        }
+    };
+    Ok(Learned {
+        profile,
+        started: started_app,
+        exit,
+    })
+}
+
+/// Collects events until the launch is over, and says what ended it and whether the app has exited.
+fn watch(
+    tracer: &mut Tracer<'_>,
+    supervisor: &mut Supervisor,
+    exact: bool,
+    limits: &Limits,
+) -> Result<(Ended, Option<Exit>), LearnError> {
+    let begun = monotonic_ns();
+    let mut counter = ReadCounter::new(exact);
+    let mut quiet = QuietDetector::new(begun, *limits);
+    let mut counted = 0;
+    let mut exit = None;
+    loop {
+        wait_for(tracer, supervisor)?;
+        tracer.drain()?;
+        if let Some(ended) = supervisor.on_signals()? {
+            exit = Some(ended);
+        }
+        let over = tracer.with_trace(|trace| {
+            for access in &trace.accesses[counted..] {
+                if counter.is_read(access) {
+                    quiet.read(access.time_ns);
+                }
+            }
+            counted = trace.accesses.len();
+            trace.exit_ns.is_some()
+        });
+        if over {
+            return Ok((Ended::Exit, exit));
+        }
+        if let Some(ended) = quiet.ended(monotonic_ns()) {
+            return Ok((ended, exit));
+        }
+    }
+}
+
+fn wait_for(tracer: &Tracer<'_>, supervisor: &Supervisor) -> io::Result<()> {
+    let (events, signals) = (tracer.wake_fd(), supervisor.signal_fd());
+    let mut fds = [
+        PollFd::new(&events, PollFlags::IN),
+        PollFd::new(&signals, PollFlags::IN),
+    ];
+    let timeout = Timespec {
+        tv_sec: 0,
+        tv_nsec: DRAIN_INTERVAL.subsec_nanos().into(),
+    };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// What is known of a watched launch beside its trace.
+struct Launch {
+    app: App,
+    ended: Ended,
+    started: SystemTime,
+    exact: bool,
+}
+
+/// From what was seen to a profile.
+fn make_profile(
+    launch: Launch,
+    trace: &Trace,
+    mounts: &MountTable,
+    limits: &Limits,
+) -> Result<(Profile, Summary), NotLearned> {
+    let Launch {
+        app,
+        ended,
+        started,
+        exact,
+    } = launch;
+    let end_ns = end_of_launch(trace, ended, limits, exact);
+    let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
+    let clock = std::time::Instant::now();
+    let sysfs = Sysfs::default();
+    let Sequence {
+        devices,
+        files,
+        log,
+        report,
+    } = resolve(&trace.accesses, trace.start_ns, started, mounts, &|dev| {
+        sysfs.class(dev)
+    });
+    let resolving = clock.elapsed();
+    if log.is_empty() {
+        let reasons: Vec<String> = report.left_out_lines();
+        let why = if reasons.is_empty() {
+            String::new()
+        } else {
+            format!(" (left out: {})", reasons.join("; "))
+        };
+        return Err(NotLearned::Nothing(why));
+    }
+
+    let clock = std::time::Instant::now();
+    // One set of parameters for all: that of the drive which most of the launch is read from.
+    let mut pages = vec![0; devices.len()];
+    for entry in &log {
+        pages[usize::from(entry.device)] += entry.span.len;
+    }
+    let main_device = (0..devices.len())
+        .max_by_key(|&device| pages[device])
+        .unwrap_or(0);
+    let params = Params::for_device(devices[main_device].class, exact);
+    let entries = schedule(&log, &params);
+    let scheduling = clock.elapsed();
+
+    let created = started
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let completion = completion_span(&log, duration);
+    let profile = Profile {
+        app,
+        created,
+        learned: if exact {
+            profile::Learned::Exact
+        } else {
+            profile::Learned::AsRead
+        },
+        ended,
+        history: vec![Revision {
+            time: created,
+            params,
+        }],
+        devices,
+        files,
+        entries,
+        completion,
+        log_entries: log.len() as u32,
+        obsolete: 0,
+    };
+    let summary = Summary {
+        duration,
+        resolved: report,
+        resolving,
+        scheduling,
+        sees_cached: trace.sees_cached,
+    };
+    Ok((profile, summary))
+}
+
+/// When the launch ended, CLOCK_MONOTONIC in nanoseconds: with its completion block, if it fell
+/// quiet. What was read in the quiet second after that is learned all the same.
+fn end_of_launch(trace: &Trace, ended: Ended, limits: &Limits, exact: bool) -> u64 {
+    let last_ns = trace
+        .accesses
+        .last()
+        .map_or(trace.start_ns, |access| access.time_ns);
+    match ended {
+        Ended::Exit => trace.exit_ns.unwrap_or(last_ns),
+        Ended::Timeout => last_ns,
+        Ended::Quiet => {
+            let mut counter = ReadCounter::new(exact);
+            let reads: Vec<u64> = trace
+                .accesses
+                .iter()
+                .filter(|access| counter.is_read(access))
+                .map(|access| access.time_ns)
+                .collect();
+            completion_block(&reads, trace.start_ns, monotonic_ns(), limits)
+                .map_or(last_ns, |index| reads[index])
+        }
+    }
+}

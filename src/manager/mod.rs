@@ -1,0 +1,12 @@
+//! The launch manager: what is done with a launch, from the parts of the pipeline (paper §4.1).
+//!
+//! [`learn()`] watches a launch and makes a profile of it, which [`crate::prefetch`] reads ahead at a
+//! later one. Both leave the app's start to [`crate::launch`].
+
+mod completion;
+mod learn;
+mod reads;
+mod settings;
+
+pub use learn::{LearnError, LearnOptions, Learned, Summary, learn};
+pub use settings::{LearningSettings, RUN_DIR};
