@@ -1,0 +1,66 @@
+//! The completion block of a profile, found on the disk (paper §5.1).
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Advice, OFlags, fadvise};
+
+use crate::profile::Profile;
+use crate::resolve::mounts::MountTable;
+use crate::resolve::{fiemap, handle};
+use crate::schedule::{PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
+use crate::trace::CompletionBlock;
+
+/// A completion block, where it lies and how to evict it.
+pub struct Found {
+    /// Pages of the file.
+    pub span: Span,
+    /// The same on the disk.
+    pub on_disk: CompletionBlock,
+    file: OwnedFd,
+}
+
+/// Finds the profile's completion block, which is file data: metadata could not be evicted while the
+/// inode that was made from it is cached. `None` if there is none or its file is gone.
+pub fn find(profile: &Profile) -> Option<Found> {
+    let span = profile.completion?;
+    let Place::Data { file } = span.place else {
+        return None;
+    };
+    let file = &profile.files[file as usize];
+    let dev = profile.devices[usize::from(file.device)].dev;
+    let mounts = MountTable::read().ok()?;
+    let mount = mounts.open_root(dev).ok()?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let fd = handle::open_by_ino(mount.fd.as_fd(), file.ino, file.generation, flags).ok()?;
+    let extent = fiemap::extents(fd.as_fd(), span.start, span.len)
+        .ok()?
+        .into_iter()
+        .next()?;
+    let physical = extent.physical + (span.start * PAGE_SIZE).checked_sub(extent.logical)?;
+    Some(Found {
+        span,
+        on_disk: CompletionBlock {
+            dev,
+            sector: physical / 512,
+            sectors: span.len * SECTORS_PER_PAGE,
+        },
+        file: fd,
+    })
+}
+
+impl Found {
+    /// Drops the block from the page cache, so that a warm launch has to read it.
+    ///
+    /// # Errors
+    /// As posix_fadvise(2).
+    pub fn evict(&self) -> io::Result<()> {
+        fadvise(
+            &self.file,
+            self.span.start * PAGE_SIZE,
+            std::num::NonZeroU64::new(self.span.bytes()),
+            Advice::DontNeed,
+        )?;
+        Ok(())
+    }
+}

@@ -1,0 +1,261 @@
+//! Launching for real, and measuring it.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Rlimit};
+use thiserror::Error;
+
+use super::completion;
+use super::interleave::Launcher;
+use super::results::{Sample, Scenario};
+use crate::device::drop_caches;
+use crate::launch::{Command, Spawn, SpawnError, Status, Stdio, Subreaper, Supervisor, User};
+use crate::prefetch::{Options, Prefetch};
+use crate::profile::{Profile, Store, StoreError};
+use crate::trace::{CompletionBlock, Meter, Storage, TraceError};
+
+/// A launch could not be measured.
+#[derive(Debug, Error)]
+pub enum BenchError {
+    /// Counting reads cannot be had.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The app could not be started.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// The profile cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The profile has gone.
+    #[error("the profile was removed in the middle of the benchmark")]
+    NoProfile,
+    /// The launch did not end.
+    #[error("the launch did not end within {} s; --timeout allows more", .0.as_secs())]
+    Timeout(Duration),
+    /// The app failed.
+    #[error("the app ended with {0}: only launches that succeed are worth measuring")]
+    Failed(String),
+    /// There is nothing to time a launch by.
+    #[error(
+        "the profile has no completion block that a launch could be timed by: use --until exit"
+    )]
+    NoCompletionBlock,
+    /// The app ended before it read the completion block.
+    #[error(
+        "the app ended without reading its completion block: its launches differ; use --until exit"
+    )]
+    NotCompleted,
+    /// Prefetching was refused.
+    #[error("prefetching is not possible now: {0}")]
+    NoPrefetch(String),
+    /// The user pressed Ctrl-C, or the like.
+    #[error("interrupted by signal {0}")]
+    Interrupted(i32),
+    /// A system call failed.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// Time that an app has to comply when it is asked to end.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// What ends a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The app's exit.
+    Exit,
+    /// The arrival of the completion block.
+    Quiet,
+}
+
+/// Launches one app over and over.
+pub struct AppLauncher<'a> {
+    /// What is launched.
+    pub command: &'a Command,
+    /// Where its profile is.
+    pub store: &'a Store,
+    /// What ends a launch.
+    pub end: End,
+    /// Time that a launch may take at the most.
+    pub timeout: Duration,
+    /// Signals to this process and the end of the app.
+    pub supervisor: &'a mut Supervisor,
+    /// Ends what a launch leaves running.
+    pub subreaper: &'a Subreaper,
+    /// The limit on open files that the app is to have, whatever ours is.
+    pub open_files: Rlimit,
+}
+
+impl AppLauncher<'_> {
+    fn load(&self) -> Result<Profile, BenchError> {
+        self.store
+            .load(self.command.app().key())?
+            .ok_or(BenchError::NoProfile)
+    }
+
+    /// Launches once without measuring, so that first-run configuration is done and everything is
+    /// cached.
+    ///
+    /// # Errors
+    /// As a measured launch.
+    pub fn warm_up(&mut self) -> Result<(), BenchError> {
+        self.measured(None, |_| Ok(None)).map(drop)
+    }
+
+    /// How the app is started: apart from the terminal, in the name of the user who asked.
+    pub fn spawn(&self) -> Spawn {
+        Spawn {
+            user: User::invoking(),
+            stdio: Stdio::Null,
+            new_session: true,
+            open_files: Some(self.open_files),
+            ..Spawn::new(self.command.clone())
+        }
+    }
+
+    /// Ends whatever of the app is still running; `leader` is its first process.
+    ///
+    /// # Errors
+    /// When something withstands.
+    pub fn end_tree(&mut self, leader: Option<Pid>) -> io::Result<()> {
+        self.subreaper.terminate(leader, GRACE)?;
+        if self.supervisor.is_supervising() {
+            self.supervisor.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Starts the app and waits for its end. `prepare` does what the scenario wants done in the time
+    /// that is measured: starting the prefetch.
+    fn measured(
+        &mut self,
+        completion: Option<CompletionBlock>,
+        prepare: impl FnOnce(&Self) -> Result<Option<Prefetch>, BenchError>,
+    ) -> Result<Sample, BenchError> {
+        let mut storage = Storage::new();
+        let mut meter = Meter::attach(&mut storage, completion)?;
+        let mark = meter.start_mark();
+        let mut spawn = self.spawn();
+        spawn.before_exec = Some(Box::new(move || mark.set()));
+
+        let begun = Instant::now();
+        let prefetch = prepare(self)?;
+        let started = self.supervisor.start(spawn)?;
+        let waited = self.wait(&mut meter, completion.is_some(), begun);
+        let seconds = begun.elapsed().as_secs_f64();
+        let report = prefetch.and_then(Prefetch::finish);
+        // The rest of the tree must be gone before the next launch, and is not part of this one.
+        self.end_tree(Some(started.pid))?;
+        waited?;
+        if let Some(refused) = report.and_then(|report| report.refused) {
+            return Err(BenchError::NoPrefetch(refused));
+        }
+        let counts = meter.finish();
+        Ok(Sample {
+            seconds,
+            read_bytes: counts.app.bytes,
+            read_requests: counts.app.requests,
+            prefetch_bytes: counts.prefetch.bytes,
+            prefetch_requests: counts.prefetch.requests,
+        })
+    }
+
+    /// Waits until the launch is over.
+    fn wait(
+        &mut self,
+        meter: &mut Meter<'_>,
+        until_completion: bool,
+        begun: Instant,
+    ) -> Result<(), BenchError> {
+        loop {
+            let left = self
+                .timeout
+                .checked_sub(begun.elapsed())
+                .ok_or(BenchError::Timeout(self.timeout))?;
+            {
+                let (wake, signals) = (meter.wake_fd(), self.supervisor.signal_fd());
+                let mut fds = [
+                    PollFd::new(&wake, PollFlags::IN),
+                    PollFd::new(&signals, PollFlags::IN),
+                ];
+                let timeout = Timespec {
+                    tv_sec: left.as_secs() as i64,
+                    tv_nsec: left.subsec_nanos().into(),
+                };
+                match poll(&mut fds, Some(&timeout)) {
+                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                    Err(error) => return Err(io::Error::from(error).into()),
+                }
+            }
+            if meter.acknowledge()? && until_completion {
+                return Ok(());
+            }
+            let exit = self.supervisor.on_signals()?;
+            if let Some(signal) = self.supervisor.asked_to_end() {
+                return Err(BenchError::Interrupted(signal));
+            }
+            match exit {
+                Some(_) if until_completion => return Err(BenchError::NotCompleted),
+                Some(exit) => {
+                    return match exit.status {
+                        Status::Code(0) => Ok(()),
+                        Status::Code(code) => Err(BenchError::Failed(format!("status {code}"))),
+                        Status::Signal(signal) => {
+                            Err(BenchError::Failed(format!("signal {signal}")))
+                        }
+                    };
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+impl Launcher for AppLauncher<'_> {
+    type Error = BenchError;
+
+    fn launch(&mut self, scenario: Scenario) -> Result<Sample, BenchError> {
+        let block = match self.end {
+            End::Exit => None,
+            End::Quiet => {
+                let profile = self.load()?;
+                Some(completion::find(&profile).ok_or(BenchError::NoCompletionBlock)?)
+            }
+        };
+        match scenario {
+            Scenario::Warm => {
+                if let Some(block) = &block {
+                    block.evict()?;
+                }
+            }
+            Scenario::Cold | Scenario::Prefetch => drop_caches()?,
+        }
+        let left_out = block.as_ref().map(|block| block.span);
+        self.measured(block.map(|block| block.on_disk), |launcher| {
+            if scenario != Scenario::Prefetch {
+                return Ok(None);
+            }
+            let prefetch = Prefetch::start(launcher.load()?, Options { left_out })?;
+            Ok(Some(prefetch))
+        })
+    }
+
+    fn progress(&mut self, scenario: Scenario, sample: Sample, done: usize, of: usize) {
+        let line = format!(
+            "launch {done} of {of}: {:<8} {:.3} s",
+            scenario.name(),
+            sample.seconds
+        );
+        let mut err = io::stderr().lock();
+        // On a terminal one line is written over and over. What cannot be shown is no reason to stop
+        // measuring.
+        let _ = if err.is_terminal() {
+            let end = if done == of { "\n" } else { "" };
+            write!(err, "\r\x1b[K{line}{end}").and_then(|()| err.flush())
+        } else {
+            writeln!(err, "{line}")
+        };
+    }
+}

@@ -1,0 +1,13 @@
+//! Measuring what prefetching gains: cold, prefetched and warm launches in turns (design §10).
+
+mod completion;
+mod interleave;
+mod launcher;
+mod results;
+mod stats;
+mod table;
+
+pub use interleave::{Launcher, interleave};
+pub use launcher::{AppLauncher, BenchError, End};
+pub use results::{Results, Sample, Scenario, Series};
+pub use table::render;

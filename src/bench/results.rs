@@ -1,0 +1,160 @@
+//! What a benchmark found: plain data, the same for the terminal and for JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::stats;
+
+/// The state that a launch starts from, and whether it is prefetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scenario {
+    /// Nothing cached.
+    Cold,
+    /// Nothing cached, with prefetching.
+    Prefetch,
+    /// Everything cached, without prefetching.
+    Warm,
+}
+
+impl Scenario {
+    /// As on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::Cold => "cold",
+            Scenario::Prefetch => "prefetch",
+            Scenario::Warm => "warm",
+        }
+    }
+}
+
+/// One launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// Launch time in seconds, from before anything is done for it to its end.
+    pub seconds: f64,
+    /// Bytes that the launch tree itself read from drives.
+    pub read_bytes: u64,
+    /// Read requests that the launch tree itself made.
+    pub read_requests: u64,
+    /// Bytes that the prefetch thread read.
+    pub prefetch_bytes: u64,
+    /// Read requests that the prefetch thread made.
+    pub prefetch_requests: u64,
+}
+
+/// All launches of a scenario, an item a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Series {
+    /// See [`Sample`].
+    pub seconds: Vec<f64>,
+    /// See [`Sample`].
+    pub read_bytes: Vec<u64>,
+    /// See [`Sample`].
+    pub read_requests: Vec<u64>,
+    /// See [`Sample`].
+    pub prefetch_bytes: Vec<u64>,
+    /// See [`Sample`].
+    pub prefetch_requests: Vec<u64>,
+}
+
+impl Series {
+    /// Adds a launch.
+    pub fn push(&mut self, sample: Sample) {
+        self.seconds.push(sample.seconds);
+        self.read_bytes.push(sample.read_bytes);
+        self.read_requests.push(sample.read_requests);
+        self.prefetch_bytes.push(sample.prefetch_bytes);
+        self.prefetch_requests.push(sample.prefetch_requests);
+    }
+
+    /// Median launch time in seconds.
+    pub fn median(&self) -> Option<f64> {
+        stats::median(&self.seconds)
+    }
+}
+
+/// Median of counts.
+pub fn median_count(counts: &[u64]) -> Option<f64> {
+    stats::median(&counts.iter().map(|count| *count as f64).collect::<Vec<_>>())
+}
+
+/// What a benchmark found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Results {
+    /// The command.
+    pub command: Vec<String>,
+    /// What ended each launch: `exit` or `quiet`.
+    pub until: String,
+    /// Launches, by name of the scenario.
+    pub scenarios: BTreeMap<&'static str, Series>,
+    /// (t_cold − t_prefetch) / (t_cold − t_warm), of medians; a fraction.
+    pub gap_closed: Option<f64>,
+    /// 1 − t_prefetch / t_cold, of medians; a fraction.
+    pub reduction: Option<f64>,
+}
+
+impl Results {
+    /// Adds a launch and brings the summary up to date.
+    pub fn push(&mut self, scenario: Scenario, sample: Sample) {
+        self.scenarios
+            .entry(scenario.name())
+            .or_default()
+            .push(sample);
+        let median = |scenario: Scenario| self.scenarios.get(scenario.name())?.median();
+        let (cold, prefetched) = (median(Scenario::Cold), median(Scenario::Prefetch));
+        let warm = median(Scenario::Warm);
+        if let (Some(cold), Some(prefetched)) = (cold, prefetched) {
+            self.reduction = Some(stats::reduction(cold, prefetched));
+            self.gap_closed = warm.and_then(|warm| stats::gap_closed(cold, warm, prefetched));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(seconds: f64) -> Sample {
+        Sample {
+            seconds,
+            read_bytes: 4096,
+            read_requests: 1,
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn the_summary_is_of_medians() {
+        let mut results = Results::default();
+        for (cold, prefetched, warm) in [(2.0, 1.0, 1.0), (9.0, 1.5, 1.0), (3.0, 1.5, 1.0)] {
+            results.push(Scenario::Cold, sample(cold));
+            results.push(Scenario::Prefetch, sample(prefetched));
+            results.push(Scenario::Warm, sample(warm));
+        }
+        assert_eq!(results.reduction, Some(0.5));
+        assert_eq!(results.gap_closed, Some(0.75));
+    }
+
+    #[test]
+    fn json_has_an_item_a_run() {
+        let mut results = Results::default();
+        results.push(Scenario::Cold, sample(1.0));
+        results.push(Scenario::Cold, sample(2.0));
+        let json = serde_json::to_value(&results).unwrap();
+        assert_eq!(
+            json["scenarios"]["cold"]["seconds"],
+            serde_json::json!([1.0, 2.0])
+        );
+        assert_eq!(
+            json["scenarios"]["cold"]["read_bytes"],
+            serde_json::json!([4096, 4096])
+        );
+        assert_eq!(
+            json["scenarios"]["cold"]["read_requests"],
+            serde_json::json!([1, 1])
+        );
+        assert!(json["gap_closed"].is_null());
+    }
+}

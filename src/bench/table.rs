@@ -1,0 +1,128 @@
+//! Results as a table and as bars, for the terminal.
+
+use std::fmt::Write;
+
+use super::results::{Results, Scenario, Series, median_count};
+use super::stats;
+
+/// Width of the longest bar, in characters.
+const BAR_WIDTH: f64 = 50.0;
+
+/// The table, the bars and the summary, each line ended.
+pub fn render(results: &Results) -> String {
+    let order = [Scenario::Cold, Scenario::Prefetch, Scenario::Warm];
+    let rows: Vec<(&str, &Series)> = order
+        .iter()
+        .filter_map(|scenario| Some((scenario.name(), results.scenarios.get(scenario.name())?)))
+        .collect();
+    let mut text = String::new();
+    table(&mut text, &rows);
+    text.push('\n');
+    bars(&mut text, &rows);
+    text.push('\n');
+    if let Some(reduction) = results.reduction {
+        line(
+            &mut text,
+            format_args!("reduction against cold  {:>6.1} %", reduction * 100.0),
+        );
+    }
+    if let Some(gap) = results.gap_closed {
+        line(
+            &mut text,
+            format_args!("gap closed              {gap:>6.2}   (0: as cold, 1: as warm)"),
+        );
+    }
+    text
+}
+
+fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
+    writeln!(text, "{content}").expect("writing to a string cannot fail");
+}
+
+fn table(text: &mut String, rows: &[(&str, &Series)]) {
+    line(
+        text,
+        format_args!(
+            "{:<10}{:>10}{:>20}{:>6}{:>12}{:>10}{:>12}{:>10}",
+            "launch", "median s", "min – max s", "runs", "app reads", "MiB", "prefetched", "MiB"
+        ),
+    );
+    let mib = |bytes: &[u64]| median_count(bytes).unwrap_or(0.0) / f64::from(1 << 20);
+    for (name, series) in rows {
+        let median = series.median().unwrap_or(f64::NAN);
+        let (least, most) = stats::range(&series.seconds).unwrap_or((f64::NAN, f64::NAN));
+        line(
+            text,
+            format_args!(
+                "{:<10}{:>10.3}{:>20}{:>6}{:>12.0}{:>10.1}{:>12.0}{:>10.1}",
+                name,
+                median,
+                format!("{least:.3} – {most:.3}"),
+                series.seconds.len(),
+                median_count(&series.read_requests).unwrap_or(0.0),
+                mib(&series.read_bytes),
+                median_count(&series.prefetch_requests).unwrap_or(0.0),
+                mib(&series.prefetch_bytes),
+            ),
+        );
+    }
+}
+
+fn bars(text: &mut String, rows: &[(&str, &Series)]) {
+    let longest = rows
+        .iter()
+        .filter_map(|(_, series)| series.median())
+        .fold(0.0, f64::max);
+    for (name, series) in rows {
+        let median = series.median().unwrap_or(0.0);
+        let share = if longest > 0.0 { median / longest } else { 0.0 };
+        let bar = "█".repeat((share * BAR_WIDTH).round() as usize);
+        line(
+            text,
+            format_args!("{name:<10}{bar} {median:.3} s ({:.0} %)", share * 100.0),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::Sample;
+    use super::*;
+
+    #[test]
+    fn bars_are_in_proportion() {
+        let mut results = Results::default();
+        for (scenario, seconds) in [
+            (Scenario::Cold, 2.0),
+            (Scenario::Prefetch, 1.0),
+            (Scenario::Warm, 0.5),
+        ] {
+            let sample = Sample {
+                seconds,
+                ..Sample::default()
+            };
+            results.push(scenario, sample);
+        }
+        let text = render(&results);
+        let bar = |name: &str| {
+            text.lines()
+                .filter(|line| line.starts_with(name))
+                .map(|line| line.matches('█').count())
+                .sum::<usize>()
+        };
+        assert_eq!((bar("cold"), bar("prefetch"), bar("warm")), (50, 25, 13));
+        assert!(text.contains("50.0 %"), "{text}");
+        assert!(text.contains("0.67"), "{text}");
+    }
+
+    #[test]
+    fn a_single_scenario_has_no_summary() {
+        let mut results = Results::default();
+        results.push(Scenario::Warm, Sample::default());
+        let text = render(&results);
+        assert!(
+            !text.contains("gap") && !text.contains("reduction"),
+            "{text}"
+        );
+    }
+}
