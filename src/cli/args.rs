@@ -1,0 +1,182 @@
+//! The command line, as clap sees it. The doc comments are the help texts.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::bench::Scenario;
+
+/// Where profiles are kept.
+pub const DEFAULT_STATE_DIR: &str = "/var/lib/paralfetch";
+
+/// Start large applications faster from a cold cache: learn one launch, prefetch every later one.
+#[derive(Debug, Parser)]
+#[command(name = "paralfetch", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// Directory of the profiles
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_STATE_DIR)]
+    pub state_dir: PathBuf,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Watch one launch of CMD from a cold cache and keep what it reads as the app's profile
+    Learn(Learn),
+    /// Start CMD and read its profile ahead while it runs
+    Run(Run),
+    /// Print the profile of APP: its prefetch entries, files, totals and scheduling parameters
+    Show(Show),
+    /// List the apps that have a profile
+    List(List),
+    /// Remove the profile of APP
+    Forget(Forget),
+    /// Compare cold, prefetched and warm launches of CMD
+    Bench(Bench),
+    /// Restores knobs when the process that changed them is gone
+    #[command(name = "keep-knobs", hide = true)]
+    KeepKnobs,
+}
+
+#[derive(Debug, Args)]
+pub struct Learn {
+    #[command(flatten)]
+    pub how: Learning,
+    #[command(flatten)]
+    pub launch: Launch,
+}
+
+/// How a launch is learned.
+#[derive(Debug, Args)]
+pub struct Learning {
+    /// Give up on a launch that has not become quiet after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
+    pub timeout: Duration,
+    /// Learn what the drive reads with its usual readahead, instead of exactly what the app touches
+    #[arg(long)]
+    pub as_read: bool,
+}
+
+/// What is launched.
+#[derive(Debug, Args)]
+pub struct Launch {
+    /// Run CMD chrooted into DIR, such as a mounted image
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// The application and its arguments
+    #[arg(required = true, last = true, value_name = "CMD")]
+    pub cmd: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Report on standard error what was prefetched, skipped and missed, once the app has ended
+    #[arg(short, long)]
+    pub verbose: bool,
+    #[command(flatten)]
+    pub launch: Launch,
+}
+
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Name or absolute path of the app, as `list` prints it
+    pub app: OsString,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Forget {
+    /// Name or absolute path of the app, as `list` prints it
+    pub app: OsString,
+}
+
+/// What ends a measured launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Until {
+    /// The app's exit
+    Exit,
+    /// The arrival of the completion block, the last that the app read before its disk fell quiet;
+    /// the app is then ended
+    Quiet,
+}
+
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// Launches of each scenario
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    pub runs: u16,
+    /// Scenarios to compare
+    #[arg(long, value_delimiter = ',', default_value = "cold,warm,prefetch")]
+    pub scenarios: Vec<Scenario>,
+    /// What ends a launch
+    #[arg(long, value_enum, default_value = "exit")]
+    pub until: Until,
+    /// Write the results to FILE as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub how: Learning,
+    #[command(flatten)]
+    pub launch: Launch,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wanted = "wanted: a number of seconds between 1 and 3600";
+    let seconds: f64 = text.parse().map_err(|_| wanted.to_owned())?;
+    if !(1.0..=3600.0).contains(&seconds) {
+        return Err(wanted.to_owned());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn commands_follow_the_dashes() {
+        let cli = Cli::parse_from([
+            "paralfetch",
+            "--state-dir",
+            "/s",
+            "run",
+            "-v",
+            "--",
+            "a",
+            "-b",
+        ]);
+        assert_eq!(cli.state_dir, PathBuf::from("/s"));
+        let Command::Run(run) = cli.command else {
+            panic!("not run");
+        };
+        assert!(run.verbose);
+        assert_eq!(run.launch.cmd, ["a", "-b"]);
+    }
+
+    #[test]
+    fn timeouts_are_bounded() {
+        assert_eq!(seconds("2.5"), Ok(Duration::from_millis(2500)));
+        for bad in ["", "0", "-1", "nan", "inf", "3601", "x"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `bench`: cold, prefetched and warm launches in turns.
+
+use std::fs;
+use std::path::Path;
+
+use super::args::{self, Until};
+use super::learn::{from_learn, options, report};
+use super::profiles::write_out;
+use super::{Failure, say};
+use crate::bench::{AppLauncher, BenchError, End, Results, Scenario, interleave, render};
+use crate::launch::{Command, Subreaper, Supervisor};
+use crate::manager::learn;
+use crate::prefetch::raise_open_files;
+use crate::profile::Store;
+use crate::trace::check;
+
+/// Measures, prints, and writes JSON if asked to.
+pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
+    let command = Command::find(&args.launch.cmd, args.launch.root.as_deref())
+        .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
+    check().map_err(Failure::own)?;
+    let mut supervisor = Supervisor::new().map_err(Failure::own)?;
+    let subreaper = Subreaper::new().map_err(Failure::own)?;
+    let store = Store::create(state_dir).map_err(Failure::own)?;
+    let end = match args.until {
+        Until::Exit => End::Exit,
+        Until::Quiet => End::Quiet,
+    };
+    let mut launcher = AppLauncher {
+        command: &command,
+        store: &store,
+        end,
+        timeout: args.how.timeout,
+        supervisor: &mut supervisor,
+        subreaper: &subreaper,
+        open_files: raise_open_files(),
+    };
+
+    // The first launch of an app often sets it up, and no later one is like it.
+    say(&format!("warming up: {}", shown(&args).join(" ")));
+    launcher.warm_up().map_err(failure)?;
+    let needs_profile = args.scenarios.contains(&Scenario::Prefetch) || end == End::Quiet;
+    if needs_profile
+        && store
+            .load(command.app().key())
+            .map_err(Failure::own)?
+            .is_none()
+    {
+        say("learning one launch, since there is no profile yet");
+        learn_first(&mut launcher, &args, &store)?;
+    }
+
+    let mut results = Results {
+        command: shown(&args),
+        until: match end {
+            End::Exit => "exit".to_owned(),
+            End::Quiet => "quiet".to_owned(),
+        },
+        ..Results::default()
+    };
+    let runs = usize::from(args.runs);
+    interleave(&mut launcher, &args.scenarios, runs, &mut results).map_err(failure)?;
+    write_out(&render(&results))?;
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string_pretty(&results).map_err(Failure::own)?;
+        fs::write(path, text + "\n")
+            .map_err(|error| Failure::own(format!("cannot write {}: {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+fn learn_first(
+    launcher: &mut AppLauncher<'_>,
+    args: &args::Bench,
+    store: &Store,
+) -> Result<(), Failure> {
+    let learned = learn(launcher.spawn(), options(&args.how), launcher.supervisor);
+    let leader = learned.as_ref().ok().map(|learned| learned.started.pid);
+    launcher.end_tree(leader).map_err(Failure::own)?;
+    let learned = learned.map_err(from_learn)?;
+    let (profile, summary) = learned.profile.map_err(Failure::own)?;
+    store.save(&profile).map_err(Failure::own)?;
+    report(&profile, &summary);
+    Ok(())
+}
+
+fn shown(args: &args::Bench) -> Vec<String> {
+    args.launch
+        .cmd
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Interrupted, a benchmark ends as shells tell it of the signal.
+fn failure(error: BenchError) -> Failure {
+    match error {
+        BenchError::Interrupted(signal) => Failure::with_code(error, 128 + signal as u8),
+        _ => Failure::own(error),
+    }
+}

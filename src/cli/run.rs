@@ -1,0 +1,144 @@
+//! `run`: the app, with its profile read ahead.
+
+use std::path::Path;
+
+use super::args::Run;
+use super::show::app_name;
+use super::words::mib;
+use super::{Failure, say};
+use crate::launch::{Command, Exit, Spawn, Supervisor, User};
+use crate::prefetch::{Options, Prefetch, Report, raise_open_files};
+use crate::profile::{App, Store};
+
+/// Starts the app, prefetched if there is a profile, and ends as it ends. Whatever fails in us, the
+/// app is started.
+pub fn main(state_dir: &Path, args: Run) -> Result<(), Failure> {
+    let command = Command::find(&args.launch.cmd, args.launch.root.as_deref())
+        .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
+    let mut supervisor = Supervisor::new().map_err(Failure::own)?;
+    let open_files = raise_open_files();
+    let running = match Running::start(state_dir, &command.app()) {
+        Ok(running) => Some(running),
+        Err(why) => {
+            say(&format!("{why}; started without prefetching"));
+            None
+        }
+    };
+    let spawn = Spawn {
+        user: User::invoking(),
+        open_files: Some(open_files),
+        ..Spawn::new(command)
+    };
+    supervisor
+        .start(spawn)
+        .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
+    let exit = supervisor.wait().map_err(Failure::own)?;
+    if let Some(running) = running {
+        running.finish(&exit, args.verbose);
+    }
+    exit.finish()
+}
+
+/// A prefetch under way, and where its profile is.
+struct Running {
+    prefetch: Prefetch,
+    store: Store,
+    app: App,
+    /// Stale files that the user has been told of.
+    known_obsolete: u32,
+}
+
+impl Running {
+    fn start(state_dir: &Path, app: &App) -> Result<Self, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("prefetching needs root".to_owned());
+        }
+        let store = Store::open(state_dir).map_err(|error| error.to_string())?;
+        let profile = store
+            .load(app.key())
+            .map_err(|error| error.to_string())?
+            .ok_or_else(|| {
+                format!(
+                    "no profile of {} in {} (`paralfetch learn` makes one)",
+                    app_name(app),
+                    state_dir.display()
+                )
+            })?;
+        let known_obsolete = profile.obsolete;
+        let prefetch = Prefetch::start(profile, Options::default())
+            .map_err(|error| format!("cannot start the prefetch thread: {error}"))?;
+        Ok(Running {
+            prefetch,
+            store,
+            app: app.clone(),
+            known_obsolete,
+        })
+    }
+
+    /// Reports what there is to say: all of it if `verbose`, else only what is new and wrong.
+    fn finish(self, exit: &Exit, verbose: bool) {
+        let Some(report) = self.prefetch.finish() else {
+            return;
+        };
+        if verbose {
+            print_report(&report, exit);
+        }
+        if let Some(why) = &report.refused {
+            say(&format!("{why}; nothing was prefetched"));
+        }
+        let stale = u32::try_from(report.stale_files).unwrap_or(u32::MAX);
+        let news = stale > self.known_obsolete;
+        if let Some(warning) = report.warning(news || verbose) {
+            say(&warning);
+        }
+        if news {
+            // Files that an app itself replaces at each launch are worth one warning, not one a day.
+            if let Err(error) = self.store.note_obsolete(self.app.key(), stale) {
+                say(&error.to_string());
+            }
+        }
+    }
+}
+
+fn print_report(report: &Report, exit: &Exit) {
+    if report.warm {
+        say("everything sampled of the schedule was cached: nothing was prefetched");
+    } else {
+        say(&format!(
+            "prefetched {} of {} entries: {} of metadata, {} of data, in {} calls and {:.1} ms, \
+             the first after {:.1} ms{}",
+            report.metadata.entries + report.data.entries,
+            report.scheduled,
+            mib(report.metadata.bytes()),
+            mib(report.data.bytes()),
+            report.calls,
+            report.duration.as_secs_f64() * 1e3,
+            report.until_first.unwrap_or_default().as_secs_f64() * 1e3,
+            if report.cut_short {
+                "; the app ended before that"
+            } else {
+                ""
+            }
+        ));
+    }
+    let skipped: Vec<String> = report
+        .skipped
+        .iter()
+        .map(|(reason, count)| format!("{} ({reason})", count.entries))
+        .collect();
+    say(&format!(
+        "skipped: {}; files stale: {}, written to since: {}",
+        if skipped.is_empty() {
+            "none".to_owned()
+        } else {
+            skipped.join(", ")
+        },
+        report.stale_files,
+        report.changed_files
+    ));
+    say(&format!(
+        "missed: the app itself read {} and waited for {} page faults",
+        mib(exit.usage.sectors_read * 512),
+        exit.usage.major_faults
+    ));
+}

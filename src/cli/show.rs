@@ -1,0 +1,277 @@
+//! Profiles for people and for programs.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::words::{date, text_of};
+use crate::profile::{App, File, Profile};
+use crate::schedule::{Params, Place, PrefetchEntry, Span};
+
+/// The profile as the paper's pfviewer prints it: device, inode, start and length of each prefetch
+/// entry, here with the file's path; before them what the profile is of, after them the totals.
+pub fn text(profile: &Profile) -> String {
+    let mut out = String::new();
+    let mut line = |content: String| {
+        writeln!(out, "{content}").expect("writing to a string cannot fail");
+    };
+    let params = params(profile);
+    line(format!("app       {}", app_name(&profile.app)));
+    line(format!(
+        "learned   {}, {}, {} log entries, ended by {}",
+        date(profile.created),
+        word(&profile.learned),
+        profile.log_entries,
+        word(&profile.ended)
+    ));
+    line(format!("schedule  {}", params_text(&params)));
+    for device in &profile.devices {
+        line(format!(
+            "device    {:#08x} {} ({}, {}, UUID {})",
+            kernel_dev(device.dev),
+            device.name,
+            device.fs,
+            word(&device.class),
+            uuid(&device.fs_uuid)
+        ));
+    }
+    line(String::new());
+    line(format!(
+        "{:<10} {:>12} {:>12} {:>10}  {}",
+        "dev", "inode", "start", "length", "path"
+    ));
+    for entry in &profile.entries {
+        let row = Row::of(profile, &entry.span);
+        line(format!(
+            "{:<10} {:>12} {:>12} {:>10}  {}",
+            format!("{:#08x}", row.dev),
+            row.ino,
+            row.start,
+            row.length,
+            row.path.unwrap_or_default()
+        ));
+    }
+    line(String::new());
+    let totals = Totals::of(profile);
+    line(format!(
+        "{} entries: {} of metadata ({} KiB), {} of data ({} KiB) in {} files; {} obsolete",
+        profile.entries.len(),
+        totals.metadata.0,
+        totals.metadata.1 * 4,
+        totals.data.0,
+        totals.data.1 * 4,
+        profile.files.len(),
+        profile.obsolete
+    ));
+    line(
+        "start and length: 4 KiB blocks and bytes for metadata (inode 0), pages for data"
+            .to_owned(),
+    );
+    out
+}
+
+/// Everything in the profile, as JSON.
+pub fn json(profile: &Profile) -> Value {
+    let totals = Totals::of(profile);
+    json!({
+        "app": {
+            "path": text_of(&profile.app.path),
+            "root": profile.app.root.as_deref().map(text_of),
+            "dev": profile.app.dev,
+            "inode": profile.app.ino,
+        },
+        "created": profile.created,
+        "learned": profile.learned,
+        "ended": profile.ended,
+        "log_entries": profile.log_entries,
+        "obsolete": profile.obsolete,
+        "params": params(profile),
+        "history": profile.history,
+        "devices": profile.devices.iter().map(|device| json!({
+            "dev": kernel_dev(device.dev),
+            "name": device.name,
+            "fs": device.fs,
+            "uuid": uuid(&device.fs_uuid),
+            "class": device.class,
+        })).collect::<Vec<_>>(),
+        "files": profile.files.iter().map(file_json).collect::<Vec<_>>(),
+        "entries": profile.entries.iter().map(|entry| entry_json(profile, entry)).collect::<Vec<_>>(),
+        "completion": profile.completion.map(|span| span_json(profile, &span)),
+        "totals": {
+            "metadata_entries": totals.metadata.0,
+            "metadata_pages": totals.metadata.1,
+            "data_entries": totals.data.0,
+            "data_pages": totals.data.1,
+            "files": profile.files.len(),
+        },
+    })
+}
+
+/// One line of `list`.
+pub fn list_line(profile: &Profile) -> String {
+    let totals = Totals::of(profile);
+    format!(
+        "{:<40} {}  {:<8} {:>6} entries {:>8.1} MiB",
+        app_name(&profile.app),
+        date(profile.created),
+        word(&profile.learned),
+        profile.entries.len(),
+        (totals.metadata.1 + totals.data.1) as f64 / 256.0
+    )
+}
+
+/// One element of `list --json`.
+pub fn list_json(profile: &Profile) -> Value {
+    let totals = Totals::of(profile);
+    json!({
+        "path": text_of(&profile.app.path),
+        "root": profile.app.root.as_deref().map(text_of),
+        "created": profile.created,
+        "learned": profile.learned,
+        "entries": profile.entries.len(),
+        "pages": totals.metadata.1 + totals.data.1,
+        "files": profile.files.len(),
+    })
+}
+
+/// Path of the app, and the root that it is chrooted into.
+pub fn app_name(app: &App) -> String {
+    let path = text_of(&app.path);
+    match &app.root {
+        Some(root) => format!("{path} (in {})", text_of(root)),
+        None => path,
+    }
+}
+
+/// Scheduling parameters in words.
+fn params_text(params: &Params) -> String {
+    let infill = match params.infill {
+        Some(infill) => format!(
+            "infill up to {} pages within I/O distance {}",
+            infill.hole_pages, infill.distance
+        ),
+        None => "no infill".to_owned(),
+    };
+    format!(
+        "range merge within I/O distance {}, {infill}, metadata shift {} KiB",
+        params.merge_distance,
+        params.shift_bytes / 1024
+    )
+}
+
+fn params(profile: &Profile) -> Params {
+    profile.history[profile.history.len() - 1].params
+}
+
+/// Entries and pages of each kind.
+struct Totals {
+    metadata: (usize, u64),
+    data: (usize, u64),
+}
+
+impl Totals {
+    fn of(profile: &Profile) -> Self {
+        let mut totals = Totals {
+            metadata: (0, 0),
+            data: (0, 0),
+        };
+        for entry in &profile.entries {
+            let kind = if entry.span.place.is_metadata() {
+                &mut totals.metadata
+            } else {
+                &mut totals.data
+            };
+            kind.0 += 1;
+            kind.1 += entry.span.len;
+        }
+        totals
+    }
+}
+
+/// An entry in the columns of pfviewer: for metadata, inode 0, start in blocks and length in bytes;
+/// for data, both in pages.
+struct Row {
+    dev: u32,
+    ino: u64,
+    start: u64,
+    length: u64,
+    path: Option<String>,
+}
+
+impl Row {
+    fn of(profile: &Profile, span: &Span) -> Self {
+        match span.place {
+            Place::Metadata { device } => Row {
+                dev: kernel_dev(profile.devices[usize::from(device)].dev),
+                ino: 0,
+                start: span.start,
+                length: span.bytes(),
+                path: None,
+            },
+            Place::Data { file } => {
+                let file = &profile.files[file as usize];
+                Row {
+                    dev: kernel_dev(profile.devices[usize::from(file.device)].dev),
+                    ino: file.ino,
+                    start: span.start,
+                    length: span.len,
+                    path: file.path.as_deref().map(text_of),
+                }
+            }
+        }
+    }
+}
+
+fn entry_json(profile: &Profile, entry: &PrefetchEntry) -> Value {
+    let mut value = span_json(profile, &entry.span);
+    value["time_us"] = json!(entry.time_us);
+    value
+}
+
+fn span_json(profile: &Profile, span: &Span) -> Value {
+    let row = Row::of(profile, span);
+    json!({
+        "kind": if span.place.is_metadata() { "metadata" } else { "data" },
+        "dev": row.dev,
+        "inode": row.ino,
+        "start": span.start,
+        "pages": span.len,
+        "path": row.path,
+    })
+}
+
+fn file_json(file: &File) -> Value {
+    json!({
+        "device": file.device,
+        "inode": file.ino,
+        "generation": file.generation,
+        "size": file.size,
+        "mtime_ns": file.mtime_ns,
+        "path": file.path.as_deref().map(text_of),
+    })
+}
+
+/// Major and minor number as the kernel packs them, which is how pfviewer prints them.
+fn kernel_dev(dev: u64) -> u32 {
+    rustix::fs::major(dev) << 20 | rustix::fs::minor(dev)
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-")
+}
+
+/// The name that an enum has in JSON.
+fn word(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        other => format!("{other:?}"),
+    }
+}

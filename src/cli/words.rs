@@ -1,0 +1,49 @@
+//! Values in words.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// Bytes of a path as text; what is not UTF-8 and what could move a terminal's cursor is replaced.
+pub fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes)
+        .chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// Seconds since the epoch as local date and time, such as `2026-01-31 23:59`.
+pub fn date(seconds: u64) -> String {
+    i64::try_from(seconds)
+        .ok()
+        .and_then(|seconds| Timestamp::from_second(seconds).ok())
+        .map_or_else(
+            || "(no date)".to_owned(),
+            |time| {
+                time.to_zoned(TimeZone::system())
+                    .strftime("%Y-%m-%d %H:%M")
+                    .to_string()
+            },
+        )
+}
+
+/// Bytes in MiB, with one decimal.
+pub fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_out_of_range_are_said_so() {
+        assert_eq!(date(u64::MAX), "(no date)");
+        assert_eq!(date(1_709_210_096).len(), "2024-02-29 12:34".len());
+    }
+
+    #[test]
+    fn hostile_names_do_not_reach_the_terminal() {
+        assert_eq!(text_of(b"a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
+        assert_eq!(text_of(b"\xff"), "\u{fffd}");
+    }
+}
