@@ -1,0 +1,160 @@
+//! Real file systems for tests: mounted from an image on a loop device, and gone afterwards whatever
+//! happens.
+
+// Each test program uses its own part of this.
+#![allow(dead_code)]
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// Whether tests that need root can run. If not, says so loudly; where CI forbids that, fails.
+pub fn privileged() -> bool {
+    if rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists() {
+        return true;
+    }
+    let why = "this test needs root and loop devices";
+    assert!(
+        std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
+        "{why}"
+    );
+    eprintln!("SKIPPED: {why}");
+    false
+}
+
+/// An ext4 file system on a loop device with direct I/O and a readahead of 128 KiB.
+pub struct LoopExt4 {
+    directory: TempDir,
+    device: PathBuf,
+    mounted: Option<Mounted>,
+}
+
+impl LoopExt4 {
+    /// A file system of `size_mb` MiB, made by mke2fs(8) with further arguments, and mounted.
+    pub fn new(size_mb: u64, mke2fs_args: &[&str]) -> LoopExt4 {
+        // On the drive that the build is on: tmpfs has no direct I/O.
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let image = directory.path().join("image");
+        File::create(&image)
+            .unwrap()
+            .set_len(size_mb << 20)
+            .unwrap();
+        fs::create_dir(directory.path().join("mnt")).unwrap();
+        let mut mke2fs = Command::new("mke2fs");
+        mke2fs
+            .args(["-q", "-F", "-t", "ext4"])
+            .args(mke2fs_args)
+            .arg(&image);
+        succeed(&mut mke2fs);
+        let mut image = LoopExt4 {
+            directory,
+            device: PathBuf::new(),
+            mounted: None,
+        };
+        image.attach();
+        image
+    }
+
+    /// Where it is mounted; no symbolic links on the way.
+    pub fn mount_point(&self) -> &Path {
+        &self.mounted.as_ref().unwrap().0
+    }
+
+    /// The loop device's node.
+    pub fn device(&self) -> &Path {
+        &self.device
+    }
+
+    /// Unmounts the file system and mounts it again, on another loop device if there is one.
+    pub fn reattach(&mut self) {
+        self.mounted = None;
+        // Attach the new device first, so that it gets another number.
+        let old = std::mem::take(&mut self.device);
+        self.attach();
+        detach(&old);
+        assert_ne!(old, self.device);
+    }
+
+    /// Writes everything back and empties what is cached of the device itself, which libext2fs and
+    /// debugfs(8) read.
+    pub fn sync(&self) {
+        rustix::fs::sync();
+        succeed(
+            Command::new("blockdev")
+                .arg("--flushbufs")
+                .arg(&self.device),
+        );
+    }
+
+    fn attach(&mut self) {
+        let image = self.directory.path().join("image");
+        let mut losetup = Command::new("losetup");
+        losetup
+            .args(["--find", "--show", "--direct-io=on"])
+            .arg(&image);
+        self.device = PathBuf::from(succeed(&mut losetup).trim());
+        let name = self.device.file_name().unwrap().to_str().unwrap();
+        fs::write(format!("/sys/block/{name}/queue/read_ahead_kb"), "128").unwrap();
+        let mount_point = fs::canonicalize(self.directory.path().join("mnt")).unwrap();
+        let device = self.device.to_str().unwrap();
+        self.mounted = Some(Mounted::new("ext4", device, &mount_point));
+    }
+}
+
+impl Drop for LoopExt4 {
+    fn drop(&mut self) {
+        self.mounted = None;
+        detach(&self.device);
+    }
+}
+
+/// A mount that ends with this value.
+pub struct Mounted(PathBuf);
+
+impl Mounted {
+    /// Mounts `source`, a file system of this type.
+    pub fn new(fs_type: &str, source: &str, target: &Path) -> Mounted {
+        succeed(
+            Command::new("mount")
+                .args(["-t", fs_type, source])
+                .arg(target),
+        );
+        Mounted(target.to_owned())
+    }
+
+    /// Shows `source` at `target` too.
+    pub fn bind(source: &Path, target: &Path) -> Mounted {
+        succeed(Command::new("mount").arg("--bind").arg(source).arg(target));
+        Mounted(target.to_owned())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Lazily, so that a process which a failed test left behind does not keep it.
+        run(Command::new("umount").arg("--lazy").arg(&self.0));
+    }
+}
+
+fn detach(device: &Path) {
+    run(Command::new("losetup").arg("--detach").arg(device));
+}
+
+/// What a program printed; it must succeed.
+pub fn succeed(command: &mut Command) -> String {
+    let output = command
+        .output()
+        .unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// For cleaning up, where a panic would hide the failure of the test.
+fn run(command: &mut Command) {
+    match command.status() {
+        Ok(status) if status.success() => {}
+        other => eprintln!("{command:?}: {other:?}"),
+    }
+}

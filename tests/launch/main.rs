@@ -1,0 +1,43 @@
+//! Launches of real programs, supervised in processes of their own.
+//!
+//! This program is its own harness, since signals are sent to whole processes, and a harness's
+//! threads would catch them. Executed with [`roles::VARIABLE`] set, it plays one of the [`roles`];
+//! otherwise it runs the tests whose name contains the first argument, one after the other.
+
+mod behaviour;
+mod privileged;
+mod roles;
+mod signals;
+mod tree;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+type Test = (&'static str, fn());
+
+fn main() -> ExitCode {
+    if let Some(role) = std::env::var_os(roles::VARIABLE) {
+        roles::play(&role);
+    }
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    let mut failed = 0;
+    let groups: [&[Test]; 4] = [
+        behaviour::TESTS,
+        signals::TESTS,
+        privileged::TESTS,
+        tree::TESTS,
+    ];
+    for (name, test) in groups.into_iter().flatten() {
+        if filter.as_ref().is_some_and(|filter| !name.contains(filter)) {
+            continue;
+        }
+        let passed = catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        failed += usize::from(!passed);
+    }
+    if failed > 0 {
+        eprintln!("{failed} tests of launch failed");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,36 @@
+//! The whole pipeline on a real ext4 file system with real programs: learn, show, run.
+//!
+//! Caches and settings belong to the whole system, so these tests take turns.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod faults;
+mod learning;
+mod passing;
+mod prefetching;
+mod root;
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use root::Root;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The image for one test, and its turn; `None` where the machine does not allow it.
+fn set_up() -> Option<(Root, MutexGuard<'static, ()>)> {
+    if !common::privileged() {
+        return None;
+    }
+    let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    Some((Root::new(), turn))
+}
+
+/// Waits for something that is sure to come, unless it is broken.
+fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !reached() {
+        assert!(Instant::now() < limit, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,143 @@
+//! What prefetching does to the reads of a launch.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use paralfetch::device::drop_caches;
+use paralfetch::prefetch::{Options, Prefetch};
+use paralfetch::profile::{Profile, Store};
+use rustix::fs::{major, minor};
+
+use crate::root::Root;
+use crate::{set_up, until};
+
+#[test]
+fn a_prefetched_launch_reads_nothing_itself() {
+    let Some((root, _turn)) = set_up() else {
+        return;
+    };
+    root.learn(&[], &Root::READ_ALL);
+    drop_caches().unwrap();
+    let cold = reads_of_launch(root.path());
+    assert!(cold > 100, "a cold launch makes {cold} reads");
+
+    drop_caches().unwrap();
+    let report = prefetch(&root);
+    assert!(!report.warm && report.refused.is_none(), "{report:?}");
+    assert!(report.skipped.is_empty(), "{report:?}");
+    let prefetched = reads_of_launch(root.path());
+    assert_eq!(prefetched, 0, "against {cold} reads of a cold launch");
+}
+
+#[test]
+fn a_warm_launch_is_left_alone() {
+    let Some((root, _turn)) = set_up() else {
+        return;
+    };
+    root.learn(&[], &Root::READ_ALL);
+    drop_caches().unwrap();
+    let cold = prefetch(&root);
+    assert!(cold.calls > 0, "{cold:?}");
+    let warm = prefetch(&root);
+    assert!(warm.warm, "{warm:?}");
+    assert_eq!(warm.calls, 0, "{warm:?}");
+}
+
+#[test]
+fn bench_counts_what_the_app_reads() {
+    let Some((root, _turn)) = set_up() else {
+        return;
+    };
+    let json = root.state.path().join("bench.json");
+    let bench = ["bench", "--runs", "2", "--json", json.to_str().unwrap()];
+    let output = root.paralfetch(&bench, &Root::READ_ALL).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("gap closed") && text.contains('█'), "{text}");
+    let results: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let counts = |scenario: &str, what: &str| -> Vec<u64> {
+        let counts = results["scenarios"][scenario][what].as_array().unwrap();
+        counts.iter().map(|count| count.as_u64().unwrap()).collect()
+    };
+    for what in ["read_requests", "read_bytes"] {
+        assert!(
+            counts("cold", what).iter().all(|&count| count > 100),
+            "{results}"
+        );
+        assert_eq!(counts("warm", what), [0, 0], "{results}");
+    }
+    assert!(
+        counts("prefetch", "prefetch_bytes")
+            .iter()
+            .all(|&bytes| bytes > 1 << 20)
+    );
+    assert_eq!(
+        results["scenarios"]["cold"]["seconds"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    assert!(results["reduction"].is_number(), "{results}");
+}
+
+#[test]
+fn a_profile_is_found_again_under_another_device() {
+    let Some((mut root, _turn)) = set_up() else {
+        return;
+    };
+    root.learn(&[], &Root::READ_ALL);
+    root.image.reattach();
+    let profile = profile(&root);
+    let report = prefetch(&root);
+    assert!(report.skipped.is_empty(), "{report:?}");
+    assert_eq!(report.scheduled, profile.entries.len() as u64);
+    assert_eq!(reads_of_launch(root.path()), 0);
+}
+
+fn profile(root: &Root) -> Profile {
+    let store = Store::open(root.state.path()).unwrap();
+    store.find("sh".as_ref()).unwrap().unwrap()
+}
+
+fn prefetch(root: &Root) -> paralfetch::prefetch::Report {
+    Prefetch::start(profile(root), Options::default())
+        .unwrap()
+        .wait()
+        .unwrap()
+}
+
+/// Read requests that the image's device serves while the app runs without us.
+fn reads_of_launch(root: &Path) -> u64 {
+    // What was read ahead may still be on its way, and counts when it arrives.
+    until("the device is idle", || in_flight(root) == 0);
+    let before = device_reads(root);
+    let status = Command::new("chroot")
+        .arg(root)
+        .args(Root::READ_ALL)
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    device_reads(root) - before
+}
+
+/// Reads completed on the device.
+fn device_reads(root: &Path) -> u64 {
+    statistic(root, 0)
+}
+
+/// Requests that the device is working on.
+fn in_flight(root: &Path) -> u64 {
+    statistic(root, 8)
+}
+
+/// A field of the device's statistics (Documentation/block/stat.rst in the kernel).
+fn statistic(root: &Path, field: usize) -> u64 {
+    let dev = fs::metadata(root).unwrap().dev();
+    let stat = format!("/sys/dev/block/{}:{}/stat", major(dev), minor(dev));
+    let text = fs::read_to_string(stat).unwrap();
+    text.split_whitespace().nth(field).unwrap().parse().unwrap()
+}

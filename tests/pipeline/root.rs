@@ -1,0 +1,144 @@
+//! A small system on an ext4 image: a few programs with their libraries, and data to read.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+use crate::common::LoopExt4;
+
+/// The image, what is on it, and a directory for profiles.
+pub struct Root {
+    pub image: LoopExt4,
+    pub state: TempDir,
+}
+
+/// Files that [`Root::READ_ALL`] reads, and the size of each in 4 KiB pages.
+pub const FILES: usize = 120;
+pub const PAGES: usize = 16;
+
+impl Root {
+    /// A command that reads all of the data.
+    pub const READ_ALL: [&str; 3] = ["/bin/sh", "-c", "cat /data/*"];
+
+    pub fn new() -> Root {
+        let mut image = LoopExt4::new(256, &[]);
+        let root = image.mount_point();
+        for program in ["sh", "cat", "dd", "sleep"] {
+            install(program, root);
+        }
+        fs::create_dir(root.join("data")).unwrap();
+        fs::create_dir(root.join("sparse")).unwrap();
+        for file in 0..FILES {
+            fs::write(root.join(format!("data/{file}")), content(file, PAGES)).unwrap();
+        }
+        fs::write(root.join("sparse/big"), content(0, 512)).unwrap();
+        // What was just written stays in the journal's hands, and no dropping of caches reaches it.
+        image.reattach();
+        let state = tempfile::tempdir().unwrap();
+        Root { image, state }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.image.mount_point()
+    }
+
+    /// `paralfetch --state-dir … COMMAND --root … OPTIONS -- CMD`, ready to be started.
+    pub fn paralfetch(&self, command: &[&str], cmd: &[&str]) -> Command {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_paralfetch"));
+        program
+            .arg("--state-dir")
+            .arg(self.state.path())
+            .args(command);
+        if !cmd.is_empty() {
+            program.arg("--root").arg(self.path()).arg("--").args(cmd);
+        }
+        program.stdin(Stdio::null());
+        program
+    }
+
+    pub fn learn(&self, options: &[&str], cmd: &[&str]) -> Output {
+        let output = self
+            .paralfetch(&[&["learn"], options].concat(), cmd)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        output
+    }
+
+    /// The profile as `show --json` prints it.
+    pub fn show(&self, app: &str) -> serde_json::Value {
+        let output = self
+            .paralfetch(&["show", "--json", app], &[])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// The one profile file.
+    pub fn profile_file(&self) -> PathBuf {
+        let mut files: Vec<PathBuf> = fs::read_dir(self.state.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        files.remove(0)
+    }
+}
+
+/// What is in a data file.
+pub fn content(file: usize, pages: usize) -> Vec<u8> {
+    (0..pages * 4096)
+        .map(|i| (i / 7 + i * file) as u8)
+        .collect()
+}
+
+/// Pages of a file, by its path in the image, that a profile has.
+pub fn pages_of(profile: &serde_json::Value, path: &str) -> Vec<u64> {
+    let mut pages: Vec<u64> = profile["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| entry["path"] == path)
+        .flat_map(|entry| {
+            let start = entry["start"].as_u64().unwrap();
+            start..start + entry["pages"].as_u64().unwrap()
+        })
+        .collect();
+    pages.sort_unstable();
+    pages
+}
+
+/// Lines on standard error that are ours.
+pub fn our_lines(output: &Output) -> Vec<String> {
+    String::from_utf8_lossy(&output.stderr)
+        .lines()
+        .filter(|line| line.starts_with("paralfetch: "))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Copies a program and the libraries that ldd(1) names, each to its own path below `root`.
+fn install(program: &str, root: &Path) {
+    let file = Path::new("/bin").join(program);
+    let libraries = Command::new("ldd").arg(&file).output().unwrap();
+    assert!(libraries.status.success(), "{libraries:?}");
+    let text = String::from_utf8(libraries.stdout).unwrap();
+    let mut files = vec![file];
+    files.extend(
+        text.split_whitespace()
+            .filter(|word| word.starts_with('/'))
+            .map(PathBuf::from),
+    );
+    for file in files {
+        let inside = root.join(file.strip_prefix("/").unwrap());
+        fs::create_dir_all(inside.parent().unwrap()).unwrap();
+        if !inside.exists() {
+            fs::copy(&file, &inside)
+                .unwrap_or_else(|error| panic!("{:?}: {error}", file.as_os_str().as_bytes()));
+        }
+    }
+}
