@@ -1,0 +1,36 @@
+# Each target is a script of the same name in scripts/, which says in its head what it does.
+
+SHELL := /bin/bash
+FUZZ_SECONDS ?= 60
+
+.PHONY: help setup build demo test results fuzz clean
+
+help:
+	@echo 'make setup     install what is missing (Debian 12+, Ubuntu 24.04+; asks sudo when needed)'
+	@echo 'make build     build target/release/paralfetch'
+	@echo 'make demo      measure LibreOffice Writer in an image: cold, warm, prefetched'
+	@echo 'make test      format, lints, scripts and all tests'
+	@echo 'make results   measure the applications of the results table, into results/'
+	@echo 'make fuzz      fuzz every target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make clean     remove what was built'
+
+setup:
+	@scripts/setup.sh
+
+build:
+	@scripts/build.sh
+
+demo:
+	@scripts/demo.sh
+
+test:
+	@scripts/test.sh
+
+results:
+	@scripts/results.sh
+
+fuzz:
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+clean:
+	@scripts/clean.sh

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Installs what is missing on Debian 12 or newer and Ubuntu 24.04 or newer.
+#
+#   scripts/setup.sh [build] [test] [demo]      (all three when none is named)
+#
+# Asks the network for nothing, and sudo for nothing, when everything is there.
+
+# shellcheck source=scripts/common.sh
+source "$(dirname "$0")/common.sh"
+
+BUILD_PACKAGES=(clang llvm libelf-dev zlib1g-dev libext2fs-dev pkg-config make gcc libc6-dev)
+TEST_PACKAGES=(e2fsprogs mount util-linux shellcheck)
+DEMO_PACKAGES=(e2fsprogs mount util-linux mmdebstrap)
+
+# The second address is what the first one redirects to; some networks admit only that.
+# shellcheck disable=SC2016 # for the inner shell
+RUSTUP_INSTALLER='set -e
+fetch() { curl --proto "=https" --tlsv1.2 -sSf "$1"; }
+script=$(fetch https://sh.rustup.rs || fetch https://static.rust-lang.org/rustup/rustup-init.sh)
+printf "%s\n" "$script" | sh -s -- -y -q --profile minimal --no-modify-path'
+
+APT_UPDATED=no
+
+installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
+
+update_lists() {
+    [[ $APT_UPDATED == no ]] || return 0
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update ||
+        die "apt-get update failed: check the network and the sources in /etc/apt"
+    APT_UPDATED=yes
+}
+
+# install_packages PACKAGE…: those that are missing.
+install_packages() {
+    local missing=() package
+    for package in "$@"; do
+        installed "$package" || missing+=("$package")
+    done
+    [[ ${#missing[@]} -gt 0 ]] || return 0
+    say "Installing ${missing[*]}"
+    update_lists
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q install -y --no-install-recommends "${missing[@]}" </dev/null ||
+        die "apt-get could not install ${missing[*]}: see its message above"
+}
+
+# Version that apt would install, such as 1.85.0; nothing when apt does not know the package.
+apt_candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9][0-9.]*\).*/\1/p'; }
+
+find_rustup() {
+    local home
+    RUSTUP=$(command -v rustup) && return 0
+    while read -r home; do
+        RUSTUP=$home/.cargo/bin/rustup
+        [[ ! -x $RUSTUP ]] || return 0
+    done < <(cargo_homes)
+    return 1
+}
+
+install_rust() {
+    local floor
+    floor=$(rust_floor)
+    if find_rustup; then
+        say "Updating the stable Rust toolchain with $RUSTUP"
+        as_invoker "$RUSTUP" update --no-self-update stable || die "rustup could not update: see its message above"
+        as_invoker "$RUSTUP" default >/dev/null 2>&1 || as_invoker "$RUSTUP" default stable
+        find_cargo || die "cargo is still older than $floor: run 'rustup default stable'"
+        return 0
+    fi
+    update_lists
+    if [[ -n $(apt_candidate rustup) ]]; then
+        install_packages rustup ca-certificates
+        as_invoker rustup set profile minimal
+        as_invoker rustup default stable || die "rustup could not install Rust: see its message above"
+    elif version_at_least "$(apt_candidate cargo)" "$floor"; then
+        install_packages cargo
+    else
+        install_packages curl ca-certificates
+        say "Installing Rust with rustup from rust-lang.org"
+        as_invoker sh -c "$RUSTUP_INSTALLER" || die "rustup could not be installed: see its message above"
+    fi
+    find_cargo || die "Rust was installed, but no cargo $floor or newer was found: look in ~/.cargo/bin"
+}
+
+# The tools of cargo that a minimal Rust installation leaves out.
+install_rust_checkers() {
+    if cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1; then
+        return 0
+    elif find_rustup; then
+        say "Adding rustfmt and clippy"
+        as_invoker "$RUSTUP" component add rustfmt clippy || die "rustup could not add rustfmt and clippy: see its message above"
+    else
+        install_packages rustfmt rust-clippy
+    fi
+}
+
+main() {
+    local needs=("$@") packages=() need
+    [[ ${#needs[@]} -gt 0 ]] || needs=(build test demo)
+    for need in "${needs[@]}"; do
+        case $need in
+            build) packages+=("${BUILD_PACKAGES[@]}") ;;
+            test) packages+=("${TEST_PACKAGES[@]}") ;;
+            demo) packages+=("${DEMO_PACKAGES[@]}") ;;
+            *) die "unknown need '$need': one of build, test, demo" ;;
+        esac
+    done
+    command -v apt-get >/dev/null ||
+        die "only apt is known here (Debian 12 or newer, Ubuntu 24.04 or newer): install the like of ${packages[*]} and Rust $(rust_floor) yourself"
+    install_packages "${packages[@]}"
+    if [[ " ${needs[*]} " == *" build "* || " ${needs[*]} " == *" test "* ]]; then
+        find_cargo || install_rust
+    fi
+    if [[ " ${needs[*]} " == *" test "* ]]; then
+        install_rust_checkers
+    fi
+    say "Set up for: ${needs[*]}"
+}
+
+main "$@"
