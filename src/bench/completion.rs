@@ -7,7 +7,7 @@ use rustix::fs::{Advice, OFlags, fadvise};
 
 use crate::profile::Profile;
 use crate::resolve::mounts::MountTable;
-use crate::resolve::{fiemap, handle};
+use crate::resolve::{fiemap, handle, residency};
 use crate::schedule::{PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
 use crate::trace::CompletionBlock;
 
@@ -50,17 +50,19 @@ pub fn find(profile: &Profile) -> Option<Found> {
 }
 
 impl Found {
-    /// Drops the block from the page cache, so that a warm launch has to read it.
+    /// Drops the block from the page cache, so that a warm launch has to read it. False if it stays,
+    /// because a process has it mapped.
     ///
     /// # Errors
-    /// As posix_fadvise(2).
-    pub fn evict(&self) -> io::Result<()> {
+    /// As posix_fadvise(2) and mincore(2).
+    pub fn evict(&self) -> io::Result<bool> {
         fadvise(
             &self.file,
             self.span.start * PAGE_SIZE,
             std::num::NonZeroU64::new(self.span.bytes()),
             Advice::DontNeed,
         )?;
-        Ok(())
+        let pages = self.span.start..self.span.end();
+        Ok(residency::cached(self.file.as_fd(), &pages)?.is_empty())
     }
 }

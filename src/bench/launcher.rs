@@ -47,6 +47,12 @@ pub enum BenchError {
         "the app ended without reading its completion block: its launches differ; use --until exit"
     )]
     NotCompleted,
+    /// The completion block stays cached.
+    #[error(
+        "the completion block stays cached (another program uses it), and a warm launch cannot be \
+         timed by it: use --until exit"
+    )]
+    NotEvicted,
     /// Prefetching was refused.
     #[error("prefetching is not possible now: {0}")]
     NoPrefetch(String),
@@ -98,10 +104,15 @@ impl AppLauncher<'_> {
     /// Launches once without measuring, so that first-run configuration is done and everything is
     /// cached.
     ///
+    /// An app that does not exit is given until the time limit, where launches end otherwise.
+    ///
     /// # Errors
     /// As a measured launch.
     pub fn warm_up(&mut self) -> Result<(), BenchError> {
-        self.measured(None, |_| Ok(None)).map(drop)
+        match self.measured(None, |_| Ok(None)) {
+            Err(BenchError::Timeout(_)) if self.end == End::Quiet => Ok(()),
+            other => other.map(drop),
+        }
     }
 
     /// How the app is started: apart from the terminal, in the name of the user who asked.
@@ -146,13 +157,13 @@ impl AppLauncher<'_> {
         let waited = self.wait(&mut meter, completion.is_some(), begun);
         let seconds = begun.elapsed().as_secs_f64();
         let report = prefetch.and_then(Prefetch::finish);
+        let counts = meter.finish();
         // The rest of the tree must be gone before the next launch, and is not part of this one.
         self.end_tree(Some(started.pid))?;
         waited?;
-        if let Some(refused) = report.and_then(|report| report.refused) {
-            return Err(BenchError::NoPrefetch(refused));
+        if let Some(why) = report.and_then(|report| report.prevented()) {
+            return Err(BenchError::NoPrefetch(why));
         }
-        let counts = meter.finish();
         Ok(Sample {
             seconds,
             read_bytes: counts.app.bytes,
@@ -189,7 +200,7 @@ impl AppLauncher<'_> {
                     Err(error) => return Err(io::Error::from(error).into()),
                 }
             }
-            if meter.acknowledge()? && until_completion {
+            if meter.completed()? && until_completion {
                 return Ok(());
             }
             let exit = self.supervisor.on_signals()?;
@@ -227,7 +238,9 @@ impl Launcher for AppLauncher<'_> {
         match scenario {
             Scenario::Warm => {
                 if let Some(block) = &block {
-                    block.evict()?;
+                    if !block.evict()? {
+                        return Err(BenchError::NotEvicted);
+                    }
                 }
             }
             Scenario::Cold | Scenario::Prefetch => drop_caches()?,

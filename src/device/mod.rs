@@ -6,7 +6,7 @@ mod knobs;
 mod memory;
 mod sysfs;
 
-pub use caches::drop_caches;
+pub use caches::{checkpoint_journal, drop_caches};
 pub use class::Class;
 pub use knobs::{KnobError, Knobs, Leftovers, keep, restore_leftovers};
 pub use memory::Memory;

@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::completion::completion_span;
 use super::reads::ReadCounter;
 use super::settings::LearningSettings;
-use crate::device::{KnobError, Sysfs, drop_caches};
+use crate::device::{KnobError, Sysfs};
 use crate::launch::{
     Exit, Limits, QuietDetector, Spawn, SpawnError, Started, Status, Supervisor, completion_block,
 };
@@ -59,9 +59,18 @@ pub enum NotLearned {
     /// The app was killed in the middle of its launch.
     #[error("the app was ended by signal {0} in the middle of its launch; nothing was learned")]
     Killed(i32),
+    /// The learning run failed while the app was running.
+    #[error("{0}; nothing was learned")]
+    Failed(String),
     /// The launch read nothing that could be prefetched.
     #[error("the launch read nothing from a supported file system (ext4); nothing was learned{0}")]
     Nothing(String),
+}
+
+impl NotLearned {
+    fn failed(error: impl std::fmt::Display) -> Self {
+        NotLearned::Failed(error.to_string())
+    }
 }
 
 /// Numbers of a learning run, for its report.
@@ -93,66 +102,85 @@ pub struct Learned {
 /// process's main thread. When this returns, no program is attached and every knob is restored.
 ///
 /// # Errors
-/// What prevented the learning run. The app has not been started then, unless it is the tracing that
-/// failed in the middle.
+/// What prevented the learning run: the app has not been started then. Once it has, what goes wrong
+/// is in [`Learned::profile`], so that the caller can go on supervising the app.
 pub fn learn(
     mut spawn: Spawn,
-    options: LearnOptions,
+    mut options: LearnOptions,
     supervisor: &mut Supervisor,
 ) -> Result<Learned, LearnError> {
     let mounts = MountTable::read()?;
-    let command = spawn.command.clone();
+    let app = spawn.command.app();
     // First, since it starts the keeper process, which must not become part of the launch tree.
-    let settings = LearningSettings::apply(&mounts, command.root(), options.exact, options.keeper)?;
+    let settings = LearningSettings::apply(
+        &mounts,
+        spawn.command.root(),
+        options.exact,
+        options.keeper.take(),
+    )?;
     let mut storage = Storage::new();
     let mut tracer = Tracer::attach(&mut storage)?;
-    drop_caches()?;
+    settings.empty_caches(&mounts)?;
 
-    let started = SystemTime::now();
+    let started_at = SystemTime::now();
     let mark = tracer.start_mark();
     spawn.before_exec = Some(Box::new(move || mark.set()));
-    let started_app = supervisor.start(spawn)?;
-    let (ended, exit) = watch(&mut tracer, supervisor, options.exact, &options.limits)?;
-    let trace = tracer.finish()?;
-    settings.restore()?;
+    let started = supervisor.start(spawn)?;
+    let mut exit = None;
+    let watched = watch(&mut tracer, supervisor, &options, &mut exit);
+    let trace = tracer.finish();
+    let restored = settings.restore();
 
-    let profile = match (trace.lost, exit.map(|exit| exit.status)) {
-        (lost, _) if lost > 0 => Err(NotLearned::Lost(lost)),
-        (_, Some(Status::Signal(signal))) => Err(NotLearned::Killed(signal)),
-        _ => {
-            let launch = Launch {
-                app: command.app(),
-                ended,
-                started,
-                exact: options.exact,
-            };
-            make_profile(launch, &trace, &mounts, &options.limits)
+    let profile = (|| {
+        let ended = watched.map_err(NotLearned::failed)?;
+        let trace = trace.map_err(NotLearned::failed)?;
+        restored.map_err(NotLearned::failed)?;
+        // The tree's last task is gone; so then is the app, or all but gone.
+        if ended == Ended::Exit && exit.is_none() {
+            exit = Some(supervisor.wait().map_err(NotLearned::failed)?);
         }
-    };
+        if trace.lost > 0 {
+            return Err(NotLearned::Lost(trace.lost));
+        }
+        let signal = match exit.map(|exit| exit.status) {
+            Some(Status::Signal(signal)) => Some(signal),
+            _ => supervisor.asked_to_end(),
+        };
+        if let Some(signal) = signal {
+            return Err(NotLearned::Killed(signal));
+        }
+        let launch = Launch {
+            app,
+            ended,
+            started: started_at,
+            exact: options.exact,
+        };
+        make_profile(launch, &trace, &mounts, &options.limits)
+    })();
     Ok(Learned {
         profile,
-        started: started_app,
+        started,
         exit,
     })
 }
 
-/// Collects events until the launch is over, and says what ended it and whether the app has exited.
+/// Collects events until the launch is over, and says what ended it; `exit` is set if the app has
+/// exited meanwhile.
 fn watch(
     tracer: &mut Tracer<'_>,
     supervisor: &mut Supervisor,
-    exact: bool,
-    limits: &Limits,
-) -> Result<(Ended, Option<Exit>), LearnError> {
-    let begun = monotonic_ns();
-    let mut counter = ReadCounter::new(exact);
-    let mut quiet = QuietDetector::new(begun, *limits);
+    options: &LearnOptions,
+    exit: &mut Option<Exit>,
+) -> Result<Ended, LearnError> {
+    let begun = tracer.with_trace(|trace| trace.start_ns);
+    let mut counter = ReadCounter::new(options.exact);
+    let mut quiet = QuietDetector::new(begun, options.limits);
     let mut counted = 0;
-    let mut exit = None;
     loop {
         wait_for(tracer, supervisor)?;
         tracer.drain()?;
         if let Some(ended) = supervisor.on_signals()? {
-            exit = Some(ended);
+            *exit = Some(ended);
         }
         let over = tracer.with_trace(|trace| {
             for access in &trace.accesses[counted..] {
@@ -164,10 +192,10 @@ fn watch(
             trace.exit_ns.is_some()
         });
         if over {
-            return Ok((Ended::Exit, exit));
+            return Ok(Ended::Exit);
         }
         if let Some(ended) = quiet.ended(monotonic_ns()) {
-            return Ok((ended, exit));
+            return Ok(ended);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The system settings of a learning run.
 
+use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::device::{KnobError, Knobs, Sysfs};
+use crate::device::{KnobError, Knobs, Sysfs, checkpoint_journal, drop_caches};
 use crate::resolve::mounts::{Mount, MountTable};
 use crate::resolve::support::Support;
 
@@ -33,6 +35,8 @@ pub fn devices_below(mounts: &[Mount], root: Option<&Path>) -> Vec<u64> {
 /// The knobs of a learning run (design §4.1 and paper §4.2); dropping it restores them.
 pub struct LearningSettings {
     knobs: Knobs,
+    /// Devices that the launch may be read from.
+    devices: Vec<u64>,
 }
 
 impl LearningSettings {
@@ -50,7 +54,8 @@ impl LearningSettings {
         let mut knobs = Knobs::acquire(Path::new(RUN_DIR), keeper)?;
         let sysfs = Sysfs::default();
         let canonical: Option<PathBuf> = root.and_then(|root| root.canonicalize().ok());
-        for dev in devices_below(mounts.mounts(), canonical.as_deref().or(root)) {
+        let devices = devices_below(mounts.mounts(), canonical.as_deref().or(root));
+        for &dev in &devices {
             if let Some(knob) = sysfs.inode_readahead_knob(dev) {
                 knobs.set(&knob, "1")?;
             }
@@ -58,7 +63,22 @@ impl LearningSettings {
                 knobs.set(&knob, "0")?;
             }
         }
-        Ok(LearningSettings { knobs })
+        Ok(LearningSettings { knobs, devices })
+    }
+
+    /// Empties the caches, those metadata included that ext4's journals still hold.
+    ///
+    /// # Errors
+    /// When the kernel refuses to drop caches.
+    pub fn empty_caches(&self, mounts: &MountTable) -> io::Result<()> {
+        for &dev in &self.devices {
+            // Where the journal cannot be emptied (there is none, or before Linux 5.14), recently
+            // written metadata stay cached, and only those that data depend on are found.
+            if let Ok(open) = mounts.open_root(dev) {
+                let _ = checkpoint_journal(open.fd.as_fd());
+            }
+        }
+        drop_caches()
     }
 
     /// Restores the knobs.

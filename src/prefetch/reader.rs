@@ -11,59 +11,149 @@ use super::sys::readahead;
 use crate::profile::Profile;
 use crate::schedule::{PAGE_SIZE, Place, PrefetchEntry, Span};
 
-/// Reads the schedule ahead, in order, until it ends or `stop` is set.
-pub fn read_schedule(
-    profile: &Profile,
-    devices: &[Option<OpenDevice>],
-    files: &mut Files<'_>,
-    left_out: Option<Span>,
-    stop: &AtomicBool,
-    started: Instant,
-    report: &mut Report,
-) {
-    let entries = &profile.entries;
-    let mut next = 0;
-    while next < entries.len() {
-        if stop.load(Ordering::Relaxed) {
-            report.cut_short = true;
-            return;
-        }
-        let first = next;
-        let mut span = entries[first].span;
-        next += 1;
-        // Metadata entries that scheduling has brought side by side are one request.
-        if span.place.is_metadata() {
-            let follows = |entry: &&PrefetchEntry, span: &Span| {
-                entry.span.place == span.place && entry.span.start == span.end()
-            };
-            while let Some(entry) = entries.get(next).filter(|entry| follows(entry, &span)) {
-                span.len += entry.span.len;
-                next += 1;
+/// A walk over a schedule, under way.
+pub struct Walk<'a> {
+    /// The profile's devices, where they can be used.
+    pub devices: &'a [Option<OpenDevice>],
+    /// The profile's files.
+    pub files: Files<'a>,
+    /// How requests are made.
+    pub requests: Requests<'a>,
+    /// What was done.
+    pub report: Report,
+}
+
+/// Makes the requests.
+pub struct Requests<'a> {
+    /// Pages that are not to be read.
+    pub left_out: Option<Span>,
+    /// Set by others to end the walk.
+    pub stop: &'a AtomicBool,
+    /// readahead(2) calls made.
+    pub calls: u64,
+    /// When the first of them was made.
+    pub first: Option<Instant>,
+}
+
+/// What came of an entry.
+enum Outcome {
+    /// Read ahead: so many pages.
+    Done(u64),
+    /// So many pages read ahead, and so many that the file does not have any more.
+    Cut { done: u64, missing: u64 },
+}
+
+impl Walk<'_> {
+    /// Reads the schedule ahead, in order, until it ends or `stop` is set.
+    pub fn read(&mut self, profile: &Profile) {
+        let entries = &profile.entries;
+        let mut next = 0;
+        while next < entries.len() {
+            if self.stopped() {
+                return;
+            }
+            let first = next;
+            let mut span = entries[first].span;
+            next += 1;
+            // Metadata entries that scheduling has brought side by side are one request.
+            if span.place.is_metadata() {
+                let follows = |entry: &&PrefetchEntry, span: &Span| {
+                    entry.span.place == span.place && entry.span.start == span.end()
+                };
+                while let Some(entry) = entries.get(next).filter(|entry| follows(entry, &span)) {
+                    span.len += entry.span.len;
+                    next += 1;
+                }
+            }
+            let outcome = self.entry(&span);
+            self.count(&span, (next - first) as u64, outcome);
+            if let Place::Data { file } = span.place {
+                self.files.done(file, first);
             }
         }
-        for part in without(span, left_out) {
-            let result = match part.place {
-                Place::Metadata { device } => {
-                    read_metadata(&part, devices[usize::from(device)].as_ref(), report)
-                }
-                Place::Data { file } => {
-                    let device = devices[files.device(file)].as_ref();
-                    read_data(&part, file, device, files, report)
-                }
-            };
-            let count = match (result, part.place) {
-                (Ok(()), Place::Metadata { .. }) => &mut report.metadata,
-                (Ok(()), Place::Data { .. }) => &mut report.data,
-                (Err(reason), _) => report.skipped.entry(reason).or_default(),
-            };
-            count.add(part.len);
-            if report.calls > 0 && report.until_first.is_none() {
-                report.until_first = Some(started.elapsed());
+    }
+
+    fn stopped(&mut self) -> bool {
+        let stopped = self.requests.stop.load(Ordering::Relaxed);
+        self.report.cut_short |= stopped;
+        stopped
+    }
+
+    fn count(&mut self, span: &Span, entries: u64, outcome: Result<Outcome, Skipped>) {
+        let (done, missing, reason) = match outcome {
+            Ok(Outcome::Done(done)) => (done, 0, None),
+            Ok(Outcome::Cut { done, missing }) => (done, missing, Some(Skipped::Truncated)),
+            Err(reason) => (0, span.len, Some(reason)),
+        };
+        let read = if span.place.is_metadata() {
+            &mut self.report.metadata
+        } else {
+            &mut self.report.data
+        };
+        read.pages += done;
+        match reason {
+            None => read.entries += entries,
+            Some(reason) => {
+                let skipped = self.report.skipped.entry(reason).or_default();
+                skipped.entries += entries;
+                skipped.pages += missing;
             }
         }
-        if let Place::Data { file } = span.place {
-            files.done(file, first);
+    }
+
+    fn entry(&mut self, span: &Span) -> Result<Outcome, Skipped> {
+        match span.place {
+            Place::Metadata { device } => {
+                let device = self.devices[usize::from(device)].as_ref();
+                let device = device.ok_or(Skipped::DeviceGone)?;
+                let node = device.node.as_ref().ok_or(Skipped::NoNode)?;
+                let pages = self
+                    .requests
+                    .read(node.as_fd(), span, device.readahead_limit)?;
+                Ok(Outcome::Done(pages))
+            }
+            Place::Data { file } => {
+                let device = self.devices[self.files.device(file)].as_ref();
+                let device = device.ok_or(Skipped::DeviceGone)?;
+                let (fd, pages) = self.files.get(file, device)?;
+                if span.start >= pages {
+                    return Err(Skipped::Truncated);
+                }
+                let inside = Span {
+                    len: span.len.min(pages - span.start),
+                    ..*span
+                };
+                let done = self.requests.read(fd, &inside, device.readahead_limit)?;
+                Ok(match span.len - inside.len {
+                    0 => Outcome::Done(done),
+                    missing => Outcome::Cut { done, missing },
+                })
+            }
         }
+    }
+}
+
+impl Requests<'_> {
+    /// Reads a span ahead but for the pages left out. Returns the number of pages asked for.
+    fn read(&mut self, fd: BorrowedFd<'_>, span: &Span, limit: u64) -> Result<u64, Skipped> {
+        // One readahead(2) call reads `limit` bytes at the most and silently drops the rest.
+        let chunk = limit / PAGE_SIZE;
+        if chunk == 0 {
+            return Err(Skipped::ReadaheadOff);
+        }
+        let mut done = 0;
+        for part in without(*span, self.left_out) {
+            let mut start = part.start;
+            while start < part.end() && !self.stop.load(Ordering::Relaxed) {
+                let len = chunk.min(part.end() - start);
+                readahead(fd, start * PAGE_SIZE, len * PAGE_SIZE).map_err(|_| Skipped::Refused)?;
+                self.calls += 1;
+                self.first.get_or_insert_with(Instant::now);
+                start += len;
+                done += len;
+            }
+        }
+        Ok(done)
     }
 }
 
@@ -84,61 +174,6 @@ fn without(span: Span, hole: Option<Span>) -> impl Iterator<Item = Span> {
     [part(span.start, from), part(to, span.end())]
         .into_iter()
         .filter(|part| part.len > 0)
-}
-
-fn read_metadata(
-    span: &Span,
-    device: Option<&OpenDevice>,
-    report: &mut Report,
-) -> Result<(), Skipped> {
-    let device = device.ok_or(Skipped::DeviceGone)?;
-    let node = device.node.as_ref().ok_or(Skipped::NoNode)?;
-    read_chunks(node.as_fd(), span, device.readahead_limit, report)
-}
-
-fn read_data(
-    span: &Span,
-    file: u32,
-    device: Option<&OpenDevice>,
-    files: &mut Files<'_>,
-    report: &mut Report,
-) -> Result<(), Skipped> {
-    let device = device.ok_or(Skipped::DeviceGone)?;
-    let (fd, pages) = files.get(file, device)?;
-    if span.start >= pages {
-        return Err(Skipped::Truncated);
-    }
-    let inside = Span {
-        len: span.len.min(pages - span.start),
-        ..*span
-    };
-    if inside.len < span.len {
-        let cut = report.skipped.entry(Skipped::Truncated).or_default();
-        cut.add(span.len - inside.len);
-    }
-    read_chunks(fd, &inside, device.readahead_limit, report)
-}
-
-/// One readahead(2) call reads `limit` bytes at the most and silently drops the rest.
-fn read_chunks(
-    fd: BorrowedFd<'_>,
-    span: &Span,
-    limit: u64,
-    report: &mut Report,
-) -> Result<(), Skipped> {
-    let chunk = limit / PAGE_SIZE * PAGE_SIZE;
-    if chunk == 0 {
-        return Err(Skipped::ReadaheadOff);
-    }
-    let end = span.end() * PAGE_SIZE;
-    let mut offset = span.start * PAGE_SIZE;
-    while offset < end {
-        let len = chunk.min(end - offset);
-        readahead(fd, offset, len).map_err(|_| Skipped::Refused)?;
-        report.calls += 1;
-        offset += len;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

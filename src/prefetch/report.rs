@@ -17,7 +17,7 @@ pub enum Skipped {
     DeviceGone,
     /// The block device's node cannot be opened, and metadata is read through it.
     NoNode,
-    /// The device's readahead is 0, so that readahead(2) reads nothing.
+    /// The device's readahead and largest request are 0, so that readahead(2) reads nothing.
     ReadaheadOff,
     /// The kernel refused.
     Refused,
@@ -30,7 +30,7 @@ impl fmt::Display for Skipped {
             Skipped::Truncated => "file truncated",
             Skipped::DeviceGone => "file system not mounted",
             Skipped::NoNode => "block device cannot be opened",
-            Skipped::ReadaheadOff => "device readahead is 0",
+            Skipped::ReadaheadOff => "device allows no readahead",
             Skipped::Refused => "refused by the kernel",
         })
     }
@@ -46,12 +46,6 @@ pub struct Count {
 }
 
 impl Count {
-    /// One more entry, of `pages` pages.
-    pub fn add(&mut self, pages: u64) {
-        self.entries += 1;
-        self.pages += pages;
-    }
-
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.pages * PAGE_SIZE
@@ -88,6 +82,16 @@ pub struct Report {
 }
 
 impl Report {
+    /// Why this prefetch was none, if so: it was refused, or not one entry could be read ahead.
+    pub fn prevented(&self) -> Option<String> {
+        let done = self.metadata.entries + self.data.entries > 0 || self.warm;
+        match (&self.refused, self.skipped.keys().next()) {
+            (Some(why), _) => Some(why.clone()),
+            (None, Some(reason)) if !done => Some(reason.to_string()),
+            _ => None,
+        }
+    }
+
     /// One line of warning, if something is wrong that the user should know of; of stale files only
     /// with `stale_too`.
     pub fn warning(&self, stale_too: bool) -> Option<String> {
@@ -113,7 +117,14 @@ impl Report {
         }
         if gone(Skipped::ReadaheadOff) > 0 {
             return Some(
-                "the device's read_ahead_kb is 0: the kernel then reads nothing ahead".to_owned(),
+                "the device allows no readahead: read_ahead_kb and max_sectors_kb are 0".to_owned(),
+            );
+        }
+        if gone(Skipped::Refused) > 0 && self.metadata.entries + self.data.entries == 0 {
+            return Some(
+                "the kernel refused to read anything ahead (does CAP_DAC_READ_SEARCH lack? \
+                 grep CapEff /proc/self/status)"
+                    .to_owned(),
             );
         }
         if stale_too && self.stale_files > 0 {

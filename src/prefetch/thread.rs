@@ -3,13 +3,14 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{Builder, JoinHandle};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
 
-use super::cached::all_cached;
+use super::cached::is_warm;
 use super::devices::OpenDevice;
 use super::files::Files;
-use super::reader::read_schedule;
+use super::reader::{Requests, Walk};
 use super::report::Report;
 use crate::device::{Memory, Sysfs};
 use crate::profile::Profile;
@@ -18,6 +19,9 @@ use crate::schedule::Span;
 
 /// Name of the prefetch thread, as `ps -L` and traces show it.
 pub const THREAD_NAME: &str = "pf-prefetch";
+
+/// How long to wait for a prefetch that was asked to end.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a prefetch may differ from the profile.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +34,7 @@ pub struct Options {
 /// A prefetch under way.
 pub struct Prefetch {
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Report>,
+    report: Receiver<Report>,
 }
 
 impl Prefetch {
@@ -41,22 +45,30 @@ impl Prefetch {
     pub fn start(profile: Profile, options: Options) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
-        let thread = Builder::new()
-            .name(THREAD_NAME.to_owned())
-            .spawn(move || prefetch(&profile, options, &flag))?;
-        Ok(Prefetch { stop, thread })
+        let (send, report) = sync_channel(1);
+        // Not joined: nobody should wait for a thread that a drive or a file system holds.
+        Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
+            // The receiver may have given up.
+            let _ = send.send(prefetch(&profile, options, &flag));
+        })?;
+        Ok(Prefetch { stop, report })
     }
 
-    /// Ends the prefetch if it is still under way, and says what it did. `None` if the thread
-    /// panicked, of which a message has then been printed.
+    /// Ends the prefetch if it is still under way, and says what it did. `None` if it does not end
+    /// within a second, for want of an answer from the drive, or if it failed, of which a message has
+    /// then been printed.
     pub fn finish(self) -> Option<Report> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().ok()
+        self.report.recv_timeout(PATIENCE).ok()
     }
 
-    /// Waits for the end of the schedule.
-    pub fn wait(self) -> Option<Report> {
-        self.thread.join().ok()
+    /// Lets the prefetch go on to the end of its schedule, but no longer than `limit`, and says what
+    /// it did, as [`Prefetch::finish`].
+    pub fn finish_within(self, limit: Duration) -> Option<Report> {
+        match self.report.recv_timeout(limit) {
+            Ok(report) => Some(report),
+            Err(_) => self.finish(),
+        }
     }
 }
 
@@ -77,21 +89,26 @@ fn prefetch(profile: &Profile, options: Options, stop: &AtomicBool) -> Report {
                     .iter()
                     .map(|device| OpenDevice::find(device, &mounts, &sysfs))
                     .collect();
-                let mut files = Files::new(profile);
-                report.warm = all_cached(profile, &devices, &mut files);
-                if !report.warm {
-                    read_schedule(
-                        profile,
-                        &devices,
-                        &mut files,
-                        options.left_out,
+                let mut walk = Walk {
+                    devices: &devices,
+                    files: Files::new(profile),
+                    requests: Requests {
+                        left_out: options.left_out,
                         stop,
-                        started,
-                        &mut report,
-                    );
+                        calls: 0,
+                        first: None,
+                    },
+                    report,
+                };
+                walk.report.warm = is_warm(profile, &devices, &mut walk.files);
+                if !walk.report.warm {
+                    walk.read(profile);
                 }
-                report.stale_files = files.stale();
-                report.changed_files = files.changed();
+                report = walk.report;
+                report.stale_files = walk.files.stale();
+                report.changed_files = walk.files.changed();
+                report.calls = walk.requests.calls;
+                report.until_first = walk.requests.first.map(|first| first - started);
             }
             Err(error) => report.refused = Some(format!("cannot read the mount table: {error}")),
         }

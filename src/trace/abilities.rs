@@ -43,7 +43,7 @@ pub enum TraceError {
     Lockdown,
     /// The kernel does not have a tracepoint that learning cannot do without.
     #[error(
-        "this kernel has no tracepoint {0}; Linux 5.16 or later with CONFIG_TRACEPOINTS=y is needed. \
+        "this kernel has no tracepoint {0}; Linux 6.0 or later with CONFIG_TRACEPOINTS=y is needed. \
          To see: uname -r"
     )]
     NoTracepoint(&'static str),

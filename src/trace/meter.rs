@@ -8,9 +8,9 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use super::abilities::{TraceError, check};
-use super::event::kernel_dev;
+use super::event::{Event, kernel_dev, parse};
 use super::launcher::{StartMark, mark_launcher};
-use super::skel::meter::types::{pf_event, pf_reads};
+use super::skel::meter::types::pf_reads;
 use super::skel::meter::{MeterSkel, MeterSkelBuilder};
 use super::tracer::{Storage, capture_warnings};
 
@@ -46,23 +46,17 @@ pub struct CompletionBlock {
 /// What was counted during a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metered {
-    /// Time of the app's execve, CLOCK_MONOTONIC in nanoseconds; 0 if it never came to that.
-    pub start_ns: u64,
     /// Reads that the launch tree made itself, and so had to wait for.
     pub app: Reads,
     /// Reads of the prefetch thread.
     pub prefetch: Reads,
-    /// Reads of all other tasks of the system.
-    pub other: Reads,
-    /// When the drive delivered the completion block, CLOCK_MONOTONIC in nanoseconds.
-    pub completed_ns: Option<u64>,
 }
 
 /// A measuring session, attached from its making to its end.
 pub struct Meter<'obj> {
     skel: MeterSkel<'obj>,
     ring: RingBuffer<'static>,
-    woken: Rc<Cell<bool>>,
+    completed: Rc<Cell<bool>>,
 }
 
 impl<'obj> Meter<'obj> {
@@ -90,12 +84,15 @@ impl<'obj> Meter<'obj> {
             .load()
             .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
         mark_launcher(&skel.maps.roles)?;
-        let woken = Rc::new(Cell::new(false));
-        let flag = Rc::clone(&woken);
+        let page_size = rustix::param::page_size() as u64;
+        let completed = Rc::new(Cell::new(false));
+        let flag = Rc::clone(&completed);
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&skel.maps.events, move |record| {
-                flag.set(record.len() >= size_of::<pf_event>());
+                if matches!(parse(record, page_size), Some(Event::Access(_))) {
+                    flag.set(true);
+                }
                 0
             })
             .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
@@ -104,7 +101,11 @@ impl<'obj> Meter<'obj> {
             .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
         skel.attach()
             .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
-        Ok(Meter { skel, ring, woken })
+        Ok(Meter {
+            skel,
+            ring,
+            completed,
+        })
     }
 
     /// What the child must set as its last act before execve.
@@ -125,28 +126,27 @@ impl<'obj> Meter<'obj> {
         unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
     }
 
-    /// Empties the wake-up descriptor; true if anything had happened.
-    pub fn acknowledge(&mut self) -> Result<bool, TraceError> {
+    /// Empties the wake-up descriptor; true once the completion block has arrived.
+    ///
+    /// # Errors
+    /// When the ring buffer cannot be read.
+    pub fn completed(&mut self) -> Result<bool, TraceError> {
         self.ring
             .consume()
             .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        Ok(self.woken.replace(false))
+        Ok(self.completed.get())
     }
 
     /// Detaches the programs and returns the counts.
     pub fn finish(mut self) -> Metered {
         // Detach first: then nothing writes to the counts while they are read.
         self.skel.links = Default::default();
-        let start_ns = self.start_mark().get();
         let Some(bss) = self.skel.maps.bss_data.as_deref() else {
             return Metered::default();
         };
         Metered {
-            start_ns,
             app: bss.tree_reads.into(),
             prefetch: bss.helper_reads.into(),
-            other: bss.other_reads.into(),
-            completed_ns: (bss.completed_ns != 0).then_some(bss.completed_ns),
         }
     }
 }

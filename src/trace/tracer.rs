@@ -44,7 +44,8 @@ pub struct Trace {
     pub accesses: Vec<Access>,
     /// Time at which the launch tree's last task exited, CLOCK_MONOTONIC in nanoseconds.
     pub exit_ns: Option<u64>,
-    /// Events that were lost because the ring buffer was full.
+    /// Events that were lost because the ring buffer was full, and tasks that were because there was no
+    /// memory to mark them.
     pub lost: u64,
     /// Whether the kernel could tell of pages that were cached before the launch: its cached-read
     /// and page-fault tracepoints (Linux 6.14 and later).
@@ -160,7 +161,7 @@ impl<'obj> Tracer<'obj> {
         trace.start_ns = start_ns;
         trace.sees_cached = self.sees_cached;
         if let Some(bss) = self.skel.maps.bss_data.as_deref() {
-            trace.lost += bss.lost_events;
+            trace.lost += bss.lost_events + bss.lost_tasks;
         }
         // Two cores record at once: order within the buffer is that of reservation, not of time.
         trace.accesses.sort_by_key(|access| access.time_ns);

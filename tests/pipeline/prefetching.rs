@@ -105,7 +105,7 @@ fn profile(root: &Root) -> Profile {
 fn prefetch(root: &Root) -> paralfetch::prefetch::Report {
     Prefetch::start(profile(root), Options::default())
         .unwrap()
-        .wait()
+        .finish_within(std::time::Duration::from_secs(60))
         .unwrap()
 }
 

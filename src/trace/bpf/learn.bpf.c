@@ -63,8 +63,6 @@ struct {
 
 /* Events that found no room in the ring buffer. */
 __u64 lost_events = 0;
-/* Ranges that the filter had no room for: reported again at each access, so nothing is lost. */
-__u64 unfiltered = 0;
 
 struct pf_types _types = {};
 
@@ -100,7 +98,7 @@ static long mark_word(__u64 i, struct mark *m)
 		seen = bpf_map_lookup_elem(&seen_pages, &key);
 	}
 	if (!seen) {
-		__sync_fetch_and_add(&unfiltered, 1);
+		/* The filter is full: from here on each access is reported again. */
 		m->fresh = true;
 		return 0;
 	}

@@ -30,7 +30,6 @@ struct pf_types _types = {};
 
 struct pf_reads tree_reads = {};
 struct pf_reads helper_reads = {};
-struct pf_reads other_reads = {};
 
 /* The completion block: kernel dev_t of its device, and its sectors; no device, no block. */
 volatile __u32 completion_dev = 0;
@@ -43,13 +42,15 @@ static __always_inline void count(struct bio *bio, __u64 requests)
 	struct pf_reads *reads;
 	__u32 role;
 
-	if (!active_since_ns && current_role() != PF_ROLE_HELPER)
-		return;
 	if ((bio->bi_opf & REQ_OP_MASK) != REQ_OP_READ)
 		return;
 	role = current_role();
-	reads = is_tree(role) ? &tree_reads :
-		role == PF_ROLE_HELPER ? &helper_reads : &other_reads;
+	if (role == PF_ROLE_HELPER)
+		reads = &helper_reads;
+	else if (is_tree(role) && active_since_ns)
+		reads = &tree_reads;
+	else
+		return;
 	__sync_fetch_and_add(&reads->requests, requests);
 	__sync_fetch_and_add(&reads->bytes, bio->bi_iter.bi_size);
 }
@@ -107,7 +108,7 @@ int BPF_PROG(request_done, struct request *rq, int error, unsigned int bytes)
 	if (first >= completion_sector + completion_sectors || end <= completion_sector)
 		return 0;
 	completed_ns = bpf_ktime_get_ns();
-	say(PF_READ);
+	say(PF_ADDED);
 	return 0;
 }
 

@@ -32,6 +32,9 @@ volatile __u64 active_since_ns = 0;
 /* Tasks of the tree that are alive. */
 __s64 live_tasks = 0;
 
+/* Tasks that should be in the tree and could not be marked, for want of memory. */
+__u64 lost_tasks = 0;
+
 static __always_inline bool is_tree(__u32 role)
 {
 	return role == PF_ROLE_STARTING || role == PF_ROLE_TREE;
@@ -60,8 +63,12 @@ static __always_inline void tree_fork(struct task_struct *parent, struct task_st
 		role = parent->tgid == child->tgid ? PF_ROLE_HELPER : PF_ROLE_STARTING;
 
 	slot = bpf_task_storage_get(&roles, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!slot)
+	if (!slot) {
+		/* What grows from this task would be missing from the tree. */
+		if (is_tree(role))
+			__sync_fetch_and_add(&lost_tasks, 1);
 		return;
+	}
 	*slot = role;
 	if (is_tree(role))
 		__sync_fetch_and_add(&live_tasks, 1);
