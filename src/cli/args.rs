@@ -38,7 +38,10 @@ pub enum Command {
     Bench(Bench),
     /// Restores knobs when the process that changed them is gone
     #[command(name = "keep-knobs", hide = true)]
-    KeepKnobs,
+    KeepKnobs {
+        /// Do not wait any longer, in seconds
+        limit: u64,
+    },
 }
 
 #[derive(Debug, Args)]

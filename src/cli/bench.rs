@@ -6,12 +6,13 @@ use std::path::Path;
 use super::args::{self, Until};
 use super::learn::{from_learn, options, report};
 use super::profiles::write_out;
+use super::show::list_line;
 use super::{Failure, say};
 use crate::bench::{AppLauncher, BenchError, End, Results, Scenario, interleave, render};
 use crate::launch::{Command, Subreaper, Supervisor};
 use crate::manager::learn;
 use crate::prefetch::raise_open_files;
-use crate::profile::Store;
+use crate::profile::{Learned, Store};
 use crate::trace::check;
 
 /// Measures, prints, and writes JSON if asked to.
@@ -39,15 +40,18 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     // The first launch of an app often sets it up, and no later one is like it.
     say(&format!("warming up: {}", shown(&args).join(" ")));
     launcher.warm_up().map_err(failure)?;
-    let needs_profile = args.scenarios.contains(&Scenario::Prefetch) || end == End::Quiet;
-    if needs_profile
-        && store
-            .load(command.app().key())
-            .map_err(Failure::own)?
-            .is_none()
-    {
-        say("learning one launch, since there is no profile yet");
-        learn_first(&mut launcher, &args, &store)?;
+    if args.scenarios.contains(&Scenario::Prefetch) || end == End::Quiet {
+        match store.load(command.app().key()).map_err(Failure::own)? {
+            Some(profile) if args.how.as_read && profile.learned == Learned::Exact => {
+                say("learning one launch as read, since the profile is of an exact one");
+                learn_first(&mut launcher, &args, &store)?;
+            }
+            Some(profile) => say(&format!("using the profile {}", list_line(&profile))),
+            None => {
+                say("learning one launch, since there is no profile yet");
+                learn_first(&mut launcher, &args, &store)?;
+            }
+        }
     }
 
     let mut results = Results {

@@ -3,32 +3,41 @@
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process;
+use std::time::Duration;
 
 use super::args::{Learn, Learning};
 use super::show::app_name;
 use super::words::mib;
 use super::{Failure, say};
-use crate::launch::{Command, Limits, Spawn, SpawnError, Supervisor, User};
+use crate::launch::{Command, Limits, Spawn, SpawnError, Status, Supervisor, User};
 use crate::manager::{LearnError, LearnOptions, Summary, learn};
 use crate::profile::{Profile, Store};
 use crate::trace::check;
 
 /// Learns one launch, keeps the profile, and ends as the app ends.
 pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
-    let command = Command::find(&args.launch.cmd, args.launch.root.as_deref())
+    let user = User::invoking();
+    let command = Command::find_for(&args.launch.cmd, args.launch.root.as_deref(), user.as_ref())
         .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
     check().map_err(Failure::own)?;
     let mut supervisor = Supervisor::new().map_err(Failure::own)?;
     // Better to know before the caches are dropped that the profile cannot be kept.
     let store = Store::create(state_dir).map_err(Failure::own)?;
     let spawn = Spawn {
-        user: User::invoking(),
+        user,
         ..Spawn::new(command)
     };
     let learned = learn(spawn, options(&args.how), &mut supervisor).map_err(from_learn)?;
     match learned.profile {
         Ok((profile, summary)) => match store.save(&profile) {
-            Ok(_) => report(&profile, &summary),
+            Ok(_) => {
+                report(&profile, &summary);
+                if let Some(Status::Code(code @ 1..)) = learned.exit.map(|exit| exit.status) {
+                    say(&format!(
+                        "the app ended with status {code}: if its launch failed, learn again"
+                    ));
+                }
+            }
             Err(error) => say(&error.to_string()),
         },
         Err(why) => say(&why.to_string()),
@@ -48,7 +57,7 @@ pub fn options(how: &Learning) -> LearnOptions {
             timeout: how.timeout,
             ..Limits::default()
         },
-        keeper: keeper(),
+        keeper: keeper(how.timeout),
     }
 }
 
@@ -64,12 +73,16 @@ fn spawn_code(error: &SpawnError) -> u8 {
     u8::try_from(error.exit_code()).unwrap_or(super::OWN_FAILURE)
 }
 
+/// Time beyond the launch's own limit that a learning run may take: dropping the caches above all.
+const KEEPER_MARGIN: Duration = Duration::from_secs(60);
+
 /// This program again, as the process that restores knobs when this one is killed. In a process group
 /// of its own, so that Ctrl-C does not reach it.
-fn keeper() -> Option<process::Command> {
+fn keeper(timeout: Duration) -> Option<process::Command> {
     let mut command = process::Command::new(std::env::current_exe().ok()?);
     command
         .arg("keep-knobs")
+        .arg((timeout + KEEPER_MARGIN).as_secs().to_string())
         .stdout(process::Stdio::null())
         .stderr(process::Stdio::null());
     command.process_group(0);

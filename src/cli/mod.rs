@@ -11,8 +11,10 @@ mod run;
 mod show;
 mod words;
 
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -41,7 +43,9 @@ pub fn main() -> ExitCode {
         Command::Show(args) => profiles::show(&cli.state_dir, &args),
         Command::List(args) => profiles::list(&cli.state_dir, &args),
         Command::Forget(args) => profiles::forget(&cli.state_dir, &args),
-        Command::KeepKnobs => keep(Path::new(RUN_DIR)).map_err(Failure::own),
+        Command::KeepKnobs { limit } => {
+            keep(Path::new(RUN_DIR), Duration::from_secs(limit)).map_err(Failure::own)
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -71,9 +75,9 @@ impl Failure {
     }
 }
 
-/// One line on standard error.
+/// One line on standard error. If nobody reads it, the app is to run all the same.
 fn say(message: &str) {
-    eprintln!("paralfetch: {message}");
+    let _ = writeln!(io::stderr(), "paralfetch: {message}");
 }
 
 /// Puts back what a run that was killed may have left changed.

@@ -1,6 +1,7 @@
 //! `run`: the app, with its profile read ahead.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::args::Run;
 use super::show::app_name;
@@ -8,12 +9,13 @@ use super::words::mib;
 use super::{Failure, say};
 use crate::launch::{Command, Exit, Spawn, Supervisor, User};
 use crate::prefetch::{Options, Prefetch, Report, raise_open_files};
-use crate::profile::{App, Store};
+use crate::profile::{App, Ended, Store};
 
 /// Starts the app, prefetched if there is a profile, and ends as it ends. Whatever fails in us, the
 /// app is started.
 pub fn main(state_dir: &Path, args: Run) -> Result<(), Failure> {
-    let command = Command::find(&args.launch.cmd, args.launch.root.as_deref())
+    let user = User::invoking();
+    let command = Command::find_for(&args.launch.cmd, args.launch.root.as_deref(), user.as_ref())
         .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
     let mut supervisor = Supervisor::new().map_err(Failure::own)?;
     let open_files = raise_open_files();
@@ -25,13 +27,15 @@ pub fn main(state_dir: &Path, args: Run) -> Result<(), Failure> {
         }
     };
     let spawn = Spawn {
-        user: User::invoking(),
+        user,
         open_files: Some(open_files),
         ..Spawn::new(command)
     };
     supervisor
         .start(spawn)
         .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
+    // After the prefetch and the app have been started: they do not wait for it.
+    super::restore_after_crash();
     let exit = supervisor.wait().map_err(Failure::own)?;
     if let Some(running) = running {
         running.finish(&exit, args.verbose);
@@ -39,13 +43,21 @@ pub fn main(state_dir: &Path, args: Run) -> Result<(), Failure> {
     exit.finish()
 }
 
+/// How long a prefetch may go on when the process that was started has exited and its launch need not
+/// be over.
+const LAUNCH_GOES_ON: Duration = Duration::from_secs(10);
+
 /// A prefetch under way, and where its profile is.
 struct Running {
     prefetch: Prefetch,
     store: Store,
     app: App,
+    /// When the profile was learned, in seconds since the epoch.
+    created: u64,
     /// Stale files that the user has been told of.
     known_obsolete: u32,
+    /// How the learned launch ended.
+    ended: Ended,
 }
 
 impl Running {
@@ -64,20 +76,28 @@ impl Running {
                     state_dir.display()
                 )
             })?;
-        let known_obsolete = profile.obsolete;
+        let (created, known_obsolete) = (profile.created, profile.obsolete);
+        let ended = profile.ended;
         let prefetch = Prefetch::start(profile, Options::default())
             .map_err(|error| format!("cannot start the prefetch thread: {error}"))?;
         Ok(Running {
             prefetch,
             store,
             app: app.clone(),
+            created,
             known_obsolete,
+            ended,
         })
     }
 
     /// Reports what there is to say: all of it if `verbose`, else only what is new and wrong.
     fn finish(self, exit: &Exit, verbose: bool) {
-        let Some(report) = self.prefetch.finish() else {
+        // A launcher that exits at once leaves the launch to its children.
+        let report = match self.ended {
+            Ended::Exit => self.prefetch.finish(),
+            Ended::Quiet | Ended::Timeout => self.prefetch.finish_within(LAUNCH_GOES_ON),
+        };
+        let Some(report) = report else {
             return;
         };
         if verbose {
@@ -93,7 +113,10 @@ impl Running {
         }
         if news {
             // Files that an app itself replaces at each launch are worth one warning, not one a day.
-            if let Err(error) = self.store.note_obsolete(self.app.key(), stale) {
+            if let Err(error) = self
+                .store
+                .note_obsolete(self.app.key(), self.created, stale)
+            {
                 say(&error.to_string());
             }
         }

@@ -54,7 +54,7 @@ pub fn text(profile: &Profile) -> String {
     line(String::new());
     let totals = Totals::of(profile);
     line(format!(
-        "{} entries: {} of metadata ({} KiB), {} of data ({} KiB) in {} files; {} obsolete",
+        "{} entries: {} of metadata ({} KiB), {} of data ({} KiB) in {} files; {} files stale",
         profile.entries.len(),
         totals.metadata.0,
         totals.metadata.1 * 4,

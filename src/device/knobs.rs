@@ -6,9 +6,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -80,7 +83,7 @@ impl Knobs {
     /// # Errors
     /// When another process holds knobs, or `dir` cannot be used.
     pub fn acquire(dir: &Path, keeper: Option<Command>) -> Result<Self, KnobError> {
-        fs::create_dir_all(dir).map_err(|error| record_error(dir, error))?;
+        make_private(dir).map_err(|error| record_error(dir, error))?;
         let lock = lock(dir, FlockOperation::NonBlockingLockExclusive)?.ok_or(KnobError::Busy)?;
         restore_record(dir)?;
         let keeper = keeper
@@ -140,14 +143,14 @@ impl Knobs {
 impl Drop for Knobs {
     fn drop(&mut self) {
         if let Err(error) = self.restore_all() {
-            eprintln!("paralfetch: {error}");
+            let _ = writeln!(io::stderr(), "paralfetch: {error}");
         }
         // The keeper waits for the lock if there is still something to restore.
         drop(self.lock.take());
         if let Some(mut keeper) = self.keeper.take() {
             drop(keeper.stdin.take());
             if let Err(error) = keeper.wait() {
-                eprintln!("paralfetch: waiting for the keeper process: {error}");
+                let _ = writeln!(io::stderr(), "paralfetch: waiting for the keeper: {error}");
             }
         }
     }
@@ -171,27 +174,64 @@ pub fn restore_leftovers(dir: &Path) -> Result<Leftovers, KnobError> {
 }
 
 /// The keeper process: waits until its standard input is closed, which it is when the process that
-/// changed the knobs is gone in whatever way, and restores what is still recorded.
+/// changed the knobs is gone in whatever way, and restores what is still recorded. After `limit` it
+/// does not wait any longer: that process hangs, or was stopped.
 ///
 /// # Errors
 /// When a knob cannot be written or the record cannot be read.
-pub fn keep(dir: &Path) -> Result<(), KnobError> {
-    let mut ignored = [0; 64];
-    loop {
-        match io::stdin().read(&mut ignored) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => break,
-        }
-    }
+pub fn keep(dir: &Path, limit: Duration) -> Result<(), KnobError> {
+    let closed = wait_for_end(limit);
     if !dir.join(RECORD).exists() {
         return Ok(());
     }
     // A dying process closes its pipe and its lock one after the other; and if a new run has the lock,
-    // then it has restored this record and may have one of its own, which is not ours to touch.
-    let _lock = lock(dir, FlockOperation::LockExclusive)?;
+    // then it has restored this record and may have one of its own, which is not ours to touch. A
+    // process that hangs keeps its lock: then the record is still its own.
+    let _lock = match closed {
+        true => lock(dir, FlockOperation::LockExclusive)?,
+        false => None,
+    };
     restore_record(dir).map(drop)
+}
+
+/// Whether standard input was closed in time.
+fn wait_for_end(limit: Duration) -> bool {
+    let deadline = Instant::now() + limit;
+    let stdin = io::stdin();
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return false;
+        }
+        let timeout = Timespec {
+            tv_sec: left.as_secs() as i64,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        // Nobody writes to the pipe: the only event is its end.
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(_) => return true,
+        }
+    }
+}
+
+/// Others could hold the lock, and with it all learning and restoring, if they could open it.
+fn make_private(dir: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(dir)?;
+    if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other(
+            "it is not a directory of this user; remove it",
+        ));
+    }
+    if found.mode() & 0o077 != 0 {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
 }
 
 fn record_error(path: &Path, error: io::Error) -> KnobError {
@@ -231,7 +271,11 @@ fn write_record(dir: &Path, saved: &[Saved]) -> Result<(), KnobError> {
 
 fn remove_record(dir: &Path) -> Result<(), KnobError> {
     let path = dir.join(RECORD);
-    fs::remove_file(&path).map_err(|error| record_error(&path, error))
+    match fs::remove_file(&path) {
+        // The keeper was first.
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(record_error(&path, error)),
+        _ => Ok(()),
+    }
 }
 
 /// Number of knobs restored.
@@ -312,11 +356,25 @@ mod tests {
     #[test]
     fn only_one_holds_knobs() {
         let dir = tempfile::tempdir().unwrap();
-        let _first = Knobs::acquire(dir.path(), None).unwrap();
-        assert!(matches!(
-            Knobs::acquire(dir.path(), None),
-            Err(KnobError::Busy)
-        ));
+        let run = dir.path().join("run");
+        let _first = Knobs::acquire(&run, None).unwrap();
+        assert!(matches!(Knobs::acquire(&run, None), Err(KnobError::Busy)));
+    }
+
+    #[test]
+    fn others_cannot_reach_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let _knobs = Knobs::acquire(dir.path(), None).unwrap();
+        let mode = fs::metadata(dir.path()).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700);
+
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("/", &link).unwrap();
+        let Err(error) = Knobs::acquire(&link, None) else {
+            panic!("a link leads anywhere");
+        };
+        assert!(error.to_string().contains("not a directory"), "{error}");
     }
 
     #[test]

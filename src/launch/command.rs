@@ -143,10 +143,8 @@ impl Search {
         let root = root.map(open_root).transpose()?;
         let base = match &root {
             Some(_) => PathBuf::from("/"),
-            None => env::current_dir().map_err(|source| CommandError::LookUp {
-                path: ".".into(),
-                source,
-            })?,
+            // A working directory that was removed has no path; absolute ones do not need it.
+            None => env::current_dir().unwrap_or_else(|_| PathBuf::from(".")),
         };
         let (uid, groups) = match user {
             Some(user) => {

@@ -51,6 +51,12 @@ pub enum SpawnError {
     /// The supervisor has a child already.
     #[error("cannot start another app before the last one has ended")]
     Busy,
+    /// A signal asked us to end before the app was started.
+    #[error("interrupted by signal {0} before the app was started")]
+    Interrupted(i32),
+    /// Pending signals cannot be read.
+    #[error("cannot read pending signals: {0}")]
+    Signals(#[source] io::Error),
     /// We may not use chroot(2).
     #[error("cannot use {} as root directory without CAP_SYS_CHROOT: run as root", .0.display())]
     MayNotChroot(PathBuf),
@@ -87,7 +93,11 @@ impl SpawnError {
         match self {
             SpawnError::NoInterpreter(_) => 127,
             SpawnError::Execute { .. } | SpawnError::Nul(_) => 126,
-            SpawnError::Busy | SpawnError::MayNotChroot(_) | SpawnError::Prepare { .. } => 125,
+            SpawnError::Interrupted(signal) => 128 + signal,
+            SpawnError::Busy
+            | SpawnError::Signals(_)
+            | SpawnError::MayNotChroot(_)
+            | SpawnError::Prepare { .. } => 125,
         }
     }
 }

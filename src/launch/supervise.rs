@@ -92,11 +92,17 @@ impl Supervisor {
         })
     }
 
-    /// Starts an app; returns once execve(2) has succeeded. Signals that came before are passed on
-    /// to it later.
+    /// Starts an app; returns once execve(2) has succeeded. If a signal that asks to end came before,
+    /// the app is not started: it could not get that signal any more.
     pub fn start(&mut self, spawn: Spawn) -> Result<Started, SpawnError> {
         if self.child.is_some() {
             return Err(SpawnError::Busy);
+        }
+        while let Some(received) = signals::read(&self.signals).map_err(SpawnError::Signals)? {
+            if TO_END.contains(&received.signal) {
+                self.asked_to_end = Some(received.signal);
+                return Err(SpawnError::Interrupted(received.signal));
+            }
         }
         let own_session = spawn.new_session;
         let now = rustix::time::clock_gettime(ClockId::Monotonic);

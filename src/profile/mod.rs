@@ -115,6 +115,6 @@ pub struct Profile {
     pub completion: Option<Span>,
     /// Log entries in the launch sequence that the schedule was made from.
     pub log_entries: u32,
-    /// Entries found obsolete since.
+    /// Files found gone, replaced or truncated since.
     pub obsolete: u32,
 }

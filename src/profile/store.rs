@@ -165,12 +165,14 @@ impl Store {
         Ok(path)
     }
 
-    /// Notes in an app's profile that `count` of its files were found stale.
+    /// Notes in the app's profile that was `created` then, in seconds since the epoch, that `count` of
+    /// its files were found stale. One that was learned since is left alone.
     ///
     /// # Errors
     /// As [`Store::load`] and [`Store::save`].
-    pub fn note_obsolete(&self, app: AppKey, count: u32) -> Result<(), StoreError> {
-        if let Some(mut profile) = self.load(app)? {
+    pub fn note_obsolete(&self, app: AppKey, created: u64, count: u32) -> Result<(), StoreError> {
+        let found = self.load(app)?;
+        if let Some(mut profile) = found.filter(|profile| profile.created == created) {
             profile.obsolete = count;
             self.save(&profile)?;
         }
