@@ -12,6 +12,7 @@ mod command;
 mod completion;
 mod exit;
 mod processes;
+mod session;
 mod signals;
 mod spawn;
 mod supervise;

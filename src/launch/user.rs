@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::accounts;
+use super::{accounts, session};
 
 /// Variables that name the user, and hence must not keep naming root.
 const REPLACED: [&str; 4] = ["HOME", "USER", "LOGNAME", "SHELL"];
@@ -73,13 +73,20 @@ impl User {
     }
 
     /// Root's environment `vars` turned into this user's: the variables that name the user are
-    /// replaced, those of sudo and pkexec dropped, and the session's runtime directory and bus
-    /// added if they are missing and exist.
+    /// replaced, those of sudo and pkexec dropped, and what is missing of the user's session added:
+    /// its display and desktop, as the process has them that called sudo, and its runtime directory
+    /// and bus, if they exist.
     pub fn environment(
         &self,
         vars: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Vec<(OsString, OsString)> {
-        self.environment_given(vars, Path::exists)
+        let mut result = self.environment_given(vars, Path::exists);
+        for (name, value) in session::variables(self.uid) {
+            if !result.iter().any(|(present, _)| *present == name) {
+                result.push((name, value));
+            }
+        }
+        result
     }
 
     fn environment_given(
