@@ -9,7 +9,7 @@ help:
 	@echo 'make setup     install what is missing (Debian 12+, Ubuntu 24.04+; asks sudo when needed)'
 	@echo 'make build     build target/release/paralfetch'
 	@echo 'make demo      measure LibreOffice Writer in an image: cold, warm, prefetched'
-	@echo 'make test      format, lints, scripts and all tests'
+	@echo 'make test      format, lints, scripts, fuzz targets and all tests'
 	@echo 'make results   measure the applications of the results table, into results/'
 	@echo 'make fuzz      fuzz every target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make clean     remove what was built'

@@ -13,10 +13,11 @@ export CARGO_TARGET_DIR=$TARGET_DIR
 PARALFETCH=$TARGET_DIR/release/paralfetch
 # Images, states and logs of the demonstration and of the measurements.
 # shellcheck disable=SC2034
-CACHE_DIR=${PARALFETCH_DEMO_DIR:-/var/tmp/paralfetch-demo}
+CACHE_DIR=$(realpath -ms "${PARALFETCH_DEMO_DIR:-/var/tmp/paralfetch-demo}")
 
 # Environment that survives the change of user.
-KEPT_ENV=CARGO_TARGET_DIR,PARALFETCH_DEMO_DIR,PARALFETCH_ROTATIONAL,RUSTC_BOOTSTRAP,http_proxy,https_proxy,no_proxy
+KEPT_ENV=CARGO_TARGET_DIR,PARALFETCH_DEMO_DIR,PARALFETCH_ROTATIONAL,PARALFETCH_REQUIRE_PRIVILEGED
+KEPT_ENV+=,CXX,RUST_BACKTRACE,RUSTC_BOOTSTRAP,http_proxy,https_proxy,no_proxy
 
 say() { printf '==> %s\n' "$*"; }
 warn() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
@@ -66,7 +67,7 @@ cargo_homes() {
 # find_cargo: sets CARGO to the first cargo that is new enough; fails when there is none.
 find_cargo() {
     local candidates=() home candidate
-    mapfile -t candidates < <(command -v cargo || true)
+    mapfile -t candidates < <(type -P cargo || true)
     while read -r home; do
         candidates+=("$home/.cargo/bin/cargo")
     done < <(cargo_homes)
@@ -84,6 +85,27 @@ find_cargo() {
 cargo() {
     [[ -n ${CARGO:-} ]] || find_cargo || die "no cargo $(rust_floor) or newer: run 'make setup'"
     (cd "$REPO" && as_invoker "$CARGO" "$@")
+}
+
+# trusted_directory DIRECTORY: makes it if it is missing; ends unless only root and the invoking user
+# can change what is in it. The default place is one where everybody may make directories, and root
+# locks, mounts and runs what lies in it.
+trusted_directory() {
+    local dir=$1 owner mode type
+    [[ -e $dir || -L $dir ]] || as_root mkdir -p -m 0755 -- "$dir"
+    read -r owner mode type < <(LC_ALL=C stat -c '%u %a %F' -- "$dir") || die "cannot look at $dir"
+    [[ $type == directory ]] ||
+        die "$dir is a $type, not a directory: remove it, or set PARALFETCH_DEMO_DIR to a directory elsewhere"
+    [[ $owner == 0 || $owner == "${SUDO_UID:-$EUID}" ]] ||
+        die "$dir belongs to user $owner: remove it, or set PARALFETCH_DEMO_DIR to a directory of your own"
+    (((8#$mode & 8#022) == 0)) ||
+        die "others than its owner can write to $dir: check what is in it, then run 'chmod go-w $dir'"
+}
+
+# need_room_for IMAGE GIB: nothing, when the image has been built. Its directory need not exist yet.
+need_room_for() {
+    [[ ! -f $1 || ! -f $1.stamp ]] || return 0
+    need_free_gib "$(dirname "$1")" "$2"
 }
 
 # need_free_gib DIRECTORY GIB: the directory need not exist yet.

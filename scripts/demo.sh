@@ -23,7 +23,8 @@ DEMO_IMAGE=$CACHE_DIR/demo.img
 prepare() {
     require_kernel
     require_direct_io "$CACHE_DIR"
-    need_free_gib "$CACHE_DIR" "$NEEDED_GIB"
+    trusted_directory "$CACHE_DIR"
+    need_room_for "$DEMO_IMAGE" "$NEEDED_GIB"
     "$REPO/scripts/setup.sh" demo
     "$REPO/scripts/build.sh"
 }

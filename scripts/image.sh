@@ -91,7 +91,7 @@ abandon() {
 
 main() {
     [[ $EUID -eq 0 ]] || die "building an image needs root"
-    mkdir -p "$(dirname "$IMAGE")"
+    trusted_directory "$(dirname "$IMAGE")"
     lock_image "$IMAGE"
     if [[ $(cat "$IMAGE.stamp" 2>/dev/null) == "$(stamp)" && -f $IMAGE ]]; then
         say "Image $IMAGE is there already"
@@ -139,7 +139,8 @@ main() {
 }
 
 [[ $# -ge 3 && $2 =~ ^[1-9][0-9]*$ ]] || die "usage: image.sh IMAGE SIZE_GIB PACKAGE…"
-IMAGE=$(realpath -m "$1")
+# Symbolic links stay in it: trusted_directory is to see them.
+IMAGE=$(realpath -ms "$1")
 SIZE_GIB=$2
 PACKAGES=("${@:3}")
 SUITE=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)

@@ -56,6 +56,7 @@ begin_measuring() {
     # The end kills every process of the namespace: be sure that it is ours alone.
     [[ -n ${PARALFETCH_LEFT:-} && $(readlink /proc/$$/ns/mnt) != "$PARALFETCH_LEFT" ]] ||
         die "this stage needs a mount namespace of its own: start the script without PARALFETCH_STAGE"
+    trusted_directory "$(dirname "$1")"
     IMAGE=$1
     MNT=$IMAGE.mnt
     trap end_image EXIT

@@ -3,7 +3,12 @@
 #   APP.json          cold, warm and prefetched launches, interleaved, after exact learning
 #   APP-as-read.json  the same after learning what the drive read, the paper's way
 #   overhead.tsv      what `paralfetch run` adds to a launch whose data is cached already
+#   profiles.tsv      the size of the profiles, and the time that resolving and scheduling took
+#   tracing.tsv       what tracing adds to a cold launch, for Chromium
 #   machine.txt       what it was measured on
+#
+# Times in the tables are medians in milliseconds; q1 and q3 are quartiles. The messages of `learn`
+# stay beside the image, in IMAGE.APP-exact.log and IMAGE.APP-as-read.log.
 #
 #   scripts/results.sh [APP…]     (libreoffice inkscape chromium gimp)
 #
@@ -18,6 +23,8 @@ source "$REPO/scripts/apps.sh"
 
 RUNS=7
 OVERHEAD_PAIRS=30
+TRACING_PAIRS=7
+TRACED_APP=chromium
 IMAGE_GIB=12
 NEEDED_GIB=6
 RESULTS_IMAGE=$CACHE_DIR/results.img
@@ -48,7 +55,8 @@ prepare() {
     done
     require_kernel
     require_direct_io "$CACHE_DIR"
-    need_free_gib "$CACHE_DIR" "$NEEDED_GIB"
+    trusted_directory "$CACHE_DIR"
+    need_room_for "$RESULTS_IMAGE" "$NEEDED_GIB"
     "$REPO/scripts/setup.sh" demo
     "$REPO/scripts/build.sh"
 }
@@ -84,49 +92,160 @@ timed() {
     MICROSECONDS=$((${EPOCHREALTIME/[.,]/} - start))
 }
 
-# median: of the numbers on standard input, one a line.
-median() { sort -n | awk '{ v[NR] = $1 } END { print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
+# quantiles FRACTION…: of the numbers on standard input, one a line; 0 is the minimum, 1 the maximum,
+# and between two ranks it is in proportion.
+quantiles() {
+    sort -n | LC_ALL=C awk -v fractions="$*" '
+        { value[NR] = $1 }
+        END {
+            count = split(fractions, fraction, " ")
+            for (i = 1; i <= count; i++) {
+                rank = 1 + (NR - 1) * fraction[i]
+                low = int(rank)
+                high = low < NR ? low + 1 : low
+                printf "%.1f%s", value[low] + (rank - low) * (value[high] - value[low]), i < count ? " " : "\n"
+            }
+        }'
+}
 
-milliseconds() { awk '{ printf "%.1f\n", $1 / 1000 }'; }
-
-# measure_overhead APP STATE: a line of overhead.tsv. Both kinds of launch alternate, and start warm.
+# measure_overhead APP STATE: a line of overhead.tsv. Both kinds of launch start warm, and take turns
+# at being the first of a pair.
 measure_overhead() {
-    local app=$1 state=$2 plain=() run=() differences=() pair
+    local app=$1 state=$2 plain=() run=() pair
     local prefetched=(with_paralfetch --state-dir "$state" run --root "$MNT" -- "${COMMAND[@]}")
     timed in_image "${COMMAND[@]}"
     timed "${prefetched[@]}"
     for ((pair = 0; pair < OVERHEAD_PAIRS; pair++)); do
-        timed in_image "${COMMAND[@]}"
-        plain+=("$MICROSECONDS")
-        timed "${prefetched[@]}"
-        run+=("$MICROSECONDS")
-        differences+=($((run[pair] - plain[pair])))
+        if ((pair % 2 == 0)); then
+            timed in_image "${COMMAND[@]}"
+            plain+=("$MICROSECONDS")
+            timed "${prefetched[@]}"
+            run+=("$MICROSECONDS")
+        else
+            timed "${prefetched[@]}"
+            run+=("$MICROSECONDS")
+            timed in_image "${COMMAND[@]}"
+            plain+=("$MICROSECONDS")
+        fi
     done
-    printf '%s\t%s\t%s\t%s\t%s\n' "$app" "$OVERHEAD_PAIRS" \
-        "$(printf '%s\n' "${plain[@]}" | median | milliseconds)" \
-        "$(printf '%s\n' "${run[@]}" | median | milliseconds)" \
-        "$(printf '%s\n' "${differences[@]}" | median | milliseconds)"
+    {
+        printf '%s\n' "${plain[@]}" | quantiles 0.5 0.25 0.75
+        printf '%s\n' "${run[@]}" | quantiles 0.5 0.25 0.75
+    } | LC_ALL=C awk -v app="$app" -v pairs="$OVERHEAD_PAIRS" '
+        { median[NR] = $1; spread[NR] = sprintf("%.1f\t%.1f\t%.1f", $1 / 1000, $2 / 1000, $3 / 1000) }
+        END {
+            more = median[2] - median[1]
+            printf "%s\t%d\t%s\t%s\t%.1f\t%.1f\n", app, pairs, spread[1], spread[2], more / 1000, 100 * more / median[1]
+        }'
+}
+
+# measure_tracing APP: a line of tracing.tsv. The traced launch learns as read, so that both have the
+# drive's usual readahead, and the difference is the tracing.
+measure_tracing() {
+    local app=$1 plain=() traced=() pair
+    command_of "$app"
+    say "$app: cost of tracing, $TRACING_PAIRS pairs"
+    for ((pair = 0; pair < TRACING_PAIRS; pair++)); do
+        if ((pair % 2 == 0)); then
+            time_cold
+            plain+=("$MICROSECONDS")
+            time_traced "$app"
+            traced+=("$MICROSECONDS")
+        else
+            time_traced "$app"
+            traced+=("$MICROSECONDS")
+            time_cold
+            plain+=("$MICROSECONDS")
+        fi
+    done
+    {
+        printf '%s\n' "${plain[@]}" | quantiles 0.5 0 1
+        printf '%s\n' "${traced[@]}" | quantiles 0.5 0 1
+    } | LC_ALL=C awk -v app="$app" -v pairs="$TRACING_PAIRS" '
+        { median[NR] = $1; spread[NR] = sprintf("%.1f\t%.1f\t%.1f", $1 / 1000, $2 / 1000, $3 / 1000) }
+        END { printf "%s\t%d\t%s\t%s\t%.3f\n", app, pairs, spread[1], spread[2], median[2] / median[1] }' \
+        >>"$RESULTS/tracing.tsv"
+}
+
+# time_cold: sets MICROSECONDS to the time of a cold launch of COMMAND.
+time_cold() {
+    sync
+    echo 3 >/proc/sys/vm/drop_caches
+    # The programs around the launch are the host's; the traced time does not contain them either.
+    guarded env "${IMAGE_ENV[@]}" chroot / true
+    timed in_image "${COMMAND[@]}"
+}
+
+# time_traced APP: sets MICROSECONDS to the time that `learn` gives for a cold launch of COMMAND.
+time_traced() {
+    local state=$IMAGE.state/$1-tracing seconds
+    rm -rf "$state"
+    learn_app "$1" tracing --as-read
+    [[ $(with_paralfetch --state-dir "$state" show "${COMMAND[0]}") == *"ended by exit"* ]] ||
+        die "$1 fell quiet before it ended, so its time cannot be compared: run this again"
+    seconds=$(learned_number 'learned .* in \([0-9.]*\) s: .*' "$IMAGE.$1-tracing.log")
+    MICROSECONDS=$((10#${seconds/./} * 1000))
+}
+
+# learn_app APP KIND [OPTION…]: COMMAND, into the state directory of that kind; the messages of `learn`
+# into a log of that kind.
+learn_app() {
+    local app=$1 kind=$2
+    local log=$IMAGE.$app-$kind.log
+    with_paralfetch --state-dir "$IMAGE.state/$app-$kind" learn --root "$MNT" "${@:3}" -- "${COMMAND[@]}" \
+        >/dev/null 2>"$log" || die "learning $app failed: see $log"
+}
+
+# learned_number PATTERN LOG: what the group of the pattern matches in the messages of `learn`.
+learned_number() {
+    local number
+    number=$(sed -n "s/^paralfetch: $1\$/\1/p" "$2")
+    [[ $number =~ ^[0-9]+\.[0-9]+$ ]] || die "$2 does not say what was learned: see there"
+    echo "$number"
+}
+
+# profile_figures APP KIND: bytes, milliseconds of resolving, milliseconds of scheduling.
+profile_figures() {
+    local log=$IMAGE.$1-$2.log resolved scheduled
+    resolved=$(learned_number 'resolved in \([0-9.]*\) ms, .*' "$log")
+    scheduled=$(learned_number 'resolved in .*, scheduled in \([0-9.]*\) ms; .*' "$log")
+    printf '%s\t%s\t%s' "$(cat "$IMAGE.state/$1-$2"/*.pf | wc -c)" "$resolved" "$scheduled"
 }
 
 # measure_app APP
 measure_app() {
-    local app=$1 exact=$IMAGE.state/$1-exact as_read=$IMAGE.state/$1-as-read
+    local app=$1 exact=$IMAGE.state/$1-exact as_read=$IMAGE.state/$1-as-read figures
     local bench=(bench --runs "$RUNS" --scenarios "cold,warm,prefetch" --until "exit" --root "$MNT")
     command_of "$app"
     say "$app: first start, which makes its user profile"
     in_image "${COMMAND[@]}" >"$IMAGE.first-start.log" 2>&1 ||
         die "$app did not start in the image: see $IMAGE.first-start.log"
     say "$app: exact learning, $RUNS runs"
+    learn_app "$app" exact
     with_paralfetch --state-dir "$exact" "${bench[@]}" --json "$RESULTS/$app.json" -- "${COMMAND[@]}"
     say "$app: learning as read, $RUNS runs"
-    with_paralfetch --state-dir "$as_read" learn --root "$MNT" --as-read -- "${COMMAND[@]}"
+    learn_app "$app" as-read --as-read
     with_paralfetch --state-dir "$as_read" "${bench[@]}" --json "$RESULTS/$app-as-read.json" -- "${COMMAND[@]}"
+    # First into a variable: a failure in an argument would go unseen.
+    figures=$(profile_figures "$app" exact)
+    figures+=$'\t'$(profile_figures "$app" as-read)
+    printf '%s\t%s\n' "$app" "$figures" >>"$RESULTS/profiles.tsv"
     say "$app: overhead of a warm run, $OVERHEAD_PAIRS pairs"
     measure_overhead "$app" "$exact" >>"$RESULTS/overhead.tsv"
 }
 
+# header FILE COLUMN…: begins a table.
+header() { (IFS=$'\t' && echo "${*:2}" >"$RESULTS/$1"); }
+
+write_heads() {
+    header overhead.tsv app pairs plain_ms plain_q1 plain_q3 run_ms run_q1 run_q3 difference_ms difference_percent
+    header profiles.tsv app exact_bytes exact_resolving_ms exact_scheduling_ms \
+        as_read_bytes as_read_resolving_ms as_read_scheduling_ms
+    header tracing.tsv app pairs plain_ms plain_min plain_max traced_ms traced_min traced_max ratio
+}
+
 measure() {
-    local apps=("$@") app
+    local apps=("$@") app table
     [[ ${#apps[@]} -gt 0 ]] || mapfile -t apps < <(available_apps)
     begin_measuring "$RESULTS_IMAGE"
     build_image
@@ -135,14 +254,19 @@ measure() {
     rm -rf "$IMAGE.state"
     as_invoker mkdir -p "$RESULTS"
     describe_machine >"$RESULTS/machine.txt"
-    printf 'app\tpairs\tplain_ms\trun_ms\tdifference_ms\n' >"$RESULTS/overhead.tsv"
+    write_heads
     for app in "${apps[@]}"; do
         measure_app "$app"
     done
+    if [[ " ${apps[*]} " == *" $TRACED_APP "* ]]; then
+        measure_tracing "$TRACED_APP"
+    fi
     end_image
     chown -R --reference="$RESULTS" "$RESULTS"
-    say "Warm launches, medians:"
-    cat "$RESULTS/overhead.tsv"
+    for table in overhead profiles tracing; do
+        say "$table.tsv:"
+        cat "$RESULTS/$table.tsv"
+    done
     say "The results are in $RESULTS; the image stays for the next time, remove it with: sudo rm -r $IMAGE*"
 }
 

@@ -20,6 +20,9 @@ script=$(fetch https://sh.rustup.rs || fetch https://static.rust-lang.org/rustup
 printf "%s\n" "$script" | sh -s -- -y -q --profile minimal --no-modify-path'
 
 APT_UPDATED=no
+INSTALLED=()
+# What every run of this script installed, a line for each; for removing it again.
+INSTALLED_LIST=$CACHE_DIR/installed
 
 installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
 
@@ -42,6 +45,14 @@ install_packages() {
     as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get -q install -y --no-install-recommends "${missing[@]}" </dev/null ||
         die "apt-get could not install ${missing[*]}: see its message above"
+    INSTALLED+=("${missing[@]}")
+    note_installed "${missing[@]}"
+}
+
+# note_installed PACKAGE…: at once, so that the list is right when a later step fails.
+note_installed() {
+    trusted_directory "$CACHE_DIR"
+    printf '%s %s\n' "$(date --utc +%FT%TZ)" "$*" | as_root tee -a "$INSTALLED_LIST" >/dev/null
 }
 
 # Version that apt would install, such as 1.85.0; nothing when apt does not know the package.
@@ -113,6 +124,9 @@ main() {
     fi
     if [[ " ${needs[*]} " == *" test "* ]]; then
         install_rust_checkers
+    fi
+    if [[ ${#INSTALLED[@]} -gt 0 ]]; then
+        say "Installed now (noted in $INSTALLED_LIST): ${INSTALLED[*]}"
     fi
     say "Set up for: ${needs[*]}"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks the project as a change has to pass it: format, lints, scripts, tests.
+# Checks the project as a change has to pass it: format, lints, scripts, fuzz targets, tests.
 #
 #   scripts/test.sh
 #
@@ -9,22 +9,54 @@
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
-# use_root_for_tests: compiles as the invoking user and runs only the test programs through sudo.
-use_root_for_tests() {
-    [[ $EUID -ne 0 ]] || return 0
-    if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [[ -t 0 ]] && sudo -v; }; }; then
-        local triple
-        triple=$(cargo_host_triple)
-        triple=${triple^^}
-        export "CARGO_TARGET_${triple//-/_}_RUNNER=sudo -E"
-    elif [[ ${PARALFETCH_REQUIRE_PRIVILEGED:-} == 1 ]]; then
-        die "the tests that need root cannot run: become root, or allow sudo"
-    else
-        warn "SKIPPED: the tests that need root do not run, because there is neither root nor sudo"
-    fi
+FUZZ_MANIFEST=fuzz/Cargo.toml
+
+# The fuzz targets are a workspace of their own, which the checks of the product's leave out.
+check_fuzz_targets() {
+    # libfuzzer is C++. setup.sh installs clang, and perhaps nothing else that is called c++.
+    command -v c++ >/dev/null || export CXX=${CXX:-clang++}
+    cargo fmt --manifest-path "$FUZZ_MANIFEST" --check
+    cargo check --manifest-path "$FUZZ_MANIFEST" --target-dir "$TARGET_DIR/fuzz" --locked
 }
 
-cargo_host_triple() { cargo -vV | sed -n 's/^host: //p'; }
+# choose_test_user: sets TEST_USER to what puts a test program under root where that can be had. The
+# tests are to see root as such, not a user behind sudo.
+choose_test_user() {
+    TEST_USER=(as_root env -u SUDO_UID -u SUDO_GID -u SUDO_USER -u SUDO_COMMAND)
+    [[ $EUID -ne 0 ]] || return 0
+    if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || { [[ -t 0 ]] && sudo -v; }; }; then
+        return 0
+    fi
+    [[ ${PARALFETCH_REQUIRE_PRIVILEGED:-} != 1 ]] ||
+        die "the tests that need root cannot run: become root, or allow sudo"
+    warn "SKIPPED: the tests that need root do not run, because there is neither root nor sudo"
+    TEST_USER=()
+}
+
+# Compiles the tests and prints the paths of the test programs, from cargo's messages about what it
+# made, a line of JSON for each.
+test_programs() {
+    cargo test --workspace --locked --no-run --message-format=json-render-diagnostics |
+        sed -n '/"profile":{[^}]*"test":true/s/.*"executable":"\([^"]*\)".*/\1/p'
+}
+
+# Compiles as the invoking user, whose files the build must stay, and runs the test programs as root:
+# cargo itself would run them as the user that it runs as.
+run_tests() {
+    local list programs program
+    list=$(test_programs) || die "the tests do not compile: see the messages above"
+    mapfile -t programs <<<"$list"
+    [[ -n $list ]] || die "cargo named no test program"
+    choose_test_user
+    # Where cargo runs tests.
+    cd "$REPO"
+    for program in "${programs[@]}"; do
+        say "Tests: ${program##*/}"
+        "${TEST_USER[@]}" "$program" || die "failed: $program"
+    done
+    say "Tests: documentation"
+    cargo test --workspace --locked --doc
+}
 
 main() {
     "$REPO/scripts/setup.sh" build test
@@ -34,9 +66,10 @@ main() {
     cargo clippy --workspace --all-targets --locked -- -D warnings
     say "Scripts"
     (cd "$REPO" && shellcheck -x scripts/*.sh .ci/run)
-    say "Tests"
-    use_root_for_tests
-    cargo test --workspace --locked
+    say "Fuzz targets"
+    check_fuzz_targets
+    say "Building the tests"
+    run_tests
     say "All checks passed"
 }
 
