@@ -36,20 +36,8 @@ impl LoopExt4 {
     pub fn new(size_mb: u64, mke2fs_args: &[&str]) -> LoopExt4 {
         // On the drive that the build is on: tmpfs has no direct I/O.
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let image = directory.path().join("image");
-        File::create(&image)
-            .unwrap()
-            .set_len(size_mb << 20)
-            .unwrap();
+        make(&directory.path().join("image"), size_mb, mke2fs_args);
         fs::create_dir(directory.path().join("mnt")).unwrap();
-        let mut mke2fs = Command::new("mke2fs");
-        mke2fs
-            .args(["-q", "-F", "-t", "ext4"])
-            // Nothing is left for the kernel to do in the background, where tests count reads.
-            .args(["-E", "lazy_itable_init=0,lazy_journal_init=0"])
-            .args(mke2fs_args)
-            .arg(&image);
-        succeed(&mut mke2fs);
         let mut image = LoopExt4 {
             directory,
             device: PathBuf::new(),
@@ -77,6 +65,16 @@ impl LoopExt4 {
         self.attach();
         detach(&old);
         assert_ne!(old, self.device);
+    }
+
+    /// Mounts another, empty file system at the same place.
+    pub fn replace(&mut self, size_mb: u64) {
+        self.mounted = None;
+        detach(&std::mem::take(&mut self.device));
+        let image = self.directory.path().join("image");
+        fs::remove_file(&image).unwrap();
+        make(&image, size_mb, &[]);
+        self.attach();
     }
 
     /// Writes everything back and empties what is cached of the device itself, which libext2fs and
@@ -111,6 +109,20 @@ impl Drop for LoopExt4 {
         self.mounted = None;
         detach(&self.device);
     }
+}
+
+/// Makes a file with an ext4 file system in it.
+fn make(image: &Path, size_mb: u64, mke2fs_args: &[&str]) {
+    let file = File::create(image).unwrap();
+    file.set_len(size_mb << 20).unwrap();
+    let mut mke2fs = Command::new("mke2fs");
+    mke2fs
+        .args(["-q", "-F", "-t", "ext4"])
+        // Nothing is left for the kernel to do in the background, where tests count reads.
+        .args(["-E", "lazy_itable_init=0,lazy_journal_init=0"])
+        .args(mke2fs_args)
+        .arg(image);
+    succeed(&mut mke2fs);
 }
 
 /// Mounts ext4 so that the kernel reads nothing of its own accord.
