@@ -269,6 +269,52 @@ mod tests {
         assert!(covered(&table, 1));
     }
 
+    /// A process in a chroot sees the mounts below its root only, with the numbers of parents that it
+    /// does not see.
+    #[test]
+    fn mounts_on_parents_outside_of_a_chroot_are_not_covered() {
+        // The new root is a mount point: only its own parent is missing.
+        let mounted = table(&[
+            "30 25 8:1 / / rw - ext4 /dev/sda1 rw",
+            "31 30 0:5 / /dev rw - devtmpfs udev rw",
+            "32 30 8:2 / /mnt rw - ext4 /dev/sda2 rw",
+            "33 32 8:3 / /mnt rw - ext4 /dev/sda3 rw",
+        ]);
+        // It is an ordinary directory: the parent of all is missing, and so is its file system.
+        let directory = table(&[
+            "40 25 0:5 / /dev rw - devtmpfs udev rw",
+            "41 40 0:6 / /dev/pts rw - devpts devpts rw",
+            "42 25 8:2 / /srv/data rw - ext4 /dev/sda2 rw",
+            "43 25 8:3 / /srv rw - ext4 /dev/sda3 rw",
+            "44 26 8:4 / /opt rw - ext4 /dev/sda4 rw",
+        ]);
+        for (table, id, expected) in [
+            (&mounted, 30, false),
+            (&mounted, 31, false),
+            (&mounted, 32, true),
+            (&mounted, 33, false),
+            (&directory, 40, false),
+            (&directory, 41, false),
+            (&directory, 42, true),
+            (&directory, 43, false),
+            (&directory, 44, false),
+        ] {
+            assert_eq!(covered(table, id), expected, "{id}");
+        }
+        let (root, covered) = (makedev(8, 1), makedev(8, 2));
+        assert_eq!(mounted.fs_type(root), Some("ext4"));
+        assert!(matches!(
+            directory.open_root(root),
+            Err(MountError::NotMounted { major: 8, minor: 1 })
+        ));
+        for table in [mounted, directory] {
+            assert!(matches!(
+                table.open_root(covered),
+                Err(MountError::Covered { major: 8, minor: 2 })
+            ));
+        }
+    }
+
     #[test]
     fn the_root_directory_of_proc_opens() {
         let table = MountTable::read().unwrap();

@@ -11,6 +11,8 @@ mod shift;
 
 #[cfg(test)]
 mod generate;
+#[cfg(test)]
+mod tests;
 
 use merge::Pass;
 

@@ -42,3 +42,33 @@ impl Params {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_follow_table_2() {
+        for (class, shift_bytes) in [
+            (Class::CommandQueuing, 65536),
+            (Class::NoCommandQueuing, 4096),
+            // Not in the table, which is about flash: such disks queue commands.
+            (Class::Rotational, 65536),
+        ] {
+            let as_read = Params {
+                merge_distance: 8,
+                shift_bytes,
+                infill: None,
+            };
+            assert_eq!(Params::for_device(class, false), as_read, "{class:?}");
+            let exact = Params {
+                infill: Some(Infill {
+                    hole_pages: 2,
+                    distance: 64,
+                }),
+                ..as_read
+            };
+            assert_eq!(Params::for_device(class, true), exact, "{class:?}, exact");
+        }
+    }
+}

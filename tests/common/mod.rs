@@ -36,18 +36,8 @@ impl LoopExt4 {
     pub fn new(size_mb: u64, mke2fs_args: &[&str]) -> LoopExt4 {
         // On the drive that the build is on: tmpfs has no direct I/O.
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        let image = directory.path().join("image");
-        File::create(&image)
-            .unwrap()
-            .set_len(size_mb << 20)
-            .unwrap();
+        make(&directory.path().join("image"), size_mb, mke2fs_args);
         fs::create_dir(directory.path().join("mnt")).unwrap();
-        let mut mke2fs = Command::new("mke2fs");
-        mke2fs
-            .args(["-q", "-F", "-t", "ext4"])
-            .args(mke2fs_args)
-            .arg(&image);
-        succeed(&mut mke2fs);
         let mut image = LoopExt4 {
             directory,
             device: PathBuf::new(),
@@ -77,6 +67,16 @@ impl LoopExt4 {
         assert_ne!(old, self.device);
     }
 
+    /// Mounts another, empty file system at the same place.
+    pub fn replace(&mut self, size_mb: u64) {
+        self.mounted = None;
+        detach(&std::mem::take(&mut self.device));
+        let image = self.directory.path().join("image");
+        fs::remove_file(&image).unwrap();
+        make(&image, size_mb, &[]);
+        self.attach();
+    }
+
     /// Writes everything back and empties what is cached of the device itself, which libext2fs and
     /// debugfs(8) read.
     pub fn sync(&self) {
@@ -97,9 +97,10 @@ impl LoopExt4 {
         self.device = PathBuf::from(succeed(&mut losetup).trim());
         let name = self.device.file_name().unwrap().to_str().unwrap();
         fs::write(format!("/sys/block/{name}/queue/read_ahead_kb"), "128").unwrap();
+        settle();
         let mount_point = fs::canonicalize(self.directory.path().join("mnt")).unwrap();
         let device = self.device.to_str().unwrap();
-        self.mounted = Some(Mounted::new("ext4", device, &mount_point));
+        self.mounted = Some(mount_quietly(device, &mount_point));
     }
 }
 
@@ -107,6 +108,47 @@ impl Drop for LoopExt4 {
     fn drop(&mut self) {
         self.mounted = None;
         detach(&self.device);
+    }
+}
+
+/// Makes a file with an ext4 file system in it.
+fn make(image: &Path, size_mb: u64, mke2fs_args: &[&str]) {
+    let file = File::create(image).unwrap();
+    file.set_len(size_mb << 20).unwrap();
+    let mut mke2fs = Command::new("mke2fs");
+    mke2fs
+        .args(["-q", "-F", "-t", "ext4"])
+        // Nothing is left for the kernel to do in the background, where tests count reads.
+        .args(["-E", "lazy_itable_init=0,lazy_journal_init=0"])
+        .args(mke2fs_args)
+        .arg(image);
+    succeed(&mut mke2fs);
+}
+
+/// Mounts ext4 so that the kernel reads nothing of its own accord.
+fn mount_quietly(device: &str, target: &Path) -> Mounted {
+    let mut with_options = Command::new("mount");
+    with_options
+        .args([
+            "-t",
+            "ext4",
+            "-o",
+            "noinit_itable,no_prefetch_block_bitmaps",
+        ])
+        .arg(device)
+        .arg(target);
+    // Kernels that do not prefetch block bitmaps may not know the option.
+    if with_options.output().unwrap().status.success() {
+        return Mounted(target.to_owned());
+    }
+    Mounted::new("ext4", device, target)
+}
+
+/// Waits until udev, where it runs, has looked at the devices that appeared.
+fn settle() {
+    match Command::new("udevadm").arg("settle").status() {
+        Ok(status) => assert!(status.success(), "udevadm settle: {status}"),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}"),
     }
 }
 

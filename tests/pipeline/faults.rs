@@ -1,14 +1,19 @@
 //! What goes wrong, and that the app starts all the same.
 
-use std::fs;
+use std::fs::{self, File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use paralfetch::device::drop_caches;
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
+use rustix::io::Errno;
 
+use crate::processes::until_single_threaded;
 use crate::root::{Root, content, our_lines};
-use crate::set_up;
+use crate::{set_up, until};
 
 /// Runs the app and checks that it does its work, and that we say one line about `what`.
 fn runs_with_one_line(root: &Root, cmd: &[&str], what: &str) -> Output {
@@ -51,36 +56,96 @@ fn with_replaced_truncated_and_removed_files() {
     let Some((root, _turn)) = set_up() else {
         return;
     };
-    root.learn(&[], &Root::READ_ALL);
+    // An app that ends when it is told to: `run` ends with its app, and what the prefetch has come to
+    // know by then is a matter of time.
+    mkfifoat(CWD, root.path().join("end"), Mode::RWXU).unwrap();
+    let cmd = ["/bin/sh", "-c", "cat /data/*; read word < /end"];
+    let launch = |command: &[&str]| {
+        let app = root
+            .paralfetch(command, &cmd)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut end = until_read(&root.path().join("end"));
+        if command[0] == "run" {
+            until_single_threaded(app.id());
+        }
+        end.write_all(b"now\n").unwrap();
+        drop(end);
+        let output = app.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        our_lines(&output)
+    };
+    launch(&["learn"]);
     let data = root.path().join("data");
     fs::write(data.join("new"), content(9, 16)).unwrap();
     fs::rename(data.join("new"), data.join("1")).unwrap();
     fs::remove_file(data.join("2")).unwrap();
-    fs::File::options()
+    File::options()
         .write(true)
         .open(data.join("3"))
         .unwrap()
         .set_len(4096)
         .unwrap();
     drop_caches().unwrap();
-    runs_with_one_line(&root, &Root::READ_ALL, "3 files of the profile were");
+    let lines = launch(&["run"]);
+    assert!(
+        lines.len() == 1 && lines[0].contains("3 files of the profile were"),
+        "{lines:?}"
+    );
     assert_eq!(root.show("sh")["obsolete"], 3);
 
     drop_caches().unwrap();
-    let again = root.paralfetch(&["run"], &Root::READ_ALL).output().unwrap();
-    assert!(
-        our_lines(&again).is_empty(),
-        "one warning is enough: {again:?}"
-    );
+    let again = launch(&["run"]);
+    assert!(again.is_empty(), "one warning is enough: {again:?}");
 
     drop_caches().unwrap();
-    let output = root
-        .paralfetch(&["run", "-v"], &Root::READ_ALL)
-        .output()
-        .unwrap();
-    let text = our_lines(&output).join("\n");
+    let text = launch(&["run", "-v"]).join("\n");
     assert!(text.contains("file gone or replaced"), "{text}");
     assert!(text.contains("file truncated"), "{text}");
+}
+
+/// A named pipe for writing, once a process has opened it for reading.
+fn until_read(pipe: &Path) -> File {
+    let mut opened = None;
+    until("the app reads the pipe", || {
+        // Without a reader this fails with ENXIO.
+        match open(pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
+            Ok(file) => opened = Some(File::from(file)),
+            Err(error) => assert_eq!(error, Errno::NXIO),
+        }
+        opened.is_some()
+    });
+    opened.unwrap()
+}
+
+#[test]
+fn with_nowhere_to_write_messages() {
+    let Some((root, _turn)) = set_up() else {
+        return;
+    };
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let cmd = ["/bin/sh", "-c", "cat /data/1; exit 7"];
+    let output = root
+        .paralfetch(&["run"], &cmd)
+        .stderr(full)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(7), "{:?}", output.status);
+    assert_eq!(output.stdout, content(1, 16));
+}
+
+#[test]
+fn with_another_file_system_in_the_place_of_the_learned_one() {
+    let Some((mut root, _turn)) = set_up() else {
+        return;
+    };
+    root.learn(&[], &READ_ONE);
+    root.replace();
+    drop_caches().unwrap();
+    let output = runs_with_one_line(&root, &READ_ONE, "not mounted");
+    assert_eq!(output.stdout, content(1, 16));
 }
 
 #[test]
@@ -132,10 +197,13 @@ fn without_root_learning_is_refused_and_running_is_not() {
         return;
     };
     let state = tempfile::tempdir().unwrap();
+    // The build directory may be closed to others.
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
+    let program = directory.path().join("paralfetch");
+    fs::copy(env!("CARGO_BIN_EXE_paralfetch"), &program).unwrap();
     let as_nobody = |command: &str| {
-        let program = std::env::temp_dir().join("paralfetch-as-nobody");
-        fs::copy(env!("CARGO_BIN_EXE_paralfetch"), &program).unwrap();
-        let output = Command::new(&program)
+        Command::new(&program)
             .arg("--state-dir")
             .arg(state.path())
             .args([command, "--", "/bin/echo", "here"])
@@ -143,9 +211,7 @@ fn without_root_learning_is_refused_and_running_is_not() {
             .uid(65534)
             .gid(65534)
             .output()
-            .unwrap();
-        fs::remove_file(program).unwrap();
-        output
+            .unwrap()
     };
     let learn = as_nobody("learn");
     assert_eq!(learn.status.code(), Some(125), "{learn:?}");

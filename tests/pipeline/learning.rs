@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
 use rustix::fs::{major, minor};
 
+use crate::processes::{end_apps, until_asleep};
 use crate::root::{FILES, PAGES, Root, our_lines, pages_of};
 use crate::{set_up, until};
 
@@ -86,13 +88,14 @@ fn settings_are_restored_when_learning_is_killed() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    until("readahead is off", || read(&knobs[0]) == "0");
+    until_asleep(&root);
+    assert_eq!(read(&knobs[0]), "0", "readahead is off while learning");
     learning.kill().unwrap();
     learning.wait().unwrap();
     until("settings are back", || {
         knobs.iter().map(read).collect::<Vec<_>>() == before
     });
-    end_leftovers(&root);
+    end_apps(&root);
 }
 
 #[test]
@@ -107,9 +110,10 @@ fn a_launch_that_falls_quiet_is_complete_while_the_app_runs_on() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let stderr = BufReader::new(learning.stderr.take().unwrap());
-    let line = stderr
-        .lines()
+    // Kept to the end: more lines follow, and writing them must not fail.
+    let mut lines = BufReader::new(learning.stderr.take().unwrap()).lines();
+    let line = lines
+        .by_ref()
         .map(Result::unwrap)
         .find(|line| line.starts_with("paralfetch: "))
         .unwrap();
@@ -118,8 +122,33 @@ fn a_launch_that_falls_quiet_is_complete_while_the_app_runs_on() {
     assert_eq!(profile["ended"], "quiet");
     assert_eq!(pages_of(&profile, "/data/0").len(), PAGES);
     assert!(learning.try_wait().unwrap().is_none(), "the app runs on");
-    end_leftovers(&root);
-    assert!(!learning.wait().unwrap().success());
+    end_apps(&root);
+    let status = learning.wait().unwrap();
+    assert_eq!(status.signal(), Some(9), "{status}");
+    drop(lines);
+}
+
+#[test]
+fn a_launch_that_is_killed_is_not_learned() {
+    let Some((root, _turn)) = set_up() else {
+        return;
+    };
+    let learn_killed = || {
+        let cmd = ["/bin/sh", "-c", "cat /data/1; kill -KILL $$"];
+        let output = root.paralfetch(&["learn"], &cmd).output().unwrap();
+        assert_eq!(output.status.signal(), Some(9), "{output:?}");
+        let lines = our_lines(&output);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("ended by signal 9"), "{lines:?}");
+    };
+    learn_killed();
+    let kept = fs::read_dir(root.state.path()).unwrap().count();
+    assert_eq!(kept, 0, "no profile comes of it");
+
+    root.learn(&[], &Root::READ_ALL);
+    let before = fs::read(root.profile_file()).unwrap();
+    learn_killed();
+    assert_eq!(fs::read(root.profile_file()).unwrap(), before);
 }
 
 #[test]
@@ -127,15 +156,18 @@ fn other_file_systems_are_counted() {
     let Some((root, _turn)) = set_up() else {
         return;
     };
-    // /proc is a pseudo file system, of which nothing can be prefetched.
-    let proc = root.path().join("proc");
-    fs::create_dir(&proc).unwrap();
-    let _proc = crate::common::Mounted::new("proc", "proc", &proc);
-    let output = root.learn(&[], &["/bin/sh", "-c", "cat /data/* /proc/self/maps"]);
-    assert!(
-        pages_of(&root.show("sh"), "/data/3").len() == PAGES,
-        "{output:?}"
-    );
+    // Files of ramfs are read by way of the page cache, like those on drives.
+    let memory = root.path().join("memory");
+    fs::create_dir(&memory).unwrap();
+    let _memory = crate::common::Mounted::new("ramfs", "none", &memory);
+    // A hole, since what is written there is cached for good.
+    let hole = fs::File::create(memory.join("hole")).unwrap();
+    hole.set_len(7 * 4096).unwrap();
+    let output = root.learn(&[], &["/bin/sh", "-c", "cat /data/* /memory/hole"]);
+    assert_eq!(pages_of(&root.show("sh"), "/data/3").len(), PAGES);
+    let lines = our_lines(&output);
+    let counted = "left out: 1 file, 7 pages: ramfs lives in memory";
+    assert!(lines.iter().any(|line| line.contains(counted)), "{lines:?}");
 }
 
 /// The settings that learning changes.
@@ -156,21 +188,4 @@ fn knobs(root: &Root) -> Vec<PathBuf> {
 
 fn read(knob: &PathBuf) -> String {
     fs::read_to_string(knob).unwrap().trim().to_owned()
-}
-
-/// Ends the apps whose root is the image.
-fn end_leftovers(root: &Root) {
-    for entry in fs::read_dir("/proc").unwrap() {
-        let path = entry.unwrap().path();
-        if fs::read_link(path.join("root")).is_ok_and(|dir| dir == root.path()) {
-            let pid: i32 = path.file_name().unwrap().to_str().unwrap().parse().unwrap();
-            let pid = rustix::process::Pid::from_raw(pid).unwrap();
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        }
-    }
-    until("the apps have ended", || {
-        fs::read_dir("/proc").unwrap().all(|entry| {
-            fs::read_link(entry.unwrap().path().join("root")).map_or(true, |dir| dir != root.path())
-        })
-    });
 }

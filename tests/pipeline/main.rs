@@ -2,12 +2,14 @@
 //!
 //! Caches and settings belong to the whole system, so these tests take turns.
 
+mod bench;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
 mod learning;
 mod passing;
 mod prefetching;
+mod processes;
 mod root;
 
 use std::sync::{Mutex, MutexGuard};

@@ -46,44 +46,6 @@ fn a_warm_launch_is_left_alone() {
 }
 
 #[test]
-fn bench_counts_what_the_app_reads() {
-    let Some((root, _turn)) = set_up() else {
-        return;
-    };
-    let json = root.state.path().join("bench.json");
-    let bench = ["bench", "--runs", "2", "--json", json.to_str().unwrap()];
-    let output = root.paralfetch(&bench, &Root::READ_ALL).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("gap closed") && text.contains('█'), "{text}");
-    let results: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
-    let counts = |scenario: &str, what: &str| -> Vec<u64> {
-        let counts = results["scenarios"][scenario][what].as_array().unwrap();
-        counts.iter().map(|count| count.as_u64().unwrap()).collect()
-    };
-    for what in ["read_requests", "read_bytes"] {
-        assert!(
-            counts("cold", what).iter().all(|&count| count > 100),
-            "{results}"
-        );
-        assert_eq!(counts("warm", what), [0, 0], "{results}");
-    }
-    assert!(
-        counts("prefetch", "prefetch_bytes")
-            .iter()
-            .all(|&bytes| bytes > 1 << 20)
-    );
-    assert_eq!(
-        results["scenarios"]["cold"]["seconds"]
-            .as_array()
-            .unwrap()
-            .len(),
-        2
-    );
-    assert!(results["reduction"].is_number(), "{results}");
-}
-
-#[test]
 fn a_profile_is_found_again_under_another_device() {
     let Some((mut root, _turn)) = set_up() else {
         return;

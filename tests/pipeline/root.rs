@@ -15,6 +15,9 @@ pub struct Root {
     pub state: TempDir,
 }
 
+/// Size of the image.
+const SIZE_MB: u64 = 256;
+
 /// Files that [`Root::READ_ALL`] reads, and the size of each in 4 KiB pages.
 pub const FILES: usize = 120;
 pub const PAGES: usize = 16;
@@ -24,21 +27,16 @@ impl Root {
     pub const READ_ALL: [&str; 3] = ["/bin/sh", "-c", "cat /data/*"];
 
     pub fn new() -> Root {
-        let mut image = LoopExt4::new(256, &[]);
-        let root = image.mount_point();
-        for program in ["sh", "cat", "dd", "sleep"] {
-            install(program, root);
-        }
-        fs::create_dir(root.join("data")).unwrap();
-        fs::create_dir(root.join("sparse")).unwrap();
-        for file in 0..FILES {
-            fs::write(root.join(format!("data/{file}")), content(file, PAGES)).unwrap();
-        }
-        fs::write(root.join("sparse/big"), content(0, 512)).unwrap();
-        // What was just written stays in the journal's hands, and no dropping of caches reaches it.
-        image.reattach();
+        let mut image = LoopExt4::new(SIZE_MB, &[]);
+        fill(&mut image);
         let state = tempfile::tempdir().unwrap();
         Root { image, state }
+    }
+
+    /// Puts another file system with the same content in the place of the image.
+    pub fn replace(&mut self) {
+        self.image.replace(SIZE_MB);
+        fill(&mut self.image);
     }
 
     pub fn path(&self) -> &Path {
@@ -87,6 +85,22 @@ impl Root {
         assert_eq!(files.len(), 1, "{files:?}");
         files.remove(0)
     }
+}
+
+/// Puts programs and data on the image.
+fn fill(image: &mut LoopExt4) {
+    let root = image.mount_point();
+    for program in ["sh", "cat", "dd", "sleep"] {
+        install(program, root);
+    }
+    fs::create_dir(root.join("data")).unwrap();
+    fs::create_dir(root.join("sparse")).unwrap();
+    for file in 0..FILES {
+        fs::write(root.join(format!("data/{file}")), content(file, PAGES)).unwrap();
+    }
+    fs::write(root.join("sparse/big"), content(0, 512)).unwrap();
+    // What was just written stays in the journal's hands, and no dropping of caches reaches it.
+    image.reattach();
 }
 
 /// What is in a data file.

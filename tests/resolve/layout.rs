@@ -1,4 +1,4 @@
-//! Places of inodes, tree nodes and data, on file systems of four layouts.
+//! Places of inodes, tree nodes and data, on file systems of several layouts.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,6 +29,21 @@ fn indirect_blocks_of_4_kib() {
 #[test]
 fn indirect_blocks_of_1_kib() {
     check(&["-b", "1024", "-O", "^extent,^64bit"], 3);
+}
+
+#[test]
+fn clusters_of_16_blocks() {
+    check(&["-b", "4096", "-O", "bigalloc", "-C", "65536"], 2);
+}
+
+#[test]
+fn inode_tables_in_every_block_group() {
+    check(&["-b", "1024", "-O", "^flex_bg"], 2);
+}
+
+#[test]
+fn group_descriptors_spread_over_the_disk() {
+    check(&["-b", "1024", "-O", "meta_bg,^resize_inode"], 2);
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! Comparing launches.
+
+use std::fs;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::processes::{apps, until_asleep};
+use crate::root::Root;
+use crate::set_up;
+
+#[test]
+fn bench_counts_what_the_app_reads() {
+    let Some((root, _turn)) = set_up() else {
+        return;
+    };
+    let json = root.state.path().join("bench.json");
+    let bench = ["bench", "--runs", "2", "--json", json.to_str().unwrap()];
+    let output = root.paralfetch(&bench, &Root::READ_ALL).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("gap closed") && text.contains('█'), "{text}");
+    let results: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let counts = |scenario: &str, what: &str| -> Vec<u64> {
+        let counts = results["scenarios"][scenario][what].as_array().unwrap();
+        counts.iter().map(|count| count.as_u64().unwrap()).collect()
+    };
+    for what in ["read_requests", "read_bytes"] {
+        assert!(
+            counts("cold", what).iter().all(|&count| count > 100),
+            "{results}"
+        );
+        assert_eq!(counts("warm", what), [0, 0], "{results}");
+    }
+    assert!(
+        counts("prefetch", "prefetch_bytes")
+            .iter()
+            .all(|&bytes| bytes > 1 << 20)
+    );
+    assert_eq!(
+        results["scenarios"]["cold"]["seconds"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    assert!(results["reduction"].is_number(), "{results}");
+}
+
+#[test]
+fn bench_ends_apps_that_run_on() {
+    let Some((root, _turn)) = set_up() else {
+        return;
+    };
+    let json = root.state.path().join("bench.json");
+    let options = "bench --until quiet --timeout 3 --runs 1 --json";
+    let mut bench: Vec<&str> = options.split(' ').collect();
+    bench.push(json.to_str().unwrap());
+    let cmd = ["/bin/sh", "-c", "cat /data/*; exec sleep 1000"];
+    let output = root.paralfetch(&bench, &cmd).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(apps(&root), [], "nothing of the app is left");
+    let results: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(results["until"], "quiet");
+    let scenarios = results["scenarios"].as_object().unwrap();
+    let mut names: Vec<&str> = scenarios.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["cold", "prefetch", "warm"]);
+    for (name, series) in scenarios {
+        assert_eq!(series["seconds"].as_array().unwrap().len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn bench_that_is_interrupted_ends_its_app() {
+    let Some((root, _turn)) = set_up() else {
+        return;
+    };
+    let cmd = ["/bin/sh", "-c", "cat /data/1; sleep 1000"];
+    let mut bench = root
+        .paralfetch(&["bench"], &cmd)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    until_asleep(&root);
+    // Not to its process group: the app is not interrupted.
+    kill_process(Pid::from_child(&bench), Signal::INT).unwrap();
+    assert_eq!(bench.wait().unwrap().code(), Some(130));
+    assert_eq!(apps(&root), [], "nothing of the app is left");
+}
