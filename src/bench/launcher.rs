@@ -28,8 +28,8 @@ pub enum BenchError {
     /// The profile cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The profile has gone.
-    #[error("the profile was removed in the middle of the benchmark")]
+    /// The profile has gone, or the drive does not answer.
+    #[error("the profile could not be prefetched: was it removed in the middle of the benchmark?")]
     NoProfile,
     /// The launch did not end.
     #[error("the launch did not end within {} s; --timeout allows more", .0.as_secs())]
@@ -156,13 +156,19 @@ impl AppLauncher<'_> {
         let started = self.supervisor.start(spawn)?;
         let waited = self.wait(&mut meter, completion.is_some(), begun);
         let seconds = begun.elapsed().as_secs_f64();
-        let report = prefetch.and_then(Prefetch::finish);
+        let report = prefetch.map(Prefetch::finish);
         let counts = meter.finish();
         // The rest of the tree must be gone before the next launch, and is not part of this one.
         self.end_tree(Some(started.pid))?;
         waited?;
-        if let Some(why) = report.and_then(|report| report.prevented()) {
-            return Err(BenchError::NoPrefetch(why));
+        match report {
+            Some(None) => return Err(BenchError::NoProfile),
+            Some(Some(report)) => {
+                if let Some(why) = report.prevented() {
+                    return Err(BenchError::NoPrefetch(why));
+                }
+            }
+            None => {}
         }
         Ok(Sample {
             seconds,
@@ -250,8 +256,9 @@ impl Launcher for AppLauncher<'_> {
             if scenario != Scenario::Prefetch {
                 return Ok(None);
             }
-            let prefetch = Prefetch::start(launcher.load()?, Options { left_out })?;
-            Ok(Some(prefetch))
+            let (store, app) = (launcher.store.clone(), launcher.command.app());
+            let load = move || store.load(app.key()).ok().flatten();
+            Ok(Some(Prefetch::start(load, Options { left_out })?))
         })
     }
 

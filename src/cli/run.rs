@@ -1,6 +1,7 @@
 //! `run`: the app, with its profile read ahead.
 
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::args::Run;
@@ -22,7 +23,7 @@ pub fn main(state_dir: &Path, args: Run) -> Result<(), Failure> {
     let running = match Running::start(state_dir, &command.app()) {
         Ok(running) => Some(running),
         Err(why) => {
-            say(&format!("{why}; started without prefetching"));
+            say_unprefetched(&why);
             None
         }
     };
@@ -52,52 +53,74 @@ struct Running {
     prefetch: Prefetch,
     store: Store,
     app: App,
-    /// When the profile was learned, in seconds since the epoch.
+    /// Set once the profile is loaded.
+    loaded: Arc<OnceLock<Loaded>>,
+}
+
+/// What of a profile is needed when the app has ended.
+struct Loaded {
+    /// When it was learned, in seconds since the epoch.
     created: u64,
-    /// Stale files that the user has been told of.
-    known_obsolete: u32,
     /// How the learned launch ended.
     ended: Ended,
+    /// Stale files that the user has been told of.
+    known_obsolete: u32,
 }
 
 impl Running {
+    /// Starts the prefetch thread, which loads the profile. If there is none, the thread says so.
     fn start(state_dir: &Path, app: &App) -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("prefetching needs root".to_owned());
         }
-        let store = Store::open(state_dir).map_err(|error| error.to_string())?;
-        let profile = store
-            .load(app.key())
-            .map_err(|error| error.to_string())?
-            .ok_or_else(|| {
-                format!(
-                    "no profile of {} in {} (`paralfetch learn` makes one)",
-                    app_name(app),
-                    state_dir.display()
-                )
-            })?;
-        let (created, known_obsolete) = (profile.created, profile.obsolete);
-        let ended = profile.ended;
-        let prefetch = Prefetch::start(profile, Options::default())
+        let missing = format!(
+            "no profile of {} in {} (`paralfetch learn` makes one)",
+            app_name(app),
+            state_dir.display()
+        );
+        let store = match Store::open(state_dir) {
+            Ok(store) => store,
+            // Nothing was ever learned.
+            Err(_) if !state_dir.exists() => return Err(missing),
+            Err(error) => return Err(error.to_string()),
+        };
+        let loaded = Arc::new(OnceLock::new());
+        let (place, source, name) = (Arc::clone(&loaded), store.clone(), app.clone());
+        let load = move || {
+            let found = source.load(name.key()).map_err(|error| error.to_string());
+            match found.and_then(|profile| profile.ok_or(missing)) {
+                Ok(profile) => {
+                    place.get_or_init(|| Loaded {
+                        created: profile.created,
+                        ended: profile.ended,
+                        known_obsolete: profile.obsolete,
+                    });
+                    Some(profile)
+                }
+                Err(why) => {
+                    say_unprefetched(&why);
+                    None
+                }
+            }
+        };
+        let prefetch = Prefetch::start(load, Options::default())
             .map_err(|error| format!("cannot start the prefetch thread: {error}"))?;
         Ok(Running {
             prefetch,
             store,
             app: app.clone(),
-            created,
-            known_obsolete,
-            ended,
+            loaded,
         })
     }
 
     /// Reports what there is to say: all of it if `verbose`, else only what is new and wrong.
     fn finish(self, exit: &Exit, verbose: bool) {
         // A launcher that exits at once leaves the launch to its children.
-        let report = match self.ended {
-            Ended::Exit => self.prefetch.finish(),
-            Ended::Quiet | Ended::Timeout => self.prefetch.finish_within(LAUNCH_GOES_ON),
+        let report = match self.loaded.get().map(|loaded| loaded.ended) {
+            Some(Ended::Quiet | Ended::Timeout) => self.prefetch.finish_within(LAUNCH_GOES_ON),
+            Some(Ended::Exit) | None => self.prefetch.finish(),
         };
-        let Some(report) = report else {
+        let (Some(report), Some(loaded)) = (report, self.loaded.get()) else {
             return;
         };
         if verbose {
@@ -107,7 +130,7 @@ impl Running {
             say(&format!("{why}; nothing was prefetched"));
         }
         let stale = u32::try_from(report.stale_files).unwrap_or(u32::MAX);
-        let news = stale > self.known_obsolete;
+        let news = stale > loaded.known_obsolete;
         if let Some(warning) = report.warning(news || verbose) {
             say(&warning);
         }
@@ -115,12 +138,16 @@ impl Running {
             // Files that an app itself replaces at each launch are worth one warning, not one a day.
             if let Err(error) = self
                 .store
-                .note_obsolete(self.app.key(), self.created, stale)
+                .note_obsolete(self.app.key(), loaded.created, stale)
             {
                 say(&error.to_string());
             }
         }
     }
+}
+
+fn say_unprefetched(why: &str) {
+    say(&format!("{why}; started without prefetching"));
 }
 
 fn print_report(report: &Report, exit: &Exit) {

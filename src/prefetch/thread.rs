@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -38,25 +38,32 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    /// Starts the thread and returns.
+    /// Starts the thread and returns: the app is not to wait even for its profile, which `load` gives
+    /// the thread. Without one (`None`; it is for `load` to say why) nothing is prefetched.
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn start(profile: Profile, options: Options) -> io::Result<Self> {
+    pub fn start(
+        load: impl FnOnce() -> Option<Profile> + Send + 'static,
+        options: Options,
+    ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
         let (send, report) = sync_channel(1);
         // Not joined: nobody should wait for a thread that a drive or a file system holds.
         Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
-            // The receiver may have given up.
-            let _ = send.send(prefetch(&profile, options, &flag));
+            let started = Instant::now();
+            if let Some(profile) = load() {
+                // The receiver may have given up.
+                let _ = send.send(prefetch(&profile, options, started, &flag));
+            }
         })?;
         Ok(Prefetch { stop, report })
     }
 
-    /// Ends the prefetch if it is still under way, and says what it did. `None` if it does not end
-    /// within a second, for want of an answer from the drive, or if it failed, of which a message has
-    /// then been printed.
+    /// Ends the prefetch if it is still under way, and says what it did. `None` if there was no profile,
+    /// if it does not end within a second, for want of an answer from the drive, or if it failed, of
+    /// which a message has then been printed.
     pub fn finish(self) -> Option<Report> {
         self.stop.store(true, Ordering::Relaxed);
         self.report.recv_timeout(PATIENCE).ok()
@@ -67,13 +74,13 @@ impl Prefetch {
     pub fn finish_within(self, limit: Duration) -> Option<Report> {
         match self.report.recv_timeout(limit) {
             Ok(report) => Some(report),
-            Err(_) => self.finish(),
+            Err(RecvTimeoutError::Timeout) => self.finish(),
+            Err(RecvTimeoutError::Disconnected) => None,
         }
     }
 }
 
-fn prefetch(profile: &Profile, options: Options, stop: &AtomicBool) -> Report {
-    let started = Instant::now();
+fn prefetch(profile: &Profile, options: Options, started: Instant, stop: &AtomicBool) -> Report {
     let mut report = Report {
         scheduled: profile.entries.len() as u64,
         ..Report::default()

@@ -304,7 +304,8 @@ impl Store {
         if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
             return Err(untrusted("others may write it"));
         }
-        let mut bytes = Vec::new();
+        let size = usize::try_from(stat.st_size).unwrap_or(0);
+        let mut bytes = Vec::with_capacity(size.min(MAX_FILE_BYTES) + 1);
         // One byte more than allowed, so that `decode` sees when there is too much.
         file.take(MAX_FILE_BYTES as u64 + 1)
             .read_to_end(&mut bytes)

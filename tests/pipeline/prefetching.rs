@@ -65,7 +65,8 @@ fn profile(root: &Root) -> Profile {
 }
 
 fn prefetch(root: &Root) -> paralfetch::prefetch::Report {
-    Prefetch::start(profile(root), Options::default())
+    let profile = profile(root);
+    Prefetch::start(move || Some(profile), Options::default())
         .unwrap()
         .finish_within(std::time::Duration::from_secs(60))
         .unwrap()

@@ -27,8 +27,8 @@ impl Root {
     pub const READ_ALL: [&str; 3] = ["/bin/sh", "-c", "cat /data/*"];
 
     pub fn new() -> Root {
-        let mut image = LoopExt4::new(SIZE_MB, &[]);
-        fill(&mut image);
+        let image = LoopExt4::new(SIZE_MB, &[]);
+        fill(&image);
         let state = tempfile::tempdir().unwrap();
         Root { image, state }
     }
@@ -36,7 +36,7 @@ impl Root {
     /// Puts another file system with the same content in the place of the image.
     pub fn replace(&mut self) {
         self.image.replace(SIZE_MB);
-        fill(&mut self.image);
+        fill(&self.image);
     }
 
     pub fn path(&self) -> &Path {
@@ -88,7 +88,7 @@ impl Root {
 }
 
 /// Puts programs and data on the image.
-fn fill(image: &mut LoopExt4) {
+fn fill(image: &LoopExt4) {
     let root = image.mount_point();
     for program in ["sh", "cat", "dd", "sleep"] {
         install(program, root);
@@ -99,8 +99,6 @@ fn fill(image: &mut LoopExt4) {
         fs::write(root.join(format!("data/{file}")), content(file, PAGES)).unwrap();
     }
     fs::write(root.join("sparse/big"), content(0, 512)).unwrap();
-    // What was just written stays in the journal's hands, and no dropping of caches reaches it.
-    image.reattach();
 }
 
 /// What is in a data file.
