@@ -81,6 +81,9 @@ fn learn_first(
     let learned = learn(launcher.spawn(), options(&args.how), launcher.supervisor);
     let leader = learned.as_ref().ok().map(|learned| learned.started.pid);
     launcher.end_tree(leader).map_err(Failure::own)?;
+    if let Some(signal) = launcher.supervisor.asked_to_end() {
+        return Err(failure(BenchError::Interrupted(signal)));
+    }
     let learned = learned.map_err(from_learn)?;
     let (profile, summary) = learned.profile.map_err(Failure::own)?;
     store.save(&profile).map_err(Failure::own)?;
