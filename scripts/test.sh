@@ -43,19 +43,21 @@ test_programs() {
 # Compiles as the invoking user, whose files the build must stay, and runs the test programs as root:
 # cargo itself would run them as the user that it runs as.
 run_tests() {
-    local list programs program
+    local list programs program log
     list=$(test_programs) || die "the tests do not compile: see the messages above"
     mapfile -t programs <<<"$list"
     [[ -n $list ]] || die "cargo named no test program"
     choose_test_user
     # Where cargo runs tests.
     cd "$REPO"
+    log=$TARGET_DIR/tests.log
+    : >"$log"
     for program in "${programs[@]}"; do
         say "Tests: ${program##*/}"
-        "${TEST_USER[@]}" "$program" || die "failed: $program"
+        "${TEST_USER[@]}" "$program" | tee -a "$log" || die "failed: $program"
     done
-    say "Tests: documentation"
-    cargo test --workspace --locked --doc
+    # The sum of libtest's closing lines; another harness counts its own.
+    awk '/^test result:/ { passed += $4; failed += $6 } END { print passed " passed, " failed " failed" }' "$log"
 }
 
 main() {
@@ -70,7 +72,6 @@ main() {
     check_fuzz_targets
     say "Building the tests"
     run_tests
-    say "All checks passed"
 }
 
 main
