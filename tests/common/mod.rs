@@ -68,12 +68,12 @@ impl LoopExt4 {
     }
 
     /// Mounts another, empty file system at the same place.
-    pub fn replace(&mut self, size_mb: u64) {
+    pub fn replace(&mut self, size_mb: u64, mke2fs_args: &[&str]) {
         self.mounted = None;
         detach(&std::mem::take(&mut self.device));
         let image = self.directory.path().join("image");
         fs::remove_file(&image).unwrap();
-        make(&image, size_mb, &[]);
+        make(&image, size_mb, mke2fs_args);
         self.attach();
     }
 
