@@ -1,6 +1,6 @@
 //! Measuring what prefetching gains: cold, prefetched and warm launches in turns (design §10).
 
-mod completion;
+pub mod completion;
 mod interleave;
 mod launcher;
 mod results;

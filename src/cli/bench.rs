@@ -10,7 +10,7 @@ use super::show::list_line;
 use super::{Failure, say};
 use crate::bench::{AppLauncher, BenchError, End, Results, Scenario, interleave, render};
 use crate::launch::{Command, Subreaper, Supervisor};
-use crate::manager::learn;
+use crate::manager::{Lesson, learn};
 use crate::prefetch::raise_open_files;
 use crate::profile::{Learned, Store};
 use crate::trace::check;
@@ -85,7 +85,9 @@ fn learn_first(
         return Err(failure(BenchError::Interrupted(signal)));
     }
     let learned = learned.map_err(from_learn)?;
-    let (profile, summary) = learned.profile.map_err(Failure::own)?;
+    let Lesson {
+        profile, summary, ..
+    } = learned.lesson.map_err(Failure::own)?;
     store.save(&profile).map_err(Failure::own)?;
     report(&profile, &summary);
     Ok(())

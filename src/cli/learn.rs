@@ -10,7 +10,7 @@ use super::show::app_name;
 use super::words::mib;
 use super::{Failure, say};
 use crate::launch::{Command, Limits, Spawn, SpawnError, Status, Supervisor, User};
-use crate::manager::{LearnError, LearnOptions, Summary, learn};
+use crate::manager::{LearnError, LearnOptions, Lesson, Summary, learn};
 use crate::profile::{Profile, Store};
 use crate::trace::check;
 
@@ -28,8 +28,10 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
         ..Spawn::new(command)
     };
     let learned = learn(spawn, options(&args.how), &mut supervisor).map_err(from_learn)?;
-    match learned.profile {
-        Ok((profile, summary)) => match store.save(&profile) {
+    match learned.lesson {
+        Ok(Lesson {
+            profile, summary, ..
+        }) => match store.save(&profile) {
             Ok(_) => {
                 report(&profile, &summary);
                 if let Some(Status::Code(code @ 1..)) = learned.exit.map(|exit| exit.status) {

@@ -18,7 +18,7 @@ use crate::launch::{
 use crate::profile::{self, App, Ended, Profile, Revision};
 use crate::resolve::mounts::MountTable;
 use crate::resolve::sequence::{self, Sequence, resolve};
-use crate::schedule::{Params, schedule};
+use crate::schedule::{LogEntry, Params, Span, schedule};
 use crate::trace::{DRAIN_INTERVAL, Storage, Trace, TraceError, Tracer};
 
 /// How to learn.
@@ -88,10 +88,23 @@ pub struct Summary {
     pub sees_cached: bool,
 }
 
+/// What a watched launch taught.
+#[derive(Clone, Debug)]
+pub struct Lesson {
+    /// The profile, scheduled for the drive.
+    pub profile: Profile,
+    /// The launch sequence that it was scheduled from; its places point into the profile's tables.
+    pub log: Vec<LogEntry>,
+    /// Pages of the log that the drive did not read in the launch, as [`Sequence::unread`].
+    pub unread: Vec<Span>,
+    /// Numbers for the report.
+    pub summary: Summary,
+}
+
 /// What came of a learning run.
 pub struct Learned {
-    /// The profile, or why there is none.
-    pub profile: Result<(Profile, Summary), NotLearned>,
+    /// What was learned, or why nothing was.
+    pub lesson: Result<Lesson, NotLearned>,
     /// The app's first process.
     pub started: Started,
     /// The app's exit, if it has ended already; otherwise it is running on, untraced.
@@ -103,7 +116,7 @@ pub struct Learned {
 ///
 /// # Errors
 /// What prevented the learning run: the app has not been started then. Once it has, what goes wrong
-/// is in [`Learned::profile`], so that the caller can go on supervising the app.
+/// is in [`Learned::lesson`], so that the caller can go on supervising the app.
 pub fn learn(
     mut spawn: Spawn,
     mut options: LearnOptions,
@@ -131,7 +144,7 @@ pub fn learn(
     let trace = tracer.finish();
     let restored = settings.restore();
 
-    let profile = (|| {
+    let lesson = (|| {
         let ended = watched.map_err(NotLearned::failed)?;
         let trace = trace.map_err(NotLearned::failed)?;
         restored.map_err(NotLearned::failed)?;
@@ -155,10 +168,10 @@ pub fn learn(
             started: started_at,
             exact: options.exact,
         };
-        make_profile(launch, &trace, &mounts, &options.limits)
+        draw_lesson(launch, &trace, &mounts, &options.limits)
     })();
     Ok(Learned {
-        profile,
+        lesson,
         started,
         exit,
     })
@@ -230,12 +243,12 @@ struct Launch {
 }
 
 /// From what was seen to a profile.
-fn make_profile(
+fn draw_lesson(
     launch: Launch,
     trace: &Trace,
     mounts: &MountTable,
     limits: &Limits,
-) -> Result<(Profile, Summary), NotLearned> {
+) -> Result<Lesson, NotLearned> {
     let Launch {
         app,
         ended,
@@ -250,6 +263,7 @@ fn make_profile(
         devices,
         files,
         log,
+        unread,
         report,
     } = resolve(&trace.accesses, trace.start_ns, started, mounts, &|dev| {
         sysfs.class(dev)
@@ -309,7 +323,12 @@ fn make_profile(
         scheduling,
         sees_cached: trace.sees_cached,
     };
-    Ok((profile, summary))
+    Ok(Lesson {
+        profile,
+        log,
+        unread,
+        summary,
+    })
 }
 
 /// When the launch ended, CLOCK_MONOTONIC in nanoseconds: with its completion block, if it fell

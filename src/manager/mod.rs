@@ -8,5 +8,5 @@ mod learn;
 mod reads;
 mod settings;
 
-pub use learn::{LearnError, LearnOptions, Learned, Summary, learn};
+pub use learn::{LearnError, LearnOptions, Learned, Lesson, NotLearned, Summary, learn};
 pub use settings::{LearningSettings, RUN_DIR};

@@ -10,8 +10,12 @@ use super::abilities::TraceError;
 use super::skel::learn::types::pf_role;
 
 /// Makes the calling process's main thread the launcher: processes that it creates from now on are
-/// the launch tree, threads that it creates are its helpers.
-pub(super) fn mark_launcher(roles: &impl MapCore) -> Result<(), TraceError> {
+/// the launch tree, threads that it creates are its helpers. `roles` is the task-storage map of that
+/// name in `bpf/tree.bpf.h`, of any object that includes it.
+///
+/// # Errors
+/// When the map refuses the mark.
+pub fn mark_launcher(roles: &impl MapCore) -> Result<(), TraceError> {
     // Task storage is addressed from user space by pidfd, which for a process means its main thread.
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())
         .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;
@@ -35,11 +39,13 @@ unsafe impl Send for StartMark {}
 unsafe impl Sync for StartMark {}
 
 impl StartMark {
+    /// The mark of an object that includes `bpf/tree.bpf.h`.
+    ///
     /// # Safety
     /// `active_since_ns` must point into the mapping of a loaded object's .bss section, and the mark
     /// must not be used after the object is dropped. (A forked child has its own reference to the
     /// mapping: there it stays valid until execve.)
-    pub(super) unsafe fn new(active_since_ns: *mut u64) -> Self {
+    pub unsafe fn new(active_since_ns: *mut u64) -> Self {
         StartMark(active_since_ns.cast_const().cast())
     }
 

@@ -137,6 +137,13 @@ impl<'obj> Meter<'obj> {
         Ok(self.completed.get())
     }
 
+    /// When the app's execve was called and when the completion block arrived, CLOCK_MONOTONIC in
+    /// nanoseconds; 0 as long as either has not happened.
+    pub fn times_ns(&self) -> (u64, u64) {
+        let bss = self.skel.maps.bss_data.as_deref();
+        bss.map_or((0, 0), |bss| (bss.active_since_ns, bss.completed_ns))
+    }
+
     /// Detaches the programs and returns the counts.
     pub fn finish(mut self) -> Metered {
         // Detach first: then nothing writes to the counts while they are read.

@@ -14,6 +14,6 @@ mod tracer;
 
 pub use abilities::{TraceError, check};
 pub use access::{Access, By, Source};
-pub use launcher::StartMark;
+pub use launcher::{StartMark, mark_launcher};
 pub use meter::{CompletionBlock, Meter, Metered, Reads};
 pub use tracer::{DRAIN_INTERVAL, Storage, Trace, Tracer};

@@ -70,8 +70,8 @@ fn pages(first: u64, len: u64, block_size: u64) -> Range<u64> {
 pub struct Completed {
     /// The launch sequence with the missing metadata.
     pub log: Vec<LogEntry>,
-    /// Metadata pages inserted.
-    pub inserted: u64,
+    /// What was inserted.
+    pub inserted: Vec<Span>,
     /// Metadata pages that were read in the launch, but after data that depend on them.
     pub late: u64,
 }
@@ -93,7 +93,7 @@ pub fn insert_missing(
     let mut late = vec![RangeSet::default(); devices];
     let mut completed = Completed {
         log: Vec::with_capacity(log.len()),
-        inserted: 0,
+        inserted: Vec::new(),
         late: 0,
     };
     for entry in log {
@@ -110,12 +110,10 @@ pub fn insert_missing(
                     late[device].insert(coming);
                 }
                 for missing in traced[device].missing(&absent) {
-                    completed.inserted += missing.end - missing.start;
                     present[device].insert(missing.clone());
-                    push(
-                        &mut completed.log,
-                        metadata_entry(entry.device, missing, entry.time_us),
-                    );
+                    let inserted = metadata_entry(entry.device, missing, entry.time_us);
+                    completed.inserted.push(inserted.span);
+                    push(&mut completed.log, inserted);
                 }
             }
         }
@@ -185,7 +183,9 @@ mod tests {
                 data(0, 99, 2, 4),
             ]
         );
-        assert_eq!((done.inserted, done.late), (4, 0));
+        let inserted: Vec<_> = done.inserted.iter().map(|s| s.start..s.end()).collect();
+        assert_eq!(inserted, [50..51, 60..61, 61..62, 70..71]);
+        assert_eq!(done.late, 0);
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
         ];
         let done = insert_missing(&log, &files, 1);
         assert_eq!(done.log, log);
-        assert_eq!((done.inserted, done.late), (0, 1));
+        assert_eq!((done.inserted.len(), done.late), (0, 1));
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub struct Sequence {
     pub files: Vec<File>,
     /// The log entries, in access order. No page occurs twice.
     pub log: Vec<LogEntry>,
+    /// Pages of the log that the drive did not read in the launch: file pages that were cached before
+    /// it, then missing metadata that were inserted.
+    pub unread: Vec<Span>,
     /// What was left out, and why.
     pub report: Report,
 }
@@ -83,6 +86,7 @@ pub fn resolve_with(accesses: &[Access], start_ns: u64, probe: &mut dyn Probe) -
         files: Vec::new(),
         dependencies: Vec::new(),
         log: Vec::new(),
+        unread: Vec::new(),
     };
     for (access, &number) in accesses.iter().zip(&of_access) {
         if access.by == By::Tree {
@@ -107,6 +111,8 @@ struct Walk<'a> {
     /// As the file table.
     dependencies: Vec<Dependencies>,
     log: Vec<LogEntry>,
+    /// Pages of the log that were cached before the launch.
+    unread: Vec<Span>,
 }
 
 impl Walk<'_> {
@@ -128,7 +134,7 @@ impl Walk<'_> {
                 for pages in cached_before(&pages, facts, &subject.added) {
                     for fresh in self.seen[number].insert(pages) {
                         self.report.window_pages +=
-                            self.data(fresh, time_us, subject.key, facts, number);
+                            self.data(fresh, time_us, subject, facts, number);
                     }
                 }
             }
@@ -139,7 +145,7 @@ impl Walk<'_> {
                     self.data(
                         fresh.start..fresh.end.min(end),
                         time_us,
-                        subject.key,
+                        subject,
                         facts,
                         number,
                     );
@@ -154,10 +160,11 @@ impl Walk<'_> {
         &mut self,
         pages: Range<u64>,
         time_us: u64,
-        key: FileKey,
+        subject: &Subject,
         facts: &Facts,
         number: usize,
     ) -> u64 {
+        let key = subject.key;
         if pages.is_empty() {
             return 0;
         }
@@ -168,13 +175,15 @@ impl Walk<'_> {
                 break;
             };
             let file = self.file_number(number, device, key, facts);
-            let len = piece.pages.end - piece.pages.start;
-            mapped += len;
-            let span = Span {
+            let part = |pages: Range<u64>| Span {
                 place: Place::Data { file },
-                start: piece.pages.start,
-                len,
+                start: pages.start,
+                len: pages.end - pages.start,
             };
+            let cached = subject.added.missing(&piece.pages).into_iter();
+            self.unread.extend(cached.map(part));
+            let span = part(piece.pages);
+            mapped += span.len;
             log::push(
                 &mut self.log,
                 LogEntry {
@@ -221,13 +230,15 @@ impl Walk<'_> {
 
     fn finish(mut self) -> Sequence {
         let done = metadata::insert_missing(&self.log, &self.dependencies, self.devices.len());
-        self.report.missing_metadata = done.inserted;
+        self.report.missing_metadata = done.inserted.iter().map(|span| span.len).sum();
+        self.unread.extend(done.inserted);
         self.report.late_metadata = done.late;
         self.report.warnings = self.probe.warnings();
         Sequence {
             devices: self.devices,
             files: self.files,
             log: done.log,
+            unread: self.unread,
             report: self.report,
         }
     }

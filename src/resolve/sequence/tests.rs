@@ -176,6 +176,30 @@ fn a_window_gives_the_pages_that_were_cached_before() {
 }
 
 #[test]
+fn what_the_drive_did_not_read_is_told_apart() {
+    let mut facts = file(11, 14);
+    facts.cached = vec![2..5, 8..9];
+    let mut trace = accesses(&[
+        (11, 0, 16, Window),
+        (11, 8, 2, Added),
+        (11, 6, 4, Read),
+        (11, 10, 1, Read),
+        (11, 10, 1, Added),
+        (0, 12, 1, Added),
+        (12, 0, 1, Added),
+    ]);
+    // Read by the drive for another task, while the launch was about to read it.
+    trace[4].by = By::Other;
+    let sequence = run(&trace, fake([(11, facts), (12, file(12, 1))]));
+    let unread: Vec<(bool, u64, u64)> = sequence
+        .unread
+        .iter()
+        .map(|span| (span.place.is_metadata(), span.start, span.len))
+        .collect();
+    assert_eq!(unread, [(false, 2, 3), (false, 6, 2), (true, 11, 1)]);
+}
+
+#[test]
 fn what_is_left_out_is_counted_with_its_reason() {
     let mut trace = accesses(&[
         (11, 0, 2, Added),
@@ -204,9 +228,11 @@ fn what_is_left_out_is_counted_with_its_reason() {
         devices,
         files,
         log,
+        unread,
         report,
     } = run(&trace, system);
     assert_eq!((devices.len(), files.len(), log.len()), (0, 0, 0));
+    assert_eq!(unread, []);
     assert_eq!(report.gone, Count { files: 1, pages: 2 });
     assert_eq!(report.written, Count { files: 1, pages: 2 });
     assert_eq!(report.left_out["tmpfs"].count, Count { files: 1, pages: 3 });
@@ -329,6 +355,13 @@ proptest! {
                 prop_assert!(entry.span.end() <= file.size.div_ceil(PAGE_SIZE));
                 let dev = sequence.devices[usize::from(entry.device)].dev;
                 prop_assert!(asked.contains(&(dev, file.ino)), "only the launch tree's files");
+            }
+        }
+        let mut unread = HashSet::new();
+        for span in &sequence.unread {
+            for page in span.start..span.end() {
+                prop_assert!(pages.contains(&(span.place, page)), "{span:?} is in the log");
+                prop_assert!(unread.insert((span.place, page)), "{span:?} comes once");
             }
         }
         prop_assert!(sequence.log.windows(2).all(|pair| pair[0].time_us <= pair[1].time_us));
