@@ -1,0 +1,28 @@
+//! Compiles the timeline's BPF programs, with a Rust skeleton generated from them.
+
+use std::env;
+use std::path::PathBuf;
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() {
+    let lab = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
+    let own = lab.join("src/timeline/bpf");
+    // The launch tree is the product's: who belongs to a launch is decided in one place.
+    let shared = lab.join("../src/trace/bpf");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("timeline.skel.rs");
+    println!("cargo:rerun-if-changed={}", own.display());
+    println!("cargo:rerun-if-changed={}", shared.display());
+    let include = format!("-I{}", shared.display());
+    if let Err(error) = SkeletonBuilder::new()
+        .source(own.join("timeline.bpf.c"))
+        .clang_args(["-mcpu=v3", "-Wall", "-Werror", &include])
+        // Nobody reads the skeleton, and a minimal toolchain has no rustfmt: name one that does not
+        // exist, and formatting is skipped.
+        .rustfmt("no-rustfmt")
+        .build_and_generate(&out)
+    {
+        // A panic is how a build script fails; the message is what the person building sees.
+        panic!("cannot compile timeline.bpf.c: {error:#}");
+    }
+}

@@ -1,0 +1,279 @@
+//! Holding a drive against its claims, with fio(1).
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::attach::Drive;
+use super::profile::{Claims, DriveProfile};
+
+/// How far a figure may be from what is expected, as a share of that.
+const TOLERANCE: f64 = 0.15;
+
+/// Seconds of each measurement.
+const RUNTIME: u32 = 2;
+
+/// Bytes of the scratch file of [`check_alone`].
+const SCRATCH: u64 = 1 << 30;
+
+/// A kind of load, and what a profile claims for it.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    what: &'static str,
+    rw: &'static str,
+    block_kib: u32,
+    depth: u32,
+    unit: Unit,
+    claim: fn(&Claims) -> f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Unit {
+    /// Requests a second.
+    Requests,
+    /// MB (10⁶ bytes) a second.
+    Megabytes,
+}
+
+const LOADS: [Load; 5] = [
+    Load {
+        what: "4 KiB random, depth 1",
+        rw: "randread",
+        block_kib: 4,
+        depth: 1,
+        unit: Unit::Requests,
+        claim: |claims| claims.random_4k_depth_1,
+    },
+    Load {
+        what: "4 KiB random, depth 8",
+        rw: "randread",
+        block_kib: 4,
+        depth: 8,
+        unit: Unit::Requests,
+        claim: |claims| claims.random_4k_depth_8,
+    },
+    Load {
+        what: "4 KiB random, depth 32",
+        rw: "randread",
+        block_kib: 4,
+        depth: 32,
+        unit: Unit::Requests,
+        claim: |claims| claims.random_4k_depth_32,
+    },
+    Load {
+        what: "128 KiB random, depth 1",
+        rw: "randread",
+        block_kib: 128,
+        depth: 1,
+        unit: Unit::Megabytes,
+        claim: |claims| claims.random_128k_mb_s,
+    },
+    Load {
+        what: "128 KiB sequential, depth 8",
+        rw: "read",
+        block_kib: 128,
+        depth: 8,
+        unit: Unit::Megabytes,
+        claim: |claims| claims.sequential_mb_s,
+    },
+];
+
+/// One figure of a drive, as measured and as claimed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checked {
+    /// The load in words, such as "4 KiB random, depth 1".
+    pub what: &'static str,
+    /// What was measured, in requests or MB a second.
+    pub measured: f64,
+    /// What the profile claims, in the same unit; `None` for the host's drive.
+    pub claimed: Option<f64>,
+    /// What this machine carries when the emulator delays nothing, in the same unit; `None` if the
+    /// drive is not emulated.
+    pub floor: Option<f64>,
+    /// Processor time of the emulator for each request, in µs; `None` if the drive is not emulated.
+    pub cpu_us: Option<f64>,
+    unit: Unit,
+}
+
+impl Checked {
+    /// Whether the figure is within 15 % of the claim, or of what this machine carries if that is less.
+    /// A drive that claims nothing holds.
+    pub fn holds(&self) -> bool {
+        let Some(claimed) = self.claimed else {
+            return true;
+        };
+        let expected = claimed.min(self.floor.unwrap_or(f64::INFINITY));
+        (self.measured - expected).abs() <= TOLERANCE * expected || self.is_near(claimed)
+    }
+
+    fn is_near(&self, claimed: f64) -> bool {
+        (self.measured - claimed).abs() <= TOLERANCE * claimed
+    }
+}
+
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let amount = |value: f64| match self.unit {
+            Unit::Requests => format!("{}/s", thousands(value)),
+            Unit::Megabytes if value < 10.0 => format!("{value:.1} MB/s"),
+            Unit::Megabytes => format!("{value:.0} MB/s"),
+        };
+        write!(f, "{}: {}", self.what, amount(self.measured))?;
+        if let Some(claimed) = self.claimed {
+            let percent = (self.measured / claimed - 1.0) * 100.0;
+            write!(f, " (claimed {}, {percent:+.0} %", amount(claimed))?;
+            if let (false, Some(floor)) = (self.is_near(claimed), self.floor) {
+                write!(f, "; this machine carries {}", amount(floor))?;
+            }
+            write!(f, ")")?;
+        }
+        match self.cpu_us {
+            Some(cpu) => write!(f, ", emulator {cpu:.0} µs of CPU a request"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// 7500 as "7,500".
+fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Measures a drive: reads with fio, 2 s for each load, and as long again without delay for the floor.
+/// Nothing else should use the drive meanwhile.
+pub fn check(drive: &Drive) -> Result<Vec<Checked>> {
+    LOADS.iter().map(|load| check_load(drive, load)).collect()
+}
+
+/// Measures a drive with a scratch file for its content, under `/var/tmp`. The running program must have
+/// the subcommand `flashsim`.
+pub fn check_alone(profile: &DriveProfile) -> Result<Vec<Checked>> {
+    // Not the temporary directory: that may be in memory.
+    let work = tempfile::tempdir_in("/var/tmp").context("a scratch directory in /var/tmp")?;
+    let image = work.path().join("scratch");
+    fill(&image).with_context(|| format!("writing {}", image.display()))?;
+    let lab = std::env::current_exe().context("path of this program")?;
+    check(&Drive::attach(profile, &image, work.path(), &lab)?)
+}
+
+/// A file full of data that no layer can compress or leave out.
+fn fill(path: &Path) -> Result<()> {
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let mut state: u64 = 1;
+    for _ in 0..SCRATCH / 8 {
+        // Marsaglia's xorshift64.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        file.write_all(&state.to_le_bytes())?;
+    }
+    file.into_inner()
+        .map_err(|error| error.into_error())?
+        .sync_all()?;
+    Ok(())
+}
+
+fn check_load(drive: &Drive, load: &Load) -> Result<Checked> {
+    let cpu = || drive.emulator().map(cpu_seconds).transpose();
+    let before = cpu()?;
+    let read = run(drive.node(), load)?;
+    let spent = before.zip(cpu()?).map(|(before, after)| after - before);
+    let floor = match drive.emulator() {
+        Some(_) => Some(drive.without_delay(|| run(drive.node(), load))?),
+        None => None,
+    };
+    Ok(Checked {
+        what: load.what,
+        measured: read.amount(load.unit),
+        claimed: drive.profile().claims.as_ref().map(load.claim),
+        floor: floor.map(|read| read.amount(load.unit)),
+        cpu_us: spent.map(|seconds| seconds * 1e6 / read.total_ios.max(1.0)),
+        unit: load.unit,
+    })
+}
+
+/// What fio says of one job's reads.
+#[derive(Deserialize)]
+struct Read {
+    /// Requests a second.
+    iops: f64,
+    /// Bytes a second.
+    bw_bytes: f64,
+    /// Requests.
+    total_ios: f64,
+}
+
+impl Read {
+    fn amount(&self, unit: Unit) -> f64 {
+        match unit {
+            Unit::Requests => self.iops,
+            Unit::Megabytes => self.bw_bytes / 1e6,
+        }
+    }
+}
+
+fn run(node: &Path, load: &Load) -> Result<Read> {
+    let output = Command::new("fio")
+        .arg(format!("--filename={}", node.display()))
+        .arg(format!("--rw={}", load.rw))
+        .arg(format!("--bs={}k", load.block_kib))
+        .arg(format!("--iodepth={}", load.depth))
+        .arg(format!("--runtime={RUNTIME}"))
+        .args(["--name=check", "--readonly", "--ioengine=libaio"])
+        .args(["--direct=1", "--time_based", "--norandommap"])
+        .arg("--output-format=json")
+        .output()
+        .context("starting fio (Debian package fio)")?;
+    ensure!(
+        output.status.success(),
+        "fio failed on {}: {}",
+        node.display(),
+        String::from_utf8_lossy(&output.stderr).trim_end()
+    );
+    parse_fio(&output.stdout)
+}
+
+fn parse_fio(json: &[u8]) -> Result<Read> {
+    #[derive(Deserialize)]
+    struct Job {
+        read: Read,
+    }
+    #[derive(Deserialize)]
+    struct Report {
+        jobs: Vec<Job>,
+    }
+    // Warnings may stand before the report.
+    let start = json.iter().position(|byte| *byte == b'{').unwrap_or(0);
+    let report: Report = serde_json::from_slice(&json[start..]).context("fio's JSON output")?;
+    let job = report.jobs.into_iter().next();
+    Ok(job.context("fio's JSON output has no job")?.read)
+}
+
+/// Processor time of a process so far, in seconds.
+fn cpu_seconds(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+    // After the name, which may hold anything; utime and stime are fields 14 and 15 of proc(5).
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks: Option<Vec<f64>> = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .map(|field| field.parse().ok())
+        .collect();
+    let ticks = ticks.with_context(|| format!("unexpected {path}"))?;
+    Ok(ticks.iter().sum::<f64>() / rustix::param::clock_ticks_per_second() as f64)
+}

@@ -1,0 +1,27 @@
+//! Drives to measure on: emulated by `flashsim`, or the host's.
+//!
+//! An emulated drive is real to the kernel: a loop device with direct I/O over the one file of a FUSE
+//! file system, which a process of its own ([`serve`]) answers from memory. It delays each request
+//! until the moment that a [`model`] of the drive computes. So file systems, readahead and request
+//! queues above it are the kernel's own. What it cannot be is faster than its floor: the time that a
+//! request needs through all of this when the model adds nothing; [`check`] measures both.
+
+mod attach;
+mod check;
+
+mod content;
+mod control;
+mod loopdev;
+pub mod model;
+mod pending;
+mod profile;
+mod server;
+mod sysfs;
+
+pub use attach::Drive;
+pub use check::{Checked, check, check_alone};
+pub use control::Overhead;
+pub use loopdev::LoopDevice;
+
+pub use profile::{Bus, Claims, DriveProfile, Flash, Heads, built_in, parse};
+pub use server::serve;

@@ -1,0 +1,111 @@
+//! When a drive completes a request. Pure: times come in and go out as nanoseconds of any one clock.
+//!
+//! Flash knows a request's completion at its arrival: nothing that comes later can overtake it on its
+//! channel. A disk with heads chooses its next request only when the heads are free. So [`Model::arrive`]
+//! gives a ticket, and [`Model::ask`] either says when the request is complete or when to ask again.
+
+mod flash;
+mod heads;
+mod timeline;
+
+use anyhow::{Context, Result};
+
+use super::profile::DriveProfile;
+use flash::FlashModel;
+use heads::HeadsModel;
+
+/// A request as it reaches the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// A write; otherwise a read.
+    pub write: bool,
+    /// When it arrives, in ns. May lie a little before what was said earlier: threads deliver requests.
+    pub arrival: u64,
+}
+
+/// Names a request between its arrival and its completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+/// The answer to [`Model::ask`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The request is complete at this time, in ns. The ticket is used up.
+    Complete(u64),
+    /// The drive has not chosen yet: ask again at this time, in ns, which is after the asking.
+    AskAt(u64),
+}
+
+/// A drive's state.
+#[derive(Clone, Debug)]
+pub struct Model {
+    medium: Medium,
+    tickets: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Medium {
+    Flash {
+        flash: FlashModel,
+        complete: Vec<(Ticket, u64)>,
+    },
+    Heads(HeadsModel),
+}
+
+impl Model {
+    /// An idle drive of `capacity` bytes. Fails if the profile is not of an emulated drive.
+    pub fn new(profile: &DriveProfile, capacity: u64) -> Result<Model> {
+        let bus = profile
+            .bus
+            .as_ref()
+            .with_context(|| format!("drive '{}' is not emulated", profile.name))?;
+        let medium = match (&profile.flash, &profile.heads) {
+            (_, Some(heads)) => Medium::Heads(HeadsModel::new(bus, heads, capacity)),
+            (Some(flash), None) => Medium::Flash {
+                flash: FlashModel::new(bus, flash),
+                complete: Vec::new(),
+            },
+            (None, None) => anyhow::bail!("drive '{}' has no medium", profile.name),
+        };
+        Ok(Model { medium, tickets: 0 })
+    }
+
+    /// Hands a request to the drive.
+    pub fn arrive(&mut self, request: Request) -> Ticket {
+        let ticket = Ticket(self.tickets);
+        self.tickets += 1;
+        match &mut self.medium {
+            Medium::Flash { flash, complete } => complete.push((ticket, flash.complete(&request))),
+            Medium::Heads(heads) => heads.arrive(ticket, request),
+        }
+        ticket
+    }
+
+    /// What became of a request, at the time `now`. A ticket that is used up is complete now.
+    pub fn ask(&mut self, ticket: Ticket, now: u64) -> Outcome {
+        match &mut self.medium {
+            Medium::Flash { complete, .. } => {
+                let found = complete.iter().position(|(other, _)| *other == ticket);
+                Outcome::Complete(found.map_or(now, |index| complete.swap_remove(index).1))
+            }
+            Medium::Heads(heads) => heads.ask(ticket, now),
+        }
+    }
+}
+
+/// µs as whole ns.
+fn micros(us: f64) -> u64 {
+    (us * 1e3).round() as u64
+}
+
+/// The time that `bytes` take at `mb_s` MB (10⁶ bytes) a second, in ns.
+fn transfer(bytes: u64, mb_s: f64) -> u64 {
+    (bytes as f64 * 1e3 / mb_s).ceil() as u64
+}
+
+#[cfg(test)]
+mod tests;
