@@ -1,0 +1,159 @@
+//! The applications that are launched, from a data file (`apps.toml`).
+
+mod start;
+mod window;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+pub use start::{Start, Started};
+pub use window::{WindowFacts, WindowRule, WindowType};
+
+/// The apps that are known without being told.
+const BUILT_IN: &str = include_str!("../../apps.toml");
+
+/// An application and how its launch is recognised.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct App {
+    /// Short name: letters, digits and hyphens.
+    pub name: String,
+    /// Name in reports.
+    pub title: String,
+    /// Debian packages that it needs in the image.
+    pub packages: Vec<String>,
+    /// Program and arguments, in the image, as root.
+    pub command: Vec<String>,
+    /// Its main window; without one, the launch ends when the program exits.
+    pub window: Option<WindowRule>,
+    /// Environment beside that which all apps have.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// Files below the image's root that get it past its first-run dialogs: path and content.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// Shell commands in the image before its first run.
+    #[serde(default)]
+    pub setup: Vec<String>,
+    /// Not part of "all apps".
+    #[serde(default)]
+    pub extra: bool,
+}
+
+/// Environment of every app. What needs a session bus does without, as quickly as it can: a bus that is
+/// started for each launch would be part of it.
+const ENVIRONMENT: [(&str, &str); 6] = [
+    ("HOME", "/root"),
+    ("LANG", "C.UTF-8"),
+    (
+        "PATH",
+        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games",
+    ),
+    ("DBUS_SESSION_BUS_ADDRESS", "disabled:"),
+    ("NO_AT_BRIDGE", "1"),
+    ("GIO_USE_VFS", "local"),
+];
+
+/// The environment of apps that are started together on a display.
+pub fn environment(apps: &[App], display: &str) -> BTreeMap<String, String> {
+    let mut all: BTreeMap<String, String> = ENVIRONMENT
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    all.insert("DISPLAY".to_owned(), display.to_owned());
+    for app in apps {
+        all.extend(app.environment.clone());
+    }
+    all
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    app: Vec<App>,
+}
+
+/// The apps of a data file.
+///
+/// # Errors
+/// Names the line, or the app, that is wrong.
+pub fn parse(text: &str) -> Result<Vec<App>> {
+    let apps = toml::from_str::<File>(text)
+        .context("this is no list of apps")?
+        .app;
+    for (index, app) in apps.iter().enumerate() {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        ensure!(
+            !app.name.is_empty() && app.name.chars().all(is_word),
+            "'{}' is no name for an app: use letters, digits and hyphens",
+            app.name
+        );
+        if apps[..index].iter().any(|other| other.name == app.name) {
+            bail!("there are two apps called '{}'", app.name);
+        }
+        ensure!(
+            !app.command.is_empty(),
+            "the app '{}' has no command",
+            app.name
+        );
+        if let Some(path) = app.files.keys().find(|path| !path.starts_with('/')) {
+            bail!(
+                "the app '{}' has a file without absolute path: '{path}'",
+                app.name
+            );
+        }
+    }
+    Ok(apps)
+}
+
+/// The apps that come with the laboratory.
+///
+/// # Errors
+/// Never, unless the built-in file is wrong, which a test would tell.
+pub fn built_in() -> Result<Vec<App>> {
+    parse(BUILT_IN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "
+        [[app]]
+        name = 'clock'
+        title = 'Clock'
+        packages = ['x11-apps']
+        command = ['xclock']
+        window = { class = 'XClock' }
+    ";
+
+    #[test]
+    fn the_built_in_apps_are_right() {
+        let apps = built_in().unwrap();
+        assert_eq!(apps.iter().filter(|app| !app.extra).count(), 10);
+    }
+
+    #[test]
+    fn a_few_lines_make_an_app() {
+        let apps = parse(ONE).unwrap();
+        assert_eq!(
+            apps[0].window.as_ref().unwrap().class.as_deref(),
+            Some("XClock")
+        );
+        assert!(!apps[0].extra && apps[0].environment.is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let fails = |from: &str, to: &str| {
+            let text = ONE.replace(from, to);
+            format!("{:#}", parse(&text).unwrap_err())
+        };
+        assert!(fails("title", "titel").contains("titel"));
+        assert!(fails("'clock'", "'a clock'").contains("'a clock'"));
+        assert!(fails("['xclock']", "[]").contains("no command"));
+        let two = parse(&format!("{ONE}{ONE}")).unwrap_err().to_string();
+        assert!(two.contains("two apps called 'clock'"), "{two}");
+    }
+}

@@ -1,0 +1,11 @@
+//! The file-system image with the applications: built once, mounted for each session.
+
+mod build;
+mod copy;
+mod lock;
+mod mount;
+
+pub use build::{build, start};
+pub use copy::copy;
+pub use lock::Lock;
+pub use mount::{MountPoint, Mounted, private_namespace};
