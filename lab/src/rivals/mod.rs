@@ -1,0 +1,35 @@
+//! The prefetchers that are compared, each made from its paper, and the stages of our own.
+//!
+//! Learning runs of the product leave [`Lessons`]: launch sequences with their tables. From them,
+//! [`plan()`] makes what a [`Method`] would prefetch, and in which order: pure functions over plain
+//! data. [`Running`] carries a [`Plan`] out beside a launch.
+//!
+//! What the methods share, so that only their ideas are compared: the trace and its launch sequences,
+//! readahead in chunks that the kernel honours, files opened by handle, a thread of this process that
+//! runs beside the app. Only `fast` opens files by path and reads metadata by system calls, for that
+//! is what it is about; FAST starts a process for it, which costs more than our thread, so the
+//! comparison favours it.
+
+mod blocks;
+mod calls;
+mod drives;
+mod fast;
+mod lessons;
+mod lookup;
+mod method;
+mod order;
+mod pages;
+mod plan;
+mod running;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;
+
+pub use blocks::{Block, BlockMap, Replay};
+pub use calls::{Call, Calls};
+pub use lessons::{How, Lesson, Lessons};
+pub use method::Method;
+pub use pages::{Completion, common_sequence};
+pub use plan::{Plan, plan};
+pub use running::{Report, Running, together};

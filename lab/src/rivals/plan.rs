@@ -1,0 +1,121 @@
+//! What a method prefetches, and in which order.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use paralfetch::device::Class;
+use paralfetch::profile::Profile;
+use paralfetch::schedule::{
+    LogEntry, Params, Place, PrefetchEntry, Span, metadata_shift, schedule,
+};
+
+use super::calls::{Calls, generate};
+use super::lessons::{How, Lessons};
+use super::method::Method;
+use super::order::{by_inode, by_position, one_by_one};
+use super::pages::{Completion, common_sequence};
+
+/// What is to be prefetched at a launch.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// By which method.
+    pub method: Method,
+    /// The tables of files and devices, and the entries in prefetch order. For `fast`, the entries
+    /// are the sequence that its calls replay. Shared, so that starting takes no copy.
+    pub profile: Arc<Profile>,
+    /// What `fast` does instead of reading the entries ahead.
+    pub calls: Option<Arc<Calls>>,
+    /// Pages that are not prefetched: the completion block.
+    pub left_out: Option<Span>,
+}
+
+impl Plan {
+    /// The plan without the block that launches are timed by, so that the app reads it itself. A plan
+    /// whose launches never read that file stays as it is.
+    pub fn without(self, completion: &Completion) -> Plan {
+        Plan {
+            left_out: completion.span_in(&self.profile),
+            ..self
+        }
+    }
+
+    /// Pages of metadata and of file data that the plan names, the left out one among them.
+    pub fn pages(&self) -> (u64, u64) {
+        let mut pages = (0, 0);
+        for PrefetchEntry { span, .. } in &self.profile.entries {
+            match span.place {
+                Place::Metadata { .. } => pages.0 += span.len,
+                Place::Data { .. } => pages.1 += span.len,
+            }
+        }
+        pages
+    }
+}
+
+/// Makes the plan of a method for a drive of this class.
+///
+/// # Errors
+/// Names the lesson that is missing.
+pub fn plan(method: Method, lessons: &Lessons, class: Class) -> Result<Plan> {
+    let lesson = |how| {
+        lessons
+            .get(how)
+            .with_context(|| format!("`{method}` needs the lesson `{how}`: learn the app so first"))
+    };
+    let as_read = Params::for_device(class, false);
+    let exact = Params::for_device(class, true);
+    let (how, entries, calls) = match method {
+        Method::OnlyAsRead | Method::ShiftMerge => {
+            let log = &lesson(How::AsRead)?.log;
+            (How::AsRead, schedule(log, &as_read), None)
+        }
+        Method::OnlyExact | Method::Infill => {
+            let log = &lesson(How::Exact)?.log;
+            (How::Exact, schedule(log, &exact), None)
+        }
+        Method::Exact => {
+            let params = Params {
+                infill: None,
+                ..exact
+            };
+            let log = &lesson(How::Exact)?.log;
+            (How::Exact, schedule(log, &params), None)
+        }
+        Method::Gsoc => {
+            let lesson = lesson(How::Exact)?;
+            (How::Exact, by_inode(&lesson.profile, &lesson.log), None)
+        }
+        Method::Sorted => {
+            let log = &lesson(How::AsRead)?.log;
+            (How::AsRead, by_position(log), None)
+        }
+        Method::Traced => {
+            let log = &lesson(How::AsRead)?.log;
+            (How::AsRead, one_by_one(log), None)
+        }
+        Method::Shift => {
+            let shifted = metadata_shift(&lesson(How::AsRead)?.log, as_read.shift_bytes);
+            (How::AsRead, one_by_one(&shifted), None)
+        }
+        Method::Fast => {
+            let (first, second) = (lesson(How::AsRead)?, lesson(How::AsReadAgain)?);
+            let map = lessons.blocks.as_ref().context(
+                "`fast` needs the map from blocks to paths: make it with BlockMap::read \
+                 after the as-read lessons",
+            )?;
+            let sequence: Vec<LogEntry> = common_sequence(first, second);
+            let calls = generate(&sequence, &first.profile, map);
+            (How::AsRead, one_by_one(&sequence), Some(Arc::new(calls)))
+        }
+    };
+    let profile = Profile {
+        entries,
+        ..lesson(how)?.profile.clone()
+    };
+    Ok(Plan {
+        method,
+        profile: Arc::new(profile),
+        calls,
+        left_out: None,
+    })
+}

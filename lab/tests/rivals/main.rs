@@ -1,0 +1,265 @@
+//! The rivals on a real ext4 file system: a small app is learned, and prefetched by every method.
+//!
+//! This program is its own harness, since learning needs the process's main thread. It is one test:
+//! its steps share what was learned.
+
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+mod image;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lab::rivals::{
+    BlockMap, Call, Completion, How, Lessons, Method, Plan, Running, plan, together,
+};
+use paralfetch::device::KnobError;
+use paralfetch::launch::{Command, Limits, Spawn, Stdio, Supervisor};
+use paralfetch::manager::{LearnError, LearnOptions, learn};
+use paralfetch::schedule::{Place, PrefetchEntry, Span};
+
+use image::Image;
+
+fn main() {
+    if !common::privileged() {
+        return;
+    }
+    // Before any other thread, which would get its signals.
+    let mut supervisor = Supervisor::new().unwrap();
+    let image = Image::new();
+    let lessons = learned(&image, &mut supervisor);
+    type Step = (&'static str, fn(&Image, &Lessons));
+    let steps: [Step; 8] = [
+        ("the last stages are the product's profiles", product),
+        ("lessons are read back", kept),
+        ("fast knows what was read by path", by_path),
+        ("prefetched launches read what the method leaves", leftovers),
+        ("the completion block is left to the app", completion),
+        ("a prefetch ends when it is told to", told_to_end),
+        ("a warm launch is left alone", warm),
+        ("apps that start together are prefetched together", several),
+    ];
+    for (name, step) in steps {
+        step(&image, &lessons);
+        println!("test {name} ... ok");
+    }
+    println!("test result: ok. {} passed; 0 failed;", steps.len());
+}
+
+/// All lessons of the image's app.
+fn learned(image: &Image, supervisor: &mut Supervisor) -> Lessons {
+    let mut lessons = Lessons::default();
+    for how in How::ALL {
+        let learned = loop {
+            let argv = Image::APP.map(Into::into);
+            let command = Command::find_for(&argv, Some(image.root()), None).unwrap();
+            let mut spawn = Spawn::new(command);
+            spawn.stdio = Stdio::Null;
+            let options = LearnOptions {
+                exact: how.is_exact(),
+                limits: Limits::default(),
+                keeper: None,
+            };
+            match learn(spawn, options, supervisor) {
+                // Another test program is learning.
+                Err(LearnError::Knob(KnobError::Busy)) => std::thread::yield_now(),
+                other => break other.unwrap(),
+            }
+        };
+        lessons.set(how, learned.lesson.unwrap().into());
+    }
+    lessons.blocks = Some(BlockMap::read(&lessons, image.root()).unwrap());
+    lessons
+}
+
+fn planned(method: Method, lessons: &Lessons) -> Plan {
+    // That of the drive under the test, whatever it is.
+    let class = lessons.exact.as_ref().unwrap().profile.devices[0].class;
+    plan(method, lessons, class).unwrap()
+}
+
+fn product(_: &Image, lessons: &Lessons) {
+    for (method, how) in [
+        (Method::ShiftMerge, How::AsRead),
+        (Method::Infill, How::Exact),
+    ] {
+        let profile = &lessons.get(how).unwrap().profile;
+        assert_eq!(*planned(method, lessons).profile, *profile, "{method}");
+    }
+}
+
+fn kept(_: &Image, lessons: &Lessons) {
+    let dir = tempfile::tempdir().unwrap();
+    lessons.save(dir.path()).unwrap();
+    let loaded = Lessons::load(dir.path()).unwrap();
+    let spans = |lessons: &Lessons, method| -> Vec<Span> {
+        let plan = planned(method, lessons);
+        plan.profile
+            .entries
+            .iter()
+            .map(|entry: &PrefetchEntry| entry.span)
+            .collect()
+    };
+    for method in Method::ALL {
+        assert_eq!(spans(&loaded, method), spans(lessons, method), "{method}");
+        let calls = planned(method, lessons).calls;
+        assert_eq!(planned(method, &loaded).calls, calls, "{method}");
+    }
+}
+
+fn by_path(_: &Image, lessons: &Lessons) {
+    let plan = planned(Method::Fast, lessons);
+    let calls = plan.calls.as_ref().unwrap();
+    let path = |path: &u32| String::from_utf8(calls.paths[*path as usize].clone()).unwrap();
+    let mut listed = Vec::new();
+    let mut opened = Vec::new();
+    let mut advised = 0;
+    for call in &calls.calls {
+        match call {
+            Call::List { path: directory } => listed.push(path(directory)),
+            Call::Open { path: file } => opened.push(path(file)),
+            Call::Advise { .. } => advised += 1,
+        }
+    }
+    assert!(listed.contains(&"/data".to_owned()), "{listed:?}");
+    // A directory that the app lists, and no file of it opened.
+    assert!(listed.contains(&"/data/listed".to_owned()), "{listed:?}");
+    assert!(
+        opened.iter().any(|path| path.starts_with("/data/")),
+        "{opened:?}"
+    );
+    assert!(advised > image::FILES, "{advised} calls");
+    let (metadata, _) = plan.pages();
+    assert!(
+        calls.unnamed * 5 < metadata,
+        "{} of {metadata} without a name",
+        calls.unnamed
+    );
+}
+
+fn leftovers(image: &Image, lessons: &Lessons) {
+    let cold = image.with_empty_caches(|| image.reads_of_launch());
+    assert!(cold > 100, "a cold launch makes {cold} reads");
+    let mut reads = BTreeMap::new();
+    for method in Method::ALL {
+        let plan = planned(method, lessons);
+        let left = image.fewest_reads(|| {
+            let mut running = Running::start(&plan, image.root()).unwrap();
+            let held = running.hold().unwrap();
+            let report = running.finish().unwrap();
+            assert!(report.duration <= held, "{held:?}, {report:?}");
+            assert!(
+                !report.warm && !report.cut_short && !report.lost,
+                "{report:?}"
+            );
+            assert_eq!(
+                (report.skipped, &report.prevented),
+                (0, &None),
+                "{report:?}"
+            );
+            assert_eq!(report.entries, report.scheduled, "{report:?}");
+            if method != Method::Fast {
+                let (metadata, data) = plan.pages();
+                assert_eq!(report.pages, metadata + data, "{report:?}");
+            }
+        });
+        reads.insert(method, left);
+    }
+    println!("reads of a launch: cold {cold}, after prefetching {reads:?}");
+    let gsoc = reads.remove(&Method::Gsoc).unwrap();
+    let metadata = lessons.exact.as_ref().unwrap().log.iter();
+    let metadata = metadata
+        .filter(|entry| entry.span.place.is_metadata())
+        .count() as u64;
+    assert!(
+        0 < gsoc && gsoc <= metadata,
+        "{gsoc} reads of {metadata} of metadata"
+    );
+    // It knows no more than what the drive read in both lessons, and of that not all by name.
+    let fast = reads.remove(&Method::Fast).unwrap();
+    assert!(fast * 10 <= cold, "{fast} reads");
+    for (method, reads) in reads {
+        assert_eq!(reads, 0, "{method}");
+    }
+}
+
+fn completion(image: &Image, lessons: &Lessons) {
+    let completion = Completion::of(&lessons.exact.as_ref().unwrap().profile).unwrap();
+    for method in Method::ALL {
+        let plan = planned(method, lessons).without(&completion);
+        let span = plan.left_out.unwrap();
+        let Place::Data { file } = span.place else {
+            panic!("{span:?}");
+        };
+        let path = plan.profile.files[file as usize].path.clone().unwrap();
+        let found = image.with_empty_caches(|| {
+            let mut running = Running::start(&plan, image.root()).unwrap();
+            running.hold().unwrap();
+            let before = image.is_cached(&path, completion.page);
+            let reads = image.reads_of_launch();
+            (before, reads > 0, image.is_cached(&path, completion.page))
+        });
+        assert_eq!(found, (false, true, true), "{method}");
+    }
+}
+
+fn told_to_end(image: &Image, lessons: &Lessons) {
+    for method in Method::ALL {
+        let started = || Running::start(&planned(method, lessons), image.root()).unwrap();
+        let report = image.with_empty_caches(|| started().finish().unwrap());
+        assert!(
+            report.cut_short || report.entries == report.scheduled,
+            "{report:?}"
+        );
+        until_alone();
+
+        let minute = Duration::from_secs(60);
+        let report = image.with_empty_caches(|| started().finish_within(minute).unwrap());
+        assert!(!report.cut_short, "{report:?}");
+        until_alone();
+
+        // Dropped on the way, as by an error elsewhere.
+        image.with_empty_caches(|| drop(started()));
+        until_alone();
+    }
+}
+
+fn warm(image: &Image, lessons: &Lessons) {
+    let report = image.with_empty_caches(|| {
+        image.reads_of_launch();
+        let mut running = Running::start(&planned(Method::Infill, lessons), image.root()).unwrap();
+        running.hold().unwrap();
+        running.finish().unwrap()
+    });
+    assert!(report.warm && report.calls == 0, "{report:?}");
+}
+
+fn several(image: &Image, lessons: &Lessons) {
+    let plans = [Method::Infill, Method::Fast].map(|method| planned(method, lessons));
+    let reads = image.fewest_reads(|| {
+        let running = together(&plans, image.root()).unwrap();
+        let finish = |mut running: Running| {
+            running.hold().unwrap();
+            running.finish().unwrap().method
+        };
+        let methods: Vec<Method> = running.into_iter().map(finish).collect();
+        assert_eq!(methods, [Method::Infill, Method::Fast]);
+    });
+    assert_eq!(reads, 0);
+    let nowhere = Path::new("/proc/nowhere");
+    let error = together(&[planned(Method::Fast, lessons)], nowhere)
+        .err()
+        .unwrap();
+    assert!(format!("{error:#}").contains("/proc/nowhere"), "{error:#}");
+}
+
+/// Waits until the kernel has taken down the threads that have ended: a moment, unless one lives on.
+fn until_alone() {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while fs::read_dir("/proc/self/task").unwrap().count() > 1 {
+        assert!(Instant::now() < limit, "a thread outlives its prefetch");
+        std::thread::yield_now();
+    }
+}
