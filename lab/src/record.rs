@@ -1,0 +1,94 @@
+//! What a session leaves behind: `results.jsonl`, a [`Record`] a line. Written by experiments, read by
+//! reports; the one thing that they share.
+
+use serde::{Deserialize, Serialize};
+
+/// One line of `results.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub enum Record {
+    /// The lab was started, or resumed.
+    Session(Session),
+    /// An app was learned.
+    Learned(Learned),
+    /// An app was launched.
+    Launch(Launch),
+}
+
+/// Under which conditions the records that follow were made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// Start, in seconds since the epoch.
+    pub started: u64,
+    /// Name of the drive's profile, such as `qlc-sata`.
+    pub device: String,
+    /// The drive in words, with its measured latency and throughput.
+    pub drive: String,
+    /// Kernel release, as uname(2).
+    pub kernel: String,
+    /// Processors, memory.
+    pub machine: String,
+    /// Version of Paralfetch.
+    pub version: String,
+    /// read_ahead_kb of the drive, in KiB.
+    pub read_ahead_kb: u32,
+}
+
+/// What a learning run found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Learned {
+    /// Name of the drive's profile.
+    pub device: String,
+    /// Name of the app.
+    pub app: String,
+    /// Which learning run: `exact`, `as-read`, `as-read-again`, `as-read-background`, …
+    pub how: String,
+    /// Log entries in the launch sequence.
+    pub log_entries: u64,
+    /// Prefetch entries after scheduling.
+    pub entries: u64,
+    /// Bytes of metadata.
+    pub metadata_bytes: u64,
+    /// Bytes of file data.
+    pub data_bytes: u64,
+    /// Files.
+    pub files: u64,
+    /// From execve to the completion block, in seconds.
+    pub seconds: f64,
+}
+
+/// One launch, or one prefetch without a launch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Name of the drive's profile.
+    pub device: String,
+    /// Name of the app; several that are launched at once are joined by `+`.
+    pub app: String,
+    /// Name of the scenario, such as `cold`.
+    pub scenario: String,
+    /// Number of the turn, from 0; scenarios of one turn are comparable.
+    pub turn: u32,
+    /// Start, in seconds since the epoch.
+    pub started: u64,
+    /// From the start to the main window's mapping, in seconds.
+    pub window: Option<f64>,
+    /// From the start to the arrival of the completion block, in seconds.
+    pub completion: Option<f64>,
+    /// From the start to the app's exit, in seconds, for apps that exit by themselves; for a prefetch
+    /// without a launch, to the end of the last read.
+    pub exit: Option<f64>,
+    /// Read requests that the app made itself and had to wait for.
+    pub app_requests: u64,
+    /// Bytes of these.
+    pub app_bytes: u64,
+    /// Read requests of the prefetcher.
+    pub prefetch_requests: u64,
+    /// Bytes of these.
+    pub prefetch_bytes: u64,
+    /// Processor time of the launch tree, in seconds.
+    pub cpu: f64,
+    /// Processor time of the drive's emulator, in seconds.
+    pub emulator_cpu: f64,
+    /// What disturbed the run, in words; such runs are repeated and left out of the reports.
+    pub disturbed: Vec<String>,
+}

@@ -1,0 +1,56 @@
+//! What people look at: tables, pictures, comparisons.
+//!
+//! [`mod@load`] reads records, [`summary`] groups them and computes, [`sections`] says what is shown,
+//! and [`markdown`] and [`html`] show it. [`mod@compare`] tells two sets of results apart.
+
+pub mod app;
+pub mod compare;
+pub mod format;
+pub mod html;
+pub mod load;
+pub mod markdown;
+pub mod scenarios;
+pub mod sections;
+pub mod stats;
+pub mod summary;
+pub mod table;
+pub mod timeline_file;
+
+#[cfg(test)]
+mod page_test;
+#[cfg(test)]
+mod synthetic;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+pub use compare::compare;
+pub use load::{Results, load};
+
+/// Writes `report.md` and `report.html` into `dir`, from `results.jsonl` and `timelines/` there.
+///
+/// # Errors
+/// There is no `results.jsonl`, a line of it is no record, or the reports cannot be written.
+pub fn write(dir: &Path) -> Result<()> {
+    let results = load(dir)?;
+    let (timelines, broken) = timeline_file::load(dir)?;
+    let notes = [results.notes.clone(), broken].concat();
+    let devices = summary::devices(&results);
+    store(&dir.join("report.md"), &markdown::page(&devices, &notes))?;
+    store(
+        &dir.join("report.html"),
+        &html::page(&devices, &timelines, &notes),
+    )
+}
+
+// By rename: a reader, or an interruption, never meets half a page.
+fn store(path: &Path, text: &str) -> Result<()> {
+    let unfinished = path.with_extension("unfinished");
+    fs::write(&unfinished, text)
+        .with_context(|| format!("cannot write {}", unfinished.display()))?;
+    fs::rename(&unfinished, path).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,277 @@
+//! What each scenario is called, means, and is held against.
+
+/// What a scenario is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// What others are normalized to.
+    Baseline,
+    /// Warm launches, prefetching alone and the bounds: how far one could get.
+    Reference,
+    /// Another prefetcher.
+    Rival,
+    /// Paralfetch, with its optimisations added one at a time.
+    Ours,
+    /// A profile that was learned while another app ran (the paper's Figure 11).
+    Background,
+    /// Launches while the drive is being written.
+    Writer,
+    /// Several apps at once (FAST Figure 8).
+    Together,
+    /// A name that this version does not know.
+    Unknown,
+}
+
+/// A scenario as reports show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// As in [`crate::record::Launch::scenario`], or `bound-…`, which is computed.
+    pub name: &'static str,
+    /// In tables and legends.
+    pub label: &'static str,
+    /// What it is for.
+    pub kind: Kind,
+    /// One paragraph.
+    pub description: &'static str,
+}
+
+/// t_ssd against t_warm, with the blocks that a cold launch read.
+pub const BOUND_AS_READ: &str = "bound-as-read";
+/// t_ssd against t_warm, with the blocks that a launch touched.
+pub const BOUND_EXACT: &str = "bound-exact";
+
+const fn of(
+    name: &'static str,
+    label: &'static str,
+    kind: Kind,
+    description: &'static str,
+) -> Scenario {
+    Scenario {
+        name,
+        label,
+        kind,
+        description,
+    }
+}
+
+/// All known scenarios, in the order of reports.
+pub const SCENARIOS: &[Scenario] = &[
+    of(
+        "cold",
+        "cold",
+        Kind::Baseline,
+        "System cold start: caches dropped, no other user app running. Everything else is normalized to it.",
+    ),
+    of(
+        "warm",
+        "warm",
+        Kind::Reference,
+        "Everything that the launch needs is cached, but for the completion block: what the processor needs (t_cpu).",
+    ),
+    of(
+        "only-as-read",
+        "t_ssd as read",
+        Kind::Reference,
+        "Prefetching alone, without a launch, of the set as read: the blocks that a cold launch read from the drive, readahead included.",
+    ),
+    of(
+        "only-exact",
+        "t_ssd exact",
+        Kind::Reference,
+        "Prefetching alone, without a launch, of the exact set: only the pages that the launch touched.",
+    ),
+    of(
+        BOUND_AS_READ,
+        "bound as read",
+        Kind::Reference,
+        "t_bound = max(t_ssd, t_cpu) of the set as read (FAST §3.2): no prefetcher of this set can be faster. Computed, not measured.",
+    ),
+    of(
+        BOUND_EXACT,
+        "bound exact",
+        Kind::Reference,
+        "t_bound = max(t_ssd, t_cpu) of the exact set (FAST §3.2): no prefetcher of this set can be faster. Computed, not measured.",
+    ),
+    of(
+        "gsoc",
+        "GSoC",
+        Kind::Rival,
+        "Google Summer of Code prefetcher: referenced file pages only, no metadata, sorted by inode and offset, app held until prefetching ends (Paralfetch §5.1).",
+    ),
+    of(
+        "sorted",
+        "sorted",
+        Kind::Rival,
+        "All blocks in LBA order, app held until prefetching ends, as Windows does (FAST §5.1).",
+    ),
+    of(
+        "fast",
+        "FAST",
+        Kind::Rival,
+        "FAST '11: the common sequence of two learning runs, in recorded order, by path with system calls, started with the app (FAST §4).",
+    ),
+    of(
+        "traced",
+        "traced",
+        Kind::Ours,
+        "Paralfetch without scheduling: the set as read, missing metadata added, in access order, beside the app.",
+    ),
+    of(
+        "shift",
+        "+ shift",
+        Kind::Ours,
+        "Traced, and metadata shift: metadata is read up to a limit ahead of the data that stood before it (Algorithm 1).",
+    ),
+    of(
+        "shift+merge",
+        "+ merge",
+        Kind::Ours,
+        "Shift, and range merge: neighbours on the drive that are near in the sequence become one request (Algorithm 2). The whole of the paper's pre-scheduling.",
+    ),
+    of(
+        "exact",
+        "+ exact",
+        Kind::Ours,
+        "Shift and merge on the exact set: learned with readahead off, so that only touched pages are fetched.",
+    ),
+    of(
+        "infill",
+        "+ infill",
+        Kind::Ours,
+        "Exact, and infill merge: small holes of unneeded blocks are read along where a request costs more than the hole. Paralfetch in full.",
+    ),
+    of(
+        "dynamic",
+        "+ dynamic",
+        Kind::Ours,
+        "Infill, and dynamic scheduling: parameters adapted launch by launch to the context switches of the app (Paralfetch §3.3).",
+    ),
+    of(
+        "background-fast",
+        "FAST",
+        Kind::Background,
+        "FAST, learned while LibreOffice Writer runs, launched in a system cold start: pages that Writer had mapped are not in what FAST sees.",
+    ),
+    of(
+        "background-shift+merge",
+        "Paralfetch as read",
+        Kind::Background,
+        "Paralfetch as in the paper, learned while LibreOffice Writer runs, launched in a system cold start: page-fault monitoring sees what Writer had mapped.",
+    ),
+    of(
+        "background-infill",
+        "Paralfetch",
+        Kind::Background,
+        "Paralfetch with exact learning, learned while LibreOffice Writer runs, launched in a system cold start.",
+    ),
+    of(
+        "writer-cold",
+        "cold, drive written",
+        Kind::Writer,
+        "Cold start while a large file on the same drive is being rewritten with buffered writes (QASIO §3, scenario A).",
+    ),
+    of(
+        "writer-prefetch",
+        "Paralfetch, drive written",
+        Kind::Writer,
+        "Paralfetch while a large file on the same drive is being rewritten with buffered writes.",
+    ),
+    of(
+        "together-cold",
+        "cold",
+        Kind::Together,
+        "Several apps started at once, all cold; until the last is there.",
+    ),
+    of(
+        "together-sorted",
+        "sorted",
+        Kind::Together,
+        "Several apps started at once, each with the sorted prefetcher.",
+    ),
+    of(
+        "together-fast",
+        "FAST",
+        Kind::Together,
+        "Several apps started at once, each with FAST.",
+    ),
+    of(
+        "together-infill",
+        "Paralfetch",
+        Kind::Together,
+        "Several apps started at once, each with Paralfetch in full.",
+    ),
+];
+
+/// The scenario of this name, if it is known.
+pub fn find(name: &str) -> Option<&'static Scenario> {
+    SCENARIOS.iter().find(|scenario| scenario.name == name)
+}
+
+/// What the scenario is for.
+pub fn kind(name: &str) -> Kind {
+    find(name).map_or(Kind::Unknown, |scenario| scenario.kind)
+}
+
+/// How tables and legends call it; unknown ones keep their name.
+pub fn label(name: &str) -> &str {
+    find(name).map_or(name, |scenario| scenario.label)
+}
+
+/// Its paragraph.
+pub fn description(name: &str) -> &'static str {
+    find(name).map_or(
+        "A scenario that this version of the report does not know.",
+        |s| s.description,
+    )
+}
+
+/// Place in reports: unknown scenarios come last.
+pub fn rank(name: &str) -> usize {
+    SCENARIOS
+        .iter()
+        .position(|scenario| scenario.name == name)
+        .unwrap_or(SCENARIOS.len())
+}
+
+/// The scenario that this one is normalized to.
+pub fn baseline(name: &str) -> &'static str {
+    match kind(name) {
+        Kind::Writer => "writer-cold",
+        Kind::Together => "together-cold",
+        _ => "cold",
+    }
+}
+
+/// Prefetching without a launch: no app ends, the last read does.
+pub fn is_prefetch_only(name: &str) -> bool {
+    name.starts_with("only-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_described() {
+        for (index, scenario) in SCENARIOS.iter().enumerate() {
+            assert_eq!(rank(scenario.name), index, "{}", scenario.name);
+            assert!(scenario.description.ends_with('.'), "{}", scenario.name);
+        }
+    }
+
+    #[test]
+    fn baselines_are_known() {
+        for scenario in SCENARIOS {
+            assert!(find(baseline(scenario.name)).is_some());
+        }
+        assert_eq!(baseline("writer-prefetch"), "writer-cold");
+        assert_eq!(baseline("together-fast"), "together-cold");
+        assert_eq!(baseline("background-fast"), "cold");
+    }
+
+    #[test]
+    fn unknown_scenarios_come_last_under_their_own_name() {
+        assert_eq!(label("brand-new"), "brand-new");
+        assert_eq!(kind("brand-new"), Kind::Unknown);
+        assert_eq!(rank("brand-new"), SCENARIOS.len());
+    }
+}

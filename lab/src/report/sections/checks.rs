@@ -1,0 +1,313 @@
+//! What a reader needs to judge the numbers: conditions, requests, learned sets, rules for the end of a
+//! launch, disturbed runs.
+
+use super::super::app::{App, Rule, TINY};
+use super::super::format::{change, date, mebibytes, or_nothing, percent, seconds};
+use super::super::scenarios::{self, Kind};
+use super::super::stats::median;
+use super::super::summary::Device;
+use super::super::table::Table;
+use super::Section;
+
+/// By how much two rules may differ before the report says so.
+const DISAGREEMENT: f64 = 0.10;
+
+/// Under which conditions the drive's results were made; repeated sessions with the same are one row.
+pub fn conditions(device: &Device) -> Section {
+    let head = [
+        "started",
+        "drive",
+        "kernel",
+        "machine",
+        "Paralfetch",
+        "read_ahead_kb",
+    ];
+    let mut table = Table::new("Sessions", "", head);
+    for session in &device.sessions {
+        table.push([
+            date(session.started),
+            session.drive.clone(),
+            session.kernel.clone(),
+            session.machine.clone(),
+            session.version.clone(),
+            session.read_ahead_kb.to_string(),
+        ]);
+    }
+    let mut text = Vec::new();
+    if device.sessions.is_empty() {
+        text.push(
+            "No session was recorded: the conditions of these results are unknown.".to_owned(),
+        );
+    }
+    let differ = |what: fn(&crate::record::Session) -> String| {
+        device
+            .sessions
+            .windows(2)
+            .any(|pair| what(&pair[0]) != what(&pair[1]))
+    };
+    if differ(|s| {
+        format!(
+            "{}\n{}\n{}\n{}",
+            s.kernel, s.machine, s.version, s.read_ahead_kb
+        )
+    }) {
+        text.push(
+            "Sessions differ in kernel, machine, version or readahead: results mix them.".into(),
+        );
+    }
+    for app in device.apps.iter().filter(|app| !app.name.contains('+')) {
+        if app.times("cold").is_empty() {
+            text.push(format!(
+                "{} has no cold launch to be normalized to.",
+                app.name
+            ));
+        }
+    }
+    let tables = if table.rows.is_empty() {
+        Vec::new()
+    } else {
+        vec![table]
+    };
+    Section {
+        title: "Conditions".to_owned(),
+        text,
+        picture: None,
+        tables,
+    }
+}
+
+/// Programs with nothing to gain: what prefetching costs them.
+pub fn tiny(device: &Device) -> Option<Section> {
+    let apps: Vec<&App> = device.apps.iter().filter(|app| app.is_tiny()).collect();
+    let columns = columns(
+        device,
+        &apps,
+        &[Kind::Baseline, Kind::Reference, Kind::Rival, Kind::Ours],
+    );
+    let mut table = Table::new(
+        "Milliseconds",
+        "Medians.",
+        std::iter::once("app").chain(columns.iter().map(|name| scenarios::label(name))),
+    );
+    for app in &apps {
+        let cell = |name: &&str| {
+            let times = app.times(name);
+            or_nothing((!times.is_empty()).then(|| format!("{:.2}", median(&times) * 1e3)))
+        };
+        table.push(std::iter::once(app.name.clone()).chain(columns.iter().map(cell)));
+    }
+    (!apps.is_empty()).then(|| Section {
+        title: "Tiny programs (FAST §5.2)".to_owned(),
+        text: vec![format!(
+            "Programs that start within {:.0} ms when cold have nothing to gain. They are left out of \
+             pictures and averages; this is what prefetching costs them.",
+            TINY * 1e3
+        )],
+        picture: None,
+        tables: vec![table],
+    })
+}
+
+/// Read requests that apps still made themselves.
+pub fn requests(device: &Device) -> Option<Section> {
+    let apps: Vec<&App> = device
+        .apps
+        .iter()
+        .filter(|app| app.runs.contains_key("cold"))
+        .collect();
+    let kinds = [
+        Kind::Baseline,
+        Kind::Reference,
+        Kind::Rival,
+        Kind::Ours,
+        Kind::Background,
+    ];
+    let mut columns = columns(device, &apps, &kinds);
+    columns.extend(device.of_kinds(&[Kind::Unknown]));
+    columns.retain(|name| !scenarios::is_prefetch_only(name) && !name.starts_with("bound-"));
+    let note =
+        "Median number of read requests that the app made itself and waited for (share of cold).";
+    let head: Vec<&str> = std::iter::once("app")
+        .chain(columns.iter().map(|name| scenarios::label(name)))
+        .collect();
+    let mut own = Table::new("The app's own requests", note, head.clone());
+    let note = "Median MiB read by the app itself + by the prefetcher.";
+    let mut bytes = Table::new("Bytes", note, head);
+    for app in &apps {
+        let requests = |name: &str| app.median_of(name, |l| Some(l.app_requests as f64));
+        let cold = requests("cold").filter(|cold| *cold > 0.0);
+        let cell = |name: &&str| {
+            or_nothing(requests(name).map(|own| match cold {
+                Some(cold) if *name != "cold" => format!("{own:.0} ({})", percent(own / cold)),
+                _ => format!("{own:.0}"),
+            }))
+        };
+        own.push(std::iter::once(app.name.clone()).chain(columns.iter().map(cell)));
+        let cell = |name: &&str| {
+            let app_bytes = app.median_of(name, |l| Some(l.app_bytes as f64))?;
+            let prefetched = app.median_of(name, |l| Some(l.prefetch_bytes as f64))?;
+            Some(format!(
+                "{} + {}",
+                mebibytes(app_bytes as u64),
+                mebibytes(prefetched as u64)
+            ))
+        };
+        let cells = columns.iter().map(|name| or_nothing(cell(name)));
+        bytes.push(std::iter::once(app.name.clone()).chain(cells));
+    }
+    (!apps.is_empty()).then(|| Section {
+        title: "Requests".to_owned(),
+        text: Vec::new(),
+        picture: None,
+        tables: vec![own, bytes],
+    })
+}
+
+/// What learning runs found.
+pub fn learned(device: &Device) -> Option<Section> {
+    let head = [
+        "app",
+        "how",
+        "log entries",
+        "entries",
+        "metadata MiB",
+        "data MiB",
+        "files",
+        "s",
+    ];
+    let mut table = Table::new("Learned sets", "Entries are those after scheduling.", head);
+    for learned in &device.learned {
+        table.push([
+            learned.app.clone(),
+            learned.how.clone(),
+            learned.log_entries.to_string(),
+            learned.entries.to_string(),
+            mebibytes(learned.metadata_bytes),
+            mebibytes(learned.data_bytes),
+            learned.files.to_string(),
+            seconds(learned.seconds),
+        ]);
+    }
+    (!table.rows.is_empty()).then(|| Section {
+        title: "Learned sets".to_owned(),
+        text: Vec::new(),
+        picture: None,
+        tables: vec![table],
+    })
+}
+
+/// Main window (or exit) against completion block.
+pub fn ends(device: &Device) -> Option<Section> {
+    let note = "(a) main window mapped, or exit; (b) completion block. Medians in seconds of cold \
+                launches, and all scenarios in which they differ by more than 10 %.";
+    let head = [
+        "app",
+        "(a) is",
+        "(a) cold",
+        "(b) cold",
+        "difference",
+        "disagree in",
+    ];
+    let mut table = Table::new("Rules for the end of a launch", note, head);
+    let mut flagged = Vec::new();
+    for app in device
+        .apps
+        .iter()
+        .filter(|app| app.rule != Rule::Completion)
+    {
+        let both = |name: &str| {
+            let first = app.median_of(name, |launch| app.rule.time(launch))?;
+            Some((first, app.median_of(name, |launch| launch.completion)?))
+        };
+        let difference = |name: &str| both(name).map(|(first, second)| second / first - 1.0);
+        let disagreeing: Vec<String> = device
+            .scenarios
+            .iter()
+            .filter(|name| !scenarios::is_prefetch_only(name))
+            .filter_map(|name| Some((name, difference(name)?)))
+            .filter(|(_, difference)| difference.abs() > DISAGREEMENT)
+            .map(|(name, difference)| format!("{} {}", scenarios::label(name), change(difference)))
+            .collect();
+        let verdict = if disagreeing.is_empty() {
+            "agree".to_owned()
+        } else {
+            disagreeing.join(", ")
+        };
+        table.push([
+            app.name.clone(),
+            app.rule.words().to_owned(),
+            or_nothing(both("cold").map(|(first, _)| seconds(first))),
+            or_nothing(both("cold").map(|(_, second)| seconds(second))),
+            or_nothing(difference("cold").map(change)),
+            verdict,
+        ]);
+        if !disagreeing.is_empty() {
+            flagged.push(app.name.as_str());
+        }
+    }
+    let text = if flagged.is_empty() {
+        "The two rules agree within 10 % for all apps.".to_owned()
+    } else {
+        format!(
+            "The two rules disagree by more than 10 % for: {}.",
+            flagged.join(", ")
+        )
+    };
+    (!table.rows.is_empty()).then(|| Section {
+        title: "When a launch ends".to_owned(),
+        text: vec![text],
+        picture: None,
+        tables: vec![table],
+    })
+}
+
+/// How many runs were disturbed, and by what.
+pub fn disturbed(device: &Device) -> Option<Section> {
+    let head = ["app", "scenario", "disturbed", "used", "by what"];
+    let mut table = Table::new("Disturbed runs", "", head);
+    let (mut all, mut left_out) = (0, 0);
+    for app in &device.apps {
+        all += app
+            .runs
+            .values()
+            .chain(app.disturbed.values())
+            .map(Vec::len)
+            .sum::<usize>();
+        for (name, launches) in &app.disturbed {
+            left_out += launches.len();
+            let mut reasons: Vec<&str> = launches
+                .iter()
+                .flat_map(|l| &l.disturbed)
+                .map(String::as_str)
+                .collect();
+            reasons.sort_unstable();
+            reasons.dedup();
+            table.push([
+                app.name.clone(),
+                scenarios::label(name).to_owned(),
+                launches.len().to_string(),
+                app.runs.get(name).map_or(0, Vec::len).to_string(),
+                reasons.join("; "),
+            ]);
+        }
+    }
+    let tables = if table.rows.is_empty() {
+        Vec::new()
+    } else {
+        vec![table]
+    };
+    (all > 0).then(|| Section {
+        title: "Disturbed runs".to_owned(),
+        text: vec![format!(
+            "{left_out} of {all} runs were disturbed and are left out."
+        )],
+        picture: None,
+        tables,
+    })
+}
+
+fn columns<'a>(device: &'a Device, apps: &[&App], kinds: &[Kind]) -> Vec<&'a str> {
+    let mut names = device.of_kinds(kinds);
+    names.retain(|name| apps.iter().any(|app| app.runs.contains_key(*name)));
+    names
+}

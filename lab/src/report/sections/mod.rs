@@ -1,0 +1,147 @@
+//! What a report shows, apart from how: sections with text, tables and what to draw.
+
+mod checks;
+mod figures;
+mod launches;
+
+use super::app::App;
+use super::stats::{Estimate, Statistic};
+use super::summary::Device;
+use super::table::Table;
+
+/// A part of a device's report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Section {
+    /// Heading.
+    pub title: String,
+    /// Paragraphs.
+    pub text: Vec<String>,
+    /// What to draw, where there is something.
+    pub picture: Option<Picture>,
+    /// Tables; those behind a picture hold its numbers.
+    pub tables: Vec<Table>,
+}
+
+/// Something to draw.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Picture {
+    /// Bars for each app, as the papers draw launch times.
+    Groups(Groups),
+    /// One bar for each scenario: normalized, gap closed.
+    Averages(Vec<Bar>),
+}
+
+/// Grouped bars of normalized launch times.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Groups {
+    /// Scenarios that are drawn as bars.
+    pub bars: Vec<String>,
+    /// Scenarios that are drawn as marks across a group.
+    pub marks: Vec<String>,
+    /// Name of each group with the times of its bars and of its marks.
+    pub groups: Vec<Group>,
+}
+
+/// One app, or the average.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Group {
+    /// What it is of.
+    pub name: String,
+    /// For each of [`Groups::bars`].
+    pub bars: Vec<Option<Estimate>>,
+    /// For each of [`Groups::marks`].
+    pub marks: Vec<Option<Estimate>>,
+}
+
+/// A scenario's average.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bar {
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Normalized to cold.
+    pub estimate: Estimate,
+    /// Share of the gap between cold and warm.
+    pub gap_closed: Option<f64>,
+}
+
+/// Title of the average's row and group.
+pub const AVERAGE: &str = "average";
+
+/// The sections of a drive, those of experiments that were not made left out.
+pub fn of_device(device: &Device) -> Vec<Section> {
+    let all = [
+        Some(checks::conditions(device)),
+        launches::normalized(device),
+        figures::increments(device),
+        figures::fast(device),
+        figures::averages(device),
+        figures::background(device),
+        figures::writer(device),
+        figures::together(device),
+        checks::tiny(device),
+        launches::seconds(device),
+        checks::requests(device),
+        checks::learned(device),
+        checks::ends(device),
+        checks::disturbed(device),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// Averages of all scenarios that are normalized to cold.
+pub fn average_bars(device: &Device, scenarios: &[&str]) -> Vec<Bar> {
+    let bar = |scenario: &&str| {
+        Some(Bar {
+            scenario: (*scenario).to_owned(),
+            estimate: device.average(scenario)?.estimate,
+            gap_closed: device.average_gap_closed(scenario),
+        })
+    };
+    scenarios.iter().filter_map(bar).collect()
+}
+
+/// Normalized times of `apps` in these scenarios, empty rows left out; with their average where
+/// it is asked for and there are several apps.
+fn groups(apps: &[&App], bars: &[&str], marks: &[&str], average: bool) -> Groups {
+    let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let mut groups: Vec<Group> = apps
+        .iter()
+        .map(|app| Group {
+            name: app.name.clone(),
+            bars: bars.iter().map(|name| app.normalized(name)).collect(),
+            marks: marks.iter().map(|name| app.normalized(name)).collect(),
+        })
+        .filter(|group| group.bars.iter().chain(&group.marks).any(Option::is_some))
+        .collect();
+    if average && groups.len() > 1 {
+        // Bars and marks of one picture are means over the same apps, those drawn.
+        let drawn = |app: &&&App| groups.iter().any(|group| group.name == app.name);
+        let apps: Vec<&App> = apps.iter().filter(drawn).copied().collect();
+        let mean = |name: &&str| {
+            let parts = apps
+                .iter()
+                .filter_map(|app| app.normalized.get(*name).cloned())
+                .collect();
+            Statistic::mean(parts).map(|mean| mean.estimate())
+        };
+        groups.push(Group {
+            name: AVERAGE.to_owned(),
+            bars: bars.iter().map(mean).collect(),
+            marks: marks.iter().map(mean).collect(),
+        });
+    }
+    Groups {
+        bars: own(bars),
+        marks: own(marks),
+        groups,
+    }
+}
+
+/// The scenarios of `wanted` that the device has, in that order.
+fn present<'a>(device: &Device, wanted: &[&'a str]) -> Vec<&'a str> {
+    wanted
+        .iter()
+        .copied()
+        .filter(|name| device.scenarios.iter().any(|own| own == name))
+        .collect()
+}
