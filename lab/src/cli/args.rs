@@ -1,0 +1,150 @@
+//! What can be asked on the command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Where images are kept when nobody says otherwise.
+const IMAGE_DIR: &str = "/var/tmp/paralfetch-lab";
+
+/// Paralfetch's laboratory: launches real applications on real and emulated drives, cold, warm, and
+/// with one prefetcher or another, and reports what each gains.
+#[derive(Debug, Parser)]
+#[command(name = "lab", version, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measures launches. Interrupted, it goes on where it was when it is run again.
+    Run(Run),
+    /// Writes report.md and report.html from the results in a directory.
+    Report {
+        /// The results directory.
+        dir: PathBuf,
+    },
+    /// Says what changed from one set of results to another, and whether it is more than noise.
+    Compare {
+        /// The results before.
+        a: PathBuf,
+        /// The results after.
+        b: PathBuf,
+    },
+    /// Checks a drive against the figures that its profile claims, with fio(1).
+    CheckDrive {
+        /// Name of the drive's profile, or `all`.
+        #[arg(long, default_value = "all")]
+        device: String,
+        #[command(flatten)]
+        data: Data,
+    },
+    /// Builds the image with the apps, if it is not there, and has each app configure itself.
+    Image {
+        #[command(flatten)]
+        image: Image,
+        #[command(flatten)]
+        data: Data,
+    },
+    /// Lists the apps and the drives that are known.
+    List {
+        #[command(flatten)]
+        data: Data,
+    },
+    /// Starts each app once and shows the windows that it opens: for those who add one.
+    TryApps {
+        /// How long each app goes on after its window has come, in seconds.
+        #[arg(long, default_value_t = 2, value_name = "S")]
+        linger: u64,
+        #[command(flatten)]
+        image: Image,
+        #[command(flatten)]
+        data: Data,
+    },
+    /// One start of an app, in a process of its own.
+    #[command(hide = true)]
+    StartApp {
+        /// The start, in JSON.
+        start: String,
+    },
+    /// One job of a session, in a process of its own.
+    #[command(hide = true)]
+    Job {
+        /// The job, in JSON.
+        job: String,
+    },
+    /// Puts settings back when a session is gone.
+    #[command(hide = true)]
+    KeepKnobs,
+    /// The emulator of a drive, in a process of its own.
+    #[command(hide = true, disable_help_flag = true)]
+    Flashsim {
+        /// Its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+/// What a measurement consists of.
+#[derive(Args, Debug)]
+#[group(id = "run-options")]
+pub struct Run {
+    /// Name of the drive's profile.
+    #[arg(long)]
+    pub device: String,
+    /// Scenarios, or groups of them: standard, short, background, writer, none.
+    #[arg(long, default_value = "standard", value_name = "LIST")]
+    pub scenarios: String,
+    /// Launch so many apps at once, from the first on; several numbers are several experiments.
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
+    pub together: Vec<usize>,
+    /// Turns: launches of each app in each scenario.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// Where results go; what is there already is not measured again.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// The app that runs in the background where a scenario wants one.
+    #[arg(long, default_value = "writer", value_name = "APP")]
+    pub background: String,
+    /// Longest launch, in seconds; the wait for an app's window and its quiet second included.
+    #[arg(long, default_value_t = 120, value_name = "S", value_parser = clap::value_parser!(u64).range(5..=3600))]
+    pub timeout: u64,
+    /// Do not record timelines.
+    #[arg(long)]
+    pub no_timelines: bool,
+    /// Do not check the drive against its claims first.
+    #[arg(long)]
+    pub no_check: bool,
+    #[command(flatten)]
+    pub image: Image,
+    #[command(flatten)]
+    pub data: Data,
+}
+
+/// The image with the apps.
+#[derive(Args, Debug)]
+#[group(id = "image-options")]
+pub struct Image {
+    /// Apps, by name, separated by commas; `all` but the tiny ones.
+    #[arg(long, default_value = "all", value_name = "LIST")]
+    pub apps: String,
+    /// Directory where images are kept.
+    #[arg(long, default_value = IMAGE_DIR, value_name = "DIR")]
+    pub image_dir: PathBuf,
+}
+
+/// Where apps and drives are described.
+#[derive(Args, Debug)]
+#[group(id = "data-options")]
+pub struct Data {
+    /// Another file of apps than the one that is built in.
+    #[arg(long, value_name = "FILE")]
+    pub apps_file: Option<PathBuf>,
+    /// Another file of drives than the one that is built in.
+    #[arg(long, value_name = "FILE")]
+    pub drives_file: Option<PathBuf>,
+}

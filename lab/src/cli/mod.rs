@@ -1,0 +1,246 @@
+//! The command line of the laboratory.
+
+mod args;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+
+use crate::apps::{self, App, Start};
+use crate::drive::{self, DriveProfile};
+use crate::experiment::idle::{self, Awake};
+use crate::experiment::job::Job;
+use crate::experiment::launcher::Interrupted;
+use crate::experiment::scenario::Scenario;
+use crate::experiment::session::{self, Asked, Ended};
+use crate::{image, report};
+use args::{Cli, Command, Data};
+
+/// Exit status when some of what was asked for could not be had.
+const INCOMPLETE: u8 = 1;
+
+/// Runs the command line.
+pub fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            if let Some(Interrupted(signal)) = error.downcast_ref() {
+                return ExitCode::from(128 + *signal as u8);
+            }
+            eprintln!("lab: {error:#}");
+            ExitCode::from(INCOMPLETE)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Run(args) => return measure(args),
+        Command::Report { dir } => report::write(&dir)?,
+        Command::Compare { a, b } => print!("{}", report::compare(&a, &b)?),
+        Command::CheckDrive { device, data } => check_drives(&device, &data)?,
+        Command::Image { image, data } => {
+            let apps = chosen(&image.apps, &data)?;
+            println!("{}", image::build(&image.image_dir, &apps)?.display());
+        }
+        Command::List { data } => list(&data)?,
+        Command::TryApps {
+            image,
+            linger,
+            data,
+        } => try_apps(&image, linger, &data)?,
+        Command::Job { job } => serde_json::from_str::<Job>(&job)
+            .context("this is no job")?
+            .run()?,
+        Command::StartApp { start } => {
+            let start: Start =
+                serde_json::from_str(&start).context("this is no start of an app")?;
+            println!("{}", serde_json::to_string(&start.run()?)?);
+        }
+        Command::KeepKnobs => idle::keep_knobs()?,
+        Command::Flashsim { args } => drive::serve(&args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure(args: args::Run) -> Result<ExitCode> {
+    let all = all_apps(&args.data)?;
+    let apps = choose(&args.image.apps, &all)?;
+    let background = all.iter().find(|app| app.name == args.background).cloned();
+    let drive = one_drive(&args.device, &args.data)?;
+    let scenarios = if args.scenarios == "none" {
+        String::new()
+    } else {
+        args.scenarios
+    };
+    if !scenarios.is_empty() {
+        Scenario::parse_list(&scenarios)?;
+    }
+    paralfetch::trace::check()?;
+    let in_image: Vec<App> = match &background {
+        Some(app) if scenarios.contains("background") && !apps.contains(app) => {
+            apps.iter().chain([app]).cloned().collect()
+        }
+        _ => apps.clone(),
+    };
+    let image = image::build(&args.image.image_dir, &in_image)?;
+    let asked = Asked {
+        drive,
+        image,
+        apps,
+        background,
+        scenarios,
+        together: args.together,
+        runs: args.runs,
+        timelines: !args.no_timelines,
+        check: !args.no_check,
+        timeout: args.timeout,
+        out: args.out,
+    };
+    Ok(match session::run(&asked)? {
+        Ended::Complete => {
+            eprintln!(
+                "lab: the report is {}",
+                asked.out.join("report.html").display()
+            );
+            ExitCode::SUCCESS
+        }
+        Ended::Interrupted(signal) => {
+            eprintln!("\nlab: interrupted; the same command goes on from here");
+            ExitCode::from(128 + signal as u8)
+        }
+        Ended::Incomplete(failed) => {
+            for what in failed {
+                eprintln!("lab: failed: {what}");
+            }
+            ExitCode::from(INCOMPLETE)
+        }
+    })
+}
+
+fn all_apps(data: &Data) -> Result<Vec<App>> {
+    match &data.apps_file {
+        Some(path) => apps::parse(&read(path)?).with_context(|| format!("in {}", path.display())),
+        None => apps::built_in(),
+    }
+}
+
+fn chosen(names: &str, data: &Data) -> Result<Vec<App>> {
+    choose(names, &all_apps(data)?)
+}
+
+/// The apps that a list names; `all` are those that are not marked as extra.
+fn choose(names: &str, all: &[App]) -> Result<Vec<App>> {
+    if names == "all" {
+        return Ok(all.iter().filter(|app| !app.extra).cloned().collect());
+    }
+    names
+        .split(',')
+        .map(|name| {
+            let found = all.iter().find(|app| app.name == name).cloned();
+            found.with_context(|| {
+                let known: Vec<&str> = all.iter().map(|app| app.name.as_str()).collect();
+                format!("there is no app '{name}'; there are {}", known.join(", "))
+            })
+        })
+        .collect()
+}
+
+fn drives(data: &Data) -> Result<Vec<DriveProfile>> {
+    match &data.drives_file {
+        Some(path) => drive::parse(&read(path)?).with_context(|| format!("in {}", path.display())),
+        None => drive::built_in(),
+    }
+}
+
+fn one_drive(name: &str, data: &Data) -> Result<DriveProfile> {
+    let all = drives(data)?;
+    let found = all.iter().find(|drive| drive.name == name).cloned();
+    found.with_context(|| {
+        let known: Vec<&str> = all.iter().map(|drive| drive.name.as_str()).collect();
+        format!("there is no drive '{name}'; there are {}", known.join(", "))
+    })
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Attaches each drive with an empty file system and measures it.
+fn check_drives(name: &str, data: &Data) -> Result<()> {
+    let drives = match name {
+        "all" => drives(data)?,
+        name => vec![one_drive(name, data)?],
+    };
+    let awake = Awake::set()?;
+    image::private_namespace()?;
+    let mut outside = Vec::new();
+    for profile in drives {
+        println!("{}: {}", profile.name, profile.title);
+        for checked in drive::check_alone(&profile)? {
+            println!("  {checked}");
+            if !checked.holds() {
+                outside.push(format!("{}: {checked}", profile.name));
+            }
+        }
+    }
+    awake.restore()?;
+    if !outside.is_empty() {
+        bail!("not as claimed: {}", outside.join("; "));
+    }
+    Ok(())
+}
+
+fn list(data: &Data) -> Result<()> {
+    println!("Apps");
+    for app in all_apps(data)? {
+        println!("  {:<12} {}", app.name, app.title);
+    }
+    println!("Drives");
+    for drive in drives(data)? {
+        println!("  {:<12} {}", drive.name, drive.title);
+    }
+    Ok(())
+}
+
+/// Starts each app in the image and says which windows it opens.
+fn try_apps(args: &args::Image, linger: u64, data: &Data) -> Result<()> {
+    let apps = chosen(&args.apps, data)?;
+    let image = image::build(&args.image_dir, &apps)?;
+    let mut without = Vec::new();
+    image::start(
+        &image,
+        &apps.iter().collect::<Vec<_>>(),
+        linger,
+        &mut |app, started| {
+            match started.seconds {
+                Some(seconds) => println!("{}: {seconds:.2} s", app.name),
+                None => {
+                    without.push(app.name.clone());
+                    let why = started.ended.as_deref().unwrap_or("it was ended");
+                    println!("{}: no main window ({why})", app.name);
+                }
+            }
+            for window in &started.windows {
+                println!("  {window}");
+            }
+            Ok(())
+        },
+    )?;
+    if !without.is_empty() {
+        bail!("no main window of {}", without.join(", "));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::args::Cli::command().debug_assert();
+    }
+}

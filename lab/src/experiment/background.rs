@@ -1,0 +1,59 @@
+//! An app that runs in the background while another is learned (Figure 11).
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::apps::App;
+use crate::display::Watch;
+
+/// The app, in a process group of its own.
+pub struct Process(Child);
+
+/// Starts an app in the image and waits for its window.
+///
+/// # Errors
+/// When it does not start, or shows no window in time.
+pub fn start(app: &App, root: &Path, watch: Option<Watch>, timeout: Duration) -> Result<Process> {
+    let child = Command::new("chroot")
+        .arg(root)
+        .args(&app.command)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .context("cannot run chroot(8)")?;
+    let process = Process(child);
+    let Some(mut watch) = watch else {
+        return Ok(process);
+    };
+    let begun = Instant::now();
+    while watch.poll()?.is_none() {
+        let Some(left) = timeout.checked_sub(begun.elapsed()) else {
+            bail!("{} did not show its window in the background", app.name);
+        };
+        let wait = Timespec::try_from(left)?;
+        match poll(&mut [PollFd::new(&watch.fd(), PollFlags::IN)], Some(&wait)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(process)
+}
+
+impl Drop for Process {
+    /// Kills it; its parent process reaps it as it reaps the launches.
+    fn drop(&mut self) {
+        let Some(group) = Pid::from_raw(self.0.id() as i32) else {
+            return;
+        };
+        // An app that has ended by itself is no error here: what was learned beside it is there.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+}

@@ -1,0 +1,121 @@
+//! What else went on during a launch, and whether it was too much.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+/// Largest share of the processors' time that other guests of the host may take (steal).
+const MAX_STEAL: f64 = 0.05;
+
+/// Largest share of the bytes read that neither the launch nor its prefetcher asked for.
+const MAX_FOREIGN_SHARE: f64 = 0.05;
+
+/// What is never too much, in bytes: the journal, and what the kernel reads of its own accord.
+const FOREIGN_ALLOWANCE: u64 = 2 << 20;
+
+/// Counters of the system at one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counters {
+    /// Time taken by other guests, in clock ticks, all processors together.
+    pub steal: u64,
+    /// Time of all kinds, in clock ticks, all processors together.
+    pub total: u64,
+    /// Read requests that the drive has served.
+    pub requests: u64,
+    /// Bytes that the drive has delivered.
+    pub read: u64,
+}
+
+impl Counters {
+    /// Reads them for a drive, by its kernel name, such as `loop3`.
+    ///
+    /// # Errors
+    /// When /proc/stat or the drive's statistics cannot be read.
+    pub fn now(drive: &str) -> Result<Self> {
+        let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+        let path = format!("/sys/block/{drive}/stat");
+        let device = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
+        Self::parse(&stat, &device)
+            .with_context(|| format!("cannot make sense of /proc/stat or {path}"))
+    }
+
+    /// From the texts of /proc/stat and of the drive's `stat` (Documentation/block/stat.rst).
+    fn parse(stat: &str, device: &str) -> Option<Self> {
+        let times: Vec<u64> = stat
+            .lines()
+            .next()?
+            .strip_prefix("cpu ")?
+            .split_whitespace()
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .ok()?;
+        let mut fields = device.split_whitespace().map(str::parse::<u64>);
+        let requests = fields.next()?.ok()?;
+        let sectors = fields.nth(1)?.ok()?;
+        Some(Counters {
+            steal: *times.get(7)?,
+            // Guests' time is part of user time already.
+            total: times.iter().take(8).sum(),
+            requests,
+            read: sectors * 512,
+        })
+    }
+}
+
+/// What disturbed a launch between two moments, in words; `known` are the bytes read that the launch
+/// and its prefetcher account for.
+pub fn judge(before: Counters, after: Counters, known: u64) -> Vec<String> {
+    let mut found = Vec::new();
+    let total = after.total.saturating_sub(before.total);
+    let steal = after.steal.saturating_sub(before.steal);
+    if steal as f64 > MAX_STEAL * total as f64 {
+        found.push(format!("other guests took {steal} of {total} clock ticks"));
+    }
+    let foreign = after.read.saturating_sub(before.read).saturating_sub(known);
+    let limit = FOREIGN_ALLOWANCE.max((known as f64 * MAX_FOREIGN_SHARE) as u64);
+    if foreign > limit {
+        found.push(format!("others read {} KiB from the drive", foreign >> 10));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read() {
+        let stat = "cpu  100 1 20 1000 30 0 4 5 0 0\ncpu0 1 2 3\n";
+        let device = "  10 0 2048 5 1 1 8 1 0 1 1 0 0 0 0 0 0\n";
+        let counters = Counters::parse(stat, device).unwrap();
+        assert_eq!((counters.steal, counters.total), (5, 1160));
+        assert_eq!((counters.requests, counters.read), (10, 1 << 20));
+        assert!(Counters::parse("intr 5\n", device).is_none());
+        assert!(Counters::parse(stat, "1 2").is_none());
+    }
+
+    #[test]
+    fn a_quiet_launch_is_not_disturbed() {
+        let before = Counters::default();
+        let after = Counters {
+            steal: 2,
+            requests: 9,
+            total: 100,
+            read: 50 << 20,
+        };
+        assert_eq!(judge(before, after, 49 << 20), Vec::<String>::new());
+    }
+
+    #[test]
+    fn steal_and_foreign_reads_disturb() {
+        let before = Counters::default();
+        let after = Counters {
+            steal: 9,
+            requests: 9,
+            total: 100,
+            read: 60 << 20,
+        };
+        let found = judge(before, after, 50 << 20);
+        assert_eq!(found.len(), 2, "{found:?}");
+    }
+}

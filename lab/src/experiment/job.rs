@@ -1,0 +1,291 @@
+//! What a session asks one process to do: all launches of one app, or of several at once. A process of
+//! its own for each, so that the app gets a clean environment and a failure ends nothing else.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use paralfetch::bench::completion::{self, Found};
+use paralfetch::device::Class;
+use serde::{Deserialize, Serialize};
+
+use super::disturbance::judge;
+use super::journal::Journal;
+use super::launcher::{Launcher, Request, Seen};
+use super::lessons::Shelf;
+use super::processes::cpu_of;
+use super::progress::Progress;
+use super::scenario::Scenario;
+use super::timelines;
+use super::turns::{Task, launches, missing};
+use super::writer::Writer;
+use crate::apps::App;
+use crate::display::Display;
+use crate::record::{Launch, Record};
+use crate::rivals::{How, Method, Plan, plan};
+
+/// How often a failed launch or learning run is tried again.
+pub(super) const TRIES: usize = 3;
+
+/// The work of one process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Job {
+    /// Name of the drive's profile.
+    pub device: String,
+    /// The drive's kernel name, such as `loop3`.
+    pub drive: String,
+    /// What kind of drive it is: a loop device cannot say so.
+    pub class: Class,
+    /// Process that emulates the drive.
+    pub emulator: Option<u32>,
+    /// Where the image is mounted.
+    pub root: PathBuf,
+    /// Where results go.
+    pub out: PathBuf,
+    /// The apps: one, or several to be launched at once.
+    pub apps: Vec<App>,
+    /// What runs in the background while learning for the `background-…` scenarios.
+    pub background: Option<App>,
+    /// Scenarios, as [`Scenario::parse_list`] reads them.
+    pub scenarios: String,
+    /// Turns.
+    pub runs: u32,
+    /// Whether to record timelines.
+    pub timelines: bool,
+    /// Longest launch, in seconds.
+    pub timeout: u64,
+}
+
+impl Job {
+    /// Does it. Belongs to the process's main thread.
+    ///
+    /// # Errors
+    /// What could not be launched, learned or written.
+    pub fn run(self) -> Result<()> {
+        let launcher = Launcher::new(&self.root, &self.drive, Duration::from_secs(self.timeout))?;
+        let display = Display::of_environment()?;
+        let (journal, records) = Journal::open(&self.out)?;
+        let mut work = Work {
+            launcher,
+            display,
+            journal,
+            job: self,
+        };
+        if work.job.apps.len() > 1 {
+            work.together(&records)
+        } else {
+            work.one_app(&records)
+        }
+    }
+
+    /// How the app, or the apps together, are called in the records.
+    pub fn name(&self) -> String {
+        let names: Vec<&str> = self.apps.iter().map(|app| app.name.as_str()).collect();
+        names.join("+")
+    }
+}
+
+/// A job under way.
+pub(super) struct Work {
+    pub launcher: Launcher,
+    pub display: Display,
+    pub journal: Journal,
+    pub job: Job,
+}
+
+impl Work {
+    fn one_app(&mut self, records: &[Record]) -> Result<()> {
+        let app = self.job.apps[0].clone();
+        let scenarios: Vec<Scenario> = Scenario::parse_list(&self.job.scenarios)?
+            .into_iter()
+            // What ends by exit is too short for anything to go on beside it.
+            .filter(|scenario| app.window.is_some() || !scenario.has_writer())
+            .collect();
+        let done = launches(records, &self.job.device, &app.name);
+        let tasks = missing(&done, &scenarios, self.job.runs);
+        let known = Shelf::open(&self.job.out, &self.job.device, &app.name)?;
+        if tasks.is_empty() && timelines::missing(&self.job, &app, &known).is_empty() {
+            return Ok(());
+        }
+        let shelf = self.learn_all(&app, &scenarios)?;
+        let completion = completion::find(&shelf.get(How::Exact)?.profile);
+        let mut progress = Progress::new(tasks.len());
+        let mut is_warm = false;
+        for task in tasks {
+            if task.scenario == Scenario::Warm && !is_warm {
+                self.try_launch(&app, Scenario::Cold, &shelf, completion.as_ref())?;
+            }
+            self.measure(&app, &task, &shelf, completion.as_ref(), &mut progress)?;
+            is_warm = !task.scenario.is_prefetch_only();
+        }
+        for wanted in timelines::missing(&self.job, &app, &shelf) {
+            timelines::record(self, &app, wanted, &shelf, completion.as_ref())?;
+        }
+        Ok(())
+    }
+
+    /// Performs one task, again if it is disturbed, and records what came of it.
+    fn measure(
+        &mut self,
+        app: &App,
+        task: &Task<Scenario>,
+        shelf: &Shelf,
+        completion: Option<&Found>,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        for attempt in 1..=super::turns::ATTEMPTS {
+            let mut record = self.try_launch(app, task.scenario, shelf, completion)?;
+            record.turn = task.turn;
+            let undisturbed = record.disturbed.is_empty();
+            self.journal.add(&Record::Launch(record.clone()))?;
+            if undisturbed || attempt == super::turns::ATTEMPTS {
+                progress.step(&words(&record));
+                return Ok(());
+            }
+            eprintln!(
+                "\nlab: {} again: {}",
+                words(&record),
+                record.disturbed.join("; ")
+            );
+        }
+        Ok(())
+    }
+
+    /// A launch that fails for once is no reason to give up an hour's session.
+    fn try_launch(
+        &mut self,
+        app: &App,
+        scenario: Scenario,
+        shelf: &Shelf,
+        completion: Option<&Found>,
+    ) -> Result<Launch> {
+        let mut tries = 1;
+        loop {
+            match self.launch(app, scenario, shelf, completion) {
+                Ok(record) => return Ok(record),
+                Err(error)
+                    if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
+                {
+                    return Err(error.context(format!("{} {scenario}", app.name)));
+                }
+                Err(error) => eprintln!("\nlab: {} {scenario}: {error:#}; again", app.name),
+            }
+            tries += 1;
+        }
+    }
+
+    fn launch(
+        &mut self,
+        app: &App,
+        scenario: Scenario,
+        shelf: &Shelf,
+        completion: Option<&Found>,
+    ) -> Result<Launch> {
+        let plan = scenario
+            .method()
+            .map(|method| self.plan(method, scenario, shelf, completion))
+            .transpose()?;
+        let mut completion = completion;
+        if scenario == Scenario::Warm {
+            // Where it stays cached, the window alone times the launch.
+            if let Some(found) = completion {
+                completion = found.evict()?.then_some(found);
+            }
+        } else {
+            self.launcher.empty_caches()?;
+        }
+        let writer = if scenario.has_writer() {
+            Some(Writer::start(
+                &self.launcher.root.join("root"),
+                &self.job.drive,
+            )?)
+        } else {
+            None
+        };
+        let mut record = self.begin(&app.name, scenario);
+        let emulator = self.emulator_cpu()?;
+        let seen = if let (true, Some(plan)) = (scenario.is_prefetch_only(), &plan) {
+            self.launcher.prefetch_only(plan)?
+        } else {
+            let command = self.launcher.find(&app.command)?;
+            let windows = match &app.window {
+                Some(rule) => vec![self.display.watch(rule)?],
+                None => vec![],
+            };
+            let plans: Vec<&Plan> = plan.iter().collect();
+            self.launcher.launch(Request {
+                command: &command,
+                windows,
+                completion: completion.filter(|_| app.window.is_some()),
+                plans: &plans,
+                held: scenario.method().is_some_and(Method::held),
+                mark: None,
+            })?
+        };
+        self.complete(&mut record, &seen, emulator)?;
+        if let Some(writer) = writer {
+            writer.end()?;
+        }
+        Ok(record)
+    }
+
+    pub(super) fn plan(
+        &self,
+        method: Method,
+        scenario: Scenario,
+        shelf: &Shelf,
+        completion: Option<&Found>,
+    ) -> Result<Plan> {
+        let plan = plan(method, shelf.lessons(scenario.learned()), self.job.class)?;
+        // Only where launches are timed by it.
+        Ok(match (completion, shelf.completion()?) {
+            (Some(_), Some(page)) => plan.without(&page),
+            _ => plan,
+        })
+    }
+
+    pub(super) fn begin(&self, app: &str, scenario: Scenario) -> Launch {
+        Launch {
+            device: self.job.device.clone(),
+            app: app.to_owned(),
+            scenario: scenario.to_string(),
+            started: jiff::Timestamp::now().as_second().unsigned_abs(),
+            ..Launch::default()
+        }
+    }
+
+    pub(super) fn complete(&self, record: &mut Launch, seen: &Seen, emulator: f64) -> Result<()> {
+        let reads = seen.reads;
+        record.window = seen.window;
+        record.completion = seen.completion;
+        record.exit = seen.exit;
+        record.app_requests = reads.app.requests;
+        record.app_bytes = reads.app.bytes;
+        record.prefetch_requests = reads.prefetch.requests;
+        record.prefetch_bytes = reads.prefetch.bytes;
+        record.cpu = seen.cpu;
+        record.emulator_cpu = self.emulator_cpu()? - emulator;
+        record.disturbed = judge(
+            seen.before,
+            seen.after,
+            reads.app.bytes + reads.prefetch.bytes,
+        );
+        Ok(())
+    }
+
+    pub(super) fn emulator_cpu(&self) -> Result<f64> {
+        self.job.emulator.map_or(Ok(0.0), cpu_of)
+    }
+}
+
+pub(super) fn words(record: &Launch) -> String {
+    let time = record
+        .window
+        .or(record.exit)
+        .or(record.completion)
+        .unwrap_or(f64::NAN);
+    format!(
+        "{} {} {} {time:.3} s",
+        record.device, record.app, record.scenario
+    )
+}

@@ -1,0 +1,347 @@
+//! One launch: started, watched until it is over, ended.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use paralfetch::bench::completion::Found;
+use paralfetch::device::{checkpoint_journal, drop_caches};
+use paralfetch::launch::{Command, Exit, Spawn, Status, Stdio, Subreaper, Supervisor};
+use paralfetch::trace::{Meter, Metered, Reads, StartMark, Storage};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Rlimit};
+
+use super::disturbance::Counters;
+use super::processes::cpu_of_descendants;
+use crate::clock::monotonic_ns;
+use crate::display::Watch;
+use crate::rivals::{Plan, Running};
+
+/// Time that an app has to comply when it is asked to end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How long the completion block is waited for once the window is there, at the least.
+const COMPLETION_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Performs launches, one after the other. Belongs to the process's main thread.
+pub struct Launcher {
+    /// Signals to this process and the end of the app.
+    pub supervisor: Supervisor,
+    /// Ends what a launch leaves running.
+    pub subreaper: Subreaper,
+    /// The limit on open files that apps are to have.
+    pub open_files: Rlimit,
+    /// Where the image is mounted.
+    pub root: PathBuf,
+    /// Kernel name of the drive that it is on.
+    pub drive: String,
+    /// Time that a launch may take at the most.
+    pub timeout: Duration,
+}
+
+/// What is launched, and what ends it.
+pub struct Request<'a> {
+    /// The command, in the image.
+    pub command: &'a Command,
+    /// The windows that must be mapped; empty for a program that ends by exit.
+    pub windows: Vec<Watch>,
+    /// The completion block, if launches are timed by one.
+    pub completion: Option<&'a Found>,
+    /// What is prefetched.
+    pub plans: &'a [&'a Plan],
+    /// Whether the app is held until prefetching ends.
+    pub held: bool,
+    /// What else is to be told of the execve.
+    pub mark: Option<StartMark>,
+}
+
+/// What was seen of a launch. Times are in seconds from the start of prefetching, or of the app where
+/// nobody prefetches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// The last of the main windows was mapped.
+    pub window: Option<f64>,
+    /// The completion block arrived.
+    pub completion: Option<f64>,
+    /// The app exited by itself.
+    pub exit: Option<f64>,
+    /// Reads of the app and of the prefetcher.
+    pub reads: Metered,
+    /// Processor time of the launch tree, in seconds.
+    pub cpu: f64,
+    /// The start, CLOCK_MONOTONIC in nanoseconds.
+    pub begun_ns: u64,
+    /// The system's counters at the start.
+    pub before: Counters,
+    /// The same at the end, before the app was ended: that may read, too.
+    pub after: Counters,
+}
+
+/// The user, or the system, wants the session to end.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted by signal {0}")]
+pub struct Interrupted(pub i32);
+
+impl Launcher {
+    /// A launcher for apps in the image at `root`.
+    ///
+    /// # Errors
+    /// When signals or orphans cannot be taken over.
+    pub fn new(root: &Path, drive: &str, timeout: Duration) -> Result<Self> {
+        let supervisor = Supervisor::new().context("cannot take over signals")?;
+        let subreaper = Subreaper::new().context("cannot become a subreaper")?;
+        Ok(Launcher {
+            supervisor,
+            subreaper,
+            open_files: paralfetch::prefetch::raise_open_files(),
+            root: root.to_owned(),
+            drive: drive.to_owned(),
+            timeout,
+        })
+    }
+
+    /// Finds a program in the image.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn find(&self, argv: &[String]) -> Result<Command> {
+        let argv: Vec<OsString> = argv.iter().map(OsString::from).collect();
+        Command::find_for(&argv, Some(&self.root), None).with_context(|| {
+            format!(
+                "cannot launch {}: was the image built with it?",
+                argv[0].to_string_lossy()
+            )
+        })
+    }
+
+    /// How apps are started.
+    pub fn spawn(&self, command: &Command) -> Spawn {
+        Spawn {
+            stdio: Stdio::Null,
+            new_session: true,
+            open_files: Some(self.open_files),
+            ..Spawn::new(command.clone())
+        }
+    }
+
+    /// Empties every cache of the image's file system.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn empty_caches(&self) -> Result<()> {
+        let root = File::open(&self.root)?;
+        checkpoint_journal(root.as_fd()).context("cannot write the journal back")?;
+        drop_caches()?;
+        Ok(())
+    }
+
+    /// Launches and measures; when this returns, nothing of the launch runs any more.
+    ///
+    /// # Errors
+    /// When the app cannot be started, ends before its launch is over, or takes too long;
+    /// [`Interrupted`].
+    pub fn launch(&mut self, request: Request<'_>) -> Result<Seen> {
+        let mut storage = Storage::new();
+        let block = request.completion.map(|found| found.on_disk);
+        let mut meter = Meter::attach(&mut storage, block)?;
+        let mark = meter.start_mark();
+        let mut spawn = self.spawn(request.command);
+        let other = request.mark;
+        spawn.before_exec = Some(Box::new(move || {
+            mark.set();
+            if let Some(other) = &other {
+                other.set();
+            }
+        }));
+
+        let before = Counters::now(&self.drive)?;
+        let begun = monotonic_ns();
+        let mut running = request
+            .plans
+            .iter()
+            .map(|plan| Running::start(plan, &self.root))
+            .collect::<Result<Vec<_>>>()?;
+        if request.held {
+            for prefetch in &mut running {
+                prefetch.hold()?;
+            }
+        }
+        let started = self.supervisor.start(spawn)?;
+        let mut wait = Wait {
+            windows: request
+                .windows
+                .into_iter()
+                .map(|watch| (watch, None))
+                .collect(),
+            needs_completion: block.is_some(),
+            begun,
+            exit: None,
+        };
+        let waited = wait.until_over(&mut meter, &mut self.supervisor, self.timeout);
+        let cpu = cpu_of_descendants()?;
+        let prefetched = running.into_iter().try_for_each(finish);
+        let (_, completed_ns) = meter.times_ns();
+        let reads = meter.finish();
+        let after = Counters::now(&self.drive)?;
+        self.end_tree(Some(started.pid))?;
+        waited?;
+        prefetched?;
+        let since = |ns: u64| ns.saturating_sub(begun) as f64 / 1e9;
+        Ok(Seen {
+            window: wait.window_ns().map(since),
+            completion: (completed_ns > 0).then(|| since(completed_ns)),
+            exit: wait.exit.map(|(ns, _)| since(ns)),
+            reads,
+            cpu: wait.exit.map_or(cpu, |(_, exit)| {
+                (exit.usage.user + exit.usage.system).as_secs_f64()
+            }),
+            begun_ns: begun,
+            before,
+            after,
+        })
+    }
+
+    /// Prefetches without launching anything; [`Seen::exit`] is when the last read had arrived.
+    ///
+    /// # Errors
+    /// When prefetching cannot be started.
+    pub fn prefetch_only(&self, plan: &Plan) -> Result<Seen> {
+        let before = Counters::now(&self.drive)?;
+        let mut running = Running::start(plan, &self.root)?;
+        let seconds = running.hold()?.as_secs_f64();
+        finish(running)?;
+        let after = Counters::now(&self.drive)?;
+        let bytes = after.read.saturating_sub(before.read);
+        Ok(Seen {
+            exit: Some(seconds),
+            reads: Metered {
+                prefetch: Reads {
+                    requests: after.requests.saturating_sub(before.requests),
+                    bytes,
+                },
+                ..Metered::default()
+            },
+            before,
+            after,
+            ..Seen::default()
+        })
+    }
+
+    /// Ends whatever of the app is still running; `leader` is its first process.
+    ///
+    /// # Errors
+    /// When something withstands; [`Interrupted`].
+    pub fn end_tree(&mut self, leader: Option<Pid>) -> Result<()> {
+        self.subreaper.terminate(leader, GRACE)?;
+        if self.supervisor.is_supervising() {
+            self.supervisor.wait()?;
+        }
+        match self.supervisor.asked_to_end() {
+            Some(signal) => Err(Interrupted(signal).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Waiting for the end of a launch.
+struct Wait {
+    windows: Vec<(Watch, Option<u64>)>,
+    needs_completion: bool,
+    begun: u64,
+    exit: Option<(u64, Exit)>,
+}
+
+impl Wait {
+    /// When the last window was mapped, once all are.
+    fn window_ns(&self) -> Option<u64> {
+        self.windows
+            .iter()
+            .map(|(_, mapped)| *mapped)
+            .collect::<Option<Vec<u64>>>()?
+            .into_iter()
+            .max()
+    }
+
+    fn until_over(
+        &mut self,
+        meter: &mut Meter<'_>,
+        supervisor: &mut Supervisor,
+        timeout: Duration,
+    ) -> Result<()> {
+        loop {
+            let completed = !self.needs_completion || meter.completed()?;
+            let elapsed = Duration::from_nanos(monotonic_ns().saturating_sub(self.begun));
+            let mut limit = timeout;
+            if let Some(window_ns) = self.window_ns() {
+                let window = Duration::from_nanos(window_ns - self.begun);
+                // A launch need not read its completion block: then the window alone ends it.
+                limit = limit.min(window + window.max(COMPLETION_PATIENCE));
+                if completed || elapsed >= limit {
+                    return Ok(());
+                }
+            } else if elapsed >= limit {
+                bail!("the launch did not end within {} s", timeout.as_secs());
+            }
+            if self.exit.is_some() {
+                return Ok(());
+            }
+            self.sleep(meter, supervisor, limit - elapsed)?;
+            for (watch, mapped) in self
+                .windows
+                .iter_mut()
+                .filter(|(_, mapped)| mapped.is_none())
+            {
+                *mapped = watch.poll()?.map(|window| window.at_ns);
+            }
+            if let Some(exit) = supervisor.on_signals()? {
+                self.exit = Some((monotonic_ns(), exit));
+                if !self.windows.is_empty() && self.window_ns().is_none() {
+                    bail!("the app ended without a window: {}", words(exit.status));
+                }
+                if self.windows.is_empty() && exit.status != Status::Code(0) {
+                    bail!("the app ended with {}", words(exit.status));
+                }
+            }
+            if let Some(signal) = supervisor.asked_to_end() {
+                return Err(Interrupted(signal).into());
+            }
+        }
+    }
+
+    fn sleep(&self, meter: &Meter<'_>, supervisor: &Supervisor, time: Duration) -> Result<()> {
+        let (wake, signals) = (meter.wake_fd(), supervisor.signal_fd());
+        let mut fds = vec![
+            PollFd::new(&wake, PollFlags::IN),
+            PollFd::new(&signals, PollFlags::IN),
+        ];
+        let watches: Vec<_> = self.windows.iter().map(|(watch, _)| watch.fd()).collect();
+        fds.extend(watches.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let timeout = Timespec::try_from(time)?;
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Ends a prefetch. One that prefetched nothing would make a cold launch under another name.
+fn finish(running: Running) -> Result<()> {
+    let report = running.finish()?;
+    if report.warm {
+        bail!("the caches were not empty: nothing was prefetched");
+    }
+    match report.prevented {
+        Some(why) => bail!("nothing was prefetched: {why}"),
+        None => Ok(()),
+    }
+}
+
+fn words(status: Status) -> String {
+    match status {
+        Status::Code(code) => format!("status {code}"),
+        Status::Signal(signal) => format!("signal {signal}"),
+    }
+}

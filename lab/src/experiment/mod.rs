@@ -1,0 +1,22 @@
+//! Launching and measuring: scenarios, their order, what disturbs a run, and resuming.
+//!
+//! A [`session`] mounts the image on a drive and starts one process for each [`job`]: all launches of
+//! one app. The job learns what its [`scenario`]s need, performs the launches that are missing (in
+//! [`turns`]) with a [`launcher`], and adds a record of each to the [`journal`].
+
+mod background;
+mod disturbance;
+pub mod idle;
+pub mod job;
+pub mod journal;
+pub mod launcher;
+mod learning;
+pub mod lessons;
+mod processes;
+mod progress;
+pub mod scenario;
+pub mod session;
+mod timelines;
+mod together;
+pub mod turns;
+mod writer;

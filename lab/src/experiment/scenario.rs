@@ -1,0 +1,198 @@
+//! What a launch is like: which caches are filled, who prefetches, what else is going on.
+
+use std::fmt;
+
+use anyhow::{Result, bail};
+
+use super::lessons::While;
+use crate::rivals::Method;
+
+/// How an app is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scenario {
+    /// Nothing of it cached.
+    Cold,
+    /// Everything cached but the completion block.
+    Warm,
+    /// Nothing cached, and somebody prefetches (or, for the `Only…` methods, nothing else happens).
+    Prefetched(Method),
+    /// Nothing cached, while a large file is being rewritten on the same drive (QASIO §3, A).
+    WriterCold,
+    /// The same, with Paralfetch.
+    WriterPrefetch,
+    /// Cold, with the method's set learned while LibreOffice Writer was running (Figure 11).
+    Background(Method),
+    /// Several apps at once, cold; `None`: nobody prefetches (FAST Figure 8).
+    Together(Option<Method>),
+}
+
+/// Scenarios that are asked for by one name.
+pub const GROUPS: [(&str, &[Scenario]); 4] = [
+    (
+        "standard",
+        &[
+            Scenario::Cold,
+            Scenario::Prefetched(Method::OnlyAsRead),
+            Scenario::Prefetched(Method::OnlyExact),
+            Scenario::Prefetched(Method::Gsoc),
+            Scenario::Prefetched(Method::Sorted),
+            Scenario::Prefetched(Method::Fast),
+            Scenario::Prefetched(Method::Traced),
+            Scenario::Prefetched(Method::Shift),
+            Scenario::Prefetched(Method::ShiftMerge),
+            Scenario::Prefetched(Method::Exact),
+            Scenario::Prefetched(Method::Infill),
+            Scenario::Warm,
+        ],
+    ),
+    (
+        "short",
+        &[
+            Scenario::Cold,
+            Scenario::Prefetched(Method::Infill),
+            Scenario::Warm,
+        ],
+    ),
+    (
+        "background",
+        &[
+            Scenario::Background(Method::Fast),
+            Scenario::Background(Method::ShiftMerge),
+            Scenario::Background(Method::Infill),
+        ],
+    ),
+    ("writer", &[Scenario::WriterCold, Scenario::WriterPrefetch]),
+];
+
+/// Scenarios for several apps at once.
+pub const TOGETHER: [Scenario; 4] = [
+    Scenario::Together(None),
+    Scenario::Together(Some(Method::Sorted)),
+    Scenario::Together(Some(Method::Fast)),
+    Scenario::Together(Some(Method::Infill)),
+];
+
+impl Scenario {
+    /// Every scenario of one app.
+    pub fn all() -> impl Iterator<Item = Scenario> {
+        GROUPS
+            .iter()
+            .flat_map(|(_, scenarios)| scenarios.iter().copied())
+    }
+
+    /// Reads a list such as `standard,writer-cold`: names of scenarios and of groups, in the order in
+    /// which they are to take turns; each once.
+    ///
+    /// # Errors
+    /// Names the word that is neither.
+    pub fn parse_list(list: &str) -> Result<Vec<Scenario>> {
+        let mut found = Vec::new();
+        for word in list.split(',') {
+            let group = GROUPS.iter().find(|(name, _)| *name == word);
+            let one = || Self::all().find(|scenario| scenario.to_string() == word);
+            let asked = match (group, one()) {
+                (Some((_, scenarios)), _) => scenarios.to_vec(),
+                (None, Some(scenario)) => vec![scenario],
+                (None, None) => {
+                    let groups = GROUPS.map(|(name, _)| name).join(", ");
+                    let mut names: Vec<String> = Self::all().map(|s| s.to_string()).collect();
+                    names.dedup();
+                    bail!(
+                        "there is no scenario '{word}'; groups are {groups}; scenarios are {}",
+                        names.join(", ")
+                    );
+                }
+            };
+            for scenario in asked {
+                if !found.contains(&scenario) {
+                    found.push(scenario);
+                }
+            }
+        }
+        // A warm launch follows one of the same app.
+        found.sort_by_key(|scenario| *scenario == Scenario::Warm);
+        Ok(found)
+    }
+
+    /// Who prefetches.
+    pub fn method(self) -> Option<Method> {
+        match self {
+            Scenario::Cold | Scenario::Warm | Scenario::WriterCold => None,
+            Scenario::Prefetched(method) | Scenario::Background(method) => Some(method),
+            Scenario::WriterPrefetch => Some(Method::Infill),
+            Scenario::Together(method) => method,
+        }
+    }
+
+    /// Whether only the prefetch is measured, and no app launched.
+    pub fn is_prefetch_only(self) -> bool {
+        matches!(self, Scenario::Prefetched(method) if method.alone())
+    }
+
+    /// What went on when its set was learned.
+    pub fn learned(self) -> While {
+        match self {
+            Scenario::Background(_) => While::Background,
+            _ => While::Idle,
+        }
+    }
+
+    /// Whether a large file is being written meanwhile.
+    pub fn has_writer(self) -> bool {
+        matches!(self, Scenario::WriterCold | Scenario::WriterPrefetch)
+    }
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scenario::Cold => f.write_str("cold"),
+            Scenario::Warm => f.write_str("warm"),
+            Scenario::Prefetched(method) => f.write_str(method.name()),
+            Scenario::WriterCold => f.write_str("writer-cold"),
+            Scenario::WriterPrefetch => f.write_str("writer-prefetch"),
+            Scenario::Background(method) => write!(f, "background-{}", method.name()),
+            Scenario::Together(None) => f.write_str("together-cold"),
+            Scenario::Together(Some(method)) => write!(f, "together-{}", method.name()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_and_names_make_a_list() {
+        let list = Scenario::parse_list("warm,short,writer-cold").unwrap();
+        assert_eq!(
+            list,
+            [
+                Scenario::Cold,
+                Scenario::Prefetched(Method::Infill),
+                Scenario::WriterCold,
+                Scenario::Warm,
+            ]
+        );
+        let error = Scenario::parse_list("cold,hot").unwrap_err().to_string();
+        assert!(
+            error.contains("'hot'") && error.contains("standard"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<String> = GROUPS
+            .iter()
+            .filter(|(name, _)| *name != "short")
+            .flat_map(|(_, scenarios)| scenarios.iter())
+            .chain(&TOGETHER)
+            .map(|scenario| scenario.to_string())
+            .collect();
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

@@ -1,0 +1,235 @@
+//! A session: the image on a drive, a display, and one process for each job.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use paralfetch::launch::{Command, Spawn, Status, Supervisor};
+
+use super::idle::Awake;
+use super::job::Job;
+use super::journal::Journal;
+use crate::apps::{self, App};
+use crate::display::Display;
+use crate::drive::{self, Drive, DriveProfile};
+use crate::image::{self, Lock, MountPoint, Mounted};
+use crate::record::{Record, Session};
+use crate::report;
+
+/// What is asked of a session.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The drive.
+    pub drive: DriveProfile,
+    /// The image with the apps.
+    pub image: PathBuf,
+    /// The apps, in the order in which they are measured.
+    pub apps: Vec<App>,
+    /// What runs in the background where a scenario asks for it.
+    pub background: Option<App>,
+    /// Scenarios of each app, as [`super::scenario::Scenario::parse_list`] reads them; may be empty.
+    pub scenarios: String,
+    /// How many apps to launch at once, from the first on; each number an experiment.
+    pub together: Vec<usize>,
+    /// Turns.
+    pub runs: u32,
+    /// Whether to record a timeline of a cold and of a prefetched launch of each app.
+    pub timelines: bool,
+    /// Whether to check the drive against its claims first.
+    pub check: bool,
+    /// Longest launch, in seconds.
+    pub timeout: u64,
+    /// Where results go.
+    pub out: PathBuf,
+}
+
+/// How a session ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything that was asked for is there.
+    Complete,
+    /// A signal ended it; started again, it goes on.
+    Interrupted(i32),
+    /// Some jobs failed; what they are was said when it happened.
+    Incomplete(Vec<String>),
+}
+
+/// Performs a session. Belongs to the process's main thread, before any other is started.
+///
+/// # Errors
+/// What prevented it from beginning or from going on.
+pub fn run(asked: &Asked) -> Result<Ended> {
+    let mut supervisor = Supervisor::new().context("cannot take over signals")?;
+    fs::create_dir_all(&asked.out)
+        .with_context(|| format!("cannot make {}", asked.out.display()))?;
+    let out = asked.out.canonicalize()?;
+    // Before the namespace: what puts the knob back must not keep the mounts.
+    let awake = Awake::set()?;
+    // Everything that is mounted here goes with the last process of this namespace.
+    image::private_namespace()?;
+    let directory = asked.image.parent().unwrap_or(Path::new("/"));
+    let work = tempfile::Builder::new()
+        .prefix("session-")
+        .tempdir_in(directory)
+        .with_context(|| format!("cannot make a directory in {}", directory.display()))?;
+    let lock = Lock::shared(&asked.image)?;
+    // Launches write: the image itself must stay as it is. Emulated drives have a copy in memory.
+    let file = if asked.drive.is_emulated() {
+        asked.image.clone()
+    } else {
+        let copy = work.path().join("image");
+        eprintln!("lab: copying {}", asked.image.display());
+        image::copy(&asked.image, &copy)?;
+        copy
+    };
+    let lab = std::env::current_exe().context("cannot tell where this program is")?;
+    let drive = Drive::attach(&asked.drive, &file, work.path(), &lab)?;
+    // The copy is made.
+    drop(lock);
+    let (mut journal, _) = Journal::open(&out)?;
+    let description = describe(&drive, asked)?;
+    journal.add(&Record::Session(conditions(&drive, asked, description)?))?;
+    drop(journal);
+
+    let point = MountPoint::new(work.path())?;
+    let mounted = Mounted::mount(drive.node(), point.path())?;
+    let display = Display::start()?;
+    let ended = jobs(
+        asked,
+        &out,
+        &drive,
+        point.path(),
+        &display,
+        &lab,
+        &mut supervisor,
+    );
+    drop(display);
+    drop(mounted);
+    drop(point);
+    drop(drive);
+    awake.restore()?;
+    let ended = ended?;
+    report::write(&out)?;
+    Ok(ended)
+}
+
+fn jobs(
+    asked: &Asked,
+    out: &Path,
+    drive: &Drive,
+    root: &Path,
+    display: &Display,
+    lab: &Path,
+    supervisor: &mut Supervisor,
+) -> Result<Ended> {
+    let job = |apps: Vec<App>, scenarios: &str| Job {
+        device: asked.drive.name.clone(),
+        drive: drive.name().to_owned(),
+        class: asked.drive.class(),
+        emulator: drive.emulator(),
+        root: root.to_owned(),
+        out: out.to_owned(),
+        apps,
+        background: asked.background.clone(),
+        scenarios: scenarios.to_owned(),
+        runs: asked.runs,
+        timelines: asked.timelines,
+        timeout: asked.timeout,
+    };
+    let mut all = Vec::new();
+    if !asked.scenarios.is_empty() {
+        all.extend(
+            asked
+                .apps
+                .iter()
+                .map(|app| job(vec![app.clone()], &asked.scenarios)),
+        );
+    }
+    for &count in &asked.together {
+        let Some(apps) = asked.apps.get(..count) else {
+            bail!(
+                "{count} apps cannot be launched at once: {} are named",
+                asked.apps.len()
+            );
+        };
+        all.push(job(apps.to_vec(), ""));
+    }
+    let mut failed = Vec::new();
+    for (index, job) in all.iter().enumerate() {
+        eprintln!(
+            "lab: {} on {} ({} of {})",
+            job.name(),
+            job.device,
+            index + 1,
+            all.len()
+        );
+        match run_job(job, display, lab, supervisor)? {
+            Status::Code(0) => {}
+            status => failed.push(format!("{} on {}: {status:?}", job.name(), job.device)),
+        }
+        if let Some(signal) = supervisor.asked_to_end() {
+            return Ok(Ended::Interrupted(signal));
+        }
+    }
+    Ok(if failed.is_empty() {
+        Ended::Complete
+    } else {
+        Ended::Incomplete(failed)
+    })
+}
+
+/// Runs a job in a process of its own, with the environment that the apps are to have.
+fn run_job(
+    job: &Job,
+    display: &Display,
+    lab: &Path,
+    supervisor: &mut Supervisor,
+) -> Result<Status> {
+    let environment = apps::environment(&job.apps, display.name());
+    let mut argv: Vec<OsString> = vec!["env".into(), "-i".into()];
+    argv.extend(
+        environment
+            .iter()
+            .map(|(name, value)| format!("{name}={value}").into()),
+    );
+    argv.extend([lab.into(), "job".into(), serde_json::to_string(job)?.into()]);
+    let command = Command::find_for(&argv, None, None)?;
+    supervisor.start(Spawn::new(command))?;
+    Ok(supervisor.wait()?.status)
+}
+
+/// The drive in words; checked against its claims if asked for.
+fn describe(drive: &Drive, asked: &Asked) -> Result<String> {
+    let mut words = asked.drive.title.clone();
+    if asked.check {
+        eprintln!("lab: checking {} against its claims", asked.drive.name);
+        for checked in drive::check(drive)? {
+            words.push_str(&format!("; {checked}"));
+        }
+    }
+    Ok(words)
+}
+
+fn conditions(drive: &Drive, asked: &Asked, description: String) -> Result<Session> {
+    let queue = format!("/sys/block/{}/queue/read_ahead_kb", drive.name());
+    let read_ahead = fs::read_to_string(&queue).with_context(|| format!("cannot read {queue}"))?;
+    let memory = rustix::system::sysinfo();
+    let gib = (memory.totalram as f64 * f64::from(memory.mem_unit) / (1u64 << 30) as f64).round();
+    let processors = std::thread::available_parallelism()?;
+    Ok(Session {
+        started: jiff::Timestamp::now().as_second().unsigned_abs(),
+        device: asked.drive.name.clone(),
+        drive: description,
+        kernel: rustix::system::uname()
+            .release()
+            .to_string_lossy()
+            .into_owned(),
+        machine: format!("{processors} processors, {gib} GiB"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        read_ahead_kb: read_ahead
+            .trim()
+            .parse()
+            .context("read_ahead_kb is no number")?,
+    })
+}

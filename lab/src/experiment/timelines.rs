@@ -1,0 +1,102 @@
+//! Recording timelines: launches that are watched in full, apart from those that are measured.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use paralfetch::bench::completion::Found;
+
+use super::job::{Job, Work};
+use super::launcher::Request;
+use super::lessons::{Shelf, While};
+use super::scenario::Scenario;
+use crate::apps::App;
+use crate::rivals::{How, Method, Plan};
+use crate::timeline::{Facts, Recorder, Storage, analyse};
+
+/// What is shown, and the lesson that the launch sequence is taken from.
+const SHOWN: [(Scenario, How); 3] = [
+    (Scenario::Cold, How::Exact),
+    (Scenario::Prefetched(Method::ShiftMerge), How::AsRead),
+    (Scenario::Prefetched(Method::Infill), How::Exact),
+];
+
+fn path(job: &Job, app: &str, scenario: Scenario) -> PathBuf {
+    let name = format!("{}-{app}-{scenario}.json", job.device);
+    job.out.join("timelines").join(name)
+}
+
+/// The timelines that an app has not got, of those that what was learned of it allows.
+pub(super) fn missing(job: &Job, app: &App, shelf: &Shelf) -> Vec<(Scenario, How)> {
+    SHOWN
+        .into_iter()
+        .filter(|_| job.timelines && app.window.is_some())
+        .filter(|(scenario, how)| {
+            shelf.lessons(While::Idle).get(*how).is_some()
+                && !path(job, &app.name, *scenario).exists()
+        })
+        .collect()
+}
+
+/// Launches the app once more in a scenario, and keeps its timeline.
+///
+/// # Errors
+/// When the launch fails or cannot be recorded.
+pub(super) fn record(
+    work: &mut Work,
+    app: &App,
+    (scenario, how): (Scenario, How),
+    shelf: &Shelf,
+    completion: Option<&Found>,
+) -> Result<()> {
+    let plan = scenario
+        .method()
+        .map(|method| work.plan(method, scenario, shelf, completion))
+        .transpose()?;
+    work.launcher.empty_caches()?;
+    let command = work.launcher.find(&app.command)?;
+    let rule = app.window.as_ref().context("the app has no window")?;
+    let windows = vec![work.display.watch(rule)?];
+    let dev = fs::metadata(&work.job.root)?.dev();
+    let mut storage = Storage::new();
+    let mut recorder = Recorder::attach(&mut storage, dev)?;
+    let mark = recorder.start_mark()?;
+    let plans: Vec<&Plan> = plan.iter().collect();
+    let seen = work.launcher.launch(Request {
+        command: &command,
+        windows,
+        completion,
+        plans: &plans,
+        held: scenario.method().is_some_and(Method::held),
+        mark: Some(mark),
+    })?;
+    let raw = recorder.finish()?;
+    // Timelines begin with the execve, launches a moment earlier.
+    let earlier = raw.start_ns.saturating_sub(seen.begun_ns) as f64 / 1e9;
+    let since_execve = |seconds: f64| (seconds - earlier).max(0.0);
+    let window = seen.window.map(since_execve);
+    let lesson = shelf.get(how)?;
+    let entries = plan.as_ref().map_or(&[][..], |plan| &plan.profile.entries);
+    let timeline = analyse(
+        &raw,
+        lesson,
+        entries,
+        Facts {
+            device: work.job.device.clone(),
+            app: app.name.clone(),
+            scenario: scenario.to_string(),
+            seconds: window.unwrap_or_default(),
+            window,
+            completion: seen.completion.map(since_execve),
+        },
+    );
+    let path = path(&work.job, &app.name, scenario);
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::write(&path, serde_json::to_vec(&timeline)?)
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    eprintln!("lab: {} {scenario}: {}", app.name, timeline.summary());
+    Ok(())
+}

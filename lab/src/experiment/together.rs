@@ -1,0 +1,77 @@
+//! Several apps launched at once (FAST Figure 8).
+
+use anyhow::Result;
+
+use super::job::{Work, words};
+use super::launcher::Request;
+use super::progress::Progress;
+use super::scenario::{Scenario, TOGETHER};
+use super::turns::{launches, missing};
+use crate::record::Record;
+use crate::rivals::Method;
+
+impl Work {
+    /// Several apps at once, each with what was learned of it before.
+    pub(super) fn together(&mut self, records: &[Record]) -> Result<()> {
+        let name = self.job.name();
+        let done = launches(records, &self.job.device, &name);
+        let tasks = missing(&done, &TOGETHER, self.job.runs);
+        let apps = self.job.apps.clone();
+        let shelves = apps
+            .iter()
+            .map(|app| {
+                let asked = TOGETHER.map(|together| match together.method() {
+                    Some(method) => Scenario::Prefetched(method),
+                    None => Scenario::Cold,
+                });
+                self.learn_all(app, &asked)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let commands: Vec<String> = apps.iter().map(|app| quoted(&app.command)).collect();
+        let script = format!("{} & wait", commands.join(" & "));
+        let command = self
+            .launcher
+            .find(&["/bin/sh".into(), "-c".into(), script])?;
+        let mut progress = Progress::new(tasks.len());
+        for task in tasks {
+            let method = task.scenario.method();
+            let plans = match method {
+                Some(method) => shelves
+                    .iter()
+                    .map(|shelf| self.plan(method, task.scenario, shelf, None))
+                    .collect::<Result<Vec<_>>>()?,
+                None => vec![],
+            };
+            self.launcher.empty_caches()?;
+            let windows = apps
+                .iter()
+                .filter_map(|app| app.window.as_ref())
+                .map(|rule| self.display.watch(rule))
+                .collect::<Result<Vec<_>>>()?;
+            let mut record = self.begin(&name, task.scenario);
+            record.turn = task.turn;
+            let emulator = self.emulator_cpu()?;
+            let seen = self.launcher.launch(Request {
+                command: &command,
+                windows,
+                completion: None,
+                plans: &plans.iter().collect::<Vec<_>>(),
+                held: method.is_some_and(Method::held),
+                mark: None,
+            })?;
+            self.complete(&mut record, &seen, emulator)?;
+            self.journal.add(&Record::Launch(record.clone()))?;
+            progress.step(&words(&record));
+        }
+        Ok(())
+    }
+}
+
+/// A command as a shell reads it.
+fn quoted(command: &[String]) -> String {
+    let words: Vec<String> = command
+        .iter()
+        .map(|word| format!("'{}'", word.replace('\'', r"'\''")))
+        .collect();
+    words.join(" ")
+}

@@ -1,0 +1,20 @@
+//! Paralfetch's laboratory: where we stand against a cold start, a warm start, the theoretical bound
+//! and other prefetchers, on drives that people have.
+//!
+//! A session mounts the [`image`] with its [`apps`] on a [`drive`], and performs an [`experiment`]:
+//! launches on a [`display`], with one of the [`rivals`] or with Paralfetch prefetching. Each launch
+//! leaves a [`record`]; a [`timeline`] shows one launch in full. The [`report`] is made from records
+//! alone.
+
+pub mod apps;
+mod child;
+pub mod cli;
+mod clock;
+pub mod display;
+pub mod drive;
+pub mod experiment;
+pub mod image;
+pub mod record;
+pub mod report;
+pub mod rivals;
+pub mod timeline;

@@ -1,0 +1,192 @@
+//! The laboratory as a user runs it, in short: two apps, one emulated drive, two turns.
+
+use std::path::Path;
+use std::process::Command;
+
+use lab::record::{Launch, Record};
+use lab::report;
+
+const APPS: &str = "xpdf,mousepad";
+const DEVICE: &str = "microsd";
+const TURNS: u32 = 2;
+
+/// Whether what the laboratory needs is there. If not, says so loudly; where CI forbids that, fails.
+fn possible() -> bool {
+    let tools = ["Xvfb", "mmdebstrap", "losetup"];
+    let missing = tools.iter().find(|tool| {
+        !["/usr/bin", "/usr/sbin", "/sbin"]
+            .iter()
+            .any(|directory| Path::new(directory).join(tool).exists())
+    });
+    let why = if !rustix::process::geteuid().is_root() {
+        "this test needs root".to_owned()
+    } else if let Some(tool) = missing {
+        format!("this test needs {tool}")
+    } else if !Path::new("/dev/fuse").exists() {
+        "this test needs /dev/fuse".to_owned()
+    } else {
+        return true;
+    };
+    assert!(
+        std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
+        "{why}"
+    );
+    eprintln!("SKIPPED: {why}");
+    false
+}
+
+fn lab(arguments: &[&str]) -> std::process::Output {
+    Command::new(env!("CARGO_BIN_EXE_lab"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn run(out: &str) -> std::process::Output {
+    let turns = TURNS.to_string();
+    lab(&[
+        "run",
+        "--device",
+        DEVICE,
+        "--apps",
+        APPS,
+        "--scenarios",
+        "short",
+        "--runs",
+        &turns,
+        "--no-check",
+        "--out",
+        out,
+    ])
+}
+
+fn launches(out: &Path) -> Vec<Launch> {
+    let results = report::load(out).unwrap();
+    let text = std::fs::read_to_string(out.join("results.jsonl")).unwrap();
+    assert!(!text.is_empty());
+    drop(results);
+    text.lines()
+        .filter_map(|line| match serde_json::from_str(line).unwrap() {
+            Record::Launch(launch) => Some(launch),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_short_session_leaves_results_and_reports() {
+    if !possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().to_str().unwrap();
+    let loops = attached();
+    let output = run(out);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+
+    let launches_made = launches(directory.path());
+    for app in APPS.split(',') {
+        for scenario in ["cold", "infill", "warm"] {
+            let found: Vec<&Launch> = launches_made
+                .iter()
+                .filter(|launch| launch.app == app && launch.scenario == scenario)
+                .collect();
+            assert!(found.len() >= TURNS as usize, "{app} {scenario}: {said}");
+            for launch in found {
+                assert!(
+                    launch.window.is_some_and(|seconds| seconds > 0.0),
+                    "{launch:?}"
+                );
+            }
+        }
+        // What was prefetched the app does not read; what is warm nobody reads.
+        let requests = |scenario: &str| {
+            let of = |launch: &&Launch| launch.app == app && launch.scenario == scenario;
+            let mut all: Vec<u64> = launches_made
+                .iter()
+                .filter(of)
+                .map(|l| l.app_requests)
+                .collect();
+            all.sort_unstable();
+            all[all.len() / 2]
+        };
+        let (cold, prefetched, warm) = (requests("cold"), requests("infill"), requests("warm"));
+        assert!(
+            cold > 50 && prefetched * 4 < cold,
+            "{app}: {prefetched} of {cold} requests"
+        );
+        assert!(
+            warm * 10 < cold,
+            "{app}: {warm} of {cold} requests of a warm launch"
+        );
+    }
+    for report in ["report.md", "report.html"] {
+        let text = std::fs::read_to_string(directory.path().join(report)).unwrap();
+        assert!(
+            text.contains(DEVICE) && text.contains("mousepad"),
+            "{report}"
+        );
+    }
+    assert_eq!(attached(), loops, "no loop device is left behind");
+
+    // Once more: everything is there already.
+    let before = launches_made.len();
+    let output = run(out);
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(launches(directory.path()).len(), before);
+
+    let same = lab(&["compare", out, out]);
+    assert!(
+        same.status.success(),
+        "{}",
+        String::from_utf8_lossy(&same.stderr)
+    );
+    assert!(String::from_utf8_lossy(&same.stdout).contains("mousepad"));
+}
+
+/// Loop devices with files of the laboratory.
+fn attached() -> usize {
+    let output = Command::new("losetup").arg("--list").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.lines()
+        .filter(|line| line.contains("paralfetch-lab"))
+        .count()
+}
+
+#[test]
+fn what_is_not_known_is_refused() {
+    let output = lab(&["run", "--device", "floppy", "--out", "/nonexistent/x"]);
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains("there is no drive 'floppy'") && said.contains("microsd"),
+        "{said}"
+    );
+    let output = lab(&[
+        "run",
+        "--device",
+        "microsd",
+        "--apps",
+        "emacs",
+        "--out",
+        "/nonexistent/x",
+    ]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("there is no app 'emacs'"), "{said}");
+    let output = lab(&[
+        "run",
+        "--device",
+        "microsd",
+        "--scenarios",
+        "tepid",
+        "--out",
+        "/nonexistent/x",
+    ]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("there is no scenario 'tepid'"), "{said}");
+}
