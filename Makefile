@@ -3,11 +3,12 @@
 SHELL := /bin/bash
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup build demo test results fuzz clean
+.PHONY: help setup build lab demo test results fuzz clean
 
 help:
 	@echo 'make setup     install what is missing (Debian 12+, Ubuntu 24.04+; asks sudo when needed)'
 	@echo 'make build     build target/release/paralfetch'
+	@echo 'make lab       build target/release/lab, which compares prefetchers (docs/lab.md)'
 	@echo 'make demo      measure LibreOffice Writer in an image: cold, warm, prefetched'
 	@echo 'make test      format, lints, scripts, fuzz targets and all tests'
 	@echo 'make results   measure the applications of the results table, into results/'
@@ -19,6 +20,9 @@ setup:
 
 build:
 	@scripts/build.sh
+
+lab:
+	@scripts/build.sh lab
 
 demo:
 	@scripts/demo.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing on Debian 12 or newer and Ubuntu 24.04 or newer.
 #
-#   scripts/setup.sh [build] [test] [demo]      (all three when none is named)
+#   scripts/setup.sh [build] [test] [lab] [demo]      (all when none is named)
 #
 # Asks the network for nothing, and sudo for nothing, when everything is there.
 
@@ -9,7 +9,8 @@
 source "$(dirname "$0")/common.sh"
 
 BUILD_PACKAGES=(clang llvm libelf-dev zlib1g-dev libext2fs-dev pkg-config make gcc libc6-dev)
-TEST_PACKAGES=(e2fsprogs mount util-linux shellcheck)
+TEST_PACKAGES=(e2fsprogs mount util-linux shellcheck chromium)
+LAB_PACKAGES=(e2fsprogs mount util-linux mmdebstrap xvfb fio)
 DEMO_PACKAGES=(e2fsprogs mount util-linux mmdebstrap)
 
 # The second address is what the first one redirects to; some networks admit only that.
@@ -107,13 +108,14 @@ install_rust_checkers() {
 
 main() {
     local needs=("$@") packages=() need
-    [[ ${#needs[@]} -gt 0 ]] || needs=(build test demo)
+    [[ ${#needs[@]} -gt 0 ]] || needs=(build test lab demo)
     for need in "${needs[@]}"; do
         case $need in
             build) packages+=("${BUILD_PACKAGES[@]}") ;;
             test) packages+=("${TEST_PACKAGES[@]}") ;;
+            lab) packages+=("${LAB_PACKAGES[@]}") ;;
             demo) packages+=("${DEMO_PACKAGES[@]}") ;;
-            *) die "unknown need '$need': one of build, test, demo" ;;
+            *) die "unknown need '$need': one of build, test, lab, demo" ;;
         esac
     done
     command -v apt-get >/dev/null ||

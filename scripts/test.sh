@@ -61,7 +61,7 @@ run_tests() {
 }
 
 main() {
-    "$REPO/scripts/setup.sh" build test
+    "$REPO/scripts/setup.sh" build test lab
     say "Format"
     cargo fmt --all --check
     say "Lints"
