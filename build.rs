@@ -32,13 +32,19 @@ fn build_skeleton(name: &str) {
     }
 }
 
-/// `src/resolve/ext4_shim.c`, the product's narrow door to libext2fs.
+/// The product's narrow door to libext2fs.
 fn build_ext4_shim() {
-    const SOURCE: &str = "src/resolve/ext4_shim.c";
-    println!("cargo:rerun-if-changed={SOURCE}");
-    println!("cargo:rerun-if-changed=src/resolve/ext4_shim.h");
+    const FOLDER: &str = "src/resolve/ext4";
+    let sources = ["shim.c", "shim_directory.c"].map(|name| format!("{FOLDER}/{name}"));
+    for path in sources
+        .iter()
+        .map(String::as_str)
+        .chain(["src/resolve/ext4/shim.h", "src/resolve/ext4/shim_fs.h"])
+    {
+        println!("cargo:rerun-if-changed={path}");
+    }
     let mut shim = cc::Build::new();
-    shim.file(SOURCE)
+    shim.files(&sources)
         .std("gnu11")
         .warnings(true)
         .warnings_into_errors(true);

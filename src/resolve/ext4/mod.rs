@@ -1,14 +1,24 @@
 //! Where ext2, ext3 and ext4 keep the metadata that a file's data depends on.
 //!
 //! The user-space counterpart of the original's `ext4_fiedep` (paper §4.2), on libext2fs by way of a
-//! small C shim (`ext4_shim.h`). It reads the block device through its page cache, where the kernel
+//! small C shim (`shim.h`). It reads the block device through its page cache, where the kernel
 //! keeps a mounted file system's metadata up to date; `sync` beforehand gives delayed allocations
 //! their blocks.
+
+mod attributes;
+mod dirent;
+mod htree;
+mod inode;
+mod look_up;
+mod map;
+mod raw;
 
 use std::ffi::{CStr, CString, c_char, c_long};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
+
+pub use look_up::{LookUp, MAX_DIRECTORY_BLOCKS};
 
 /// Most nodes of one file: enough for 22 million extents, or 16 GiB in indirect blocks of 1 KiB.
 /// Beyond it the tree is taken for damaged.
@@ -53,8 +63,16 @@ pub enum Ext4Error {
     Inode {
         /// Inode number.
         ino: u64,
-        /// libext2fs's words.
+        /// What is wrong, in libext2fs's words or ours.
         reason: String,
+    },
+    /// The file system is sound, but what was asked cannot be known from the outside.
+    #[error("cannot tell what a look-up in directory {ino} reads: {reason}")]
+    Unsupported {
+        /// Inode number.
+        ino: u64,
+        /// Why not.
+        reason: &'static str,
     },
 }
 
@@ -70,7 +88,12 @@ unsafe extern "C" {
     fn pf_ext4_block_size(fs: *const Opaque) -> u32;
     fn pf_ext4_blocks(fs: *const Opaque) -> u64;
     fn pf_ext4_uuid(fs: *const Opaque, uuid: *mut u8);
-    fn pf_ext4_inode_block(fs: *const Opaque, ino: u32, block: *mut u64) -> c_long;
+    fn pf_ext4_inode_block(
+        fs: *const Opaque,
+        ino: u32,
+        block: *mut u64,
+        offset: *mut u32,
+    ) -> c_long;
     fn pf_ext4_nodes(
         fs: *mut Opaque,
         ino: u32,
@@ -133,11 +156,17 @@ impl Ext4 {
     /// # Errors
     /// [`Ext4Error::Inode`] if there is no such inode, or its table lies outside of the file system.
     pub fn inode_block(&self, ino: u64) -> Result<u64, Ext4Error> {
-        let mut block = 0;
-        // SAFETY: as above; the shim checks the number and writes one u64.
-        let error = unsafe { pf_ext4_inode_block(self.fs.as_ptr(), narrow(ino)?, &mut block) };
+        self.inode_place(ino).map(|(block, _)| block)
+    }
+
+    /// The block of the inode table that holds the inode, and where in it the inode begins, in bytes.
+    fn inode_place(&self, ino: u64) -> Result<(u64, usize), Ext4Error> {
+        let (mut block, mut offset) = (0, 0);
+        // SAFETY: as above; the shim checks the number and writes the two integers.
+        let error =
+            unsafe { pf_ext4_inode_block(self.fs.as_ptr(), narrow(ino)?, &mut block, &mut offset) };
         check(ino, error)?;
-        Ok(block)
+        Ok((block, offset as usize))
     }
 
     /// The extent-tree nodes of a regular file, or its indirect blocks if it has no extents, parents

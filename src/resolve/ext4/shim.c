@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "ext4_shim.h"
+#include "shim.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +7,10 @@
 #include <com_err.h>
 #include <ext2fs.h>
 
+#include "shim_fs.h"
+
 /* The kernel's EXT4_MAX_EXTENT_DEPTH: no valid tree is deeper. */
 #define MAX_EXTENT_DEPTH 5
-
-struct pf_ext4 {
-	ext2_filsys fs;
-};
 
 /* The caller's array. */
 struct sink {
@@ -63,17 +61,19 @@ void pf_ext4_uuid(const struct pf_ext4 *fs, uint8_t uuid[16])
 	memcpy(uuid, fs->fs->super->s_uuid, 16);
 }
 
-long pf_ext4_inode_block(const struct pf_ext4 *fs, uint32_t ino, uint64_t *block)
+long pf_ext4_inode_block(const struct pf_ext4 *fs, uint32_t ino, uint64_t *block,
+			 uint32_t *offset)
 {
 	struct ext2_super_block *super = fs->fs->super;
 	uint32_t per_group = EXT2_INODES_PER_GROUP(super);
-	uint64_t offset;
+	uint64_t in_table;
 
 	if (ino == 0 || ino > super->s_inodes_count || per_group == 0 ||
 	    (ino - 1) / per_group >= fs->fs->group_desc_count)
 		return EXT2_ET_BAD_INODE_NUM;
-	offset = (uint64_t)((ino - 1) % per_group) * EXT2_INODE_SIZE(super);
-	*block = ext2fs_inode_table_loc(fs->fs, (ino - 1) / per_group) + offset / fs->fs->blocksize;
+	in_table = (uint64_t)((ino - 1) % per_group) * EXT2_INODE_SIZE(super);
+	*block = ext2fs_inode_table_loc(fs->fs, (ino - 1) / per_group) + in_table / fs->fs->blocksize;
+	*offset = in_table % fs->fs->blocksize;
 	return *block < ext2fs_blocks_count(super) ? 0 : EXT2_ET_GDESC_BAD_INODE_TABLE;
 }
 

@@ -1,0 +1,164 @@
+//! Counting what the drive serves: nothing else shows that a list of blocks is complete.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use paralfetch::device::{checkpoint_journal, drop_caches};
+use paralfetch::resolve::ext4::{Ext4, LookUp};
+use paralfetch::resolve::residency;
+use rustix::fs::{Advice, fadvise};
+
+use crate::common::LoopExt4;
+
+/// The caches are the whole machine's: only one test at a time may empty them.
+static CACHES: Mutex<()> = Mutex::new(());
+
+/// How long the drive may take to become idle.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Blocks that something needs, and those that it also asks for without waiting.
+#[derive(Debug, Default)]
+pub struct Blocks {
+    pub needed: Vec<u64>,
+    pub ahead: Vec<u64>,
+}
+
+impl Blocks {
+    pub fn add(&mut self, look_up: LookUp) {
+        self.needed.extend(look_up.blocks);
+        self.ahead.extend(look_up.ahead);
+    }
+}
+
+/// An image whose blocks are read only when asked for: without readahead, of inodes or otherwise.
+pub struct Cold<'a> {
+    image: &'a LoopExt4,
+    device: File,
+    block_size: u64,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl<'a> Cold<'a> {
+    /// Both settings end with the image's mount and device.
+    pub fn new(image: &'a LoopExt4) -> Cold<'a> {
+        let turn = CACHES.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = image.device().file_name().unwrap().to_str().unwrap();
+        for (setting, value) in [
+            (format!("/sys/block/{name}/queue/read_ahead_kb"), "4"),
+            (format!("/sys/fs/ext4/{name}/inode_readahead_blks"), "1"),
+        ] {
+            fs::write(&setting, value).unwrap_or_else(|error| panic!("{setting}: {error}"));
+        }
+        image.sync();
+        Cold {
+            image,
+            device: File::open(image.device()).unwrap(),
+            block_size: Ext4::open(image.device()).unwrap().block_size(),
+            _turn: turn,
+        }
+    }
+
+    /// What opening this path by name needs, the inode-table block of the file included; the last
+    /// component may be missing.
+    pub fn walk(&self, path: &Path) -> Blocks {
+        let ext4 = Ext4::open(self.image.device()).unwrap();
+        let mut blocks = Blocks::default();
+        // The root directory's inode is never dropped while it is mounted.
+        let mut inode = Some(2);
+        for component in path.strip_prefix(self.image.mount_point()).unwrap() {
+            let dir = inode.unwrap_or_else(|| panic!("{path:?} goes on after a missing name"));
+            let look_up = ext4.look_up(dir, component.as_encoded_bytes()).unwrap();
+            inode = look_up.found;
+            blocks.add(look_up);
+            blocks
+                .needed
+                .extend(inode.map(|ino| ext4.inode_block(ino).unwrap()));
+        }
+        blocks
+    }
+
+    /// Checks that `act` reads nothing from the drive when these blocks are cached and nothing else is,
+    /// and something when any one of the needed is missing (of many, a few are tried).
+    pub fn check(&self, what: &str, blocks: &Blocks, act: impl Fn()) {
+        let needed = self.pages(&blocks.needed);
+        let mut all = self.pages(&blocks.ahead);
+        all.extend(&needed);
+        let fewest = (0..5)
+            .map(|_| self.reads(&all, &act))
+            .find(|&reads| reads == 0);
+        assert_eq!(fewest, Some(0), "{what}: {blocks:?} are not all it reads");
+        let step = needed.len().div_ceil(6).max(1);
+        for missing in needed.iter().step_by(step).chain(needed.last()) {
+            let mut others = all.clone();
+            others.remove(missing);
+            let reads = self.reads(&others, &act);
+            assert!(
+                reads > 0,
+                "{what}: page {missing} of {blocks:?} is not read"
+            );
+        }
+    }
+
+    /// Read requests that `act` causes from empty caches, with only these pages of the device cached.
+    fn reads(&self, pages: &BTreeSet<u64>, act: impl Fn()) -> u64 {
+        self.empty_caches();
+        for page in pages {
+            let length = std::num::NonZeroU64::new(4096);
+            fadvise(&self.device, page * 4096, length, Advice::WillNeed).unwrap();
+        }
+        self.wait(|| {
+            pages.iter().all(|&page| {
+                let cached = residency::cached(self.device.as_fd(), &(page..page + 1)).unwrap();
+                !cached.is_empty()
+            })
+        });
+        let before = self.served();
+        act();
+        self.served() - before
+    }
+
+    fn empty_caches(&self) {
+        let root = File::open(self.image.mount_point()).unwrap();
+        checkpoint_journal(root.as_fd()).unwrap();
+        drop(root);
+        // Names that were used since the first time survive it.
+        drop_caches().unwrap();
+        drop_caches().unwrap();
+    }
+
+    fn pages(&self, blocks: &[u64]) -> BTreeSet<u64> {
+        let page = |block| block * self.block_size / 4096;
+        blocks.iter().copied().map(page).collect()
+    }
+
+    /// Read requests that the device has served, once it is idle.
+    fn served(&self) -> u64 {
+        let name = self.image.device().file_name().unwrap();
+        let attribute = |attribute| Path::new("/sys/block").join(name).join(attribute);
+        self.wait(|| {
+            numbers(&attribute("inflight"))
+                .iter()
+                .all(|&count| count == 0)
+        });
+        numbers(&attribute("stat"))[0]
+    }
+
+    fn wait(&self, done: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !done() {
+            assert!(start.elapsed() < PATIENCE, "the drive does not become idle");
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn numbers(path: &PathBuf) -> Vec<u64> {
+    let text = fs::read_to_string(path).unwrap();
+    text.split_whitespace()
+        .map(|number| number.parse().unwrap())
+        .collect()
+}
