@@ -20,9 +20,9 @@ use paralfetch::device::Class;
 use paralfetch::launch::{Command, Spawn, Status, Stdio, Supervisor};
 use paralfetch::profile::{Ended, Learned, Profile, Revision};
 use paralfetch::resolve::mounts::MountTable;
-use paralfetch::resolve::resolve;
+use paralfetch::resolve::{Observed, resolve};
 use paralfetch::schedule::{Params, Place, SECTORS_PER_PAGE, schedule};
-use paralfetch::trace::{self, DRAIN_INTERVAL, Tracer};
+use paralfetch::trace::{self, DRAIN_INTERVAL, Focus, Tracer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -173,7 +173,7 @@ fn launch(supervisor: &mut Supervisor, spawn: Spawn, mut drain: impl FnMut() -> 
 fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
     let started = SystemTime::now();
     let mut storage = trace::Storage::new();
-    let mut tracer = Tracer::attach(&mut storage).unwrap();
+    let mut tracer = Tracer::attach(&mut storage, Focus::Reads).unwrap();
     let mark = tracer.start_mark();
     let mut spawn = spawn(image);
     let app = spawn.command.app();
@@ -190,7 +190,14 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
     let accesses: Vec<_> = accesses.filter(|access| access.dev == dev).collect();
     let mounts = MountTable::read().unwrap();
     let class = |_| Class::CommandQueuing;
-    let sequence = resolve(&accesses, trace.start_ns, started, &mounts, &class);
+    let seen = Observed {
+        accesses: &accesses,
+        paths: &[],
+        start_ns: trace.start_ns,
+        started,
+        touches: false,
+    };
+    let sequence = resolve(&seen, &mounts, &class);
     let params = Params::for_device(Class::CommandQueuing, false);
     let profile = Profile {
         app,

@@ -3,7 +3,7 @@
 //!
 //! [`sequence`] is the core. Its decisions are plain functions over plain data; all that it asks of
 //! the system goes through one trait, [`sequence::Probe`]. Around it stand the small doors to the
-//! kernel: [`mounts`] and [`blockdev`] find file systems and their devices, [`handle`] opens files by
+//! kernel: [`lookups`] says what the look-ups of paths depend on, [`mounts`] and [`blockdev`] find file systems and their devices, [`handle`] opens files by
 //! inode number, [`fiemap`] tells where their data lie, [`ext4`] where their metadata lie, and
 //! [`residency`] what of them is cached.
 
@@ -11,6 +11,8 @@ pub mod blockdev;
 pub mod ext4;
 pub mod fiemap;
 pub mod handle;
+mod interpreter;
+pub mod lookups;
 mod mountinfo;
 pub mod mounts;
 mod probe;
@@ -20,4 +22,4 @@ pub mod sequence;
 pub mod support;
 mod uuid;
 
-pub use sequence::{Report, Sequence, resolve};
+pub use sequence::{Observed, Report, Sequence, resolve};

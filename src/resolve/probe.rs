@@ -212,6 +212,19 @@ impl<'a> LiveProbe<'a> {
         FileState::Present(Box::new(facts))
     }
 
+    /// Asks the file system on a device about its metadata; `None`, with a warning, where it cannot
+    /// tell, and where its metadata are left out.
+    pub(super) fn ask_ext4<T>(
+        &mut self,
+        dev: u64,
+        ask: impl FnOnce(&Ext4) -> Result<T, Ext4Error>,
+    ) -> Option<T> {
+        self.device(dev);
+        let ext4 = self.devices.get(&dev)?.open.as_ref()?.ext4.as_ref()?;
+        let answer = ask(ext4);
+        self.known(dev, answer)
+    }
+
     fn known<T>(&mut self, dev: u64, answer: Result<T, Ext4Error>) -> Option<T> {
         answer
             .map_err(|error| self.warn(dev, "some missing metadata are not found", error))

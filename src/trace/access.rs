@@ -11,6 +11,9 @@ pub enum Source {
     /// The faultaround window of a page fault on a cached page: those of its pages that were cached
     /// were mapped, and one of them was touched.
     Window,
+    /// Metadata that the look-up of a path depends on, worked out from the path: whether they were
+    /// read, or were cached in whatever form, is not known.
+    LookedUp,
 }
 
 /// Who made an access.

@@ -3,14 +3,17 @@
 use rustix::fs::makedev;
 
 use super::access::{Access, By, Source};
+use super::path_use::{self, PathUse};
 use super::skel::learn::types::{pf_by, pf_event, pf_kind};
 use crate::schedule::PAGE_SIZE;
 
 /// One record of the ring buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An access to pages.
     Access(Access),
+    /// A path that was looked up.
+    Path(PathUse),
     /// The launch tree's last task exited, at this CLOCK_MONOTONIC time in nanoseconds.
     Exit(u64),
 }
@@ -20,6 +23,9 @@ pub enum Event {
 pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<Event> {
     let raw = read_raw(record)?;
     let kind = u32::from(raw.kind);
+    if kind == pf_kind::PF_PATH.0 {
+        return path_use::parse(record).map(Event::Path);
+    }
     if kind == pf_kind::PF_EXIT.0 {
         return Some(Event::Exit(raw.time_ns));
     }

@@ -9,11 +9,14 @@ mod access;
 mod event;
 mod launcher;
 mod meter;
+mod path_use;
 mod skel;
+mod syscalls;
 mod tracer;
 
 pub use abilities::{TraceError, check};
 pub use access::{Access, By, Source};
 pub use launcher::{StartMark, mark_launcher};
 pub use meter::{CompletionBlock, Meter, Metered, Reads};
-pub use tracer::{DRAIN_INTERVAL, Storage, Trace, Tracer};
+pub use path_use::{Inode, PathUse, Use};
+pub use tracer::{DRAIN_INTERVAL, Focus, Storage, Trace, Tracer};

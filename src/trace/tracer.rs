@@ -15,7 +15,9 @@ use super::abilities::{TraceError, check};
 use super::access::Access;
 use super::event::{Event, parse};
 use super::launcher::{StartMark, mark_launcher};
+use super::path_use::PathUse;
 use super::skel::learn::{LearnSkel, LearnSkelBuilder};
+use super::syscalls;
 
 /// Memory that a loaded BPF object lives in; to be kept by the caller while the object is used.
 pub struct Storage(Box<MaybeUninit<OpenObject>>);
@@ -42,6 +44,12 @@ pub struct Trace {
     pub start_ns: u64,
     /// Accesses in time order, those of the launch tree and others.
     pub accesses: Vec<Access>,
+    /// Paths that the launch tree looked up, each when it was first used from one directory, in time
+    /// order.
+    pub paths: Vec<PathUse>,
+    /// Paths that could not be recorded: longer than 1 KiB, or gone from memory when they were to be
+    /// read. What their look-ups need and was cached is not in the trace.
+    pub lost_paths: u64,
     /// Time at which the launch tree's last task exited, CLOCK_MONOTONIC in nanoseconds.
     pub exit_ns: Option<u64>,
     /// Events that were lost because the ring buffer was full, and tasks that were because there was no
@@ -50,6 +58,17 @@ pub struct Trace {
     /// Whether the kernel could tell of pages that were cached before the launch: its cached-read
     /// and page-fault tracepoints (Linux 6.14 and later).
     pub sees_cached: bool,
+}
+
+/// What the trace is to be about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Focus {
+    /// What is read from the drive, and what of the rest was cached before. A page that was added to
+    /// the cache is not reported again when it is used.
+    Reads,
+    /// What the launch itself uses, cached or not: pages that were added are reported again when they
+    /// are used.
+    Touches,
 }
 
 /// A learning session, attached from its making to its end.
@@ -66,7 +85,7 @@ impl<'obj> Tracer<'obj> {
     ///
     /// # Errors
     /// Says which privilege or kernel ability is missing.
-    pub fn attach(storage: &'obj mut Storage) -> Result<Self, TraceError> {
+    pub fn attach(storage: &'obj mut Storage, focus: Focus) -> Result<Self, TraceError> {
         check()?;
         capture_warnings();
         let mut open = LearnSkelBuilder::default()
@@ -75,6 +94,8 @@ impl<'obj> Tracer<'obj> {
         let page_size = rustix::param::page_size() as u64;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.page_bytes = page_size as u32;
+            rodata.o_nofollow = libc::O_NOFOLLOW as u32;
+            rodata.touches_count = focus == Focus::Touches;
         }
         let tracepoints = Tracepoints::read()?;
         if !tracepoints.has("mm_filemap_add_to_page_cache") {
@@ -89,6 +110,7 @@ impl<'obj> Tracer<'obj> {
         let mut skel = open
             .load()
             .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
+        syscalls::fill(&skel.maps.syscalls)?;
         mark_launcher(&skel.maps.roles)?;
         let collected = Rc::new(RefCell::new(Trace::default()));
         let sink = Rc::clone(&collected);
@@ -98,6 +120,7 @@ impl<'obj> Tracer<'obj> {
                 let mut trace = sink.borrow_mut();
                 match parse(record, page_size) {
                     Some(Event::Access(access)) => trace.accesses.push(access),
+                    Some(Event::Path(path)) => trace.paths.push(path),
                     Some(Event::Exit(time_ns)) => trace.exit_ns = Some(time_ns),
                     None => trace.lost += 1,
                 }
@@ -162,9 +185,11 @@ impl<'obj> Tracer<'obj> {
         trace.sees_cached = self.sees_cached;
         if let Some(bss) = self.skel.maps.bss_data.as_deref() {
             trace.lost += bss.lost_events + bss.lost_tasks;
+            trace.lost_paths = bss.lost_paths;
         }
         // Two cores record at once: order within the buffer is that of reservation, not of time.
         trace.accesses.sort_by_key(|access| access.time_ns);
+        trace.paths.sort_by_key(|path| path.time_ns);
         Ok(trace)
     }
 }

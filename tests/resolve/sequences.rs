@@ -12,7 +12,7 @@ use paralfetch::device::Class;
 use paralfetch::resolve::ext4::Ext4;
 use paralfetch::resolve::handle::inode_generation;
 use paralfetch::resolve::mounts::MountTable;
-use paralfetch::resolve::{Report, Sequence, resolve};
+use paralfetch::resolve::{Observed, Report, Sequence, resolve};
 use paralfetch::schedule::Place;
 use paralfetch::trace::{Access, By, Source};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -44,7 +44,14 @@ fn resolved(accesses: &[Access]) -> Sequence {
 
 fn resolved_since(accesses: &[Access], started: SystemTime) -> Sequence {
     let mounts = MountTable::read().unwrap();
-    resolve(accesses, 0, started, &mounts, &|_| Class::CommandQueuing)
+    let seen = Observed {
+        accesses,
+        paths: &[],
+        start_ns: 0,
+        started,
+        touches: false,
+    };
+    resolve(&seen, &mounts, &|_| Class::CommandQueuing)
 }
 
 #[test]

@@ -24,13 +24,14 @@ pub use probe::{DeviceState, Facts, FileKey, FileState, Probe};
 pub use report::{Count, LeftOut, Report};
 
 use self::subjects::{Outcome, Subject};
+use super::lookups;
 use super::mounts::MountTable;
 use super::probe::LiveProbe;
 use super::ranges::RangeSet;
 use crate::device::Class;
 use crate::profile::{Device, File};
 use crate::schedule::{LogEntry, PAGE_SIZE, Place, Span};
-use crate::trace::{Access, By, Source};
+use crate::trace::{Access, By, PathUse, Source};
 
 /// A launch sequence with the tables that it refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,35 +49,61 @@ pub struct Sequence {
     pub report: Report,
 }
 
-/// Makes the launch sequence from a launch's accesses, in time order, by asking the system about each
-/// file and device. The launch began at `start_ns` on the trace's clock (CLOCK_MONOTONIC, in
-/// nanoseconds) and at `started` on the file systems'. `class` tells a device's class by its number
-/// (`st_dev`).
+/// What was seen of a launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// Accesses to pages, in time order.
+    pub accesses: &'a [Access],
+    /// Paths that were looked up, in time order.
+    pub paths: &'a [PathUse],
+    /// Start of the launch on the trace's clock, CLOCK_MONOTONIC in nanoseconds.
+    pub start_ns: u64,
+    /// Start of the launch on the file systems' clock.
+    pub started: SystemTime,
+    /// Whether the sequence is to hold the file pages that the launch used (live learning), rather
+    /// than those that were read from the drive and those that were cached before.
+    pub touches: bool,
+}
+
+/// Makes the launch sequence of what was seen by asking the system about each file and device. `class`
+/// tells a device's class by its number (`st_dev`).
 ///
 /// Never fails: what cannot be resolved is left out and reported. Dirty data should have been written
 /// back (`sync`) since files were last changed, or their blocks may have no place on the disk yet.
-pub fn resolve(
-    accesses: &[Access],
-    start_ns: u64,
-    started: SystemTime,
-    mounts: &MountTable,
-    class: &dyn Fn(u64) -> Class,
-) -> Sequence {
-    resolve_with(
-        accesses,
-        start_ns,
-        &mut LiveProbe::new(mounts, class, started),
-    )
+pub fn resolve(seen: &Observed<'_>, mounts: &MountTable, class: &dyn Fn(u64) -> Class) -> Sequence {
+    let mut probe = LiveProbe::new(mounts, class, seen.started);
+    let (looked_up, counts) =
+        lookups::accesses(seen.paths, mounts, own_mount_namespace(), &mut probe);
+    let mut accesses = [seen.accesses, &looked_up].concat();
+    // What was read for a look-up comes before the look-up is reported; the sort keeps it so.
+    accesses.sort_by_key(|access| access.time_ns);
+    let mut sequence = resolve_with(&accesses, seen.start_ns, seen.touches, &mut probe);
+    sequence.report.paths = counts;
+    sequence
 }
 
-/// As [`resolve`], by the answers of `probe`.
-pub fn resolve_with(accesses: &[Access], start_ns: u64, probe: &mut dyn Probe) -> Sequence {
+/// Number of this process's mount namespace; 0, which none has, if /proc does not tell.
+fn own_mount_namespace() -> u32 {
+    std::fs::metadata("/proc/self/ns/mnt").map_or(0, |found| {
+        std::os::unix::fs::MetadataExt::ino(&found) as u32
+    })
+}
+
+/// The launch sequence of accesses in time order, by the answers of `probe`; the rest is as in
+/// [`Observed`].
+pub fn resolve_with(
+    accesses: &[Access],
+    start_ns: u64,
+    touches: bool,
+    probe: &mut dyn Probe,
+) -> Sequence {
     let mut report = Report::default();
     let (mut subjects, of_access) = subjects::group(accesses);
     for subject in &mut subjects {
         subject.decide(probe, &mut report);
     }
     let mut walk = Walk {
+        touches,
         probe,
         report,
         seen: vec![RangeSet::default(); subjects.len()],
@@ -99,6 +126,7 @@ pub fn resolve_with(accesses: &[Access], start_ns: u64, probe: &mut dyn Probe) -
 
 /// The walk over the accesses, and what has come of it so far.
 struct Walk<'a> {
+    touches: bool,
     probe: &'a mut dyn Probe,
     report: Report,
     /// For each subject, pages that earlier accesses took.
@@ -123,21 +151,22 @@ impl Walk<'_> {
             Outcome::Metadata => {
                 for fresh in self.seen[number].insert(pages) {
                     if let Some(device) = self.device_number(access.dev) {
-                        log::push(
-                            &mut self.log,
-                            metadata::metadata_entry(device, fresh, time_us),
-                        );
+                        self.metadata(device, fresh, time_us, access.source, subject);
                     }
                 }
             }
             Outcome::File(facts) if access.source == Source::Window => {
-                for pages in cached_before(&pages, facts, &subject.added) {
+                let none = RangeSet::default();
+                // Where touches count, what was added meanwhile may have been touched by this fault.
+                let added = if self.touches { &none } else { &subject.added };
+                for pages in cached_before(&pages, facts, added) {
                     for fresh in self.seen[number].insert(pages) {
                         self.report.window_pages +=
                             self.data(fresh, time_us, subject, facts, number);
                     }
                 }
             }
+            Outcome::File(_) if self.touches && access.source == Source::Added => {}
             Outcome::File(facts) => {
                 let end = facts.size.div_ceil(PAGE_SIZE);
                 for fresh in self.seen[number].insert(pages) {
@@ -152,6 +181,26 @@ impl Walk<'_> {
                 }
             }
         }
+    }
+
+    /// Logs pages of a device's metadata that are new to the sequence.
+    fn metadata(
+        &mut self,
+        device: u16,
+        pages: Range<u64>,
+        time_us: u64,
+        source: Source,
+        subject: &Subject,
+    ) {
+        if source == Source::LookedUp {
+            for cached in subject.added.missing(&pages) {
+                let span = metadata::metadata_entry(device, cached, time_us).span;
+                self.report.path_metadata += span.len;
+                self.unread.push(span);
+            }
+        }
+        let entry = metadata::metadata_entry(device, pages, time_us);
+        log::push(&mut self.log, entry);
     }
 
     /// Logs pages of a file that are new to the sequence. Returns the number of those that have a

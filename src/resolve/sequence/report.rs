@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::resolve::lookups::Paths;
 use crate::resolve::support::Support;
 
 /// A number of files and of their 4 KiB pages. Pages are counted once, metadata pages with no file.
@@ -55,6 +56,10 @@ pub struct Report {
     /// In the sequence: pages that were cached before the launch, as the faults of the launch on
     /// cached pages show.
     pub window_pages: u64,
+    /// Paths that the launch looked up.
+    pub paths: Paths,
+    /// In the sequence: metadata pages that look-ups of paths depend on and that were cached.
+    pub path_metadata: u64,
     /// In the sequence: metadata pages that were inserted (paper §3.1).
     pub missing_metadata: u64,
     /// In the sequence: metadata pages that were read only after data that depend on them.
@@ -108,6 +113,10 @@ impl Report {
         let mut lines = self.warnings.clone();
         for (pages, what) in [
             (self.window_pages, "cached before the launch"),
+            (
+                self.path_metadata,
+                "of metadata that look-ups need and caches held",
+            ),
             (self.missing_metadata, "of missing metadata inserted"),
             (
                 self.late_metadata,
@@ -117,6 +126,13 @@ impl Report {
             if pages > 0 {
                 lines.push(format!("{} {what}", Count { files: 0, pages }));
             }
+        }
+        if self.paths.foreign > 0 {
+            lines.push(format!(
+                "{} of {} paths were looked up in another mount namespace (a sandbox): where its mounts \
+                 differ, their directories are not in the profile",
+                self.paths.foreign, self.paths.used
+            ));
         }
         let left_out = self.left_out_lines();
         lines.extend(left_out.into_iter().map(|line| format!("left out: {line}")));

@@ -97,7 +97,7 @@ fn accesses(list: &[(u64, u64, u64, Source)]) -> Vec<Access> {
 }
 
 fn run(accesses: &[Access], mut fake: Fake) -> Sequence {
-    resolve_with(accesses, 5_000_000, &mut fake)
+    resolve_with(accesses, 5_000_000, false, &mut fake)
 }
 
 /// (file's inode number or 0, start, length, microseconds) of each log entry.
@@ -263,7 +263,7 @@ fn each_file_is_asked_about_once() {
         (11, 0, 16, Window),
     ]);
     let mut system = fake([(11, file(11, 8)), (12, file(12, 8))]);
-    resolve_with(&trace, 0, &mut system);
+    resolve_with(&trace, 0, false, &mut system);
     assert_eq!(
         system.asked.iter().map(|key| key.ino).collect::<Vec<_>>(),
         [11, 12]
@@ -342,7 +342,7 @@ proptest! {
             .filter(|access| access.by == By::Tree)
             .map(|access| (access.dev, access.ino))
             .collect();
-        let sequence = resolve_with(&trace, 0, &mut fake((1..).zip(facts)));
+        let sequence = resolve_with(&trace, 0, false, &mut fake((1..).zip(facts)));
         let mut pages = HashSet::new();
         for entry in &sequence.log {
             prop_assert!(entry.span.len > 0);

@@ -12,6 +12,7 @@ enum pf_kind {
 	PF_READ = 2,	/* cached pages that were read, or faulted in one by one */
 	PF_WINDOW = 3,	/* faultaround window: its cached pages were mapped, one was touched */
 	PF_EXIT = 4,	/* the last task of the launch tree exited; only time_ns is set */
+	PF_PATH = 5,	/* a path was looked up; the record is a pf_path */
 };
 
 /* Who did it. */
@@ -20,16 +21,73 @@ enum pf_by {
 	PF_OTHER = 2,	/* any other task */
 };
 
-/* One event of the ring buffer. */
+/* One event of the ring buffer; a path has a record of its own, which begins as this one does. */
 struct pf_event {
 	unsigned long long time_ns;	/* CLOCK_MONOTONIC */
+	unsigned char kind;		/* enum pf_kind */
+	unsigned char by;		/* enum pf_by */
+	unsigned char pad[2];
+	unsigned int generation;	/* inode generation; 0 for metadata */
 	unsigned long long ino;		/* inode number; 0 for metadata */
 	unsigned long long start;	/* first page, in pages of the kernel's size */
 	unsigned int pages;		/* number of pages of the kernel's size */
 	unsigned int dev;		/* kernel dev_t: major << 20 | minor */
-	unsigned int generation;	/* inode generation; 0 for metadata */
-	unsigned char kind;		/* enum pf_kind */
-	unsigned char by;		/* enum pf_by */
+};
+
+/* Bytes of the longest path that is recorded, its final zero included. */
+#define PF_PATH_MAX 1024
+
+/* What was done with a path. */
+enum pf_use {
+	PF_LOOK_UP = 1,	/* it was looked up, whether found or not */
+	PF_EXECUTED = 2,	/* it was looked up to execute what it names */
+	PF_LISTED = 3,	/* the directory `from` was read; there is no path */
+	PF_ENTERED = 4,	/* the directory `from` became the working directory; there is no path */
+};
+
+/* Names an inode. */
+struct pf_inode {
+	unsigned long long ino;
+	unsigned int dev;		/* kernel dev_t */
+	unsigned int generation;
+};
+
+/* A path of the launch tree. Begins as pf_event does, as far as `kind` is concerned. */
+struct pf_path {
+	unsigned long long time_ns;	/* CLOCK_MONOTONIC */
+	unsigned char kind;		/* PF_PATH */
+	unsigned char use;		/* enum pf_use */
+	unsigned char nofollow;		/* a symbolic link in the last place was not followed */
+	unsigned char pad;
+	unsigned int mount_ns;		/* number of the task's mount namespace */
+	struct pf_inode from;		/* directory that the path starts from: the root if absolute */
+	struct pf_inode root;		/* root directory of the task */
+	unsigned long long length;	/* bytes of the path */
+	char path[PF_PATH_MAX];		/* only so many bytes of it are in the record */
+};
+
+/* How a system call takes its paths. */
+enum pf_rule {
+	PF_NO_PATH = 0,
+	PF_FOLLOW = 1,		/* a symbolic link in the last place is followed */
+	PF_NOFOLLOW = 2,	/* it is not */
+	PF_AT_FLAGS = 3,	/* the flags argument has AT_SYMLINK_NOFOLLOW or not */
+	PF_LINK_FLAGS = 4,	/* the flags argument has AT_SYMLINK_FOLLOW or not */
+	PF_OPEN_FLAGS = 5,	/* the flags argument has O_NOFOLLOW or not */
+	PF_OPEN_HOW = 6,	/* the flags argument points to a struct open_how */
+	PF_CHANGE = 7,		/* as PF_FOLLOW, and the working directory changes if it succeeds */
+	PF_LIST = 8,		/* reads the directory that is open as the first argument */
+	PF_SOCKET = 9,		/* the second argument is a socket address, the third its size */
+};
+
+/* Which arguments of a system call are paths; arguments count from 1, 0 is none. */
+struct pf_syscall {
+	unsigned char rule;		/* enum pf_rule */
+	unsigned char path;
+	unsigned char dirfd;		/* what `path` is relative to; none: the working directory */
+	unsigned char flags;
+	unsigned char path_2;		/* a second path, never followed */
+	unsigned char dirfd_2;
 	unsigned char pad[2];
 };
 
@@ -54,6 +112,9 @@ struct pf_types {
 	enum pf_kind kind;
 	enum pf_by by;
 	enum pf_role role;
+	struct pf_path path;
+	enum pf_use use;
+	enum pf_rule rule;
 };
 
 #endif

@@ -27,6 +27,8 @@ enum {
 
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
@@ -42,9 +44,34 @@ enum {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long orig_ax, di, si, dx, r10, r8;
+};
+#elif defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	__u64 regs[31];
+	__u64 orig_x0;
+	__s32 syscallno;
+};
+#elif defined(__TARGET_ARCH_riscv)
+struct pt_regs {
+	unsigned long a1, a2, a3, a4, a7, orig_a0;
+};
+#endif
+
+struct thread_info {
+	unsigned long flags;
+	__u32 status;
+};
+
 struct task_struct {
+	struct thread_info thread_info;
 	int pid;
 	int tgid;
+	struct fs_struct *fs;
+	struct files_struct *files;
+	struct nsproxy *nsproxy;
 };
 
 struct super_block {
@@ -62,6 +89,49 @@ struct inode {
 
 struct address_space {
 	struct inode *host;
+};
+
+struct dentry {
+	struct inode *d_inode;
+};
+
+struct path {
+	struct dentry *dentry;
+};
+
+struct fs_struct {
+	struct path root;
+	struct path pwd;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct mnt_namespace {
+	struct ns_common ns;
+};
+
+struct nsproxy {
+	struct mnt_namespace *mnt_ns;
+};
+
+struct linux_binprm {
+	const char *filename;
+	const char *interp;
 };
 
 struct folio {
@@ -100,6 +170,12 @@ struct block_device {
 	__u32 bd_dev;
 };
 
+struct buffer_head {
+	__u64 b_blocknr;
+	__u64 b_size;
+	struct block_device *b_bdev;
+};
+
 struct bio {
 	struct block_device *bi_bdev;
 	unsigned int bi_opf;
@@ -119,6 +195,7 @@ enum pageflags {
 	PG_head = 6,
 };
 
-struct linux_binprm;
+#define NULL ((void *)0)
+#define EEXIST 17
 
 #endif

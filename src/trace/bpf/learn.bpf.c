@@ -13,7 +13,7 @@
  * write fault on a private mapping looks it up (mm_filemap_fault), and a read fault maps whatever is
  * cached of the 16 pages around the address (mm_filemap_map_pages: the paper's page-fault
  * monitoring, §3.1). These three are newer than the first and are attached where the kernel has
- * them.
+ * them. Metadata that were cached are touched (block_touch_buffer).
  *
  * Each page is reported once when it is added, once when the tree uses it, once when others do, and
  * once as part of a window: a launch touches its pages so often that reporting each time would cost
@@ -32,6 +32,12 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 /* Bytes in a page of the running kernel, set before the programs are loaded. */
 const volatile __u32 page_bytes = 4096;
+
+/*
+ * Set when the launch's own accesses are what counts, and additions only tell what was not cached: a
+ * page that readahead brought in is then still to be reported when it is used.
+ */
+const volatile bool touches_count = false;
 
 /* 64 pages of a file or a device. */
 struct seen_key {
@@ -63,6 +69,8 @@ struct {
 
 /* Events that found no room in the ring buffer. */
 __u64 lost_events = 0;
+
+#include "paths.bpf.h"
 
 struct pf_types _types = {};
 
@@ -105,7 +113,8 @@ static long mark_word(__u64 i, struct mark *m)
 	bits = m->by == PF_OTHER ? &seen->other : &seen->tree;
 	if (m->kind == PF_ADDED) {
 		/* A fault is reported before the addition that it causes: both are wanted. */
-		__sync_fetch_and_or(bits, mask);
+		if (!touches_count)
+			__sync_fetch_and_or(bits, mask);
 		bits = &seen->added;
 	}
 	old = *bits;
@@ -144,9 +153,29 @@ static __always_inline bool mark_new(struct pf_event *e)
 	return m.fresh;
 }
 
+/* Completes the event with who and when, and sends it unless all of its pages are known. */
+static __always_inline void send(struct pf_event *e)
+{
+	struct pf_event *slot;
+
+	e->by = is_tree(current_role()) ? PF_TREE : PF_OTHER;
+	if (!mark_new(e))
+		return;
+
+	slot = bpf_ringbuf_reserve(&events, sizeof(*slot), 0);
+	if (!slot) {
+		__sync_fetch_and_add(&lost_events, 1);
+		return;
+	}
+	e->time_ns = bpf_ktime_get_ns();
+	*slot = *e;
+	/* User space empties the buffer at its own pace: a wake-up for each event would disturb. */
+	bpf_ringbuf_submit(slot, BPF_RB_NO_WAKEUP);
+}
+
 static __always_inline void report(struct inode *inode, __u64 start, __u64 pages, __u8 kind)
 {
-	struct pf_event e = {}, *slot;
+	struct pf_event e = { .start = start, .pages = pages, .kind = kind };
 	struct super_block *sb;
 
 	if (!active_since_ns || !inode || !pages)
@@ -161,22 +190,7 @@ static __always_inline void report(struct inode *inode, __u64 start, __u64 pages
 		e.ino = inode->i_ino;
 		e.generation = inode->i_generation;
 	}
-	e.start = start;
-	e.pages = pages;
-	e.kind = kind;
-	e.by = is_tree(current_role()) ? PF_TREE : PF_OTHER;
-	if (!mark_new(&e))
-		return;
-
-	slot = bpf_ringbuf_reserve(&events, sizeof(*slot), 0);
-	if (!slot) {
-		__sync_fetch_and_add(&lost_events, 1);
-		return;
-	}
-	e.time_ns = bpf_ktime_get_ns();
-	*slot = e;
-	/* User space empties the buffer at its own pace: a wake-up for each event would disturb. */
-	bpf_ringbuf_submit(slot, BPF_RB_NO_WAKEUP);
+	send(&e);
 }
 
 static __always_inline __u64 folio_pages(struct folio *folio)
@@ -238,6 +252,27 @@ int BPF_PROG(pages_mapped, struct address_space *mapping, unsigned long start, u
 	return 0;
 }
 
+/*
+ * A block of metadata that was found in the buffer cache. What the kernel keeps in a form of its own
+ * (dentries, inodes, extents) is not looked up there: paths and dependencies tell of these.
+ */
+SEC("tp_btf/block_touch_buffer")
+int BPF_PROG(block_touched, struct buffer_head *bh)
+{
+	struct pf_event e = { .kind = PF_READ };
+	__u64 start, end;
+
+	if (!active_since_ns || current_role() != PF_ROLE_TREE)
+		return 0;
+	start = bh->b_blocknr * bh->b_size;
+	end = start + bh->b_size;
+	e.dev = bh->b_bdev->bd_dev;
+	e.start = start / page_bytes;
+	e.pages = (end + page_bytes - 1) / page_bytes - e.start;
+	send(&e);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(task_forked, struct task_struct *parent, struct task_struct *child)
 {
@@ -246,9 +281,19 @@ int BPF_PROG(task_forked, struct task_struct *parent, struct task_struct *child)
 }
 
 SEC("tp_btf/sched_process_exec")
-int BPF_PROG(task_execed, struct task_struct *task)
+int BPF_PROG(task_execed, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
 	tree_exec(task);
+	if (active_since_ns && role_of(task) == PF_ROLE_TREE)
+		paths_of_exec(task, bprm);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(syscall_done, struct pt_regs *regs, long result)
+{
+	if (active_since_ns && current_role() == PF_ROLE_TREE)
+		paths_of_syscall(regs, result);
 	return 0;
 }
 
