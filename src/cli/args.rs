@@ -24,7 +24,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Watch one launch of CMD from a cold cache and keep what it reads as the app's profile
+    /// Watch one launch of CMD, from a cold cache, and keep what it reads as the app's profile
     Learn(Learn),
     /// Start CMD and read its profile ahead while it runs
     Run(Run),
@@ -48,6 +48,9 @@ pub enum Command {
 pub struct Learn {
     #[command(flatten)]
     pub how: Learning,
+    /// Learn from the launch as it comes, whatever is cached: it drops no cache and changes no readahead
+    #[arg(long, conflicts_with = "as_read")]
+    pub live: bool,
     #[command(flatten)]
     pub launch: Launch,
 }

@@ -11,7 +11,7 @@ use super::words::mib;
 use super::{Failure, say};
 use crate::launch::{Command, Limits, Spawn, SpawnError, Status, Supervisor, User};
 use crate::manager::{LearnError, LearnOptions, Lesson, Summary, learn};
-use crate::profile::{Profile, Store};
+use crate::profile::{Learned, Profile, Store};
 use crate::trace::check;
 
 /// Learns one launch, keeps the profile, and ends as the app ends.
@@ -27,7 +27,11 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
         user,
         ..Spawn::new(command)
     };
-    let learned = learn(spawn, options(&args.how), &mut supervisor).map_err(from_learn)?;
+    let mut options = options(&args.how);
+    if args.live {
+        options.how = Learned::Live;
+    }
+    let learned = learn(spawn, options, &mut supervisor).map_err(from_learn)?;
     match learned.lesson {
         Ok(Lesson {
             profile, summary, ..
@@ -54,7 +58,11 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
 /// How `learn` and `bench` learn.
 pub fn options(how: &Learning) -> LearnOptions {
     LearnOptions {
-        exact: !how.as_read,
+        how: if how.as_read {
+            Learned::AsRead
+        } else {
+            Learned::Exact
+        },
         limits: Limits {
             timeout: how.timeout,
             ..Limits::default()
@@ -113,6 +121,19 @@ pub fn report(profile: &Profile, summary: &Summary) {
     ));
     for line in resolved.lines() {
         say(&line);
+    }
+    if resolved.window_pages > 0 && !summary.exact_faults {
+        say(
+            "of the pages that were cached, some were mapped along with others of the 16 around them and \
+             need not have been touched (this kernel's lockdown refuses fault_around_bytes, or debugfs is \
+             not mounted)",
+        );
+    }
+    if summary.lost_paths > 0 {
+        say(&format!(
+            "{} paths could not be recorded: what their look-ups need may be missing",
+            summary.lost_paths
+        ));
     }
     if !summary.sees_cached {
         say(

@@ -17,14 +17,15 @@ use crate::launch::{
 };
 use crate::profile::{self, App, Ended, Profile, Revision};
 use crate::resolve::mounts::MountTable;
-use crate::resolve::sequence::{self, Sequence, resolve};
+use crate::resolve::sequence::{self, Observed, Sequence, resolve};
 use crate::schedule::{LogEntry, Params, Span, schedule};
-use crate::trace::{DRAIN_INTERVAL, Storage, Trace, TraceError, Tracer};
+use crate::trace::{DRAIN_INTERVAL, Focus, Storage, Trace, TraceError, Tracer};
 
 /// How to learn.
 pub struct LearnOptions {
-    /// Learn exactly what is touched, rather than what the drive reads.
-    pub exact: bool,
+    /// From an empty cache, exactly what is touched or what the drive reads; or from a launch as it
+    /// comes.
+    pub how: profile::Learned,
     /// When the launch is complete, and when to give up.
     pub limits: Limits,
     /// The command that restores the knobs should this process be killed.
@@ -86,6 +87,11 @@ pub struct Summary {
     pub scheduling: Duration,
     /// Whether the kernel could tell of pages that were cached before.
     pub sees_cached: bool,
+    /// Whether faults on cached pages tell the very page that was touched: otherwise the window of 16
+    /// pages around it.
+    pub exact_faults: bool,
+    /// Paths that could not be recorded.
+    pub lost_paths: u64,
 }
 
 /// What a watched launch taught.
@@ -111,7 +117,7 @@ pub struct Learned {
     pub exit: Option<Exit>,
 }
 
-/// Watches one cold launch of the app and makes its profile. The calling thread must be the
+/// Watches one launch of the app and makes its profile. The calling thread must be the
 /// process's main thread. When this returns, no program is attached and every knob is restored.
 ///
 /// # Errors
@@ -125,15 +131,19 @@ pub fn learn(
     let mounts = MountTable::read()?;
     let app = spawn.command.app();
     // First, since it starts the keeper process, which must not become part of the launch tree.
-    let settings = LearningSettings::apply(
-        &mounts,
-        spawn.command.root(),
-        options.exact,
-        options.keeper.take(),
-    )?;
+    let how = options.how;
+    let settings =
+        LearningSettings::apply(&mounts, spawn.command.root(), how, options.keeper.take())?;
+    let exact_faults = settings.exact_faults();
+    let focus = match how {
+        profile::Learned::Live => Focus::Touches,
+        profile::Learned::Exact | profile::Learned::AsRead => Focus::Reads,
+    };
     let mut storage = Storage::new();
-    let mut tracer = Tracer::attach(&mut storage)?;
-    settings.empty_caches(&mounts)?;
+    let mut tracer = Tracer::attach(&mut storage, focus)?;
+    if how != profile::Learned::Live {
+        settings.empty_caches(&mounts)?;
+    }
 
     let started_at = SystemTime::now();
     let mark = tracer.start_mark();
@@ -166,7 +176,8 @@ pub fn learn(
             app,
             ended,
             started: started_at,
-            exact: options.exact,
+            how,
+            exact_faults,
         };
         draw_lesson(launch, &trace, &mounts, &options.limits)
     })();
@@ -186,7 +197,7 @@ fn watch(
     exit: &mut Option<Exit>,
 ) -> Result<Ended, LearnError> {
     let begun = tracer.with_trace(|trace| trace.start_ns);
-    let mut counter = ReadCounter::new(options.exact);
+    let mut counter = ReadCounter::new(options.how);
     let mut quiet = QuietDetector::new(begun, options.limits);
     let mut counted = 0;
     loop {
@@ -239,7 +250,8 @@ struct Launch {
     app: App,
     ended: Ended,
     started: SystemTime,
-    exact: bool,
+    how: profile::Learned,
+    exact_faults: bool,
 }
 
 /// From what was seen to a profile.
@@ -253,9 +265,10 @@ fn draw_lesson(
         app,
         ended,
         started,
-        exact,
+        how,
+        exact_faults,
     } = launch;
-    let end_ns = end_of_launch(trace, ended, limits, exact);
+    let end_ns = end_of_launch(trace, ended, limits, how);
     let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
     let clock = std::time::Instant::now();
     let sysfs = Sysfs::default();
@@ -265,9 +278,17 @@ fn draw_lesson(
         log,
         unread,
         report,
-    } = resolve(&trace.accesses, trace.start_ns, started, mounts, &|dev| {
-        sysfs.class(dev)
-    });
+    } = resolve(
+        &Observed {
+            accesses: &trace.accesses,
+            paths: &trace.paths,
+            start_ns: trace.start_ns,
+            started,
+            touches: how == profile::Learned::Live,
+        },
+        mounts,
+        &|dev| sysfs.class(dev),
+    );
     let resolving = clock.elapsed();
     if log.is_empty() {
         let reasons: Vec<String> = report.left_out_lines();
@@ -288,7 +309,7 @@ fn draw_lesson(
     let main_device = (0..devices.len())
         .max_by_key(|&device| pages[device])
         .unwrap_or(0);
-    let params = Params::for_device(devices[main_device].class, exact);
+    let params = Params::for_device(devices[main_device].class, how.is_touched());
     let entries = schedule(&log, &params);
     let scheduling = clock.elapsed();
 
@@ -299,11 +320,7 @@ fn draw_lesson(
     let profile = Profile {
         app,
         created,
-        learned: if exact {
-            profile::Learned::Exact
-        } else {
-            profile::Learned::AsRead
-        },
+        learned: how,
         ended,
         history: vec![Revision {
             time: created,
@@ -322,6 +339,8 @@ fn draw_lesson(
         resolving,
         scheduling,
         sees_cached: trace.sees_cached,
+        exact_faults,
+        lost_paths: trace.lost_paths,
     };
     Ok(Lesson {
         profile,
@@ -333,7 +352,7 @@ fn draw_lesson(
 
 /// When the launch ended, CLOCK_MONOTONIC in nanoseconds: with its completion block, if it fell
 /// quiet. What was read in the quiet second after that is learned all the same.
-fn end_of_launch(trace: &Trace, ended: Ended, limits: &Limits, exact: bool) -> u64 {
+fn end_of_launch(trace: &Trace, ended: Ended, limits: &Limits, how: profile::Learned) -> u64 {
     let last_ns = trace
         .accesses
         .last()
@@ -342,7 +361,7 @@ fn end_of_launch(trace: &Trace, ended: Ended, limits: &Limits, exact: bool) -> u
         Ended::Exit => trace.exit_ns.unwrap_or(last_ns),
         Ended::Timeout => last_ns,
         Ended::Quiet => {
-            let mut counter = ReadCounter::new(exact);
+            let mut counter = ReadCounter::new(how);
             let reads: Vec<u64> = trace
                 .accesses
                 .iter()

@@ -1,32 +1,38 @@
 //! Block reads of a launch, as the completion rule counts them (design §4.3).
 
+use crate::profile::Learned;
 use crate::trace::{Access, By, Source};
 
-/// Picks the block reads of the launch tree out of its accesses.
-#[derive(Debug, Default)]
+/// Picks the block reads of the launch tree out of its accesses. In a live run, whose pages may all be
+/// cached, each first use of pages takes the place of a block read.
+#[derive(Debug)]
 pub struct ReadCounter {
+    learned: Learned,
     /// Device, inode and end of the last addition, to see what continues it.
     last: Option<(u64, u64, u64)>,
-    /// With readahead, the folios of one request are added one after the other.
-    join: bool,
 }
 
 impl ReadCounter {
-    /// `exact`: the devices' readahead is off, so that each addition is a request of its own.
-    pub fn new(exact: bool) -> Self {
+    /// For a launch that is learned in this way.
+    pub fn new(learned: Learned) -> Self {
         ReadCounter {
+            learned,
             last: None,
-            join: !exact,
         }
     }
 
     /// Whether this access began a block read.
     pub fn is_read(&mut self, access: &Access) -> bool {
-        if access.by != By::Tree || access.source != Source::Added {
+        let counts = match self.learned {
+            Learned::Exact | Learned::AsRead => access.source == Source::Added,
+            Learned::Live => access.source != Source::Added,
+        };
+        if access.by != By::Tree || !counts {
             return false;
         }
         let here = (access.dev, access.ino, access.start);
-        let continues = self.join && self.last == Some(here);
+        // With readahead, the folios of one request are added one after the other.
+        let continues = self.learned == Learned::AsRead && self.last == Some(here);
         self.last = Some((access.dev, access.ino, access.start + access.len));
         !continues
     }
@@ -49,8 +55,8 @@ mod tests {
         }
     }
 
-    fn count(exact: bool, accesses: &[Access]) -> usize {
-        let mut counter = ReadCounter::new(exact);
+    fn count(learned: Learned, accesses: &[Access]) -> usize {
+        let mut counter = ReadCounter::new(learned);
         accesses
             .iter()
             .filter(|access| counter.is_read(access))
@@ -65,8 +71,8 @@ mod tests {
             added(5, 8, 1),
             added(5, 20, 1),
         ];
-        assert_eq!(count(false, &accesses), 2);
-        assert_eq!(count(true, &accesses), 4);
+        assert_eq!(count(Learned::AsRead, &accesses), 2);
+        assert_eq!(count(Learned::Exact, &accesses), 4);
     }
 
     #[test]
@@ -79,6 +85,18 @@ mod tests {
             by: By::Other,
             ..added(5, 1, 1)
         };
-        assert_eq!(count(true, &[used, other, added(6, 1, 1)]), 1);
+        let accesses = [used, other, added(6, 1, 1)];
+        assert_eq!(count(Learned::Exact, &accesses), 1);
+        assert_eq!(count(Learned::AsRead, &accesses), 1);
+    }
+
+    #[test]
+    fn in_a_live_run_uses_count() {
+        let used = |start| Access {
+            source: Source::Read,
+            ..added(5, start, 1)
+        };
+        let accesses = [added(5, 0, 32), used(0), used(1), used(7)];
+        assert_eq!(count(Learned::Live, &accesses), 3);
     }
 }

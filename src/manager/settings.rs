@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::device::{KnobError, Knobs, Sysfs, checkpoint_journal, drop_caches};
+use crate::profile::Learned;
 use crate::resolve::mounts::{Mount, MountTable};
 use crate::resolve::support::Support;
 
@@ -32,38 +33,74 @@ pub fn devices_below(mounts: &[Mount], root: Option<&Path>) -> Vec<u64> {
     devices
 }
 
+/// How many bytes around a fault the kernel maps of what is cached (mm/memory.c). With one page, each
+/// fault tells exactly what was touched. Kernel lockdown refuses it.
+const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
+
 /// The knobs of a learning run (design §4.1 and paper §4.2); dropping it restores them.
 pub struct LearningSettings {
-    knobs: Knobs,
+    /// `None` if there was nothing to change.
+    knobs: Option<Knobs>,
     /// Devices that the launch may be read from.
     devices: Vec<u64>,
+    exact_faults: bool,
 }
 
 impl LearningSettings {
-    /// Sets ext4's inode readahead to its minimum, so that what is learned of inode tables is what
-    /// was needed, and, for exact learning, the devices' readahead to 0.
+    /// Sets what this way of learning needs. For a cold run: ext4's inode readahead off, so that
+    /// what is learned of inode tables is what was needed (1 would still read a block along,
+    /// `__ext4_get_inode_loc`); for an exact one, the devices'
+    /// readahead to 0. For an exact or live one, faultaround to one page, where the kernel allows that.
     ///
     /// # Errors
     /// When another run holds the knobs, or one cannot be changed.
     pub fn apply(
         mounts: &MountTable,
         root: Option<&Path>,
-        exact: bool,
+        learned: Learned,
         keeper: Option<Command>,
     ) -> Result<Self, KnobError> {
-        let mut knobs = Knobs::acquire(Path::new(RUN_DIR), keeper)?;
         let sysfs = Sysfs::default();
         let canonical: Option<PathBuf> = root.and_then(|root| root.canonicalize().ok());
         let devices = devices_below(mounts.mounts(), canonical.as_deref().or(root));
-        for &dev in &devices {
-            if let Some(knob) = sysfs.inode_readahead_knob(dev) {
-                knobs.set(&knob, "1")?;
-            }
-            if let Some(knob) = sysfs.read_ahead_knob(dev).filter(|_| exact) {
-                knobs.set(&knob, "0")?;
+        let mut wanted: Vec<(PathBuf, String)> = Vec::new();
+        if learned != Learned::Live {
+            for &dev in &devices {
+                wanted.extend(
+                    sysfs
+                        .inode_readahead_knob(dev)
+                        .map(|knob| (knob, "0".into())),
+                );
+                let exact = learned == Learned::Exact;
+                let read_ahead = sysfs.read_ahead_knob(dev).filter(|_| exact);
+                wanted.extend(read_ahead.map(|knob| (knob, "0".into())));
             }
         }
-        Ok(LearningSettings { knobs, devices })
+        let exact_faults = learned.is_touched() && is_writable(Path::new(FAULT_AROUND));
+        if exact_faults {
+            let page = rustix::param::page_size().to_string();
+            wanted.push((FAULT_AROUND.into(), page));
+        }
+        let mut settings = LearningSettings {
+            knobs: None,
+            devices,
+            exact_faults,
+        };
+        if !wanted.is_empty() {
+            let knobs = settings
+                .knobs
+                .insert(Knobs::acquire(Path::new(RUN_DIR), keeper)?);
+            for (knob, value) in &wanted {
+                knobs.set(knob, value)?;
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Whether a fault on a cached page maps that page alone. Otherwise it maps what is cached of the
+    /// 16 pages around it, and which of them was touched is not known.
+    pub fn exact_faults(&self) -> bool {
+        self.exact_faults
     }
 
     /// Empties the caches, those metadata included that ext4's journals still hold.
@@ -86,8 +123,13 @@ impl LearningSettings {
     /// # Errors
     /// The first that could not be restored.
     pub fn restore(self) -> Result<(), KnobError> {
-        self.knobs.restore()
+        self.knobs.map_or(Ok(()), Knobs::restore)
     }
+}
+
+/// Whether the file can be opened for writing; nothing is written.
+fn is_writable(path: &Path) -> bool {
+    std::fs::OpenOptions::new().write(true).open(path).is_ok()
 }
 
 #[cfg(test)]

@@ -37,6 +37,16 @@ pub enum Learned {
     Exact,
     /// With the usual readahead: the pages that the drive read, as the paper does.
     AsRead,
+    /// From a launch as it came, whatever was cached: the pages that it touched, as far as the kernel
+    /// tells (design §4, live learning).
+    Live,
+}
+
+impl Learned {
+    /// Whether the launch sequence consists of the pages that were touched, which lie scattered.
+    pub fn is_touched(self) -> bool {
+        self != Learned::AsRead
+    }
 }
 
 /// What ended the learned launch.

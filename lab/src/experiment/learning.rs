@@ -44,7 +44,7 @@ impl Work {
         loop {
             eprintln!("lab: learning {} on {} ({how})", app.name, self.job.device);
             let options = LearnOptions {
-                exact: how.is_exact(),
+                how: how.learned(),
                 limits: Limits {
                     timeout: Duration::from_secs(self.job.timeout),
                     ..Limits::default()

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use paralfetch::manager;
-use paralfetch::profile::{self, Profile};
+use paralfetch::profile::{self, Learned, Profile};
 use paralfetch::schedule::{LogEntry, Place, Span};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -40,9 +40,12 @@ impl How {
         }
     }
 
-    /// Whether the readahead is off, as [`manager::LearnOptions::exact`].
-    pub fn is_exact(self) -> bool {
-        self == How::Exact
+    /// How the product calls it.
+    pub fn learned(self) -> Learned {
+        match self {
+            How::Exact => Learned::Exact,
+            How::AsRead | How::AsReadAgain => Learned::AsRead,
+        }
     }
 }
 

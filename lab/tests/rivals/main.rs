@@ -58,7 +58,7 @@ fn learned(image: &Image, supervisor: &mut Supervisor) -> Lessons {
             let mut spawn = Spawn::new(command);
             spawn.stdio = Stdio::Null;
             let options = LearnOptions {
-                exact: how.is_exact(),
+                how: how.learned(),
                 limits: Limits::default(),
                 keeper: None,
             };
