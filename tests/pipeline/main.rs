@@ -6,6 +6,7 @@ mod bench;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
+mod known;
 mod learning;
 mod passing;
 mod prefetching;

@@ -1,0 +1,290 @@
+//! A program made for the purpose (`known.c`) is learned exactly: whatever is cached, every page and
+//! every block of metadata that it needs, and no other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::common::succeed;
+use crate::root::{Root, pages_of};
+use crate::set_up;
+
+/// What the program reads of its files, in 4 KiB pages; nothing of holes.
+const READ: [(&str, &[u64]); 7] = [
+    ("/data/plain", &[2, 3, 9]),
+    ("/data/mapped", &[3, 40, 77]),
+    ("/data/sparse", &[10]),
+    ("/data/fragmented", &[0, 15, 31]),
+    ("/deep/a/b/c/d/e/file", &[0]),
+    ("/there/below/file", &[0]),
+    ("/data/child", &[5]),
+];
+
+/// Where the long link leads.
+const LINKED: &str =
+    "/linked/to/a/directory/of/which/the/path/is/longer/than/an/inode/has/room/for";
+
+/// Everything that its look-ups find on their way.
+const FOUND: [&str; 23] = [
+    "/",
+    "/known",
+    "/data",
+    "/data/plain",
+    "/data/mapped",
+    "/data/sparse",
+    "/data/fragmented",
+    "/data/child",
+    "/deep",
+    "/deep/a",
+    "/deep/a/b",
+    "/deep/a/b/c",
+    "/deep/a/b/c/d",
+    "/deep/a/b/c/d/e",
+    "/deep/a/b/c/d/e/file",
+    "/looked",
+    "/looked/only",
+    "/links",
+    "/links/short",
+    "/links/long",
+    "/there",
+    "/there/below",
+    "/there/below/file",
+];
+
+/// The largest hole that infill merge reads along, in pages.
+const HOLE: u64 = 2;
+
+#[test]
+fn what_a_cold_launch_needs_is_learned_exactly() {
+    let Some((root, _turn)) = known() else {
+        return;
+    };
+    root.learn(&[], &["/known"]);
+    let profile = root.show("known");
+    for (path, pages) in data() {
+        assert_same(path, &pages, &pages_of(&profile, path), &BTreeSet::new());
+    }
+    let metadata = metadata_of(&profile);
+    assert_same(
+        "metadata",
+        &metadata_needed(&root),
+        &metadata,
+        &BTreeSet::new(),
+    );
+}
+
+#[test]
+fn what_a_warm_launch_needs_is_learned_live() {
+    let Some((root, _turn)) = known() else {
+        return;
+    };
+    // Once to have everything cached.
+    root.learn(&["--live"], &["/known"]);
+    root.learn(&["--live"], &["/known"]);
+    let profile = root.show("known");
+    assert_eq!(profile["learned"], "live");
+    assert_found(&root, &profile);
+}
+
+#[test]
+fn what_others_hold_in_the_caches_is_learned_too() {
+    let Some((root, _turn)) = known() else {
+        return;
+    };
+    let _holders: Vec<Holder> = (0..12).map(|_| Holder::of(&root)).collect();
+    root.learn(&[], &["/known"]);
+    assert_found(&root, &root.show("known"));
+}
+
+/// All that is needed is in the profile, and nothing else but what was mapped around a touched page of
+/// a mapped file where the kernel maps 16 pages at once.
+fn assert_found(root: &Root, profile: &serde_json::Value) {
+    for (path, pages) in data() {
+        let around: BTreeSet<u64> = match path {
+            "/data/mapped" => pages
+                .iter()
+                .flat_map(|page| page.saturating_sub(15)..page + 16)
+                .collect(),
+            _ => BTreeSet::new(),
+        };
+        assert_same(path, &pages, &pages_of(profile, path), &around);
+    }
+    let metadata = metadata_of(profile);
+    assert_same(
+        "metadata",
+        &metadata_needed(root),
+        &metadata,
+        &BTreeSet::new(),
+    );
+}
+
+/// `learned` holds all of `needed`, and beside it only pages of `allowed` and holes that are read along.
+fn assert_same(what: &str, needed: &BTreeSet<u64>, learned: &[u64], allowed: &BTreeSet<u64>) {
+    let learned: BTreeSet<u64> = learned.iter().copied().collect();
+    let missing: Vec<_> = needed.difference(&learned).collect();
+    assert!(
+        missing.is_empty(),
+        "{what}: {missing:?} of {needed:?} missing in {learned:?}"
+    );
+    let wanted = |page: u64| needed.contains(&page) || allowed.contains(&page);
+    let is_hole = |page: u64| {
+        let before = (1..=HOLE).any(|by| page.checked_sub(by).is_some_and(wanted));
+        before && (1..=HOLE).any(|by| wanted(page + by))
+    };
+    let excess: Vec<_> = learned
+        .iter()
+        .filter(|&&page| !wanted(page) && !is_hole(page))
+        .collect();
+    assert!(
+        excess.is_empty(),
+        "{what}: {excess:?} learned beside {needed:?}"
+    );
+}
+
+fn data() -> BTreeMap<&'static str, BTreeSet<u64>> {
+    READ.iter()
+        .map(|(path, pages)| (*path, pages.iter().copied().collect()))
+        .collect()
+}
+
+/// Blocks of metadata, which are pages: inodes, directories, the long link, the extent tree of the
+/// fragmented file. As debugfs(8) tells.
+fn metadata_needed(root: &Root) -> BTreeSet<u64> {
+    root.image.sync();
+    let mut blocks = BTreeSet::new();
+    let linked: Vec<String> = LINKED
+        .match_indices('/')
+        .skip(1)
+        .map(|(end, _)| LINKED[..end].to_owned())
+        .chain([LINKED.to_owned(), format!("{LINKED}/linked")])
+        .collect();
+    let found = FOUND.iter().map(|path| (*path).to_owned());
+    for path in found.chain(linked).chain(["/listed".to_owned()]) {
+        let imap = debugfs(root, &format!("imap {path}"));
+        let block = imap
+            .split_once("located at block ")
+            .and_then(|(_, rest)| rest.split(',').next());
+        blocks.insert(
+            block
+                .unwrap_or_else(|| panic!("{path}: {imap}"))
+                .parse()
+                .unwrap(),
+        );
+        if is_block_holder(&root.path().join(&path[1..])) {
+            let own = debugfs(root, &format!("blocks {path}"));
+            blocks.extend(
+                own.split_whitespace()
+                    .map(|block| block.parse::<u64>().unwrap()),
+            );
+        }
+    }
+    let stat = debugfs(root, "stat /data/fragmented");
+    let (_, rest) = stat
+        .split_once("(ETB0):")
+        .expect("the file has an extent tree");
+    let node = rest.split([',', '\n']).next().unwrap();
+    blocks.insert(node.trim().parse().unwrap());
+    blocks
+}
+
+/// Whether the inode's own blocks are metadata: of directories, and of links that do not fit into it.
+fn is_block_holder(path: &Path) -> bool {
+    let metadata = fs::symlink_metadata(path).unwrap();
+    metadata.is_dir() || (metadata.is_symlink() && metadata.len() > 59)
+}
+
+fn debugfs(root: &Root, request: &str) -> String {
+    let mut debugfs = Command::new("debugfs");
+    debugfs.args(["-R", request]).arg(root.image.device());
+    succeed(&mut debugfs)
+}
+
+fn metadata_of(profile: &serde_json::Value) -> Vec<u64> {
+    let entries = profile["entries"].as_array().unwrap();
+    entries
+        .iter()
+        .filter(|entry| entry["kind"] == "metadata")
+        .flat_map(|entry| {
+            let start = entry["start"].as_u64().unwrap();
+            start..start + entry["pages"].as_u64().unwrap()
+        })
+        .collect()
+}
+
+/// An image with the program and its files.
+fn known() -> Option<(Root, std::sync::MutexGuard<'static, ()>)> {
+    let (root, turn) = set_up()?;
+    let at = |path: &str| root.path().join(&path[1..]);
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/known.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-static", "-O1", "-Wall", "-Werror", "-o"]);
+    succeed(compiler.arg(at("/known")).arg(source));
+
+    for directory in [
+        "/deep/a/b/c/d/e",
+        "/looked",
+        "/links",
+        "/listed",
+        "/there/below",
+        LINKED,
+    ] {
+        fs::create_dir_all(at(directory)).unwrap();
+    }
+    for path in ["/data/plain", "/data/mapped", "/data/child"] {
+        fs::write(at(path), vec![7; 100 * 4096]).unwrap();
+    }
+    for path in ["/deep/a/b/c/d/e/file", "/looked/only", "/there/below/file"] {
+        fs::write(at(path), vec![7; 4096]).unwrap();
+    }
+    fs::write(at(&format!("{LINKED}/linked")), vec![7; 4096]).unwrap();
+    for entry in 0..5 {
+        fs::write(at(&format!("/listed/{entry}")), "").unwrap();
+    }
+    symlink("plain", at("/links/short")).unwrap();
+    symlink(LINKED, at("/links/long")).unwrap();
+
+    let sparse = File::create(at("/data/sparse")).unwrap();
+    sparse.set_len(64 * 4096).unwrap();
+    for page in [10, 50] {
+        sparse.write_all_at(&[7; 4096], page * 4096).unwrap();
+    }
+    // Every other page, so that there are more extents than an inode has room for.
+    let fragmented = File::create(at("/data/fragmented")).unwrap();
+    for page in (0..32).step_by(2).chain((1..32).step_by(2)) {
+        fragmented.write_all_at(&[7; 4096], page * 4096).unwrap();
+        fragmented.sync_all().unwrap();
+    }
+    rustix::fs::sync();
+    Some((root, turn))
+}
+
+/// The program itself, which keeps what it has mapped, and so the inodes and the names that lead to
+/// them.
+struct Holder(Child);
+
+impl Holder {
+    fn of(root: &Root) -> Holder {
+        let mut child = Command::new("chroot")
+            .arg(root.path())
+            .args(["/known", "stay"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let out = child.stdout.take().unwrap();
+        BufReader::new(out).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Holder(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // In a failing test it may be gone.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
