@@ -46,6 +46,9 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct Learn {
+    /// Report as one line of JSON, on standard error or into FILE, instead of text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub json: Option<Option<PathBuf>>,
     #[command(flatten)]
     pub how: Learning,
     #[command(flatten)]
