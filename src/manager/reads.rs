@@ -2,13 +2,15 @@
 
 use crate::trace::{Access, By, Source};
 
-/// Picks the block reads of the launch tree out of its accesses.
-#[derive(Debug, Default)]
+/// Picks block reads out of a launch's accesses: those of the launch tree, or another's.
+#[derive(Debug)]
 pub struct ReadCounter {
     /// Device, inode and end of the last addition, to see what continues it.
     last: Option<(u64, u64, u64)>,
     /// With readahead, the folios of one request are added one after the other.
     join: bool,
+    /// Whose reads.
+    by: By,
 }
 
 impl ReadCounter {
@@ -17,12 +19,22 @@ impl ReadCounter {
         ReadCounter {
             last: None,
             join: !exact,
+            by: By::Tree,
+        }
+    }
+
+    /// Reads with readahead, by whom.
+    pub fn joined(by: By) -> Self {
+        ReadCounter {
+            last: None,
+            join: true,
+            by,
         }
     }
 
     /// Whether this access began a block read.
     pub fn is_read(&mut self, access: &Access) -> bool {
-        if access.by != By::Tree || access.source != Source::Added {
+        if access.by != self.by || access.source != Source::Added {
             return false;
         }
         let here = (access.dev, access.ino, access.start);

@@ -14,7 +14,7 @@ pub mod handle;
 mod mountinfo;
 pub mod mounts;
 mod probe;
-mod ranges;
+pub(crate) mod ranges;
 pub mod residency;
 pub mod sequence;
 pub mod support;

@@ -67,6 +67,20 @@ impl<'obj> Tracer<'obj> {
     /// # Errors
     /// Says which privilege or kernel ability is missing.
     pub fn attach(storage: &'obj mut Storage) -> Result<Self, TraceError> {
+        Self::attach_to(storage, true)
+    }
+
+    /// As [`Tracer::attach`], but for what is read from drives only: additions to the caches and,
+    /// where the kernel tells, the faults that cause them. Cached pages that are used cost nothing
+    /// then.
+    ///
+    /// # Errors
+    /// As [`Tracer::attach`].
+    pub fn attach_to_additions(storage: &'obj mut Storage) -> Result<Self, TraceError> {
+        Self::attach_to(storage, false)
+    }
+
+    fn attach_to(storage: &'obj mut Storage, uses: bool) -> Result<Self, TraceError> {
         check()?;
         capture_warnings();
         let mut open = LearnSkelBuilder::default()
@@ -82,9 +96,9 @@ impl<'obj> Tracer<'obj> {
         }
         let reads = tracepoints.has("mm_filemap_get_pages");
         let faults = tracepoints.has("mm_filemap_fault") && tracepoints.has("mm_filemap_map_pages");
-        open.progs.pages_read.set_autoload(reads);
+        open.progs.pages_read.set_autoload(reads && uses);
         open.progs.page_faulted.set_autoload(faults);
-        open.progs.pages_mapped.set_autoload(faults);
+        open.progs.pages_mapped.set_autoload(faults && uses);
 
         let mut skel = open
             .load()
@@ -141,6 +155,12 @@ impl<'obj> Tracer<'obj> {
         self.ring
             .consume()
             .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))
+    }
+
+    /// Takes away what has been fetched so far, so that a long recording needs no more memory than
+    /// its reader keeps. Events of several CPUs are almost, but not quite, in the order of time.
+    pub fn take_accesses(&mut self) -> Vec<Access> {
+        std::mem::take(&mut self.collected.borrow_mut().accesses)
     }
 
     /// What has been fetched so far.

@@ -7,6 +7,7 @@ mod bench;
 mod common;
 mod faults;
 mod learning;
+mod misses;
 mod passing;
 mod prefetching;
 mod processes;

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod debugfs;
+mod kinds;
 mod layout;
 mod mounted;
 mod populate;
