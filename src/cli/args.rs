@@ -46,6 +46,9 @@ pub enum Command {
 
 #[derive(Debug, Args)]
 pub struct Learn {
+    /// Report as one line of JSON, on standard error or into FILE, instead of text
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub json: Option<Option<PathBuf>>,
     #[command(flatten)]
     pub how: Learning,
     /// Learn from the launch as it comes, whatever is cached: it drops no cache and changes no readahead
@@ -82,6 +85,10 @@ pub struct Run {
     /// Report on standard error what was prefetched, skipped and missed, once the app has ended
     #[arg(short, long)]
     pub verbose: bool,
+    /// List what the launch had to read itself all the same, and why: as text on standard error once
+    /// the app has ended, or as JSON lines into FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub report: Option<Option<PathBuf>>,
     #[command(flatten)]
     pub launch: Launch,
 }
@@ -176,6 +183,20 @@ mod tests {
         };
         assert!(run.verbose);
         assert_eq!(run.launch.cmd, ["a", "-b"]);
+    }
+
+    #[test]
+    fn files_of_reports_are_optional() {
+        let of = |option: &str| {
+            let cli = Cli::parse_from(["paralfetch", "run", option, "--", "a"]);
+            let Command::Run(run) = cli.command else {
+                panic!("not run");
+            };
+            run.report
+        };
+        assert_eq!(of("-v"), None);
+        assert_eq!(of("--report"), Some(None));
+        assert_eq!(of("--report=f"), Some(Some(PathBuf::from("f"))));
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! `learn`: one watched launch.
 
+use std::fs;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use super::args::{Learn, Learning};
 use super::show::app_name;
-use super::words::mib;
+use super::words::{mib, text_of};
 use super::{Failure, say};
 use crate::launch::{Command, Limits, Spawn, SpawnError, Status, Supervisor, User};
 use crate::manager::{LearnError, LearnOptions, Lesson, Summary, learn};
@@ -37,7 +41,10 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
             profile, summary, ..
         }) => match store.save(&profile) {
             Ok(_) => {
-                report(&profile, &summary);
+                match &args.json {
+                    Some(file) => write_json(file.as_deref(), &profile, &summary),
+                    None => report(&profile, &summary),
+                }
                 if let Some(Status::Code(code @ 1..)) = learned.exit.map(|exit| exit.status) {
                     say(&format!(
                         "the app ended with status {code}: if its launch failed, learn again"
@@ -99,6 +106,40 @@ fn keeper(timeout: Duration) -> Option<process::Command> {
     Some(command)
 }
 
+/// Writes what was learned as one line of JSON, to a file or to standard error. If it cannot be
+/// written, the app is to run all the same.
+fn write_json(file: Option<&Path>, profile: &Profile, summary: &Summary) {
+    let line = format!("{}\n", json(profile, summary));
+    let Some(path) = file else {
+        let _ = io::stderr().write_all(line.as_bytes());
+        return;
+    };
+    if let Err(error) = fs::write(path, line) {
+        say(&format!("cannot write {}: {error}", path.display()));
+    }
+}
+
+/// Everything that is known of a learning run.
+fn json(profile: &Profile, summary: &Summary) -> Value {
+    let pages: u64 = profile.entries.iter().map(|entry| entry.span.len).sum();
+    json!({
+        "app": text_of(&profile.app.path),
+        "root": profile.app.root.as_deref().map(text_of),
+        "learned": profile.learned,
+        "ended": profile.ended,
+        "log_entries": profile.log_entries,
+        "entries": profile.entries.len(),
+        "pages": pages,
+        "files": profile.files.len(),
+        "duration_s": summary.duration.as_secs_f64(),
+        "required": summary.required,
+        "resolved": summary.resolved,
+        "resolving_s": summary.resolving.as_secs_f64(),
+        "scheduling_s": summary.scheduling.as_secs_f64(),
+        "sees_cached": summary.sees_cached,
+    })
+}
+
 /// What was learned, in a few lines.
 pub fn report(profile: &Profile, summary: &Summary) {
     let resolved = &summary.resolved;
@@ -114,6 +155,9 @@ pub fn report(profile: &Profile, summary: &Summary) {
         profile.files.len(),
         resolved.missing_metadata,
     ));
+    for line in summary.required.lines() {
+        say(&line);
+    }
     say(&format!(
         "resolved in {:.1} ms, scheduled in {:.1} ms; events lost: 0",
         summary.resolving.as_secs_f64() * 1e3,

@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod learn;
 mod profiles;
+mod report;
 mod run;
 mod show;
 mod words;

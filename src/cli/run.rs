@@ -2,15 +2,18 @@
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::args::Run;
+use super::report::{self, Case, Judging, Target};
 use super::show::app_name;
 use super::words::mib;
 use super::{Failure, say};
-use crate::launch::{Command, Exit, Spawn, Supervisor, User};
+use crate::judge::Recorder;
+use crate::launch::{Command, Exit, Limits, Spawn, Supervisor, User};
 use crate::prefetch::{Options, Prefetch, Report, raise_open_files};
-use crate::profile::{App, Ended, Store};
+use crate::profile::{App, Ended, Profile, Store};
+use crate::trace::Storage;
 
 /// Starts the app, prefetched if there is a profile, and ends as it ends. Whatever fails in us, the
 /// app is started.
@@ -20,6 +23,13 @@ pub fn main(state_dir: &Path, args: Run) -> Result<(), Failure> {
         .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
     let mut supervisor = Supervisor::new().map_err(Failure::own)?;
     let open_files = raise_open_files();
+    // Before the prefetch thread is started, so that its reads are known for what they are.
+    let mut storage = Storage::new();
+    let reporter = args.report.as_ref().and_then(|file| {
+        Reporter::start(&mut storage, file.as_deref())
+            .inspect_err(|why| say(&format!("{why}; there will be no report")))
+            .ok()
+    });
     let running = match Running::start(state_dir, &command.app()) {
         Ok(running) => Some(running),
         Err(why) => {
@@ -27,30 +37,107 @@ pub fn main(state_dir: &Path, args: Run) -> Result<(), Failure> {
             None
         }
     };
-    let spawn = Spawn {
+    // Without a prefetch every read is a miss, and there is nothing to report.
+    let mut reporter = reporter.filter(|_| running.is_some());
+    let mut spawn = Spawn {
         user,
         open_files: Some(open_files),
         ..Spawn::new(command)
     };
+    if let Some(reporter) = &mut reporter {
+        let mark = reporter.recorder.start_mark();
+        spawn.before_exec = Some(Box::new(move || mark.set()));
+    }
+    let started = SystemTime::now();
     supervisor
         .start(spawn)
         .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
     // After the prefetch and the app have been started: they do not wait for it.
     super::restore_after_crash();
-    let exit = supervisor.wait().map_err(Failure::own)?;
-    if let Some(running) = running {
-        running.finish(&exit, args.verbose);
-    }
+    let exit = match (running, reporter) {
+        (Some(running), Some(reporter)) => {
+            reporter.supervise(&mut supervisor, running, started, args.verbose)?
+        }
+        (running, _) => {
+            let exit = supervisor.wait().map_err(Failure::own)?;
+            if let Some(Running { prefetch, app }) = running {
+                let outcome = app.outcome(prefetch);
+                app.tell(outcome.as_ref(), &exit, args.verbose);
+            }
+            exit
+        }
+    };
     exit.finish()
+}
+
+/// Records a launch for `--report`.
+struct Reporter<'obj> {
+    recorder: Recorder<'obj>,
+    target: Target,
+}
+
+impl<'obj> Reporter<'obj> {
+    fn start(storage: &'obj mut Storage, file: Option<&Path>) -> Result<Self, String> {
+        let recorder =
+            Recorder::attach(storage, Limits::default()).map_err(|error| error.to_string())?;
+        let target = Target::open(file)?;
+        Ok(Reporter { recorder, target })
+    }
+
+    /// Supervises the app to its end, and reports.
+    fn supervise(
+        self,
+        supervisor: &mut Supervisor,
+        running: Running,
+        started: SystemTime,
+        verbose: bool,
+    ) -> Result<Exit, Failure> {
+        let Running { prefetch, app } = running;
+        let learned = || app.loaded.get().map(|loaded| loaded.ended);
+        let (exit, recorded) = self
+            .recorder
+            .follow(supervisor, learned, LAUNCH_GOES_ON)
+            .map_err(Failure::own)?;
+        let judging = match recorded {
+            Ok(recording) => {
+                let (first, second) = (app.clone(), app.clone());
+                Judging::start(Case {
+                    started,
+                    recording,
+                    outcome: Box::new(move || first.outcome(prefetch)),
+                    profile: Box::new(move || second.profile()),
+                })
+                .map_err(|error| format!("cannot start a thread: {error}"))
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        let exit = match exit {
+            Some(exit) => exit,
+            None => supervisor.wait().map_err(Failure::own)?,
+        };
+        let (outcome, verdict) = match judging {
+            Ok(judging) => judging.finish(),
+            Err(why) => (None, Err(why)),
+        };
+        app.tell(outcome.as_ref(), &exit, verbose);
+        report::write(self.target, verdict);
+        Ok(exit)
+    }
 }
 
 /// How long a prefetch may go on when the process that was started has exited and its launch need not
 /// be over.
 const LAUNCH_GOES_ON: Duration = Duration::from_secs(10);
 
-/// A prefetch under way, and where its profile is.
+/// A prefetch under way.
 struct Running {
     prefetch: Prefetch,
+    app: Prefetched,
+}
+
+/// Whose launch is prefetched, and where its profile is.
+#[derive(Clone)]
+struct Prefetched {
     store: Store,
     app: App,
     /// Set once the profile is loaded.
@@ -107,24 +194,43 @@ impl Running {
             .map_err(|error| format!("cannot start the prefetch thread: {error}"))?;
         Ok(Running {
             prefetch,
-            store,
-            app: app.clone(),
-            loaded,
+            app: Prefetched {
+                store,
+                app: app.clone(),
+                loaded,
+            },
         })
     }
+}
 
-    /// Reports what there is to say: all of it if `verbose`, else only what is new and wrong.
-    fn finish(self, exit: &Exit, verbose: bool) {
+impl Prefetched {
+    /// Ends the prefetch, or lets it go on if the launch does, and says what it did.
+    fn outcome(&self, prefetch: Prefetch) -> Option<Report> {
         // A launcher that exits at once leaves the launch to its children.
-        let report = match self.loaded.get().map(|loaded| loaded.ended) {
-            Some(Ended::Quiet | Ended::Timeout) => self.prefetch.finish_within(LAUNCH_GOES_ON),
-            Some(Ended::Exit) | None => self.prefetch.finish(),
-        };
+        match self.loaded.get().map(|loaded| loaded.ended) {
+            Some(Ended::Quiet | Ended::Timeout) => prefetch.finish_within(LAUNCH_GOES_ON),
+            Some(Ended::Exit) | None => prefetch.finish(),
+        }
+    }
+
+    /// The profile that was prefetched, once more from the store: keeping it would cost each launch.
+    fn profile(&self) -> Result<Profile, String> {
+        let created = self.loaded.get().map(|loaded| loaded.created);
+        let found = self.store.load(self.app.key());
+        found
+            .map_err(|error| error.to_string())?
+            .filter(|profile| Some(profile.created) == created)
+            .ok_or_else(|| "the profile was replaced or removed meanwhile".to_owned())
+    }
+
+    /// Says what there is to say of a prefetch: all of it if `verbose`, else only what is new and
+    /// wrong.
+    fn tell(&self, report: Option<&Report>, exit: &Exit, verbose: bool) {
         let (Some(report), Some(loaded)) = (report, self.loaded.get()) else {
             return;
         };
         if verbose {
-            print_report(&report, exit);
+            print_report(report, exit);
         }
         if let Some(why) = &report.refused {
             say(&format!("{why}; nothing was prefetched"));

@@ -17,7 +17,7 @@ use crate::launch::{
 };
 use crate::profile::{self, App, Ended, Profile, Revision};
 use crate::resolve::mounts::MountTable;
-use crate::resolve::sequence::{self, Observed, Sequence, resolve};
+use crate::resolve::sequence::{self, Observed, Requirements, Sequence, resolve};
 use crate::schedule::{LogEntry, Params, Span, schedule};
 use crate::trace::{DRAIN_INTERVAL, Focus, Storage, Trace, TraceError, Tracer};
 
@@ -81,6 +81,8 @@ pub struct Summary {
     pub duration: Duration,
     /// What was resolved, inserted and left out.
     pub resolved: sequence::Report,
+    /// What the launch required, as the paper's Table 1 counts it.
+    pub required: Requirements,
     /// Time that resolving took: missing metadata and disk positions.
     pub resolving: Duration,
     /// Time that merging and shifting took.
@@ -272,23 +274,23 @@ fn draw_lesson(
     let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
     let clock = std::time::Instant::now();
     let sysfs = Sysfs::default();
+    let seen = Observed {
+        accesses: &trace.accesses,
+        paths: &trace.paths,
+        start_ns: trace.start_ns,
+        started,
+        touches: how == profile::Learned::Live,
+    };
+    let sequence = resolve(&seen, mounts, &|dev| sysfs.class(dev));
+    let required = Requirements::of(&sequence, trace.sees_cached);
     let Sequence {
         devices,
         files,
         log,
         unread,
         report,
-    } = resolve(
-        &Observed {
-            accesses: &trace.accesses,
-            paths: &trace.paths,
-            start_ns: trace.start_ns,
-            started,
-            touches: how == profile::Learned::Live,
-        },
-        mounts,
-        &|dev| sysfs.class(dev),
-    );
+        ..
+    } = sequence;
     let resolving = clock.elapsed();
     if log.is_empty() {
         let reasons: Vec<String> = report.left_out_lines();
@@ -336,6 +338,7 @@ fn draw_lesson(
     let summary = Summary {
         duration,
         resolved: report,
+        required,
         resolving,
         scheduling,
         sees_cached: trace.sees_cached,

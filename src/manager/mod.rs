@@ -8,5 +8,7 @@ mod learn;
 mod reads;
 mod settings;
 
+pub(crate) use reads::ReadCounter;
+
 pub use learn::{LearnError, LearnOptions, Learned, Lesson, NotLearned, Summary, learn};
 pub use settings::{LearningSettings, RUN_DIR};

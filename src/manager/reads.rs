@@ -3,13 +3,15 @@
 use crate::profile::Learned;
 use crate::trace::{Access, By, Source};
 
-/// Picks the block reads of the launch tree out of its accesses. In a live run, whose pages may all be
-/// cached, each first use of pages takes the place of a block read.
+/// Picks block reads out of a launch's accesses: those of the launch tree, or another's. In a live run,
+/// whose pages may all be cached, each first use of pages takes the place of a block read.
 #[derive(Debug)]
 pub struct ReadCounter {
     learned: Learned,
     /// Device, inode and end of the last addition, to see what continues it.
     last: Option<(u64, u64, u64)>,
+    /// Whose reads.
+    by: By,
 }
 
 impl ReadCounter {
@@ -18,6 +20,15 @@ impl ReadCounter {
         ReadCounter {
             learned,
             last: None,
+            by: By::Tree,
+        }
+    }
+
+    /// Reads with readahead, by whom.
+    pub fn joined(by: By) -> Self {
+        ReadCounter {
+            by,
+            ..Self::new(Learned::AsRead)
         }
     }
 
@@ -27,7 +38,7 @@ impl ReadCounter {
             Learned::Exact | Learned::AsRead => access.source == Source::Added,
             Learned::Live => access.source != Source::Added,
         };
-        if access.by != By::Tree || !counts {
+        if access.by != self.by || !counts {
             return false;
         }
         let here = (access.dev, access.ino, access.start);

@@ -11,6 +11,8 @@ use crate::resolve::mounts::{MountTable, fs_uuid};
 
 /// A device of the profile, opened.
 pub struct OpenDevice {
+    /// Its present number (`st_dev`).
+    pub dev: u64,
     /// A directory on the file system, by which files are opened by handle.
     pub mount: OwnedFd,
     /// The block device's node, for metadata; `None` where it cannot be opened.
@@ -29,6 +31,7 @@ impl OpenDevice {
     pub fn find(device: &Device, mounts: &MountTable, sysfs: &Sysfs) -> Option<Self> {
         let (dev, mount) = open_same(device, mounts)?;
         Some(OpenDevice {
+            dev,
             mount,
             node: open_node(dev, mounts),
             readahead_limit: sysfs.readahead_limit(dev).unwrap_or(DEFAULT_READAHEAD),

@@ -97,6 +97,12 @@ impl Walk<'_> {
                 let skipped = self.report.skipped.entry(reason).or_default();
                 skipped.entries += entries;
                 skipped.pages += missing;
+                let missed = Span {
+                    start: span.end() - missing,
+                    len: missing,
+                    ..*span
+                };
+                self.report.skipped_spans.push((missed, reason));
             }
         }
     }

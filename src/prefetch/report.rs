@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::schedule::PAGE_SIZE;
+use crate::schedule::{PAGE_SIZE, Span};
 
 /// Why entries of the schedule were not prefetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +63,11 @@ pub struct Report {
     pub data: Count,
     /// Entries left out, by reason.
     pub skipped: BTreeMap<Skipped, Count>,
+    /// The pages left out, in the order of the schedule.
+    pub skipped_spans: Vec<(Span, Skipped)>,
+    /// The numbers (`st_dev`) under which the profile's devices were found, in the order of its device
+    /// table; `None` for those that were not.
+    pub devices: Vec<Option<u64>>,
     /// Files of the profile that are gone, replaced or truncated.
     pub stale_files: u64,
     /// Files that were written to since they were learned; prefetched all the same.

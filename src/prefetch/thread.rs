@@ -96,6 +96,10 @@ fn prefetch(profile: &Profile, options: Options, started: Instant, stop: &Atomic
                     .iter()
                     .map(|device| OpenDevice::find(device, &mounts, &sysfs))
                     .collect();
+                report.devices = devices
+                    .iter()
+                    .map(|device| device.as_ref().map(|device| device.dev))
+                    .collect();
                 let mut walk = Walk {
                     devices: &devices,
                     files: Files::new(profile),

@@ -4,7 +4,7 @@ mod format;
 mod store;
 
 #[cfg(test)]
-mod generate;
+pub(crate) mod generate;
 
 #[doc(hidden)]
 pub use format::seal;

@@ -16,7 +16,7 @@ pub mod lookups;
 mod mountinfo;
 pub mod mounts;
 mod probe;
-mod ranges;
+pub(crate) mod ranges;
 pub mod residency;
 pub mod sequence;
 pub mod support;

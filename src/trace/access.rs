@@ -8,6 +8,9 @@ pub enum Source {
     /// Pages that read(2) and its kin took from the page cache. The range may reach past the
     /// file's end.
     Read,
+    /// One page that a page fault asked for: one that was not cached, of which [`Source::Added`]
+    /// follows, or a cached one that was written to or could not be mapped with its neighbours.
+    Fault,
     /// The faultaround window of a page fault on a cached page: those of its pages that were cached
     /// were mapped, and one of them was touched.
     Window,
@@ -21,6 +24,8 @@ pub enum Source {
 pub enum By {
     /// A task of the launch tree.
     Tree,
+    /// A thread of this program: the launcher or the prefetch thread.
+    Own,
     /// Any other task.
     Other,
 }
@@ -48,6 +53,11 @@ pub struct Access {
 }
 
 impl Access {
+    /// Whether a page fault made it: then the file is mapped.
+    pub fn is_fault(&self) -> bool {
+        matches!(self.source, Source::Fault | Source::Window)
+    }
+
     /// Whether this is file-system metadata in the buffer cache.
     pub fn is_metadata(&self) -> bool {
         self.ino == 0

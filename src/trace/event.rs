@@ -33,15 +33,17 @@ pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<Event> {
         Source::Added
     } else if kind == pf_kind::PF_READ.0 {
         Source::Read
+    } else if kind == pf_kind::PF_FAULT.0 {
+        Source::Fault
     } else if kind == pf_kind::PF_WINDOW.0 {
         Source::Window
     } else {
         return None;
     };
-    let by = if u32::from(raw.by) == pf_by::PF_TREE.0 {
-        By::Tree
-    } else {
-        By::Other
+    let by = match u32::from(raw.by) {
+        by if by == pf_by::PF_TREE.0 => By::Tree,
+        by if by == pf_by::PF_OWN.0 => By::Own,
+        _ => By::Other,
     };
     // A kernel page of 16 or 64 KiB is several of ours.
     let scale = (kernel_page_size / PAGE_SIZE).max(1);
@@ -94,6 +96,31 @@ mod tests {
         assert_eq!(parse(&[], 4096), None);
         assert_eq!(parse(&[0; 8], 4096), None);
         assert_eq!(parse(&[0; size_of::<pf_event>()], 4096), None);
+    }
+
+    #[test]
+    fn our_own_accesses_and_faults_are_told_apart() {
+        let event = |kind: pf_kind, by: pf_by| {
+            let raw = pf_event {
+                ino: 7,
+                pages: 1,
+                kind: kind.0 as u8,
+                by: by.0 as u8,
+                ..Default::default()
+            };
+            // SAFETY: any initialised plain struct can be seen as bytes.
+            let bytes = unsafe {
+                std::slice::from_raw_parts((&raw const raw).cast::<u8>(), size_of::<pf_event>())
+            };
+            match parse(bytes, 4096) {
+                Some(Event::Access(access)) => (access.source, access.by),
+                other => panic!("{other:?}"),
+            }
+        };
+        let own = event(pf_kind::PF_ADDED, pf_by::PF_OWN);
+        assert_eq!(own, (Source::Added, By::Own));
+        let other = event(pf_kind::PF_FAULT, pf_by::PF_OTHER);
+        assert_eq!(other, (Source::Fault, By::Other));
     }
 
     #[test]

@@ -69,6 +69,9 @@ pub enum Focus {
     /// What the launch itself uses, cached or not: pages that were added are reported again when they
     /// are used.
     Touches,
+    /// What is read from drives only: additions to the caches and, where the kernel tells, the faults
+    /// that cause them. Cached pages that are used cost nothing then.
+    Additions,
 }
 
 /// A learning session, attached from its making to its end.
@@ -103,9 +106,12 @@ impl<'obj> Tracer<'obj> {
         }
         let reads = tracepoints.has("mm_filemap_get_pages");
         let faults = tracepoints.has("mm_filemap_fault") && tracepoints.has("mm_filemap_map_pages");
-        open.progs.pages_read.set_autoload(reads);
+        let uses = focus != Focus::Additions;
+        open.progs.pages_read.set_autoload(reads && uses);
         open.progs.page_faulted.set_autoload(faults);
-        open.progs.pages_mapped.set_autoload(faults);
+        open.progs.pages_mapped.set_autoload(faults && uses);
+        open.progs.block_touched.set_autoload(uses);
+        open.progs.syscall_done.set_autoload(uses);
 
         let mut skel = open
             .load()
@@ -164,6 +170,12 @@ impl<'obj> Tracer<'obj> {
         self.ring
             .consume()
             .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))
+    }
+
+    /// Takes away what has been fetched so far, so that a long recording needs no more memory than
+    /// its reader keeps. Events of several CPUs are almost, but not quite, in the order of time.
+    pub fn take_accesses(&mut self) -> Vec<Access> {
+        std::mem::take(&mut self.collected.borrow_mut().accesses)
     }
 
     /// What has been fetched so far.

@@ -8,12 +8,11 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use paralfetch::device::drop_caches;
-use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
-use rustix::io::Errno;
+use rustix::fs::{CWD, Mode, mkfifoat};
 
-use crate::processes::until_single_threaded;
+use crate::processes::{until_read, until_single_threaded};
 use crate::root::{Root, content, our_lines};
-use crate::{set_up, until};
+use crate::set_up;
 
 /// Runs the app and checks that it does its work, and that we say one line about `what`.
 fn runs_with_one_line(root: &Root, cmd: &[&str], what: &str) -> Output {
@@ -104,20 +103,6 @@ fn with_replaced_truncated_and_removed_files() {
     let text = launch(&["run", "-v"]).join("\n");
     assert!(text.contains("file gone or replaced"), "{text}");
     assert!(text.contains("file truncated"), "{text}");
-}
-
-/// A named pipe for writing, once a process has opened it for reading.
-fn until_read(pipe: &Path) -> File {
-    let mut opened = None;
-    until("the app reads the pipe", || {
-        // Without a reader this fails with ENXIO.
-        match open(pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
-            Ok(file) => opened = Some(File::from(file)),
-            Err(error) => assert_eq!(error, Errno::NXIO),
-        }
-        opened.is_some()
-    });
-    opened.unwrap()
 }
 
 #[test]

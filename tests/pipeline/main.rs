@@ -8,6 +8,7 @@ mod common;
 mod faults;
 mod known;
 mod learning;
+mod misses;
 mod passing;
 mod prefetching;
 mod processes;

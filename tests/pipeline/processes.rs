@@ -1,8 +1,9 @@
 //! Apps that run in the image.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -49,4 +50,18 @@ pub fn until_single_threaded(pid: u32) {
     until("a single thread is left", || {
         fs::read_dir(&tasks).unwrap().count() == 1
     });
+}
+
+/// A named pipe for writing, once a process has opened it for reading.
+pub fn until_read(pipe: &Path) -> File {
+    let mut opened = None;
+    until("the app reads the pipe", || {
+        // Without a reader this fails with ENXIO.
+        match open(pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
+            Ok(file) => opened = Some(File::from(file)),
+            Err(error) => assert_eq!(error, Errno::NXIO),
+        }
+        opened.is_some()
+    });
+    opened.unwrap()
 }

@@ -5,6 +5,7 @@ mod cold;
 mod common;
 mod damage;
 mod debugfs;
+mod kinds;
 mod layout;
 mod look_up;
 mod mounted;

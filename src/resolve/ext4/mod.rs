@@ -13,7 +13,7 @@ mod look_up;
 mod map;
 mod raw;
 
-use std::ffi::{CStr, CString, c_char, c_long};
+use std::ffi::{CStr, CString, c_char, c_long, c_uint};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -41,6 +41,21 @@ pub struct Node {
     pub depth: u32,
 }
 
+/// What the file system's layout fixes a block to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fixed {
+    /// The superblock or the group descriptors, or a copy of them.
+    Superblock,
+    /// A block bitmap.
+    BlockBitmap,
+    /// An inode bitmap.
+    InodeBitmap,
+    /// Part of an inode table.
+    InodeTable,
+    /// Part of the internal journal.
+    Journal,
+}
+
 /// What libext2fs could not do.
 #[derive(Debug, thiserror::Error)]
 pub enum Ext4Error {
@@ -52,6 +67,17 @@ pub enum Ext4Error {
     Open {
         /// The block device.
         path: String,
+        /// libext2fs's words.
+        reason: String,
+    },
+    /// The layout cannot be told.
+    #[error(
+        "cannot tell what block {block} is: {reason}; if this persists, check the file system with \
+             e2fsck"
+    )]
+    Block {
+        /// Block number.
+        block: u64,
         /// libext2fs's words.
         reason: String,
     },
@@ -94,6 +120,7 @@ unsafe extern "C" {
         block: *mut u64,
         offset: *mut u32,
     ) -> c_long;
+    fn pf_ext4_fixed(fs: *mut Opaque, block: u64, kind: *mut c_uint) -> c_long;
     fn pf_ext4_nodes(
         fs: *mut Opaque,
         ino: u32,
@@ -167,6 +194,33 @@ impl Ext4 {
             unsafe { pf_ext4_inode_block(self.fs.as_ptr(), narrow(ino)?, &mut block, &mut offset) };
         check(ino, error)?;
         Ok((block, offset as usize))
+    }
+
+    /// What the layout fixes a block to be, by its number from the start of the device; `None` for one
+    /// that is allocated to a file, or free. Takes time linear in the number of block groups.
+    ///
+    /// # Errors
+    /// [`Ext4Error::Block`] if the journal's inode cannot be read.
+    pub fn fixed(&self, block: u64) -> Result<Option<Fixed>, Ext4Error> {
+        let mut kind = 0;
+        // SAFETY: as above; the shim writes one enum, which C stores as an unsigned int. No other call
+        // runs at the same time: the pointer makes the type neither Send nor Sync.
+        let error = unsafe { pf_ext4_fixed(self.fs.as_ptr(), block, &mut kind) };
+        if error != 0 {
+            return Err(Ext4Error::Block {
+                block,
+                reason: error_text(error),
+            });
+        }
+        // The shim's enum pf_fixed.
+        Ok(match kind {
+            1 => Some(Fixed::Superblock),
+            2 => Some(Fixed::BlockBitmap),
+            3 => Some(Fixed::InodeBitmap),
+            4 => Some(Fixed::InodeTable),
+            5 => Some(Fixed::Journal),
+            _ => None,
+        })
     }
 
     /// The extent-tree nodes of a regular file, or its indirect blocks if it has no extents, parents

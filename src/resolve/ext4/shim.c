@@ -43,6 +43,7 @@ long pf_ext4_open(const char *path, struct pf_ext4 **out)
 void pf_ext4_close(struct pf_ext4 *fs)
 {
 	ext2fs_free(fs->fs);
+	free(fs->journal);
 	free(fs);
 }
 
@@ -75,6 +76,97 @@ long pf_ext4_inode_block(const struct pf_ext4 *fs, uint32_t ino, uint64_t *block
 	*block = ext2fs_inode_table_loc(fs->fs, (ino - 1) / per_group) + in_table / fs->fs->blocksize;
 	*offset = in_table % fs->fs->blocksize;
 	return *block < ext2fs_blocks_count(super) ? 0 : EXT2_ET_GDESC_BAD_INODE_TABLE;
+}
+
+static int note_journal_block(ext2_filsys fs, blk64_t *block, e2_blkcnt_t index, blk64_t ref_block,
+			      int ref_offset, void *data)
+{
+	struct pf_ext4 *owner = data;
+	struct run *last = owner->journal_runs ? &owner->journal[owner->journal_runs - 1] : NULL;
+
+	(void)fs;
+	(void)index;
+	(void)ref_block;
+	(void)ref_offset;
+	if (last && last->start + last->len == *block) {
+		last->len++;
+		return 0;
+	}
+	/* Room for 16 runs at a time. */
+	if (owner->journal_runs % 16 == 0) {
+		struct run *grown = realloc(owner->journal,
+					    (owner->journal_runs + 16) * sizeof(*grown));
+
+		if (!grown)
+			return BLOCK_ABORT;
+		owner->journal = grown;
+	}
+	owner->journal[owner->journal_runs++] = (struct run){ .start = *block, .len = 1 };
+	return 0;
+}
+
+static errcode_t find_journal(struct pf_ext4 *fs)
+{
+	ext2_ino_t ino = fs->fs->super->s_journal_inum;
+	errcode_t error;
+
+	if (fs->journal_known)
+		return 0;
+	if (ino) {
+		error = ext2fs_block_iterate3(fs->fs, ino, BLOCK_FLAG_READ_ONLY | BLOCK_FLAG_DATA_ONLY,
+					      NULL, note_journal_block, fs);
+		if (error)
+			return error;
+	}
+	fs->journal_known = 1;
+	return 0;
+}
+
+/* The superblock of each group that has one, with the descriptors behind it. */
+static int is_super_or_descriptors(ext2_filsys fs, dgrp_t group, uint64_t block)
+{
+	blk64_t super, old_desc, new_desc;
+	uint64_t old_blocks = fs->desc_blocks + fs->super->s_reserved_gdt_blocks;
+
+	ext2fs_super_and_bgd_loc2(fs, group, &super, &old_desc, &new_desc, NULL);
+	/* Block 0 stands for "none", except in the first group. */
+	if (block == super && (super || group == 0))
+		return 1;
+	return (old_desc && block >= old_desc && block < old_desc + old_blocks) ||
+	       (new_desc && block == new_desc);
+}
+
+long pf_ext4_fixed(struct pf_ext4 *owner, uint64_t block, enum pf_fixed *kind)
+{
+	ext2_filsys fs = owner->fs;
+	errcode_t error;
+	dgrp_t group;
+	size_t i;
+
+	*kind = PF_FIXED_NONE;
+	for (group = 0; group < fs->group_desc_count; group++) {
+		/* With flex groups these lie anywhere: each group must be asked. */
+		blk64_t table = ext2fs_inode_table_loc(fs, group);
+
+		if (block == ext2fs_block_bitmap_loc(fs, group))
+			*kind = PF_FIXED_BLOCK_BITMAP;
+		else if (block == ext2fs_inode_bitmap_loc(fs, group))
+			*kind = PF_FIXED_INODE_BITMAP;
+		else if (block >= table && block < table + fs->inode_blocks_per_group)
+			*kind = PF_FIXED_INODE_TABLE;
+		else if (is_super_or_descriptors(fs, group, block))
+			*kind = PF_FIXED_SUPER;
+		else
+			continue;
+		return 0;
+	}
+	error = find_journal(owner);
+	for (i = 0; !error && i < owner->journal_runs; i++) {
+		if (block >= owner->journal[i].start &&
+		    block < owner->journal[i].start + owner->journal[i].len)
+			*kind = PF_FIXED_JOURNAL;
+	}
+	return error;
 }
 
 static errcode_t emit(const struct pf_ext4 *fs, struct sink *sink, const struct pf_node *node)

@@ -33,6 +33,19 @@ void pf_ext4_uuid(const struct pf_ext4 *fs, uint8_t uuid[16]);
 /* The block of the inode table that holds inode `ino`, and where in it the inode begins, in bytes. */
 long pf_ext4_inode_block(const struct pf_ext4 *fs, uint32_t ino, uint64_t *block, uint32_t *offset);
 
+/* What the file system's layout fixes a block to be. */
+enum pf_fixed {
+	PF_FIXED_NONE = 0,         /* nothing: it is allocated to a file or free */
+	PF_FIXED_SUPER = 1,        /* superblock or group descriptors, or a copy of them */
+	PF_FIXED_BLOCK_BITMAP = 2,
+	PF_FIXED_INODE_BITMAP = 3,
+	PF_FIXED_INODE_TABLE = 4,
+	PF_FIXED_JOURNAL = 5,      /* the internal journal */
+};
+
+/* Says what block `block` is by the group descriptors and the journal's inode. */
+long pf_ext4_fixed(struct pf_ext4 *fs, uint64_t block, enum pf_fixed *kind);
+
 /*
  * The extent-tree nodes or indirect blocks of regular file `ino`, parents before children. Writes the
  * first `cap` of them to `out` and their number to `count`. A file with more than `cap` nodes is an

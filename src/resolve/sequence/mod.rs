@@ -10,6 +10,7 @@ mod log;
 mod metadata;
 mod probe;
 mod report;
+mod requirements;
 mod split;
 mod subjects;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use std::time::SystemTime;
 pub use metadata::Dependencies;
 pub use probe::{DeviceState, Facts, FileKey, FileState, Probe};
 pub use report::{Count, LeftOut, Report};
+pub use requirements::{Requests, Requirements};
 
 use self::subjects::{Outcome, Subject};
 use super::lookups;
@@ -40,6 +42,9 @@ pub struct Sequence {
     pub devices: Vec<Device>,
     /// Files, in the order of their first log entry.
     pub files: Vec<File>,
+    /// For each file, whether the launch reached it through page faults: whether it was mapped. Always
+    /// false where the kernel does not tell of faults ([`crate::trace::Trace::sees_cached`]).
+    pub mapped: Vec<bool>,
     /// The log entries, in access order. No page occurs twice.
     pub log: Vec<LogEntry>,
     /// Pages of the log that the drive did not read in the launch: file pages that were cached before
@@ -111,6 +116,7 @@ pub fn resolve_with(
         device_numbers: HashMap::new(),
         devices: Vec::new(),
         files: Vec::new(),
+        mapped: Vec::new(),
         dependencies: Vec::new(),
         log: Vec::new(),
         unread: Vec::new(),
@@ -136,6 +142,8 @@ struct Walk<'a> {
     device_numbers: HashMap<u64, u16>,
     devices: Vec<Device>,
     files: Vec<File>,
+    /// As the file table.
+    mapped: Vec<bool>,
     /// As the file table.
     dependencies: Vec<Dependencies>,
     log: Vec<LogEntry>,
@@ -223,7 +231,7 @@ impl Walk<'_> {
             let Some(device) = self.device_number(key.dev) else {
                 break;
             };
-            let file = self.file_number(number, device, key, facts);
+            let file = self.file_number(number, device, subject, facts);
             let part = |pages: Range<u64>| Span {
                 place: Place::Data { file },
                 start: pages.start,
@@ -261,8 +269,9 @@ impl Walk<'_> {
         Some(number)
     }
 
-    fn file_number(&mut self, subject: usize, device: u16, key: FileKey, facts: &Facts) -> u32 {
-        *self.file_numbers[subject].get_or_insert_with(|| {
+    fn file_number(&mut self, number: usize, device: u16, subject: &Subject, facts: &Facts) -> u32 {
+        let key = subject.key;
+        *self.file_numbers[number].get_or_insert_with(|| {
             self.files.push(File {
                 device,
                 ino: key.ino,
@@ -271,6 +280,7 @@ impl Walk<'_> {
                 mtime_ns: facts.mtime_ns,
                 path: facts.path.clone(),
             });
+            self.mapped.push(subject.mapped);
             self.dependencies.push(facts.dependencies.clone());
             // The accesses of 2^32 files would not fit into memory.
             (self.files.len() - 1) as u32
@@ -286,6 +296,7 @@ impl Walk<'_> {
         Sequence {
             devices: self.devices,
             files: self.files,
+            mapped: self.mapped,
             log: done.log,
             unread: self.unread,
             report: self.report,

@@ -28,6 +28,8 @@ pub struct Subject {
     pub added: RangeSet,
     /// Faultaround windows of the launch tree.
     windows: Vec<Range<u64>>,
+    /// Whether a page fault of the launch tree reached it.
+    pub mapped: bool,
     /// What became of it.
     pub outcome: Outcome,
 }
@@ -84,6 +86,7 @@ impl Subject {
             other: RangeSet::default(),
             added: RangeSet::default(),
             windows: Vec::new(),
+            mapped: false,
             outcome: Outcome::LeftOut,
         }
     }
@@ -101,8 +104,9 @@ impl Subject {
             self.added.insert(range.clone());
         }
         match access.by {
-            By::Other => drop(self.other.insert(range)),
+            By::Other | By::Own => drop(self.other.insert(range)),
             By::Tree => {
+                self.mapped |= access.is_fault();
                 if access.source == Source::Window {
                     self.windows.push(range.clone());
                 }

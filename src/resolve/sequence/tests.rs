@@ -114,7 +114,7 @@ fn short(sequence: &Sequence) -> Vec<(u64, u64, u64, u64)> {
         .collect()
 }
 
-use Source::{Added, Read, Window};
+use Source::{Added, Fault, Read, Window};
 
 #[test]
 fn each_page_comes_once_at_its_first_access_after_its_metadata() {
@@ -230,6 +230,7 @@ fn what_is_left_out_is_counted_with_its_reason() {
         log,
         unread,
         report,
+        ..
     } = run(&trace, system);
     assert_eq!((devices.len(), files.len(), log.len()), (0, 0, 0));
     assert_eq!(unread, []);
@@ -252,6 +253,18 @@ fn without_the_block_device_data_stay_and_metadata_go() {
     let sequence = run(&trace, fake([(11, facts)]));
     assert_eq!(short(&sequence), [(11, 0, 2, 1)]);
     assert_eq!(sequence.report.dropped_metadata, 2);
+}
+
+#[test]
+fn files_that_were_faulted_on_are_mapped() {
+    let trace = accesses(&[
+        (11, 0, 1, Fault),
+        (11, 0, 1, Added),
+        (12, 0, 1, Added),
+        (12, 0, 1, Read),
+    ]);
+    let sequence = run(&trace, fake([(11, file(11, 1)), (12, file(12, 1))]));
+    assert_eq!(sequence.mapped, [true, false]);
 }
 
 #[test]

@@ -9,16 +9,18 @@
 /* What an event in the ring buffer says. */
 enum pf_kind {
 	PF_ADDED = 1,	/* pages added to the page cache or the buffer cache */
-	PF_READ = 2,	/* cached pages that were read, or faulted in one by one */
+	PF_READ = 2,	/* cached pages that were read */
 	PF_WINDOW = 3,	/* faultaround window: its cached pages were mapped, one was touched */
 	PF_EXIT = 4,	/* the last task of the launch tree exited; only time_ns is set */
-	PF_PATH = 5,	/* a path was looked up; the record is a pf_path */
+	PF_FAULT = 5,	/* one page that was faulted on; if it was not cached, its addition follows */
+	PF_PATH = 6,	/* a path was looked up; the record is a pf_path */
 };
 
 /* Who did it. */
 enum pf_by {
 	PF_TREE = 1,	/* a task of the launch tree */
 	PF_OTHER = 2,	/* any other task */
+	PF_OWN = 3,	/* a thread of the launcher's own process: the prefetch thread */
 };
 
 /* One event of the ring buffer; a path has a record of its own, which begins as this one does. */

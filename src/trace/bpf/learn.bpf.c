@@ -110,7 +110,7 @@ static long mark_word(__u64 i, struct mark *m)
 		m->fresh = true;
 		return 0;
 	}
-	bits = m->by == PF_OTHER ? &seen->other : &seen->tree;
+	bits = m->by == PF_TREE ? &seen->tree : &seen->other;
 	if (m->kind == PF_ADDED) {
 		/* A fault is reported before the addition that it causes: both are wanted. */
 		if (!touches_count)
@@ -153,12 +153,19 @@ static __always_inline bool mark_new(struct pf_event *e)
 	return m.fresh;
 }
 
+static __always_inline __u8 by_role(__u32 role)
+{
+	if (is_tree(role))
+		return PF_TREE;
+	return role == PF_ROLE_NONE ? PF_OTHER : PF_OWN;
+}
+
 /* Completes the event with who and when, and sends it unless all of its pages are known. */
 static __always_inline void send(struct pf_event *e)
 {
 	struct pf_event *slot;
 
-	e->by = is_tree(current_role()) ? PF_TREE : PF_OTHER;
+	e->by = by_role(current_role());
 	if (!mark_new(e))
 		return;
 
@@ -240,7 +247,7 @@ SEC("tp_btf/mm_filemap_fault")
 int BPF_PROG(page_faulted, struct address_space *mapping, unsigned long index)
 {
 	if (current_role() != PF_ROLE_STARTING)
-		report(mapping->host, index, 1, PF_READ);
+		report(mapping->host, index, 1, PF_FAULT);
 	return 0;
 }
 

@@ -1,0 +1,327 @@
+//! `run --report`: the misses of the launch, once the app has ended.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::say;
+use super::words::{mib, text_of};
+use crate::judge::{Launch, LiveSystem, Miss, Misses, Recording, Subject, misses};
+use crate::prefetch::Report;
+use crate::profile::Profile;
+use crate::resolve::mounts::MountTable;
+
+/// Misses that are listed as text; all of them are in a file.
+const MOST_LINES: usize = 100;
+
+/// How long to wait for the judgement when the app has ended. It takes some milliseconds, if the
+/// drive answers.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the report goes.
+pub enum Target {
+    /// To standard error, as text.
+    Text,
+    /// Into a file, as JSON lines.
+    File(File, PathBuf),
+}
+
+impl Target {
+    /// Opens the file, if one is named, so that it is known before the launch that it can be written.
+    pub fn open(file: Option<&Path>) -> Result<Self, String> {
+        let Some(path) = file else {
+            return Ok(Target::Text);
+        };
+        File::create(path)
+            .map(|file| Target::File(file, path.to_owned()))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    }
+}
+
+/// What is judged, beside what was traced.
+pub struct Case {
+    /// The launch's start by the file systems' clock.
+    pub started: SystemTime,
+    /// What was recorded.
+    pub recording: Recording,
+    /// Waits for the prefetch to end, and says what it did.
+    pub outcome: Box<dyn FnOnce() -> Option<Report> + Send>,
+    /// Loads the profile that was prefetched.
+    pub profile: Box<dyn FnOnce() -> Result<Profile, String> + Send>,
+}
+
+/// A judgement under way, in a thread of its own: the app is still running, and its signals are to
+/// be passed on.
+pub struct Judging(Receiver<(Option<Report>, Result<Verdict, String>)>);
+
+/// A launch's misses, and how far they can be trusted.
+pub struct Verdict {
+    misses: Misses,
+    duration: Duration,
+    lost: u64,
+}
+
+impl Judging {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start(case: Case) -> io::Result<Self> {
+        let (send, receive) = sync_channel(1);
+        // Not joined: nobody should wait for a thread that a drive holds.
+        thread::Builder::new()
+            .name("pf-report".to_owned())
+            .spawn(move || {
+                let report = (case.outcome)();
+                let verdict = match &report {
+                    Some(outcome) => (case.profile)().and_then(|profile| {
+                        judge(&case.recording, case.started, &profile, outcome)
+                    }),
+                    None => Err("nothing was prefetched".to_owned()),
+                };
+                // The receiver may have given up.
+                let _ = send.send((report, verdict));
+            })?;
+        Ok(Judging(receive))
+    }
+
+    /// What the prefetch did and what was missed; both lack if the drive does not answer.
+    pub fn finish(self) -> (Option<Report>, Result<Verdict, String>) {
+        self.0.recv_timeout(PATIENCE).unwrap_or_else(|_| {
+            let why = "the launch could not be judged in time".to_owned();
+            (None, Err(why))
+        })
+    }
+}
+
+fn judge(
+    recording: &Recording,
+    started: SystemTime,
+    profile: &Profile,
+    outcome: &Report,
+) -> Result<Verdict, String> {
+    let mounts =
+        MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
+    let launch = Launch {
+        start_ns: recording.start_ns,
+        accesses: &recording.accesses,
+        profile,
+        outcome,
+    };
+    let duration = recording.end_ns.saturating_sub(recording.start_ns);
+    Ok(Verdict {
+        misses: misses(&launch, &mut LiveSystem::new(mounts, started)),
+        duration: Duration::from_nanos(duration),
+        lost: recording.lost,
+    })
+}
+
+/// Writes the report where it belongs. What goes wrong is said: the app has ended, and its status
+/// counts.
+pub fn write(target: Target, verdict: Result<Verdict, String>) {
+    let verdict = match verdict {
+        Ok(verdict) => verdict,
+        Err(why) => return say(&format!("{why}; there is no report")),
+    };
+    match target {
+        Target::Text => lines(&verdict).iter().for_each(|line| say(line)),
+        Target::File(mut file, path) => {
+            let text: String = json_lines(&verdict)
+                .iter()
+                .map(|line| format!("{line}\n"))
+                .collect();
+            if let Err(error) = file.write_all(text.as_bytes()) {
+                say(&format!("cannot write {}: {error}", path.display()));
+            }
+        }
+    }
+}
+
+/// The report for a person to read, a line each.
+fn lines(verdict: &Verdict) -> Vec<String> {
+    let misses = &verdict.misses;
+    let reasons: Vec<String> = misses
+        .by_reason
+        .iter()
+        .map(|(reason, count)| format!("{} {reason} ({})", count.requests, mib(count.bytes())))
+        .collect();
+    let mut lines = vec![format!(
+        "missed {} of {} requests ({:.1} %), {}, in {:.1} s{}{}",
+        misses.total.requests,
+        misses.launch_requests,
+        misses.ratio() * 100.0,
+        mib(misses.total.bytes()),
+        verdict.duration.as_secs_f64(),
+        if reasons.is_empty() { "" } else { ": " },
+        reasons.join(", "),
+    )];
+    lines.extend(table(&misses.misses, "misses"));
+    if !misses.others.is_empty() {
+        let pages: u64 = misses.others.iter().map(|miss| miss.pages).sum();
+        lines.push(format!(
+            "others read meanwhile, for the app or not: {} requests, {}",
+            misses.others.len(),
+            mib(pages * crate::schedule::PAGE_SIZE)
+        ));
+        lines.extend(table(&misses.others, "requests of others"));
+    }
+    if verdict.lost > 0 {
+        lines.push(format!(
+            "{} events were lost: there may be more misses",
+            verdict.lost
+        ));
+    }
+    lines
+}
+
+fn table(misses: &[Miss], what: &str) -> Vec<String> {
+    if misses.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![format!(
+        "{:>10} {:<14} {:>10} {:>6}  what",
+        "time ms", "reason", "page", "pages"
+    )];
+    lines.extend(misses.iter().take(MOST_LINES).map(|miss| {
+        format!(
+            "{:>10.1} {:<14} {:>10} {:>6}  {}",
+            miss.time_us as f64 / 1e3,
+            miss.reason,
+            miss.start,
+            miss.pages,
+            subject(&miss.subject)
+        )
+    }));
+    if let Some(more @ 1..) = misses.len().checked_sub(MOST_LINES) {
+        lines.push(format!("and {more} more {what}: --report=FILE lists all"));
+    }
+    lines
+}
+
+fn subject(subject: &Subject) -> String {
+    match subject {
+        Subject::Data {
+            path: Some(path), ..
+        } => text_of(path),
+        Subject::Data { inode, path: None } => format!("inode {inode}"),
+        Subject::Metadata { block } => format!("metadata: {block}"),
+    }
+}
+
+/// A line for each miss, then one with the totals.
+fn json_lines(verdict: &Verdict) -> Vec<Value> {
+    let misses = &verdict.misses;
+    let mut lines: Vec<Value> = misses
+        .misses
+        .iter()
+        .chain(&misses.others)
+        .map(|miss| tagged("miss", miss))
+        .collect();
+    lines.push(json!({
+        "type": "totals",
+        "requests": misses.total.requests,
+        "pages": misses.total.pages,
+        "by_reason": misses.by_reason,
+        "others": misses.others.len(),
+        "made_pages": misses.made_pages,
+        "launch_requests": misses.launch_requests,
+        "miss_ratio": misses.ratio(),
+        "duration_us": u64::try_from(verdict.duration.as_micros()).unwrap_or(u64::MAX),
+        "lost_events": verdict.lost,
+    }));
+    lines
+}
+
+fn tagged(kind: &str, of: &impl Serialize) -> Value {
+    let mut value = json!(of);
+    value["type"] = json!(kind);
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::{BlockKind, Reason, RequestCount};
+
+    fn verdict(count: usize) -> Verdict {
+        let miss = |subject| Miss {
+            time_us: 1500,
+            reason: Reason::Late,
+            dev: 5,
+            subject,
+            start: 7,
+            pages: 2,
+        };
+        let data = Subject::Data {
+            inode: 12,
+            path: Some(b"/a\n".to_vec()),
+        };
+        let metadata = Subject::Metadata {
+            block: BlockKind::InodeTable,
+        };
+        let total = RequestCount {
+            requests: count as u64,
+            pages: 2 * count as u64,
+        };
+        Verdict {
+            misses: Misses {
+                misses: vec![miss(data); count],
+                others: vec![miss(metadata)],
+                total,
+                by_reason: [(Reason::Late, total)].into(),
+                launch_requests: 1000,
+                made_pages: 0,
+            },
+            duration: Duration::from_millis(300),
+            lost: 3,
+        }
+    }
+
+    #[test]
+    fn the_text_names_what_was_missed_and_why() {
+        let text = lines(&verdict(5));
+        assert_eq!(
+            text[0],
+            "missed 5 of 1000 requests (0.5 %), 0.0 MiB, in 0.3 s: 5 late (0.0 MiB)"
+        );
+        assert!(
+            text[2].contains("1.5 late") && text[2].ends_with("/a\u{fffd}"),
+            "{text:?}"
+        );
+        assert!(
+            text.iter()
+                .any(|line| line.ends_with("metadata: inode table")),
+            "{text:?}"
+        );
+        assert!(
+            text.iter().any(|line| line.contains("3 events were lost")),
+            "{text:?}"
+        );
+    }
+
+    #[test]
+    fn long_lists_are_cut_as_text_and_not_as_json() {
+        let verdict = verdict(MOST_LINES + 2);
+        let text = lines(&verdict);
+        assert!(
+            text.iter()
+                .any(|line| line.starts_with("and 2 more misses")),
+            "{text:?}"
+        );
+        let json = json_lines(&verdict);
+        assert_eq!(json.len(), MOST_LINES + 4);
+        let first = json!({
+            "type": "miss", "time_us": 1500, "reason": "late", "dev": 5, "kind": "data",
+            "inode": 12, "path": "/a\n", "start": 7, "pages": 2,
+        });
+        assert_eq!(json[0], first);
+        assert_eq!(json[MOST_LINES + 2]["block"], "inode-table");
+        assert_eq!(json[MOST_LINES + 3]["by_reason"]["late"]["requests"], 102);
+    }
+}

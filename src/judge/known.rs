@@ -1,0 +1,135 @@
+//! What a profile and its prefetch say about a page.
+
+use std::collections::HashMap;
+
+use super::misses::{FileNow, Reason};
+use crate::prefetch::{Report, Skipped};
+use crate::profile::Profile;
+use crate::resolve::ranges::RangeSet;
+use crate::resolve::sequence::FileKey;
+use crate::schedule::{PAGE_SIZE, Place};
+
+/// A profile, ready for questions, with what became of its schedule.
+pub struct Known<'a> {
+    profile: &'a Profile,
+    outcome: &'a Report,
+    /// Present device number → index in the device table.
+    devices: HashMap<u64, u16>,
+    files: HashMap<FileKey, u32>,
+    /// By present device number and path.
+    paths: HashMap<(u64, &'a [u8]), u32>,
+    scheduled: HashMap<Place, RangeSet>,
+    skipped: HashMap<(Place, Skipped), RangeSet>,
+}
+
+impl<'a> Known<'a> {
+    /// Sorts the profile's entries and what the prefetch skipped of them.
+    pub fn new(profile: &'a Profile, outcome: &'a Report) -> Self {
+        let present = |device: u16| {
+            let index = usize::from(device);
+            let found = outcome.devices.get(index).copied().flatten();
+            found.unwrap_or(profile.devices[index].dev)
+        };
+        let mut known = Known {
+            profile,
+            outcome,
+            devices: HashMap::new(),
+            files: HashMap::new(),
+            paths: HashMap::new(),
+            scheduled: HashMap::new(),
+            skipped: HashMap::new(),
+        };
+        for index in 0..profile.devices.len() as u16 {
+            known.devices.insert(present(index), index);
+        }
+        for (index, file) in (0u32..).zip(&profile.files) {
+            let dev = present(file.device);
+            let key = FileKey {
+                dev,
+                ino: file.ino,
+                generation: file.generation,
+            };
+            known.files.insert(key, index);
+            if let Some(path) = &file.path {
+                known.paths.insert((dev, path), index);
+            }
+        }
+        for entry in &profile.entries {
+            let pages = known.scheduled.entry(entry.span.place).or_default();
+            pages.insert(entry.span.start..entry.span.end());
+        }
+        for (span, reason) in &outcome.skipped_spans {
+            let pages = known.skipped.entry((span.place, *reason)).or_default();
+            pages.insert(span.start..span.end());
+        }
+        known
+    }
+
+    /// Why a metadata page was missed.
+    pub fn metadata(&self, dev: u64, page: u64) -> Reason {
+        let place = self
+            .devices
+            .get(&dev)
+            .map(|&device| Place::Metadata { device });
+        place
+            .and_then(|place| self.scheduled(place, page))
+            .unwrap_or(Reason::NotInProfile)
+    }
+
+    /// Why a page of a file was missed.
+    pub fn data(&self, key: FileKey, page: u64, now: &FileNow) -> Reason {
+        let learned = self.files.get(&key).copied();
+        if let Some(reason) = learned.and_then(|file| self.scheduled(Place::Data { file }, page)) {
+            return reason;
+        }
+        if now.is_written() {
+            return Reason::Written;
+        }
+        let changed = match learned {
+            Some(file) => {
+                let size = self.profile.files[file as usize].size;
+                page >= size.div_ceil(PAGE_SIZE)
+            }
+            // A file of the profile had this one's place.
+            None => now
+                .path
+                .as_deref()
+                .is_some_and(|path| self.paths.contains_key(&(key.dev, path))),
+        };
+        if changed {
+            Reason::Stale
+        } else {
+            Reason::NotInProfile
+        }
+    }
+
+    /// Why a page was missed that is in the schedule; `None` if it is not.
+    fn scheduled(&self, place: Place, page: u64) -> Option<Reason> {
+        if !holds(self.scheduled.get(&place), page) {
+            return None;
+        }
+        if self.outcome.refused.is_some() || self.outcome.warm {
+            return Some(Reason::Skipped);
+        }
+        let skipped = |reason| holds(self.skipped.get(&(place, reason)), page);
+        Some(if skipped(Skipped::Gone) || skipped(Skipped::Truncated) {
+            Reason::Stale
+        } else if [
+            Skipped::DeviceGone,
+            Skipped::NoNode,
+            Skipped::ReadaheadOff,
+            Skipped::Refused,
+        ]
+        .into_iter()
+        .any(skipped)
+        {
+            Reason::Skipped
+        } else {
+            Reason::Late
+        })
+    }
+}
+
+fn holds(pages: Option<&RangeSet>, page: u64) -> bool {
+    pages.is_some_and(|pages| pages.missing(&(page..page + 1)).is_empty())
+}

@@ -1,0 +1,375 @@
+//! The misses of a prefetched launch: from plain data to a list with reasons.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::ops::Range;
+
+use serde::Serialize;
+
+use super::blocks::BlockKind;
+use super::known::Known;
+use crate::manager::ReadCounter;
+use crate::prefetch::Report;
+use crate::profile::Profile;
+use crate::resolve::sequence::FileKey;
+use crate::schedule::PAGE_SIZE;
+use crate::trace::{Access, By, Source};
+
+/// How far the kernel's readahead reaches around a page that was missed, in 4 KiB pages: 128 KiB of a
+/// file at the usual setting, and as much of ext4's inode tables (`inode_readahead_blks`).
+const AROUND_PAGES: u64 = 32;
+
+/// Why the launch tree had to read something itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The profile does not have it.
+    NotInProfile,
+    /// The profile has it, but the app came before the prefetch thread.
+    Late,
+    /// The profile has it, or had it, but the file was replaced, truncated or extended since.
+    Stale,
+    /// The profile has it, but the prefetch passed it over: it was refused, took the launch for a
+    /// warm one, or could not use the device.
+    Skipped,
+    /// Of a file that this launch writes, or that was removed since.
+    Written,
+    /// The kernel's readahead brought it in around a page that was missed or faulted on.
+    ReadAround,
+    /// Made by a process outside of the launch tree, maybe on its behalf; not a miss of the tree.
+    Other,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Reason::NotInProfile => "not-in-profile",
+            Reason::Late => "late",
+            Reason::Stale => "stale",
+            Reason::Skipped => "skipped",
+            Reason::Written => "written",
+            Reason::ReadAround => "read-around",
+            Reason::Other => "other",
+        })
+    }
+}
+
+/// What a request was for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Subject {
+    /// Data of a regular file.
+    Data {
+        /// Inode number.
+        inode: u64,
+        /// Path from the file system's own root (arbitrary bytes), where it is known.
+        #[serde(serialize_with = "as_text")]
+        path: Option<Vec<u8>>,
+    },
+    /// File-system metadata.
+    Metadata {
+        /// What the first block is.
+        block: BlockKind,
+    },
+}
+
+/// One read request that prefetching should have spared the launch tree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Miss {
+    /// Time since the launch's execve, in microseconds.
+    pub time_us: u64,
+    /// Why.
+    pub reason: Reason,
+    /// Device of the file system (`st_dev`).
+    pub dev: u64,
+    /// Of what.
+    #[serde(flatten)]
+    pub subject: Subject,
+    /// First 4 KiB page: of the file, or of the device for metadata.
+    pub start: u64,
+    /// Number of 4 KiB pages.
+    pub pages: u64,
+}
+
+/// A number of requests and their size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RequestCount {
+    /// Read requests.
+    pub requests: u64,
+    /// 4 KiB pages.
+    pub pages: u64,
+}
+
+impl RequestCount {
+    fn add(&mut self, pages: u64) {
+        self.requests += 1;
+        self.pages += pages;
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.pages * PAGE_SIZE
+    }
+}
+
+/// All misses of one launch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Misses {
+    /// The launch tree's, in the order of time.
+    pub misses: Vec<Miss>,
+    /// Requests of processes outside of the launch tree while it was being recorded.
+    pub others: Vec<Miss>,
+    /// The launch tree's requests.
+    pub total: RequestCount,
+    /// The same by reason.
+    pub by_reason: BTreeMap<Reason, RequestCount>,
+    /// Requests of the launch sequence that the profile was made from.
+    pub launch_requests: u64,
+    /// Pages added to the caches for files that the launch itself made: nothing was read.
+    pub made_pages: u64,
+}
+
+impl Misses {
+    /// Missed requests against requests of the launch sequence; 0 for an empty sequence.
+    pub fn ratio(&self) -> f64 {
+        if self.launch_requests == 0 {
+            return 0.0;
+        }
+        self.total.requests as f64 / self.launch_requests as f64
+    }
+}
+
+/// What has become of a file by the end of the launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fate {
+    /// It is as it was before.
+    #[default]
+    Unchanged,
+    /// It was written to, or changed otherwise, in the launch.
+    Written,
+    /// It was made in the launch.
+    Made,
+    /// It is gone, or cannot be looked at.
+    Gone,
+}
+
+/// A regular file as it is after the launch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileNow {
+    /// Path from the file system's own root, where it is known.
+    pub path: Option<Vec<u8>>,
+    /// What the launch did to it.
+    pub fate: Fate,
+}
+
+impl FileNow {
+    /// Whether its pages are, or may be, there to be written.
+    pub(super) fn is_written(&self) -> bool {
+        self.fate != Fate::Unchanged
+    }
+}
+
+/// Answers about the system.
+pub trait System {
+    /// Whether the device's file system lies on a drive, so that additions to its caches are reads.
+    fn on_drive(&mut self, dev: u64) -> bool;
+
+    /// What has become of a file. Asked once for each.
+    fn file(&mut self, key: FileKey) -> FileNow;
+
+    /// What the metadata block in this 4 KiB page of the device is.
+    fn block(&mut self, dev: u64, page: u64) -> BlockKind;
+}
+
+/// A recorded launch and the prefetch that went with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// Time of its execve, CLOCK_MONOTONIC in nanoseconds.
+    pub start_ns: u64,
+    /// What was traced from then to its end, in time order.
+    pub accesses: &'a [Access],
+    /// What was prefetched.
+    pub profile: &'a Profile,
+    /// How that went.
+    pub outcome: &'a Report,
+}
+
+/// Lists the misses of a launch: additions to the caches by the launch tree, consecutive ones joined
+/// into requests. A request's reason is that of the page which the app asked for, as far as that can
+/// be told: the page that was faulted on, else its first.
+pub fn misses(launch: &Launch<'_>, system: &mut dyn System) -> Misses {
+    let mut judge = Judge {
+        known: Known::new(launch.profile, launch.outcome),
+        system,
+        drives: HashMap::new(),
+        files: HashMap::new(),
+        last_table_miss: None,
+        found: Misses {
+            launch_requests: launch.profile.log_entries.into(),
+            ..Misses::default()
+        },
+    };
+    for request in requests(launch) {
+        judge.request(&request);
+    }
+    judge.found
+}
+
+/// Additions that follow each other, and what was faulted on before them.
+struct Request {
+    time_us: u64,
+    by: By,
+    key: FileKey,
+    pages: Range<u64>,
+    /// The page of the file that the tree had faulted on last.
+    fault: Option<u64>,
+}
+
+/// The requests of the launch tree and of others, each in time order.
+fn requests(launch: &Launch<'_>) -> Vec<Request> {
+    let mut faults: HashMap<FileKey, u64> = HashMap::new();
+    let mut streams = [By::Tree, By::Other].map(|by| (ReadCounter::joined(by), None));
+    let mut requests: Vec<Request> = Vec::new();
+    for access in launch.accesses {
+        let key = FileKey {
+            dev: access.dev,
+            ino: access.ino,
+            generation: access.generation,
+        };
+        if access.by == By::Tree && access.source == Source::Fault {
+            faults.insert(key, access.start);
+        }
+        if access.source != Source::Added {
+            continue;
+        }
+        let stream = match access.by {
+            By::Tree => &mut streams[0],
+            By::Other => &mut streams[1],
+            By::Own => continue,
+        };
+        let end = access.start.saturating_add(access.len);
+        let begins = stream.0.is_read(access);
+        match stream.1 {
+            Some(last) if !begins => {
+                let last: &mut Request = &mut requests[last];
+                last.pages.end = end;
+            }
+            _ => {
+                stream.1 = Some(requests.len());
+                requests.push(Request {
+                    time_us: access.time_ns.saturating_sub(launch.start_ns) / 1000,
+                    by: access.by,
+                    key,
+                    pages: access.start..end,
+                    fault: faults.get(&key).copied(),
+                });
+            }
+        }
+    }
+    requests
+}
+
+struct Judge<'a> {
+    known: Known<'a>,
+    system: &'a mut dyn System,
+    drives: HashMap<u64, bool>,
+    files: HashMap<FileKey, FileNow>,
+    /// Device and page of the block of an inode table that the tree missed last, while nothing but
+    /// the readahead around it has followed.
+    last_table_miss: Option<(u64, u64)>,
+    found: Misses,
+}
+
+impl Judge<'_> {
+    fn request(&mut self, request: &Request) {
+        let (key, system) = (request.key, &mut *self.system);
+        let on_drive = self
+            .drives
+            .entry(key.dev)
+            .or_insert_with(|| system.on_drive(key.dev));
+        if !*on_drive {
+            return;
+        }
+        let pages = request.pages.end - request.pages.start;
+        let (subject, reason) = if key.ino == 0 {
+            let block = self.system.block(key.dev, request.pages.start);
+            // The journal is written, not read, outside of mounting.
+            if block == BlockKind::Journal {
+                self.found.made_pages += pages;
+                return;
+            }
+            let reason = self.metadata_reason(request, block);
+            (Subject::Metadata { block }, reason)
+        } else {
+            let system = &mut *self.system;
+            let now = self.files.entry(key).or_insert_with(|| system.file(key));
+            if now.fate == Fate::Made {
+                self.found.made_pages += pages;
+                return;
+            }
+            let subject = Subject::Data {
+                inode: key.ino,
+                path: now.path.clone(),
+            };
+            let reason = match asked_for(request) {
+                Some(page) => self.known.data(key, page, now),
+                None => Reason::ReadAround,
+            };
+            (subject, reason)
+        };
+        let mut miss = Miss {
+            time_us: request.time_us,
+            reason,
+            dev: key.dev,
+            subject,
+            start: request.pages.start,
+            pages,
+        };
+        if request.by == By::Tree {
+            self.found.total.add(pages);
+            self.found.by_reason.entry(reason).or_default().add(pages);
+            self.found.misses.push(miss);
+        } else {
+            miss.reason = Reason::Other;
+            self.found.others.push(miss);
+        }
+    }
+
+    fn metadata_reason(&mut self, request: &Request, block: BlockKind) -> Reason {
+        let (dev, page) = (request.key.dev, request.pages.start);
+        if request.by != By::Tree {
+            return Reason::Other;
+        }
+        // ext4 first adds the block with the inode, then those of its aligned window that are absent,
+        // and one block more (__ext4_get_inode_loc).
+        let is_table = block == BlockKind::InodeTable;
+        if let Some((missed_dev, missed)) = self.last_table_miss {
+            let window = missed - missed % AROUND_PAGES;
+            let around = (window..=window + AROUND_PAGES).contains(&page);
+            if is_table && missed_dev == dev && around {
+                return Reason::ReadAround;
+            }
+        }
+        self.last_table_miss = is_table.then_some((dev, page));
+        self.known.metadata(dev, page)
+    }
+}
+
+/// The page of a data request that the app asked for; `None` if the request is only around a page
+/// that was faulted on.
+fn asked_for(request: &Request) -> Option<u64> {
+    let pages = &request.pages;
+    match request.fault {
+        Some(page) if pages.contains(&page) => Some(page),
+        Some(page) if page < pages.start && pages.start - page <= AROUND_PAGES => None,
+        Some(page) if page >= pages.end && page - pages.end < AROUND_PAGES => None,
+        _ => Some(pages.start),
+    }
+}
+
+fn as_text<S: serde::Serializer>(path: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
+    path.as_deref().map(String::from_utf8_lossy).serialize(to)
+}

@@ -1,0 +1,310 @@
+//! Judging launches on a made-up system.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::prefetch::Skipped;
+use crate::profile::generate::sample;
+use crate::profile::{Device, File};
+use crate::schedule::{Place, PrefetchEntry, Span};
+
+const DEV: u64 = 0x802;
+const TMPFS: u64 = 0x1b;
+
+/// Files by inode number; those that it does not know are unchanged and have no path. Pages of
+/// metadata: 0 to 99 inode tables, from 1000 the journal, the rest directories.
+#[derive(Default)]
+struct Fake {
+    files: HashMap<u64, FileNow>,
+    asked: Vec<FileKey>,
+}
+
+impl System for Fake {
+    fn on_drive(&mut self, dev: u64) -> bool {
+        dev != TMPFS
+    }
+
+    fn file(&mut self, key: FileKey) -> FileNow {
+        self.asked.push(key);
+        self.files.get(&key.ino).cloned().unwrap_or_default()
+    }
+
+    fn block(&mut self, _: u64, page: u64) -> BlockKind {
+        match page {
+            0..100 => BlockKind::InodeTable,
+            1000.. => BlockKind::Journal,
+            _ => BlockKind::Directory,
+        }
+    }
+}
+
+/// A profile of files 11 and 12, of 20 pages each, that has pages 0 to 9 of both, and metadata pages
+/// 50, 60 and 200.
+fn profile() -> Profile {
+    let mut profile = sample("/bin/app");
+    let file = |ino: u64| File {
+        device: 0,
+        ino,
+        generation: 9,
+        size: 20 * PAGE_SIZE,
+        mtime_ns: 0,
+        path: Some(format!("/{ino}").into()),
+    };
+    let entry = |place, start, len| PrefetchEntry {
+        span: Span { place, start, len },
+        time_us: 0,
+    };
+    let metadata = Place::Metadata { device: 0 };
+    profile.devices = vec![Device {
+        dev: DEV,
+        ..profile.devices[0].clone()
+    }];
+    profile.files = vec![file(11), file(12)];
+    profile.entries = vec![
+        entry(metadata, 50, 1),
+        entry(metadata, 60, 1),
+        entry(metadata, 200, 1),
+        entry(Place::Data { file: 0 }, 0, 10),
+        entry(Place::Data { file: 1 }, 0, 10),
+    ];
+    profile.log_entries = 10;
+    profile
+}
+
+/// Accesses (inode number or 0, start, length, source, by), a millisecond apart.
+fn accesses(list: &[(u64, u64, u64, Source, By)]) -> Vec<Access> {
+    (1u64..)
+        .zip(list)
+        .map(|(time, &(ino, start, len, source, by))| Access {
+            time_ns: time * 1_000_000,
+            dev: DEV,
+            ino,
+            generation: if ino == 0 { 0 } else { 9 },
+            start,
+            len,
+            source,
+            by,
+        })
+        .collect()
+}
+
+fn judged(accesses: &[Access], outcome: &Report, system: &mut Fake) -> Misses {
+    let launch = Launch {
+        start_ns: 0,
+        accesses,
+        profile: &profile(),
+        outcome,
+    };
+    misses(&launch, system)
+}
+
+/// Inode number or 0, start, pages and reason of each miss.
+fn short(misses: &[Miss]) -> Vec<(u64, u64, u64, Reason)> {
+    misses
+        .iter()
+        .map(|miss| {
+            let ino = match miss.subject {
+                Subject::Data { inode, .. } => inode,
+                Subject::Metadata { .. } => 0,
+            };
+            (ino, miss.start, miss.pages, miss.reason)
+        })
+        .collect()
+}
+
+use By::{Other, Own, Tree};
+use Source::{Added, Fault, Read, Window};
+
+#[test]
+fn consecutive_additions_by_the_tree_are_a_request() {
+    let trace = accesses(&[
+        (11, 0, 4, Added, Own),
+        (13, 0, 4, Added, Tree),
+        (13, 4, 4, Added, Tree),
+        (13, 9, 1, Added, Tree),
+        (13, 2, 1, Read, Tree),
+        (13, 2, 8, Window, Tree),
+    ]);
+    let mut system = Fake::default();
+    let found = judged(&trace, &Report::default(), &mut system);
+    let expected = [
+        (13, 0, 8, Reason::NotInProfile),
+        (13, 9, 1, Reason::NotInProfile),
+    ];
+    assert_eq!(short(&found.misses), expected);
+    assert_eq!(found.misses[0].time_us, 2000);
+    assert_eq!(
+        found.total,
+        RequestCount {
+            requests: 2,
+            pages: 9
+        }
+    );
+    assert_eq!(found.ratio(), 0.2);
+    assert_eq!(system.asked.len(), 1);
+}
+
+#[test]
+fn what_the_profile_has_was_late_or_passed_over() {
+    let trace = accesses(&[
+        (11, 3, 2, Added, Tree),
+        (12, 8, 1, Added, Tree),
+        (0, 200, 1, Added, Tree),
+        (0, 300, 1, Added, Tree),
+    ]);
+    let metadata = Place::Metadata { device: 0 };
+    let skipped = |place, start, len| Span { place, start, len };
+    let partly = Report {
+        skipped_spans: vec![
+            (skipped(Place::Data { file: 1 }, 5, 5), Skipped::Truncated),
+            (skipped(metadata, 200, 1), Skipped::NoNode),
+        ],
+        ..Report::default()
+    };
+    let reasons = |outcome: &Report| -> Vec<Reason> {
+        let found = judged(&trace, outcome, &mut Fake::default());
+        found.misses.iter().map(|miss| miss.reason).collect()
+    };
+    use Reason::{Late, NotInProfile, Skipped as Passed, Stale};
+    assert_eq!(reasons(&partly), [Late, Stale, Passed, NotInProfile]);
+    let warm = Report {
+        warm: true,
+        ..Report::default()
+    };
+    assert_eq!(reasons(&warm), [Passed, Passed, Passed, NotInProfile]);
+    let elsewhere = Report {
+        devices: vec![Some(DEV + 1)],
+        ..Report::default()
+    };
+    assert_eq!(reasons(&elsewhere), [NotInProfile; 4]);
+}
+
+#[test]
+fn replaced_extended_and_written_files_are_told() {
+    let now = |path: &str, fate| FileNow {
+        path: Some(path.into()),
+        fate,
+    };
+    let mut system = Fake {
+        files: HashMap::from([
+            (21, now("/11", Fate::Unchanged)),
+            (22, now("/22", Fate::Written)),
+            (23, now("/23", Fate::Made)),
+            (24, now("/24", Fate::Gone)),
+        ]),
+        ..Fake::default()
+    };
+    let trace = accesses(&[
+        (21, 0, 1, Added, Tree),
+        (22, 0, 1, Added, Tree),
+        (23, 0, 5, Added, Tree),
+        (24, 0, 1, Added, Tree),
+        (11, 15, 1, Added, Tree),
+        (11, 20, 1, Added, Tree),
+    ]);
+    let found = judged(&trace, &Report::default(), &mut system);
+    assert_eq!(
+        short(&found.misses),
+        [
+            (21, 0, 1, Reason::Stale),
+            (22, 0, 1, Reason::Written),
+            (24, 0, 1, Reason::Written),
+            (11, 15, 1, Reason::NotInProfile),
+            (11, 20, 1, Reason::Stale),
+        ]
+    );
+    assert_eq!(found.made_pages, 5);
+}
+
+#[test]
+fn requests_around_a_fault_are_read_around() {
+    let trace = accesses(&[
+        (11, 25, 1, Fault, Tree),
+        (11, 5, 5, Added, Tree),
+        (11, 20, 9, Added, Tree),
+        (11, 35, 2, Added, Tree),
+        (11, 90, 2, Added, Tree),
+        // ext4 reads ahead the window of 32 blocks around an inode's.
+        (0, 50, 1, Added, Tree),
+        (0, 32, 18, Added, Tree),
+        (0, 51, 13, Added, Tree),
+        (0, 70, 1, Added, Tree),
+    ]);
+    let found = judged(&trace, &Report::default(), &mut Fake::default());
+    assert_eq!(
+        short(&found.misses),
+        [
+            (11, 5, 5, Reason::ReadAround),
+            (11, 20, 9, Reason::Stale),
+            (11, 35, 2, Reason::ReadAround),
+            (11, 90, 2, Reason::Stale),
+            (0, 50, 1, Reason::Late),
+            (0, 32, 18, Reason::ReadAround),
+            (0, 51, 13, Reason::ReadAround),
+            (0, 70, 1, Reason::NotInProfile),
+        ]
+    );
+}
+
+#[test]
+fn others_are_listed_apart_and_memory_and_the_journal_are_not_read() {
+    let mut trace = accesses(&[
+        (11, 0, 1, Added, Other),
+        (0, 300, 1, Added, Other),
+        (0, 1000, 3, Added, Other),
+        (30, 0, 9, Added, Tree),
+    ]);
+    trace[3].dev = TMPFS;
+    let found = judged(&trace, &Report::default(), &mut Fake::default());
+    assert_eq!(found.misses, []);
+    assert_eq!((found.total, found.ratio()), (RequestCount::default(), 0.0));
+    let others = [(11, 0, 1, Reason::Other), (0, 300, 1, Reason::Other)];
+    assert_eq!(short(&found.others), others);
+    assert_eq!(found.made_pages, 3);
+}
+
+proptest! {
+    /// Whatever was traced: each page that the tree or others added is in one request, the totals are
+    /// those of the list, and nothing is called late that the schedule does not have.
+    #[test]
+    fn every_addition_is_accounted_for(
+        raw in proptest::collection::vec(
+            (
+                prop_oneof![Just(0u64), 11..15u64],
+                0..40u64,
+                1..4u64,
+                proptest::sample::select(vec![Added, Fault, Read, Window]),
+                proptest::sample::select(vec![Tree, Own, Other]),
+            ),
+            0..60,
+        ),
+    ) {
+        let trace = accesses(&raw);
+        let found = judged(&trace, &Report::default(), &mut Fake::default());
+        let added = |by: By| -> u64 {
+            let of = raw.iter().filter(|access| access.3 == Added && access.4 == by);
+            of.map(|access| access.2).sum()
+        };
+        let pages = |list: &[Miss]| list.iter().map(|miss| miss.pages).sum::<u64>();
+        prop_assert_eq!(pages(&found.misses), added(Tree));
+        prop_assert_eq!(pages(&found.others), added(Other));
+        prop_assert_eq!(found.total.pages, added(Tree));
+        prop_assert_eq!(found.total.requests, found.misses.len() as u64);
+        let by_reason: u64 = found.by_reason.values().map(|count| count.requests).sum();
+        prop_assert_eq!(by_reason, found.total.requests);
+        prop_assert!(found.others.iter().all(|miss| miss.reason == Reason::Other));
+        prop_assert!(found.misses.is_sorted_by_key(|miss| miss.time_us));
+        let scheduled: HashSet<(u64, u64)> = [11, 12]
+            .into_iter()
+            .flat_map(|ino| (0..10).map(move |page| (ino, page)))
+            .chain([(0, 50), (0, 60), (0, 200)])
+            .collect();
+        for (ino, start, len, reason) in short(&found.misses) {
+            if reason == Reason::Late {
+                prop_assert!((start..start + len).any(|page| scheduled.contains(&(ino, page))));
+            }
+        }
+    }
+}

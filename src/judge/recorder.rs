@@ -1,0 +1,186 @@
+//! Recording what a prefetched launch reads, without standing in its way.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::launch::{Exit, Limits, QuietDetector, Supervisor};
+use crate::manager::ReadCounter;
+use crate::profile::Ended;
+use crate::trace::{
+    Access, By, DRAIN_INTERVAL, Focus, Source, StartMark, Storage, TraceError, Tracer,
+};
+
+/// Most accesses that are kept, of 56 bytes each; a prefetched launch has hundreds, and a launch
+/// without any prefetching tens of thousands.
+const MOST_ACCESSES: usize = 1 << 18;
+
+/// Watches one prefetched launch. Attach it before the prefetch thread is started, which is known
+/// for what it is by that.
+pub struct Recorder<'obj> {
+    tracer: Tracer<'obj>,
+    limits: Limits,
+    quiet: Option<QuietDetector>,
+    /// The tree's reads and our own: the launch goes on while either does.
+    counters: [ReadCounter; 2],
+    accesses: Vec<Access>,
+    /// Accesses that there was no room for.
+    dropped: u64,
+}
+
+/// What was recorded.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Time of the app's execve, CLOCK_MONOTONIC in nanoseconds; 0 if it never came to that.
+    pub start_ns: u64,
+    /// When recording ended.
+    pub end_ns: u64,
+    /// What the launch tree and others added to the caches, and the tree's faults, in time order.
+    pub accesses: Vec<Access>,
+    /// Events that were lost, or that there was no room for.
+    pub lost: u64,
+}
+
+impl<'obj> Recorder<'obj> {
+    /// Loads and attaches the programs and makes the calling thread, which must be the process's
+    /// main thread, the launcher. `limits` say when the launch is over.
+    ///
+    /// # Errors
+    /// Says which privilege or kernel ability is missing.
+    pub fn attach(storage: &'obj mut Storage, limits: Limits) -> Result<Self, TraceError> {
+        Ok(Recorder {
+            tracer: Tracer::attach(storage, Focus::Additions)?,
+            limits,
+            quiet: None,
+            counters: [By::Tree, By::Own].map(ReadCounter::joined),
+            accesses: Vec::new(),
+            dropped: 0,
+        })
+    }
+
+    /// What the child must set as its last act before execve.
+    pub fn start_mark(&mut self) -> StartMark {
+        self.tracer.start_mark()
+    }
+
+    /// Records the launch to its end, passing on signals meanwhile. Returns the app's exit, if it has
+    /// ended by then; otherwise it runs on, untraced.
+    ///
+    /// The launch ends as the learned one did, of which `learned` tells once it is known: with its last
+    /// task, or when neither the tree nor the prefetch thread reads much any more; or else by the time
+    /// limit. When the first process has exited and others must be waited for, they are for `patience`.
+    ///
+    /// # Errors
+    /// Those of supervising, which end everything. That tracing failed is only in what is returned.
+    pub fn follow(
+        mut self,
+        supervisor: &mut Supervisor,
+        learned: impl Fn() -> Option<Ended>,
+        patience: Duration,
+    ) -> io::Result<(Option<Exit>, Result<Recording, TraceError>)> {
+        let mut exit: Option<(Exit, Instant)> = None;
+        loop {
+            let signals = exit.is_none().then(|| supervisor.signal_fd());
+            wait(self.tracer.wake_fd(), signals)?;
+            if exit.is_none() {
+                exit = supervisor.on_signals()?.map(|exit| (exit, Instant::now()));
+            }
+            match self.is_over(learned()) {
+                Ok(false) => {}
+                Ok(true) => break,
+                Err(error) => return Ok((exit.map(|(exit, _)| exit), Err(error))),
+            }
+            if let Some((_, at)) = exit {
+                let may_go_on = matches!(learned(), Some(Ended::Quiet | Ended::Timeout));
+                if !may_go_on || at.elapsed() >= patience {
+                    break;
+                }
+            }
+        }
+        Ok((exit.map(|(exit, _)| exit), self.finish()))
+    }
+
+    /// Fetches what was recorded; true if the launch is over.
+    fn is_over(&mut self, learned: Option<Ended>) -> Result<bool, TraceError> {
+        // Before fetching: a moment is only quiet if all reads up to it are known.
+        let now = monotonic_ns();
+        self.tracer.drain()?;
+        let (start_ns, exited) = self
+            .tracer
+            .with_trace(|trace| (trace.start_ns, trace.exit_ns.is_some()));
+        let fetched = self.tracer.take_accesses();
+        let limits = self.limits;
+        let quiet = self
+            .quiet
+            .get_or_insert_with(|| QuietDetector::new(start_ns, limits));
+        for access in &fetched {
+            let reads = |counter: &mut ReadCounter| counter.is_read(access);
+            if self.counters.iter_mut().any(reads) {
+                quiet.read(access.time_ns);
+            }
+        }
+        let ended = quiet.ended(now);
+        self.keep(fetched);
+        Ok(exited
+            || match ended {
+                Some(Ended::Quiet) => matches!(learned, Some(Ended::Quiet | Ended::Timeout)),
+                _ => now >= start_ns.saturating_add(limits.timeout.as_nanos() as u64),
+            })
+    }
+
+    fn keep(&mut self, fetched: Vec<Access>) {
+        for access in fetched.into_iter().filter(is_wanted) {
+            if self.accesses.len() < MOST_ACCESSES {
+                self.accesses.push(access);
+            } else {
+                self.dropped += 1;
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<Recording, TraceError> {
+        let end_ns = monotonic_ns();
+        let accesses = std::mem::take(&mut self.accesses);
+        let dropped = self.dropped;
+        let mut trace = self.tracer.finish()?;
+        let mut recording = Recording {
+            start_ns: trace.start_ns,
+            end_ns,
+            accesses,
+            lost: trace.lost + dropped,
+        };
+        trace.accesses.retain(is_wanted);
+        recording.accesses.append(&mut trace.accesses);
+        recording.accesses.sort_by_key(|access| access.time_ns);
+        Ok(recording)
+    }
+}
+
+/// Whether the judgement needs it: not what the prefetch thread did itself.
+fn is_wanted(access: &Access) -> bool {
+    match access.source {
+        Source::Added => access.by != By::Own,
+        Source::Fault => access.by == By::Tree,
+        Source::Read | Source::Window | Source::LookedUp => false,
+    }
+}
+
+/// Waits for an event or a signal, but no longer than events may be left in the buffer.
+fn wait(events: BorrowedFd<'_>, signals: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mut fds = vec![PollFd::from_borrowed_fd(events, PollFlags::IN)];
+    fds.extend(signals.map(|signals| PollFd::from_borrowed_fd(signals, PollFlags::IN)));
+    let timeout = Timespec::try_from(DRAIN_INTERVAL).map_err(io::Error::other)?;
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
