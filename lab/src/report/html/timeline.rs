@@ -5,11 +5,11 @@ use maud::{Markup, PreEscaped, html};
 use super::super::format::seconds;
 use super::super::scenarios;
 use super::super::table::Table;
-use super::super::timeline_file::{Miss, Timeline};
 use super::lanes::{COLUMNS, columns, progress, spans};
 use super::sequence;
 use super::svg::{Path, Svg};
 use super::tables;
+use crate::timeline::{Miss, Timeline};
 
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 44.0;
@@ -74,11 +74,11 @@ fn picture(timeline: &Timeline, title: &str) -> String {
         y: TOP,
     };
     drawing.axis(height);
-    let weighted = |spans: &[(u64, u64, u32)]| {
+    let weighted = |spans: &[[u64; 3]]| {
         columns(
             spans
                 .iter()
-                .map(|(start, end, tasks)| (*start, *end, f64::from(*tasks))),
+                .map(|[start, end, tasks]| (*start, *end, *tasks as f64)),
             total,
         )
     };
@@ -95,10 +95,10 @@ fn picture(timeline: &Timeline, title: &str) -> String {
         &weighted(&timeline.waiting),
     );
     let queue = |busy: bool| {
-        let depth = move |requests: u32| f64::from(if busy { requests.min(1) } else { requests });
+        let depth = move |requests: u64| (if busy { requests.min(1) } else { requests }) as f64;
         let spans = spans(&timeline.queue, total);
         columns(
-            spans.map(|(start, end, requests)| (start, end, depth(requests))),
+            spans.map(|[start, end, requests]| (start, end, depth(requests))),
             total,
         )
     };
@@ -208,7 +208,9 @@ impl Drawing {
             let wait = miss.wait_us as f64 / 1e3;
             let hover = format!(
                 "{} (page {}): {wait:.2} ms, {}",
-                miss.what, miss.offset, miss.why
+                miss.what,
+                miss.offset,
+                miss.why.words()
             );
             self.svg.path("miss", &path, &hover);
         }
@@ -224,7 +226,7 @@ impl Drawing {
             .text("faint tick", LEFT + PLOT + 4.0, self.y + 8.0, "100 %");
         let points = timeline.prefetch.iter().chain(&timeline.app_position);
         let most = points
-            .map(|(_, pages)| *pages)
+            .map(|[_, pages]| *pages)
             .max()
             .unwrap_or(0)
             .max(timeline.total_pages)
@@ -311,7 +313,7 @@ fn misses(misses: &[Miss]) -> Markup {
     for miss in longest(misses, LISTED) {
         table.push([
             miss.what.clone(),
-            miss.why.clone(),
+            miss.why.words().to_owned(),
             format!("{:.1}", miss.time_us as f64 / 1e3),
             format!("{:.2}", miss.wait_us as f64 / 1e3),
             miss.offset.to_string(),
@@ -324,6 +326,7 @@ fn misses(misses: &[Miss]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timeline::Why;
 
     #[test]
     fn the_axis_has_a_readable_number_of_steps() {
@@ -346,7 +349,10 @@ mod tests {
         let miss = |time_us, wait_us| Miss {
             time_us,
             wait_us,
-            ..Miss::default()
+            what: "/lib/a".to_owned(),
+            offset: 0,
+            pages: 1,
+            why: Why::CameTooLate,
         };
         let all = [miss(1, 5), miss(2, 1), miss(3, 9)];
         let kept: Vec<u64> = longest(&all, 2).iter().map(|miss| miss.time_us).collect();
