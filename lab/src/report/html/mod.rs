@@ -2,7 +2,9 @@
 
 mod bars;
 mod lanes;
+mod misses;
 mod patterns;
+mod picture;
 mod sequence;
 mod svg;
 mod tables;
