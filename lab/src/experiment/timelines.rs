@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use paralfetch::bench::completion::Found;
+use paralfetch::trace::Storage;
 
 use super::job::{Job, Work};
 use super::launcher::Request;
@@ -13,7 +14,7 @@ use super::lessons::{Shelf, While};
 use super::scenario::Scenario;
 use crate::apps::App;
 use crate::rivals::{How, Method, Plan};
-use crate::timeline::{Facts, Recorder, Storage, analyse};
+use crate::timeline::{Facts, Recorder, analyse};
 
 /// What is shown, and the lesson that the launch sequence is taken from.
 const SHOWN: [(Scenario, How); 3] = [
