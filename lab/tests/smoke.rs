@@ -147,37 +147,41 @@ fn attached() -> usize {
         .count()
 }
 
+/// What the laboratory says when it refuses something.
+fn refused(arguments: &[&str]) -> String {
+    let output = lab(arguments);
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 #[test]
 fn what_is_not_known_is_refused() {
-    let output = lab(&["run", "--device", "floppy", "--out", "/nonexistent/x"]);
-    assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        said.contains("there is no drive 'floppy'") && said.contains("microsd"),
-        "{said}"
-    );
-    let output = lab(&[
-        "run",
-        "--device",
-        "microsd",
-        "--apps",
-        "emacs",
-        "--out",
-        "/nonexistent/x",
-    ]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("there is no app 'emacs'"), "{said}");
-    let output = lab(&[
-        "run",
-        "--device",
-        "microsd",
-        "--scenarios",
-        "tepid",
-        "--out",
-        "/nonexistent/x",
-    ]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("there is no scenario 'tepid'"), "{said}");
+    for (device, option, value, complaint) in [
+        (
+            "floppy",
+            "--apps",
+            "all",
+            "there is no drive 'floppy'; there are nvme",
+        ),
+        ("microsd", "--apps", "emacs", "there is no app 'emacs'"),
+        (
+            "microsd",
+            "--scenarios",
+            "tepid",
+            "there is no scenario 'tepid'",
+        ),
+    ] {
+        let said = refused(&[
+            "run",
+            "--device",
+            device,
+            option,
+            value,
+            "--out",
+            "/nonexistent/x",
+        ]);
+        assert!(said.contains(complaint), "{said}");
+    }
 }
 
 #[test]
@@ -187,16 +191,12 @@ fn a_wrong_data_file_is_told_with_its_line() {
     let path = file.to_str().unwrap();
     let apps = "[[app]]\nname = 'clock'\ntitle = 'Clock'\npackages = []\ncommand = []\n";
     std::fs::write(&file, apps).unwrap();
-    let output = lab(&["list", "--apps-file", path]);
-    assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = refused(&["list", "--apps-file", path]);
     let expected = format!("lab: in {path}: line 5: the app 'clock' has no command: name the");
     assert!(said.starts_with(&expected), "{said}");
     let drives = "[[drive]]\nname = 'card'\ntitle = 'A card'\nnr_requests = 1\n";
     std::fs::write(&file, drives).unwrap();
-    let output = lab(&["list", "--drives-file", path]);
-    assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = refused(&["list", "--drives-file", path]);
     let expected = format!("lab: in {path}: line 4: drive profile 'card': 'nr_requests' is 1;");
     assert!(said.starts_with(&expected), "{said}");
 }
