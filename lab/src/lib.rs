@@ -10,6 +10,7 @@ pub mod apps;
 mod child;
 pub mod cli;
 mod clock;
+mod data_file;
 pub mod display;
 pub mod drive;
 pub mod experiment;

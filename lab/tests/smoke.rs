@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use lab::record::{Launch, Record};
+use lab::record::Launch;
 use lab::report;
 
 const APPS: &str = "xpdf,mousepad";
@@ -61,16 +61,9 @@ fn run(out: &str) -> std::process::Output {
 }
 
 fn launches(out: &Path) -> Vec<Launch> {
-    let results = report::load(out).unwrap();
-    let text = std::fs::read_to_string(out.join("results.jsonl")).unwrap();
-    assert!(!text.is_empty());
-    drop(results);
-    text.lines()
-        .filter_map(|line| match serde_json::from_str(line).unwrap() {
-            Record::Launch(launch) => Some(launch),
-            _ => None,
-        })
-        .collect()
+    let launches = report::load(out).unwrap().launches;
+    assert!(!launches.is_empty());
+    launches
 }
 
 #[test]
@@ -154,35 +147,56 @@ fn attached() -> usize {
         .count()
 }
 
+/// What the laboratory says when it refuses something.
+fn refused(arguments: &[&str]) -> String {
+    let output = lab(arguments);
+    assert!(!output.status.success(), "{arguments:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 #[test]
 fn what_is_not_known_is_refused() {
-    let output = lab(&["run", "--device", "floppy", "--out", "/nonexistent/x"]);
-    assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        said.contains("there is no drive 'floppy'") && said.contains("microsd"),
-        "{said}"
-    );
-    let output = lab(&[
-        "run",
-        "--device",
-        "microsd",
-        "--apps",
-        "emacs",
-        "--out",
-        "/nonexistent/x",
-    ]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("there is no app 'emacs'"), "{said}");
-    let output = lab(&[
-        "run",
-        "--device",
-        "microsd",
-        "--scenarios",
-        "tepid",
-        "--out",
-        "/nonexistent/x",
-    ]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("there is no scenario 'tepid'"), "{said}");
+    for (device, option, value, complaint) in [
+        (
+            "floppy",
+            "--apps",
+            "all",
+            "there is no drive 'floppy'; there are nvme",
+        ),
+        ("microsd", "--apps", "emacs", "there is no app 'emacs'"),
+        (
+            "microsd",
+            "--scenarios",
+            "tepid",
+            "there is no scenario 'tepid'",
+        ),
+    ] {
+        let said = refused(&[
+            "run",
+            "--device",
+            device,
+            option,
+            value,
+            "--out",
+            "/nonexistent/x",
+        ]);
+        assert!(said.contains(complaint), "{said}");
+    }
+}
+
+#[test]
+fn a_wrong_data_file_is_told_with_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("bad.toml");
+    let path = file.to_str().unwrap();
+    let apps = "[[app]]\nname = 'clock'\ntitle = 'Clock'\npackages = []\ncommand = []\n";
+    std::fs::write(&file, apps).unwrap();
+    let said = refused(&["list", "--apps-file", path]);
+    let expected = format!("lab: in {path}: line 5: the app 'clock' has no command: name the");
+    assert!(said.starts_with(&expected), "{said}");
+    let drives = "[[drive]]\nname = 'card'\ntitle = 'A card'\nnr_requests = 1\n";
+    std::fs::write(&file, drives).unwrap();
+    let said = refused(&["list", "--drives-file", path]);
+    let expected = format!("lab: in {path}: line 4: drive profile 'card': 'nr_requests' is 1;");
+    assert!(said.starts_with(&expected), "{said}");
 }

@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use common::{LoopExt4, privileged};
 use lab::rivals::Lesson;
-use lab::timeline::{Facts, Raw, Recorder, Storage, Timeline, What, Why, analyse};
+use lab::timeline::{Facts, Raw, Recorder, Timeline, What, Why, analyse};
 use paralfetch::device::Class;
 use paralfetch::launch::{Command, Spawn, Status, Stdio, Supervisor};
 use paralfetch::profile::{Ended, Learned, Profile, Revision};
@@ -224,7 +224,7 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
 /// returns is kept until the launch is over.
 fn record<T>(image: &LoopExt4, supervisor: &mut Supervisor, prefetch: impl FnOnce() -> T) -> Raw {
     let dev = fs::metadata(image.mount_point()).unwrap().dev();
-    let mut storage = Storage::new();
+    let mut storage = trace::Storage::new();
     let mut recorder = Recorder::attach(&mut storage, dev).unwrap();
     let mark = recorder.start_mark().unwrap();
     let mut spawn = spawn(image);

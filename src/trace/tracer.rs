@@ -32,7 +32,8 @@ impl Storage {
         Storage(Box::new(MaybeUninit::uninit()))
     }
 
-    pub(super) fn get(&mut self) -> &mut MaybeUninit<OpenObject> {
+    /// The memory, to open an object in: for those who attach programs of their own beside these.
+    pub fn get(&mut self) -> &mut MaybeUninit<OpenObject> {
         &mut self.0
     }
 }

@@ -5,8 +5,10 @@ mod window;
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+
+use crate::data_file::{self, Wrong};
 
 pub use start::{Start, Started};
 pub use window::{WindowFacts, WindowRule, WindowType};
@@ -77,34 +79,36 @@ struct File {
 /// The apps of a data file.
 ///
 /// # Errors
-/// Names the line, or the app, that is wrong.
+/// Names the line and the app that is wrong, and says what to do.
 pub fn parse(text: &str) -> Result<Vec<App>> {
-    let apps = toml::from_str::<File>(text)
-        .context("this is no list of apps")?
-        .app;
-    for (index, app) in apps.iter().enumerate() {
-        let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        ensure!(
-            !app.name.is_empty() && app.name.chars().all(is_word),
-            "'{}' is no name for an app: use letters, digits and hyphens",
-            app.name
-        );
-        if apps[..index].iter().any(|other| other.name == app.name) {
-            bail!("there are two apps called '{}'", app.name);
-        }
-        ensure!(
-            !app.command.is_empty(),
-            "the app '{}' has no command",
-            app.name
-        );
-        if let Some(path) = app.files.keys().find(|path| !path.starts_with('/')) {
-            bail!(
-                "the app '{}' has a file without absolute path: '{path}'",
-                app.name
-            );
-        }
-    }
+    let File { app: apps } =
+        data_file::read(text).context("this is no list of apps as lab/apps.toml describes it")?;
+    data_file::check(text, "app", &apps, judge)?;
     Ok(apps)
+}
+
+fn judge(app: &App, before: &[App]) -> Result<(), Wrong> {
+    let name = &app.name;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if name.is_empty() || !name.chars().all(is_word) {
+        let what = format!("'{name}' is no name for an app: use letters, digits and hyphens");
+        return Err(Wrong::at("name", what));
+    }
+    if before.iter().any(|other| other.name == *name) {
+        let what = format!("there are two apps called '{name}': give one another name");
+        return Err(Wrong::at("name", what));
+    }
+    if app.command.is_empty() {
+        let what = format!("the app '{name}' has no command: name the program and its arguments");
+        return Err(Wrong::at("command", what));
+    }
+    if let Some(path) = app.files.keys().find(|path| !path.starts_with('/')) {
+        let what = format!(
+            "the app '{name}' has a file without absolute path: begin '{path}' with a slash"
+        );
+        return Err(Wrong::at(path, what));
+    }
+    Ok(())
 }
 
 /// The apps that come with the laboratory.
@@ -150,10 +154,27 @@ mod tests {
             let text = ONE.replace(from, to);
             format!("{:#}", parse(&text).unwrap_err())
         };
-        assert!(fails("title", "titel").contains("titel"));
-        assert!(fails("'clock'", "'a clock'").contains("'a clock'"));
-        assert!(fails("['xclock']", "[]").contains("no command"));
+        let unknown = fails("title", "titel");
+        assert!(
+            unknown.contains("line 4: ") && unknown.contains("titel"),
+            "{unknown}"
+        );
+        let name = fails("'clock'", "'a clock'");
+        assert!(name.starts_with("line 3: 'a clock' is no name"), "{name}");
+        let command = fails("['xclock']", "[]");
+        assert!(
+            command.starts_with("line 6: the app 'clock' has no command"),
+            "{command}"
+        );
+        let file = fails("window =", "files = { 'etc/clock' = '' }\n        window =");
+        assert!(
+            file.starts_with("line 7: ") && file.contains("'etc/clock'"),
+            "{file}"
+        );
         let two = parse(&format!("{ONE}{ONE}")).unwrap_err().to_string();
-        assert!(two.contains("two apps called 'clock'"), "{two}");
+        assert!(
+            two.starts_with("line 10: there are two apps called 'clock'"),
+            "{two}"
+        );
     }
 }

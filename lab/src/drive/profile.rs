@@ -1,8 +1,12 @@
 //! What a drive is like: figures from data sheets and papers, read from TOML.
 
-use anyhow::{Context, Result, bail, ensure};
+use std::fmt::Display;
+
+use anyhow::{Context, Result};
 use paralfetch::device::Class;
 use serde::{Deserialize, Serialize};
+
+use crate::data_file::{self, Wrong};
 
 /// The profiles that are shipped.
 const BUILT_IN: &str = include_str!("../../drives.toml");
@@ -125,25 +129,31 @@ impl DriveProfile {
     }
 
     /// Rejects what no drive can be, so that models need not care.
-    fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<(), Wrong> {
         let name_is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-        ensure!(
+        ensure(
             !self.name.is_empty() && self.name.chars().all(name_is_plain),
-            "its name must be of letters, digits and hyphens"
-        );
+            "name",
+            "its name must be of letters, digits and hyphens",
+        )?;
         if let Some(requests) = self.nr_requests {
-            whole("nr_requests", u64::from(requests), 4, 128)?;
+            number("nr_requests", u64::from(requests), 4, 128)?;
         }
         match (&self.bus, &self.flash, &self.heads) {
             (None, None, None) => {}
-            (Some(_), Some(_), None) | (Some(_), None, Some(_)) => ensure!(
+            (Some(_), Some(_), None) | (Some(_), None, Some(_)) => ensure(
                 self.claims.is_some(),
-                "an emulated drive must say in 'claims' what it is held against"
-            ),
-            _ => bail!("an emulated drive has 'bus' and either 'flash' or 'heads', another none"),
+                "bus",
+                "an emulated drive must say in 'claims' what it is held against",
+            )?,
+            _ => {
+                let what =
+                    "an emulated drive has 'bus' and either 'flash' or 'heads', another none";
+                ensure(false, "", what)?;
+            }
         }
         if let Some(bus) = &self.bus {
-            whole("queue_depth", u64::from(bus.queue_depth), 1, 1024)?;
+            number("queue_depth", u64::from(bus.queue_depth), 1, 1024)?;
             number("command_us", bus.command_us, 0.0, 1e6)?;
             number("interface_mb_s", bus.interface_mb_s, 0.1, 1e5)?;
         }
@@ -158,24 +168,26 @@ impl DriveProfile {
 }
 
 impl Flash {
-    fn validate(&self) -> Result<()> {
-        whole("channels", u64::from(self.channels), 1, 1024)?;
-        whole("page_bytes", self.page_bytes, 512, 1 << 20)?;
-        ensure!(
+    fn validate(&self) -> Result<(), Wrong> {
+        number("channels", u64::from(self.channels), 1, 1024)?;
+        number("page_bytes", self.page_bytes, 512, 1 << 20)?;
+        ensure(
             self.page_bytes.is_power_of_two(),
-            "'page_bytes' must be a power of two"
-        );
+            "page_bytes",
+            "'page_bytes' must be a power of two",
+        )?;
         number("read_us", self.read_us, 0.0, 1e6)?;
         number("program_us", self.program_us, 0.0, 1e6)?;
         number("channel_mb_s", self.channel_mb_s, 0.1, 1e5)?;
-        whole("stripe_bytes", self.stripe_bytes, self.page_bytes, 1 << 30)?;
-        ensure!(
+        number("stripe_bytes", self.stripe_bytes, self.page_bytes, 1 << 30)?;
+        ensure(
             self.stripe_bytes % self.page_bytes == 0,
-            "'stripe_bytes' must be a multiple of 'page_bytes'"
-        );
+            "stripe_bytes",
+            "'stripe_bytes' must be a multiple of 'page_bytes'",
+        )?;
         if let Some(map) = &self.map {
-            whole("segment_bytes", map.segment_bytes, self.page_bytes, 1 << 40)?;
-            whole(
+            number("segment_bytes", map.segment_bytes, self.page_bytes, 1 << 40)?;
+            number(
                 "cached_segments",
                 u64::from(map.cached_segments),
                 1,
@@ -187,21 +199,22 @@ impl Flash {
 }
 
 impl Heads {
-    fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<(), Wrong> {
         number("rpm", self.rpm, 60.0, 1e5)?;
         number("average_seek_ms", self.average_seek_ms, 0.0, 1e3)?;
         number("track_seek_ms", self.track_seek_ms, 0.0, 1e3)?;
-        ensure!(
+        ensure(
             self.track_seek_ms <= self.average_seek_ms,
-            "'track_seek_ms' must not be above 'average_seek_ms'"
-        );
+            "track_seek_ms",
+            "'track_seek_ms' must not be above 'average_seek_ms'",
+        )?;
         number("track_mb_s", self.track_mb_s, 0.1, 1e5)?;
-        whole("lookahead_bytes", self.lookahead_bytes, 0, 1 << 30)
+        number("lookahead_bytes", self.lookahead_bytes, 0, 1 << 30)
     }
 }
 
 impl Claims {
-    fn validate(&self) -> Result<()> {
+    fn validate(&self) -> Result<(), Wrong> {
         number("random_4k_depth_1", self.random_4k_depth_1, 1.0, 1e8)?;
         number("random_4k_depth_8", self.random_4k_depth_8, 1.0, 1e8)?;
         number("random_4k_depth_32", self.random_4k_depth_32, 1.0, 1e8)?;
@@ -211,36 +224,32 @@ impl Claims {
 }
 
 /// Rejects a number outside `least..=most`, and NaN.
-fn number(key: &str, value: f64, least: f64, most: f64) -> Result<()> {
-    ensure!(
-        (least..=most).contains(&value),
-        "'{key}' is {value}; it must be between {least} and {most}"
-    );
-    Ok(())
+fn number<N: PartialOrd + Display>(key: &str, value: N, least: N, most: N) -> Result<(), Wrong> {
+    let what = format!("'{key}' is {value}; it must be between {least} and {most}");
+    ensure((least..=most).contains(&value), key, &what)
 }
 
-fn whole(key: &str, value: u64, least: u64, most: u64) -> Result<()> {
-    ensure!(
-        (least..=most).contains(&value),
-        "'{key}' is {value}; it must be between {least} and {most}"
-    );
-    Ok(())
-}
-
-/// Drive profiles from TOML, in the order of the file. Fails, naming the drive and the key, on what no
-/// drive can be and on two drives of one name.
-pub fn parse(text: &str) -> Result<Vec<DriveProfile>> {
-    let File { drive: drives } = toml::from_str(text).context("drive profiles")?;
-    for (index, drive) in drives.iter().enumerate() {
-        drive
-            .validate()
-            .with_context(|| format!("drive profile '{}'", drive.name))?;
-        ensure!(
-            drives[..index].iter().all(|other| other.name != drive.name),
-            "drive profile '{}' is there twice",
-            drive.name
-        );
+fn ensure(holds: bool, key: &str, what: &str) -> Result<(), Wrong> {
+    if holds {
+        return Ok(());
     }
+    Err(Wrong::at(key, what.to_owned()))
+}
+
+/// Drive profiles from TOML, in the order of the file.
+///
+/// # Errors
+/// What no drive can be, and two drives of one name; names the line, the drive and the key.
+pub fn parse(text: &str) -> Result<Vec<DriveProfile>> {
+    let File { drive: drives } = data_file::read(text)
+        .context("these are no drive profiles as lab/drives.toml describes them")?;
+    data_file::check(text, "drive", &drives, |drive, before| {
+        let checked = drive.validate().and_then(|()| {
+            let alone = before.iter().all(|other| other.name != drive.name);
+            ensure(alone, "name", "it is there twice: give one another name")
+        });
+        checked.map_err(|wrong| wrong.of(&format!("drive profile '{}'", drive.name)))
+    })?;
     Ok(drives)
 }
 
@@ -284,23 +293,38 @@ mod tests {
     #[test]
     fn bad_input_is_named() {
         assert_eq!(parse(CARD).unwrap().len(), 1);
-        for (from, to, complaint) in [
-            ("queue_depth = 1", "queue_depth = 0", "'queue_depth' is 0"),
-            ("command_us = 100.0", "command_us = nan", "'command_us'"),
-            ("channels = 1", "channels = 0", "'channels'"),
-            ("page_bytes = 16384", "page_bytes = 5000", "power of two"),
-            ("stripe_bytes = 16384", "stripe_bytes = 16385", "multiple"),
-            ("read_us = 60.0", "read_us = -1.0", "'read_us'"),
-            ("read_us", "reed_us", "reed_us"),
-            ("name = \"card\"", "name = \"a/b\"", "hyphens"),
-            ("bus =", "#", "'flash' or 'heads'"),
-            ("claims =", "#", "'claims'"),
+        for (from, to, line, complaint) in [
+            (
+                "queue_depth = 1",
+                "queue_depth = 0",
+                5,
+                "'queue_depth' is 0",
+            ),
+            ("command_us = 100.0", "command_us = nan", 5, "'command_us'"),
+            ("channels = 1", "channels = 0", 6, "'channels'"),
+            ("page_bytes = 16384", "page_bytes = 5000", 6, "power of two"),
+            (
+                "stripe_bytes = 16384",
+                "stripe_bytes = 16385",
+                6,
+                "multiple",
+            ),
+            ("read_us = 60.0", "read_us = -1.0", 6, "'read_us'"),
+            ("read_us", "reed_us", 6, "reed_us"),
+            ("name = \"card\"", "name = \"a/b\"", 3, "hyphens"),
+            ("bus =", "#", 2, "'flash' or 'heads'"),
+            ("claims =", "#", 5, "'claims'"),
         ] {
             let error = parse(&CARD.replacen(from, to, 1)).unwrap_err();
             let text = format!("{error:#}");
             assert!(text.contains(complaint), "{to}: {text}");
+            assert!(text.contains(&format!("line {line}: ")), "{to}: {text}");
         }
         let twice = format!("{CARD}{CARD}");
-        assert!(parse(&twice).unwrap_err().to_string().contains("twice"));
+        let error = parse(&twice).unwrap_err().to_string();
+        assert!(
+            error.contains("line 10: drive profile 'card': it is there twice"),
+            "{error}"
+        );
     }
 }

@@ -85,6 +85,15 @@ impl Job {
     }
 }
 
+/// An app with what is known of it.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub app: &'a App,
+    pub shelf: &'a Shelf,
+    /// Where its launches can be timed by it.
+    pub completion: Option<&'a Found>,
+}
+
 /// A job under way.
 pub(super) struct Work {
     pub launcher: Launcher,
@@ -109,17 +118,22 @@ impl Work {
         }
         let shelf = self.learn_all(&app, &scenarios)?;
         let completion = completion::find(&shelf.get(How::Exact)?.profile);
+        let subject = Subject {
+            app: &app,
+            shelf: &shelf,
+            completion: completion.as_ref(),
+        };
         let mut progress = Progress::new(tasks.len());
         let mut is_warm = false;
         for task in tasks {
             if task.scenario == Scenario::Warm && !is_warm {
-                self.try_launch(&app, Scenario::Cold, &shelf, completion.as_ref())?;
+                self.try_launch(subject, Scenario::Cold)?;
             }
-            self.measure(&app, &task, &shelf, completion.as_ref(), &mut progress)?;
+            self.measure(subject, &task, &mut progress)?;
             is_warm = !task.scenario.is_prefetch_only();
         }
         for wanted in timelines::missing(&self.job, &app, &shelf) {
-            timelines::record(self, &app, wanted, &shelf, completion.as_ref())?;
+            timelines::record(self, subject, wanted)?;
         }
         Ok(())
     }
@@ -127,14 +141,12 @@ impl Work {
     /// Performs one task, again if it is disturbed, and records what came of it.
     fn measure(
         &mut self,
-        app: &App,
+        subject: Subject<'_>,
         task: &Task<Scenario>,
-        shelf: &Shelf,
-        completion: Option<&Found>,
         progress: &mut Progress,
     ) -> Result<()> {
         for attempt in 1..=super::turns::ATTEMPTS {
-            let mut record = self.try_launch(app, task.scenario, shelf, completion)?;
+            let mut record = self.try_launch(subject, task.scenario)?;
             record.turn = task.turn;
             let undisturbed = record.disturbed.is_empty();
             self.journal.add(&Record::Launch(record.clone()))?;
@@ -152,40 +164,33 @@ impl Work {
     }
 
     /// A launch that fails for once is no reason to give up an hour's session.
-    fn try_launch(
-        &mut self,
-        app: &App,
-        scenario: Scenario,
-        shelf: &Shelf,
-        completion: Option<&Found>,
-    ) -> Result<Launch> {
+    fn try_launch(&mut self, subject: Subject<'_>, scenario: Scenario) -> Result<Launch> {
+        let name = &subject.app.name;
         let mut tries = 1;
         loop {
-            match self.launch(app, scenario, shelf, completion) {
+            match self.launch(subject, scenario) {
                 Ok(record) => return Ok(record),
                 Err(error)
                     if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
                 {
-                    return Err(error.context(format!("{} {scenario}", app.name)));
+                    return Err(error.context(format!("{name} {scenario}")));
                 }
-                Err(error) => eprintln!("\nlab: {} {scenario}: {error:#}; again", app.name),
+                Err(error) => eprintln!("\nlab: {name} {scenario}: {error:#}; again"),
             }
             tries += 1;
         }
     }
 
-    fn launch(
-        &mut self,
-        app: &App,
-        scenario: Scenario,
-        shelf: &Shelf,
-        completion: Option<&Found>,
-    ) -> Result<Launch> {
+    fn launch(&mut self, subject: Subject<'_>, scenario: Scenario) -> Result<Launch> {
+        let Subject {
+            app,
+            shelf,
+            mut completion,
+        } = subject;
         let plan = scenario
             .method()
             .map(|method| self.plan(method, scenario, shelf, completion))
             .transpose()?;
-        let mut completion = completion;
         if scenario == Scenario::Warm {
             // Where it stays cached, the window alone times the launch.
             if let Some(found) = completion {

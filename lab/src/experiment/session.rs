@@ -13,7 +13,7 @@ use super::journal::Journal;
 use crate::apps::{self, App};
 use crate::display::Display;
 use crate::drive::{self, Drive, DriveProfile};
-use crate::image::{self, Lock, MountPoint, Mounted};
+use crate::image::{self, Lock, MountPoint, Mounted, Workplace};
 use crate::record::{Record, Session};
 use crate::report;
 
@@ -69,10 +69,7 @@ pub fn run(asked: &Asked) -> Result<Ended> {
     // Everything that is mounted here goes with the last process of this namespace.
     image::private_namespace()?;
     let directory = asked.image.parent().unwrap_or(Path::new("/"));
-    let work = tempfile::Builder::new()
-        .prefix("session-")
-        .tempdir_in(directory)
-        .with_context(|| format!("cannot make a directory in {}", directory.display()))?;
+    let work = Workplace::new(directory)?;
     let lock = Lock::shared(&asked.image)?;
     // Launches write: the image itself must stay as it is. Emulated drives have a copy in memory.
     let file = if asked.drive.is_emulated() {

@@ -5,15 +5,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use paralfetch::bench::completion::Found;
+use paralfetch::trace::Storage;
 
-use super::job::{Job, Work};
+use super::job::{Job, Subject, Work};
 use super::launcher::Request;
 use super::lessons::{Shelf, While};
 use super::scenario::Scenario;
 use crate::apps::App;
 use crate::rivals::{How, Method, Plan};
-use crate::timeline::{Facts, Recorder, Storage, analyse};
+use crate::timeline::{Facts, Recorder, analyse};
 
 /// What is shown, and the lesson that the launch sequence is taken from.
 const SHOWN: [(Scenario, How); 3] = [
@@ -45,11 +45,14 @@ pub(super) fn missing(job: &Job, app: &App, shelf: &Shelf) -> Vec<(Scenario, How
 /// When the launch fails or cannot be recorded.
 pub(super) fn record(
     work: &mut Work,
-    app: &App,
+    subject: Subject<'_>,
     (scenario, how): (Scenario, How),
-    shelf: &Shelf,
-    completion: Option<&Found>,
 ) -> Result<()> {
+    let Subject {
+        app,
+        shelf,
+        completion,
+    } = subject;
     let plan = scenario
         .method()
         .map(|method| work.plan(method, scenario, shelf, completion))

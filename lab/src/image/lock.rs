@@ -3,9 +3,9 @@
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 
 /// A lock on an image, as scripts/image.sh takes it; it goes with this, or with the process.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Lock {
     /// # Errors
     /// When somebody else uses it.
     pub fn exclusive(image: &Path) -> Result<Self> {
-        Self::take(image, FlockOperation::NonBlockingLockExclusive)
+        Self::alone(image)?.with_context(|| in_use(image))
     }
 
     /// Locks an image that will only be read; others may do so, too.
@@ -27,10 +27,26 @@ impl Lock {
     /// # Errors
     /// When somebody writes it.
     pub fn shared(image: &Path) -> Result<Self> {
-        Self::take(image, FlockOperation::NonBlockingLockShared)
+        Self::take(image, FlockOperation::NonBlockingLockShared)?.with_context(|| in_use(image))
     }
 
-    fn take(image: &Path, operation: FlockOperation) -> Result<Self> {
+    /// As [`Lock::exclusive`]; `None` when somebody else uses it.
+    ///
+    /// # Errors
+    /// When the lock file cannot be used.
+    pub fn alone(image: &Path) -> Result<Option<Self>> {
+        Self::take(image, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// As [`Lock::shared`]; waits for whoever has it alone.
+    ///
+    /// # Errors
+    /// When the lock file cannot be used.
+    pub fn beside_others(image: &Path) -> Result<Self> {
+        Self::take(image, FlockOperation::LockShared)?.with_context(|| in_use(image))
+    }
+
+    fn take(image: &Path, operation: FlockOperation) -> Result<Option<Self>> {
         let path = PathBuf::from(format!("{}.lock", image.display()));
         let file = OpenOptions::new()
             .create(true)
@@ -38,15 +54,19 @@ impl Lock {
             .write(true)
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
-        match flock(&file, operation) {
-            Ok(()) => Ok(Lock { _file: file }),
-            Err(Errno::WOULDBLOCK) => bail!(
-                "{} is in use: wait until the other session has ended",
-                image.display()
-            ),
-            Err(error) => Err(error.into()),
+        match retry_on_intr(|| flock(&file, operation)) {
+            Ok(()) => Ok(Some(Lock { _file: file })),
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
         }
     }
+}
+
+fn in_use(image: &Path) -> String {
+    format!(
+        "{} is in use: wait until the other session has ended",
+        image.display()
+    )
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ mod build;
 mod copy;
 mod lock;
 mod mount;
+mod workplace;
 
 pub use build::{build, start};
 pub use copy::copy;
 pub use lock::Lock;
 pub use mount::{MountPoint, Mounted, private_namespace};
+pub use workplace::Workplace;

@@ -60,10 +60,11 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         for place in below(&self.at) {
+            if unmount(&place, UnmountFlags::empty()).is_ok() {
+                continue;
+            }
             // What is busy goes with its last user.
-            if unmount(&place, UnmountFlags::empty()).is_err()
-                && let Err(error) = unmount(&place, UnmountFlags::DETACH)
-            {
+            if let Err(error) = unmount(&place, UnmountFlags::DETACH) {
                 eprintln!("lab: cannot unmount {}: {error}", place.display());
             }
         }

@@ -95,10 +95,14 @@ impl App {
         app
     }
 
+    /// Time of one scenario by that of another; `None` where one was not measured.
+    pub(super) fn ratio(&self, over: &str, under: &str) -> Option<Statistic> {
+        ratio(&self.by_turn(over), &self.by_turn(under))
+    }
+
     fn normalize(&mut self) {
         for scenario in self.runs.keys() {
-            let base = scenarios::baseline(scenario);
-            if let Some(ratio) = ratio(&self.by_turn(scenario), &self.by_turn(base)) {
+            if let Some(ratio) = self.ratio(scenario, scenarios::baseline(scenario)) {
                 self.normalized.insert(scenario.clone(), ratio);
             }
         }

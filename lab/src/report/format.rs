@@ -51,6 +51,15 @@ pub fn or_nothing(text: Option<String>) -> String {
     text.unwrap_or_else(|| NOTHING.to_owned())
 }
 
+/// Names as a sentence has them: `a, b and c`.
+pub fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [name] => (*name).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
 /// A time of day in UTC from seconds since the epoch: `2026-03-01 14:05 UTC`.
 pub fn date(epoch: u64) -> String {
     let timestamp = i64::try_from(epoch)
@@ -79,6 +88,9 @@ mod tests {
             interval: Some((0.43, 0.484)),
         };
         assert_eq!(ratio_with_interval(estimate), "0.45 (0.43–0.48)");
+        assert_eq!(listed(&[]), "");
+        assert_eq!(listed(&["a"]), "a");
+        assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
         assert_eq!(date(0), "1970-01-01 00:00 UTC");
         assert_eq!(date(u64::MAX), NOTHING);
     }

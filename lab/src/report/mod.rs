@@ -5,6 +5,7 @@
 
 pub mod app;
 pub mod compare;
+mod escape;
 pub mod format;
 pub mod html;
 pub mod load;

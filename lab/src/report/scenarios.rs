@@ -147,19 +147,19 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
     of(
         "background-fast",
-        "FAST",
+        "FAST, background",
         Kind::Background,
         "FAST, learned while LibreOffice Writer runs, launched in a system cold start: pages that Writer had mapped are not in what FAST sees.",
     ),
     of(
         "background-shift+merge",
-        "Paralfetch as read",
+        "+ merge, background",
         Kind::Background,
         "Paralfetch as in the paper, learned while LibreOffice Writer runs, launched in a system cold start: page-fault monitoring sees what Writer had mapped.",
     ),
     of(
         "background-infill",
-        "Paralfetch",
+        "+ infill, background",
         Kind::Background,
         "Paralfetch with exact learning, learned while LibreOffice Writer runs, launched in a system cold start.",
     ),
@@ -241,6 +241,12 @@ pub fn baseline(name: &str) -> &'static str {
     }
 }
 
+/// For a scenario of [`Kind::Background`], the one with the same prefetcher that was learned while no
+/// other app ran.
+pub fn learned_idle(name: &str) -> Option<&str> {
+    name.strip_prefix("background-")
+}
+
 /// Prefetching without a launch: no app ends, the last read does.
 pub fn is_prefetch_only(name: &str) -> bool {
     name.starts_with("only-")
@@ -266,6 +272,15 @@ mod tests {
         assert_eq!(baseline("writer-prefetch"), "writer-cold");
         assert_eq!(baseline("together-fast"), "together-cold");
         assert_eq!(baseline("background-fast"), "cold");
+    }
+
+    #[test]
+    fn what_was_learned_in_the_background_was_learned_idle_too() {
+        for scenario in SCENARIOS {
+            let idle = learned_idle(scenario.name);
+            assert_eq!(idle.is_some(), scenario.kind == Kind::Background);
+            assert!(idle.is_none_or(|idle| find(idle).is_some()), "{idle:?}");
+        }
     }
 
     #[test]

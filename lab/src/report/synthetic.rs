@@ -1,8 +1,7 @@
 //! Made-up results for tests of reports: what a session on one drive could leave behind.
 
 use crate::record::{Launch, Learned, Record, Session};
-
-use super::timeline_file::{Miss, Timeline};
+use crate::timeline::{Miss, Timeline, Why};
 
 /// Apps, with their cold time in seconds and the warm share of it.
 pub const APPS: &[(&str, f64, f64)] = &[
@@ -137,8 +136,8 @@ pub fn timeline(device: &str, app: &str, scenario: &str) -> Timeline {
     let place = |time: u64| time as f64 / end as f64;
     let depth = |time: u64| match noise(time) {
         _ if place(time) > reading + 0.1 => 0,
-        noise if prefetching => (14.0 + 4.0 * noise + 13.0 * self::noise(time / 41_000)) as u32,
-        noise => u32::from(noise > -0.6),
+        noise if prefetching => (14.0 + 4.0 * noise + 13.0 * self::noise(time / 41_000)) as u64,
+        noise => u64::from(noise > -0.6),
     };
     let entry = |index: u64, sorted: bool| {
         let metadata = index % 17 == 0;
@@ -149,12 +148,12 @@ pub fn timeline(device: &str, app: &str, scenario: &str) -> Timeline {
         } else {
             600_000 + spread
         };
-        (
+        [
             index,
             sector + index % 40 * 8,
             1 + index % 5,
-            u8::from(metadata),
-        )
+            u64::from(metadata),
+        ]
     };
     let miss = |index: u64| Miss {
         time_us: 30_000 + index * 83_000,
@@ -167,26 +166,26 @@ pub fn timeline(device: &str, app: &str, scenario: &str) -> Timeline {
         offset: index * 11,
         pages: 1 + index % 4,
         why: if index % 3 == 0 {
-            "came too late".into()
+            Why::CameTooLate
         } else {
-            "not in the profile".into()
+            Why::NotInProfile
         },
     };
     let curve = |speed: f64| {
         let so_far =
             move |time: u64| (pages as f64 * (place(time) / speed).min(1.0).powf(0.9)) as u64;
         steps(4_000, end)
-            .map(move |time| (time, so_far(time)))
+            .map(move |time| [time, so_far(time)])
             .collect()
     };
     // Launches go through phases of some tens of milliseconds.
     let tasks = |most: f64, seed: u64| {
         let count = move |time: u64| {
             let (phase, moment) = (noise(time / 37_000 + seed), noise(time + seed));
-            ((phase * 0.4 + moment * 0.3 + 0.5) * most).round().max(0.0) as u32
+            ((phase * 0.4 + moment * 0.3 + 0.5) * most).round().max(0.0) as u64
         };
         steps(0, end)
-            .map(move |time| (time, time + 800, count(time)))
+            .map(move |time| [time, time + 800, count(time)])
             .collect()
     };
     Timeline {
@@ -198,13 +197,14 @@ pub fn timeline(device: &str, app: &str, scenario: &str) -> Timeline {
         completion: Some(1.17),
         cpu: tasks(2.0, 3),
         waiting: tasks(if prefetching { 0.8 } else { 1.6 }, 11),
-        queue: steps(2_000, end).map(|time| (time, depth(time))).collect(),
+        queue: steps(2_000, end).map(|time| [time, depth(time)]).collect(),
         prefetch: if prefetching { curve(0.6) } else { Vec::new() },
         app_position: curve(0.95),
         total_pages: pages,
         misses: (0..if prefetching { 13 } else { 0 }).map(miss).collect(),
         before: (0..2400).map(|index| entry(index, false)).collect(),
         after: (0..1500).map(|index| entry(index, true)).collect(),
+        totals: None,
     }
 }
 

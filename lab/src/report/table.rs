@@ -1,5 +1,7 @@
 //! Tables, apart from how they are shown.
 
+use super::escape::markdown as escape;
+
 /// A table with a title, a remark, and cells of text; the first column names the row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
@@ -77,22 +79,6 @@ impl Table {
         let rows: String = self.rows.iter().map(|row| line(row)).collect();
         format!("{}| {} |\n{rows}", line(&self.head), rule.join(" | "))
     }
-}
-
-/// Text that Markdown shows as it is, within a table too.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\\' | '|' | '`' | '*' | '_' | '[' | ']' => escaped.extend(['\\', character]),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '&' => escaped.push_str("&amp;"),
-            control if control.is_control() => escaped.push(' '),
-            plain => escaped.push(plain),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

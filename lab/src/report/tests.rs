@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::synthetic::{self, APPS, SCENARIOS, lines, records};
 use super::*;
-use crate::record::Record;
+use crate::record::{Launch, Record};
 
 fn store_results(dir: &Path, records: &[Record]) {
     fs::write(dir.join("results.jsonl"), lines(records)).unwrap();
@@ -114,9 +114,124 @@ fn only_learned_or_nothing_at_all() {
 }
 
 #[test]
-fn an_app_without_cold_launches_is_said() {
-    let (markdown, _) = report(&records("nvme", &APPS[..1], &SCENARIOS[1..2], 2));
-    assert!(markdown.contains("gimp has no cold launch"), "{markdown}");
+fn apps_without_cold_launches_are_said_in_a_sentence() {
+    let of = |records: &[Record]| report(records).0;
+    let one = of(&records("nvme", &APPS[..1], &SCENARIOS[1..2], 2));
+    assert!(
+        one.contains("gimp has no cold launch to be normalized to."),
+        "{one}"
+    );
+    let mut all = records("nvme", &APPS[4..7], &[("background-fast", 0.3)], 2);
+    all.extend(records("nvme", &APPS[7..8], &[("writer-prefetch", 0.3)], 2));
+    all.extend(records(
+        "nvme",
+        &[("a+b", 1.0, 0.5)],
+        &[("together-fast", 0.3)],
+        2,
+    ));
+    let text = of(&all);
+    for sentence in [
+        "inkscape, scribus and okular have no cold launch to be normalized to.\n",
+        "vlc has no cold launch under the writer to be normalized to.\n",
+        "a+b has no cold launch of all at once to be normalized to.\n",
+    ] {
+        assert_eq!(text.matches(sentence).count(), 1, "{sentence}: {text}");
+    }
+    assert_eq!(text.matches("to be normalized to.\n").count(), 3, "{text}");
+}
+
+/// Launches that take this share of a cold launch's two seconds, a little more with each turn.
+fn shares(app: &str, scenarios: &[(&str, f64)]) -> Vec<Record> {
+    let launch = |turn: u32, (scenario, share): (&str, f64)| Launch {
+        device: "ufs".to_owned(),
+        app: app.to_owned(),
+        scenario: scenario.to_owned(),
+        turn,
+        window: Some(2.0 * share * (1.0 + f64::from(turn) / 100.0)),
+        ..Launch::default()
+    };
+    let turns = (0..5).flat_map(|turn| scenarios.iter().map(move |one| (turn, *one)));
+    turns
+        .map(|(turn, one)| Record::Launch(launch(turn, one)))
+        .collect()
+}
+
+fn section(records: &[Record], title: &str) -> sections::Section {
+    let results = load::parse(&lines(records)).unwrap();
+    let parts = sections::of_device(&summary::devices(&results)[0]);
+    let found = parts.into_iter().find(|part| part.title.contains(title));
+    found.unwrap_or_else(|| panic!("no section {title}"))
+}
+
+#[test]
+fn figure_11_sets_the_background_beside_idle() {
+    let times = [
+        ("cold", 1.0),
+        ("fast", 0.5),
+        ("infill", 0.4),
+        ("background-fast", 0.8),
+        ("background-infill", 0.4),
+    ];
+    let mut all = shares("a", &times);
+    all.extend(shares("b", &times));
+    let figure = section(&all, "Figure 11");
+    let Some(sections::Picture::Groups(groups)) = &figure.picture else {
+        panic!("no bars")
+    };
+    assert_eq!(
+        groups.bars,
+        ["fast", "background-fast", "infill", "background-infill"]
+    );
+    let values: Vec<f64> = groups.groups[0]
+        .bars
+        .iter()
+        .map(|bar| (bar.unwrap().value * 100.0).round())
+        .collect();
+    assert_eq!(values, [50.0, 80.0, 40.0, 40.0]);
+    let ratios = figure.tables.last().unwrap();
+    assert_eq!(ratios.head, ["app", "FAST", "+ infill"]);
+    for row in &ratios.rows {
+        assert_eq!(
+            row[1..],
+            ["1.60 (1.60–1.60)", "1.00 (1.00–1.00)"],
+            "{row:?}"
+        );
+    }
+    assert_eq!(ratios.rows.last().unwrap()[0], sections::AVERAGE);
+    let html = report(&all).1;
+    assert!(html.contains("bar f-fast background") && html.contains("Paralfetch, background"));
+}
+
+#[test]
+fn figure_11_without_cold_launches_has_the_ratios() {
+    let all = shares("a", &[("infill", 0.4), ("background-infill", 0.5)]);
+    let figure = section(&all, "Figure 11");
+    assert_eq!(figure.picture, None);
+    assert_eq!(figure.tables[0].rows, [["a", "1.25 (1.25–1.25)"]]);
+}
+
+#[test]
+fn figure_8_is_normalized_to_the_same_set() {
+    let mut all = shares("a+b", &[("together-cold", 1.0), ("together-fast", 0.8)]);
+    let four = [
+        ("together-cold", 2.0),
+        ("together-fast", 1.0),
+        ("together-infill", 0.5),
+    ];
+    all.extend(shares("a+b+c+d", &four));
+    let figure = section(&all, "Figure 8");
+    assert_eq!(
+        figure.tables[0].rows,
+        [
+            ["a+b", "0.80 (0.80–0.80)", table::NOTHING],
+            ["a+b+c+d", "0.50 (0.50–0.50)", "0.25 (0.25–0.25)"],
+        ]
+    );
+    assert_eq!(figure.tables[1].head, ["app", "cold", "FAST", "Paralfetch"]);
+    assert_eq!(
+        figure.tables[1].rows[0],
+        ["a+b", "2.04", "1.63", table::NOTHING]
+    );
 }
 
 #[test]

@@ -4,59 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
 
-/// One launch, moment by moment. Times are in microseconds from the launch's start.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Timeline {
-    /// Name of the drive's profile.
-    pub device: String,
-    /// Name of the app.
-    pub app: String,
-    /// Name of the scenario.
-    pub scenario: String,
-    /// How long was recorded, in seconds.
-    pub seconds: f64,
-    /// Main window mapped, in seconds.
-    pub window: Option<f64>,
-    /// Completion block arrived, in seconds.
-    pub completion: Option<f64>,
-    /// Start, end, running tasks of the launch tree.
-    pub cpu: Vec<(u64, u64, u32)>,
-    /// Start, end, tasks of the launch tree that wait for the drive.
-    pub waiting: Vec<(u64, u64, u32)>,
-    /// Time, requests in flight from then on.
-    pub queue: Vec<(u64, u32)>,
-    /// Time, pages of the launch sequence prefetched so far.
-    pub prefetch: Vec<(u64, u64)>,
-    /// Time, pages of the launch sequence that the app came past so far.
-    pub app_position: Vec<(u64, u64)>,
-    /// Pages in the launch sequence.
-    pub total_pages: u64,
-    /// Reads that the launch had to wait for.
-    pub misses: Vec<Miss>,
-    /// Position in the launch sequence, LBA in sectors of 512 bytes, pages, 1 for metadata.
-    pub before: Vec<(u64, u64, u64, u8)>,
-    /// The same after scheduling.
-    pub after: Vec<(u64, u64, u64, u8)>,
-}
-
-/// A read that the launch had to wait for although a profile was being prefetched.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Miss {
-    /// When the wait began, in microseconds from the launch's start.
-    pub time_us: u64,
-    /// How long it lasted, in microseconds.
-    pub wait_us: u64,
-    /// Path of the file, or what kind of metadata.
-    pub what: String,
-    /// First page within the file or drive.
-    pub offset: u64,
-    /// Pages.
-    pub pages: u64,
-    /// Why it was not prefetched in time.
-    pub why: String,
-}
+use crate::timeline::Timeline;
 
 /// Reads all timelines of a result directory, ordered by device, app and file name; none where there is
 /// no such folder. A file that is no timeline is left out and noted.
@@ -102,6 +51,7 @@ pub fn load(dir: &Path) -> Result<(Vec<Timeline>, Vec<String>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timeline::Why;
 
     #[test]
     fn reads_the_format() {
@@ -114,7 +64,8 @@ mod tests {
         assert_eq!(timeline.window, Some(1.1));
         assert_eq!(timeline.completion, None);
         assert_eq!(timeline.misses[0].what, "inode table");
-        assert_eq!(timeline.before, [(0, 8, 1, 1)]);
+        assert_eq!(timeline.misses[0].why, Why::CameTooLate);
+        assert_eq!(timeline.before, [[0, 8, 1, 1]]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod pages;
 mod plan;
 mod running;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
 

@@ -24,6 +24,16 @@ const PAGES: u64 = 24;
 /// What a log entry reads: one of the files, or the metadata for [`FILES`]; first page; pages.
 pub type Read = (u32, u64, u64);
 
+/// The app that was learned.
+pub fn app() -> App {
+    App {
+        path: b"/bin/app".to_vec(),
+        root: None,
+        dev: 1,
+        ino: 2,
+    }
+}
+
 /// A lesson whose log has these reads in this order. `turn` turns the file table around, as another
 /// order of first accesses would.
 pub fn lesson(reads: &[Read], turn: bool) -> Lesson {
@@ -67,12 +77,7 @@ pub fn lesson(reads: &[Read], turn: bool) -> Lesson {
     let params = Params::for_device(Class::CommandQueuing, false);
     let entries = paralfetch::schedule::schedule(&log, &params);
     let profile = Profile {
-        app: App {
-            path: b"/bin/app".to_vec(),
-            root: None,
-            dev: 1,
-            ino: 2,
-        },
+        app: app(),
         created: 1,
         learned: Learned::AsRead,
         ended: Ended::Exit,

@@ -46,7 +46,7 @@ pub struct Timeline {
     pub after: Vec<[u64; 4]>,
     /// Sums from before downsampling. Not in the file: what is loaded sums up what it has.
     #[serde(skip)]
-    pub(super) totals: Option<Totals>,
+    pub(crate) totals: Option<Totals>,
 }
 
 /// A read request that the launch tree made itself, or waited for though the prefetcher made it.

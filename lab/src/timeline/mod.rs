@@ -23,5 +23,5 @@ mod tests;
 pub use analyse::analyse;
 pub use event::{By, Event, FileId, Place, Raw, What};
 pub use format::{Facts, Miss, Timeline, Why};
-pub use record::{Recorder, Storage};
+pub use record::Recorder;
 pub use summary::Totals;

@@ -2,17 +2,16 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail, ensure};
 use libbpf_rs::btf::{Btf, BtfType};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{OpenObject, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use paralfetch::resolve::handle::{open_by_ino, path_in_fs};
 use paralfetch::resolve::mounts::{MountTable, fs_uuid};
-use paralfetch::trace::{StartMark, mark_launcher};
+use paralfetch::trace::{StartMark, Storage, mark_launcher};
 use rustix::fs::OFlags;
 
 use super::event::{Event, FileId, Raw, What, parse};
@@ -34,20 +33,6 @@ const TRACEPOINTS: [&str; 12] = [
     "mm_filemap_fault",
     "mm_filemap_map_pages",
 ];
-
-/// Memory that the loaded BPF object lives in, to be kept by the caller while the recorder is used.
-pub struct Storage(Box<MaybeUninit<OpenObject>>);
-
-impl Storage {
-    /// An empty storage, for one recorder.
-    #[expect(
-        clippy::new_without_default,
-        reason = "a default storage makes no sense to ask for"
-    )]
-    pub fn new() -> Self {
-        Storage(Box::new(MaybeUninit::uninit()))
-    }
-}
 
 /// What has been fetched from the ring buffer.
 #[derive(Default)]
@@ -89,7 +74,7 @@ impl<'obj> Recorder<'obj> {
         let fs_uuid = fs_uuid(mounted.fd.as_fd()).context("cannot ask for its UUID")?;
         drop(mounted);
         let mut open = TimelineSkelBuilder::default()
-            .open(&mut storage.0)
+            .open(storage.get())
             .context("cannot open the timeline's BPF object")?;
         let page_bytes = rustix::param::page_size() as u64;
         let rodata = open.maps.rodata_data.as_deref_mut();

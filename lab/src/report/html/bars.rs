@@ -128,7 +128,7 @@ fn axis(svg: &mut Svg, scale: &Scale, width: f64) {
 fn bar(svg: &mut Svg, scale: &Scale, x: f64, width: f64, name: &str, app: &str, value: Estimate) {
     let y = scale.y(value.value);
     let hover = hover(app, name, value);
-    let class = format!("bar f-{}", fill(name));
+    let class = classes(name);
     svg.rect(&class, x + 1.0, y, width - 2.0, TOP + PLOT - y, &hover);
     let middle = x + width / 2.0;
     let mut top = y;
@@ -187,13 +187,16 @@ fn lines(name: &str, most: usize) -> Vec<String> {
 
 /// What a scenario is called in a picture of `names`: where only one variant of Paralfetch is drawn,
 /// that is Paralfetch.
-fn called<'a>(name: &'a str, mut names: impl Iterator<Item = &'a str>) -> &'a str {
+fn called<'a>(name: &str, mut names: impl Iterator<Item = &'a str>) -> String {
+    if let Some(idle) = scenarios::learned_idle(name) {
+        return format!("{}, background", called(idle, names));
+    }
     let ours = |name: &str| scenarios::kind(name) == Kind::Ours;
     let alone = ours(name) && names.all(|other| other == name || !ours(other));
     if alone {
-        "Paralfetch"
+        "Paralfetch".to_owned()
     } else {
-        scenarios::label(name)
+        scenarios::label(name).to_owned()
     }
 }
 
@@ -219,7 +222,7 @@ fn legend(groups: &Groups) -> Markup {
 fn swatch(name: &str) -> Markup {
     html! {
         svg viewBox="0 0 22 12" aria-hidden="true" {
-            rect.{ "bar f-" (fill(name)) } x="0.5" y="0.5" width="21" height="11" {}
+            rect class=(classes(name)) x="0.5" y="0.5" width="21" height="11" {}
         }
     }
 }
@@ -239,7 +242,7 @@ pub fn averages(bars: &[Bar], title: &str) -> Markup {
                 div.row title=(scenarios::description(&bar.scenario)) {
                     span.name { (called(&bar.scenario, bars.iter().map(|bar| bar.scenario.as_str()))) }
                     svg.strip aria-hidden="true" {
-                        rect.{ "bar f-" (fill(&bar.scenario)) } y="3" height="14" width=(share(bar.estimate.value)) {}
+                        rect class=(classes(&bar.scenario)) y="3" height="14" width=(share(bar.estimate.value)) {}
                         @if let Some((low, high)) = bar.estimate.interval {
                             line.whisker x1=(share(low)) x2=(share(high)) y1="10" y2="10" {}
                             @for end in [low, high] {
@@ -256,6 +259,15 @@ pub fn averages(bars: &[Bar], title: &str) -> Markup {
     }
 }
 
+/// Classes of a scenario's bar: what was learned in the background is as what was learned idle, but
+/// paler and with a dashed outline.
+fn classes(name: &str) -> String {
+    match scenarios::learned_idle(name) {
+        Some(idle) => format!("bar f-{} background", fill(idle)),
+        None => format!("bar f-{}", fill(name)),
+    }
+}
+
 /// Number of the fill in the style sheet: colour and pattern, one for each scenario.
 fn fill(name: &str) -> &'static str {
     match name {
@@ -265,12 +277,12 @@ fn fill(name: &str) -> &'static str {
         "bound-as-read" | "bound-exact" => "bound",
         "gsoc" => "gsoc",
         "sorted" | "together-sorted" => "sorted",
-        "fast" | "background-fast" | "together-fast" => "fast",
+        "fast" | "together-fast" => "fast",
         "traced" => "traced",
         "shift" => "shift",
         "shift+merge" => "merge",
         "exact" => "exact",
-        "infill" | "background-infill" | "writer-prefetch" | "together-infill" => "infill",
+        "infill" | "writer-prefetch" | "together-infill" => "infill",
         "dynamic" => "dynamic",
         _ => "other",
     }
@@ -300,5 +312,7 @@ mod tests {
         assert_eq!(called("infill", ["fast", "infill"]), "Paralfetch");
         assert_eq!(called("infill", ["exact", "infill"]), "+ infill");
         assert_eq!(called("fast", ["fast", "infill"]), "FAST");
+        let names = ["infill", "background-infill"];
+        assert_eq!(called("background-infill", names), "Paralfetch, background");
     }
 }

@@ -31,24 +31,24 @@ pub fn columns(spans: impl IntoIterator<Item = (u64, u64, f64)>, total: u64) -> 
 }
 
 /// Spans of a step function, whose last value holds until `total`.
-pub fn spans(steps: &[(u64, u32)], total: u64) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
-    let ends = steps.iter().skip(1).map(|(time, _)| *time).chain([total]);
+pub fn spans(steps: &[[u64; 2]], total: u64) -> impl Iterator<Item = [u64; 3]> + '_ {
+    let ends = steps.iter().skip(1).map(|[time, _]| *time).chain([total]);
     steps
         .iter()
         .zip(ends)
-        .map(|((start, value), end)| (*start, end, *value))
+        .map(|([start, value], end)| [*start, end, *value])
 }
 
 /// Highest value so far at each column's end, of points that grow with time.
-pub fn progress(points: &[(u64, u64)], total: u64) -> Vec<u64> {
-    let mut points: Vec<(u64, u64)> = points.to_vec();
+pub fn progress(points: &[[u64; 2]], total: u64) -> Vec<u64> {
+    let mut points = points.to_vec();
     points.sort_unstable();
     let mut points = points.into_iter().peekable();
     let mut so_far = 0;
     (1..=COLUMNS as u64)
         .map(|column| {
             let end = (u128::from(total) * u128::from(column) / COLUMNS as u128) as u64;
-            while let Some((_, value)) = points.next_if(|(time, _)| *time <= end) {
+            while let Some([_, value]) = points.next_if(|[time, _]| *time <= end) {
                 so_far = value.max(so_far);
             }
             so_far
@@ -77,15 +77,15 @@ mod tests {
 
     #[test]
     fn steps_hold_until_the_next() {
-        let steps = [(0, 3), (5, 0)];
-        assert_eq!(spans(&steps, 9).collect::<Vec<_>>(), [(0, 5, 3), (5, 9, 0)]);
+        let steps = [[0, 3], [5, 0]];
+        assert_eq!(spans(&steps, 9).collect::<Vec<_>>(), [[0, 5, 3], [5, 9, 0]]);
         assert_eq!(spans(&[], 9).count(), 0);
     }
 
     #[test]
     fn progress_never_falls() {
         let total = COLUMNS as u64;
-        let progress = progress(&[(3, 7), (1, 5), (2, 4)], total);
+        let progress = progress(&[[3, 7], [1, 5], [2, 4]], total);
         assert_eq!(progress[..4], [5, 5, 7, 7]);
         assert_eq!(progress[COLUMNS - 1], 7);
     }

@@ -2,7 +2,9 @@
 
 mod bars;
 mod lanes;
+mod misses;
 mod patterns;
+mod picture;
 mod sequence;
 mod svg;
 mod tables;
@@ -14,7 +16,7 @@ use super::format::{change, percent, ratio};
 use super::scenarios::{self, BOUND_EXACT, Kind};
 use super::sections::{Picture, Section, average_bars, of_device};
 use super::summary::Device;
-use super::timeline_file::Timeline;
+use crate::timeline::Timeline;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("theme.js");

@@ -2,9 +2,9 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use super::super::timeline_file::Timeline;
 use super::lanes::thinned;
 use super::svg::{Path, Svg};
+use crate::timeline::Timeline;
 
 const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 250.0;
@@ -15,7 +15,8 @@ const FOOT: f64 = 34.0;
 const MARKS: usize = 1500;
 const SECTORS_PER_GIB: f64 = 2_097_152.0;
 
-type Entry = (u64, u64, u64, u8);
+/// As in [`Timeline::before`].
+type Entry = [u64; 4];
 
 /// Two pictures: position in the sequence against place on the drive. Nothing where there is neither.
 pub fn before_and_after(timeline: &Timeline) -> Markup {
@@ -24,7 +25,7 @@ pub fn before_and_after(timeline: &Timeline) -> Markup {
             .before
             .iter()
             .chain(&timeline.after)
-            .map(|entry| entry.1)
+            .map(|entry| entry[1])
     };
     let (Some(low), Some(high)) = (all().min(), all().max()) else {
         return html! {};
@@ -57,7 +58,7 @@ fn scatter(entries: &[Entry], low: u64, high: u64, name: &str) -> String {
     let (right, foot) = (WIDTH - 10.0, HEIGHT - FOOT);
     let last = entries
         .iter()
-        .map(|entry| entry.0)
+        .map(|entry| entry[0])
         .max()
         .unwrap_or(0)
         .max(1) as f64;
@@ -94,19 +95,19 @@ fn scatter(entries: &[Entry], low: u64, high: u64, name: &str) -> String {
         let kept: Vec<Entry> = entries
             .iter()
             .copied()
-            .filter(|entry| (entry.3 != 0) == metadata)
+            .filter(|entry| (entry[3] != 0) == metadata)
             .collect();
         thinned(&kept, MARKS)
     };
     let mut dots = Path::new();
     for entry in of(false) {
-        dots.dot(x(entry.0), y(entry.1));
+        dots.dot(x(entry[0]), y(entry[1]));
     }
     svg.path("dots", &dots, "");
     let mut ticks = Path::new();
     for entry in of(true) {
-        ticks.move_to(x(entry.0), y(entry.1) - 4.0);
-        ticks.down_to(y(entry.1) + 4.0);
+        ticks.move_to(x(entry[0]), y(entry[1]) - 4.0);
+        ticks.down_to(y(entry[1]) + 4.0);
     }
     svg.path("ticks", &ticks, "");
     svg.finish()

@@ -2,7 +2,7 @@
 //! launch, disturbed runs.
 
 use super::super::app::{App, Rule, TINY};
-use super::super::format::{change, date, mebibytes, or_nothing, percent, seconds};
+use super::super::format::{change, date, listed, mebibytes, or_nothing, percent, seconds};
 use super::super::scenarios::{self, Kind};
 use super::super::stats::median;
 use super::super::summary::Device;
@@ -55,14 +55,7 @@ pub fn conditions(device: &Device) -> Section {
             "Sessions differ in kernel, machine, version or readahead: results mix them.".into(),
         );
     }
-    for app in device.apps.iter().filter(|app| !app.name.contains('+')) {
-        if app.times("cold").is_empty() {
-            text.push(format!(
-                "{} has no cold launch to be normalized to.",
-                app.name
-            ));
-        }
-    }
+    text.extend(without_baseline(device));
     let tables = if table.rows.is_empty() {
         Vec::new()
     } else {
@@ -74,6 +67,30 @@ pub fn conditions(device: &Device) -> Section {
         picture: None,
         tables,
     }
+}
+
+/// Which apps cannot be normalized, in a sentence for each kind of launch that they lack.
+fn without_baseline(device: &Device) -> impl Iterator<Item = String> + '_ {
+    let baselines = [
+        ("cold", "no cold launch"),
+        ("writer-cold", "no cold launch under the writer"),
+        ("together-cold", "no cold launch of all at once"),
+    ];
+    baselines.into_iter().filter_map(|(base, lacking)| {
+        let lacks = |app: &&App| {
+            let mut measured = app.runs.keys().chain(app.disturbed.keys());
+            measured.any(|name| scenarios::baseline(name) == base) && app.times(base).is_empty()
+        };
+        let names: Vec<&str> = device
+            .apps
+            .iter()
+            .filter(lacks)
+            .map(|app| app.name.as_str())
+            .collect();
+        let have = if names.len() > 1 { "have" } else { "has" };
+        (!names.is_empty())
+            .then(|| format!("{} {have} {lacking} to be normalized to.", listed(&names)))
+    })
 }
 
 /// Programs with nothing to gain: what prefetching costs them.

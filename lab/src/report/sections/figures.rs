@@ -1,9 +1,8 @@
-//! The papers' experiments, redrawn with our apps.
+//! The papers' launches of one app in peace, redrawn with our apps.
 
 use super::super::app::App;
-use super::super::format::{or_nothing, percent, seconds};
+use super::super::format::{or_nothing, percent};
 use super::super::scenarios::{self, BOUND_AS_READ, BOUND_EXACT, Kind};
-use super::super::stats::median;
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::launches::behind;
@@ -118,93 +117,15 @@ pub fn averages(device: &Device) -> Option<Section> {
     })
 }
 
-/// The paper's Figure 11: learned while another app ran.
-pub fn background(device: &Device) -> Option<Section> {
-    let bars = device.of_kinds(&[Kind::Background]);
-    let marks = present(device, &["warm"]);
-    let apps = having(device, &bars);
-    grouped(
-        &apps,
-        &bars,
-        &marks,
-        true,
-        Heading {
-            title: "Learned while another app ran (Paralfetch, Figure 11)".to_owned(),
-            text: "Learned while LibreOffice Writer runs, launched in a system cold start.",
-        },
-    )
+/// What stands above a picture.
+#[derive(Clone)]
+pub(super) struct Heading {
+    pub title: String,
+    pub text: &'static str,
 }
 
-/// Launches while the drive is being written.
-pub fn writer(device: &Device) -> Option<Section> {
-    let names = device.of_kinds(&[Kind::Writer]);
-    let bars: Vec<&str> = names
-        .iter()
-        .copied()
-        .filter(|name| *name != "writer-cold")
-        .collect();
-    let apps = having(device, &bars);
-    let mut section = grouped(
-        &apps,
-        &bars,
-        &[],
-        false,
-        Heading {
-            title: "While the drive is being written (QASIO §3)".to_owned(),
-            text: "Normalized to a cold launch under the same writer.",
-        },
-    )?;
-    let ours = device.ours().unwrap_or("infill");
-    let columns = ["cold", ours, "writer-cold", "writer-prefetch"];
-    let mut table = Table::new(
-        "With and without a writer",
-        "Medians in seconds.",
-        [
-            "app",
-            "quiet, cold",
-            "quiet, Paralfetch",
-            "writer, cold",
-            "writer, Paralfetch",
-        ],
-    );
-    for app in apps {
-        let middle = |name: &&str| {
-            let times = app.times(name);
-            or_nothing((!times.is_empty()).then(|| seconds(median(&times))))
-        };
-        table.push(std::iter::once(app.name.clone()).chain(columns.iter().map(middle)));
-    }
-    section.tables.push(table);
-    Some(section)
-}
-
-/// FAST's Figure 8: several apps launched at once.
-pub fn together(device: &Device) -> Option<Section> {
-    let names = device.of_kinds(&[Kind::Together]);
-    let bars: Vec<&str> = names
-        .iter()
-        .copied()
-        .filter(|name| *name != "together-cold")
-        .collect();
-    let apps = having(device, &bars);
-    grouped(
-        &apps,
-        &bars,
-        &[],
-        false,
-        Heading {
-            title: "Several apps at once (FAST, Figure 8)".to_owned(),
-            text: "Until the last app is there, normalized to the same apps launched cold at once.",
-        },
-    )
-}
-
-struct Heading {
-    title: String,
-    text: &'static str,
-}
-
-fn grouped(
+/// A picture with the numbers behind it; `None` where there is nothing to draw.
+pub(super) fn grouped(
     apps: &[&App],
     bars: &[&str],
     marks: &[&str],
@@ -221,9 +142,4 @@ fn grouped(
         text: vec![heading.text.to_owned()],
         picture: Some(Picture::Groups(picture)),
     })
-}
-
-fn having<'a>(device: &'a Device, scenarios: &[&str]) -> Vec<&'a App> {
-    let has = |app: &&App| scenarios.iter().any(|name| app.normalized(name).is_some());
-    device.apps.iter().filter(has).collect()
 }

@@ -1,6 +1,7 @@
 //! What a report shows, apart from how: sections with text, tables and what to draw.
 
 mod checks;
+mod company;
 mod figures;
 mod launches;
 
@@ -75,9 +76,9 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         figures::increments(device),
         figures::fast(device),
         figures::averages(device),
-        figures::background(device),
-        figures::writer(device),
-        figures::together(device),
+        company::background(device),
+        company::writer(device),
+        company::together(device),
         checks::tiny(device),
         launches::seconds(device),
         checks::requests(device),

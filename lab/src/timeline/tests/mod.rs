@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::rivals::Lesson;
+use crate::rivals::samples::app;
 use paralfetch::device::Class;
-use paralfetch::profile::{App, Device, Ended, File, Learned, Profile};
+use paralfetch::profile::{Device, Ended, File, Learned, Profile};
 use paralfetch::schedule::{LogEntry, Place as ProfilePlace, PrefetchEntry, Span};
 
 mod any;
@@ -33,12 +34,7 @@ fn lesson(parts: &[(u64, u64)]) -> Lesson {
         time_us: 0,
     });
     let profile = Profile {
-        app: App {
-            path: b"/bin/app".to_vec(),
-            root: None,
-            dev: 1,
-            ino: 2,
-        },
+        app: app(),
         created: 0,
         learned: Learned::Exact,
         ended: Ended::Exit,

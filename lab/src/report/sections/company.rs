@@ -1,0 +1,158 @@
+//! Launches and learning runs that are not alone on the machine: beside another app, a writer, each
+//! other.
+
+use super::super::app::App;
+use super::super::format::{or_nothing, ratio_with_interval, seconds};
+use super::super::scenarios::{self, Kind};
+use super::super::stats::{Statistic, median};
+use super::super::summary::Device;
+use super::super::table::Table;
+use super::figures::{Heading, grouped};
+use super::{AVERAGE, Section, present};
+
+/// The paper's Figure 11: what was learned while another app ran beside what was learned idle, with the
+/// same prefetcher.
+pub fn background(device: &Device) -> Option<Section> {
+    let learned = device.of_kinds(&[Kind::Background]);
+    let mut bars = Vec::new();
+    for name in &learned {
+        bars.extend(scenarios::learned_idle(name).map_or(vec![], |idle| present(device, &[idle])));
+        bars.push(name);
+    }
+    let marks = present(device, &["warm"]);
+    let heading = Heading {
+        title: "Learned while another app ran (Paralfetch, Figure 11)".to_owned(),
+        text: "Launched in a system cold start, with what was learned while LibreOffice Writer ran \
+               (background) beside what was learned while nothing else did.",
+    };
+    let ratios = against_idle(device, &learned);
+    let mut section = grouped(
+        &having(device, &learned),
+        &bars,
+        &marks,
+        true,
+        heading.clone(),
+    )
+    .or_else(|| {
+        // Without a cold launch there is nothing to draw, but still something to compare.
+        ratios.as_ref().map(|_| Section {
+            title: heading.title,
+            text: vec![heading.text.to_owned()],
+            ..Section::default()
+        })
+    })?;
+    section.tables.extend(ratios);
+    Some(section)
+}
+
+/// Time with what was learned in the background, by that with what was learned idle.
+fn against_idle(device: &Device, learned: &[&str]) -> Option<Table> {
+    let ratio = |app: &App, name: &str| app.ratio(name, scenarios::learned_idle(name)?);
+    let measured = |name: &&&str| device.apps.iter().any(|app| ratio(app, name).is_some());
+    let columns: Vec<&str> = learned.iter().filter(measured).copied().collect();
+    if columns.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(
+        "Background by idle",
+        "Launch time with what was learned while Writer ran, by that with what was learned idle, with \
+         95 % intervals; 1 is no loss.",
+        std::iter::once("app").chain(columns.iter().map(|name| {
+            let idle = scenarios::learned_idle(name);
+            idle.map_or(*name, scenarios::label)
+        })),
+    );
+    let cell = |ratio: Option<Statistic>| {
+        or_nothing(ratio.map(|ratio| ratio_with_interval(ratio.estimate())))
+    };
+    let apps: Vec<&App> = device
+        .apps
+        .iter()
+        .filter(|app| columns.iter().any(|name| ratio(app, name).is_some()))
+        .collect();
+    for app in &apps {
+        let cells = columns.iter().map(|name| cell(ratio(app, name)));
+        table.push(std::iter::once(app.name.clone()).chain(cells));
+    }
+    if apps.len() > 1 {
+        let mean = |name: &&str| {
+            let parts = apps.iter().filter_map(|app| ratio(app, name)).collect();
+            cell(Statistic::mean(parts))
+        };
+        table.push(std::iter::once(AVERAGE.to_owned()).chain(columns.iter().map(mean)));
+    }
+    Some(table)
+}
+
+/// Launches while the drive is being written.
+pub fn writer(device: &Device) -> Option<Section> {
+    let (apps, mut section) = against(
+        device,
+        Kind::Writer,
+        Heading {
+            title: "While the drive is being written (QASIO §3)".to_owned(),
+            text: "Normalized to a cold launch under the same writer.",
+        },
+    )?;
+    let ours = device.ours().unwrap_or("infill");
+    section.tables.push(in_seconds(
+        &apps,
+        "With and without a writer",
+        &[
+            ("cold", "quiet, cold"),
+            (ours, "quiet, Paralfetch"),
+            ("writer-cold", "writer, cold"),
+            ("writer-prefetch", "writer, Paralfetch"),
+        ],
+    ));
+    Some(section)
+}
+
+/// FAST's Figure 8: several apps launched at once.
+pub fn together(device: &Device) -> Option<Section> {
+    let (apps, mut section) = against(
+        device,
+        Kind::Together,
+        Heading {
+            title: "Several apps at once (FAST, Figure 8)".to_owned(),
+            text: "Until the last app is there, normalized to the same apps launched cold at once.",
+        },
+    )?;
+    let names = device.of_kinds(&[Kind::Together]);
+    let columns: Vec<(&str, &str)> = names
+        .into_iter()
+        .map(|name| (name, scenarios::label(name)))
+        .collect();
+    section
+        .tables
+        .push(in_seconds(&apps, "Until the last app is there", &columns));
+    Some(section)
+}
+
+/// Launches of a kind that has a baseline of its own, normalized to that; with the apps that are drawn.
+fn against(device: &Device, kind: Kind, heading: Heading) -> Option<(Vec<&App>, Section)> {
+    let mut bars = device.of_kinds(&[kind]);
+    bars.retain(|name| scenarios::baseline(name) != *name);
+    let apps = having(device, &bars);
+    let section = grouped(&apps, &bars, &[], false, heading)?;
+    Some((apps, section))
+}
+
+/// Medians of scenarios, each with the head of its column.
+fn in_seconds(apps: &[&App], title: &str, columns: &[(&str, &str)]) -> Table {
+    let head = std::iter::once("app").chain(columns.iter().map(|(_, head)| *head));
+    let mut table = Table::new(title, "Medians in seconds.", head);
+    for app in apps {
+        let middle = |(name, _): &(&str, &str)| {
+            let times = app.times(name);
+            or_nothing((!times.is_empty()).then(|| seconds(median(&times))))
+        };
+        table.push(std::iter::once(app.name.clone()).chain(columns.iter().map(middle)));
+    }
+    table
+}
+
+fn having<'a>(device: &'a Device, scenarios: &[&str]) -> Vec<&'a App> {
+    let has = |app: &&App| scenarios.iter().any(|name| app.normalized(name).is_some());
+    device.apps.iter().filter(has).collect()
+}
