@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use lab::drive::{Drive, DriveProfile, built_in};
 
@@ -166,4 +167,50 @@ fn what_cannot_be_attached_is_named() {
         assert!(text.contains(complaint), "{text}");
         assert_eq!(fs::read_dir(work.path()).unwrap().count(), 0);
     }
+}
+
+/// Directory in which [`a_killed_session`] is to work.
+const SESSION: &str = "LAB_TEST_SESSION";
+
+/// What is killed below: a drive with a mounted file system, written to a moment ago.
+#[test]
+fn a_killed_session() {
+    let Some(work) = std::env::var_os(SESSION).map(PathBuf::from) else {
+        return;
+    };
+    let drive = attach("microsd", &work.join("image"), &work);
+    let mounted = Mounted::new(drive.node(), work.join("mnt"));
+    fs::write(mounted.0.join("file"), vec![7; 1 << 20]).unwrap();
+    fs::write(work.join("ready"), "").unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// The emulator must not be the last to hold the file system on its own drive: it would wait for itself,
+/// and every sync(2) on the machine for it.
+#[test]
+fn a_killed_session_leaves_nothing_that_waits_for_itself() {
+    if !privileged() {
+        return;
+    }
+    let work = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    image(work.path());
+    let mut session = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "a_killed_session"])
+        .env(SESSION, work.path())
+        .spawn()
+        .unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    while !work.path().join("ready").exists() {
+        assert!(Instant::now() < until, "the session does not begin");
+        assert_eq!(session.try_wait().unwrap(), None, "the session has ended");
+        std::thread::yield_now();
+    }
+    session.kill().unwrap();
+    session.wait().unwrap();
+    let sync = Command::new("timeout").args(["30", "sync"]).status();
+    assert!(sync.unwrap().success(), "sync does not return");
 }

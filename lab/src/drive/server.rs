@@ -18,6 +18,7 @@ use fuser::{
     InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty,
     ReplyEntry, ReplyOpen, ReplyWrite, Request as Caller, Session, WriteFlags,
 };
+use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::set_current_timer_slack;
 
@@ -26,6 +27,7 @@ use super::control::OK;
 use super::model::{Model, Request};
 use super::pending::{Answer, Pending, now};
 use super::profile::DriveProfile;
+use crate::image::private_namespace;
 
 /// Name of the one file.
 pub(super) const FILE: &str = "image";
@@ -66,11 +68,20 @@ pub fn serve(args: &[String]) -> Result<()> {
     config.mount_options = vec![MountOption::FSName("flashsim".into())];
     let session = Session::new(Server(drive.clone()), Path::new(directory), &config)
         .with_context(|| format!("mounting on {directory}: FUSE needs root and /dev/fuse"))?;
+    leave_mounts(Path::new(directory))?;
     std::thread::Builder::new()
         .name("control".into())
         .spawn(move || obey(&drive))
         .context("starting a thread")?;
     session.run().context("serving")
+}
+
+/// Moves this process, which must have one thread only, into a mount namespace of its own that does not
+/// show the drive. Otherwise the end of a killed session could make it the last to hold the mounts: its
+/// exit would then unmount the file system that lies on the drive which it serves, and wait for itself.
+fn leave_mounts(directory: &Path) -> Result<()> {
+    private_namespace()?;
+    unmount(directory, UnmountFlags::DETACH).context("hiding the drive from its emulator")
 }
 
 /// Does what standard input says. Its end, or nonsense, ends the process: then nobody wants it any more.

@@ -40,12 +40,6 @@ struct request___bio {
 	struct bio *bio;
 };
 
-struct buffer_head {
-	__u64 b_blocknr;
-	unsigned long b_size;
-	struct block_device *b_bdev;
-};
-
 #pragma clang attribute pop
 
 #endif
