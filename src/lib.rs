@@ -5,7 +5,8 @@
 //! the launch reads, [`resolve`] turns what was seen into a launch sequence with its metadata
 //! dependencies and disk positions, [`schedule`] orders and merges it for the drive that [`device`]
 //! describes, [`profile`] stores the result, and [`prefetch`] reads it ahead at every later launch.
-//! [`manager`] ties the phases together; the command line stands on top of it.
+//! [`manager`] ties the phases together; the command line stands on top of it. [`doctor`] says what
+//! of all this the running system allows.
 //!
 //! [`schedule`] and the profile format are plain functions over plain data: they know nothing of
 //! kernels and root.
@@ -13,6 +14,7 @@
 pub mod bench;
 pub mod cli;
 pub mod device;
+pub mod doctor;
 pub mod launch;
 pub mod manager;
 pub mod prefetch;

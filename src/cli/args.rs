@@ -36,6 +36,8 @@ pub enum Command {
     Forget(Forget),
     /// Compare cold, prefetched and warm launches of CMD
     Bench(Bench),
+    /// Say what this system allows: what works, what does not, and what that costs
+    Doctor(Doctor),
     /// Restores knobs when the process that changed them is gone
     #[command(name = "keep-knobs", hide = true)]
     KeepKnobs {
@@ -94,6 +96,13 @@ pub struct Show {
 
 #[derive(Debug, Args)]
 pub struct List {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -114,10 +114,11 @@ pub fn report(profile: &Profile, summary: &Summary) {
     for line in resolved.lines() {
         say(&line);
     }
-    if !summary.sees_cached {
-        say(
-            "this kernel does not tell of pages that other programs hold in the cache \
-             (Linux 6.14 does): what they share with the app is not in the profile",
-        );
+    say(&format!(
+        "cached pages that were used: reads {}, page faults {}",
+        profile.hooks.reads, profile.hooks.faults
+    ));
+    for loss in profile.hooks.losses() {
+        say(&loss);
     }
 }

@@ -84,8 +84,6 @@ pub struct Summary {
     pub resolving: Duration,
     /// Time that merging and shifting took.
     pub scheduling: Duration,
-    /// Whether the kernel could tell of pages that were cached before.
-    pub sees_cached: bool,
 }
 
 /// What a watched launch taught.
@@ -305,6 +303,7 @@ fn draw_lesson(
             profile::Learned::AsRead
         },
         ended,
+        hooks: trace.hooks,
         history: vec![Revision {
             time: created,
             params,
@@ -321,7 +320,6 @@ fn draw_lesson(
         resolved: report,
         resolving,
         scheduling,
-        sees_cached: trace.sees_cached,
     };
     Ok(Lesson {
         profile,

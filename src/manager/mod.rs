@@ -9,4 +9,4 @@ mod reads;
 mod settings;
 
 pub use learn::{LearnError, LearnOptions, Learned, Lesson, NotLearned, Summary, learn};
-pub use settings::{LearningSettings, RUN_DIR};
+pub use settings::{LearningSettings, RUN_DIR, devices_below};

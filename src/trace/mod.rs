@@ -7,13 +7,15 @@
 mod abilities;
 mod access;
 mod event;
+mod hooks;
 mod launcher;
 mod meter;
 mod skel;
 mod tracer;
 
-pub use abilities::{TraceError, check};
+pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
 pub use access::{Access, By, Source};
+pub use hooks::{Hooks, Means};
 pub use launcher::{StartMark, mark_launcher};
 pub use meter::{CompletionBlock, Meter, Metered, Reads};
 pub use tracer::{DRAIN_INTERVAL, Storage, Trace, Tracer};

@@ -12,8 +12,8 @@
  * then shows up when it uses the page: a read takes it from the cache (mm_filemap_get_pages), a
  * write fault on a private mapping looks it up (mm_filemap_fault), and a read fault maps whatever is
  * cached of the 16 pages around the address (mm_filemap_map_pages: the paper's page-fault
- * monitoring, §3.1). These three are newer than the first and are attached where the kernel has
- * them.
+ * monitoring, §3.1). These three are newer than the first; where the kernel lacks them, programs on
+ * the functions that they are in take their place (older.bpf.h).
  *
  * Each page is reported once when it is added, once when the tree uses it, once when others do, and
  * once as part of a window: a launch touches its pages so often that reporting each time would cost
@@ -204,39 +204,56 @@ int BPF_PROG(page_added, struct folio *folio)
 	return 0;
 }
 
-SEC("tp_btf/mm_filemap_get_pages")
-int BPF_PROG(pages_read, struct address_space *mapping, unsigned long index,
-	     unsigned long last_index)
+static __always_inline void pages_used(struct address_space *mapping, __u64 index, __u64 last_index)
 {
 	struct inode *inode = mapping->host;
 	__u64 end;
 
 	if (!inode || last_index < index)
-		return 0;
+		return;
 	/* The range is what read(2) was asked for: cut it at the end of the file. */
 	end = ((__u64)inode->i_size + page_bytes - 1) / page_bytes;
 	if (last_index + 1 < end)
 		end = last_index + 1;
 	if (end > index)
 		report(inode, index, end - index, PF_READ);
-	return 0;
 }
 
-SEC("tp_btf/mm_filemap_fault")
-int BPF_PROG(page_faulted, struct address_space *mapping, unsigned long index)
+static __always_inline void page_touched(struct address_space *mapping, __u64 index)
 {
 	if (current_role() != PF_ROLE_STARTING)
 		report(mapping->host, index, 1, PF_READ);
-	return 0;
 }
 
-SEC("tp_btf/mm_filemap_map_pages")
-int BPF_PROG(pages_mapped, struct address_space *mapping, unsigned long start, unsigned long end)
+static __always_inline void window_mapped(struct address_space *mapping, __u64 start, __u64 end)
 {
 	if (end >= start && current_role() != PF_ROLE_STARTING)
 		report(mapping->host, start, end - start + 1, PF_WINDOW);
+}
+
+SEC("?tp_btf/mm_filemap_get_pages")
+int BPF_PROG(pages_read, struct address_space *mapping, unsigned long index,
+	     unsigned long last_index)
+{
+	pages_used(mapping, index, last_index);
 	return 0;
 }
+
+SEC("?tp_btf/mm_filemap_fault")
+int BPF_PROG(page_faulted, struct address_space *mapping, unsigned long index)
+{
+	page_touched(mapping, index);
+	return 0;
+}
+
+SEC("?tp_btf/mm_filemap_map_pages")
+int BPF_PROG(pages_mapped, struct address_space *mapping, unsigned long start, unsigned long end)
+{
+	window_mapped(mapping, start, end);
+	return 0;
+}
+
+#include "older.bpf.h"
 
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(task_forked, struct task_struct *parent, struct task_struct *child)

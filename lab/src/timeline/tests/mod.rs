@@ -5,6 +5,7 @@ use crate::rivals::Lesson;
 use paralfetch::device::Class;
 use paralfetch::profile::{App, Device, Ended, File, Learned, Profile};
 use paralfetch::schedule::{LogEntry, Place as ProfilePlace, PrefetchEntry, Span};
+use paralfetch::trace::Hooks;
 
 mod any;
 
@@ -42,6 +43,7 @@ fn lesson(parts: &[(u64, u64)]) -> Lesson {
         created: 0,
         learned: Learned::Exact,
         ended: Ended::Exit,
+        hooks: Hooks::default(),
         history: Vec::new(),
         devices: vec![Device {
             dev: DEV + 1,
