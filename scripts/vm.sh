@@ -3,6 +3,7 @@
 # have, with everything in it that hosts may lack (fentry, debugfs, kernel lockdown off).
 #
 #   scripts/vm.sh image                          builds the machine's disk, once
+#   scripts/vm.sh possible                       succeeds if this system can build and run it
 #   scripts/vm.sh ready                          succeeds if it has been built
 #   scripts/vm.sh run SECONDS PROGRAM [FILE…]    boots it and executes PROGRAM, named `guest`, as root
 #
@@ -40,6 +41,7 @@ take_out() {
 
 build_image() {
     is_debian_12 || die "the machine can only be built on Debian 12 for x86-64: programs built elsewhere would not run in it"
+    trusted_directory "$VM_DIR"
     need_room_for "$IMAGE" "$IMAGE_GIB"
     "$REPO/scripts/image.sh" "$IMAGE" "$IMAGE_GIB" "${PACKAGES[@]}"
     take_out vmlinuz
@@ -84,7 +86,8 @@ run() {
     done
     tar -C "$payload" -cf "$work/payload.tar" .
     # The root disk's file is not written to. A disk's readahead is the kernel's usual 128 KiB.
-    setpriv --pdeathsig KILL timeout --kill-after=5 "$seconds" qemu-system-x86_64 \
+    setpriv --pdeathsig TERM timeout --kill-after=5 "$seconds" \
+        setpriv --pdeathsig KILL qemu-system-x86_64 \
         -nodefaults -no-reboot -display none -accel tcg,thread=multi -cpu max -smp 2 -m "$MEMORY_MIB" \
         -kernel "$VM_DIR/vmlinuz" -initrd "$VM_DIR/initrd.img" \
         -drive "file=$IMAGE,format=raw,if=virtio,snapshot=on" \
@@ -105,11 +108,12 @@ run() {
 }
 
 case ${1:-}:$# in
+    possible:1) is_debian_12 ;;
     image:1) build_image ;;
     ready:1) [[ -f $IMAGE.stamp && -f $VM_DIR/vmlinuz && -f $VM_DIR/initrd.img ]] ;;
     run:[3-9] | run:[1-9][0-9])
         [[ $2 =~ ^[1-9][0-9]*$ ]] || die "a number of seconds is wanted, not '$2'"
         run "${@:2}"
         ;;
-    *) die "usage: vm.sh image | vm.sh ready | vm.sh run SECONDS PROGRAM [FILE…]" ;;
+    *) die "usage: vm.sh possible | vm.sh image | vm.sh ready | vm.sh run SECONDS PROGRAM [FILE…]" ;;
 esac

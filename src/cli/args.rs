@@ -164,6 +164,38 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// The manual page and the help texts are of the same commands and options, and so is the README
+    /// of the commands.
+    #[test]
+    fn the_manual_names_every_command_and_option() {
+        let manual = include_str!("../../man/paralfetch.1").replace("\\-", "-");
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            if command.is_hide_set() {
+                continue;
+            }
+            assert!(
+                manual.contains(&format!("\\fB{name}\\fR"))
+                    || manual.contains(&format!(".B paralfetch {name}")),
+                "{name} is not in the manual"
+            );
+            let options = command.get_arguments().filter_map(|arg| arg.get_long());
+            for option in options.filter(|&option| option != "help" && option != "version") {
+                assert!(
+                    manual.contains(&format!("--{option}")),
+                    "--{option} of {name} is not in the manual"
+                );
+            }
+        }
+        let readme = include_str!("../../README.md");
+        for name in ["learn", "run", "bench", "show", "doctor"] {
+            assert!(
+                readme.contains(&format!("paralfetch {name}")),
+                "{name} is not in the README"
+            );
+        }
+    }
+
     #[test]
     fn commands_follow_the_dashes() {
         let cli = Cli::parse_from([

@@ -55,4 +55,6 @@ pub struct Recall {
     /// Those that it has because they were added to the cache, and would have without the hooks
     /// for cached pages.
     pub added: usize,
+    /// Some of those that the other set does not have, as page and file.
+    pub missing: Vec<String>,
 }

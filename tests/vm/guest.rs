@@ -18,15 +18,27 @@ use crate::facts::{Facts, Learned, MARK, Recall};
 /// The product's program, which the host sends along.
 const PARALFETCH: &str = "./paralfetch";
 const APP: [&str; 2] = ["/usr/bin/python3", "/opt/app.py"];
-const DATA: &str = "/opt/data";
+/// A system of the app's own: what this program and the machine's first process have mapped, and so
+/// keep in the cache, is no part of it. An idle launch is then read from the drive to the last page.
+const ROOT: &str = "/srv/app";
+/// What is copied into it.
+const SYSTEM: [&str; 6] = [
+    "/bin",
+    "/lib",
+    "/lib64",
+    "/etc/ld.so.cache",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/python3.11",
+];
+/// The file that the app reads parts of, as it is called from outside.
+const DATA: &str = "/srv/app/opt/data";
+/// Missing pages that are named.
+const NAMED: usize = 40;
 const DATA_BYTES: usize = 1024 * 4096;
 
 /// Finds everything out and prints it.
 pub fn main() {
-    fs::create_dir_all("/opt").unwrap();
-    fs::write(APP[1], include_str!("app.py")).unwrap();
-    fs::write(DATA, vec![b'x'; DATA_BYTES]).unwrap();
-    rustix::fs::sync();
+    install();
 
     let doctor = output(&["doctor", "--json"]);
     let idle = learned();
@@ -66,6 +78,25 @@ pub fn main() {
     println!("{MARK}{}", serde_json::to_string(&facts).unwrap());
 }
 
+/// Makes the app's system.
+fn install() {
+    fs::create_dir_all(format!("{ROOT}/opt")).unwrap();
+    fs::create_dir_all(format!("{ROOT}/usr/bin")).unwrap();
+    let copied = Command::new("cp")
+        .args(["-a", "--parents"])
+        .args(SYSTEM)
+        .args(["/usr/bin/python3", "/usr/bin/python3.11"])
+        .arg(ROOT)
+        // Where it looks for the parents' owners and modes.
+        .current_dir("/")
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    fs::write(format!("{ROOT}{}", APP[1]), include_str!("app.py")).unwrap();
+    fs::write(DATA, vec![b'x'; DATA_BYTES]).unwrap();
+    rustix::fs::sync();
+}
+
 /// A page of a launch.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Page {
@@ -77,6 +108,11 @@ struct Page {
 impl Page {
     fn is_metadata(&self) -> bool {
         self.path.is_none()
+    }
+
+    fn name(&self) -> String {
+        let path = self.path.as_deref().unwrap_or(b"metadata");
+        format!("{} of {}", self.page, String::from_utf8_lossy(path))
     }
 
     fn is_data_file(&self) -> bool {
@@ -136,13 +172,18 @@ fn recall(idle: &Lesson, held: &Lesson, of_kind: impl Fn(&Page) -> bool) -> Reca
             .iter()
             .filter(|page| log.contains(page) && !unread.contains(page))
             .count(),
+        missing: wanted
+            .difference(&log)
+            .take(NAMED)
+            .map(Page::name)
+            .collect(),
     }
 }
 
 /// One exact learning run, which drops the caches first.
 fn learned() -> Lesson {
     let argv: Vec<OsString> = APP.iter().map(OsString::from).collect();
-    let command = launch::Command::find(&argv, None::<&Path>).unwrap();
+    let command = launch::Command::find(&argv, Some(Path::new(ROOT))).unwrap();
     let mut supervisor = Supervisor::new().unwrap();
     let options = LearnOptions {
         exact: true,
@@ -164,8 +205,8 @@ struct Holder(Child);
 
 impl Holder {
     fn start() -> Holder {
-        let mut child = Command::new(APP[0])
-            .args([APP[1], "hold"])
+        let mut child = Command::new("chroot")
+            .args([ROOT, APP[0], APP[1], "hold"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -188,7 +229,7 @@ impl Drop for Holder {
 
 /// What `paralfetch COMMAND … -- APP` says on standard error; it must succeed.
 fn paralfetch(command: &str, options: &[&str]) -> String {
-    let args = [&[command], options, &["--"], &APP].concat();
+    let args = [&[command], options, &["--root", ROOT, "--"], &APP].concat();
     let output = output(&args);
     assert!(output.status.success(), "{args:?}: {output:?}");
     String::from_utf8_lossy(&output.stderr).into_owned()

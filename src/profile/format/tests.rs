@@ -60,8 +60,8 @@ fn foreign_and_damaged_files_are_named() {
     let last = good.len() - 1;
     assert_eq!(decode(&good[..last]), Err(FormatError::Truncated));
     let mut newer = good.clone();
-    newer[8] = 2;
-    assert_eq!(decode(&newer), Err(FormatError::Version { found: 2 }));
+    newer[8] = 3;
+    assert_eq!(decode(&newer), Err(FormatError::Version { found: 3 }));
     let mut flipped = good.clone();
     flipped[last] ^= 4;
     assert_eq!(decode(&flipped), Err(FormatError::Checksum));
