@@ -22,10 +22,11 @@ const APP: [&str; 2] = ["/usr/bin/python3", "/opt/app.py"];
 /// keep in the cache, is no part of it. An idle launch is then read from the drive to the last page.
 const ROOT: &str = "/srv/app";
 /// What is copied into it.
-const SYSTEM: [&str; 6] = [
+const SYSTEM: [&str; 7] = [
     "/bin",
     "/lib",
     "/lib64",
+    "/usr/lib64",
     "/etc/ld.so.cache",
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/python3.11",
