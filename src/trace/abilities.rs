@@ -114,7 +114,8 @@ pub fn check() -> Result<(), TraceError> {
     Ok(())
 }
 
-/// Whether the kernel has bpf(2): an impossible command is answered with EINVAL or EPERM where the call exists.
+/// Whether the kernel has bpf(2): an impossible command is answered with EINVAL or EPERM where the
+/// call exists.
 pub fn bpf_syscall_exists() -> bool {
     // SAFETY: no pointer is passed; the command number does not exist.
     let result = unsafe { libc::syscall(libc::SYS_bpf, -1, 0, 0) };

@@ -31,6 +31,21 @@ fn main() -> ExitCode {
         println!("test result: ok. 0 passed; 0 failed;");
         return ExitCode::SUCCESS;
     };
+    for (kind, recall) in [
+        ("files", &facts.files),
+        ("data file", &facts.data),
+        ("metadata", &facts.metadata),
+    ] {
+        println!(
+            "{kind}: {} pages learned on an idle system, {} of them while held, {} without the hooks",
+            recall.wanted, recall.found, recall.added
+        );
+    }
+    println!(
+        "the app's own read requests: {} cold, {} prefetched",
+        facts.bench["scenarios"]["cold"]["read_requests"],
+        facts.bench["scenarios"]["prefetch"]["read_requests"]
+    );
     let wrong = judge(&facts);
     for line in &wrong {
         eprintln!("wrong: {line}");
