@@ -9,6 +9,7 @@ use libbpf_cargo::SkeletonBuilder;
 fn main() {
     build_skeleton("learn");
     build_skeleton("meter");
+    build_skeleton("probe");
     build_ext4_shim();
 }
 

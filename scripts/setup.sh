@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing on Debian 12 or newer and Ubuntu 24.04 or newer.
 #
-#   scripts/setup.sh [build] [test] [lab] [demo]      (all when none is named)
+#   scripts/setup.sh [build] [test] [vm] [lab] [demo]      (all when none is named)
 #
 # Asks the network for nothing, and sudo for nothing, when everything is there.
 
@@ -10,6 +10,8 @@ source "$(dirname "$0")/common.sh"
 
 BUILD_PACKAGES=(clang llvm libelf-dev zlib1g-dev libext2fs-dev pkg-config make gcc libc6-dev)
 TEST_PACKAGES=(e2fsprogs mount util-linux shellcheck chromium)
+# For the virtual machine that older kernels are tested in; objcopy is in binutils.
+VM_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs binutils tar)
 LAB_PACKAGES=(e2fsprogs mount util-linux mmdebstrap xvfb fio)
 DEMO_PACKAGES=(e2fsprogs mount util-linux mmdebstrap)
 
@@ -108,14 +110,15 @@ install_rust_checkers() {
 
 main() {
     local needs=("$@") packages=() need
-    [[ ${#needs[@]} -gt 0 ]] || needs=(build test lab demo)
+    [[ ${#needs[@]} -gt 0 ]] || needs=(build test vm lab demo)
     for need in "${needs[@]}"; do
         case $need in
             build) packages+=("${BUILD_PACKAGES[@]}") ;;
             test) packages+=("${TEST_PACKAGES[@]}") ;;
+            vm) packages+=("${VM_PACKAGES[@]}") ;;
             lab) packages+=("${LAB_PACKAGES[@]}") ;;
             demo) packages+=("${DEMO_PACKAGES[@]}") ;;
-            *) die "unknown need '$need': one of build, test, lab, demo" ;;
+            *) die "unknown need '$need': one of build, test, vm, lab, demo" ;;
         esac
     done
     command -v apt-get >/dev/null ||

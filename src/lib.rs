@@ -6,7 +6,8 @@
 //! dependencies and disk positions, [`schedule`] orders and merges it for the drive that [`device`]
 //! describes, [`profile`] stores the result, and [`prefetch`] reads it ahead at every later launch.
 //! [`judge`] says what a prefetched launch still had to read itself, and why.
-//! [`manager`] ties the phases together; the command line stands on top of it.
+//! [`manager`] ties the phases together; the command line stands on top of it. [`doctor`] says what
+//! of all this the running system allows.
 //!
 //! [`schedule`] and the profile format are plain functions over plain data: they know nothing of
 //! kernels and root.
@@ -14,6 +15,7 @@
 pub mod bench;
 pub mod cli;
 pub mod device;
+pub mod doctor;
 pub mod judge;
 pub mod launch;
 pub mod manager;

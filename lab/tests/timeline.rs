@@ -22,7 +22,7 @@ use paralfetch::profile::{Ended, Learned, Profile, Revision};
 use paralfetch::resolve::mounts::MountTable;
 use paralfetch::resolve::{Observed, resolve};
 use paralfetch::schedule::{Params, Place, SECTORS_PER_PAGE, schedule};
-use paralfetch::trace::{self, DRAIN_INTERVAL, Focus, Tracer};
+use paralfetch::trace::{self, DRAIN_INTERVAL, Focus, Hooks, Tracer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -204,6 +204,7 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
         created: 0,
         learned: Learned::AsRead,
         ended: Ended::Exit,
+        hooks: Hooks::default(),
         history: vec![Revision { time: 0, params }],
         devices: sequence.devices,
         files: sequence.files,

@@ -36,6 +36,8 @@ pub enum Command {
     Forget(Forget),
     /// Compare cold, prefetched and warm launches of CMD
     Bench(Bench),
+    /// Say what this system allows: what works, what does not, and what that costs
+    Doctor(Doctor),
     /// Restores knobs when the process that changed them is gone
     #[command(name = "keep-knobs", hide = true)]
     KeepKnobs {
@@ -110,6 +112,13 @@ pub struct List {
 }
 
 #[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Forget {
     /// Name or absolute path of the app, as `list` prints it
     pub app: OsString,
@@ -163,6 +172,38 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// The manual page and the help texts are of the same commands and options, and so is the README
+    /// of the commands.
+    #[test]
+    fn the_manual_names_every_command_and_option() {
+        let manual = include_str!("../../man/paralfetch.1").replace("\\-", "-");
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            if command.is_hide_set() {
+                continue;
+            }
+            assert!(
+                manual.contains(&format!("\\fB{name}\\fR"))
+                    || manual.contains(&format!(".B paralfetch {name}")),
+                "{name} is not in the manual"
+            );
+            let options = command.get_arguments().filter_map(|arg| arg.get_long());
+            for option in options.filter(|&option| option != "help" && option != "version") {
+                assert!(
+                    manual.contains(&format!("--{option}")),
+                    "--{option} of {name} is not in the manual"
+                );
+            }
+        }
+        let readme = include_str!("../../README.md");
+        for name in ["learn", "run", "bench", "show", "doctor"] {
+            assert!(
+                readme.contains(&format!("paralfetch {name}")),
+                "{name} is not in the README"
+            );
+        }
     }
 
     #[test]

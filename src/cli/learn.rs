@@ -136,7 +136,9 @@ fn json(profile: &Profile, summary: &Summary) -> Value {
         "resolved": summary.resolved,
         "resolving_s": summary.resolving.as_secs_f64(),
         "scheduling_s": summary.scheduling.as_secs_f64(),
-        "sees_cached": summary.sees_cached,
+        "hooks": profile.hooks,
+        "exact_faults": summary.exact_faults,
+        "lost_paths": summary.lost_paths,
     })
 }
 
@@ -179,10 +181,11 @@ pub fn report(profile: &Profile, summary: &Summary) {
             summary.lost_paths
         ));
     }
-    if !summary.sees_cached {
-        say(
-            "this kernel does not tell of pages that other programs hold in the cache \
-             (Linux 6.14 does): what they share with the app is not in the profile",
-        );
+    say(&format!(
+        "cached pages that were used: reads {}, page faults {}",
+        profile.hooks.reads, profile.hooks.faults
+    ));
+    for loss in profile.hooks.losses() {
+        say(&loss);
     }
 }

@@ -5,6 +5,7 @@
 
 mod args;
 mod bench;
+mod doctor;
 mod learn;
 mod profiles;
 mod report;
@@ -44,6 +45,7 @@ pub fn main() -> ExitCode {
         Command::Show(args) => profiles::show(&cli.state_dir, &args),
         Command::List(args) => profiles::list(&cli.state_dir, &args),
         Command::Forget(args) => profiles::forget(&cli.state_dir, &args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::KeepKnobs { limit } => {
             keep(Path::new(RUN_DIR), Duration::from_secs(limit)).map_err(Failure::own)
         }

@@ -24,6 +24,10 @@ pub fn text(profile: &Profile) -> String {
         profile.log_entries,
         word(&profile.ended)
     ));
+    line(format!(
+        "cached    reads by {}, page faults by {}",
+        profile.hooks.reads, profile.hooks.faults
+    ));
     line(format!("schedule  {}", params_text(&params)));
     for device in &profile.devices {
         line(format!(
@@ -83,6 +87,7 @@ pub fn json(profile: &Profile) -> Value {
         "created": profile.created,
         "learned": profile.learned,
         "ended": profile.ended,
+        "hooks": profile.hooks,
         "log_entries": profile.log_entries,
         "obsolete": profile.obsolete,
         "params": params(profile),

@@ -87,8 +87,6 @@ pub struct Summary {
     pub resolving: Duration,
     /// Time that merging and shifting took.
     pub scheduling: Duration,
-    /// Whether the kernel could tell of pages that were cached before.
-    pub sees_cached: bool,
     /// Whether faults on cached pages tell the very page that was touched: otherwise the window of 16
     /// pages around it.
     pub exact_faults: bool,
@@ -282,7 +280,7 @@ fn draw_lesson(
         touches: how == profile::Learned::Live,
     };
     let sequence = resolve(&seen, mounts, &|dev| sysfs.class(dev));
-    let required = Requirements::of(&sequence, trace.sees_cached);
+    let required = Requirements::of(&sequence, trace.hooks.faults.sees());
     let Sequence {
         devices,
         files,
@@ -324,6 +322,7 @@ fn draw_lesson(
         created,
         learned: how,
         ended,
+        hooks: trace.hooks,
         history: vec![Revision {
             time: created,
             params,
@@ -341,7 +340,6 @@ fn draw_lesson(
         required,
         resolving,
         scheduling,
-        sees_cached: trace.sees_cached,
         exact_faults,
         lost_paths: trace.lost_paths,
     };

@@ -11,4 +11,4 @@ mod settings;
 pub(crate) use reads::ReadCounter;
 
 pub use learn::{LearnError, LearnOptions, Learned, Lesson, NotLearned, Summary, learn};
-pub use settings::{LearningSettings, RUN_DIR};
+pub use settings::{LearningSettings, RUN_DIR, devices_below};

@@ -15,4 +15,5 @@ mod thread;
 
 pub use files::raise_open_files;
 pub use report::{Report, Skipped};
+pub use sys::has_cachestat;
 pub use thread::{Options, Prefetch, THREAD_NAME};

@@ -23,6 +23,13 @@ pub fn readahead(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether the kernel has cachestat(2).
+pub fn has_cachestat() -> bool {
+    // SAFETY: no memory is passed; no file has this descriptor, so the call fails either way.
+    let result = unsafe { libc::syscall(SYS_CACHESTAT, -1, 0usize, 0usize, 0u32) };
+    result >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
+}
+
 /// `struct cachestat_range` of linux/mman.h, in bytes.
 #[repr(C)]
 struct CachestatRange {

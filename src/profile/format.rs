@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{App, Device, Ended, Learned, Profile, Revision};
 use crate::schedule::Span;
+use crate::trace::Hooks;
 
 pub use limits::MAX_FILE_BYTES;
 
@@ -35,7 +36,7 @@ pub use limits::MAX_FILE_BYTES;
 const MAGIC: [u8; 8] = *b"\x89paralf\n";
 
 /// Version of the format that this program reads and writes.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 const HEADER_BYTES: usize = 22;
 
@@ -85,6 +86,7 @@ struct Body {
     created: u64,
     learned: Learned,
     ended: Ended,
+    hooks: Hooks,
     #[serde(deserialize_with = "bounded::<_, _, MAX_REVISIONS>")]
     history: Vec<Revision>,
     #[serde(deserialize_with = "bounded::<_, _, MAX_DEVICES>")]
@@ -104,6 +106,7 @@ impl Body {
             created: profile.created,
             learned: profile.learned,
             ended: profile.ended,
+            hooks: profile.hooks,
             history: profile.history.clone(),
             devices: profile.devices.clone(),
             files: FileColumns::new(&profile.files),
@@ -161,6 +164,7 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, FormatError> {
         created: body.created,
         learned: body.learned,
         ended: body.ended,
+        hooks: body.hooks,
         entries: body
             .entries
             .into_entries(body.devices.len(), body.files.len())?,

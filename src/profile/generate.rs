@@ -8,6 +8,7 @@ use proptest::sample::select;
 use super::{App, Device, Ended, File, Learned, Profile, Revision};
 use crate::device::Class;
 use crate::schedule::{Infill, Params, Place, PrefetchEntry, Span};
+use crate::trace::{Hooks, Means};
 
 /// A small valid profile of the app at `path`.
 pub fn sample(path: &str) -> Profile {
@@ -24,6 +25,10 @@ pub fn sample(path: &str) -> Profile {
         created: 1_700_000_000,
         learned: Learned::Exact,
         ended: Ended::Exit,
+        hooks: Hooks {
+            reads: Means::Tracepoint,
+            faults: Means::Fentry,
+        },
         history: vec![Revision {
             time: 1_700_000_001,
             params: Params::for_device(Class::CommandQueuing, true),
@@ -142,6 +147,18 @@ fn entry(devices: usize, files: usize) -> impl Strategy<Value = PrefetchEntry> {
     (span(devices, files), time_us).prop_map(|(span, time_us)| PrefetchEntry { span, time_us })
 }
 
+fn hooks() -> impl Strategy<Value = Hooks> {
+    let means = || {
+        select(vec![
+            Means::Tracepoint,
+            Means::Fentry,
+            Means::NoFunction,
+            Means::Refused,
+        ])
+    };
+    (means(), means()).prop_map(|(reads, faults)| Hooks { reads, faults })
+}
+
 /// Any valid profile of moderate size, times not rounded.
 pub fn profile() -> impl Strategy<Value = Profile> {
     (1..4usize, 0..20usize).prop_flat_map(|(devices, files)| {
@@ -151,6 +168,7 @@ pub fn profile() -> impl Strategy<Value = Profile> {
             any::<u64>(),
             select(vec![Learned::Exact, Learned::AsRead]),
             select(vec![Ended::Exit, Ended::Quiet, Ended::Timeout]),
+            hooks(),
             vec((any::<u64>(), params()), 1..4),
             any::<(u32, u32)>(),
         );
@@ -161,7 +179,7 @@ pub fn profile() -> impl Strategy<Value = Profile> {
             option::of(span(devices, files)),
         );
         (head, tables).prop_map(|(head, (devices, files, entries, completion))| {
-            let ((path, root, dev, ino), created, learned, ended, history, counts) = head;
+            let ((path, root, dev, ino), created, learned, ended, hooks, history, counts) = head;
             Profile {
                 app: App {
                     path,
@@ -172,6 +190,7 @@ pub fn profile() -> impl Strategy<Value = Profile> {
                 created,
                 learned,
                 ended,
+                hooks,
                 history: history
                     .into_iter()
                     .map(|(time, params)| Revision { time, params })

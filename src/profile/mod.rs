@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::device::Class;
 use crate::schedule::{Params, PrefetchEntry, Span};
+use crate::trace::Hooks;
 
 /// The application that a profile belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +114,8 @@ pub struct Profile {
     pub learned: Learned,
     /// What ended the learned launch.
     pub ended: Ended,
+    /// By what means pages that were cached before the learned launch were seen.
+    pub hooks: Hooks,
     /// Scheduling parameters, oldest first; the last is in force. Never empty.
     pub history: Vec<Revision>,
     /// Devices, indexed by [`crate::schedule::Place::Metadata`] and [`File::device`].

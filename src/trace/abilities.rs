@@ -6,7 +6,11 @@ use std::path::Path;
 
 use thiserror::Error;
 
-const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
+/// The kernel's type information.
+pub const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// The kernel's lockdown modes, the one in force in brackets.
+pub const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 /// Tracing failed or cannot be had.
 #[derive(Debug, Error)]
@@ -110,8 +114,9 @@ pub fn check() -> Result<(), TraceError> {
     Ok(())
 }
 
-/// An impossible bpf(2) command is answered with EINVAL or EPERM where the call exists.
-fn bpf_syscall_exists() -> bool {
+/// Whether the kernel has bpf(2): an impossible command is answered with EINVAL or EPERM where the
+/// call exists.
+pub fn bpf_syscall_exists() -> bool {
     // SAFETY: no pointer is passed; the command number does not exist.
     let result = unsafe { libc::syscall(libc::SYS_bpf, -1, 0, 0) };
     result >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
@@ -147,8 +152,7 @@ fn missing_in(effective: u64) -> Option<String> {
 }
 
 fn locked_down() -> bool {
-    fs::read_to_string("/sys/kernel/security/lockdown")
-        .is_ok_and(|modes| modes.contains("[confidentiality]"))
+    fs::read_to_string(LOCKDOWN).is_ok_and(|modes| modes.contains("[confidentiality]"))
 }
 
 #[cfg(test)]

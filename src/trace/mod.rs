@@ -7,6 +7,7 @@
 mod abilities;
 mod access;
 mod event;
+mod hooks;
 mod launcher;
 mod meter;
 mod path_use;
@@ -14,8 +15,9 @@ mod skel;
 mod syscalls;
 mod tracer;
 
-pub use abilities::{TraceError, check};
+pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
 pub use access::{Access, By, Source};
+pub use hooks::{Hooks, Means};
 pub use launcher::{StartMark, mark_launcher};
 pub use meter::{CompletionBlock, Meter, Metered, Reads};
 pub use path_use::{Inode, PathUse, Use};

@@ -7,3 +7,7 @@ pub mod learn {
 pub mod meter {
     include!(concat!(env!("OUT_DIR"), "/meter.skel.rs"));
 }
+
+pub mod probe {
+    include!(concat!(env!("OUT_DIR"), "/probe.skel.rs"));
+}

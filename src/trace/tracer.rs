@@ -7,13 +7,13 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use libbpf_rs::btf::{Btf, BtfType};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
 
 use super::abilities::{TraceError, check};
 use super::access::Access;
 use super::event::{Event, parse};
+use super::hooks::{Choice, Hooks};
 use super::launcher::{StartMark, mark_launcher};
 use super::path_use::PathUse;
 use super::skel::learn::{LearnSkel, LearnSkelBuilder};
@@ -56,9 +56,8 @@ pub struct Trace {
     /// Events that were lost because the ring buffer was full, and tasks that were because there was no
     /// memory to mark them.
     pub lost: u64,
-    /// Whether the kernel could tell of pages that were cached before the launch: its cached-read
-    /// and page-fault tracepoints (Linux 6.14 and later).
-    pub sees_cached: bool,
+    /// By what means pages that were cached before the launch were seen.
+    pub hooks: Hooks,
 }
 
 /// What the trace is to be about.
@@ -80,7 +79,7 @@ pub struct Tracer<'obj> {
     skel: LearnSkel<'obj>,
     ring: RingBuffer<'static>,
     collected: Rc<RefCell<Trace>>,
-    sees_cached: bool,
+    hooks: Hooks,
 }
 
 impl<'obj> Tracer<'obj> {
@@ -101,16 +100,9 @@ impl<'obj> Tracer<'obj> {
             rodata.o_nofollow = libc::O_NOFOLLOW as u32;
             rodata.touches_count = focus == Focus::Touches;
         }
-        let tracepoints = Tracepoints::read()?;
-        if !tracepoints.has("mm_filemap_add_to_page_cache") {
-            return Err(TraceError::NoTracepoint("mm_filemap_add_to_page_cache"));
-        }
-        let reads = tracepoints.has("mm_filemap_get_pages");
-        let faults = tracepoints.has("mm_filemap_fault") && tracepoints.has("mm_filemap_map_pages");
         let uses = focus != Focus::Additions;
-        open.progs.pages_read.set_autoload(reads && uses);
-        open.progs.page_faulted.set_autoload(faults);
-        open.progs.pages_mapped.set_autoload(faults && uses);
+        let choice = Choice::make(uses)?;
+        choice.apply(&mut open);
         open.progs.block_touched.set_autoload(uses);
         open.progs.syscall_done.set_autoload(uses);
 
@@ -143,8 +135,13 @@ impl<'obj> Tracer<'obj> {
             skel,
             ring,
             collected,
-            sees_cached: reads && faults,
+            hooks: choice.hooks(),
         })
+    }
+
+    /// By what means this session sees pages that are cached already.
+    pub fn hooks(&self) -> Hooks {
+        self.hooks
     }
 
     /// What the child must set as its last act before execve.
@@ -195,7 +192,7 @@ impl<'obj> Tracer<'obj> {
         let start_ns = self.start_mark().get();
         let mut trace = self.collected.take();
         trace.start_ns = start_ns;
-        trace.sees_cached = self.sees_cached;
+        trace.hooks = self.hooks;
         if let Some(bss) = self.skel.maps.bss_data.as_deref() {
             trace.lost += bss.lost_events + bss.lost_tasks;
             trace.lost_paths = bss.lost_paths;
@@ -204,23 +201,6 @@ impl<'obj> Tracer<'obj> {
         trace.accesses.sort_by_key(|access| access.time_ns);
         trace.paths.sort_by_key(|path| path.time_ns);
         Ok(trace)
-    }
-}
-
-/// The tracepoints that the running kernel has, by its BTF.
-struct Tracepoints(Btf<'static>);
-
-impl Tracepoints {
-    fn read() -> Result<Self, TraceError> {
-        Btf::from_vmlinux()
-            .map(Tracepoints)
-            .map_err(|error| TraceError::from_bpf("reading the kernel's BTF", error))
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.0
-            .type_by_name::<BtfType<'_>>(&format!("btf_trace_{name}"))
-            .is_some()
     }
 }
 

@@ -5,6 +5,7 @@
 mod bench;
 #[path = "../common/mod.rs"]
 mod common;
+mod doctor;
 mod faults;
 mod known;
 mod learning;

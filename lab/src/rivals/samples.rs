@@ -5,6 +5,7 @@ use std::time::Duration;
 use paralfetch::device::Class;
 use paralfetch::profile::{App, Device, Ended, File, Learned, Profile, Revision};
 use paralfetch::schedule::{LogEntry, Params, Place, SECTORS_PER_PAGE, Span};
+use paralfetch::trace::Hooks;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -81,6 +82,7 @@ pub fn lesson(reads: &[Read], turn: bool) -> Lesson {
         created: 1,
         learned: Learned::AsRead,
         ended: Ended::Exit,
+        hooks: Hooks::default(),
         history: vec![Revision { time: 1, params }],
         devices: vec![Device {
             dev: 1,

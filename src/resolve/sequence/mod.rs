@@ -43,7 +43,7 @@ pub struct Sequence {
     /// Files, in the order of their first log entry.
     pub files: Vec<File>,
     /// For each file, whether the launch reached it through page faults: whether it was mapped. Always
-    /// false where the kernel does not tell of faults ([`crate::trace::Trace::sees_cached`]).
+    /// false where the kernel does not tell of faults ([`crate::trace::Trace::hooks`]).
     pub mapped: Vec<bool>,
     /// The log entries, in access order. No page occurs twice.
     pub log: Vec<LogEntry>,
@@ -186,6 +186,15 @@ impl Walk<'_> {
                         facts,
                         number,
                     );
+                }
+                let is_touch = self.touches && access.source == Source::Fault;
+                let folio = is_touch.then(|| subject.added_folio(access.start));
+                if let Some(folio) = folio.flatten() {
+                    let mapped = folio.start..folio.end.min(end).max(folio.start);
+                    for fresh in self.seen[number].insert(mapped) {
+                        self.report.window_pages +=
+                            self.data(fresh, time_us, subject, facts, number);
+                    }
                 }
             }
         }

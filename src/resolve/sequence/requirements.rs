@@ -44,7 +44,7 @@ pub struct Requirements {
 
 impl Requirements {
     /// Counts a launch sequence. `sees_faults`: whether its trace could tell of page faults
-    /// ([`crate::trace::Trace::sees_cached`]).
+    /// ([`crate::trace::Trace::hooks`]).
     pub fn of(sequence: &Sequence, sees_faults: bool) -> Self {
         let mut inserted = vec![RangeSet::default(); sequence.devices.len()];
         for span in &sequence.unread {

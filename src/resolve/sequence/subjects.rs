@@ -1,6 +1,6 @@
 //! Who was accessed: the trace's accesses grouped by file and device.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use super::probe::{DeviceState, Facts, FileKey, FileState, Probe};
@@ -26,6 +26,9 @@ pub struct Subject {
     other: RangeSet,
     /// Pages that were added to the cache while tracing, by any task.
     pub added: RangeSet,
+    /// The same as they came, a folio each: its end by its start. A later one takes the place of one
+    /// that was evicted.
+    folios: BTreeMap<u64, u64>,
     /// Faultaround windows of the launch tree.
     windows: Vec<Range<u64>>,
     /// Whether a page fault of the launch tree reached it.
@@ -85,6 +88,7 @@ impl Subject {
             tree: RangeSet::default(),
             other: RangeSet::default(),
             added: RangeSet::default(),
+            folios: BTreeMap::new(),
             windows: Vec::new(),
             mapped: false,
             outcome: Outcome::LeftOut,
@@ -102,6 +106,7 @@ impl Subject {
         }
         if access.source == Source::Added {
             self.added.insert(range.clone());
+            self.folios.insert(range.start, range.end);
         }
         match access.by {
             By::Other | By::Own => drop(self.other.insert(range)),
@@ -113,6 +118,12 @@ impl Subject {
                 self.tree.insert(range);
             }
         }
+    }
+
+    /// The large folio that was added and holds the page, if there is one: a fault maps it as a whole.
+    pub fn added_folio(&self, page: u64) -> Option<Range<u64>> {
+        let (&start, &end) = self.folios.range(..=page).next_back()?;
+        (page < end && end - start > 1).then_some(start..end)
     }
 
     /// Asks the system about the subject, once, and counts it in the report if it is left out.

@@ -87,8 +87,18 @@ struct inode {
 	__u32 i_generation;
 };
 
+struct xarray {
+	void *xa_head;
+};
+
+struct xa_node {
+	unsigned char shift;
+	void *slots[64];
+};
+
 struct address_space {
 	struct inode *host;
+	struct xarray i_pages;
 };
 
 struct dentry {
@@ -106,6 +116,7 @@ struct fs_struct {
 
 struct file {
 	struct inode *f_inode;
+	struct address_space *f_mapping;
 };
 
 struct fdtable {

@@ -12,8 +12,9 @@
  * then shows up when it uses the page: a read takes it from the cache (mm_filemap_get_pages), a
  * write fault on a private mapping looks it up (mm_filemap_fault), and a read fault maps whatever is
  * cached of the 16 pages around the address (mm_filemap_map_pages: the paper's page-fault
- * monitoring, §3.1). These three are newer than the first and are attached where the kernel has
- * them. Metadata that were cached are touched (block_touch_buffer).
+ * monitoring, §3.1). These three are newer than the first; where the kernel lacks them, programs on
+ * the functions that they are in take their place (older.bpf.h). Metadata that were cached are touched
+ * (block_touch_buffer).
  *
  * Each page is reported once when it is added, once when the tree uses it, once when others do, and
  * once as part of a window: a launch touches its pages so often that reporting each time would cost
@@ -200,20 +201,7 @@ static __always_inline void report(struct inode *inode, __u64 start, __u64 pages
 	send(&e);
 }
 
-static __always_inline __u64 folio_pages(struct folio *folio)
-{
-	unsigned long flags;
-
-	if (bpf_core_field_exists(((struct folio___memdesc *)0)->flags.f))
-		flags = BPF_CORE_READ((struct folio___memdesc *)folio, flags.f);
-	else
-		flags = BPF_CORE_READ((struct folio___flags *)folio, flags);
-	if (!(flags & (1UL << bpf_core_enum_value(enum pageflags, PG_head))))
-		return 1;
-	if (bpf_core_field_exists(struct folio___order, _folio_order))
-		return 1UL << (BPF_CORE_READ((struct folio___order *)folio, _folio_order) & 31);
-	return 1UL << (BPF_CORE_READ((struct folio___flags_1 *)folio, _flags_1) & 31);
-}
+#include "folios.bpf.h"
 
 SEC("tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(page_added, struct folio *folio)
@@ -225,39 +213,72 @@ int BPF_PROG(page_added, struct folio *folio)
 	return 0;
 }
 
-SEC("tp_btf/mm_filemap_get_pages")
-int BPF_PROG(pages_read, struct address_space *mapping, unsigned long index,
-	     unsigned long last_index)
+static __always_inline void pages_used(struct address_space *mapping, __u64 index, __u64 last_index)
 {
 	struct inode *inode = mapping->host;
 	__u64 end;
 
 	if (!inode || last_index < index)
-		return 0;
+		return;
 	/* The range is what read(2) was asked for: cut it at the end of the file. */
 	end = ((__u64)inode->i_size + page_bytes - 1) / page_bytes;
 	if (last_index + 1 < end)
 		end = last_index + 1;
 	if (end > index)
 		report(inode, index, end - index, PF_READ);
+}
+
+/*
+ * A large folio is mapped as a whole, also where it reaches past the window (filemap_map_folio_range
+ * since 6.18, finish_fault since 6.10): what is touched in it later makes no fault.
+ */
+static __always_inline void window_mapped(struct address_space *mapping, __u64 start, __u64 end)
+{
+	struct span first = {}, last = {};
+
+	if (end < start || current_role() == PF_ROLE_STARTING)
+		return;
+	if (cached_folio(mapping, start, &first) && first.start < start)
+		start = first.start;
+	if (cached_folio(mapping, end, &last) && last.start + last.pages - 1 > end)
+		end = last.start + last.pages - 1;
+	report(mapping->host, start, end - start + 1, PF_WINDOW);
+}
+
+static __always_inline void page_touched(struct address_space *mapping, __u64 index)
+{
+	struct span folio = {};
+
+	if (current_role() == PF_ROLE_STARTING)
+		return;
+	report(mapping->host, index, 1, PF_FAULT);
+	if (cached_folio(mapping, index, &folio) && folio.pages > 1)
+		report(mapping->host, folio.start, folio.pages, PF_WINDOW);
+}
+
+SEC("?tp_btf/mm_filemap_get_pages")
+int BPF_PROG(pages_read, struct address_space *mapping, unsigned long index,
+	     unsigned long last_index)
+{
+	pages_used(mapping, index, last_index);
 	return 0;
 }
 
-SEC("tp_btf/mm_filemap_fault")
+SEC("?tp_btf/mm_filemap_fault")
 int BPF_PROG(page_faulted, struct address_space *mapping, unsigned long index)
 {
-	if (current_role() != PF_ROLE_STARTING)
-		report(mapping->host, index, 1, PF_FAULT);
+	page_touched(mapping, index);
 	return 0;
 }
 
-SEC("tp_btf/mm_filemap_map_pages")
+SEC("?tp_btf/mm_filemap_map_pages")
 int BPF_PROG(pages_mapped, struct address_space *mapping, unsigned long start, unsigned long end)
 {
-	if (end >= start && current_role() != PF_ROLE_STARTING)
-		report(mapping->host, start, end - start + 1, PF_WINDOW);
+	window_mapped(mapping, start, end);
 	return 0;
 }
+
+#include "older.bpf.h"
 
 /*
  * A block of metadata that was found in the buffer cache. What the kernel keeps in a form of its own

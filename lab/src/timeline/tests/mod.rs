@@ -6,6 +6,7 @@ use crate::rivals::samples::app;
 use paralfetch::device::Class;
 use paralfetch::profile::{Device, Ended, File, Learned, Profile};
 use paralfetch::schedule::{LogEntry, Place as ProfilePlace, PrefetchEntry, Span};
+use paralfetch::trace::Hooks;
 
 mod any;
 
@@ -38,6 +39,7 @@ fn lesson(parts: &[(u64, u64)]) -> Lesson {
         created: 0,
         learned: Learned::Exact,
         ended: Ended::Exit,
+        hooks: Hooks::default(),
         history: Vec::new(),
         devices: vec![Device {
             dev: DEV + 1,

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Runs a program in a virtual machine with Debian 12's stock kernel: an older one than the host may
+# have, with everything in it that hosts may lack (fentry, debugfs, kernel lockdown off).
+#
+#   scripts/vm.sh image                          builds the machine's disk, once
+#   scripts/vm.sh possible                       succeeds if this system can build and run it
+#   scripts/vm.sh ready                          succeeds if it has been built
+#   scripts/vm.sh run SECONDS PROGRAM [FILE…]    boots it and executes PROGRAM, named `guest`, as root
+#
+# PROGRAM is executed in a directory in memory that holds it and the FILEs; the machine's own disk is
+# an ext4 that can be written to and forgets everything. What PROGRAM prints is printed, its exit
+# status is passed through. The machine is emulated (no /dev/kvm): slow, and the same everywhere.
+# It has no network. After SECONDS it is switched off.
+
+# shellcheck source=scripts/common.sh
+source "$(dirname "$0")/common.sh"
+
+VM_DIR=$(realpath -ms "${PARALFETCH_VM_DIR:-/var/tmp/paralfetch-vm}")
+IMAGE=$VM_DIR/debian12.img
+IMAGE_GIB=2
+# The kernel; what our binary is linked with; and Python, as an app with many files and libraries.
+PACKAGES=(linux-image-amd64 zstd libext2fs2 libelf1 zlib1g python3)
+MEMORY_MIB=2048
+# Exit status when the machine has not come to an end of its own, as timeout(1) has it.
+TIMED_OUT=124
+
+# is_debian_12: whether this system's packages, and programs built here, are Debian 12's.
+is_debian_12() { (
+    # shellcheck source=/dev/null
+    source /etc/os-release
+    [[ $ID == debian && $VERSION_ID == 12 && $(uname -m) == x86_64 ]]
+); }
+
+# take_out FILE: copies what is at /boot/FILE-… in the image to the file of that name beside it.
+take_out() {
+    local name
+    name=$(debugfs -R 'ls -p /boot' "$IMAGE" 2>/dev/null | cut -d / -f 6 | grep "^$1-" | sort -V | tail -n 1)
+    [[ -n $name ]] || die "there is no $1 in $IMAGE: remove it, and build it again"
+    debugfs -R "dump /boot/$name $VM_DIR/$1" "$IMAGE" 2>/dev/null
+}
+
+build_image() {
+    is_debian_12 || die "the machine can only be built on Debian 12 for x86-64: programs built elsewhere would not run in it"
+    trusted_directory "$VM_DIR"
+    need_room_for "$IMAGE" "$IMAGE_GIB"
+    "$REPO/scripts/image.sh" "$IMAGE" "$IMAGE_GIB" "${PACKAGES[@]}"
+    take_out vmlinuz
+    take_out initrd.img
+}
+
+# What the machine's first process does, from the directory that it is in. Its end is the machine's.
+write_init() {
+    cat >"$1" <<'INIT'
+#!/bin/sh
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t debugfs debugfs /sys/kernel/debug
+mount -t securityfs securityfs /sys/kernel/security
+stty -F /dev/ttyS1 raw -echo
+./guest </dev/null >/dev/ttyS1 2>&1
+echo "exit status $?" >/dev/ttyS1
+# The device sends what it has before the machine is reset, which ends the emulator.
+stty -F /dev/ttyS1 -a >/dev/null && sleep 1
+echo b >/proc/sysrq-trigger
+INIT
+    chmod +x "$1"
+}
+
+# pack FILE COPY: of programs without debugging information, which would only cost memory and time.
+pack() { objcopy --strip-debug "$1" "$2" 2>/dev/null || cp "$1" "$2"; }
+
+run() {
+    local seconds=$1 program=$2 files=("${@:3}") work payload out status=0 last
+    "$0" ready || die "there is no machine: run 'scripts/vm.sh image'"
+    work=$(mktemp -d)
+    # shellcheck disable=SC2064 # its name now
+    trap "rm -rf '$work'" EXIT
+    payload=$work/payload
+    out=$work/out
+    mkdir "$payload"
+    write_init "$payload/init"
+    pack "$program" "$payload/guest"
+    local file
+    for file in "${files[@]}"; do
+        pack "$file" "$payload/$(basename "$file")"
+    done
+    tar -C "$payload" -cf "$work/payload.tar" .
+    # The root disk's file is not written to. A disk's readahead is the kernel's usual 128 KiB.
+    setpriv --pdeathsig TERM timeout --kill-after=5 "$seconds" \
+        setpriv --pdeathsig KILL qemu-system-x86_64 \
+        -nodefaults -no-reboot -display none -accel tcg,thread=multi -cpu max -smp 2 -m "$MEMORY_MIB" \
+        -kernel "$VM_DIR/vmlinuz" -initrd "$VM_DIR/initrd.img" \
+        -drive "file=$IMAGE,format=raw,if=virtio,snapshot=on" \
+        -drive "file=$work/payload.tar,format=raw,if=virtio,readonly=on" \
+        -serial "file:$work/console" -serial "file:$out" \
+        -append "root=/dev/vda rw fsck.mode=skip console=ttyS0 quiet panic=-1 mitigations=off init=/bin/sh -- -c \"mount -t tmpfs tmpfs /mnt && tar -C /mnt -xf /dev/vdb && cd /mnt && exec ./init\"" \
+        </dev/null || status=$?
+    touch "$out"
+    last=$(tail -n 1 "$out")
+    if [[ $last =~ ^exit\ status\ ([0-9]+)$ ]]; then
+        head -n -1 "$out"
+        exit "${BASH_REMATCH[1]}"
+    fi
+    cat "$out"
+    warn "the machine did not come to its end (status $status, limit $seconds s); its console said last:"
+    tail -n 30 "$work/console" >&2 || true
+    exit "$TIMED_OUT"
+}
+
+case ${1:-}:$# in
+    possible:1) is_debian_12 ;;
+    image:1) build_image ;;
+    ready:1) [[ -f $IMAGE.stamp && -f $VM_DIR/vmlinuz && -f $VM_DIR/initrd.img ]] ;;
+    run:[3-9] | run:[1-9][0-9])
+        [[ $2 =~ ^[1-9][0-9]*$ ]] || die "a number of seconds is wanted, not '$2'"
+        run "${@:2}"
+        ;;
+    *) die "usage: vm.sh possible | vm.sh image | vm.sh ready | vm.sh run SECONDS PROGRAM [FILE…]" ;;
+esac

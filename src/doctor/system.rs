@@ -1,0 +1,148 @@
+//! Drives, file systems and memory.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, open};
+
+use super::Check;
+use crate::device::{Memory, Sysfs};
+use crate::manager::devices_below;
+use crate::resolve::blockdev;
+use crate::resolve::mounts::MountTable;
+
+const FILE_SYSTEMS: &str = "file systems";
+
+/// The file systems that can be learned from, and their drives' settings.
+pub fn drives() -> Vec<Check> {
+    let mounts = match MountTable::read() {
+        Ok(mounts) => mounts,
+        Err(error) => {
+            return vec![Check::broken(
+                FILE_SYSTEMS,
+                format!("cannot read the mount table: {error}"),
+                "nothing can be learned or prefetched: mount /proc",
+            )];
+        }
+    };
+    let devices = devices_below(mounts.mounts(), None);
+    let names = |devices: &[u64]| {
+        let names: Vec<String> = devices.iter().map(|&dev| blockdev::name(dev)).collect();
+        names.join(", ")
+    };
+    if devices.is_empty() {
+        return vec![Check::broken(
+            FILE_SYSTEMS,
+            "no ext4 (ext3, ext2) is mounted",
+            "nothing can be learned or prefetched: other file systems are not supported yet",
+        )];
+    }
+    let sysfs = Sysfs::default();
+    // A check of one ability on every device: fine, or who lacks it.
+    let on_all = |name, there: &dyn Fn(u64) -> bool, cost: &str| {
+        let lacking: Vec<u64> = devices.iter().copied().filter(|&dev| !there(dev)).collect();
+        if lacking.is_empty() {
+            Check::ok(name, format!("there ({})", names(&devices)))
+        } else {
+            Check::less(name, format!("missing for {}", names(&lacking)), cost)
+        }
+    };
+    vec![
+        Check::ok(FILE_SYSTEMS, format!("ext4 on {}", names(&devices))),
+        on_all(
+            "block device nodes",
+            &|dev| blockdev::node(dev, &mounts).is_some_and(|node| can_open(&node)),
+            "metadata of this device is not prefetched: the node cannot be opened",
+        ),
+        on_all(
+            "inode_readahead_blks",
+            &|dev| sysfs.inode_readahead_knob(dev).is_some(),
+            "ext4 reads inodes ahead while learning: inode tables that nobody needs are learned",
+        ),
+        on_all(
+            "read_ahead_kb",
+            &|dev| sysfs.read_ahead_knob(dev).is_some(),
+            "readahead stays on while learning: pages that nobody touches are learned",
+        ),
+    ]
+}
+
+fn can_open(node: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    open(node, flags, Mode::empty()).is_ok()
+}
+
+/// Whether a launch would be prefetched now.
+pub fn memory() -> Check {
+    let memory = Memory::read();
+    match (memory.refuses(0), memory.available) {
+        (Some(why), _) => Check::less("memory", why, "nothing is prefetched while that is so"),
+        (None, Some(available)) => {
+            Check::ok("memory", format!("{} MiB available", available >> 20))
+        }
+        (None, None) => Check::less(
+            "memory",
+            "the kernel does not say how much is available",
+            "a schedule larger than memory would not be noticed",
+        ),
+    }
+}
+
+/// Prefetched pages are charged to the memory cgroup of who prefetches them: ours.
+pub fn memory_cgroup() -> Check {
+    let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    judge_cgroup(&own, &|directory| {
+        fs::read_to_string(
+            Path::new("/sys/fs/cgroup")
+                .join(directory)
+                .join("memory.max"),
+        )
+        .ok()
+    })
+}
+
+/// `own` is /proc/self/cgroup; `limit` gives the content of a group's `memory.max`, by the group's
+/// path below the root group.
+fn judge_cgroup(own: &str, limit: &dyn Fn(&Path) -> Option<String>) -> Check {
+    const NAME: &str = "memory cgroup";
+    let Some(path) = own.lines().find_map(|line| line.strip_prefix("0::/")) else {
+        return Check::ok(NAME, "none (no unified hierarchy)");
+    };
+    let smallest = PathBuf::from(path)
+        .ancestors()
+        .filter_map(|group| Some((limit(group)?.trim().parse::<u64>().ok()?, group.to_owned())))
+        .min();
+    match smallest {
+        None => Check::ok(NAME, format!("/{path}, no limit")),
+        Some((bytes, group)) => Check::less(
+            NAME,
+            format!("/{} is limited to {} MiB", group.display(), bytes >> 20),
+            "prefetched pages count against this limit and may be dropped before they are used: \
+             start paralfetch outside of that group",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::Level;
+
+    #[test]
+    fn the_smallest_limit_on_the_way_up_counts() {
+        let limit = |group: &Path| {
+            let text = match group.to_str()? {
+                "a/b" => "max",
+                "a" => "1073741824\n",
+                _ => return None,
+            };
+            Some(text.to_owned())
+        };
+        let limited = judge_cgroup("1:name=x:/y\n0::/a/b\n", &limit);
+        assert_eq!(limited.level, Level::Less);
+        assert_eq!(limited.found, "/a is limited to 1024 MiB");
+        assert_eq!(judge_cgroup("0::/c\n", &limit).level, Level::Ok);
+        assert_eq!(judge_cgroup("0::/\n", &limit).level, Level::Ok);
+        assert_eq!(judge_cgroup("", &limit).level, Level::Ok);
+    }
+}

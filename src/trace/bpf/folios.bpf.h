@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Folios of the page cache: how large one is, and which one holds a page.
+ */
+#ifndef PARALFETCH_FOLIOS_BPF_H
+#define PARALFETCH_FOLIOS_BPF_H
+
+/* Pages of the kernel's size. */
+struct span {
+	__u64 start;
+	__u64 pages;
+};
+
+static __always_inline __u64 folio_pages(struct folio *folio)
+{
+	unsigned long flags;
+
+	if (bpf_core_field_exists(((struct folio___memdesc *)0)->flags.f))
+		flags = BPF_CORE_READ((struct folio___memdesc *)folio, flags.f);
+	else
+		flags = BPF_CORE_READ((struct folio___flags *)folio, flags);
+	if (!(flags & (1UL << bpf_core_enum_value(enum pageflags, PG_head))))
+		return 1;
+	if (bpf_core_field_exists(struct folio___order, _folio_order))
+		return 1UL << (BPF_CORE_READ((struct folio___order *)folio, _folio_order) & 31);
+	return 1UL << (BPF_CORE_READ((struct folio___flags_1 *)folio, _flags_1) & 31);
+}
+
+/* The xarray's own entries have these low bits; a pointer to a folio has none. */
+#define XA_BITS 3UL
+#define XA_INTERNAL 2UL
+/* Internal entries below this are not nodes. */
+#define XA_LEAST_NODE 4096UL
+/* Levels of a tree of 64-bit indices, of nodes with 16 slots at the least. */
+#define XA_LEVELS 16
+
+static __always_inline bool is_node(__u64 entry)
+{
+	return (entry & XA_BITS) == XA_INTERNAL && entry > XA_LEAST_NODE;
+}
+
+static __always_inline __u64 slot_of(struct xa_node *node, __u64 offset)
+{
+	__u64 slots = (__u64)node + bpf_core_field_offset(struct xa_node, slots);
+	__u64 entry = 0;
+
+	bpf_probe_read_kernel(&entry, sizeof(entry), (void *)(slots + offset * sizeof(void *)));
+	return entry;
+}
+
+/*
+ * The cached folio that holds a page, as xa_load() finds it. The tree may change meanwhile: what is
+ * read then is wrong at worst, as is any look into a running kernel, and only widens a window.
+ */
+static __always_inline bool cached_folio(struct address_space *mapping, __u64 index, struct span *found)
+{
+	__u64 most = bpf_core_field_size(struct xa_node, slots) / sizeof(void *) - 1;
+	__u64 entry = (__u64)BPF_CORE_READ(mapping, i_pages.xa_head);
+	struct xa_node *node;
+	struct folio *folio;
+	__u64 offset;
+	__u8 shift;
+	int level;
+
+	for (level = 0; level < XA_LEVELS && is_node(entry); level++) {
+		node = (struct xa_node *)(entry - XA_INTERNAL);
+		shift = BPF_CORE_READ(node, shift) & 63;
+		if (level == 0 && index >> shift > most)
+			return false;
+		offset = (index >> shift) & most;
+		entry = slot_of(node, offset);
+		/* A folio of several slots is in the first; the others point to that. */
+		if ((entry & XA_BITS) == XA_INTERNAL && entry < XA_LEAST_NODE)
+			entry = slot_of(node, (entry >> 2) & most);
+	}
+	if (!entry || entry & XA_BITS)
+		return false;
+	folio = (struct folio *)entry;
+	found->start = BPF_CORE_READ(folio, index);
+	found->pages = folio_pages(folio);
+	return found->start <= index && index < found->start + found->pages;
+}
+
+#endif

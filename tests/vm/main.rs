@@ -1,0 +1,178 @@
+//! Debian 12's stock kernel (6.1) in a virtual machine (`scripts/vm.sh`): it has no tracepoints for
+//! uses of cached pages, but allows programs on its functions, which the host may not.
+//!
+//! This program is its own harness, since the same file runs on both sides: in the machine, where it
+//! is called `guest`, it launches an app and prints figures; on the host it judges them.
+
+mod facts;
+mod guest;
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use facts::{Facts, MARK};
+
+/// The machine boots in 15 s and is done after a minute on two slow cores.
+const LIMIT_SECONDS: &str = "300";
+
+fn main() -> ExitCode {
+    let arg0 = std::env::args_os().next();
+    if arg0.is_some_and(|arg0| Path::new(&arg0).file_name() == Some("guest".as_ref())) {
+        guest::main();
+        return ExitCode::SUCCESS;
+    }
+    let name = "an_older_kernel_is_learned_from_as_well";
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    if filter.is_some_and(|filter| !name.contains(&filter)) {
+        println!("test result: ok. 0 passed; 0 failed;");
+        return ExitCode::SUCCESS;
+    }
+    let Some(facts) = boot() else {
+        println!("test result: ok. 0 passed; 0 failed;");
+        return ExitCode::SUCCESS;
+    };
+    for (kind, recall) in [
+        ("files", &facts.files),
+        ("data file", &facts.data),
+        ("metadata", &facts.metadata),
+    ] {
+        println!(
+            "{kind}: {} pages learned on an idle system, {} of them while held, {} without the hooks",
+            recall.wanted, recall.found, recall.added
+        );
+    }
+    println!(
+        "the app's own read requests: {} cold, {} prefetched",
+        facts.bench["scenarios"]["cold"]["read_requests"],
+        facts.bench["scenarios"]["prefetch"]["read_requests"]
+    );
+    let wrong = judge(&facts);
+    for line in &wrong {
+        eprintln!("wrong: {line}");
+    }
+    let (verdict, passed) = if wrong.is_empty() {
+        ("ok", 1)
+    } else {
+        eprintln!("{facts:#?}");
+        ("FAILED", 0)
+    };
+    println!("test {name} ... {verdict}");
+    println!(
+        "test result: {verdict}. {passed} passed; {} failed;",
+        1 - passed
+    );
+    ExitCode::from(1 - passed)
+}
+
+/// What the guest found; `None` if there is no machine and need not be.
+fn boot() -> Option<Facts> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/vm.sh");
+    let has_machine = Command::new(script)
+        .arg("ready")
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !has_machine {
+        let why = "the virtual machine has not been built: 'scripts/vm.sh image'";
+        assert!(
+            std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
+            "{why}"
+        );
+        eprintln!("SKIPPED: {why}");
+        return None;
+    }
+    let output = Command::new(script)
+        .args(["run", LIMIT_SECONDS])
+        .arg(std::env::current_exe().expect("a running program has a file"))
+        .arg(env!("CARGO_BIN_EXE_paralfetch"))
+        .output()
+        .expect("scripts/vm.sh can be run");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let facts = text.lines().find_map(|line| line.strip_prefix(MARK));
+    let Some(facts) = facts.filter(|_| output.status.success()) else {
+        panic!(
+            "the guest failed: {}\n{text}\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    Some(serde_json::from_str(facts.trim()).expect("the guest prints what this program reads"))
+}
+
+/// What is not as it should be.
+fn judge(facts: &Facts) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut check = |holds: bool, what: &str| {
+        if !holds {
+            wrong.push(what.to_owned());
+        }
+    };
+    let release = facts.doctor["kernel"].as_str().unwrap_or_default();
+    check(release.starts_with("6.1."), "the kernel is Debian 12's");
+    check(facts.doctor_status == Some(0), "doctor is content");
+    for place in [&facts.doctor["hooks"], &facts.hooks] {
+        check(place["reads"] == "fentry", "reads are seen by fentry");
+        check(
+            place["faults"] == "fentry",
+            "page faults are seen by fentry",
+        );
+    }
+    check(
+        facts
+            .learn_report
+            .contains("reads fentry, page faults fentry"),
+        "learn says by what means it saw cached pages",
+    );
+
+    // The app itself, Python and its libraries are a few thousand pages; the data file, 342.
+    check(facts.idle.files > 1500, "an idle system's set is complete");
+    check(
+        facts.idle.unread * 100 <= facts.idle.files,
+        "nothing was held on the idle system",
+    );
+    check(
+        facts.data.wanted == 342,
+        "the data pages are those that were read",
+    );
+    check(
+        facts.data.found == facts.data.wanted,
+        "held data pages are found by reads",
+    );
+    check(
+        facts.data.added == 0,
+        "without the hooks, no held data page would be found",
+    );
+    let share = |part: usize, whole: usize| part as f64 / whole as f64;
+    check(
+        share(facts.files.found, facts.files.wanted) >= 0.99,
+        "held library pages are found by page faults",
+    );
+    check(
+        share(facts.files.added, facts.files.wanted) < 0.8,
+        "without the hooks, many pages of libraries would not be found",
+    );
+    // Metadata that the holder's inodes and directory entries stand for are not read again. What data
+    // depend on is inserted, whoever holds it; directories are not.
+    check(
+        share(facts.metadata.found, facts.metadata.wanted) >= 0.8,
+        "most metadata are found",
+    );
+
+    let requests = |scenario: &str| {
+        facts.bench["scenarios"][scenario]["read_requests"][0]
+            .as_u64()
+            .unwrap_or(u64::MAX)
+    };
+    check(
+        requests("cold") > 100 && requests("cold") < u64::MAX,
+        "a cold launch reads",
+    );
+    check(
+        requests("prefetch").saturating_mul(10) <= requests("cold"),
+        "a prefetched launch reads hardly anything itself",
+    );
+    check(
+        facts.run_report.contains("prefetched "),
+        "run prefetches the learned profile",
+    );
+    wrong
+}
