@@ -141,7 +141,7 @@ fn ask_everything(ext4: &Ext4) -> usize {
 fn damage_anywhere_gives_an_error_or_an_answer() {
     for features in [
         "^has_journal",
-        "^has_journal,^extent",
+        "^has_journal,^extent,^64bit",
         "^has_journal,inline_data",
     ] {
         let image = Image::new(512, &["-O", features, "-N", "64", "-I", "256"], |root| {
