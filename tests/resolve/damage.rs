@@ -53,13 +53,12 @@ impl Image {
 
     /// Sorts directories into indexes.
     fn index_directories(&self) {
-        // Its status says that it changed something, as it is meant to.
-        let output = Command::new("e2fsck")
-            .arg("-fyD")
-            .arg(self.path())
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let mut e2fsck = Command::new("e2fsck");
+        let output = e2fsck.arg("-fyD").arg(self.path()).output().unwrap();
+        // Versions differ in whether their status calls this a correction.
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+        let words = String::from_utf8_lossy(&output.stdout);
+        assert!(words.contains("FILE SYSTEM WAS MODIFIED"), "{words}");
     }
 }
 
@@ -142,7 +141,7 @@ fn ask_everything(ext4: &Ext4) -> usize {
 fn damage_anywhere_gives_an_error_or_an_answer() {
     for features in [
         "^has_journal",
-        "^has_journal,^extent",
+        "^has_journal,^extent,^64bit",
         "^has_journal,inline_data",
     ] {
         let image = Image::new(512, &["-O", features, "-N", "64", "-I", "256"], |root| {

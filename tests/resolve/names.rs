@@ -3,6 +3,9 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
 use crate::common::LoopExt4;
 
 /// A name of this many bytes.
@@ -36,5 +39,28 @@ fn add(directory: &Path, index: usize, length: usize) {
     } else {
         let first = directory.join(name(index / LINKS * LINKS, length));
         fs::hard_link(first, path).unwrap();
+    }
+}
+
+/// Leaves only single blocks free, so that whatever grows is in pieces. Needs extents.
+pub fn shatter(image: &LoopExt4, block_size: u64) {
+    const HOLES: u64 = 4000;
+    // Blocks that the kernel keeps for the growth of trees lie in one piece; a few are enough.
+    let device = image.device().file_name().unwrap().to_str().unwrap();
+    fs::write(format!("/sys/fs/ext4/{device}/reserved_clusters"), "128").unwrap();
+    let file = File::create(image.mount_point().join("filler")).unwrap();
+    let (mut end, mut piece) = (0, 64 << 20);
+    while piece >= block_size {
+        match fallocate(&file, FallocateFlags::empty(), end, piece) {
+            Ok(()) => end += piece,
+            Err(error) => {
+                assert_eq!(error, Errno::NOSPC);
+                piece /= 2;
+            }
+        }
+    }
+    for hole in 0..HOLES {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&file, flags, 2 * hole * block_size, block_size).unwrap();
     }
 }

@@ -7,6 +7,7 @@
 
 mod attributes;
 mod dirent;
+mod hashed;
 mod htree;
 mod inode;
 mod look_up;

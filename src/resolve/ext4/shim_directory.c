@@ -69,6 +69,9 @@ long pf_ext4_name_hash(const struct pf_ext4 *fs, uint8_t version, const char *na
 		version += EXT2_HASH_LEGACY_UNSIGNED;
 	error = ext2fs_dirhash2(version, name, len, fs->fs->encoding, fold ? EXT4_CASEFOLD_FL : 0,
 				super->s_hash_seed, &major, NULL);
+	/* A name that cannot be folded (an errno says so) is hashed as it is. */
+	if (error < 0)
+		error = ext2fs_dirhash(version, name, len, super->s_hash_seed, &major, NULL);
 	if (error)
 		return error;
 	*hash = major == HASH_EOF ? HASH_EOF - 2 : major;
