@@ -6,7 +6,9 @@ use std::path::Path;
 
 use super::Check;
 use crate::prefetch::has_cachestat;
-use crate::trace::{Hooks, LOCKDOWN, Means, Storage, Tracer, VMLINUX_BTF, bpf_syscall_exists};
+use crate::trace::{
+    Focus, Hooks, LOCKDOWN, Means, Storage, Tracer, VMLINUX_BTF, bpf_syscall_exists,
+};
 
 /// The running kernel's release.
 pub fn release() -> String {
@@ -86,7 +88,7 @@ fn judge_lockdown(modes: Option<&str>) -> Check {
 pub fn hooks() -> (Option<Hooks>, Vec<Check>) {
     const ADDITIONS: &str = "hook: pages added to the cache";
     let mut storage = Storage::new();
-    match Tracer::attach(&mut storage).map(|tracer| tracer.hooks()) {
+    match Tracer::attach(&mut storage, Focus::Reads).map(|tracer| tracer.hooks()) {
         Ok(hooks) => {
             let mut checks = vec![Check::ok(ADDITIONS, Means::Tracepoint.to_string())];
             checks.extend(judge_hooks(&hooks));

@@ -58,7 +58,7 @@ static void list(const char *path)
 /* With an argument it stays, with all that it has mapped, once it has said so. */
 int main(int argc, char **argv)
 {
-	static const int plain[] = { 2, 3, 9 }, mapped[] = { 3, 40, 77 }, sparse[] = { 10, 20 },
+	static const int plain[] = { 2, 3, 9 }, mapped[] = { 3, 140, 377 }, sparse[] = { 10, 20 },
 			 fragmented[] = { 0, 15, 31 }, one[] = { 0 }, child[] = { 5 };
 	struct stat stat_buffer;
 	char target[256];

@@ -15,7 +15,7 @@ use crate::set_up;
 /// What the program reads of its files, in 4 KiB pages; nothing of holes.
 const READ: [(&str, &[u64]); 7] = [
     ("/data/plain", &[2, 3, 9]),
-    ("/data/mapped", &[3, 40, 77]),
+    ("/data/mapped", &[3, 140, 377]),
     ("/data/sparse", &[10]),
     ("/data/fragmented", &[0, 15, 31]),
     ("/deep/a/b/c/d/e/file", &[0]),
@@ -53,6 +53,10 @@ const FOUND: [&str; 23] = [
     "/there/below",
     "/there/below/file",
 ];
+
+/// How far a fault on a cached page maps at most: a window of 16 pages and a folio of a whole readahead
+/// (128 KiB), of which a page is in the window.
+const AROUND: u64 = 16 + 32;
 
 /// The largest hole that infill merge reads along, in pages.
 const HOLE: u64 = 2;
@@ -100,13 +104,13 @@ fn what_others_hold_in_the_caches_is_learned_too() {
 }
 
 /// All that is needed is in the profile, and nothing else but what was mapped around a touched page of
-/// a mapped file where the kernel maps 16 pages at once.
+/// a mapped file: the window of 16 pages, and large folios in it as a whole.
 fn assert_found(root: &Root, profile: &serde_json::Value) {
     for (path, pages) in data() {
         let around: BTreeSet<u64> = match path {
             "/data/mapped" => pages
                 .iter()
-                .flat_map(|page| page.saturating_sub(15)..page + 16)
+                .flat_map(|page| page.saturating_sub(AROUND)..page + AROUND)
                 .collect(),
             _ => BTreeSet::new(),
         };
@@ -234,7 +238,7 @@ fn known() -> Option<(Root, std::sync::MutexGuard<'static, ()>)> {
         fs::create_dir_all(at(directory)).unwrap();
     }
     for path in ["/data/plain", "/data/mapped", "/data/child"] {
-        fs::write(at(path), vec![7; 100 * 4096]).unwrap();
+        fs::write(at(path), vec![7; 400 * 4096]).unwrap();
     }
     for path in ["/deep/a/b/c/d/e/file", "/looked/only", "/there/below/file"] {
         fs::write(at(path), vec![7; 4096]).unwrap();
@@ -257,7 +261,8 @@ fn known() -> Option<(Root, std::sync::MutexGuard<'static, ()>)> {
         fragmented.write_all_at(&[7; 4096], page * 4096).unwrap();
         fragmented.sync_all().unwrap();
     }
-    rustix::fs::sync();
+    // Files that were written a moment ago are cached in folios as large as the writes: let them be read.
+    paralfetch::device::drop_caches().unwrap();
     Some((root, turn))
 }
 

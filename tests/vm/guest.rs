@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use paralfetch::launch::{self, Limits, Spawn, Supervisor};
 use paralfetch::manager::{LearnOptions, Lesson, learn};
-use paralfetch::profile::Profile;
+use paralfetch::profile::{self, Profile};
 use paralfetch::schedule::{Place, Span};
 
 use crate::facts::{Facts, Learned, MARK, Recall};
@@ -187,7 +187,7 @@ fn learned() -> Lesson {
     let command = launch::Command::find(&argv, Some(Path::new(ROOT))).unwrap();
     let mut supervisor = Supervisor::new().unwrap();
     let options = LearnOptions {
-        exact: true,
+        how: profile::Learned::Exact,
         limits: Limits::default(),
         keeper: None,
     };
