@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::words::{date, text_of};
 use crate::profile::{App, File, Profile};
-use crate::schedule::{Params, Place, PrefetchEntry, Span};
+use crate::schedule::{Infill, Params, Place, PrefetchEntry, Span};
 
 /// The profile as the paper's pfviewer prints it: device, inode, start and length of each prefetch
 /// entry, here with the file's path; before them what the profile is of, after them the totals.
@@ -151,6 +151,9 @@ pub fn app_name(app: &App) -> String {
 /// Scheduling parameters in words.
 fn params_text(params: &Params) -> String {
     let infill = match params.infill {
+        Some(infill) if infill.distance >= Infill::ANY_DISTANCE => {
+            format!("infill up to {} pages anywhere", infill.hole_pages)
+        }
         Some(infill) => format!(
             "infill up to {} pages within I/O distance {}",
             infill.hole_pages, infill.distance
