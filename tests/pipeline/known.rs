@@ -8,6 +8,10 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+
+use crate::cold::Cold;
 use crate::common::succeed;
 use crate::root::{Root, pages_of};
 use crate::set_up;
@@ -101,6 +105,55 @@ fn what_others_hold_in_the_caches_is_learned_too() {
     let _holders: Vec<Holder> = (0..12).map(|_| Holder::of(&root)).collect();
     root.learn(&[], &["/known"]);
     assert_found(&root, &root.show("known"));
+}
+
+#[test]
+fn with_the_learned_metadata_the_launch_finds_its_paths_without_the_drive() {
+    let Some((root, _turn)) = known() else {
+        return;
+    };
+    root.learn(&[], &["/known"]);
+    let metadata: BTreeSet<u64> = metadata_of(&root.show("known")).into_iter().collect();
+    let cold = Cold::new(&root.image);
+    let walk = || find_all(&root);
+    // Something else on the machine may look into the image now and then.
+    let fewest = (0..5)
+        .map(|_| cold.reads(&metadata, walk))
+        .find(|&reads| reads == 0);
+    assert_eq!(
+        fewest,
+        Some(0),
+        "{metadata:?} is not all that the paths need"
+    );
+    assert!(cold.reads(&BTreeSet::new(), walk) > 20);
+}
+
+/// Looks up every path that the program does, as it would in its root.
+fn find_all(root: &Root) {
+    let directory = File::open(root.path()).unwrap();
+    let linked = format!("{LINKED}/linked");
+    let present = FOUND
+        .iter()
+        .copied()
+        .chain([linked.as_str(), "/links/long/linked", "/listed"]);
+    for path in present {
+        find(&directory, path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+    for absent in ["/deep/a/absent", "/deep/none/of/these"] {
+        assert_eq!(
+            find(&directory, absent).unwrap_err(),
+            Errno::NOENT,
+            "{absent}"
+        );
+    }
+    fs::read_dir(root.path().join("listed"))
+        .unwrap()
+        .for_each(drop);
+}
+
+fn find(directory: &File, path: &str) -> Result<rustix::fd::OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat2(directory, path, flags, Mode::empty(), ResolveFlags::IN_ROOT)
 }
 
 /// All that is needed is in the profile, and nothing else but what was mapped around a touched page of

@@ -3,6 +3,8 @@
 //! Caches and settings belong to the whole system, so these tests take turns.
 
 mod bench;
+#[path = "../resolve/cold.rs"]
+mod cold;
 #[path = "../common/mod.rs"]
 mod common;
 mod doctor;

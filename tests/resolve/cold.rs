@@ -1,5 +1,8 @@
 //! Counting what the drive serves: nothing else shows that a list of blocks is complete.
 
+// Each test program uses its own part of this.
+#![allow(dead_code)]
+
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -104,7 +107,7 @@ impl<'a> Cold<'a> {
     }
 
     /// Read requests that `act` causes from empty caches, with only these pages of the device cached.
-    fn reads(&self, pages: &BTreeSet<u64>, act: impl Fn()) -> u64 {
+    pub fn reads(&self, pages: &BTreeSet<u64>, act: impl Fn()) -> u64 {
         self.empty_caches();
         for page in pages {
             let length = std::num::NonZeroU64::new(4096);

@@ -27,7 +27,10 @@ fn blocks(ext4: &Ext4, need: &Need) -> Result<Vec<u64>, Ext4Error> {
     match need {
         Need::Step(Step::LookUp { dir, name, found }) => {
             let mut blocks = inode(ext4, *dir)?;
-            blocks.extend(ext4.look_up(dir.1, name)?.blocks);
+            let look_up = ext4.look_up(dir.1, name)?;
+            blocks.extend(look_up.blocks);
+            // Not waited for, but read all the same, and needed by the next name in the directory.
+            blocks.extend(look_up.ahead);
             if let Some(ino) = found {
                 blocks.extend(inode(ext4, (dir.0, *ino))?);
             }
