@@ -55,6 +55,69 @@ pub struct Learned {
     pub files: u64,
     /// From execve to the completion block, in seconds.
     pub seconds: f64,
+    /// The columns of the paper's Table 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub required: Option<Required>,
+    /// Against what was learned exactly on an idle system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub against_exact: Option<Accuracy>,
+}
+
+/// What a launch requires, as [`paralfetch::resolve::sequence::Requirements`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Required {
+    /// Requests for metadata.
+    pub metadata_requests: u64,
+    /// Their size, in KiB.
+    pub metadata_kib: u64,
+    /// Requests for file data.
+    pub data_requests: u64,
+    /// Their size, in KiB.
+    pub data_kib: u64,
+    /// Missing metadata found, in 4 KiB blocks: those that data depend on and those of look-ups.
+    pub missing_metadata: u64,
+    /// Regular files.
+    pub files: u64,
+    /// Those that were mapped; `None` where the kernel does not tell.
+    pub mapped_files: Option<u64>,
+}
+
+/// What a learned set has of the exact one, and beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accuracy {
+    /// Of metadata.
+    pub metadata: Share,
+    /// Of file data.
+    pub data: Share,
+}
+
+/// 4 KiB pages of a set, against another's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// In the exact set.
+    pub needed: u64,
+    /// Of these, in this set.
+    pub found: u64,
+    /// In this set and not in the exact one.
+    pub excess: u64,
+}
+
+impl Share {
+    /// Found by needed; 1 if nothing is needed.
+    pub fn recall(&self) -> f64 {
+        match self.needed {
+            0 => 1.0,
+            needed => self.found as f64 / needed as f64,
+        }
+    }
+
+    /// Excess by needed; 0 if nothing is needed.
+    pub fn excess_ratio(&self) -> f64 {
+        match self.needed {
+            0 => 0.0,
+            needed => self.excess as f64 / needed as f64,
+        }
+    }
 }
 
 /// One launch, or one prefetch without a launch.

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use paralfetch::launch::Limits;
-use paralfetch::manager::{LearnOptions, learn};
+use paralfetch::manager::{LearnOptions, Summary, learn};
+use paralfetch::profile::Learned;
 
 use super::background;
 use super::job::{TRIES, Work};
 use super::lessons::{Shelf, While, describe, needed};
 use super::scenario::Scenario;
 use crate::apps::App;
-use crate::record::Record;
+use crate::record::{Record, Required};
 use crate::rivals::{How, Lesson};
 
 impl Work {
@@ -25,26 +26,37 @@ impl Work {
             let background = match (when, self.job.background.clone()) {
                 (While::Background, Some(other)) => Some(self.start_in_background(&other)?),
                 (While::Background, None) => bail!("no app is given to run in the background"),
-                (While::Idle, _) => None,
+                (While::Idle | While::Live, _) => None,
             };
-            let learned = self.learn(app, how);
+            let learned = match when {
+                While::Idle | While::Background => self.learn(app, how.learned()),
+                // The first launch fills the caches, whatever they held.
+                While::Live => self
+                    .learn(app, Learned::Live)
+                    .and_then(|_| self.learn(app, Learned::Live)),
+            };
             drop(background);
             self.launcher.end_tree(None)?;
-            let lesson = learned?;
-            let learned = describe(&lesson, &self.job.device, &app.name, when, how);
+            let (lesson, required) = learned?;
+            let exact = shelf.lessons(While::Idle).get(How::Exact);
+            let mut learned = describe(&lesson, &self.job.device, &app.name, when, how, exact);
+            learned.required = Some(required);
             self.journal.add(&Record::Learned(learned))?;
             shelf.put(when, how, lesson, &self.job.root)?;
         }
         Ok(shelf)
     }
 
-    fn learn(&mut self, app: &App, how: How) -> Result<Lesson> {
+    fn learn(&mut self, app: &App, how: Learned) -> Result<(Lesson, Required)> {
         let command = self.launcher.find(&app.command)?;
         let mut tries = 1;
         loop {
-            eprintln!("lab: learning {} on {} ({how})", app.name, self.job.device);
+            eprintln!(
+                "lab: learning {} on {} ({how:?})",
+                app.name, self.job.device
+            );
             let options = LearnOptions {
-                how: how.learned(),
+                how,
                 limits: Limits {
                     timeout: Duration::from_secs(self.job.timeout),
                     ..Limits::default()
@@ -57,7 +69,10 @@ impl Work {
             let leader = learned.as_ref().ok().map(|learned| learned.started.pid);
             self.launcher.end_tree(leader)?;
             match learned?.lesson {
-                Ok(lesson) => return Ok(lesson.into()),
+                Ok(lesson) => {
+                    let required = required(&lesson.summary);
+                    return Ok((lesson.into(), required));
+                }
                 Err(error) if tries >= TRIES => {
                     return Err(error).with_context(|| format!("learning {}", app.name));
                 }
@@ -79,5 +94,19 @@ impl Work {
             watch,
             Duration::from_secs(self.job.timeout),
         )
+    }
+}
+
+/// The paper counts metadata of data only; those of look-ups that caches held are missing ones too.
+fn required(summary: &Summary) -> Required {
+    let of = &summary.required;
+    Required {
+        metadata_requests: of.metadata.requests,
+        metadata_kib: of.metadata.kib,
+        data_requests: of.data.requests,
+        data_kib: of.data.kib,
+        missing_metadata: of.missing_metadata + summary.resolved.path_metadata,
+        files: of.files,
+        mapped_files: of.mapped_files,
     }
 }

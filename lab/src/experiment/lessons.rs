@@ -5,17 +5,20 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use paralfetch::schedule::{LogEntry, PAGE_SIZE};
 
+use super::accuracy;
 use super::scenario::Scenario;
 use crate::record::Learned;
 use crate::rivals::{BlockMap, Completion, How, Lesson, Lessons, Method};
 
-/// Whether another app runs while an app is learned.
+/// Under which conditions an app is learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum While {
     /// No other app.
     Idle,
     /// One that shares files with it.
     Background,
+    /// As it comes, with everything cached by a launch before: live learning.
+    Live,
 }
 
 impl While {
@@ -23,6 +26,7 @@ impl While {
         match self {
             While::Idle => "idle",
             While::Background => "background",
+            While::Live => "live",
         }
     }
 }
@@ -45,6 +49,7 @@ pub struct Shelf {
     directory: PathBuf,
     idle: Lessons,
     background: Lessons,
+    live: Lessons,
 }
 
 impl Shelf {
@@ -58,6 +63,7 @@ impl Shelf {
         Ok(Shelf {
             idle: load(While::Idle)?,
             background: load(While::Background)?,
+            live: load(While::Live)?,
             directory,
         })
     }
@@ -67,6 +73,7 @@ impl Shelf {
         match when {
             While::Idle => &self.idle,
             While::Background => &self.background,
+            While::Live => &self.live,
         }
     }
 
@@ -96,6 +103,7 @@ impl Shelf {
         let lessons = match when {
             While::Idle => &mut self.idle,
             While::Background => &mut self.background,
+            While::Live => &mut self.live,
         };
         lessons.set(how, lesson);
         if lessons.as_read.is_some() && lessons.as_read_again.is_some() && lessons.blocks.is_none()
@@ -106,8 +114,15 @@ impl Shelf {
     }
 }
 
-/// A lesson in numbers.
-pub fn describe(lesson: &Lesson, device: &str, app: &str, when: While, how: How) -> Learned {
+/// A lesson in numbers; `exact` is what was learned of the same app exactly and on an idle system.
+pub fn describe(
+    lesson: &Lesson,
+    device: &str,
+    app: &str,
+    when: While,
+    how: How,
+    exact: Option<&Lesson>,
+) -> Learned {
     let bytes = |metadata: bool| {
         let of = |entry: &&LogEntry| entry.span.place.is_metadata() == metadata;
         let pages: u64 = lesson
@@ -121,6 +136,7 @@ pub fn describe(lesson: &Lesson, device: &str, app: &str, when: While, how: How)
     let suffix = match when {
         While::Idle => "",
         While::Background => "-background",
+        While::Live => "-live",
     };
     Learned {
         device: device.to_owned(),
@@ -132,6 +148,8 @@ pub fn describe(lesson: &Lesson, device: &str, app: &str, when: While, how: How)
         data_bytes: bytes(false),
         files: lesson.profile.files.len() as u64,
         seconds: lesson.duration.as_secs_f64(),
+        required: None,
+        against_exact: exact.map(|exact| accuracy::of(lesson, exact)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! one app. The job learns what its [`scenario`]s need, performs the launches that are missing (in
 //! [`turns`]) with a [`launcher`], and adds a record of each to the [`journal`].
 
+mod accuracy;
 mod background;
 mod disturbance;
 pub mod idle;

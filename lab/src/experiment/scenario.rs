@@ -22,12 +22,14 @@ pub enum Scenario {
     WriterPrefetch,
     /// Cold, with the method's set learned while LibreOffice Writer was running (Figure 11).
     Background(Method),
+    /// Cold, with the exact set's prefetcher and a set that was learned live, from a warm launch.
+    Live,
     /// Several apps at once, cold; `None`: nobody prefetches (FAST Figure 8).
     Together(Option<Method>),
 }
 
 /// Scenarios that are asked for by one name.
-pub const GROUPS: [(&str, &[Scenario]); 4] = [
+pub const GROUPS: [(&str, &[Scenario]); 5] = [
     (
         "standard",
         &[
@@ -61,6 +63,7 @@ pub const GROUPS: [(&str, &[Scenario]); 4] = [
             Scenario::Background(Method::Infill),
         ],
     ),
+    ("live", &[Scenario::Live]),
     ("writer", &[Scenario::WriterCold, Scenario::WriterPrefetch]),
 ];
 
@@ -119,7 +122,7 @@ impl Scenario {
         match self {
             Scenario::Cold | Scenario::Warm | Scenario::WriterCold => None,
             Scenario::Prefetched(method) | Scenario::Background(method) => Some(method),
-            Scenario::WriterPrefetch => Some(Method::Infill),
+            Scenario::Live | Scenario::WriterPrefetch => Some(Method::Infill),
             Scenario::Together(method) => method,
         }
     }
@@ -133,6 +136,7 @@ impl Scenario {
     pub fn learned(self) -> While {
         match self {
             Scenario::Background(_) => While::Background,
+            Scenario::Live => While::Live,
             _ => While::Idle,
         }
     }
@@ -152,6 +156,7 @@ impl fmt::Display for Scenario {
             Scenario::WriterCold => f.write_str("writer-cold"),
             Scenario::WriterPrefetch => f.write_str("writer-prefetch"),
             Scenario::Background(method) => write!(f, "background-{}", method.name()),
+            Scenario::Live => f.write_str("live-infill"),
             Scenario::Together(None) => f.write_str("together-cold"),
             Scenario::Together(Some(method)) => write!(f, "together-{}", method.name()),
         }

@@ -13,6 +13,8 @@ pub enum Kind {
     Ours,
     /// A profile that was learned while another app ran (the paper's Figure 11).
     Background,
+    /// A profile that was learned live, from a warm launch (design §4).
+    Live,
     /// Launches while the drive is being written.
     Writer,
     /// Several apps at once (FAST Figure 8).
@@ -164,6 +166,12 @@ pub const SCENARIOS: &[Scenario] = &[
         "Paralfetch with exact learning, learned while LibreOffice Writer runs, launched in a system cold start.",
     ),
     of(
+        "live-infill",
+        "+ infill, live",
+        Kind::Live,
+        "Paralfetch with the set of a warm launch, learned without dropping any cache.",
+    ),
+    of(
         "writer-cold",
         "cold, drive written",
         Kind::Writer,
@@ -241,10 +249,11 @@ pub fn baseline(name: &str) -> &'static str {
     }
 }
 
-/// For a scenario of [`Kind::Background`], the one with the same prefetcher that was learned while no
-/// other app ran.
+/// For a scenario of [`Kind::Background`] or [`Kind::Live`], the one with the same prefetcher that was
+/// learned from a cold cache while no other app ran.
 pub fn learned_idle(name: &str) -> Option<&str> {
     name.strip_prefix("background-")
+        .or_else(|| name.strip_prefix("live-"))
 }
 
 /// Prefetching without a launch: no app ends, the last read does.

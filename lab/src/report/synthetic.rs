@@ -61,6 +61,7 @@ pub fn records(
             data_bytes: size * 12_000,
             files: 200 + index as u64,
             seconds: cold * 3.1,
+            ..Learned::default()
         }));
     }
     for turn in 0..turns {

@@ -13,19 +13,47 @@ use super::{AVERAGE, Section, present};
 /// The paper's Figure 11: what was learned while another app ran beside what was learned idle, with the
 /// same prefetcher.
 pub fn background(device: &Device) -> Option<Section> {
-    let learned = device.of_kinds(&[Kind::Background]);
+    beside_idle(
+        device,
+        Kind::Background,
+        Heading {
+            title: "Learned while another app ran (Paralfetch, Figure 11)".to_owned(),
+            text: "Launched in a system cold start, with what was learned while LibreOffice Writer ran \
+                   (background) beside what was learned while nothing else did.",
+        },
+        "Background by idle",
+    )
+}
+
+/// Live learning beside a cold learning run.
+pub fn live(device: &Device) -> Option<Section> {
+    beside_idle(
+        device,
+        Kind::Live,
+        Heading {
+            title: "Learned live".to_owned(),
+            text: "Launched cold, with what was learned from a warm launch without dropping a cache \
+                   beside what was learned from a cold one.",
+        },
+        "Live by cold",
+    )
+}
+
+/// What was learned otherwise beside what was learned from a cold cache on an idle system.
+fn beside_idle(
+    device: &Device,
+    kind: Kind,
+    heading: Heading,
+    title: &'static str,
+) -> Option<Section> {
+    let learned = device.of_kinds(&[kind]);
     let mut bars = Vec::new();
     for name in &learned {
         bars.extend(scenarios::learned_idle(name).map_or(vec![], |idle| present(device, &[idle])));
         bars.push(name);
     }
     let marks = present(device, &["warm"]);
-    let heading = Heading {
-        title: "Learned while another app ran (Paralfetch, Figure 11)".to_owned(),
-        text: "Launched in a system cold start, with what was learned while LibreOffice Writer ran \
-               (background) beside what was learned while nothing else did.",
-    };
-    let ratios = against_idle(device, &learned);
+    let ratios = against_idle(device, &learned, title);
     let mut section = grouped(
         &having(device, &learned),
         &bars,
@@ -45,8 +73,8 @@ pub fn background(device: &Device) -> Option<Section> {
     Some(section)
 }
 
-/// Time with what was learned in the background, by that with what was learned idle.
-fn against_idle(device: &Device, learned: &[&str]) -> Option<Table> {
+/// Time with what was learned so, by that with what was learned idle.
+fn against_idle(device: &Device, learned: &[&str], title: &'static str) -> Option<Table> {
     let ratio = |app: &App, name: &str| app.ratio(name, scenarios::learned_idle(name)?);
     let measured = |name: &&&str| device.apps.iter().any(|app| ratio(app, name).is_some());
     let columns: Vec<&str> = learned.iter().filter(measured).copied().collect();
@@ -54,9 +82,9 @@ fn against_idle(device: &Device, learned: &[&str]) -> Option<Table> {
         return None;
     }
     let mut table = Table::new(
-        "Background by idle",
-        "Launch time with what was learned while Writer ran, by that with what was learned idle, with \
-         95 % intervals; 1 is no loss.",
+        title,
+        "Launch time with what was learned so, by that with what was learned from a cold cache on an \
+         idle system, with 95 % intervals; 1 is no loss.",
         std::iter::once("app").chain(columns.iter().map(|name| {
             let idle = scenarios::learned_idle(name);
             idle.map_or(*name, scenarios::label)

@@ -77,6 +77,7 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         figures::fast(device),
         figures::averages(device),
         company::background(device),
+        company::live(device),
         company::writer(device),
         company::together(device),
         checks::tiny(device),
