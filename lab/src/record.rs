@@ -13,6 +13,8 @@ pub enum Record {
     Learned(Learned),
     /// An app was launched.
     Launch(Launch),
+    /// A launch was judged.
+    Missed(Missed),
 }
 
 /// Under which conditions the records that follow were made.
@@ -118,6 +120,35 @@ impl Share {
             needed => self.excess as f64 / needed as f64,
         }
     }
+}
+
+/// What a prefetched launch still read itself, as [`paralfetch::judge`] tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missed {
+    /// Name of the drive's profile.
+    pub device: String,
+    /// Name of the app.
+    pub app: String,
+    /// Name of the scenario.
+    pub scenario: String,
+    /// Read requests of the learned launch sequence.
+    pub launch_requests: u64,
+    /// The kinds of misses, the most frequent first.
+    pub kinds: Vec<MissKind>,
+    /// Requests of processes outside of the launch tree meanwhile.
+    pub others: u64,
+}
+
+/// Misses of the same kind and for the same reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissKind {
+    /// Why, as [`paralfetch::judge::Reason`] says it, or `left-out` for the completion block, which is
+    /// not prefetched because launches are timed by it.
+    pub reason: String,
+    /// Of what: `data`, or the kind of metadata.
+    pub of: String,
+    /// Read requests.
+    pub requests: u64,
 }
 
 /// One launch, or one prefetch without a launch.

@@ -142,7 +142,12 @@ impl<'obj> Recorder<'obj> {
         }
     }
 
-    fn finish(mut self) -> Result<Recording, TraceError> {
+    /// Ends recording and returns everything since it was attached, for callers that know the end of a
+    /// launch themselves.
+    ///
+    /// # Errors
+    /// When the events cannot be fetched.
+    pub fn finish(mut self) -> Result<Recording, TraceError> {
         let end_ns = monotonic_ns();
         let accesses = std::mem::take(&mut self.accesses);
         let dropped = self.dropped;

@@ -13,6 +13,7 @@ use super::disturbance::judge;
 use super::journal::Journal;
 use super::launcher::{Launcher, Request, Seen};
 use super::lessons::Shelf;
+use super::misses;
 use super::processes::cpu_of;
 use super::progress::Progress;
 use super::scenario::Scenario;
@@ -113,7 +114,10 @@ impl Work {
         let done = launches(records, &self.job.device, &app.name);
         let tasks = missing(&done, &scenarios, self.job.runs);
         let known = Shelf::open(&self.job.out, &self.job.device, &app.name)?;
-        if tasks.is_empty() && timelines::missing(&self.job, &app, &known).is_empty() {
+        if tasks.is_empty()
+            && timelines::missing(&self.job, &app, &known).is_empty()
+            && !misses::are_missing(&self.job, &app, &known)
+        {
             return Ok(());
         }
         let shelf = self.learn_all(&app, &scenarios)?;
@@ -134,6 +138,9 @@ impl Work {
         }
         for wanted in timelines::missing(&self.job, &app, &shelf) {
             timelines::record(self, subject, wanted)?;
+        }
+        if misses::are_missing(&self.job, &app, &shelf) {
+            misses::record(self, subject)?;
         }
         Ok(())
     }

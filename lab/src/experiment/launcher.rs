@@ -18,7 +18,7 @@ use super::disturbance::Counters;
 use super::processes::cpu_of_descendants;
 use crate::clock::monotonic_ns;
 use crate::display::Watch;
-use crate::rivals::{Plan, Running};
+use crate::rivals::{self, Plan, Running};
 
 /// Time that an app has to comply when it is asked to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -60,7 +60,7 @@ pub struct Request<'a> {
 
 /// What was seen of a launch. Times are in seconds from the start of prefetching, or of the app where
 /// nobody prefetches.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The last of the main windows was mapped.
     pub window: Option<f64>,
@@ -72,8 +72,12 @@ pub struct Seen {
     pub reads: Metered,
     /// Processor time of the launch tree, in seconds.
     pub cpu: f64,
+    /// What each of the plans did.
+    pub prefetched: Vec<rivals::Report>,
     /// The start, CLOCK_MONOTONIC in nanoseconds.
     pub begun_ns: u64,
+    /// When the launch was over, by the same clock.
+    pub over_ns: u64,
     /// The system's counters at the start.
     pub before: Counters,
     /// The same at the end, before the app was ended: that may read, too.
@@ -181,14 +185,14 @@ impl Launcher {
             exit: None,
         };
         let waited = wait.until_over(&mut meter, &mut self.supervisor, self.timeout);
+        let over_ns = monotonic_ns();
         let cpu = cpu_of_descendants()?;
-        let prefetched = running.into_iter().try_for_each(finish);
+        let prefetched: Result<Vec<_>> = running.into_iter().map(finish).collect();
         let (_, completed_ns) = meter.times_ns();
         let reads = meter.finish();
         let after = Counters::now(&self.drive)?;
         self.end_tree(Some(started.pid))?;
         waited?;
-        prefetched?;
         let since = |ns: u64| ns.saturating_sub(begun) as f64 / 1e9;
         Ok(Seen {
             window: wait.window_ns().map(since),
@@ -198,7 +202,9 @@ impl Launcher {
             cpu: wait.exit.map_or(cpu, |(_, exit)| {
                 (exit.usage.user + exit.usage.system).as_secs_f64()
             }),
+            prefetched: prefetched?,
             begun_ns: begun,
+            over_ns,
             before,
             after,
         })
@@ -328,14 +334,14 @@ impl Wait {
 }
 
 /// Ends a prefetch. One that prefetched nothing would make a cold launch under another name.
-fn finish(running: Running) -> Result<()> {
+fn finish(running: Running) -> Result<rivals::Report> {
     let report = running.finish()?;
     if report.warm {
         bail!("the caches were not empty: nothing was prefetched");
     }
-    match report.prevented {
+    match &report.prevented {
         Some(why) => bail!("nothing was prefetched: {why}"),
-        None => Ok(()),
+        None => Ok(report),
     }
 }
 

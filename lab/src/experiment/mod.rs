@@ -13,6 +13,7 @@ pub mod journal;
 pub mod launcher;
 mod learning;
 pub mod lessons;
+mod misses;
 mod processes;
 mod progress;
 pub mod scenario;

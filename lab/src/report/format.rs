@@ -18,6 +18,11 @@ pub fn percent(share: f64) -> String {
     format!("{:.0} %", positive_zero((share * 100.0).round()))
 }
 
+/// A small share as a percentage: `0.4 %`.
+pub fn tenths(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
 /// A change as a percentage with its sign: `+15 %`.
 pub fn change(share: f64) -> String {
     format!("{:+.0} %", positive_zero((share * 100.0).round())).replace('-', "−")

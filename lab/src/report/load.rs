@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::record::{Launch, Learned, Record, Session};
+use crate::record::{Launch, Learned, Missed, Record, Session};
 
 /// Everything that a result directory's `results.jsonl` holds, in its order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +16,8 @@ pub struct Results {
     pub learned: Vec<Learned>,
     /// Launches, disturbed ones included.
     pub launches: Vec<Launch>,
+    /// Judged launches.
+    pub missed: Vec<Missed>,
     /// What readers of the report should know about the file itself.
     pub notes: Vec<String>,
 }
@@ -54,6 +56,7 @@ pub fn parse(text: &str) -> Result<Results> {
             Ok(Record::Session(session)) => results.sessions.push(session),
             Ok(Record::Learned(learned)) => results.learned.push(learned),
             Ok(Record::Launch(launch)) => results.launches.push(launch),
+            Ok(Record::Missed(missed)) => results.missed.push(missed),
             Err(_) if number == last && !whole => results.notes.push(format!(
                 "Line {number} of results.jsonl was cut off when the lab was interrupted, and is left out."
             )),

@@ -284,10 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_in_the_background_was_learned_idle_too() {
+    fn what_was_learned_otherwise_was_learned_idle_too() {
         for scenario in SCENARIOS {
             let idle = learned_idle(scenario.name);
-            assert_eq!(idle.is_some(), scenario.kind == Kind::Background);
+            let otherwise = matches!(scenario.kind, Kind::Background | Kind::Live);
+            assert_eq!(idle.is_some(), otherwise);
             assert!(idle.is_none_or(|idle| find(idle).is_some()), "{idle:?}");
         }
     }

@@ -6,7 +6,7 @@ use super::app::App;
 use super::load::Results;
 use super::scenarios::{self, Kind};
 use super::stats::{Estimate, Statistic, gap_closed};
-use crate::record::{Launch, Learned, Session};
+use crate::record::{Launch, Learned, Missed, Session};
 
 /// An average over apps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +26,8 @@ pub struct Device {
     pub sessions: Vec<Session>,
     /// Learning runs, in order.
     pub learned: Vec<Learned>,
+    /// Judged launches, in order.
+    pub missed: Vec<Missed>,
     /// Apps, in the order of their first launch.
     pub apps: Vec<App>,
     /// Scenarios that were measured or computed, in the order of reports.
@@ -69,6 +71,12 @@ impl Device {
                 .learned
                 .iter()
                 .filter(|l| l.device == name)
+                .cloned()
+                .collect(),
+            missed: results
+                .missed
+                .iter()
+                .filter(|m| m.device == name)
                 .cloned()
                 .collect(),
             apps,

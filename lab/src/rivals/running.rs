@@ -50,6 +50,8 @@ pub struct Report {
     /// The thread was ended, but did not tell in time what it had done: nothing above is known. A
     /// drive that takes more than a second for an answer is why.
     pub lost: bool,
+    /// The product's own account, for the methods that are carried out by it.
+    pub account: Option<prefetch::Report>,
     /// From the start of the thread to its first request.
     pub until_first: Option<Duration>,
     /// From the start of the thread to its end; its last reads may still be on their way then.
@@ -71,6 +73,7 @@ impl Report {
             prevented: None,
             cut_short: false,
             lost: false,
+            account: None,
             until_first: None,
             duration: Duration::ZERO,
         }
@@ -85,6 +88,7 @@ impl Report {
             warm: done.warm,
             prevented: done.prevented(),
             cut_short: done.cut_short,
+            account: Some(done.clone()),
             until_first: done.until_first,
             duration: done.duration,
             ..Report::new(method, done.scheduled)
@@ -111,7 +115,7 @@ enum Work {
         report: Receiver<Report>,
     },
     /// It is over; or nobody knows what it did.
-    Over(Option<Report>),
+    Over(Option<Box<Report>>),
 }
 
 thread_local! {
@@ -217,7 +221,7 @@ impl Running {
     /// Ends the prefetch, at once or after `limit`, and waits for the thread.
     fn end(&mut self, limit: Option<Duration>) -> Result<Report> {
         let report = match std::mem::replace(&mut self.work, Work::Over(None)) {
-            Work::Over(report) => report,
+            Work::Over(report) => report.map(|report| *report),
             Work::Readahead(prefetch) => {
                 let done = match limit {
                     Some(limit) => prefetch.finish_within(limit),
@@ -246,7 +250,7 @@ impl Running {
             cut_short: true,
             ..Report::new(self.method, self.profile.entries.len() as u64)
         });
-        self.work = Work::Over(Some(report.clone()));
+        self.work = Work::Over(Some(Box::new(report.clone())));
         Ok(report)
     }
 }

@@ -4,6 +4,7 @@ mod checks;
 mod company;
 mod figures;
 mod launches;
+mod misses;
 
 use super::app::App;
 use super::stats::{Estimate, Statistic};
@@ -83,6 +84,7 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         checks::tiny(device),
         launches::seconds(device),
         checks::requests(device),
+        misses::misses(device),
         checks::learned(device),
         checks::ends(device),
         checks::disturbed(device),

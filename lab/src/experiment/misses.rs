@@ -1,0 +1,144 @@
+//! Judging a prefetched launch: one more, watched in full, apart from those that are measured.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+use paralfetch::judge::{self, LiveSystem, Miss, Recorder};
+use paralfetch::launch::Limits;
+use paralfetch::resolve::mounts::MountTable;
+use paralfetch::schedule::{Place, Span};
+use paralfetch::trace::Storage;
+
+use super::job::{Job, Subject, Work};
+use super::launcher::Request;
+use super::lessons::{Shelf, While};
+use super::scenario::Scenario;
+use crate::apps::App;
+use crate::record::{MissKind, Missed, Record};
+use crate::rivals::{How, Method, Plan};
+
+/// What is judged: the product in full.
+const JUDGED: Scenario = Scenario::Prefetched(Method::Infill);
+
+fn path(job: &Job, app: &str) -> PathBuf {
+    let name = format!("{}-{app}-{JUDGED}.jsonl", job.device);
+    job.out.join("misses").join(name)
+}
+
+/// Whether the app can be judged and is not yet.
+pub(super) fn are_missing(job: &Job, app: &App, shelf: &Shelf) -> bool {
+    job.timelines
+        && app.window.is_some()
+        && shelf.lessons(While::Idle).get(How::Exact).is_some()
+        && !path(job, &app.name).exists()
+}
+
+/// Launches the app once more, and records what it still read itself and why.
+///
+/// # Errors
+/// When the launch fails or cannot be recorded.
+pub(super) fn record(work: &mut Work, subject: Subject<'_>) -> Result<()> {
+    let Subject {
+        app,
+        shelf,
+        completion,
+    } = subject;
+    let plan = work.plan(Method::Infill, JUDGED, shelf, completion)?;
+    work.launcher.empty_caches()?;
+    let command = work.launcher.find(&app.command)?;
+    let rule = app.window.as_ref().context("the app has no window")?;
+    let windows = vec![work.display.watch(rule)?];
+    let mut storage = Storage::new();
+    let mut recorder = Recorder::attach(&mut storage, Limits::default())?;
+    let started = SystemTime::now();
+    let seen = work.launcher.launch(Request {
+        command: &command,
+        windows,
+        completion,
+        plans: &[&plan],
+        held: false,
+        mark: Some(recorder.start_mark()),
+    })?;
+    let mut recording = recorder.finish()?;
+    // Ending the app reads, too.
+    recording
+        .accesses
+        .retain(|access| access.time_ns <= seen.over_ns);
+    let account = seen.prefetched.first().and_then(|one| one.account.as_ref());
+    let launch = judge::Launch {
+        start_ns: recording.start_ns,
+        accesses: &recording.accesses,
+        profile: &plan.profile,
+        outcome: account.context("the prefetch did not say what it did")?,
+    };
+    let mut system = LiveSystem::new(MountTable::read()?, started);
+    let misses = judge::misses(&launch, &mut system);
+    write(&path(&work.job, &app.name), &misses)?;
+    let missed = Missed {
+        device: work.job.device.clone(),
+        app: app.name.clone(),
+        scenario: JUDGED.to_string(),
+        launch_requests: misses.launch_requests,
+        kinds: kinds(&misses.misses, &plan),
+        others: misses.others.len() as u64,
+    };
+    eprintln!("lab: {} missed {}", app.name, misses.total.requests);
+    work.journal.add(&Record::Missed(missed))
+}
+
+/// All misses, a line each.
+fn write(path: &std::path::Path, misses: &judge::Misses) -> Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let mut lines = Vec::new();
+    for miss in misses.misses.iter().chain(&misses.others) {
+        serde_json::to_writer(&mut lines, miss)?;
+        lines.push(b'\n');
+    }
+    fs::File::create(path)
+        .and_then(|mut file| file.write_all(&lines))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn kinds(misses: &[Miss], plan: &Plan) -> Vec<MissKind> {
+    let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for miss in misses {
+        let left_out = plan.left_out.is_some_and(|span| is_of(miss, &span, plan));
+        let reason = if left_out {
+            "left-out".to_owned()
+        } else {
+            miss.reason.to_string()
+        };
+        let of = match &miss.subject {
+            judge::Subject::Data { .. } => "data".to_owned(),
+            judge::Subject::Metadata { block } => block.to_string(),
+        };
+        *counts.entry((reason, of)).or_default() += 1;
+    }
+    let mut kinds: Vec<MissKind> = counts
+        .into_iter()
+        .map(|((reason, of), requests)| MissKind {
+            reason,
+            of,
+            requests,
+        })
+        .collect();
+    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.requests));
+    kinds
+}
+
+/// Whether the request is for this data.
+fn is_of(miss: &Miss, span: &Span, plan: &Plan) -> bool {
+    let (judge::Subject::Data { inode, .. }, Place::Data { file }) = (&miss.subject, span.place)
+    else {
+        return false;
+    };
+    plan.profile.files[file as usize].ino == *inode
+        && miss.start < span.end()
+        && span.start < miss.start + miss.pages
+}

@@ -1,0 +1,107 @@
+//! What prefetched launches still read themselves.
+
+use super::super::format::{listed, or_nothing, tenths};
+use super::super::summary::Device;
+use super::super::table::Table;
+use super::Section;
+use crate::record::Missed;
+
+/// Misses of one more launch of each app, with their reasons.
+pub fn misses(device: &Device) -> Option<Section> {
+    let head = ["app", "requests", "of cold", "why, of what", "others"];
+    let note = "Read requests of one more launch, prefetched by Paralfetch in full and watched; against \
+                the median of cold launches. Others: requests of processes outside of the launch tree.";
+    let mut table = Table::new("Misses by reason", note, head);
+    let mut ratios = Vec::new();
+    for missed in &device.missed {
+        let requests = requests(missed);
+        let cold = device
+            .apps
+            .iter()
+            .find(|app| app.name == missed.app)
+            .and_then(|app| app.median_of("cold", |launch| Some(launch.app_requests as f64)));
+        let ratio = cold.map(|cold| requests as f64 / cold);
+        ratios.extend(ratio);
+        let kinds: Vec<String> = missed
+            .kinds
+            .iter()
+            .map(|kind| format!("{} {} ({})", kind.requests, kind.reason, kind.of))
+            .collect();
+        table.push([
+            missed.app.clone(),
+            requests.to_string(),
+            or_nothing(ratio.map(tenths)),
+            listed(&kinds.iter().map(String::as_str).collect::<Vec<_>>()),
+            missed.others.to_string(),
+        ]);
+    }
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    let worst = ratios.iter().copied().fold(0.0, f64::max);
+    let text = if ratios.is_empty() {
+        Vec::new()
+    } else {
+        vec![format!(
+            "On average {} of the requests of a cold launch are missed, at worst {}. The completion \
+             block is left out of schedules because launches are timed by it, and not counted.",
+            tenths(mean),
+            tenths(worst)
+        )]
+    };
+    (!table.rows.is_empty()).then(|| Section {
+        title: "What prefetched launches still read".to_owned(),
+        text,
+        picture: None,
+        tables: vec![table],
+    })
+}
+
+fn requests(missed: &Missed) -> u64 {
+    missed
+        .kinds
+        .iter()
+        .filter(|kind| kind.reason != "left-out")
+        .map(|kind| kind.requests)
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::load::Results;
+    use super::super::super::summary::devices;
+    use super::*;
+    use crate::record::{Launch, MissKind};
+
+    #[test]
+    fn misses_are_shares_of_a_cold_launch_without_the_completion_block() {
+        let kind = |reason: &str, requests| MissKind {
+            reason: reason.to_owned(),
+            of: "data".to_owned(),
+            requests,
+        };
+        let cold = Launch {
+            device: "d".to_owned(),
+            app: "a".to_owned(),
+            scenario: "cold".to_owned(),
+            window: Some(1.0),
+            app_requests: 1000,
+            ..Launch::default()
+        };
+        let missed = Missed {
+            device: "d".to_owned(),
+            app: "a".to_owned(),
+            kinds: vec![kind("late", 4), kind("left-out", 1)],
+            ..Missed::default()
+        };
+        let results = Results {
+            launches: vec![cold],
+            missed: vec![missed],
+            ..Results::default()
+        };
+        let section = misses(&devices(&results)[0]).unwrap();
+        assert!(section.text[0].contains("0.4 %"), "{:?}", section.text);
+        assert_eq!(
+            section.tables[0].rows[0][1..4],
+            ["4", "0.4 %", "4 late (data) and 1 left-out (data)"]
+        );
+    }
+}
