@@ -95,7 +95,7 @@ pub struct Run {
     /// Name of the drive's profile.
     #[arg(long)]
     pub device: String,
-    /// Scenarios, or groups of them: standard, short, background, writer, none.
+    /// Scenarios, or groups of them: standard, short, background, live, writer, none.
     #[arg(long, default_value = "standard", value_name = "LIST")]
     pub scenarios: String,
     /// Launch so many apps at once, from the first on; several numbers are several experiments.
@@ -113,7 +113,7 @@ pub struct Run {
     /// Longest launch, in seconds; the wait for an app's window and its quiet second included.
     #[arg(long, default_value_t = 120, value_name = "S", value_parser = clap::value_parser!(u64).range(5..=3600))]
     pub timeout: u64,
-    /// Do not record timelines.
+    /// Do not record timelines, nor judge misses.
     #[arg(long)]
     pub no_timelines: bool,
     /// Do not check the drive against its claims first.
