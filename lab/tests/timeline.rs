@@ -20,7 +20,7 @@ use paralfetch::device::Class;
 use paralfetch::launch::{Command, Spawn, Status, Stdio, Supervisor};
 use paralfetch::profile::{Ended, Learned, Profile, Revision};
 use paralfetch::resolve::mounts::MountTable;
-use paralfetch::resolve::{Observed, resolve};
+use paralfetch::resolve::{Earlier, Observed, resolve};
 use paralfetch::schedule::{Params, Place, SECTORS_PER_PAGE, schedule};
 use paralfetch::trace::{self, DRAIN_INTERVAL, Focus, Hooks, Tracer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -196,6 +196,7 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
         start_ns: trace.start_ns,
         started,
         touches: false,
+        earlier: &Earlier::default(),
     };
     let sequence = resolve(&seen, &mounts, &class);
     let params = Params::for_device(Class::CommandQueuing, false);
@@ -209,6 +210,8 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
         devices: sequence.devices,
         files: sequence.files,
         entries: schedule(&sequence.log, &params),
+        mapped_along: Vec::new(),
+        newcomers: Vec::new(),
         completion: None,
         log_entries: sequence.log.len() as u32,
         obsolete: 0,

@@ -35,6 +35,11 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
     if args.live {
         options.how = Learned::Live;
     }
+    match store.load(spawn.command.app().key()) {
+        Ok(earlier) => options.earlier = earlier,
+        // It is about to be replaced.
+        Err(error) => say(&format!("nothing is known of earlier launches: {error}")),
+    }
     let learned = learn(spawn, options, &mut supervisor).map_err(from_learn)?;
     match learned.lesson {
         Ok(Lesson {
@@ -75,6 +80,7 @@ pub fn options(how: &Learning) -> LearnOptions {
             ..Limits::default()
         },
         keeper: keeper(how.timeout),
+        earlier: None,
     }
 }
 
@@ -130,7 +136,7 @@ fn json(profile: &Profile, summary: &Summary) -> Value {
         "log_entries": profile.log_entries,
         "entries": profile.entries.len(),
         "pages": pages,
-        "files": profile.files.len(),
+        "files": profile.scheduled_files(),
         "duration_s": summary.duration.as_secs_f64(),
         "required": summary.required,
         "resolved": summary.resolved,
@@ -154,7 +160,7 @@ pub fn report(profile: &Profile, summary: &Summary) {
         profile.log_entries,
         profile.entries.len(),
         mib(pages * crate::schedule::PAGE_SIZE),
-        profile.files.len(),
+        profile.scheduled_files(),
         resolved.missing_metadata,
     ));
     for line in summary.required.lines() {

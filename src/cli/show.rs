@@ -64,14 +64,34 @@ pub fn text(profile: &Profile) -> String {
         totals.metadata.1 * 4,
         totals.data.0,
         totals.data.1 * 4,
-        profile.files.len(),
+        profile.scheduled_files(),
         profile.obsolete
     ));
+    if !profile.mapped_along.is_empty() {
+        line(format!(
+            "{} pages of these were mapped along with others and need not have been touched",
+            pages(&profile.mapped_along)
+        ));
+    }
+    let chance: Vec<Span> = (profile.newcomers.iter())
+        .filter(|read| !read.recurs)
+        .map(|read| read.entry.span)
+        .collect();
+    if !chance.is_empty() {
+        line(format!(
+            "{} pages beside these were read by processes that were started meanwhile",
+            pages(&chance)
+        ));
+    }
     line(
         "start and length: 4 KiB blocks and bytes for metadata (inode 0), pages for data"
             .to_owned(),
     );
     out
+}
+
+fn pages(spans: &[Span]) -> u64 {
+    spans.iter().map(|span| span.len).sum()
 }
 
 /// Everything in the profile, as JSON.
@@ -102,12 +122,18 @@ pub fn json(profile: &Profile) -> Value {
         "files": profile.files.iter().map(file_json).collect::<Vec<_>>(),
         "entries": profile.entries.iter().map(|entry| entry_json(profile, entry)).collect::<Vec<_>>(),
         "completion": profile.completion.map(|span| span_json(profile, &span)),
+        "mapped_along": profile.mapped_along.iter().map(|span| span_json(profile, span)).collect::<Vec<_>>(),
+        "newcomers": profile.newcomers.iter().map(|read| {
+            let mut read_json = entry_json(profile, &read.entry);
+            read_json["recurs"] = json!(read.recurs);
+            read_json
+        }).collect::<Vec<_>>(),
         "totals": {
             "metadata_entries": totals.metadata.0,
             "metadata_pages": totals.metadata.1,
             "data_entries": totals.data.0,
             "data_pages": totals.data.1,
-            "files": profile.files.len(),
+            "files": profile.scheduled_files(),
         },
     })
 }
@@ -135,7 +161,7 @@ pub fn list_json(profile: &Profile) -> Value {
         "learned": profile.learned,
         "entries": profile.entries.len(),
         "pages": totals.metadata.1 + totals.data.1,
-        "files": profile.files.len(),
+        "files": profile.scheduled_files(),
     })
 }
 

@@ -22,6 +22,7 @@ mod user;
 pub use command::{Command, CommandError};
 pub use completion::{Limits, QuietDetector, completion_block};
 pub use exit::{Exit, Status, Usage};
+pub use processes::Kin;
 pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};
 pub use supervise::{Started, Supervisor};
 pub use tree::Subreaper;

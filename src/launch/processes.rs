@@ -1,5 +1,6 @@
 //! The process table, from /proc.
 
+use std::collections::HashSet;
 use std::io;
 use std::{fs, str};
 
@@ -82,6 +83,41 @@ pub(super) fn descendants(
     found
 }
 
+/// This process, its ancestors and its descendants.
+#[derive(Clone, Debug)]
+pub struct Kin(HashSet<i32>);
+
+impl Kin {
+    /// As they are now.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub fn of_this_process() -> io::Result<Self> {
+        Ok(Kin::of(
+            &all()?,
+            rustix::process::getpid().as_raw_nonzero().get(),
+        ))
+    }
+
+    fn of(processes: &[Process], own: i32) -> Self {
+        let below = descendants(processes, own, &[]).into_iter();
+        let mut kin: HashSet<i32> = below.map(|process| process.pid).collect();
+        let mut next = own;
+        // Pids come round again: the table may have a loop where it was read while they did.
+        while kin.insert(next) {
+            let found = processes.iter().find(|process| process.pid == next);
+            let Some(process) = found else { break };
+            next = process.parent;
+        }
+        Kin(kin)
+    }
+
+    /// Whether a process is one of them.
+    pub fn contains(&self, pid: i32) -> bool {
+        self.0.contains(&pid)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +155,23 @@ mod tests {
         ] {
             assert_eq!(parse(damaged.as_bytes()), None, "{damaged:?}");
         }
+    }
+
+    #[test]
+    fn kin_are_those_above_and_below() {
+        let table = [
+            process(1, 0),
+            process(2, 1),
+            process(3, 2),
+            process(4, 3),
+            process(5, 2),
+            process(6, 1),
+        ];
+        let kin = Kin::of(&table, 3);
+        let found: Vec<i32> = (1..=6).filter(|&pid| kin.contains(pid)).collect();
+        assert_eq!(found, [1, 2, 3, 4]);
+        let looped = [process(7, 8), process(8, 7)];
+        assert!(Kin::of(&looped, 7).contains(8));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use thiserror::Error;
 
+use super::cgroup;
 use super::completion::completion_span;
 use super::reads::ReadCounter;
 use super::settings::LearningSettings;
@@ -17,7 +18,7 @@ use crate::launch::{
 };
 use crate::profile::{self, App, Ended, Profile, Revision};
 use crate::resolve::mounts::MountTable;
-use crate::resolve::sequence::{self, Observed, Requirements, Sequence, resolve};
+use crate::resolve::sequence::{self, Earlier, Observed, Requirements, Sequence, resolve};
 use crate::schedule::{LogEntry, Params, Span, schedule};
 use crate::trace::{DRAIN_INTERVAL, Focus, Storage, Trace, TraceError, Tracer};
 
@@ -30,6 +31,9 @@ pub struct LearnOptions {
     pub limits: Limits,
     /// The command that restores the knobs should this process be killed.
     pub keeper: Option<Keeper>,
+    /// The profile that the app has already: what it says of earlier launches settles what this one
+    /// leaves open.
+    pub earlier: Option<Profile>,
 }
 
 /// The learning run could not be made.
@@ -135,12 +139,16 @@ pub fn learn(
     let settings =
         LearningSettings::apply(&mounts, spawn.command.root(), how, options.keeper.take())?;
     let exact_faults = settings.exact_faults();
+    let earlier = options.earlier.as_ref().map(|profile| {
+        let number = |device: &profile::Device| mounts.find_uuid(&device.fs_uuid);
+        Earlier::new(profile, how == profile::Learned::Live, number)
+    });
     let focus = match how {
         profile::Learned::Live => Focus::Touches,
         profile::Learned::Exact | profile::Learned::AsRead => Focus::Reads,
     };
     let mut storage = Storage::new();
-    let mut tracer = Tracer::attach(&mut storage, focus)?;
+    let mut tracer = Tracer::attach_with(&mut storage, focus, cgroup::own(&mounts))?;
     if how != profile::Learned::Live {
         settings.empty_caches(&mounts)?;
     }
@@ -178,6 +186,7 @@ pub fn learn(
             started: started_at,
             how,
             exact_faults,
+            earlier: earlier.unwrap_or_default(),
         };
         draw_lesson(launch, &trace, &mounts, &options.limits)
     })();
@@ -252,6 +261,7 @@ struct Launch {
     started: SystemTime,
     how: profile::Learned,
     exact_faults: bool,
+    earlier: Earlier,
 }
 
 /// From what was seen to a profile.
@@ -267,6 +277,7 @@ fn draw_lesson(
         started,
         how,
         exact_faults,
+        earlier,
     } = launch;
     let end_ns = end_of_launch(trace, ended, limits, how);
     let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
@@ -278,6 +289,7 @@ fn draw_lesson(
         start_ns: trace.start_ns,
         started,
         touches: how == profile::Learned::Live,
+        earlier: &earlier,
     };
     let sequence = resolve(&seen, mounts, &|dev| sysfs.class(dev));
     let required = Requirements::of(&sequence, trace.hooks.faults.sees());
@@ -286,6 +298,8 @@ fn draw_lesson(
         files,
         log,
         unread,
+        mapped_along,
+        newcomers,
         report,
         ..
     } = sequence;
@@ -330,6 +344,8 @@ fn draw_lesson(
         devices,
         files,
         entries,
+        mapped_along,
+        newcomers,
         completion,
         log_entries: log.len() as u32,
         obsolete: 0,

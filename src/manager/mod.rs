@@ -3,6 +3,7 @@
 //! [`learn()`] watches a launch and makes a profile of it, which [`crate::prefetch`] reads ahead at a
 //! later one. Both leave the app's start to [`crate::launch`].
 
+mod cgroup;
 mod completion;
 mod learn;
 mod reads;

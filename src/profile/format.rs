@@ -20,13 +20,13 @@ mod columns;
 mod limits;
 
 use columns::{EntryColumns, FileColumns, bounded};
-use limits::{MAX_BODY_BYTES, MAX_DEVICES, MAX_REVISIONS};
+use limits::{MAX_BODY_BYTES, MAX_DEVICES, MAX_ENTRIES, MAX_REVISIONS};
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 use serde::{Deserialize, Serialize};
 
-use super::{App, Device, Ended, Learned, Profile, Revision};
-use crate::schedule::Span;
+use super::{App, Device, Ended, Learned, NewcomerRead, Profile, Revision};
+use crate::schedule::{PrefetchEntry, Span};
 use crate::trace::Hooks;
 
 pub use limits::MAX_FILE_BYTES;
@@ -94,6 +94,10 @@ struct Body {
     files: FileColumns,
     entries: EntryColumns,
     completion: Option<Span>,
+    mapped_along: EntryColumns,
+    newcomers: EntryColumns,
+    #[serde(deserialize_with = "bounded::<_, _, MAX_ENTRIES>")]
+    recurs: Vec<bool>,
     log_entries: u32,
     obsolete: u32,
 }
@@ -101,6 +105,11 @@ struct Body {
 impl Body {
     /// The body of a profile that satisfies the limits.
     fn new(profile: &Profile) -> Self {
+        let (devices, files) = (profile.devices.len(), profile.files.len());
+        let columns = |entries: &[PrefetchEntry]| EntryColumns::new(entries, devices, files);
+        let at_once = |&span: &Span| PrefetchEntry { span, time_us: 0 };
+        let mapped_along: Vec<_> = profile.mapped_along.iter().map(at_once).collect();
+        let newcomers: Vec<_> = profile.newcomers.iter().map(|read| read.entry).collect();
         Body {
             app: profile.app.clone(),
             created: profile.created,
@@ -110,12 +119,11 @@ impl Body {
             history: profile.history.clone(),
             devices: profile.devices.clone(),
             files: FileColumns::new(&profile.files),
-            entries: EntryColumns::new(
-                &profile.entries,
-                profile.devices.len(),
-                profile.files.len(),
-            ),
+            entries: columns(&profile.entries),
             completion: profile.completion,
+            mapped_along: columns(&mapped_along),
+            newcomers: columns(&newcomers),
+            recurs: profile.newcomers.iter().map(|read| read.recurs).collect(),
             log_entries: profile.log_entries,
             obsolete: profile.obsolete,
         }
@@ -126,7 +134,8 @@ impl Profile {
     /// Rounds all times as the file format does. What is written is read back exactly, but for
     /// this: a profile that was rounded first comes back equal to itself.
     pub fn round_times(&mut self) {
-        for entry in &mut self.entries {
+        let newcomers = self.newcomers.iter_mut().map(|read| &mut read.entry);
+        for entry in self.entries.iter_mut().chain(newcomers) {
             entry.time_us -= entry.time_us % TIME_QUANTUM_US;
         }
     }
@@ -159,19 +168,31 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, FormatError> {
     if !rest.is_empty() {
         return Err(FormatError::Invalid("it goes on after its contents"));
     }
+    let (devices, files) = (body.devices.len(), body.files.len());
+    let newcomers = body.newcomers.into_entries(devices, files)?;
+    if newcomers.len() != body.recurs.len() {
+        return Err(FormatError::Invalid(
+            "its newcomers have columns of different lengths",
+        ));
+    }
+    let mapped_along = body.mapped_along.into_entries(devices, files)?;
     let profile = Profile {
         app: body.app,
         created: body.created,
         learned: body.learned,
         ended: body.ended,
         hooks: body.hooks,
-        entries: body
-            .entries
-            .into_entries(body.devices.len(), body.files.len())?,
+        entries: body.entries.into_entries(devices, files)?,
         files: body.files.into_files()?,
         history: body.history,
         devices: body.devices,
         completion: body.completion,
+        mapped_along: mapped_along.iter().map(|entry| entry.span).collect(),
+        newcomers: newcomers
+            .into_iter()
+            .zip(body.recurs)
+            .map(|(entry, recurs)| NewcomerRead { entry, recurs })
+            .collect(),
         log_entries: body.log_entries,
         obsolete: body.obsolete,
     };

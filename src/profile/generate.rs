@@ -5,7 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{App, Device, Ended, File, Learned, Profile, Revision};
+use super::{App, Device, Ended, File, Learned, NewcomerRead, Profile, Revision};
 use crate::device::Class;
 use crate::schedule::{Infill, Params, Place, PrefetchEntry, Span};
 use crate::trace::{Hooks, Means};
@@ -62,6 +62,14 @@ pub fn sample(path: &str) -> Profile {
                 time_us: 500,
             },
         ],
+        mapped_along: vec![span(data, 4, 2)],
+        newcomers: vec![NewcomerRead {
+            entry: PrefetchEntry {
+                span: span(data, 12, 3),
+                time_us: 700,
+            },
+            recurs: true,
+        }],
         completion: Some(span(data, 6, 1)),
         log_entries: 5,
         obsolete: 0,
@@ -166,7 +174,7 @@ pub fn profile() -> impl Strategy<Value = Profile> {
         let head = (
             app,
             any::<u64>(),
-            select(vec![Learned::Exact, Learned::AsRead]),
+            select(vec![Learned::Exact, Learned::AsRead, Learned::Live]),
             select(vec![Ended::Exit, Ended::Quiet, Ended::Timeout]),
             hooks(),
             vec((any::<u64>(), params()), 1..4),
@@ -177,8 +185,11 @@ pub fn profile() -> impl Strategy<Value = Profile> {
             vec(file(devices), files),
             vec(entry(devices, files), 0..60),
             option::of(span(devices, files)),
+            vec(span(devices, files), 0..20),
+            vec((entry(devices, files), any::<bool>()), 0..20),
         );
-        (head, tables).prop_map(|(head, (devices, files, entries, completion))| {
+        (head, tables).prop_map(|(head, tables)| {
+            let (devices, files, entries, completion, mapped_along, newcomers) = tables;
             let ((path, root, dev, ino), created, learned, ended, hooks, history, counts) = head;
             Profile {
                 app: App {
@@ -198,6 +209,11 @@ pub fn profile() -> impl Strategy<Value = Profile> {
                 devices,
                 files,
                 entries,
+                mapped_along,
+                newcomers: newcomers
+                    .into_iter()
+                    .map(|(entry, recurs)| NewcomerRead { entry, recurs })
+                    .collect(),
                 completion,
                 log_entries: counts.0,
                 obsolete: counts.1,
@@ -229,6 +245,8 @@ pub fn realistic(entries: usize, count: usize) -> Profile {
     let mut profile = sample("/usr/lib/libreoffice/program/soffice.bin");
     profile.files.clear();
     profile.entries.clear();
+    profile.mapped_along.clear();
+    profile.newcomers.clear();
     for number in 0..count as u64 {
         let mut path = DIRECTORIES[random(6) as usize].to_owned();
         for _ in 0..4 + random(8) {

@@ -103,6 +103,17 @@ pub struct Revision {
     pub params: Params,
 }
 
+/// What a process accessed that was started while the app was being launched: on its behalf, as a
+/// service that the bus starts for it, or by chance. What comes again in another launch is needed
+/// (FAST §4.1.2: the common sequence of several launches).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewcomerRead {
+    /// The pages, and when.
+    pub entry: PrefetchEntry,
+    /// Seen in more than one launch: then it is scheduled, too.
+    pub recurs: bool,
+}
+
 /// Everything known about how to prefetch one app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
@@ -124,10 +135,26 @@ pub struct Profile {
     pub files: Vec<File>,
     /// The schedule, in prefetch order.
     pub entries: Vec<PrefetchEntry>,
+    /// Pages of the schedule that were mapped along with a touched one and need not have been touched
+    /// themselves: a later launch may tell.
+    pub mapped_along: Vec<Span>,
+    /// What newcomers accessed and the app did not: evidence for the next launch that is learned.
+    pub newcomers: Vec<NewcomerRead>,
     /// The completion block (paper §4.2): the one page whose read ended the learned launch.
     pub completion: Option<Span>,
     /// Log entries in the launch sequence that the schedule was made from.
     pub log_entries: u32,
     /// Files found gone, replaced or truncated since.
     pub obsolete: u32,
+}
+
+impl Profile {
+    /// Number of files that the schedule reads.
+    pub fn scheduled_files(&self) -> usize {
+        let files = self.entries.iter().map(|entry| entry.span.place);
+        let mut files: Vec<_> = files.filter(|place| !place.is_metadata()).collect();
+        files.sort_unstable();
+        files.dedup();
+        files.len()
+    }
 }

@@ -22,4 +22,4 @@ pub mod sequence;
 pub mod support;
 mod uuid;
 
-pub use sequence::{Observed, Report, Sequence, resolve};
+pub use sequence::{Earlier, Observed, Report, Sequence, resolve};

@@ -26,6 +26,9 @@ pub enum By {
     Tree,
     /// A thread of this program: the launcher or the prefetch thread.
     Own,
+    /// A task of another process that was started since the launch began: a service that the bus starts
+    /// for the app, or something that has nothing to do with it.
+    Newcomer,
     /// Any other task.
     Other,
 }

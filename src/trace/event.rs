@@ -43,6 +43,7 @@ pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<Event> {
     let by = match u32::from(raw.by) {
         by if by == pf_by::PF_TREE.0 => By::Tree,
         by if by == pf_by::PF_OWN.0 => By::Own,
+        by if by == pf_by::PF_NEWCOMER.0 => By::Newcomer,
         _ => By::Other,
     };
     // A kernel page of 16 or 64 KiB is several of ours.
@@ -121,6 +122,8 @@ mod tests {
         assert_eq!(own, (Source::Added, By::Own));
         let other = event(pf_kind::PF_FAULT, pf_by::PF_OTHER);
         assert_eq!(other, (Source::Fault, By::Other));
+        let newcomer = event(pf_kind::PF_READ, pf_by::PF_NEWCOMER);
+        assert_eq!(newcomer, (Source::Read, By::Newcomer));
     }
 
     #[test]

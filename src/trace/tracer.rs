@@ -89,6 +89,19 @@ impl<'obj> Tracer<'obj> {
     /// # Errors
     /// Says which privilege or kernel ability is missing.
     pub fn attach(storage: &'obj mut Storage, focus: Focus) -> Result<Self, TraceError> {
+        Self::attach_with(storage, focus, None)
+    }
+
+    /// The same for a launch that has a cgroup of its own, of this number: tasks in it that did not grow
+    /// from the launch count as if they had.
+    ///
+    /// # Errors
+    /// As [`Tracer::attach`].
+    pub fn attach_with(
+        storage: &'obj mut Storage,
+        focus: Focus,
+        cgroup: Option<u64>,
+    ) -> Result<Self, TraceError> {
         check()?;
         capture_warnings();
         let mut open = LearnSkelBuilder::default()
@@ -99,6 +112,7 @@ impl<'obj> Tracer<'obj> {
             rodata.page_bytes = page_size as u32;
             rodata.o_nofollow = libc::O_NOFOLLOW as u32;
             rodata.touches_count = focus == Focus::Touches;
+            rodata.launch_cgroup = cgroup.unwrap_or(0);
         }
         let uses = focus != Focus::Additions;
         let choice = Choice::make(uses)?;

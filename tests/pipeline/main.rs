@@ -12,6 +12,7 @@ mod faults;
 mod known;
 mod learning;
 mod misses;
+mod newcomers;
 mod passing;
 mod prefetching;
 mod processes;

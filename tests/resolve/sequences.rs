@@ -12,7 +12,7 @@ use paralfetch::device::Class;
 use paralfetch::resolve::ext4::Ext4;
 use paralfetch::resolve::handle::inode_generation;
 use paralfetch::resolve::mounts::MountTable;
-use paralfetch::resolve::{Observed, Report, Sequence, resolve};
+use paralfetch::resolve::{Earlier, Observed, Report, Sequence, resolve};
 use paralfetch::schedule::Place;
 use paralfetch::trace::{Access, By, Source};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -50,6 +50,7 @@ fn resolved_since(accesses: &[Access], started: SystemTime) -> Sequence {
         start_ns: 0,
         started,
         touches: false,
+        earlier: &Earlier::default(),
     };
     resolve(&seen, &mounts, &|_| Class::CommandQueuing)
 }

@@ -190,6 +190,7 @@ fn learned() -> Lesson {
         how: profile::Learned::Exact,
         limits: Limits::default(),
         keeper: None,
+        earlier: None,
     };
     let learned = learn(Spawn::new(command), options, &mut supervisor).unwrap();
     let exit = match learned.exit {

@@ -63,6 +63,7 @@ impl Work {
                 },
                 // What a killed learning run leaves changed are settings of a drive that goes with it.
                 keeper: None,
+                earlier: None,
             };
             let spawn = self.launcher.spawn(&command);
             let learned = learn(spawn, options, &mut self.launcher.supervisor);

@@ -93,6 +93,8 @@ pub fn lesson(reads: &[Read], turn: bool) -> Lesson {
         }],
         files,
         entries,
+        mapped_along: Vec::new(),
+        newcomers: Vec::new(),
         completion: None,
         log_entries: log.len() as u32,
         obsolete: 0,

@@ -61,6 +61,7 @@ fn learned(image: &Image, supervisor: &mut Supervisor) -> Lessons {
                 how: how.learned(),
                 limits: Limits::default(),
                 keeper: None,
+                earlier: None,
             };
             match learn(spawn, options, supervisor) {
                 // Another test program is learning.

@@ -245,13 +245,13 @@ fn requests(launch: &Launch<'_>) -> Vec<Request> {
         if access.source != Source::Added {
             continue;
         }
-        let stream = match access.by {
-            By::Tree => &mut streams[0],
-            By::Other => &mut streams[1],
+        let (stream, by) = match access.by {
+            By::Tree => (&mut streams[0], By::Tree),
+            By::Other | By::Newcomer => (&mut streams[1], By::Other),
             By::Own => continue,
         };
         let end = access.start.saturating_add(access.len);
-        let begins = stream.0.is_read(access);
+        let begins = stream.0.is_read(&Access { by, ..*access });
         match stream.1 {
             Some(last) if !begins => {
                 let last: &mut Request = &mut requests[last];
@@ -261,7 +261,7 @@ fn requests(launch: &Launch<'_>) -> Vec<Request> {
                 stream.1 = Some(requests.len());
                 requests.push(Request {
                     time_us: access.time_ns.saturating_sub(launch.start_ns) / 1000,
-                    by: access.by,
+                    by,
                     key,
                     pages: access.start..end,
                     fault: faults.get(&key).copied(),

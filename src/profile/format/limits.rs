@@ -57,7 +57,13 @@ pub fn check(profile: &Profile) -> Result<(), FormatError> {
     )?;
     at_most("devices", profile.devices.len(), MAX_DEVICES)?;
     at_most("files", profile.files.len(), MAX_FILES)?;
-    at_most("entries", profile.entries.len(), MAX_ENTRIES)?;
+    for (what, count) in [
+        ("entries", profile.entries.len()),
+        ("pages mapped along", profile.mapped_along.len()),
+        ("reads of newcomers", profile.newcomers.len()),
+    ] {
+        at_most(what, count, MAX_ENTRIES)?;
+    }
     profile.devices.iter().try_for_each(check_device)?;
     let mut path_bytes = 0;
     for file in &profile.files {
@@ -67,6 +73,8 @@ pub fn check(profile: &Profile) -> Result<(), FormatError> {
     at_most("bytes of paths", path_bytes, MAX_PATH_BYTES)?;
     let spans = profile.entries.iter().map(|entry| &entry.span);
     spans
+        .chain(profile.newcomers.iter().map(|read| &read.entry.span))
+        .chain(&profile.mapped_along)
         .chain(&profile.completion)
         .try_for_each(|span| check_span(span, profile))
 }

@@ -56,6 +56,13 @@ pub struct Report {
     /// In the sequence: pages that were cached before the launch, as the faults of the launch on
     /// cached pages show.
     pub window_pages: u64,
+    /// Left out: pages that were mapped along with others, and that an earlier launch did not need.
+    pub refined_pages: u64,
+    /// In the sequence: pages that processes accessed which were started meanwhile, in this launch and
+    /// in an earlier one.
+    pub recurring_pages: u64,
+    /// Not in the sequence: pages that such processes accessed in this launch alone.
+    pub newcomer_pages: u64,
     /// Paths that the launch looked up.
     pub paths: Paths,
     /// In the sequence: metadata pages that look-ups of paths depend on and that were cached.
@@ -116,6 +123,19 @@ impl Report {
             (
                 self.path_metadata,
                 "of metadata that look-ups need and caches held",
+            ),
+            (
+                self.refined_pages,
+                "mapped along with others and not needed in an earlier launch, left out",
+            ),
+            (
+                self.recurring_pages,
+                "read by processes that were started for this launch, as before",
+            ),
+            (
+                self.newcomer_pages,
+                "read by processes that were started meanwhile: learned if they recur in the next launch \
+                 that is learned",
             ),
             (self.missing_metadata, "of missing metadata inserted"),
             (

@@ -1,5 +1,7 @@
 //! What a launch requires, in the columns of the paper's Table 1.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use super::Sequence;
@@ -52,9 +54,17 @@ impl Requirements {
                 inserted[usize::from(device)].insert(span.start..span.end());
             }
         }
+        let files: HashSet<u32> = sequence
+            .log
+            .iter()
+            .filter_map(|entry| match entry.span.place {
+                Place::Data { file } => Some(file),
+                Place::Metadata { .. } => None,
+            })
+            .collect();
         let mut required = Requirements {
             missing_metadata: sequence.report.missing_metadata,
-            files: sequence.files.len() as u64,
+            files: files.len() as u64,
             ..Requirements::default()
         };
         for entry in &sequence.log {
@@ -162,6 +172,8 @@ mod tests {
             }],
             files: vec![file.clone(), file],
             mapped: vec![true, false],
+            mapped_along: Vec::new(),
+            newcomers: Vec::new(),
             log: vec![
                 entry(METADATA, 10, 3),
                 entry(Place::Data { file: 0 }, 0, 4),

@@ -22,14 +22,18 @@ pub struct Subject {
     pub key: FileKey,
     /// Pages that the launch tree accessed.
     tree: RangeSet,
-    /// Pages that other tasks accessed.
+    /// Of these, pages that it certainly touched itself.
+    pub touched: RangeSet,
+    /// Pages that processes accessed which were started since the launch began.
+    newcomers: RangeSet,
+    /// Pages that any other tasks accessed, newcomers included.
     other: RangeSet,
     /// Pages that were added to the cache while tracing, by any task.
     pub added: RangeSet,
     /// The same as they came, a folio each: its end by its start. A later one takes the place of one
     /// that was evicted.
     folios: BTreeMap<u64, u64>,
-    /// Faultaround windows of the launch tree.
+    /// Faultaround windows of the launch tree and of newcomers.
     windows: Vec<Range<u64>>,
     /// Whether a page fault of the launch tree reached it.
     pub mapped: bool,
@@ -54,8 +58,9 @@ pub fn pages(access: &Access) -> Range<u64> {
     access.start.min(end)..end
 }
 
-/// Groups the accesses; returns the subjects and, for each access, its subject's index.
-pub fn group(accesses: &[Access]) -> (Vec<Subject>, Vec<usize>) {
+/// Groups the accesses; returns the subjects and, for each access, its subject's index. `touches` is as
+/// in [`super::Observed`].
+pub fn group(accesses: &[Access], touches: bool) -> (Vec<Subject>, Vec<usize>) {
     let mut index: HashMap<FileKey, usize> = HashMap::new();
     let mut subjects: Vec<Subject> = Vec::new();
     let of_access = accesses
@@ -74,7 +79,7 @@ pub fn group(accesses: &[Access]) -> (Vec<Subject>, Vec<usize>) {
                 subjects.push(Subject::new(key));
                 subjects.len() - 1
             });
-            subjects[number].note(access);
+            subjects[number].note(access, touches);
             number
         })
         .collect();
@@ -86,6 +91,8 @@ impl Subject {
         Subject {
             key,
             tree: RangeSet::default(),
+            touched: RangeSet::default(),
+            newcomers: RangeSet::default(),
             other: RangeSet::default(),
             added: RangeSet::default(),
             folios: BTreeMap::new(),
@@ -95,11 +102,16 @@ impl Subject {
         }
     }
 
+    /// Whether newcomers accessed it and the launch tree did not.
+    pub fn is_of_newcomers(&self) -> bool {
+        self.tree.len() == 0 && self.newcomers.len() > 0
+    }
+
     fn is_file(&self) -> bool {
         self.key.ino != 0
     }
 
-    fn note(&mut self, access: &Access) {
+    fn note(&mut self, access: &Access, touches: bool) {
         let range = pages(access);
         if range.is_empty() {
             return;
@@ -108,12 +120,25 @@ impl Subject {
             self.added.insert(range.clone());
             self.folios.insert(range.start, range.end);
         }
+        let is_window = access.source == Source::Window;
         match access.by {
             By::Other | By::Own => drop(self.other.insert(range)),
+            By::Newcomer => {
+                if is_window {
+                    self.windows.push(range.clone());
+                }
+                self.newcomers.insert(range.clone());
+                self.other.insert(range);
+            }
             By::Tree => {
                 self.mapped |= access.is_fault();
-                if access.source == Source::Window {
+                let alone = range.end - range.start == 1;
+                if is_window {
                     self.windows.push(range.clone());
+                }
+                // Where touches count, additions may be readahead.
+                if (!is_window || alone) && !(touches && access.source == Source::Added) {
+                    self.touched.insert(range.clone());
                 }
                 self.tree.insert(range);
             }
@@ -136,7 +161,7 @@ impl Subject {
         }
         let pages = self.tree.len();
         if pages == 0 {
-            return;
+            return self.decide_of_newcomers(probe);
         }
         match probe.device(self.key.dev) {
             DeviceState::Unknown => report.unknown_device.add(is_file, pages),
@@ -156,15 +181,36 @@ impl Subject {
                     report.dropped_metadata += pages;
                 }
             }
-            DeviceState::Usable { .. } => {
-                let wanted = bridge(self.tree.ranges().collect(), BRIDGE_PAGES);
-                let windows = bridge(std::mem::take(&mut self.windows), BRIDGE_PAGES);
-                match probe.file(self.key, &wanted, &windows) {
-                    FileState::Present(facts) => self.outcome = Outcome::File(facts),
-                    FileState::Gone => report.gone.add(true, pages),
-                    FileState::Written => report.written.add(true, pages),
+            DeviceState::Usable { .. } => match self.ask(probe) {
+                FileState::Present(facts) => self.outcome = Outcome::File(facts),
+                FileState::Gone => report.gone.add(true, pages),
+                FileState::Written => report.written.add(true, pages),
+            },
+        }
+    }
+
+    /// The same for a subject of newcomers alone, which nobody misses in a sequence.
+    fn decide_of_newcomers(&mut self, probe: &mut dyn Probe) {
+        if self.newcomers.len() == 0 {
+            return;
+        }
+        match probe.device(self.key.dev) {
+            DeviceState::Usable { metadata: true, .. } if !self.is_file() => {
+                self.outcome = Outcome::Metadata;
+            }
+            DeviceState::Usable { .. } if self.is_file() => {
+                if let FileState::Present(facts) = self.ask(probe) {
+                    self.outcome = Outcome::File(facts);
                 }
             }
+            _ => {}
         }
+    }
+
+    fn ask(&mut self, probe: &mut dyn Probe) -> FileState {
+        let ranges = self.tree.ranges().chain(self.newcomers.ranges());
+        let wanted = bridge(ranges.collect(), BRIDGE_PAGES);
+        let windows = bridge(std::mem::take(&mut self.windows), BRIDGE_PAGES);
+        probe.file(self.key, &wanted, &windows)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::time::SystemTime;
 
 use proptest::prelude::*;
 
@@ -9,15 +10,17 @@ use super::*;
 use crate::resolve::ext4::Node;
 use crate::resolve::fiemap::Extent;
 use crate::resolve::support::Support;
+use crate::schedule::{PAGE_SIZE, Place};
+use crate::trace::{By, Source};
 
-const EXT4: u64 = 1;
+pub(super) const EXT4: u64 = 1;
 const UNREADABLE: u64 = 2;
 const TMPFS: u64 = 3;
 const ELSEWHERE: u64 = 4;
 
 /// A system of four devices; files that it does not know are gone.
 #[derive(Default)]
-struct Fake {
+pub(super) struct Fake {
     files: HashMap<u64, FileState>,
     asked: Vec<FileKey>,
 }
@@ -55,7 +58,7 @@ impl Probe for Fake {
 
 /// A file of `pages` pages in one extent at page `ino * 1000` of the disk, whose inode is in page
 /// `ino` of the device.
-fn file(ino: u64, pages: u64) -> Facts {
+pub(super) fn file(ino: u64, pages: u64) -> Facts {
     Facts {
         size: pages * PAGE_SIZE,
         extents: vec![Extent {
@@ -69,7 +72,7 @@ fn file(ino: u64, pages: u64) -> Facts {
     }
 }
 
-fn fake(files: impl IntoIterator<Item = (u64, Facts)>) -> Fake {
+pub(super) fn fake(files: impl IntoIterator<Item = (u64, Facts)>) -> Fake {
     Fake {
         files: files
             .into_iter()
@@ -80,7 +83,7 @@ fn fake(files: impl IntoIterator<Item = (u64, Facts)>) -> Fake {
 }
 
 /// Accesses a microsecond apart, by the launch tree, on [`EXT4`].
-fn accesses(list: &[(u64, u64, u64, Source)]) -> Vec<Access> {
+pub(super) fn accesses(list: &[(u64, u64, u64, Source)]) -> Vec<Access> {
     list.iter()
         .enumerate()
         .map(|(index, &(ino, start, len, source))| Access {
@@ -96,12 +99,33 @@ fn accesses(list: &[(u64, u64, u64, Source)]) -> Vec<Access> {
         .collect()
 }
 
-fn run(accesses: &[Access], mut fake: Fake) -> Sequence {
-    resolve_with(accesses, 5_000_000, false, &mut fake)
+pub(super) fn run(accesses: &[Access], mut fake: Fake) -> Sequence {
+    run_on(accesses, &mut fake)
+}
+
+fn run_on(accesses: &[Access], fake: &mut Fake) -> Sequence {
+    run_after(&Earlier::default(), accesses, false, fake)
+}
+
+pub(super) fn run_after(
+    earlier: &Earlier,
+    accesses: &[Access],
+    touches: bool,
+    fake: &mut Fake,
+) -> Sequence {
+    let seen = Observed {
+        accesses,
+        paths: &[],
+        start_ns: 5_000_000,
+        started: SystemTime::UNIX_EPOCH,
+        touches,
+        earlier,
+    };
+    resolve_with(&seen, fake)
 }
 
 /// (file's inode number or 0, start, length, microseconds) of each log entry.
-fn short(sequence: &Sequence) -> Vec<(u64, u64, u64, u64)> {
+pub(super) fn short(sequence: &Sequence) -> Vec<(u64, u64, u64, u64)> {
     let entries = sequence.log.iter();
     entries
         .map(|entry| {
@@ -276,7 +300,7 @@ fn each_file_is_asked_about_once() {
         (11, 0, 16, Window),
     ]);
     let mut system = fake([(11, file(11, 8)), (12, file(12, 8))]);
-    resolve_with(&trace, 0, false, &mut system);
+    run_on(&trace, &mut system);
     assert_eq!(
         system.asked.iter().map(|key| key.ino).collect::<Vec<_>>(),
         [11, 12]
@@ -285,7 +309,7 @@ fn each_file_is_asked_about_once() {
 
 fn any_access() -> impl Strategy<Value = Access> {
     let source = prop_oneof![Just(Added), Just(Read), Just(Window)];
-    let by = prop_oneof![4 => Just(By::Tree), 1 => Just(By::Other)];
+    let by = prop_oneof![4 => Just(By::Tree), 1 => Just(By::Other), 1 => Just(By::Newcomer)];
     let len = prop_oneof![9 => 0u64..12, 1 => Just(u64::MAX)];
     (1u64..5, 0u64..6, 0u64..40, len, source, by).prop_map(|(dev, ino, start, len, source, by)| {
         Access {
@@ -348,14 +372,14 @@ proptest! {
         facts in proptest::collection::vec(any_facts(), 5),
     ) {
         for (index, access) in trace.iter_mut().enumerate() {
-            access.time_ns = index as u64 * 1000;
+            access.time_ns = 5_000_000 + index as u64 * 1000;
         }
         let asked: HashSet<(u64, u64)> = trace
             .iter()
             .filter(|access| access.by == By::Tree)
             .map(|access| (access.dev, access.ino))
             .collect();
-        let sequence = resolve_with(&trace, 0, false, &mut fake((1..).zip(facts)));
+        let sequence = run(&trace, fake((1..).zip(facts)));
         let mut pages = HashSet::new();
         for entry in &sequence.log {
             prop_assert!(entry.span.len > 0);

@@ -21,6 +21,7 @@ enum pf_by {
 	PF_TREE = 1,	/* a task of the launch tree */
 	PF_OTHER = 2,	/* any other task */
 	PF_OWN = 3,	/* a thread of the launcher's own process: the prefetch thread */
+	PF_NEWCOMER = 4,	/* a task of another process that was started since the launch began */
 };
 
 /* One event of the ring buffer; a path has a record of its own, which begins as this one does. */

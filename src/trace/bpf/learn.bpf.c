@@ -19,6 +19,9 @@
  * Each page is reported once when it is added, once when the tree uses it, once when others do, and
  * once as part of a window: a launch touches its pages so often that reporting each time would cost
  * more than the launch. The filter holds a bit a page for each, 64 pages an entry.
+ *
+ * Processes that were started since the launch began are told apart from those that were there: they
+ * may work for the app.
  */
 #include "kernel.h"
 #include "intf.h"
@@ -30,6 +33,7 @@
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 #define BDEVFS_MAGIC 0x62646576
+#define PF_KTHREAD 0x00200000
 
 /* Bytes in a page of the running kernel, set before the programs are loaded. */
 const volatile __u32 page_bytes = 4096;
@@ -39,6 +43,12 @@ const volatile __u32 page_bytes = 4096;
  * page that readahead brought in is then still to be reported when it is used.
  */
 const volatile bool touches_count = false;
+
+/*
+ * Number of the cgroup that belongs to this launch alone, as those that systemd makes for an app do:
+ * whatever runs in it is of the launch. 0 if there is none.
+ */
+const volatile __u64 launch_cgroup = 0;
 
 /* 64 pages of a file or a device. */
 struct seen_key {
@@ -53,6 +63,7 @@ struct seen {
 	__u64 added;
 	__u64 tree;
 	__u64 other;
+	__u64 newcomer;
 	__u64 window;
 };
 
@@ -111,7 +122,10 @@ static long mark_word(__u64 i, struct mark *m)
 		m->fresh = true;
 		return 0;
 	}
-	bits = m->by == PF_TREE ? &seen->tree : &seen->other;
+	if (m->by == PF_TREE)
+		bits = &seen->tree;
+	else
+		bits = m->by == PF_NEWCOMER ? &seen->newcomer : &seen->other;
 	if (m->kind == PF_ADDED) {
 		/* A fault is reported before the addition that it causes: both are wanted. */
 		if (!touches_count)
@@ -154,11 +168,38 @@ static __always_inline bool mark_new(struct pf_event *e)
 	return m.fresh;
 }
 
+/* Whether the current task belongs to the launch without having grown from it. */
+static __always_inline bool in_launch_cgroup(__u32 role)
+{
+	return role == PF_ROLE_NONE && launch_cgroup &&
+	       bpf_get_current_cgroup_id() == launch_cgroup;
+}
+
+static __always_inline bool is_of_launch(void)
+{
+	__u32 role = current_role();
+
+	return role == PF_ROLE_TREE || in_launch_cgroup(role);
+}
+
+/*
+ * What a bus starts for the app, or a browser's zygote forks, is no child of the app, but younger than
+ * the launch.
+ */
+static __always_inline bool is_newcomer(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return !(task->flags & PF_KTHREAD) && task->group_leader->start_time >= active_since_ns;
+}
+
 static __always_inline __u8 by_role(__u32 role)
 {
-	if (is_tree(role))
+	if (is_tree(role) || in_launch_cgroup(role))
 		return PF_TREE;
-	return role == PF_ROLE_NONE ? PF_OTHER : PF_OWN;
+	if (role != PF_ROLE_NONE)
+		return PF_OWN;
+	return is_newcomer() ? PF_NEWCOMER : PF_OTHER;
 }
 
 /* Completes the event with who and when, and sends it unless all of its pages are known. */
@@ -290,7 +331,7 @@ int BPF_PROG(block_touched, struct buffer_head *bh)
 	struct pf_event e = { .kind = PF_READ };
 	__u64 start, end;
 
-	if (!active_since_ns || current_role() != PF_ROLE_TREE)
+	if (!active_since_ns || !is_of_launch())
 		return 0;
 	start = bh->b_blocknr * bh->b_size;
 	end = start + bh->b_size;
@@ -312,7 +353,7 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(task_execed, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
 {
 	tree_exec(task);
-	if (active_since_ns && role_of(task) == PF_ROLE_TREE)
+	if (active_since_ns && is_of_launch())
 		paths_of_exec(task, bprm);
 	return 0;
 }
@@ -320,7 +361,7 @@ int BPF_PROG(task_execed, struct task_struct *task, int old_pid, struct linux_bi
 SEC("tp_btf/sys_exit")
 int BPF_PROG(syscall_done, struct pt_regs *regs, long result)
 {
-	if (active_since_ns && current_role() == PF_ROLE_TREE)
+	if (active_since_ns && is_of_launch())
 		paths_of_syscall(regs, result);
 	return 0;
 }

@@ -57,6 +57,8 @@ fn lesson(parts: &[(u64, u64)]) -> Lesson {
             path: None,
         }],
         entries: Vec::new(),
+        mapped_along: Vec::new(),
+        newcomers: Vec::new(),
         completion: None,
         log_entries: parts.len() as u32,
         obsolete: 0,
