@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::disturbance::judge;
 use super::journal::Journal;
 use super::launcher::{Launcher, Request, Seen};
-use super::lessons::Shelf;
+use super::lessons::{Shelf, While};
 use super::misses;
 use super::processes::cpu_of;
 use super::progress::Progress;
@@ -110,6 +110,8 @@ impl Work {
             .into_iter()
             // What ends by exit is too short for anything to go on beside it.
             .filter(|scenario| app.window.is_some() || !scenario.has_writer())
+            // An app that is running already opens a window there: that is no launch.
+            .filter(|scenario| scenario.learned() != While::Background || !self.is_background(&app))
             .collect();
         let done = launches(records, &self.job.device, &app.name);
         let tasks = missing(&done, &scenarios, self.job.runs);
@@ -120,6 +122,7 @@ impl Work {
         {
             return Ok(());
         }
+        self.settle(&app)?;
         let shelf = self.learn_all(&app, &scenarios)?;
         let completion = completion::find(&shelf.get(How::Exact)?.profile);
         let subject = Subject {
@@ -143,6 +146,31 @@ impl Work {
             misses::record(self, subject)?;
         }
         Ok(())
+    }
+
+    /// Launches an app before anything is learned or measured of it. The first launch on a display server
+    /// does what later ones need not: GTK looks through the GL drivers once, and leaves what it found in
+    /// a property of the root window (GDK_VISUALS).
+    pub(super) fn settle(&mut self, app: &App) -> Result<()> {
+        let command = self.launcher.find(&app.command)?;
+        let windows = match &app.window {
+            Some(rule) => vec![self.display.watch(rule)?],
+            None => vec![],
+        };
+        self.launcher.launch(Request {
+            command: &command,
+            windows,
+            completion: None,
+            plans: &[],
+            held: false,
+            mark: None,
+        })?;
+        Ok(())
+    }
+
+    fn is_background(&self, app: &App) -> bool {
+        let background = self.job.background.as_ref();
+        background.is_some_and(|background| background.name == app.name)
     }
 
     /// Performs one task, again if it is disturbed, and records what came of it.

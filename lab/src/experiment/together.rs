@@ -17,6 +17,9 @@ impl Work {
         let done = launches(records, &self.job.device, &name);
         let tasks = missing(&done, &TOGETHER, self.job.runs);
         let apps = self.job.apps.clone();
+        if !tasks.is_empty() {
+            apps.iter().try_for_each(|app| self.settle(app))?;
+        }
         let shelves = apps
             .iter()
             .map(|app| {
