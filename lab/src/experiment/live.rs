@@ -73,8 +73,8 @@ impl<'a> LiveLearning<'a> {
             if trace.start_ns == 0 {
                 return false;
             }
-            let quiet = quiet
-                .get_or_insert_with(|| QuietDetector::new(trace.start_ns, Limits::default()));
+            let quiet =
+                quiet.get_or_insert_with(|| QuietDetector::new(trace.start_ns, Limits::default()));
             for access in &trace.accesses[*counted..] {
                 if counter.is_read(access) {
                     quiet.read(access.time_ns);

@@ -94,12 +94,7 @@ impl Wait<'_> {
         }
     }
 
-    fn sleep(
-        &self,
-        meter: &Meter<'_>,
-        supervisor: &Supervisor,
-        mut time: Duration,
-    ) -> Result<()> {
+    fn sleep(&self, meter: &Meter<'_>, supervisor: &Supervisor, mut time: Duration) -> Result<()> {
         let (wake, signals) = (meter.wake_fd(), supervisor.signal_fd());
         let mut fds = vec![
             PollFd::new(&wake, PollFlags::IN),

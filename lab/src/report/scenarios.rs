@@ -15,6 +15,8 @@ pub enum Kind {
     Background,
     /// A profile that was learned live, from a warm launch (design §4).
     Live,
+    /// Warm launches that are being learned live: what that costs.
+    Learning,
     /// Launches while the drive is being written.
     Writer,
     /// Several apps at once (FAST Figure 8).
@@ -170,6 +172,12 @@ pub const SCENARIOS: &[Scenario] = &[
         "+ infill, live",
         Kind::Live,
         "Paralfetch with the set of a warm launch, learned without dropping any cache.",
+    ),
+    of(
+        "warm-live",
+        "warm, being learned",
+        Kind::Learning,
+        "Warm, with everything that live learning has running meanwhile: what it costs while it is on.",
     ),
     of(
         "writer-cold",
