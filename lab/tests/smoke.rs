@@ -11,9 +11,9 @@ const APPS: &str = "xpdf,mousepad";
 const DEVICE: &str = "microsd";
 const BACKGROUND: &str = "mousepad";
 const TURNS: u32 = 2;
-/// Share of what was learned exactly that every other learning run must have. The rest is what differs
-/// from one launch to the next.
-const RECALL: f64 = 0.97;
+/// Share of what was learned exactly that every other learning run must have, of file data and of
+/// metadata. The rest is what differs from one launch to the next.
+const RECALL: (f64, f64) = (0.99, 0.98);
 
 /// Whether what the laboratory needs is there. If not, says so loudly; where CI forbids that, fails.
 fn possible() -> bool {
@@ -167,10 +167,16 @@ fn learned_as_well(out: &Path) {
             let found = learned.iter().find(|one| one.app == app && one.how == how);
             let accuracy = found.and_then(|one| one.against_exact);
             let accuracy = accuracy.unwrap_or_else(|| panic!("{app} {how}: {learned:?}"));
-            let is_well = |share: Share| share.needed > 50 && share.recall() >= RECALL;
+            let is_well = |share: Share, least| share.needed > 50 && share.recall() >= least;
             eprintln!("{app} {how}: {accuracy:?}");
-            assert!(is_well(accuracy.data), "{app} {how}: {accuracy:?}");
-            assert!(is_well(accuracy.metadata), "{app} {how}: {accuracy:?}");
+            assert!(
+                is_well(accuracy.data, RECALL.0),
+                "{app} {how}: {accuracy:?}"
+            );
+            assert!(
+                is_well(accuracy.metadata, RECALL.1),
+                "{app} {how}: {accuracy:?}"
+            );
         }
     }
 }

@@ -22,7 +22,7 @@ pub enum Scenario {
     WriterCold,
     /// The same, with Paralfetch.
     WriterPrefetch,
-    /// Cold, with the method's set learned while LibreOffice Writer was running (Figure 11).
+    /// Cold, with the method's set learned while another app was running (Figure 11).
     Background(Method),
     /// Cold, with the exact set's prefetcher and a set that was learned live, from a warm launch.
     Live,

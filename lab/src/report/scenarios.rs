@@ -153,19 +153,19 @@ pub const SCENARIOS: &[Scenario] = &[
         "background-fast",
         "FAST, background",
         Kind::Background,
-        "FAST, learned while LibreOffice Writer runs, launched in a system cold start: pages that Writer had mapped are not in what FAST sees.",
+        "FAST, learned while another app runs (LibreOffice Writer, if no other is named), launched in a system cold start: pages that it had mapped are not in what FAST sees.",
     ),
     of(
         "background-shift+merge",
         "+ merge, background",
         Kind::Background,
-        "Paralfetch as in the paper, learned while LibreOffice Writer runs, launched in a system cold start: page-fault monitoring sees what Writer had mapped.",
+        "Paralfetch as in the paper, learned while another app runs, launched in a system cold start: page-fault monitoring sees what that had mapped.",
     ),
     of(
         "background-infill",
         "+ infill, background",
         Kind::Background,
-        "Paralfetch with exact learning, learned while LibreOffice Writer runs, launched in a system cold start.",
+        "Paralfetch with exact learning, learned while another app runs, launched in a system cold start.",
     ),
     of(
         "live-infill",

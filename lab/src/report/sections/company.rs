@@ -18,8 +18,8 @@ pub fn background(device: &Device) -> Option<Section> {
         Kind::Background,
         Heading {
             title: "Learned while another app ran (Paralfetch, Figure 11)".to_owned(),
-            text: "Launched in a system cold start, with what was learned while LibreOffice Writer ran \
-                   (background) beside what was learned while nothing else did.",
+            text: "Launched in a system cold start, with what was learned while another app ran \
+                   (background; LibreOffice Writer, if no other is named) beside what was learned while nothing else did.",
         },
         "Background by idle",
     )
