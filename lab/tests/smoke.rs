@@ -1,14 +1,19 @@
-//! The laboratory as a user runs it, in short: two apps, one emulated drive, two turns.
+//! The laboratory as a user runs it, in short: two apps, one emulated drive, two turns; learned idle,
+//! live, and while one of them is running.
 
 use std::path::Path;
 use std::process::Command;
 
-use lab::record::Launch;
+use lab::record::{Launch, Share};
 use lab::report;
 
 const APPS: &str = "xpdf,mousepad";
 const DEVICE: &str = "microsd";
+const BACKGROUND: &str = "mousepad";
 const TURNS: u32 = 2;
+/// Share of what was learned exactly that every other learning run must have, of file data and of
+/// metadata. The rest is what differs from one launch to the next.
+const RECALL: (f64, f64) = (0.99, 0.98);
 
 /// Whether what the laboratory needs is there. If not, says so loudly; where CI forbids that, fails.
 fn possible() -> bool {
@@ -51,7 +56,9 @@ fn run(out: &str) -> std::process::Output {
         "--apps",
         APPS,
         "--scenarios",
-        "short",
+        "short,live,background-infill",
+        "--background",
+        BACKGROUND,
         "--runs",
         &turns,
         "--no-check",
@@ -80,7 +87,14 @@ fn a_short_session_leaves_results_and_reports() {
 
     let launches_made = launches(directory.path());
     for app in APPS.split(',') {
-        for scenario in ["cold", "infill", "warm"] {
+        for scenario in [
+            "cold",
+            "infill",
+            "live-infill",
+            "background-infill",
+            "warm",
+            "warm-live",
+        ] {
             let found: Vec<&Launch> = launches_made
                 .iter()
                 .filter(|launch| launch.app == app && launch.scenario == scenario)
@@ -100,20 +114,26 @@ fn a_short_session_leaves_results_and_reports() {
             let requests = launches_made.iter().filter(of).map(|l| l.app_requests);
             requests.min().unwrap()
         };
-        let (cold, prefetched, warm) = (requests("cold"), requests("infill"), requests("warm"));
-        assert!(
-            cold > 50 && prefetched * 4 < cold,
-            "{app}: {prefetched} of {cold} requests"
-        );
-        assert!(
-            warm * 10 < cold,
-            "{app}: {warm} of {cold} requests of a warm launch"
-        );
+        let cold = requests("cold");
+        assert!(cold > 50, "{app}: {cold} requests");
+        for (scenario, most) in [
+            ("infill", cold / 4),
+            ("live-infill", cold / 4),
+            ("background-infill", cold / 4),
+            ("warm", cold / 10),
+            ("warm-live", cold / 10),
+        ] {
+            let own = requests(scenario);
+            assert!(own < most, "{app} {scenario}: {own} of {cold} requests");
+        }
     }
+    learned_as_well(directory.path());
     for report in ["report.md", "report.html"] {
         let text = std::fs::read_to_string(directory.path().join(report)).unwrap();
         assert!(
-            text.contains(DEVICE) && text.contains("mousepad"),
+            text.contains(DEVICE)
+                && text.contains("mousepad")
+                && text.contains("Cost of live learning"),
             "{report}"
         );
     }
@@ -136,6 +156,29 @@ fn a_short_session_leaves_results_and_reports() {
         String::from_utf8_lossy(&same.stderr)
     );
     assert!(String::from_utf8_lossy(&same.stdout).contains("mousepad"));
+}
+
+/// What was learned live, or while an app with many of the same libraries was running, must have what a
+/// cold launch on an idle system needs.
+fn learned_as_well(out: &Path) {
+    let learned = report::load(out).unwrap().learned;
+    for app in APPS.split(',') {
+        for how in ["exact-live", "exact-background"] {
+            let found = learned.iter().find(|one| one.app == app && one.how == how);
+            let accuracy = found.and_then(|one| one.against_exact);
+            let accuracy = accuracy.unwrap_or_else(|| panic!("{app} {how}: {learned:?}"));
+            let is_well = |share: Share, least| share.needed > 50 && share.recall() >= least;
+            eprintln!("{app} {how}: {accuracy:?}");
+            assert!(
+                is_well(accuracy.data, RECALL.0),
+                "{app} {how}: {accuracy:?}"
+            );
+            assert!(
+                is_well(accuracy.metadata, RECALL.1),
+                "{app} {how}: {accuracy:?}"
+            );
+        }
+    }
 }
 
 /// Loop devices with files of the laboratory.

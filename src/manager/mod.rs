@@ -9,7 +9,6 @@ mod learn;
 mod reads;
 mod settings;
 
-pub(crate) use reads::ReadCounter;
-
 pub use learn::{LearnError, LearnOptions, Learned, Lesson, NotLearned, Summary, learn};
+pub use reads::ReadCounter;
 pub use settings::{LearningSettings, RUN_DIR, devices_below};

@@ -7,12 +7,14 @@ use std::time::Duration;
 use anyhow::Result;
 use paralfetch::bench::completion::{self, Found};
 use paralfetch::device::Class;
+use paralfetch::trace::Storage;
 use serde::{Deserialize, Serialize};
 
 use super::disturbance::judge;
 use super::journal::Journal;
 use super::launcher::{Launcher, Request, Seen};
 use super::lessons::{Shelf, While};
+use super::live::LiveLearning;
 use super::misses;
 use super::processes::cpu_of;
 use super::progress::Progress;
@@ -114,7 +116,8 @@ impl Work {
             .filter(|scenario| scenario.learned() != While::Background || !self.is_background(&app))
             .collect();
         let done = launches(records, &self.job.device, &app.name);
-        let tasks = missing(&done, &scenarios, self.job.runs);
+        let order = |turn| Scenario::in_turn(&scenarios, turn);
+        let tasks = missing(&done, order, self.job.runs);
         let known = Shelf::open(&self.job.out, &self.job.device, &app.name)?;
         if tasks.is_empty()
             && timelines::missing(&self.job, &app, &known).is_empty()
@@ -133,7 +136,7 @@ impl Work {
         let mut progress = Progress::new(tasks.len());
         let mut is_warm = false;
         for task in tasks {
-            if task.scenario == Scenario::Warm && !is_warm {
+            if task.scenario.is_warm() && !is_warm {
                 self.try_launch(subject, Scenario::Cold)?;
             }
             self.measure(subject, &task, &mut progress)?;
@@ -164,6 +167,7 @@ impl Work {
             plans: &[],
             held: false,
             mark: None,
+            live: None,
         })?;
         Ok(())
     }
@@ -226,7 +230,7 @@ impl Work {
             .method()
             .map(|method| self.plan(method, scenario, shelf, completion))
             .transpose()?;
-        if scenario == Scenario::Warm {
+        if scenario.is_warm() {
             // Where it stays cached, the window alone times the launch.
             if let Some(found) = completion {
                 completion = found.evict()?.then_some(found);
@@ -253,13 +257,20 @@ impl Work {
                 None => vec![],
             };
             let plans: Vec<&Plan> = plan.iter().collect();
+            let mut storage = Storage::new();
+            let mut live = if scenario.learns_live() {
+                Some(LiveLearning::attach(&mut storage, &self.launcher.root)?)
+            } else {
+                None
+            };
             self.launcher.launch(Request {
                 command: &command,
                 windows,
                 completion: completion.filter(|_| app.window.is_some()),
                 plans: &plans,
                 held: scenario.method().is_some_and(Method::held),
-                mark: None,
+                mark: live.as_mut().and_then(LiveLearning::start_mark),
+                live,
             })?
         };
         self.complete(&mut record, &seen, emulator)?;

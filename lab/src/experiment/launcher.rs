@@ -9,22 +9,20 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use paralfetch::bench::completion::Found;
 use paralfetch::device::{checkpoint_journal, drop_caches};
-use paralfetch::launch::{Command, Exit, Spawn, Status, Stdio, Subreaper, Supervisor};
+use paralfetch::launch::{Command, Spawn, Stdio, Subreaper, Supervisor};
 use paralfetch::trace::{Meter, Metered, Reads, StartMark, Storage};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Rlimit};
 
 use super::disturbance::Counters;
+use super::live::LiveLearning;
 use super::processes::cpu_of_descendants;
+use super::wait::Wait;
 use crate::clock::monotonic_ns;
 use crate::display::Watch;
 use crate::rivals::{self, Plan, Running};
 
 /// Time that an app has to comply when it is asked to end.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// How long the completion block is waited for once the window is there, at the least.
-const COMPLETION_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Performs launches, one after the other. Belongs to the process's main thread.
 pub struct Launcher {
@@ -56,6 +54,8 @@ pub struct Request<'a> {
     pub held: bool,
     /// What else is to be told of the execve.
     pub mark: Option<StartMark>,
+    /// What learns the launch live meanwhile; told by `mark`, too.
+    pub live: Option<LiveLearning<'a>>,
 }
 
 /// What was seen of a launch. Times are in seconds from the start of prefetching, or of the app where
@@ -183,6 +183,7 @@ impl Launcher {
             needs_completion: block.is_some(),
             begun,
             exit: None,
+            live: request.live,
         };
         let waited = wait.until_over(&mut meter, &mut self.supervisor, self.timeout);
         let over_ns = monotonic_ns();
@@ -191,8 +192,10 @@ impl Launcher {
         let (_, completed_ns) = meter.times_ns();
         let reads = meter.finish();
         let after = Counters::now(&self.drive)?;
+        let learned = wait.live.take().map_or(Ok(()), LiveLearning::finish);
         self.end_tree(Some(started.pid))?;
         waited?;
+        learned?;
         let since = |ns: u64| ns.saturating_sub(begun) as f64 / 1e9;
         Ok(Seen {
             window: wait.window_ns().map(since),
@@ -252,87 +255,6 @@ impl Launcher {
     }
 }
 
-/// Waiting for the end of a launch.
-struct Wait {
-    windows: Vec<(Watch, Option<u64>)>,
-    needs_completion: bool,
-    begun: u64,
-    exit: Option<(u64, Exit)>,
-}
-
-impl Wait {
-    /// When the last window was mapped, once all are.
-    fn window_ns(&self) -> Option<u64> {
-        self.windows
-            .iter()
-            .map(|(_, mapped)| *mapped)
-            .collect::<Option<Vec<u64>>>()?
-            .into_iter()
-            .max()
-    }
-
-    fn until_over(
-        &mut self,
-        meter: &mut Meter<'_>,
-        supervisor: &mut Supervisor,
-        timeout: Duration,
-    ) -> Result<()> {
-        loop {
-            let completed = !self.needs_completion || meter.completed()?;
-            let elapsed = Duration::from_nanos(monotonic_ns().saturating_sub(self.begun));
-            let mut limit = timeout;
-            if let Some(window_ns) = self.window_ns() {
-                let window = Duration::from_nanos(window_ns - self.begun);
-                // A launch need not read its completion block: then the window alone ends it.
-                limit = limit.min(window + window.max(COMPLETION_PATIENCE));
-                if completed || elapsed >= limit {
-                    return Ok(());
-                }
-            } else if elapsed >= limit {
-                bail!("the launch did not end within {} s", timeout.as_secs());
-            }
-            if self.exit.is_some() {
-                return Ok(());
-            }
-            self.sleep(meter, supervisor, limit - elapsed)?;
-            for (watch, mapped) in self
-                .windows
-                .iter_mut()
-                .filter(|(_, mapped)| mapped.is_none())
-            {
-                *mapped = watch.poll()?.map(|window| window.at_ns);
-            }
-            if let Some(exit) = supervisor.on_signals()? {
-                self.exit = Some((monotonic_ns(), exit));
-                if !self.windows.is_empty() && self.window_ns().is_none() {
-                    bail!("the app ended without a window: {}", words(exit.status));
-                }
-                if self.windows.is_empty() && exit.status != Status::Code(0) {
-                    bail!("the app ended with {}", words(exit.status));
-                }
-            }
-            if let Some(signal) = supervisor.asked_to_end() {
-                return Err(Interrupted(signal).into());
-            }
-        }
-    }
-
-    fn sleep(&self, meter: &Meter<'_>, supervisor: &Supervisor, time: Duration) -> Result<()> {
-        let (wake, signals) = (meter.wake_fd(), supervisor.signal_fd());
-        let mut fds = vec![
-            PollFd::new(&wake, PollFlags::IN),
-            PollFd::new(&signals, PollFlags::IN),
-        ];
-        let watches: Vec<_> = self.windows.iter().map(|(watch, _)| watch.fd()).collect();
-        fds.extend(watches.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
-        let timeout = Timespec::try_from(time)?;
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
 /// Ends a prefetch. One that prefetched nothing would make a cold launch under another name.
 fn finish(running: Running) -> Result<rivals::Report> {
     let report = running.finish()?;
@@ -342,12 +264,5 @@ fn finish(running: Running) -> Result<rivals::Report> {
     match &report.prevented {
         Some(why) => bail!("nothing was prefetched: {why}"),
         None => Ok(report),
-    }
-}
-
-fn words(status: Status) -> String {
-    match status {
-        Status::Code(code) => format!("status {code}"),
-        Status::Signal(signal) => format!("signal {signal}"),
     }
 }

@@ -62,6 +62,7 @@ pub(super) fn record(work: &mut Work, subject: Subject<'_>) -> Result<()> {
         plans: &[&plan],
         held: false,
         mark: Some(recorder.start_mark()),
+        live: None,
     })?;
     let mut recording = recorder.finish()?;
     // Ending the app reads, too.

@@ -14,13 +14,15 @@ pub enum Scenario {
     Cold,
     /// Everything cached but the completion block.
     Warm,
+    /// The same, while it is learned live: what live learning costs.
+    WarmLive,
     /// Nothing cached, and somebody prefetches (or, for the `Only…` methods, nothing else happens).
     Prefetched(Method),
     /// Nothing cached, while a large file is being rewritten on the same drive (QASIO §3, A).
     WriterCold,
     /// The same, with Paralfetch.
     WriterPrefetch,
-    /// Cold, with the method's set learned while LibreOffice Writer was running (Figure 11).
+    /// Cold, with the method's set learned while another app was running (Figure 11).
     Background(Method),
     /// Cold, with the exact set's prefetcher and a set that was learned live, from a warm launch.
     Live,
@@ -63,7 +65,7 @@ pub const GROUPS: [(&str, &[Scenario]); 5] = [
             Scenario::Background(Method::Infill),
         ],
     ),
-    ("live", &[Scenario::Live]),
+    ("live", &[Scenario::Live, Scenario::WarmLive]),
     ("writer", &[Scenario::WriterCold, Scenario::WriterPrefetch]),
 ];
 
@@ -113,18 +115,40 @@ impl Scenario {
             }
         }
         // A warm launch follows one of the same app.
-        found.sort_by_key(|scenario| *scenario == Scenario::Warm);
+        found.sort_by_key(|scenario| scenario.is_warm());
         Ok(found)
+    }
+
+    /// The order in which a turn (from 0) takes these, in the order of [`Scenario::parse_list`]. The
+    /// first warm launch follows a cold one, so warm ones are taken in reverse every other turn: none
+    /// of them has the better place.
+    pub fn in_turn(scenarios: &[Scenario], turn: u32) -> Vec<Scenario> {
+        let mut order = scenarios.to_vec();
+        if turn % 2 == 1 {
+            let warm = order.partition_point(|scenario| !scenario.is_warm());
+            order[warm..].reverse();
+        }
+        order
     }
 
     /// Who prefetches.
     pub fn method(self) -> Option<Method> {
         match self {
-            Scenario::Cold | Scenario::Warm | Scenario::WriterCold => None,
+            Scenario::Cold | Scenario::Warm | Scenario::WarmLive | Scenario::WriterCold => None,
             Scenario::Prefetched(method) | Scenario::Background(method) => Some(method),
             Scenario::Live | Scenario::WriterPrefetch => Some(Method::Infill),
             Scenario::Together(method) => method,
         }
+    }
+
+    /// Whether everything is cached but the completion block.
+    pub fn is_warm(self) -> bool {
+        matches!(self, Scenario::Warm | Scenario::WarmLive)
+    }
+
+    /// Whether the launch is learned live while it is measured.
+    pub fn learns_live(self) -> bool {
+        self == Scenario::WarmLive
     }
 
     /// Whether only the prefetch is measured, and no app launched.
@@ -152,6 +176,7 @@ impl fmt::Display for Scenario {
         match self {
             Scenario::Cold => f.write_str("cold"),
             Scenario::Warm => f.write_str("warm"),
+            Scenario::WarmLive => f.write_str("warm-live"),
             Scenario::Prefetched(method) => f.write_str(method.name()),
             Scenario::WriterCold => f.write_str("writer-cold"),
             Scenario::WriterPrefetch => f.write_str("writer-prefetch"),
@@ -184,6 +209,16 @@ mod tests {
             error.contains("'hot'") && error.contains("standard"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn warm_launches_come_last_and_change_places() {
+        let list = Scenario::parse_list("warm-live,cold,warm,live-infill").unwrap();
+        let (cold, live) = (Scenario::Cold, Scenario::Live);
+        let (warm, warm_live) = (Scenario::Warm, Scenario::WarmLive);
+        assert_eq!(list, [cold, live, warm_live, warm]);
+        assert_eq!(Scenario::in_turn(&list, 0), list);
+        assert_eq!(Scenario::in_turn(&list, 1), [cold, live, warm, warm_live]);
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub(super) fn record(
         plans: &plans,
         held: scenario.method().is_some_and(Method::held),
         mark: Some(mark),
+        live: None,
     })?;
     let raw = recorder.finish()?;
     // Timelines begin with the execve, launches a moment earlier.

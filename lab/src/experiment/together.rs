@@ -15,7 +15,7 @@ impl Work {
     pub(super) fn together(&mut self, records: &[Record]) -> Result<()> {
         let name = self.job.name();
         let done = launches(records, &self.job.device, &name);
-        let tasks = missing(&done, &TOGETHER, self.job.runs);
+        let tasks = missing(&done, |_| TOGETHER.to_vec(), self.job.runs);
         let apps = self.job.apps.clone();
         if !tasks.is_empty() {
             apps.iter().try_for_each(|app| self.settle(app))?;
@@ -61,6 +61,7 @@ impl Work {
                 plans: &plans.iter().collect::<Vec<_>>(),
                 held: method.is_some_and(Method::held),
                 mark: None,
+                live: None,
             })?;
             self.complete(&mut record, &seen, emulator)?;
             self.journal.add(&Record::Launch(record.clone()))?;

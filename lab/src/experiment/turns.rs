@@ -14,12 +14,16 @@ pub struct Task<S> {
     pub scenario: S,
 }
 
-/// The launches that are still missing for `runs` turns of `scenarios`, in the order in which to
-/// perform them: the scenarios take turns, so that what drifts, drifts for all.
+/// The launches that are still missing for `runs` turns, in the order in which to perform them: the
+/// scenarios take turns, so that what drifts, drifts for all. `order` gives those of a turn, from 0.
 ///
 /// `done` are the records of this app on this drive. A launch that was disturbed does not count,
 /// unless it has been tried [`ATTEMPTS`] times.
-pub fn missing<S: Copy + ToString>(done: &[&Launch], scenarios: &[S], runs: u32) -> Vec<Task<S>> {
+pub fn missing<S: Copy + ToString>(
+    done: &[&Launch],
+    order: impl Fn(u32) -> Vec<S>,
+    runs: u32,
+) -> Vec<Task<S>> {
     let is_done = |turn: u32, name: &str| {
         let mut tries = done
             .iter()
@@ -28,9 +32,8 @@ pub fn missing<S: Copy + ToString>(done: &[&Launch], scenarios: &[S], runs: u32)
     };
     (0..runs)
         .flat_map(|turn| {
-            scenarios
-                .iter()
-                .map(move |&scenario| Task { turn, scenario })
+            let scenarios = order(turn).into_iter();
+            scenarios.map(move |scenario| Task { turn, scenario })
         })
         .filter(|task| !is_done(task.turn, &task.scenario.to_string()))
         .collect()
@@ -66,7 +69,7 @@ mod tests {
 
     fn names(done: &[Launch]) -> Vec<(u32, &'static str)> {
         let done: Vec<&Launch> = done.iter().collect();
-        missing(&done, &["cold", "warm"], 2)
+        missing(&done, |_| vec!["cold", "warm"], 2)
             .into_iter()
             .map(|task| (task.turn, task.scenario))
             .collect()

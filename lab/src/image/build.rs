@@ -261,7 +261,10 @@ mod tests {
         let (extra, standard): (Vec<App>, Vec<App>) =
             all.clone().into_iter().partition(|app| app.extra);
         assert_eq!(file_name(&standard, &all), "apps.img");
-        assert_eq!(file_name(&extra, &all), "mousepad+uname+xpdf.img");
+        assert_eq!(
+            file_name(&extra, &all),
+            "chromium-other+mousepad+uname+xpdf.img"
+        );
         assert_ne!(file_name(&standard[..5], &all), "apps.img");
     }
 }

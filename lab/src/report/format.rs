@@ -46,6 +46,14 @@ pub fn ratio_with_interval(estimate: Estimate) -> String {
     }
 }
 
+/// A ratio that is near 1, and its interval: `1.012 (1.004–1.021)`.
+pub fn near_one_with_interval(estimate: Estimate) -> String {
+    match estimate.interval {
+        Some((low, high)) => format!("{:.3} ({low:.3}–{high:.3})", estimate.value),
+        None => format!("{:.3} (1 run)", estimate.value),
+    }
+}
+
 /// Bytes in MiB.
 pub fn mebibytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))

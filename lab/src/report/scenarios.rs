@@ -15,6 +15,8 @@ pub enum Kind {
     Background,
     /// A profile that was learned live, from a warm launch (design §4).
     Live,
+    /// Warm launches that are being learned live: what that costs.
+    Learning,
     /// Launches while the drive is being written.
     Writer,
     /// Several apps at once (FAST Figure 8).
@@ -151,25 +153,31 @@ pub const SCENARIOS: &[Scenario] = &[
         "background-fast",
         "FAST, background",
         Kind::Background,
-        "FAST, learned while LibreOffice Writer runs, launched in a system cold start: pages that Writer had mapped are not in what FAST sees.",
+        "FAST, learned while another app runs (LibreOffice Writer, if no other is named), launched in a system cold start: pages that it had mapped are not in what FAST sees.",
     ),
     of(
         "background-shift+merge",
         "+ merge, background",
         Kind::Background,
-        "Paralfetch as in the paper, learned while LibreOffice Writer runs, launched in a system cold start: page-fault monitoring sees what Writer had mapped.",
+        "Paralfetch as in the paper, learned while another app runs, launched in a system cold start: page-fault monitoring sees what that had mapped.",
     ),
     of(
         "background-infill",
         "+ infill, background",
         Kind::Background,
-        "Paralfetch with exact learning, learned while LibreOffice Writer runs, launched in a system cold start.",
+        "Paralfetch with exact learning, learned while another app runs, launched in a system cold start.",
     ),
     of(
         "live-infill",
         "+ infill, live",
         Kind::Live,
         "Paralfetch with the set of a warm launch, learned without dropping any cache.",
+    ),
+    of(
+        "warm-live",
+        "warm, being learned",
+        Kind::Learning,
+        "Warm, with everything that live learning has running meanwhile: what it costs while it is on.",
     ),
     of(
         "writer-cold",

@@ -211,6 +211,41 @@ fn figure_11_without_cold_launches_has_the_ratios() {
 }
 
 #[test]
+fn live_learning_costs_what_a_warm_launch_takes_longer() {
+    let mut all = shares("a", &[("cold", 1.0), ("warm", 0.2), ("warm-live", 0.202)]);
+    all.extend(shares("b", &[("warm", 0.5), ("warm-live", 0.515)]));
+    all.extend(shares("c", &[("warm", 0.5)]));
+    let cost = section(&all, "Learned live").tables.pop().unwrap();
+    assert_eq!(cost.title, "Cost of live learning");
+    assert_eq!(
+        cost.rows,
+        [
+            ["a", "0.408", "0.412", "1.010 (1.010–1.010)"],
+            ["b", "1.02", "1.05", "1.030 (1.030–1.030)"],
+            [
+                sections::AVERAGE,
+                table::NOTHING,
+                table::NOTHING,
+                "1.020 (1.020–1.020)"
+            ],
+        ]
+    );
+    let compared = section(&all, "Normalized").tables;
+    let is_there = |table: &table::Table| table.head.iter().any(|head| head.contains("learned"));
+    assert!(
+        !compared.iter().any(is_there),
+        "it is no measure for others"
+    );
+}
+
+#[test]
+fn what_was_learned_live_is_called_so() {
+    let all = shares("a", &[("cold", 1.0), ("infill", 0.4), ("live-infill", 0.4)]);
+    let html = report(&all).1;
+    assert!(html.contains("Paralfetch, live") && !html.contains("Paralfetch, background"));
+}
+
+#[test]
 fn figure_8_is_normalized_to_the_same_set() {
     let mut all = shares("a+b", &[("together-cold", 1.0), ("together-fast", 0.8)]);
     let four = [

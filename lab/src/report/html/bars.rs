@@ -189,7 +189,11 @@ fn lines(name: &str, most: usize) -> Vec<String> {
 /// that is Paralfetch.
 fn called<'a>(name: &str, mut names: impl Iterator<Item = &'a str>) -> String {
     if let Some(idle) = scenarios::learned_idle(name) {
-        return format!("{}, background", called(idle, names));
+        let how = match scenarios::kind(name) {
+            Kind::Live => "live",
+            _ => "background",
+        };
+        return format!("{}, {how}", called(idle, names));
     }
     let ours = |name: &str| scenarios::kind(name) == Kind::Ours;
     let alone = ours(name) && names.all(|other| other == name || !ours(other));

@@ -6,6 +6,8 @@
 #ifndef LAB_POSITION_BPF_H
 #define LAB_POSITION_BPF_H
 
+#include "folios.bpf.h"
+
 /* 64 pages of a file or a device. */
 struct seen_key {
 	__u64 ino;
@@ -110,19 +112,6 @@ static __always_inline void report(__u8 kind, struct place *place)
 	set_place(&e, place);
 	e.pid = bpf_get_current_pid_tgid();
 	emit(&e, BPF_RB_NO_WAKEUP);
-}
-
-static __always_inline __u64 folio_pages(struct folio *folio)
-{
-	unsigned long flags;
-
-	if (bpf_core_field_exists(((struct folio___memdesc *)0)->flags.f))
-		flags = BPF_CORE_READ((struct folio___memdesc *)folio, flags.f);
-	else
-		flags = BPF_CORE_READ((struct folio___flags *)folio, flags);
-	if (!(flags & (1UL << bpf_core_enum_value(enum pageflags, PG_head))))
-		return 1;
-	return 1UL << (BPF_CORE_READ((struct folio___flags_1 *)folio, _flags_1) & 31);
 }
 
 SEC("tp_btf/mm_filemap_add_to_page_cache")

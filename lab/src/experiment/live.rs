@@ -1,0 +1,113 @@
+//! Live learning beside a launch that is measured: what it costs.
+
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use paralfetch::launch::{Limits, QuietDetector};
+use paralfetch::manager::{LearningSettings, ReadCounter};
+use paralfetch::profile::Learned;
+use paralfetch::resolve::mounts::MountTable;
+use paralfetch::trace::{Focus, StartMark, Storage, Tracer};
+
+use crate::clock::monotonic_ns;
+
+/// Everything that `paralfetch learn --live` has running while an app starts, from its attachment on:
+/// [`paralfetch::manager::learn()`] in the hands of one who waits for something else, too.
+pub struct LiveLearning<'a> {
+    /// Until the launch is over by the rule for that, as the product detaches it then.
+    tracer: Option<Tracer<'a>>,
+    counter: ReadCounter,
+    /// Once the launch has started.
+    quiet: Option<QuietDetector>,
+    /// Accesses that the two have been told of.
+    counted: usize,
+    /// Events that were lost.
+    lost: u64,
+    settings: LearningSettings,
+}
+
+impl<'a> LiveLearning<'a> {
+    /// Sets what live learning sets and attaches the tracer, for a launch in the image at `root`.
+    /// Belongs to the process's main thread.
+    ///
+    /// # Errors
+    /// When a knob cannot be set or the launch not be traced.
+    pub fn attach(storage: &'a mut Storage, root: &Path) -> Result<Self> {
+        let how = Learned::Live;
+        // What a killed session leaves changed, the next learning run puts back.
+        let settings = LearningSettings::apply(&MountTable::read()?, Some(root), how, None)?;
+        Ok(LiveLearning {
+            tracer: Some(Tracer::attach(storage, Focus::Touches)?),
+            counter: ReadCounter::new(how),
+            quiet: None,
+            counted: 0,
+            lost: 0,
+            settings,
+        })
+    }
+
+    /// What the child must set as its last act before execve; `None` once the launch is over.
+    pub fn start_mark(&mut self) -> Option<StartMark> {
+        self.tracer.as_mut().map(Tracer::start_mark)
+    }
+
+    /// Readable when the launch tree has ended; `None` once the launch is over. Events are to be
+    /// [fetched](Self::drain) every [`paralfetch::trace::DRAIN_INTERVAL`].
+    pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.tracer.as_ref().map(Tracer::wake_fd)
+    }
+
+    /// Takes in what has happened; when the launch is over, detaches.
+    ///
+    /// # Errors
+    /// When the events cannot be fetched.
+    pub fn drain(&mut self) -> Result<()> {
+        let Some(tracer) = &mut self.tracer else {
+            return Ok(());
+        };
+        tracer.drain()?;
+        let (counter, counted) = (&mut self.counter, &mut self.counted);
+        let quiet = &mut self.quiet;
+        let over = tracer.with_trace(|trace| {
+            if trace.start_ns == 0 {
+                return false;
+            }
+            let quiet =
+                quiet.get_or_insert_with(|| QuietDetector::new(trace.start_ns, Limits::default()));
+            for access in &trace.accesses[*counted..] {
+                if counter.is_read(access) {
+                    quiet.read(access.time_ns);
+                }
+            }
+            *counted = trace.accesses.len();
+            trace.exit_ns.is_some() || quiet.ended(monotonic_ns()).is_some()
+        });
+        if over { self.detach() } else { Ok(()) }
+    }
+
+    fn detach(&mut self) -> Result<()> {
+        if let Some(tracer) = self.tracer.take() {
+            let trace = tracer.finish()?;
+            ensure!(
+                !trace.accesses.is_empty(),
+                "live learning saw nothing of the launch"
+            );
+            self.lost = trace.lost;
+        }
+        Ok(())
+    }
+
+    /// Detaches and puts the settings back.
+    ///
+    /// # Errors
+    /// When the launch could not have been learned from, or a setting not be put back.
+    pub fn finish(mut self) -> Result<()> {
+        let detached = self.detach();
+        self.settings.restore()?;
+        detached?;
+        let lost = self.lost;
+        ensure!(lost == 0, "live learning lost {lost} events of the launch");
+        Ok(())
+    }
+}
