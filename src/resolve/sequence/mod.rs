@@ -112,6 +112,7 @@ pub fn resolve_with(
         probe,
         report,
         seen: vec![RangeSet::default(); subjects.len()],
+        brought: vec![RangeSet::default(); subjects.len()],
         file_numbers: vec![None; subjects.len()],
         device_numbers: HashMap::new(),
         devices: Vec::new(),
@@ -125,6 +126,8 @@ pub fn resolve_with(
         if access.by == By::Tree {
             let time_us = access.time_ns.saturating_sub(start_ns) / 1000;
             walk.access(access, time_us, &subjects[number], number);
+        } else if access.source == Source::Added {
+            walk.brought[number].insert(subjects::pages(access));
         }
     }
     walk.finish()
@@ -137,6 +140,9 @@ struct Walk<'a> {
     report: Report,
     /// For each subject, pages that earlier accesses took.
     seen: Vec<RangeSet>,
+    /// For each subject, pages that others have added to the cache so far, in the launch. To it they are
+    /// as those that were cached before: it may have touched them without any read of its own.
+    brought: Vec<RangeSet>,
     /// For each subject, its index in the file table, given when it is first needed.
     file_numbers: Vec<Option<u32>>,
     device_numbers: HashMap<u64, u16>,
@@ -167,7 +173,11 @@ impl Walk<'_> {
                 let none = RangeSet::default();
                 // Where touches count, what was added meanwhile may have been touched by this fault.
                 let added = if self.touches { &none } else { &subject.added };
-                for pages in cached_before(&pages, facts, added) {
+                let end = facts.size.div_ceil(PAGE_SIZE).min(pages.end);
+                let window = pages.start..end.max(pages.start);
+                let mut mapped = cached_before(&pages, facts, added);
+                mapped.extend(self.brought[number].overlapping(&window));
+                for pages in mapped {
                     for fresh in self.seen[number].insert(pages) {
                         self.report.window_pages +=
                             self.data(fresh, time_us, subject, facts, number);
