@@ -200,6 +200,27 @@ fn a_window_gives_the_pages_that_were_cached_before() {
 }
 
 #[test]
+fn a_window_gives_the_pages_that_others_had_just_added() {
+    let mut facts = file(11, 14);
+    facts.cached = vec![2..3, 8..14];
+    let mut trace = accesses(&[
+        (11, 8, 8, Added),
+        (11, 4, 2, Added),
+        (11, 0, 16, Window),
+        (11, 6, 1, Added),
+    ]);
+    // Another program that uses the same library read these; the last of them after the fault.
+    for index in [0, 3] {
+        trace[index].by = By::Other;
+    }
+    let sequence = run(&trace, fake([(11, facts)]));
+    assert_eq!(
+        short(&sequence),
+        [(0, 11, 1, 1), (11, 4, 2, 1), (11, 2, 1, 2), (11, 8, 6, 2)]
+    );
+}
+
+#[test]
 fn what_the_drive_did_not_read_is_told_apart() {
     let mut facts = file(11, 14);
     facts.cached = vec![2..5, 8..9];

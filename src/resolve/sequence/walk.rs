@@ -23,6 +23,9 @@ pub struct Walk<'a> {
     report: Report,
     /// For each subject, pages that earlier accesses took.
     seen: Vec<RangeSet>,
+    /// For each subject, pages that others have added to the cache so far, in the launch. To it they are
+    /// as those that were cached before: it may have touched them without any read of its own.
+    brought: Vec<RangeSet>,
     /// For each subject, its index in the file table, given when it is first needed.
     file_numbers: Vec<Option<u32>>,
     device_numbers: HashMap<u64, u16>,
@@ -54,6 +57,7 @@ impl<'a> Walk<'a> {
             probe,
             report,
             seen: vec![RangeSet::default(); subjects.len()],
+            brought: vec![RangeSet::default(); subjects.len()],
             file_numbers: vec![None; subjects.len()],
             device_numbers: HashMap::new(),
             devices: Vec::new(),
@@ -72,6 +76,8 @@ impl<'a> Walk<'a> {
         for (access, &number) in self.observed.accesses.iter().zip(numbers) {
             if access.by == By::Tree {
                 self.access(access, number);
+            } else if access.source == Source::Added {
+                self.brought[number].insert(subjects::pages(access));
             }
         }
     }
@@ -94,8 +100,11 @@ impl<'a> Walk<'a> {
                 let none = RangeSet::default();
                 // Where touches count, what was added meanwhile may have been touched by this fault.
                 let added = if touches { &none } else { &subject.added };
-                let cached = cached_before(&pages, facts, added);
-                self.along(cached, time_us, subject, facts, number);
+                let end = facts.size.div_ceil(PAGE_SIZE).min(pages.end);
+                let window = pages.start..end.max(pages.start);
+                let mut mapped = cached_before(&pages, facts, added);
+                mapped.extend(self.brought[number].overlapping(&window));
+                self.along(mapped, time_us, subject, facts, number);
             }
             Outcome::File(_) if touches && access.source == Source::Added => {}
             Outcome::File(facts) => {
