@@ -4,6 +4,8 @@
 //! This program is its own harness, since the same file runs on both sides: in the machine, where it
 //! is called `guest`, it launches an app and prints figures; on the host it judges them.
 
+mod casefold;
+mod compare;
 mod facts;
 mod guest;
 
@@ -31,14 +33,25 @@ fn main() -> ExitCode {
         println!("test result: ok. 0 passed; 0 failed;");
         return ExitCode::SUCCESS;
     };
-    for (kind, recall) in [
-        ("files", &facts.files),
-        ("data file", &facts.data),
-        ("metadata", &facts.metadata),
+    for (how, kind, recall) in [
+        ("while held", "files", &facts.files),
+        ("while held", "data file", &facts.data),
+        ("while held", "metadata", &facts.metadata),
+        ("live", "files", &facts.live_files),
+        ("live", "metadata", &facts.live_metadata),
+        ("live", "files without case", &facts.casefold.files),
+        ("live", "metadata without case", &facts.casefold.metadata),
     ] {
         println!(
-            "{kind}: {} pages learned on an idle system, {} of them while held, {} without the hooks",
-            recall.wanted, recall.found, recall.added
+            "{kind}: {} pages learned on an idle system ({} of them read), {} of them {how} \
+             ({} without the hooks), {:.1} %; {} more {how}, {:.1} %",
+            recall.wanted,
+            recall.read,
+            recall.found,
+            recall.added,
+            100.0 * recall.found_share(),
+            recall.excess,
+            100.0 * recall.excess_share(),
         );
     }
     println!(
