@@ -47,9 +47,9 @@ pub struct Casefold {
     pub exact: Learned,
     /// Learned live, with everything cached.
     pub live: Learned,
-    /// Pages of files on the file system without case, live against exact.
+    /// Pages of files, the shell's among them: live against exact.
     pub files: Recall,
-    /// The same for its metadata blocks.
+    /// The same for metadata blocks of the file system without case.
     pub metadata: Recall,
 }
 
