@@ -32,8 +32,8 @@ exit 0
 /// Learns the app exactly, and live once everything is cached.
 pub fn casefold() -> Casefold {
     drop(Mounted::populated());
-    // Anew, so that nothing of it is cached: dropping the caches leaves the last few blocks of metadata
-    // that each CPU used (struct bh_lru), and these are most of so few.
+    // Anew, so that hardly anything of it is cached: dropping the caches leaves the last few blocks of
+    // metadata that each CPU used (struct bh_lru), and these are most of so few.
     let mounted = Mounted::new();
     let dev = fs::metadata(MOUNT_POINT).unwrap().dev();
     let app = [format!("{MOUNT_POINT}/Anwendung/START")];
