@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use paralfetch::resolve::ext4::Ext4;
+use paralfetch::resolve::ext4::{Ext4, Ext4Error};
 use tempfile::TempDir;
 
 use crate::common::succeed;
@@ -114,6 +114,24 @@ fn names_that_are_invalid_are_refused_unread_where_that_is_strict() {
     let folded = ext4.look_up(2, b"folded").unwrap().found.unwrap();
     assert_eq!(ext4.look_up(folded, b"\xff").unwrap(), Default::default());
     assert_eq!(ext4.look_up(folded, b"valid").unwrap().blocks.len(), 1);
+}
+
+#[test]
+fn case_that_is_ignored_by_unknown_rules_is_reported() {
+    let args = ["-O", "casefold", "-E", "encoding=utf8"];
+    let image = Image::new(1024, &args, |root| {
+        fs::create_dir(root.join("folded")).unwrap();
+        File::create(root.join("folded/name")).unwrap();
+    });
+    image.debugfs("set_inode_field folded flags 0x40080000");
+    image.debugfs("set_super_value encoding 99");
+    let ext4 = image.open();
+    let folded = ext4.look_up(2, b"folded").unwrap().found.unwrap();
+    let error = ext4.look_up(folded, b"NAME").unwrap_err();
+    assert!(matches!(error, Ext4Error::Unsupported { .. }), "{error}");
+    assert!(error.to_string().contains("ignores case"), "{error}");
+    // Listing it takes no rules.
+    assert_eq!(ext4.directory_blocks(folded).unwrap().len(), 1);
 }
 
 /// Everything that can be asked of the first inodes; answers and errors are both fine.

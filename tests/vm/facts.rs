@@ -18,12 +18,20 @@ pub struct Facts {
     pub idle: Learned,
     /// The same with another process holding its libraries and its data.
     pub held: Learned,
-    /// Pages of libraries and other files in the idle set, and how many of them the other set has.
+    /// Pages of libraries and other files in the idle set, and how many of them the held set has.
     pub files: Recall,
     /// The same for the one data file, which the app only reads.
     pub data: Recall,
     /// The same for metadata blocks.
     pub metadata: Recall,
+    /// A launch learned live, with everything cached.
+    pub live: Learned,
+    /// Pages of files in the idle set, and how many of them the live set has.
+    pub live_files: Recall,
+    /// The same for metadata blocks.
+    pub live_metadata: Recall,
+    /// What was learned of directories that ignore case.
+    pub casefold: Casefold,
     /// `paralfetch bench --json` of one cold and one prefetched launch.
     pub bench: serde_json::Value,
     /// What `paralfetch learn` printed.
@@ -32,7 +40,20 @@ pub struct Facts {
     pub run_report: String,
 }
 
-/// Size of a learned set.
+/// A launch that looks names up in another case than they have on the drive.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Casefold {
+    /// Learned exactly.
+    pub exact: Learned,
+    /// Learned live, with everything cached.
+    pub live: Learned,
+    /// Pages of files, the shell's among them: live against exact.
+    pub files: Recall,
+    /// The same for metadata blocks of the file system without case.
+    pub metadata: Recall,
+}
+
+/// What came of a learning run.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Learned {
     /// Pages of files.
@@ -41,20 +62,46 @@ pub struct Learned {
     pub metadata: usize,
     /// Pages of files that were cached before the launch: seen only by their use.
     pub unread: usize,
+    /// Paths that were looked up.
+    pub paths: u64,
+    /// Paths that could not be recorded.
+    pub lost_paths: u64,
+    /// Whether each fault told the very page that was touched.
+    pub exact_faults: bool,
+    /// What resolving could not tell.
+    pub warnings: Vec<String>,
     /// Seconds from execve to the end of the launch.
     pub seconds: f64,
 }
 
-/// How much of the idle set was found again.
+/// How much of an exactly learned set was found again.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Recall {
-    /// Pages in the idle set.
+    /// Pages in the exact set.
     pub wanted: usize,
+    /// Those of them that the drive was seen to read; what they depend on is in the set as well.
+    pub read: usize,
     /// Those that the other set has.
     pub found: usize,
     /// Those that it has because they were added to the cache, and would have without the hooks
-    /// for cached pages.
+    /// for cached pages and without paths.
     pub added: usize,
+    /// Pages that only the other set has.
+    pub excess: usize,
     /// Some of those that the other set does not have, as page and file.
     pub missing: Vec<String>,
+    /// Some of those that only the other set has.
+    pub unwanted: Vec<String>,
+}
+
+impl Recall {
+    /// Share of the exact set that was found again, 0 to 1.
+    pub fn found_share(&self) -> f64 {
+        self.found as f64 / self.wanted as f64
+    }
+
+    /// Pages that only the other set has, as a share of the exact set: 0 or more.
+    pub fn excess_share(&self) -> f64 {
+        self.excess as f64 / self.wanted as f64
+    }
 }

@@ -1,8 +1,7 @@
 //! The part that runs in the virtual machine: launches an app in every way that matters, and prints
 //! what came of it.
 
-use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,10 +9,11 @@ use std::process::{Child, Command, Output, Stdio};
 
 use paralfetch::launch::{self, Limits, Spawn, Supervisor};
 use paralfetch::manager::{LearnOptions, Lesson, learn};
-use paralfetch::profile::{self, Profile};
-use paralfetch::schedule::{Place, Span};
+use paralfetch::profile;
 
-use crate::facts::{Facts, Learned, MARK, Recall};
+use crate::casefold::casefold;
+use crate::compare::{Page, recall, size};
+use crate::facts::{Facts, MARK};
 
 /// The product's program, which the host sends along.
 const PARALFETCH: &str = "./paralfetch";
@@ -33,8 +33,6 @@ const SYSTEM: [&str; 7] = [
 ];
 /// The file that the app reads parts of, as it is called from outside.
 const DATA: &str = "/srv/app/opt/data";
-/// Missing pages that are named.
-const NAMED: usize = 40;
 const DATA_BYTES: usize = 1024 * 4096;
 
 /// Finds everything out and prints it.
@@ -42,11 +40,16 @@ pub fn main() {
     install();
 
     let doctor = output(&["doctor", "--json"]);
-    let idle = learned();
+    let app = |how| learned(&APP, Some(ROOT), how);
+    let idle = app(profile::Learned::Exact);
     let holder = Holder::start();
-    let held = learned();
+    let held = app(profile::Learned::Exact);
     drop(holder);
-    let all = |place: &Page| !place.is_metadata() && !place.is_data_file();
+    // The first only makes sure that all of it is cached.
+    drop(app(profile::Learned::Live));
+    let live = app(profile::Learned::Live);
+    let is_file = |page: &Page| !page.is_metadata();
+    let is_data = |page: &Page| page.is_of(DATA);
     let learn_report = paralfetch("learn", &[]);
     let run_report = {
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
@@ -67,11 +70,15 @@ pub fn main() {
         doctor_status: doctor.status.code(),
         doctor: serde_json::from_slice(&doctor.stdout).unwrap_or_default(),
         hooks: serde_json::to_value(held.profile.hooks).unwrap(),
-        files: recall(&idle, &held, all),
-        data: recall(&idle, &held, Page::is_data_file),
+        files: recall(&idle, &held, |page| is_file(page) && !is_data(page)),
+        data: recall(&idle, &held, is_data),
         metadata: recall(&idle, &held, Page::is_metadata),
+        live_files: recall(&idle, &live, is_file),
+        live_metadata: recall(&idle, &live, Page::is_metadata),
         idle: size(&idle),
         held: size(&held),
+        live: size(&live),
+        casefold: casefold(),
         bench: serde_json::from_slice(&fs::read("bench.json").unwrap()).unwrap(),
         learn_report,
         run_report,
@@ -98,96 +105,13 @@ fn install() {
     rustix::fs::sync();
 }
 
-/// A page of a launch.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Page {
-    /// `None` for metadata.
-    path: Option<Vec<u8>>,
-    page: u64,
-}
-
-impl Page {
-    fn is_metadata(&self) -> bool {
-        self.path.is_none()
-    }
-
-    fn name(&self) -> String {
-        let path = self.path.as_deref().unwrap_or(b"metadata");
-        format!("{} of {}", self.page, String::from_utf8_lossy(path))
-    }
-
-    fn is_data_file(&self) -> bool {
-        self.path.as_deref() == Some(DATA.as_bytes())
-    }
-}
-
-/// The pages of some spans of a profile. There is one device.
-fn pages<'a>(profile: &Profile, spans: impl IntoIterator<Item = &'a Span>) -> BTreeSet<Page> {
-    spans
-        .into_iter()
-        .flat_map(|span| {
-            let path = match span.place {
-                Place::Metadata { .. } => None,
-                Place::Data { file } => Some(
-                    profile.files[file as usize]
-                        .path
-                        .clone()
-                        .expect("a file that exists has a path"),
-                ),
-            };
-            (span.start..span.end()).map(move |page| Page {
-                path: path.clone(),
-                page,
-            })
-        })
-        .collect()
-}
-
-fn log(lesson: &Lesson) -> BTreeSet<Page> {
-    pages(&lesson.profile, lesson.log.iter().map(|entry| &entry.span))
-}
-
-fn size(lesson: &Lesson) -> Learned {
-    let (metadata, files): (Vec<Page>, Vec<Page>) =
-        log(lesson).into_iter().partition(Page::is_metadata);
-    Learned {
-        files: files.len(),
-        metadata: metadata.len(),
-        unread: pages(&lesson.profile, &lesson.unread)
-            .iter()
-            .filter(|page| !page.is_metadata())
-            .count(),
-        seconds: lesson.summary.duration.as_secs_f64(),
-    }
-}
-
-/// How much of what `idle` has of a kind is in `held` too.
-fn recall(idle: &Lesson, held: &Lesson, of_kind: impl Fn(&Page) -> bool) -> Recall {
-    let wanted: BTreeSet<Page> = log(idle).into_iter().filter(of_kind).collect();
-    let log = log(held);
-    let unread = pages(&held.profile, &held.unread);
-    Recall {
-        wanted: wanted.len(),
-        found: wanted.intersection(&log).count(),
-        added: wanted
-            .iter()
-            .filter(|page| log.contains(page) && !unread.contains(page))
-            .count(),
-        missing: wanted
-            .difference(&log)
-            .take(NAMED)
-            .map(Page::name)
-            .collect(),
-    }
-}
-
-/// One exact learning run, which drops the caches first.
-fn learned() -> Lesson {
-    let argv: Vec<OsString> = APP.iter().map(OsString::from).collect();
-    let command = launch::Command::find(&argv, Some(Path::new(ROOT))).unwrap();
+/// One learning run of an app, which drops the caches first unless it is live.
+pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: profile::Learned) -> Lesson {
+    let argv: Vec<OsString> = app.iter().map(|arg| arg.as_ref().to_owned()).collect();
+    let command = launch::Command::find(&argv, root.map(Path::new)).unwrap();
     let mut supervisor = Supervisor::new().unwrap();
     let options = LearnOptions {
-        how: profile::Learned::Exact,
+        how,
         limits: Limits::default(),
         keeper: None,
         earlier: None,

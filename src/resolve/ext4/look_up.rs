@@ -54,8 +54,8 @@ impl Ext4 {
     ///
     /// `.` and `..` are looked up as NFS does; to programs the kernel answers them from memory. On a
     /// directory without case, a look-up that finds nothing goes through all blocks on kernels that
-    /// repeat it without the hash (6.14 and stable ones since early 2025), unless the file system forbids
-    /// it; this is always reckoned with.
+    /// repeat it without the hash (6.14 and some stable ones since early 2025, but not Debian's 6.1),
+    /// unless the file system forbids it; this is always reckoned with, since a kernel does not tell.
     ///
     /// # Errors
     /// [`Ext4Error::Unsupported`] if the directory is encrypted, or ignores case by rules that libext2fs

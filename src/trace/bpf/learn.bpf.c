@@ -277,7 +277,7 @@ static __always_inline void window_mapped(struct address_space *mapping, __u64 s
 {
 	struct span first = {}, last = {};
 
-	if (end < start || current_role() == PF_ROLE_STARTING)
+	if (end < start || is_copy_of_ours())
 		return;
 	if (cached_folio(mapping, start, &first) && first.start < start)
 		start = first.start;
@@ -290,7 +290,7 @@ static __always_inline void page_touched(struct address_space *mapping, __u64 in
 {
 	struct span folio = {};
 
-	if (current_role() == PF_ROLE_STARTING)
+	if (is_copy_of_ours())
 		return;
 	report(mapping->host, index, 1, PF_FAULT);
 	if (cached_folio(mapping, index, &folio) && folio.pages > 1)

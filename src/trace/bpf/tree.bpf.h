@@ -8,7 +8,8 @@
  * a member. Later execs change nothing, so shell wrappers are in the tree by themselves.
  *
  * The app's first process is a copy of ours until its execve. What the kernel reads for that execve
- * belongs to the launch; the page faults of our own last instructions do not.
+ * belongs to the launch, and so do its own faults on the new program; the page faults of our own last
+ * instructions do not.
  *
  * Membership is in task-local storage: it costs no look-up table, follows a task through exec and
  * pid changes, and goes with the task.
@@ -50,6 +51,21 @@ static __always_inline __u32 role_of(struct task_struct *task)
 static __always_inline __u32 current_role(void)
 {
 	return role_of(bpf_get_current_task_btf());
+}
+
+/* PF_FORKNOEXEC of linux/sched.h: a forked task has it until execve has replaced its memory. */
+#define TASK_FORKED_NOT_EXECED 0x40
+
+/*
+ * Whether the memory of the current task is still a copy of ours. It is the app's some time before
+ * sched_process_exec: the kernel has mapped the program by then, and written zeros to the last page of
+ * its data, which the program then never faults on.
+ */
+static __always_inline bool is_copy_of_ours(void)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+
+	return role_of(task) == PF_ROLE_STARTING && task->flags & TASK_FORKED_NOT_EXECED;
 }
 
 static __always_inline void tree_fork(struct task_struct *parent, struct task_struct *child)

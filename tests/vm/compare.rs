@@ -1,0 +1,107 @@
+//! What two learning runs have in common.
+
+use std::collections::BTreeSet;
+
+use paralfetch::manager::Lesson;
+use paralfetch::profile::Profile;
+use paralfetch::schedule::{Place, Span};
+
+use crate::facts::{Learned, Recall};
+
+/// Missing and excess pages that are named.
+const NAMED: usize = 40;
+
+/// A page of a launch.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Page {
+    dev: u64,
+    /// `None` for metadata.
+    path: Option<Vec<u8>>,
+    page: u64,
+}
+
+impl Page {
+    pub fn is_metadata(&self) -> bool {
+        self.path.is_none()
+    }
+
+    pub fn is_on(&self, dev: u64) -> bool {
+        self.dev == dev
+    }
+
+    pub fn is_of(&self, path: &str) -> bool {
+        self.path.as_deref() == Some(path.as_bytes())
+    }
+
+    fn name(&self) -> String {
+        let path = self.path.as_deref().unwrap_or(b"metadata");
+        format!("{} of {}", self.page, String::from_utf8_lossy(path))
+    }
+}
+
+/// The pages of some spans of a profile.
+fn pages<'a>(profile: &Profile, spans: impl IntoIterator<Item = &'a Span>) -> BTreeSet<Page> {
+    spans
+        .into_iter()
+        .flat_map(|span| {
+            let (device, path) = match span.place {
+                Place::Metadata { device } => (device, None),
+                Place::Data { file } => {
+                    let file = &profile.files[file as usize];
+                    let path = file.path.clone();
+                    (file.device, Some(path.expect("what exists has a path")))
+                }
+            };
+            let dev = profile.devices[usize::from(device)].dev;
+            (span.start..span.end()).map(move |page| Page {
+                dev,
+                path: path.clone(),
+                page,
+            })
+        })
+        .collect()
+}
+
+/// The pages of the launch sequence.
+pub fn log(lesson: &Lesson) -> BTreeSet<Page> {
+    pages(&lesson.profile, lesson.log.iter().map(|entry| &entry.span))
+}
+
+fn unread(lesson: &Lesson) -> BTreeSet<Page> {
+    pages(&lesson.profile, &lesson.unread)
+}
+
+pub fn size(lesson: &Lesson) -> Learned {
+    let (metadata, files): (Vec<Page>, Vec<Page>) =
+        log(lesson).into_iter().partition(Page::is_metadata);
+    let unread = unread(lesson);
+    Learned {
+        files: files.len(),
+        metadata: metadata.len(),
+        unread: unread.iter().filter(|page| !page.is_metadata()).count(),
+        paths: lesson.summary.resolved.paths.used,
+        lost_paths: lesson.summary.lost_paths,
+        exact_faults: lesson.summary.exact_faults,
+        warnings: lesson.summary.resolved.warnings.clone(),
+        seconds: lesson.summary.duration.as_secs_f64(),
+    }
+}
+
+/// How much of what `exact` has of a kind is in `other` too, and what is in that alone.
+pub fn recall(exact: &Lesson, other: &Lesson, of_kind: impl Fn(&Page) -> bool) -> Recall {
+    let of = |set: BTreeSet<Page>| -> BTreeSet<Page> { set.into_iter().filter(&of_kind).collect() };
+    let (wanted, learned) = (of(log(exact)), of(log(other)));
+    let read = of(&log(exact) - &unread(exact));
+    let unread = unread(other);
+    let found = &wanted & &learned;
+    let named = |pages: BTreeSet<Page>| pages.iter().take(NAMED).map(Page::name).collect();
+    Recall {
+        wanted: wanted.len(),
+        read: read.len(),
+        found: found.len(),
+        added: (&found - &unread).len(),
+        excess: (&learned - &wanted).len(),
+        missing: named(&wanted - &learned),
+        unwanted: named(&learned - &wanted),
+    }
+}
