@@ -4,10 +4,12 @@ mod caches;
 mod class;
 mod knobs;
 mod memory;
+mod page_out;
 mod sysfs;
 
 pub use caches::{checkpoint_journal, drop_caches};
 pub use class::Class;
 pub use knobs::{KnobError, Knobs, Leftovers, keep, restore_leftovers};
 pub use memory::Memory;
+pub use page_out::page_out_mapped;
 pub use sysfs::Sysfs;

@@ -150,7 +150,7 @@ pub fn learn(
     let mut storage = Storage::new();
     let mut tracer = Tracer::attach_with(&mut storage, focus, cgroup::own(&mounts))?;
     if how != profile::Learned::Live {
-        settings.empty_caches(&mounts)?;
+        settings.empty_caches(&mounts, how == profile::Learned::Exact)?;
     }
 
     let started_at = SystemTime::now();

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::device::{KnobError, Knobs, Sysfs, checkpoint_journal, drop_caches};
+use crate::device::{KnobError, Knobs, Sysfs, checkpoint_journal, drop_caches, page_out_mapped};
 use crate::profile::Learned;
 use crate::resolve::mounts::{Mount, MountTable};
 use crate::resolve::support::Support;
@@ -103,11 +103,15 @@ impl LearningSettings {
         self.exact_faults
     }
 
-    /// Empties the caches, those metadata included that ext4's journals still hold.
+    /// Empties the caches, those metadata included that ext4's journals still hold. `mapped`: also of
+    /// pages that one running program has mapped; without, the paper's way (§2.2).
     ///
     /// # Errors
     /// When the kernel refuses to drop caches.
-    pub fn empty_caches(&self, mounts: &MountTable) -> io::Result<()> {
+    pub fn empty_caches(&self, mounts: &MountTable, mapped: bool) -> io::Result<()> {
+        if mapped {
+            page_out_mapped(&self.devices)?;
+        }
         for &dev in &self.devices {
             // Where the journal cannot be emptied (there is none, or before Linux 5.14), recently
             // written metadata stay cached, and only those that data depend on are found.

@@ -108,6 +108,24 @@ fn what_others_hold_in_the_caches_is_learned_too() {
 }
 
 #[test]
+fn what_one_program_has_mapped_is_read_anew() {
+    let Some((root, _turn)) = known() else {
+        return;
+    };
+    let _holder = Holder::of(&root);
+    let report = root.state.path().with_extension("json");
+    root.learn(&[&format!("--json={}", report.display())], &["/known"]);
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+    // The pages that the holder has written to are its own, and what it has mapped there stays.
+    let cached = report["resolved"]["window_pages"].as_u64().unwrap();
+    assert!(cached <= AROUND, "{report}");
+    let profile = root.show("known");
+    for (path, pages) in data() {
+        assert_same(path, &pages, &pages_of(&profile, path), &BTreeSet::new());
+    }
+}
+
+#[test]
 fn with_the_learned_metadata_the_launch_finds_its_paths_without_the_drive() {
     let Some((root, _turn)) = known() else {
         return;

@@ -134,13 +134,15 @@ static long mark_word(__u64 i, struct mark *m)
 	}
 	old = *bits;
 	if (m->kind == PF_WINDOW && m->by == PF_TREE) {
-		old |= seen->window;
+		if (mask & ~(old | seen->window))
+			m->fresh = true;
+		old = seen->window;
 		bits = &seen->window;
-	}
-	if (mask & ~old) {
-		__sync_fetch_and_or(bits, mask);
+	} else if (mask & ~old) {
 		m->fresh = true;
 	}
+	if (mask & ~old)
+		__sync_fetch_and_or(bits, mask);
 	return 0;
 }
 
@@ -202,12 +204,17 @@ static __always_inline __u8 by_role(__u32 role)
 	return is_newcomer() ? PF_NEWCOMER : PF_OTHER;
 }
 
-/* Completes the event with who and when, and sends it unless all of its pages are known. */
+/*
+ * Completes the event with who and when, and sends it unless all of its pages are known. Of tasks that
+ * have nothing to do with the launch, only what they bring into the caches matters.
+ */
 static __always_inline void send(struct pf_event *e)
 {
 	struct pf_event *slot;
 
 	e->by = by_role(current_role());
+	if (e->kind != PF_ADDED && (e->by == PF_OTHER || e->by == PF_OWN))
+		return;
 	if (!mark_new(e))
 		return;
 
@@ -222,24 +229,66 @@ static __always_inline void send(struct pf_event *e)
 	bpf_ringbuf_submit(slot, BPF_RB_NO_WAKEUP);
 }
 
+/* Names the file, or the device whose metadata the inode's pages are. */
+static __always_inline bool name_subject(struct pf_event *e, struct inode *inode)
+{
+	struct super_block *sb;
+
+	if (!active_since_ns || !inode)
+		return false;
+	sb = inode->i_sb;
+	if (!sb)
+		return false;
+	if (sb->s_magic == BDEVFS_MAGIC) {
+		e->dev = inode->i_rdev;
+	} else {
+		e->dev = sb->s_dev;
+		e->ino = inode->i_ino;
+		e->generation = inode->i_generation;
+	}
+	return true;
+}
+
 static __always_inline void report(struct inode *inode, __u64 start, __u64 pages, __u8 kind)
 {
 	struct pf_event e = { .start = start, .pages = pages, .kind = kind };
-	struct super_block *sb;
 
-	if (!active_since_ns || !inode || !pages)
-		return;
-	sb = inode->i_sb;
-	if (!sb)
-		return;
-	if (sb->s_magic == BDEVFS_MAGIC) {
-		e.dev = inode->i_rdev;
-	} else {
-		e.dev = sb->s_dev;
-		e.ino = inode->i_ino;
-		e.generation = inode->i_generation;
-	}
-	send(&e);
+	if (pages && name_subject(&e, inode))
+		send(&e);
+}
+
+/* Whether these pages of one word of the filter were in windows of the tree before. */
+static __always_inline bool were_mapped(const struct pf_event *e, __u64 word, __u64 mask)
+{
+	struct seen_key key = { .ino = e->ino, .word = word, .dev = e->dev };
+	struct seen *seen = bpf_map_lookup_elem(&seen_pages, &key);
+
+	return seen && !(mask & ~seen->window);
+}
+
+/*
+ * Whether a window was reported before, and with it the folios around: each process of an app maps the
+ * same libraries, so most were. A window has 16 pages of 4 KiB, or fewer larger ones.
+ */
+static __always_inline bool is_known_window(struct inode *inode, __u64 start, __u64 end)
+{
+	struct pf_event e = {};
+	__u64 first = ~0ULL << (start & 63), last = ~0ULL >> (63 - (end & 63));
+
+	if (!name_subject(&e, inode))
+		return true;
+	if (start >> 6 == end >> 6)
+		return were_mapped(&e, start >> 6, first & last);
+	return end - start < 64 && were_mapped(&e, start >> 6, first) &&
+	       were_mapped(&e, end >> 6, last);
+}
+
+/* Whether it matters which cached pages the current task uses. */
+static __always_inline bool uses_matter(void)
+{
+	__u8 by = by_role(current_role());
+
+	return (by == PF_TREE || by == PF_NEWCOMER) && !is_copy_of_ours();
 }
 
 #include "folios.bpf.h"
@@ -277,7 +326,8 @@ static __always_inline void window_mapped(struct address_space *mapping, __u64 s
 {
 	struct span first = {}, last = {};
 
-	if (end < start || is_copy_of_ours())
+	if (end < start || !active_since_ns || !uses_matter() ||
+	    is_known_window(mapping->host, start, end))
 		return;
 	if (cached_folio(mapping, start, &first) && first.start < start)
 		start = first.start;
@@ -290,10 +340,11 @@ static __always_inline void page_touched(struct address_space *mapping, __u64 in
 {
 	struct span folio = {};
 
-	if (is_copy_of_ours())
+	if (!active_since_ns || !uses_matter())
 		return;
 	report(mapping->host, index, 1, PF_FAULT);
-	if (cached_folio(mapping, index, &folio) && folio.pages > 1)
+	if (!is_known_window(mapping->host, index, index) &&
+	    cached_folio(mapping, index, &folio) && folio.pages > 1)
 		report(mapping->host, folio.start, folio.pages, PF_WINDOW);
 }
 
@@ -361,8 +412,14 @@ int BPF_PROG(task_execed, struct task_struct *task, int old_pid, struct linux_bi
 SEC("tp_btf/sys_exit")
 int BPF_PROG(syscall_done, struct pt_regs *regs, long result)
 {
-	if (active_since_ns && is_of_launch())
-		paths_of_syscall(regs, result);
+	struct pf_syscall *call;
+
+	if (!active_since_ns)
+		return 0;
+	/* Every call of every task comes by here: most are told apart by their number. */
+	call = call_with_paths(regs);
+	if (call && is_of_launch())
+		paths_of_syscall(call, regs, result);
 	return 0;
 }
 

@@ -57,6 +57,16 @@ static __always_inline void name_inode(struct pf_inode *out, struct inode *inode
 	out->generation = BPF_CORE_READ(inode, i_generation);
 }
 
+/* The same for a directory that the task itself leads to: such pointers can be followed by plain loads. */
+static __always_inline void name_directory(struct pf_inode *out, struct dentry *dir)
+{
+	struct inode *inode = dir->d_inode;
+
+	out->ino = inode->i_ino;
+	out->dev = inode->i_sb->s_dev;
+	out->generation = inode->i_generation;
+}
+
 static __always_inline struct inode *inode_of_fd(struct task_struct *task, __s32 fd)
 {
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
@@ -119,9 +129,9 @@ static __always_inline struct pf_path *begin_path(struct task_struct *task, __u8
 	p->nofollow = 0;
 	p->pad = 0;
 	p->length = 0;
-	name_inode(&p->root, BPF_CORE_READ(task, fs, root.dentry, d_inode));
-	name_inode(&p->from, BPF_CORE_READ(task, fs, pwd.dentry, d_inode));
-	p->mount_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
+	name_directory(&p->root, task->fs->root.dentry);
+	name_directory(&p->from, task->fs->pwd.dentry);
+	p->mount_ns = task->nsproxy->mnt_ns->ns.inum;
 	return p;
 }
 
@@ -227,19 +237,26 @@ static __always_inline void socket_path(struct task_struct *task, __u64 address,
 	user_path(task, address + sizeof(family), AT_FDCWD, false, size - sizeof(family));
 }
 
-/* A system call of the launch tree has returned. */
-static __always_inline void paths_of_syscall(struct pt_regs *regs, long result)
+/* How the system call takes paths; NULL for most, which take none. */
+static __always_inline struct pf_syscall *call_with_paths(struct pt_regs *regs)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct pf_syscall *call;
 	__s64 number = syscall_number(regs);
 	__u32 key = number;
+	struct pf_syscall *call;
+
+	if (number < 0)
+		return NULL;
+	call = bpf_map_lookup_elem(&syscalls, &key);
+	return call && call->rule ? call : NULL;
+}
+
+/* A system call of the launch tree has returned. */
+static __always_inline void paths_of_syscall(struct pf_syscall *call, struct pt_regs *regs, long result)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
 	bool nofollow;
 
-	if (number < 0 || syscall_is_compat(task))
-		return;
-	call = bpf_map_lookup_elem(&syscalls, &key);
-	if (!call || !call->rule)
+	if (syscall_is_compat(task))
 		return;
 	switch (call->rule) {
 	case PF_LIST:

@@ -1,0 +1,167 @@
+//! Taking file pages back from the programs that have them mapped, which dropping the caches cannot.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::fs::makedev;
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+
+/// Most ranges of one call (UIO_MAXIOV of the kernel).
+const MOST_RANGES: usize = 1024;
+
+/// Asks every process to give up the pages of files on these devices (`st_dev`) that it has mapped and
+/// not changed: they are unmapped, and read again when they are used (process_madvise(2) with
+/// MADV_PAGEOUT, Linux 5.10). The kernel passes over pages that more than one process has mapped.
+/// Returns the number of bytes that were asked for.
+///
+/// A process that comes to its end meanwhile, or is not to be looked at, keeps what it has.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn page_out_mapped(devices: &[u64]) -> io::Result<u64> {
+    let own = getpid().as_raw_nonzero().get();
+    let mut asked = 0;
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let pid = name.to_str().and_then(|name| name.parse().ok());
+        if let Some(pid) = pid.filter(|&pid| pid != own).and_then(Pid::from_raw) {
+            asked += page_out(pid, devices).unwrap_or(0);
+        }
+    }
+    Ok(asked)
+}
+
+fn page_out(pid: Pid, devices: &[u64]) -> io::Result<u64> {
+    // Before the ranges are read: should the process end, and its number go round, this is still it.
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let smaps = fs::read(format!("/proc/{}/smaps", pid.as_raw_nonzero()))?;
+    let ranges = unchanged(&String::from_utf8_lossy(&smaps), devices);
+    let mut asked = 0;
+    for ranges in ranges.chunks(MOST_RANGES) {
+        asked += advise(process.as_fd(), ranges)?;
+    }
+    Ok(asked)
+}
+
+/// Mappings of files on these devices that the process cannot have changed, in the contents of
+/// /proc/PID/smaps. Those with pages of the process's own among them would go to the swap, and locked
+/// ones are refused.
+fn unchanged(smaps: &str, devices: &[u64]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    // Whether the last range of the list is the mapping that the lines are about.
+    let mut is_listed = false;
+    for line in smaps.lines() {
+        if let Some(mapping) = Mapping::parse(line) {
+            is_listed = !mapping.writable && mapping.inode != 0 && devices.contains(&mapping.dev);
+            if is_listed {
+                ranges.push(mapping.addresses);
+            }
+        } else if is_listed && has_any(line) {
+            ranges.pop();
+            is_listed = false;
+        }
+    }
+    ranges
+}
+
+/// Whether the line says that some of the mapping is anonymous or locked memory.
+fn has_any(line: &str) -> bool {
+    let mut words = line.split_ascii_whitespace();
+    matches!(words.next(), Some("Anonymous:" | "Locked:")) && words.next() != Some("0")
+}
+
+struct Mapping {
+    addresses: Range<u64>,
+    writable: bool,
+    dev: u64,
+    inode: u64,
+}
+
+impl Mapping {
+    /// `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE [PATH]`; `None` for the lines below it.
+    fn parse(line: &str) -> Option<Self> {
+        let hex = |text| u64::from_str_radix(text, 16).ok();
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let permissions = fields.next()?;
+        let (major, minor) = fields.nth(1)?.split_once(':')?;
+        Some(Mapping {
+            addresses: hex(start)?..hex(end)?,
+            writable: permissions.contains('w'),
+            dev: makedev(
+                u32::from_str_radix(major, 16).ok()?,
+                u32::from_str_radix(minor, 16).ok()?,
+            ),
+            inode: fields.next()?.parse().ok()?,
+        })
+    }
+}
+
+/// Asks one process; returns the bytes that it was asked for.
+fn advise(process: BorrowedFd<'_>, ranges: &[Range<u64>]) -> io::Result<u64> {
+    let vector: Vec<libc::iovec> = ranges
+        .iter()
+        .map(|range| libc::iovec {
+            iov_base: std::ptr::without_provenance_mut(range.start as usize),
+            iov_len: (range.end - range.start) as usize,
+        })
+        .collect();
+    // SAFETY: the vector is as long as is said. Its addresses are of the other process; the advice
+    // changes nothing that a program can read, here or there.
+    let advised = unsafe {
+        libc::syscall(
+            libc::SYS_process_madvise,
+            process.as_raw_fd(),
+            vector.as_ptr(),
+            vector.len(),
+            libc::MADV_PAGEOUT,
+            0,
+        )
+    };
+    u64::try_from(advised).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMAPS: &str = "\
+559b9c000000-559b9c00c000 r--p 00000000 08:02 131 /usr/bin/app
+Size:                 48 kB
+Anonymous:             0 kB
+Locked:                0 kB
+VmFlags: rd mr mw me sd
+559b9c00c000-559b9c010000 r--p 0000c000 08:02 131 /usr/bin/app
+Anonymous:             4 kB
+Locked:                0 kB
+559b9c010000-559b9c020000 rw-p 00010000 08:02 131 /usr/bin/app
+Anonymous:             0 kB
+7f0000000000-7f0000100000 r-xp 00000000 103:1a 77 /lib/a name.so
+Anonymous:             0 kB
+Locked:             1024 kB
+7f1000000000-7f1000100000 r-xp 00002000 103:1a 78 /lib/7f00-1 r--p.so (deleted)
+Anonymous:             0 kB
+Locked:                0 kB
+7f2000000000-7f2000001000 r--p 00000000 00:00 0 [vvar]
+Anonymous:             0 kB
+7f3000000000-7f3000001000 r--s 00000000 00:2a 9 /tmp/x
+Anonymous:             0 kB
+";
+
+    #[test]
+    fn only_what_is_unchanged_and_on_the_devices_is_given_up() {
+        let devices = [makedev(8, 2), makedev(0x103, 0x1a)];
+        assert_eq!(
+            unchanged(SMAPS, &devices),
+            [
+                0x559b_9c00_0000..0x559b_9c00_c000,
+                0x7f10_0000_0000..0x7f10_0010_0000
+            ]
+        );
+        assert_eq!(unchanged(SMAPS, &[]), []);
+        assert_eq!(unchanged("", &devices), []);
+        assert_eq!(unchanged("nonsense\n-\na-b\n1-2 r 0 zz 1\n", &devices), []);
+    }
+}
