@@ -17,6 +17,22 @@ pub struct Average {
     pub apps: usize,
 }
 
+/// The records that have a key, and of several with the same one the last: what was learned again took
+/// the place of what was there.
+fn latest<'a, T: Clone, K: PartialEq>(
+    records: &'a [T],
+    key: impl Fn(&'a T) -> Option<K>,
+) -> Vec<T> {
+    let mut kept: Vec<&'a T> = Vec::new();
+    for record in records.iter().filter(|record| key(record).is_some()) {
+        match kept.iter_mut().find(|known| key(known) == key(record)) {
+            Some(known) => *known = record,
+            None => kept.push(record),
+        }
+    }
+    kept.into_iter().cloned().collect()
+}
+
 /// Everything measured on one drive.
 #[derive(Clone, Debug)]
 pub struct Device {
@@ -67,18 +83,12 @@ impl Device {
                 .filter(|s| s.device == name)
                 .cloned()
                 .collect(),
-            learned: results
-                .learned
-                .iter()
-                .filter(|l| l.device == name)
-                .cloned()
-                .collect(),
-            missed: results
-                .missed
-                .iter()
-                .filter(|m| m.device == name)
-                .cloned()
-                .collect(),
+            learned: latest(&results.learned, |l| {
+                (l.device == name).then_some((&l.app, &l.how))
+            }),
+            missed: latest(&results.missed, |m| {
+                (m.device == name).then_some((&m.app, &m.scenario))
+            }),
             apps,
             scenarios,
             averages: BTreeMap::new(),

@@ -8,6 +8,7 @@ use super::super::stats::median;
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::Section;
+use crate::record::Session;
 
 /// By how much two rules may differ before the report says so.
 const DISAGREEMENT: f64 = 0.10;
@@ -23,9 +24,14 @@ pub fn conditions(device: &Device) -> Section {
         "read_ahead_kb",
     ];
     let mut table = Table::new("Sessions", "", head);
-    for session in &device.sessions {
+    for (session, last) in alike(&device.sessions) {
+        let started = if last == session.started {
+            date(session.started)
+        } else {
+            format!("{} to {}", date(session.started), date(last))
+        };
         table.push([
-            date(session.started),
+            started,
             session.drive.clone(),
             session.kernel.clone(),
             session.machine.clone(),
@@ -67,6 +73,25 @@ pub fn conditions(device: &Device) -> Section {
         picture: None,
         tables,
     }
+}
+
+/// Sessions under the same conditions, by the first of them, with the start of the last.
+fn alike(sessions: &[Session]) -> Vec<(&Session, u64)> {
+    let mut rows: Vec<(&Session, u64)> = Vec::new();
+    for session in sessions {
+        let same = |(first, _): &&mut (&Session, u64)| {
+            let started = first.started;
+            Session {
+                started,
+                ..session.clone()
+            } == **first
+        };
+        match rows.iter_mut().find(same) {
+            Some((_, last)) => *last = session.started.max(*last),
+            None => rows.push((session, session.started)),
+        }
+    }
+    rows
 }
 
 /// Which apps cannot be normalized, in a sentence for each kind of launch that they lack.
