@@ -9,13 +9,15 @@ use anyhow::{Context, Result, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::processes::cpu_of_descendants;
 use crate::apps::App;
 use crate::display::Watch;
 
 /// The app, in a process group of its own.
 pub struct Process(Child);
 
-/// Starts an app in the image and waits for its window.
+/// Starts an app in the image, and waits for its window and until it has nothing more to do: while it
+/// starts, it would read back at once what is taken from it before another app is learned.
 ///
 /// # Errors
 /// When it does not start, or shows no window in time.
@@ -44,7 +46,26 @@ pub fn start(app: &App, root: &Path, watch: Option<Watch>, timeout: Duration) ->
             Err(error) => return Err(error.into()),
         }
     }
+    until_idle(begun, timeout)?;
     Ok(process)
+}
+
+/// Share of a second's processor time below which an app is idle: a caret blinks.
+const IDLE: f64 = 0.03;
+
+/// Waits for a second in which this process's descendants hardly run; no longer than `timeout` from
+/// `begun` on, since some apps never rest.
+fn until_idle(begun: Instant, timeout: Duration) -> Result<()> {
+    let mut used = cpu_of_descendants()?;
+    while begun.elapsed() < timeout {
+        std::thread::sleep(Duration::from_secs(1));
+        let now = cpu_of_descendants()?;
+        if now - used < IDLE {
+            return Ok(());
+        }
+        used = now;
+    }
+    Ok(())
 }
 
 impl Drop for Process {
