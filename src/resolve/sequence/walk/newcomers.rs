@@ -55,7 +55,8 @@ impl<'a> Walk<'a> {
                 let part = part(&entry, again.clone());
                 self.newcomer(&part, true);
                 self.log.push(part);
-                let cached = subjects[&key].added.missing(&again).into_iter();
+                let added = subjects.get(&key).map_or(&none, |subject| &subject.added);
+                let cached = added.missing(&again).into_iter();
                 self.unread.extend(cached.map(|pages| span(place, pages)));
             }
             for once in known.missing(&pages) {
