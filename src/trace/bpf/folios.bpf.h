@@ -48,30 +48,52 @@ static __always_inline __u64 slot_of(struct xa_node *node, __u64 offset)
 	return entry;
 }
 
+/* The leaf of the tree that a walk has ended in: pages near by are in it, too. */
+struct leaf {
+	struct xa_node *node;
+	__u64 first;
+};
+
+/* The entry of a page in a node; a folio of several slots is in the first, and the others point to it. */
+static __always_inline __u64 entry_of(struct xa_node *node, __u64 offset, __u64 most)
+{
+	__u64 entry = slot_of(node, offset);
+
+	if ((entry & XA_BITS) == XA_INTERNAL && entry < XA_LEAST_NODE)
+		entry = slot_of(node, (entry >> 2) & most);
+	return entry;
+}
+
 /*
  * The cached folio that holds a page, as xa_load() finds it. The tree may change meanwhile: what is
- * read then is wrong at worst, as is any look into a running kernel, and only widens a window.
+ * read then is wrong at worst, as is any look into a running kernel, and only widens a window. `leaf`
+ * is where the walk for a page near by has ended, if there was one.
  */
-static __always_inline bool cached_folio(struct address_space *mapping, __u64 index, struct span *found)
+static __always_inline bool cached_folio_near(struct address_space *mapping, __u64 index,
+					      struct span *found, struct leaf *leaf)
 {
 	__u64 most = bpf_core_field_size(struct xa_node, slots) / sizeof(void *) - 1;
-	__u64 entry = (__u64)BPF_CORE_READ(mapping, i_pages.xa_head);
 	struct xa_node *node;
 	struct folio *folio;
-	__u64 offset;
+	__u64 entry;
 	__u8 shift;
 	int level;
 
-	for (level = 0; level < XA_LEVELS && is_node(entry); level++) {
-		node = (struct xa_node *)(entry - XA_INTERNAL);
-		shift = BPF_CORE_READ(node, shift) & 63;
-		if (level == 0 && index >> shift > most)
-			return false;
-		offset = (index >> shift) & most;
-		entry = slot_of(node, offset);
-		/* A folio of several slots is in the first; the others point to that. */
-		if ((entry & XA_BITS) == XA_INTERNAL && entry < XA_LEAST_NODE)
-			entry = slot_of(node, (entry >> 2) & most);
+	if (leaf->node && leaf->first == (index & ~most)) {
+		entry = entry_of(leaf->node, index & most, most);
+	} else {
+		entry = (__u64)BPF_CORE_READ(mapping, i_pages.xa_head);
+		for (level = 0; level < XA_LEVELS && is_node(entry); level++) {
+			node = (struct xa_node *)(entry - XA_INTERNAL);
+			shift = BPF_CORE_READ(node, shift) & 63;
+			if (level == 0 && index >> shift > most)
+				return false;
+			if (!shift) {
+				leaf->node = node;
+				leaf->first = index & ~most;
+			}
+			entry = entry_of(node, (index >> shift) & most, most);
+		}
 	}
 	if (!entry || entry & XA_BITS)
 		return false;
@@ -79,6 +101,13 @@ static __always_inline bool cached_folio(struct address_space *mapping, __u64 in
 	found->start = BPF_CORE_READ(folio, index);
 	found->pages = folio_pages(folio);
 	return found->start <= index && index < found->start + found->pages;
+}
+
+static __always_inline bool cached_folio(struct address_space *mapping, __u64 index, struct span *found)
+{
+	struct leaf leaf = {};
+
+	return cached_folio_near(mapping, index, found, &leaf);
 }
 
 #endif

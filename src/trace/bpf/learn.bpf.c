@@ -325,13 +325,20 @@ static __always_inline void pages_used(struct address_space *mapping, __u64 inde
 static __always_inline void window_mapped(struct address_space *mapping, __u64 start, __u64 end)
 {
 	struct span first = {}, last = {};
+	struct leaf leaf = {};
 
 	if (end < start || !active_since_ns || !uses_matter() ||
 	    is_known_window(mapping->host, start, end))
 		return;
-	if (cached_folio(mapping, start, &first) && first.start < start)
-		start = first.start;
-	if (cached_folio(mapping, end, &last) && last.start + last.pages - 1 > end)
+	if (cached_folio_near(mapping, start, &first, &leaf)) {
+		if (first.start < start)
+			start = first.start;
+	} else {
+		first = (struct span){};
+	}
+	if (first.start + first.pages > end)
+		end = first.start + first.pages - 1;
+	else if (cached_folio_near(mapping, end, &last, &leaf) && last.start + last.pages - 1 > end)
 		end = last.start + last.pages - 1;
 	report(mapping->host, start, end - start + 1, PF_WINDOW);
 }
