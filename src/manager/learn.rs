@@ -2,25 +2,23 @@
 
 use std::io;
 use std::process::Command as Keeper;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use thiserror::Error;
 
 use super::cgroup;
-use super::completion::completion_span;
+use super::lesson::{Watched, draw_lesson};
 use super::reads::ReadCounter;
 use super::settings::LearningSettings;
-use crate::device::{KnobError, Sysfs};
-use crate::launch::{
-    Exit, Limits, QuietDetector, Spawn, SpawnError, Started, Status, Supervisor, completion_block,
-};
-use crate::profile::{self, App, Ended, Profile, Revision};
+use crate::device::KnobError;
+use crate::launch::{Exit, Limits, QuietDetector, Spawn, SpawnError, Started, Status, Supervisor};
+use crate::profile::{self, Ended, Profile};
 use crate::resolve::mounts::MountTable;
-use crate::resolve::sequence::{self, Earlier, Observed, Requirements, Sequence, resolve};
-use crate::schedule::{LogEntry, Params, Span, schedule};
-use crate::trace::{DRAIN_INTERVAL, Focus, Storage, Trace, TraceError, Tracer};
+use crate::resolve::sequence::{self, Earlier, Requirements};
+use crate::schedule::{LogEntry, Span};
+use crate::trace::{DRAIN_INTERVAL, Focus, Storage, TraceError, Tracer};
 
 /// How to learn.
 pub struct LearnOptions {
@@ -180,7 +178,7 @@ pub fn learn(
         if let Some(signal) = signal {
             return Err(NotLearned::Killed(signal));
         }
-        let launch = Launch {
+        let launch = Watched {
             app,
             ended,
             started: started_at,
@@ -249,144 +247,7 @@ fn wait_for(tracer: &Tracer<'_>, supervisor: &Supervisor) -> io::Result<()> {
     }
 }
 
-fn monotonic_ns() -> u64 {
+pub(super) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-/// What is known of a watched launch beside its trace.
-struct Launch {
-    app: App,
-    ended: Ended,
-    started: SystemTime,
-    how: profile::Learned,
-    exact_faults: bool,
-    earlier: Earlier,
-}
-
-/// From what was seen to a profile.
-fn draw_lesson(
-    launch: Launch,
-    trace: &Trace,
-    mounts: &MountTable,
-    limits: &Limits,
-) -> Result<Lesson, NotLearned> {
-    let Launch {
-        app,
-        ended,
-        started,
-        how,
-        exact_faults,
-        earlier,
-    } = launch;
-    let end_ns = end_of_launch(trace, ended, limits, how);
-    let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
-    let clock = std::time::Instant::now();
-    let sysfs = Sysfs::default();
-    let seen = Observed {
-        accesses: &trace.accesses,
-        paths: &trace.paths,
-        start_ns: trace.start_ns,
-        started,
-        touches: how == profile::Learned::Live,
-        earlier: &earlier,
-    };
-    let sequence = resolve(&seen, mounts, &|dev| sysfs.class(dev));
-    let required = Requirements::of(&sequence, trace.hooks.faults.sees());
-    let Sequence {
-        devices,
-        files,
-        log,
-        unread,
-        mapped_along,
-        newcomers,
-        report,
-        ..
-    } = sequence;
-    let resolving = clock.elapsed();
-    if log.is_empty() {
-        let reasons: Vec<String> = report.left_out_lines();
-        let why = if reasons.is_empty() {
-            String::new()
-        } else {
-            format!(" (left out: {})", reasons.join("; "))
-        };
-        return Err(NotLearned::Nothing(why));
-    }
-
-    let clock = std::time::Instant::now();
-    // One set of parameters for all: that of the drive which most of the launch is read from.
-    let mut pages = vec![0; devices.len()];
-    for entry in &log {
-        pages[usize::from(entry.device)] += entry.span.len;
-    }
-    let main_device = (0..devices.len())
-        .max_by_key(|&device| pages[device])
-        .unwrap_or(0);
-    let params = Params::for_device(devices[main_device].class, how.is_touched());
-    let entries = schedule(&log, &params);
-    let scheduling = clock.elapsed();
-
-    let created = started
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let completion = completion_span(&log, duration);
-    let profile = Profile {
-        app,
-        created,
-        learned: how,
-        ended,
-        hooks: trace.hooks,
-        history: vec![Revision {
-            time: created,
-            params,
-        }],
-        devices,
-        files,
-        entries,
-        mapped_along,
-        newcomers,
-        completion,
-        log_entries: log.len() as u32,
-        obsolete: 0,
-    };
-    let summary = Summary {
-        duration,
-        resolved: report,
-        required,
-        resolving,
-        scheduling,
-        exact_faults,
-        lost_paths: trace.lost_paths,
-    };
-    Ok(Lesson {
-        profile,
-        log,
-        unread,
-        summary,
-    })
-}
-
-/// When the launch ended, CLOCK_MONOTONIC in nanoseconds: with its completion block, if it fell
-/// quiet. What was read in the quiet second after that is learned all the same.
-fn end_of_launch(trace: &Trace, ended: Ended, limits: &Limits, how: profile::Learned) -> u64 {
-    let last_ns = trace
-        .accesses
-        .last()
-        .map_or(trace.start_ns, |access| access.time_ns);
-    match ended {
-        Ended::Exit => trace.exit_ns.unwrap_or(last_ns),
-        Ended::Timeout => last_ns,
-        Ended::Quiet => {
-            let mut counter = ReadCounter::new(how);
-            let reads: Vec<u64> = trace
-                .accesses
-                .iter()
-                .filter(|access| counter.is_read(access))
-                .map(|access| access.time_ns)
-                .collect();
-            completion_block(&reads, trace.start_ns, monotonic_ns(), limits)
-                .map_or(last_ns, |index| reads[index])
-        }
-    }
 }

@@ -6,6 +6,7 @@
 mod cgroup;
 mod completion;
 mod learn;
+mod lesson;
 mod reads;
 mod settings;
 

@@ -4,6 +4,7 @@ mod checks;
 mod company;
 mod figures;
 mod launches;
+mod learned;
 mod misses;
 
 use super::app::App;
@@ -85,7 +86,7 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         launches::seconds(device),
         checks::requests(device),
         misses::misses(device),
-        checks::learned(device),
+        learned::learned(device),
         checks::ends(device),
         checks::disturbed(device),
     ];
