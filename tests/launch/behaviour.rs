@@ -51,6 +51,7 @@ fn death_by_signal() {
     ] {
         let mut command = run(&[], "sh");
         command.args(["-c", &format!("kill -{signal} $$")]);
+        ignore_only(&mut command, &[]);
         let status = command.status().unwrap();
         assert_eq!(status.signal(), Some(signal));
         assert!(!status.core_dumped());
@@ -122,18 +123,33 @@ fn what_cannot_run() {
     assert_eq!(run(&[], plain).status().unwrap().code(), Some(5));
 }
 
+/// Has the command ignore these of the [`TRIED`] signals and no other, whatever is ignored here: HUP is
+/// under nohup(1).
+fn ignore_only(command: &mut Command, signals: &'static [i32]) {
+    let set = move || {
+        for signal in TRIED {
+            let ignored = signals.contains(&signal);
+            let disposition = if ignored {
+                libc::SIG_IGN
+            } else {
+                libc::SIG_DFL
+            };
+            // SAFETY: signal(2) is async-signal-safe, and neither disposition has conditions.
+            unsafe { libc::signal(signal, disposition) };
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls only.
+    unsafe { command.pre_exec(set) };
+}
+
+/// Signals that programs are started with ignored, now and then.
+const TRIED: [i32; 4] = [libc::SIGHUP, libc::SIGPIPE, libc::SIGCHLD, libc::SIGTSTP];
+
 /// Masks and dispositions are what a direct execution would give.
 fn inherited_signals() {
     let ignoring = |mut command: Command, signals: &'static [i32]| {
-        let ignore = move || {
-            for &signal in signals {
-                // SAFETY: signal(2) with SIG_IGN is async-signal-safe and has no conditions.
-                unsafe { libc::signal(signal, libc::SIG_IGN) };
-            }
-            Ok(())
-        };
-        // SAFETY: the closure makes system calls only.
-        unsafe { command.pre_exec(ignore) };
+        ignore_only(&mut command, signals);
         command.args(["^Sig\\(Blk\\|Ign\\|Cgt\\)", "/proc/self/status"]);
         let output = command.output().unwrap();
         assert!(output.status.success());
@@ -151,7 +167,7 @@ fn inherited_signals() {
         assert_eq!(ours, ignoring(Command::new("grep"), set), "{set:?}");
         let line = ours.lines().find_map(|line| line.strip_prefix("SigIgn:\t"));
         let ignored = u64::from_str_radix(line.unwrap(), 16).unwrap();
-        for signal in [libc::SIGHUP, libc::SIGPIPE, libc::SIGCHLD, libc::SIGTSTP] {
+        for signal in TRIED {
             let bit = ignored >> (signal - 1) & 1;
             assert_eq!(bit == 1, set.contains(&signal), "{signal} of {set:?}");
         }
