@@ -3,10 +3,13 @@
 //! Pure functions over plain data. A [`LogEntry`] is one recorded read, in access order; the result
 //! is a list of [`PrefetchEntry`], in the order in which the prefetch thread executes them.
 //! The order of work is merge → shift (paper §3.2 and §4.2; infill from Mobifetch §2).
+//! [`reorder`] and [`resequence`] go the way back, for a schedule that is made anew with other
+//! parameters (dynamic scheduling, paper §3.3).
 
 mod entry;
 mod merge;
 mod params;
+mod reschedule;
 mod shift;
 
 #[cfg(test)]
@@ -19,6 +22,7 @@ use merge::Pass;
 pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 pub use merge::{infill_merge, range_merge};
 pub use params::{Infill, Params};
+pub use reschedule::{Located, Resequenced, reorder, resequence};
 pub use shift::metadata_shift;
 
 /// The whole of pre-scheduling: range merge, infill merge if `params` ask for it, metadata shift.

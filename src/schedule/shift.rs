@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::LogEntry;
+use super::{LogEntry, Span};
 
 /// Moves metadata forward past data: a data entry waits until at least `shift_bytes` bytes of
 /// later metadata have gone before it, or until the sequence ends.
@@ -16,15 +16,25 @@ use super::LogEntry;
 /// pass a data entry before the metadata entry that releases it. With `shift_bytes` 0 nothing
 /// moves.
 pub fn metadata_shift(log: &[LogEntry], shift_bytes: u64) -> Vec<LogEntry> {
-    let mut shifted = Vec::with_capacity(log.len());
+    shift(log, |entry| entry.span, shift_bytes)
+}
+
+/// [`metadata_shift`] of anything that has a span.
+pub(super) fn shift<T: Copy>(
+    sequence: &[T],
+    span: impl Fn(&T) -> Span,
+    shift_bytes: u64,
+) -> Vec<T> {
+    let mut shifted = Vec::with_capacity(sequence.len());
     // Data entries with the amount of metadata, in bytes, at which each may go. `out_meta` never
     // falls, so the amounts are in order and only the front can be due.
-    let mut waiting: VecDeque<(u64, LogEntry)> = VecDeque::new();
+    let mut waiting: VecDeque<(u64, T)> = VecDeque::new();
     let mut out_meta: u64 = 0;
-    for &entry in log {
-        if entry.span.place.is_metadata() {
+    for &entry in sequence {
+        let span = span(&entry);
+        if span.place.is_metadata() {
             shifted.push(entry);
-            out_meta = out_meta.saturating_add(entry.span.bytes());
+            out_meta = out_meta.saturating_add(span.bytes());
         } else {
             waiting.push_back((out_meta.saturating_add(shift_bytes), entry));
         }
