@@ -7,22 +7,25 @@ use std::path::PathBuf;
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    build_skeleton("learn");
-    build_skeleton("meter");
-    build_skeleton("probe");
+    build_skeleton("trace", "learn");
+    build_skeleton("trace", "meter");
+    build_skeleton("trace", "probe");
+    build_skeleton("watch", "watch");
     build_ext4_shim();
 }
 
-/// `src/trace/bpf/NAME.bpf.c` → `$OUT_DIR/NAME.skel.rs`.
-fn build_skeleton(name: &str) {
-    let dir = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"))
-        .join("src/trace/bpf");
+/// `src/MODULE/bpf/NAME.bpf.c` → `$OUT_DIR/NAME.skel.rs`.
+fn build_skeleton(module: &str, name: &str) {
+    let source = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("src");
+    let dir = source.join(module).join("bpf");
+    // The kernel's types are declared once.
+    let include = format!("-I{}", source.join("trace/bpf").display());
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"))
         .join(format!("{name}.skel.rs"));
     println!("cargo:rerun-if-changed={}", dir.display());
     if let Err(error) = SkeletonBuilder::new()
         .source(dir.join(format!("{name}.bpf.c")))
-        .clang_args(["-mcpu=v3", "-Wall", "-Werror"])
+        .clang_args(["-mcpu=v3", "-Wall", "-Werror", &include])
         // Nobody reads the skeleton, and rustup's minimal profile has a rustfmt that only fails: name
         // one that does not exist, and formatting is skipped.
         .rustfmt("no-rustfmt")

@@ -72,12 +72,12 @@ pub enum TraceError {
 }
 
 impl TraceError {
-    pub(super) fn system(what: &'static str, error: io::Error) -> Self {
+    pub(crate) fn system(what: &'static str, error: io::Error) -> Self {
         TraceError::System { what, error }
     }
 
     /// An error of libbpf: looks for the usual causes, so that the message can name what is missing.
-    pub(super) fn from_bpf(what: &'static str, error: libbpf_rs::Error) -> Self {
+    pub(crate) fn from_bpf(what: &'static str, error: libbpf_rs::Error) -> Self {
         if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
             if let Some(missing) = missing_capabilities() {
                 return TraceError::NoCapability { missing };

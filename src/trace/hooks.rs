@@ -199,6 +199,16 @@ impl Choice {
     }
 }
 
+/// Whether the running kernel has this tracepoint.
+///
+/// # Errors
+/// When its BTF cannot be read.
+pub(crate) fn has_tracepoint(name: &str) -> Result<bool, TraceError> {
+    Btf::from_vmlinux()
+        .map(|btf| Kernel(btf).has_tracepoint(name))
+        .map_err(|error| TraceError::from_bpf("reading the kernel's BTF", error))
+}
+
 /// The running kernel, by its BTF.
 struct Kernel(Btf<'static>);
 

@@ -15,6 +15,10 @@ mod skel;
 mod syscalls;
 mod tracer;
 
+pub(crate) use event::{kernel_dev, user_dev};
+pub(crate) use hooks::has_tracepoint;
+pub(crate) use tracer::capture_warnings;
+
 pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
 pub use access::{Access, By, Source};
 pub use hooks::{Hooks, Means};

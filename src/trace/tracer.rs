@@ -221,7 +221,7 @@ impl<'obj> Tracer<'obj> {
 static LAST_WARNING: Mutex<Option<String>> = Mutex::new(None);
 
 /// Keeps libbpf from writing to the terminal; its last warning becomes part of the error.
-pub(super) fn capture_warnings() {
+pub(crate) fn capture_warnings() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
         if let Ok(mut last) = LAST_WARNING.lock() {
             *last = Some(message.trim().to_owned());

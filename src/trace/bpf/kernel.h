@@ -29,6 +29,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
 	BPF_MAP_TYPE_TASK_STORAGE = 29,
 };
@@ -65,11 +66,33 @@ struct thread_info {
 	__u32 status;
 };
 
+struct mm_struct {
+	unsigned long arg_start;
+	unsigned long arg_end;
+};
+
+struct task_io_accounting {
+	__u64 read_bytes;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+	struct task_io_accounting ioac;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
 	int pid;
 	int tgid;
+	unsigned int in_iowait : 1;
+	struct mm_struct *mm;
+	struct signal_struct *signal;
+	struct task_io_accounting ioac;
 	struct task_struct *group_leader;
 	__u64 start_time;
 	struct fs_struct *fs;

@@ -1,0 +1,333 @@
+//! The programs that see launches, from their loading to their end.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, ProgramMut, RingBuffer, RingBufferBuilder};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::event::{Seen, parse};
+use super::skel::types::{pf_argument, pf_member, pf_name, pf_name_kind};
+use super::skel::{WatchSkel, WatchSkelBuilder};
+use super::slots::{Counts, Page, Slots};
+use super::tracefs::has_syscall_entry;
+use crate::trace::{Storage, TraceError, check, has_tracepoint};
+
+/// What to watch for, beside names.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// See launches when execve is called, not only when it has succeeded. It makes every system call
+    /// of the system some nanoseconds longer.
+    pub early: bool,
+    /// Tell of processes that are no launches and have read this many bytes when they exit; 0: of none.
+    pub large_bytes: u64,
+}
+
+/// Why a name is watched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// Programs of this name are apps.
+    App,
+    /// It starts other programs, of which an argument tells (`python3`, `flatpak`).
+    Launcher,
+}
+
+/// The attached programs.
+pub struct Watch<'obj> {
+    skel: WatchSkel<'obj>,
+    ring: RingBuffer<'static>,
+    seen: Rc<RefCell<Vec<Seen>>>,
+    early: bool,
+    /// Attached while waits are counted.
+    waits: Vec<Link>,
+    names: HashMap<OsString, Name>,
+    arguments: Vec<OsString>,
+}
+
+impl<'obj> Watch<'obj> {
+    /// Loads and attaches the programs.
+    ///
+    /// # Errors
+    /// Says which privilege or kernel ability is missing.
+    pub fn attach(storage: &'obj mut Storage, options: Options) -> Result<Self, TraceError> {
+        check()?;
+        crate::trace::capture_warnings();
+        let mut open = WatchSkelBuilder::default()
+            .open(storage.get())
+            .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.large_bytes = options.large_bytes;
+        }
+        let early = options.early && has_syscall_entry("execve");
+        open.progs.execve_entered.set_autoload(early);
+        open.progs
+            .execveat_entered
+            .set_autoload(early && has_syscall_entry("execveat"));
+        let progs = &mut open.progs;
+        progs.task_switched.set_autoattach(false);
+        for (program, tracepoint) in [
+            (&mut progs.pages_read, "mm_filemap_get_pages"),
+            (&mut progs.page_faulted, "mm_filemap_fault"),
+            (&mut progs.pages_mapped, "mm_filemap_map_pages"),
+        ] {
+            program.set_autoload(has_tracepoint(tracepoint)?);
+            program.set_autoattach(false);
+        }
+        let mut skel = open
+            .load()
+            .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&seen);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&skel.maps.events, move |record| {
+                sink.borrow_mut().extend(parse(record));
+                0
+            })
+            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
+        let ring = builder
+            .build()
+            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
+        skel.attach()
+            .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
+        Ok(Watch {
+            skel,
+            ring,
+            seen,
+            early,
+            waits: Vec::new(),
+            names: HashMap::new(),
+            arguments: Vec::new(),
+        })
+    }
+
+    /// Whether launches are seen when execve is called.
+    pub fn is_early(&self) -> bool {
+        self.early
+    }
+
+    /// Watches for these names (last components of paths, of at most 63 bytes) and, of launchers, these
+    /// arguments (of at most 127), and no others. Returns those that are too long or too many.
+    pub fn set_names(
+        &mut self,
+        names: HashMap<OsString, Name>,
+        arguments: Vec<OsString>,
+    ) -> Vec<OsString> {
+        let mut refused = Vec::new();
+        let map = &self.skel.maps.names;
+        for old in self.names.keys().filter(|old| !names.contains_key(*old)) {
+            // It may have been refused.
+            let _ = padded::<{ size_of::<pf_name>() }>(old).map(|key| map.delete(&key));
+        }
+        for (name, kind) in &names {
+            let kind = match kind {
+                Name::App => pf_name_kind::PF_NAME_APP,
+                Name::Launcher => pf_name_kind::PF_NAME_LAUNCHER,
+            };
+            let added = padded::<{ size_of::<pf_name>() }>(name)
+                .is_some_and(|key| map.update(&key, &[kind.0 as u8], MapFlags::ANY).is_ok());
+            if !added {
+                refused.push(name.clone());
+            }
+        }
+        let map = &self.skel.maps.arguments;
+        for old in self.arguments.iter().filter(|old| !arguments.contains(old)) {
+            let _ = padded::<{ size_of::<pf_argument>() }>(old).map(|key| map.delete(&key));
+        }
+        for argument in &arguments {
+            let added = padded::<{ size_of::<pf_argument>() }>(argument)
+                .is_some_and(|key| map.update(&key, &[1], MapFlags::ANY).is_ok());
+            if !added {
+                refused.push(argument.clone());
+            }
+        }
+        self.names = names;
+        self.arguments = arguments;
+        refused
+    }
+
+    /// Readable when something was seen.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the epoll descriptor is open as long as the ring buffer, which `self` owns.
+        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
+    }
+
+    /// What was seen since the last call, in order.
+    ///
+    /// # Errors
+    /// When the ring buffer cannot be read.
+    pub fn take(&mut self) -> Result<Vec<Seen>, TraceError> {
+        self.ring
+            .consume()
+            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
+        Ok(std::mem::take(&mut *self.seen.borrow_mut()))
+    }
+
+    /// What was counted of a launch so far; `None` if it is not followed (any more).
+    pub fn counts(&self, launch: u64) -> Option<Counts> {
+        Slots(&self.skel.maps.counts).get(launch)
+    }
+
+    /// Counts, for all launches, waits for the drive, and when completion pages are used; or no longer.
+    /// These programs are called at every context switch and page fault of the system: to be on while
+    /// launches are under way.
+    ///
+    /// # Errors
+    /// When the programs cannot be attached.
+    pub fn count_waits(&mut self, on: bool) -> Result<(), TraceError> {
+        if !on {
+            self.waits.clear();
+            return Ok(());
+        }
+        if !self.waits.is_empty() {
+            return Ok(());
+        }
+        let progs = &self.skel.progs;
+        let all: [&ProgramMut<'_>; 4] = [
+            &progs.task_switched,
+            &progs.pages_read,
+            &progs.page_faulted,
+            &progs.pages_mapped,
+        ];
+        // Those that the kernel has no tracepoint for were not loaded.
+        for program in all.into_iter().filter(|program| program.autoload()) {
+            let link = program
+                .attach_trace()
+                .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
+            self.waits.push(link);
+        }
+        Ok(())
+    }
+
+    /// Tells a launch's completion page (paper §4.2), early in the launch.
+    ///
+    /// # Errors
+    /// When the map refuses it.
+    pub fn set_completion(&self, launch: u64, page: Page) -> Result<(), TraceError> {
+        Slots(&self.skel.maps.counts)
+            .set_completion(launch, page)
+            .map_err(|error| TraceError::from_bpf("setting the completion page", error))
+    }
+
+    /// Begins a launch with a process that is running already, and returns its number. What it has
+    /// forked before is not part of it. `None` if no slot is free.
+    ///
+    /// # Errors
+    /// When the process is gone or a map refuses it.
+    pub fn adopt(&mut self, pid: Pid) -> Result<Option<u64>, TraceError> {
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())
+            .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;
+        let launch = self.last_launch().fetch_add(1, Ordering::Relaxed) + 1;
+        let now = clock_gettime(ClockId::Monotonic);
+        let start_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let failed = |error| TraceError::from_bpf("adopting a process", error);
+        if !Slots(&self.skel.maps.counts)
+            .take(launch, start_ns)
+            .map_err(failed)?
+        {
+            return Ok(None);
+        }
+        self.live_launches().fetch_add(1, Ordering::Relaxed);
+        let mut member = [0; size_of::<pf_member>()];
+        member[..8].copy_from_slice(&launch.to_ne_bytes());
+        let key = pidfd.as_raw_fd().to_ne_bytes();
+        if let Err(error) = self.skel.maps.members.update(&key, &member, MapFlags::ANY) {
+            self.end(launch)?;
+            return Err(failed(error));
+        }
+        Ok(Some(launch))
+    }
+
+    /// From now on, what this thread of ours (`gettid`) reads counts as prefetched for the launch;
+    /// `None`: for none.
+    ///
+    /// # Errors
+    /// When the map refuses it.
+    pub fn set_helper(&self, tid: u32, launch: Option<u64>) -> Result<(), TraceError> {
+        let map = &self.skel.maps.helpers;
+        let done = match launch {
+            Some(launch) => map.update(
+                &tid.to_ne_bytes(),
+                &launch.to_ne_bytes(),
+                MapFlags::ANY,
+            ),
+            None => map.delete(&tid.to_ne_bytes()),
+        };
+        done.map_err(|error| TraceError::from_bpf("naming a prefetch thread", error))
+    }
+
+    /// A handle by which prefetch threads name themselves.
+    ///
+    /// # Errors
+    /// When the map's descriptor cannot be duplicated.
+    pub fn helpers(&self) -> Result<libbpf_rs::MapHandle, TraceError> {
+        libbpf_rs::MapHandle::try_from(&self.skel.maps.helpers)
+            .map_err(|error| TraceError::from_bpf("duplicating a map", error))
+    }
+
+    /// Ends a launch: its tasks are strangers from now on, and what they execute may be a launch again.
+    ///
+    /// # Errors
+    /// When the map refuses it.
+    pub fn end(&mut self, launch: u64) -> Result<(), TraceError> {
+        let freed = Slots(&self.skel.maps.counts)
+            .free(launch)
+            .map_err(|error| TraceError::from_bpf("ending a launch", error))?;
+        if freed {
+            self.live_launches().fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Events that were lost because the ring buffer was full, and launches because too many were
+    /// under way.
+    pub fn lost(&self) -> u64 {
+        let bss = self.skel.maps.bss_data.as_deref();
+        bss.map_or(0, |bss| bss.lost_events + bss.lost_launches)
+    }
+
+    fn last_launch(&mut self) -> &AtomicU64 {
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect(MAPPED);
+        // SAFETY: an aligned word of the mapped .bss, which lives as long as the skeleton, and which
+        // kernel and user space change by atomic operations only.
+        unsafe { AtomicU64::from_ptr(&raw mut bss.last_launch) }
+    }
+
+    fn live_launches(&mut self) -> &AtomicI64 {
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect(MAPPED);
+        // SAFETY: as in `last_launch`.
+        unsafe { AtomicI64::from_ptr(&raw mut bss.live_launches) }
+    }
+}
+
+const MAPPED: &str = "a loaded object with globals has its .bss mapped";
+
+/// The text filled up with zeros, at least one; `None` if it does not fit.
+fn padded<const N: usize>(text: &OsStr) -> Option<[u8; N]> {
+    let text = text.as_bytes();
+    let mut key = [0; N];
+    key.get_mut(..text.len())
+        .filter(|_| text.len() < N)?
+        .copy_from_slice(text);
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_filled_up_with_zeros() {
+        assert_eq!(padded::<4>(OsStr::new("ab")), Some(*b"ab\0\0"));
+        assert_eq!(padded::<4>(OsStr::new("abc")), Some(*b"abc\0"));
+        assert_eq!(padded::<4>(OsStr::new("abcd")), None);
+        assert_eq!(padded::<4>(OsStr::new("abcde")), None);
+    }
+}
