@@ -13,7 +13,7 @@ mod completion;
 mod exit;
 mod processes;
 mod session;
-mod signals;
+pub(crate) mod signals;
 mod spawn;
 mod supervise;
 mod tree;

@@ -10,7 +10,7 @@ use libc::c_int;
 /// What a process inherits about signals and we change: to be put back in the app, and in us when
 /// supervision ends.
 #[derive(Clone, Copy)]
-pub(super) struct Inherited {
+pub(crate) struct Inherited {
     mask: libc::sigset_t,
     pipe_ignored: bool,
     child_ignored: bool,
@@ -18,7 +18,7 @@ pub(super) struct Inherited {
 
 /// One signal read from a signalfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Received {
+pub(crate) struct Received {
     pub signal: c_int,
     /// As `si_code` of sigaction(2): above 0 if the kernel sent it.
     pub code: c_int,
@@ -76,7 +76,7 @@ impl Inherited {
 }
 
 /// A non-blocking, close-on-exec signalfd for `signals`.
-pub(super) fn signal_fd(signals: &[c_int]) -> io::Result<OwnedFd> {
+pub(crate) fn signal_fd(signals: &[c_int]) -> io::Result<OwnedFd> {
     // SAFETY: the set is initialised, and -1 asks for a new descriptor.
     let fd = unsafe { libc::signalfd(-1, &set(signals), libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) };
     if fd < 0 {
@@ -87,7 +87,7 @@ pub(super) fn signal_fd(signals: &[c_int]) -> io::Result<OwnedFd> {
 }
 
 /// The next pending signal of a signalfd; `None` if there is none.
-pub(super) fn read(fd: &OwnedFd) -> io::Result<Option<Received>> {
+pub(crate) fn read(fd: &OwnedFd) -> io::Result<Option<Received>> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
     let size = size_of::<libc::signalfd_siginfo>();
     // SAFETY: `info` has room for `size` bytes.

@@ -71,7 +71,7 @@ pub enum NotLearned {
 }
 
 impl NotLearned {
-    fn failed(error: impl std::fmt::Display) -> Self {
+    pub(super) fn failed(error: impl std::fmt::Display) -> Self {
         NotLearned::Failed(error.to_string())
     }
 }
@@ -107,6 +107,23 @@ pub struct Lesson {
     pub unread: Vec<Span>,
     /// Numbers for the report.
     pub summary: Summary,
+}
+
+impl Lesson {
+    /// The launch sequence in the form of a profile: its entries are the log's, in access order. Dynamic
+    /// scheduling merges from it anew (paper §3.3).
+    pub fn sequence(&self) -> Profile {
+        let entry = |entry: &LogEntry| crate::schedule::PrefetchEntry {
+            span: entry.span,
+            time_us: entry.time_us,
+        };
+        Profile {
+            entries: self.log.iter().map(entry).collect(),
+            mapped_along: Vec::new(),
+            newcomers: Vec::new(),
+            ..self.profile.clone()
+        }
+    }
 }
 
 /// What came of a learning run.

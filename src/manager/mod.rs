@@ -7,9 +7,13 @@ mod cgroup;
 mod completion;
 mod learn;
 mod lesson;
+mod live;
 mod reads;
+mod registry;
 mod settings;
 
 pub use learn::{LearnError, LearnOptions, Learned, Lesson, NotLearned, Summary, learn};
+pub use live::{LiveJob, LiveLearner, LiveResult};
 pub use reads::ReadCounter;
+pub use registry::{Added, Marks, Record, Registry, RegistryError};
 pub use settings::{LearningSettings, RUN_DIR, devices_below};

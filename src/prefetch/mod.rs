@@ -8,12 +8,14 @@
 mod cached;
 mod devices;
 mod files;
+mod lead;
 mod reader;
 mod report;
 mod sys;
 mod thread;
 
 pub use files::raise_open_files;
+pub use lead::Lead;
 pub use report::{Report, Skipped};
 pub use sys::has_cachestat;
 pub use thread::{Options, Prefetch, THREAD_NAME};

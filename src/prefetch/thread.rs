@@ -47,6 +47,18 @@ impl Prefetch {
         load: impl FnOnce() -> Option<Profile> + Send + 'static,
         options: Options,
     ) -> io::Result<Self> {
+        Self::start_then(load, options, || ())
+    }
+
+    /// The same, and at its end the thread calls `done`; the report is there by then.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start_then(
+        load: impl FnOnce() -> Option<Profile> + Send + 'static,
+        options: Options,
+        done: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
         let (send, report) = sync_channel(1);
@@ -57,8 +69,19 @@ impl Prefetch {
                 // The receiver may have given up.
                 let _ = send.send(prefetch(&profile, options, started, &flag));
             }
+            done();
         })?;
         Ok(Prefetch { stop, report })
+    }
+
+    /// What it did, if it has ended by now.
+    pub fn poll(&self) -> Option<Report> {
+        self.report.try_recv().ok()
+    }
+
+    /// Asks the thread to end soon.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Ends the prefetch if it is still under way, and says what it did. `None` if there was no profile,

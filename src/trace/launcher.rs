@@ -1,6 +1,6 @@
 //! How user space tells the programs which launch to watch, and from when.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::{MapCore, MapFlags};
@@ -19,13 +19,26 @@ pub fn mark_launcher(roles: &impl MapCore) -> Result<(), TraceError> {
     // Task storage is addressed from user space by pidfd, which for a process means its main thread.
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())
         .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;
+    mark(roles, pidfd.as_fd(), pf_role::PF_ROLE_LAUNCHER)
+}
+
+/// Makes the main thread of another process the first of the launch tree: one that is about to execute
+/// the app or has just done so.
+///
+/// # Errors
+/// When the map refuses the mark.
+pub fn mark_app(roles: &impl MapCore, pidfd: BorrowedFd<'_>) -> Result<(), TraceError> {
+    mark(roles, pidfd, pf_role::PF_ROLE_STARTING)
+}
+
+fn mark(roles: &impl MapCore, pidfd: BorrowedFd<'_>, role: pf_role) -> Result<(), TraceError> {
     roles
         .update(
             &pidfd.as_raw_fd().to_ne_bytes(),
-            &pf_role::PF_ROLE_LAUNCHER.0.to_ne_bytes(),
+            &role.0.to_ne_bytes(),
             MapFlags::ANY,
         )
-        .map_err(|error| TraceError::from_bpf("marking the launcher", error))
+        .map_err(|error| TraceError::from_bpf("marking a launch's first task", error))
 }
 
 /// Starts the recording: called in the child as its last act before execve. It reaches the BPF

@@ -25,4 +25,4 @@ pub use hooks::{Hooks, Means};
 pub use launcher::{StartMark, mark_launcher};
 pub use meter::{CompletionBlock, Meter, Metered, Reads};
 pub use path_use::{Inode, PathUse, Use};
-pub use tracer::{DRAIN_INTERVAL, Focus, Storage, Trace, Tracer};
+pub use tracer::{DRAIN_INTERVAL, Focus, Loaded, Storage, Trace, Tracer};

@@ -2,19 +2,20 @@
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::abilities::{TraceError, check};
 use super::access::Access;
 use super::event::{Event, parse};
 use super::hooks::{Choice, Hooks};
-use super::launcher::{StartMark, mark_launcher};
+use super::launcher::{StartMark, mark_app, mark_launcher};
 use super::path_use::PathUse;
 use super::skel::learn::{LearnSkel, LearnSkelBuilder};
 use super::syscalls;
@@ -82,6 +83,103 @@ pub struct Tracer<'obj> {
     hooks: Hooks,
 }
 
+/// The programs loaded and verified, and nothing attached: what takes long is done before the launch is
+/// there. It holds no memory of this process for events yet.
+pub struct Loaded<'obj> {
+    skel: LearnSkel<'obj>,
+    hooks: Hooks,
+}
+
+impl<'obj> Loaded<'obj> {
+    /// Loads the programs.
+    ///
+    /// # Errors
+    /// Says which privilege or kernel ability is missing.
+    pub fn load(storage: &'obj mut Storage, focus: Focus) -> Result<Self, TraceError> {
+        check()?;
+        capture_warnings();
+        let mut open = LearnSkelBuilder::default()
+            .open(storage.get())
+            .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.page_bytes = rustix::param::page_size() as u32;
+            rodata.o_nofollow = libc::O_NOFOLLOW as u32;
+            rodata.touches_count = focus == Focus::Touches;
+        }
+        let uses = focus != Focus::Additions;
+        let choice = Choice::make(uses)?;
+        choice.apply(&mut open);
+        open.progs.block_touched.set_autoload(uses);
+        open.progs.syscall_done.set_autoload(uses);
+        let skel = open
+            .load()
+            .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
+        syscalls::fill(&skel.maps.syscalls)?;
+        Ok(Loaded {
+            skel,
+            hooks: choice.hooks(),
+        })
+    }
+
+    /// Attaches the programs, to watch what this process's main thread will start.
+    fn launcher(self, cgroup: Option<u64>) -> Result<Tracer<'obj>, TraceError> {
+        mark_launcher(&self.skel.maps.roles)?;
+        self.attach(cgroup)
+    }
+
+    /// Attaches the programs and begins to record a process that somebody else has started, which is about
+    /// to execute the app or has just done so. Threads and children that it has already are not of the
+    /// launch.
+    ///
+    /// # Errors
+    /// When the programs cannot be attached, or the process is gone.
+    pub fn adopt(self, pid: Pid) -> Result<Tracer<'obj>, TraceError> {
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())
+            .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;
+        let mut tracer = self.attach(None)?;
+        mark_app(&tracer.skel.maps.roles, pidfd.as_fd())?;
+        if let Some(bss) = tracer.skel.maps.bss_data.as_deref_mut() {
+            bss.live_tasks = 1;
+        }
+        tracer.start_mark().set();
+        Ok(tracer)
+    }
+
+    fn attach(mut self, cgroup: Option<u64>) -> Result<Tracer<'obj>, TraceError> {
+        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
+            bss.launch_cgroup = cgroup.unwrap_or(0);
+        }
+        let page_size = rustix::param::page_size() as u64;
+        let collected = Rc::new(RefCell::new(Trace::default()));
+        let sink = Rc::clone(&collected);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&self.skel.maps.events, move |record| {
+                let mut trace = sink.borrow_mut();
+                match parse(record, page_size) {
+                    Some(Event::Access(access)) => trace.accesses.push(access),
+                    Some(Event::Path(path)) => trace.paths.push(path),
+                    Some(Event::Exit(time_ns)) => trace.exit_ns = Some(time_ns),
+                    None => trace.lost += 1,
+                }
+                0
+            })
+            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
+        let ring = builder
+            .build()
+            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
+        self.skel
+            .attach()
+            .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
+        Ok(Tracer {
+            skel: self.skel,
+            ring,
+            collected,
+            hooks: self.hooks,
+        })
+    }
+}
+
 impl<'obj> Tracer<'obj> {
     /// Loads and attaches the programs and makes the calling thread, which must be the process's
     /// main thread, the launcher. Recording starts when the child sets the [`StartMark`].
@@ -102,55 +200,7 @@ impl<'obj> Tracer<'obj> {
         focus: Focus,
         cgroup: Option<u64>,
     ) -> Result<Self, TraceError> {
-        check()?;
-        capture_warnings();
-        let mut open = LearnSkelBuilder::default()
-            .open(storage.get())
-            .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
-        let page_size = rustix::param::page_size() as u64;
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.page_bytes = page_size as u32;
-            rodata.o_nofollow = libc::O_NOFOLLOW as u32;
-            rodata.touches_count = focus == Focus::Touches;
-            rodata.launch_cgroup = cgroup.unwrap_or(0);
-        }
-        let uses = focus != Focus::Additions;
-        let choice = Choice::make(uses)?;
-        choice.apply(&mut open);
-        open.progs.block_touched.set_autoload(uses);
-        open.progs.syscall_done.set_autoload(uses);
-
-        let mut skel = open
-            .load()
-            .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
-        syscalls::fill(&skel.maps.syscalls)?;
-        mark_launcher(&skel.maps.roles)?;
-        let collected = Rc::new(RefCell::new(Trace::default()));
-        let sink = Rc::clone(&collected);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&skel.maps.events, move |record| {
-                let mut trace = sink.borrow_mut();
-                match parse(record, page_size) {
-                    Some(Event::Access(access)) => trace.accesses.push(access),
-                    Some(Event::Path(path)) => trace.paths.push(path),
-                    Some(Event::Exit(time_ns)) => trace.exit_ns = Some(time_ns),
-                    None => trace.lost += 1,
-                }
-                0
-            })
-            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        let ring = builder
-            .build()
-            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        skel.attach()
-            .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
-        Ok(Tracer {
-            skel,
-            ring,
-            collected,
-            hooks: choice.hooks(),
-        })
+        Loaded::load(storage, focus)?.launcher(cgroup)
     }
 
     /// By what means this session sees pages that are cached already.

@@ -82,13 +82,20 @@ pub fn check(profile: &Profile) -> Result<(), FormatError> {
 fn check_app(app: &App) -> Result<(), FormatError> {
     let absolute = |path: &[u8]| path.first() == Some(&b'/') && is_path(path);
     require(
-        absolute(&app.path),
-        "the app's path is not an absolute path",
+        absolute(&app.path) || is_app_name(&app.path),
+        "the app has neither an absolute path nor a name",
     )?;
     require(
         app.root.as_deref().is_none_or(absolute),
         "the app's root directory is not an absolute path",
     )
+}
+
+/// An app that is no file of its own: `flatpak:org.gimp.GIMP`, `announced:mail`.
+fn is_app_name(name: &[u8]) -> bool {
+    name.len() <= MAX_PATH
+        && name.contains(&b':')
+        && name.iter().all(|c| c.is_ascii_graphic() && *c != b'/')
 }
 
 fn is_path(path: &[u8]) -> bool {

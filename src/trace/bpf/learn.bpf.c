@@ -48,7 +48,7 @@ const volatile bool touches_count = false;
  * Number of the cgroup that belongs to this launch alone, as those that systemd makes for an app do:
  * whatever runs in it is of the launch. 0 if there is none.
  */
-const volatile __u64 launch_cgroup = 0;
+volatile __u64 launch_cgroup = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

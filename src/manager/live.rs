@@ -1,0 +1,212 @@
+//! Live learning of launches that others start (design §4): by a thread that has everything loaded.
+//!
+//! Loading the programs takes a fifth of a second and attaching them a few milliseconds. So a thread
+//! loads them and waits; when an app that is to be learned is held at its execve, the thread attaches
+//! them, lets the app go and watches it until its launch is over. It learns one launch at a time.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::Builder;
+use std::time::SystemTime;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use super::learn::{Lesson, NotLearned, monotonic_ns};
+use super::lesson::{Watched, draw_lesson};
+use super::reads::ReadCounter;
+use crate::launch::{Limits, QuietDetector};
+use crate::profile::{App, Ended, Learned, Profile};
+use crate::resolve::mounts::MountTable;
+use crate::resolve::sequence::Earlier;
+use crate::trace::{DRAIN_INTERVAL, Focus, Loaded, Storage, Tracer};
+
+/// A launch to learn.
+pub struct LiveJob {
+    /// Number of the launch, given back with what came of it.
+    pub launch: u64,
+    /// Its first process.
+    pub pid: Pid,
+    /// Whose launch it is.
+    pub app: App,
+    /// The profile that the app has already.
+    pub earlier: Option<Profile>,
+    /// When the launch is over.
+    pub limits: Limits,
+    /// Dropped once the launch is being watched: what holds the process in its execve.
+    pub held: Option<Box<dyn Send>>,
+}
+
+/// What came of a launch that was learned.
+pub struct LiveResult {
+    /// [`LiveJob::launch`].
+    pub launch: u64,
+    /// Whose launch it was.
+    pub app: App,
+    /// What was learned, or why nothing was.
+    pub lesson: Result<Lesson, NotLearned>,
+}
+
+const LOADING: u8 = 0;
+const READY: u8 = 1;
+const BUSY: u8 = 2;
+
+/// The learning thread.
+pub struct LiveLearner {
+    jobs: SyncSender<LiveJob>,
+    state: Arc<AtomicU8>,
+    stop: Arc<AtomicBool>,
+}
+
+impl LiveLearner {
+    /// Starts the thread. What comes of its jobs is handed to `tell`, in the thread; so is, once, why it
+    /// cannot load the programs, and then it ends.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start(
+        tell: impl Fn(Result<LiveResult, String>) + Send + 'static,
+    ) -> io::Result<LiveLearner> {
+        let (jobs, inbox) = sync_channel(1);
+        let state = Arc::new(AtomicU8::new(LOADING));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (shown, stopping) = (Arc::clone(&state), Arc::clone(&stop));
+        Builder::new()
+            .name("pf-learn".to_owned())
+            .spawn(move || work(&inbox, &shown, &stopping, &tell))?;
+        Ok(LiveLearner { jobs, state, stop })
+    }
+
+    /// Gives the thread a launch to learn. It comes back if the thread is loading, busy or gone.
+    ///
+    /// # Errors
+    /// The job itself.
+    pub fn learn(&self, job: LiveJob) -> Result<(), Box<LiveJob>> {
+        let free = self
+            .state
+            .compare_exchange(READY, BUSY, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
+        if !free {
+            return Err(Box::new(job));
+        }
+        self.jobs.try_send(job).map_err(|error| match error {
+            TrySendError::Full(job) | TrySendError::Disconnected(job) => Box::new(job),
+        })
+    }
+
+    /// Whether a launch would be taken now.
+    pub fn is_ready(&self) -> bool {
+        self.state.load(Ordering::Acquire) == READY
+    }
+}
+
+impl Drop for LiveLearner {
+    /// A launch that is being learned is given up.
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+    }
+}
+
+fn work(
+    jobs: &Receiver<LiveJob>,
+    state: &AtomicU8,
+    stop: &AtomicBool,
+    tell: &impl Fn(Result<LiveResult, String>),
+) {
+    while !stop.load(Ordering::Acquire) {
+        // Anew for each launch: the maps remember what was seen.
+        state.store(LOADING, Ordering::Release);
+        let mut storage = Storage::new();
+        let loaded = match Loaded::load(&mut storage, Focus::Touches) {
+            Ok(loaded) => loaded,
+            Err(error) => return tell(Err(error.to_string())),
+        };
+        state.store(READY, Ordering::Release);
+        let Ok(job) = jobs.recv() else {
+            return;
+        };
+        state.store(BUSY, Ordering::Release);
+        let (launch, app) = (job.launch, job.app.clone());
+        let lesson = learn(loaded, job, stop);
+        tell(Ok(LiveResult {
+            launch,
+            app,
+            lesson,
+        }));
+    }
+}
+
+fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, NotLearned> {
+    let started = SystemTime::now();
+    let adopted = loaded.adopt(job.pid);
+    // The app goes on, whatever came of it.
+    drop(job.held);
+    let mut tracer = adopted.map_err(NotLearned::failed)?;
+    let ended = watch(&mut tracer, &job.limits, stop)?;
+    let trace = tracer.finish().map_err(NotLearned::failed)?;
+    if trace.lost > 0 {
+        return Err(NotLearned::Lost(trace.lost));
+    }
+    let mounts = MountTable::read().map_err(NotLearned::failed)?;
+    let number = |device: &crate::profile::Device| mounts.find_uuid(&device.fs_uuid);
+    let earlier = job
+        .earlier
+        .as_ref()
+        .map(|profile| Earlier::new(profile, true, number))
+        .unwrap_or_default();
+    let launch = Watched {
+        app: job.app,
+        ended,
+        started,
+        how: Learned::Live,
+        exact_faults: false,
+        earlier,
+    };
+    draw_lesson(launch, &trace, &mounts, &job.limits)
+}
+
+/// Collects events until the launch is over, and says what ended it.
+fn watch(
+    tracer: &mut Tracer<'_>,
+    limits: &Limits,
+    stop: &AtomicBool,
+) -> Result<Ended, NotLearned> {
+    let begun = tracer.with_trace(|trace| trace.start_ns);
+    let mut counter = ReadCounter::new(Learned::Live);
+    let mut quiet = QuietDetector::new(begun, *limits);
+    let mut counted = 0;
+    loop {
+        wait(tracer).map_err(NotLearned::failed)?;
+        if stop.load(Ordering::Acquire) {
+            return Err(NotLearned::Failed("the service is stopping".to_owned()));
+        }
+        tracer.drain().map_err(NotLearned::failed)?;
+        let over = tracer.with_trace(|trace| {
+            for access in &trace.accesses[counted..] {
+                if counter.is_read(access) {
+                    quiet.read(access.time_ns);
+                }
+            }
+            counted = trace.accesses.len();
+            trace.exit_ns.is_some()
+        });
+        if over {
+            return Ok(Ended::Exit);
+        }
+        if let Some(ended) = quiet.ended(monotonic_ns()) {
+            return Ok(ended);
+        }
+    }
+}
+
+fn wait(tracer: &Tracer<'_>) -> io::Result<()> {
+    let mut fds = [PollFd::from_borrowed_fd(tracer.wake_fd(), PollFlags::IN)];
+    let timeout = Timespec::try_from(DRAIN_INTERVAL).map_err(io::Error::other)?;
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

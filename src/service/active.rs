@@ -1,0 +1,161 @@
+//! A launch under way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::time::{Duration, Instant};
+
+use crate::launch::Limits;
+use crate::phases::Plan;
+use crate::prefetch::{Prefetch, Report};
+use crate::profile::App;
+use crate::watch::Counts;
+
+/// What is done with a launch.
+pub struct Active {
+    /// Id of the app.
+    pub id: String,
+    /// Whose profile it has or will have.
+    pub app: App,
+    /// What was planned.
+    pub plan: Plan,
+    /// Its first process.
+    pub pid: u32,
+    /// When it was seen first.
+    pub begun: Instant,
+    /// The same in seconds since the epoch.
+    pub begun_s: u64,
+    /// Whether execve has succeeded.
+    pub confirmed: bool,
+    /// Whether the learning thread has it.
+    pub learning: bool,
+    /// The prefetch under way.
+    pub prefetch: Option<Prefetch>,
+    /// Thread id of the prefetch thread, once it runs; 0 before.
+    pub helper: Arc<AtomicU32>,
+    /// What the prefetch thread did, once it has ended.
+    pub report: Option<Report>,
+    /// Context switches until then.
+    pub switches: u64,
+    /// Whether it goes on.
+    pub quiet: Quiet,
+    /// What went wrong, if anything.
+    pub note: Option<String>,
+}
+
+/// Says when a launch is over, from how many reads were counted at which times (design §4.3). Looking now
+/// and then, it sees the end of a quiet window a little late, which nobody is waiting for.
+pub struct Quiet {
+    limits: Limits,
+    /// Reads counted so far and when, the oldest a window ago.
+    seen: VecDeque<(Instant, u64)>,
+    begun: Instant,
+}
+
+/// Windows without a single read after which a launch that has read nothing is called warm, and over.
+const WARM_WINDOWS: u32 = 3;
+
+impl Quiet {
+    /// For a launch that begins now.
+    pub fn new(limits: Limits, begun: Instant) -> Self {
+        Quiet {
+            limits,
+            seen: VecDeque::new(),
+            begun,
+        }
+    }
+
+    /// Takes the number of reads by now; true if the launch is over.
+    pub fn is_over(&mut self, now: Instant, reads: u64) -> bool {
+        let age = now.saturating_duration_since(self.begun);
+        if age >= self.limits.timeout {
+            return true;
+        }
+        self.seen.push_back((now, reads));
+        let window = self.limits.window;
+        // The youngest that is a window old is what the last window is measured from.
+        while self
+            .seen
+            .get(1)
+            .is_some_and(|(time, _)| now.saturating_duration_since(*time) >= window)
+        {
+            self.seen.pop_front();
+        }
+        let Some(&(time, before)) = self.seen.front() else {
+            return false;
+        };
+        if now.saturating_duration_since(time) < window || self.limits.min_reads == 0 {
+            return false;
+        }
+        if reads == 0 {
+            return age >= window * WARM_WINDOWS;
+        }
+        reads.saturating_sub(before) < self.limits.min_reads as u64
+    }
+}
+
+/// Length of a launch that was counted, in microseconds: until its completion page was used, or its last
+/// task exited, or else its last read.
+pub fn duration_us(counts: &Counts, exited_ns: Option<u64>) -> u64 {
+    let end = match (counts.completed_ns, exited_ns) {
+        (0, Some(exited)) => exited,
+        (0, None) => counts.last_ns,
+        (completed, _) => completed,
+    };
+    end.saturating_sub(counts.start_ns) / 1000
+}
+
+/// How often to look at launches under way.
+pub const TICK: Duration = Duration::from_millis(100);
+
+/// How long execve may take between its call and its success.
+pub const CALL_LIMIT: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks every 100 ms at launches with these numbers of reads in each 100 ms.
+    fn over_after_ms(reads: &[u64]) -> Option<u64> {
+        let begun = Instant::now();
+        let mut quiet = Quiet::new(Limits::default(), begun);
+        let mut total = 0;
+        let more = reads.iter().copied().chain(std::iter::repeat(0));
+        for (tick, count) in (1..=400).zip(more) {
+            total += count;
+            if quiet.is_over(begun + TICK * tick, total) {
+                return Some(u64::from(tick) * 100);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn fewer_than_ten_reads_in_a_second_end_it() {
+        assert_eq!(over_after_ms(&[50; 20]), Some(3000));
+        assert_eq!(over_after_ms(&[1; 400]), Some(30_000), "ten a second go on");
+        let rare: Vec<u64> = (0..400).map(|tick| u64::from(tick % 2 == 0)).collect();
+        assert!(over_after_ms(&rare).unwrap() < 2000);
+    }
+
+    #[test]
+    fn a_warm_launch_is_over_soon() {
+        assert_eq!(over_after_ms(&[]), Some(3000));
+    }
+
+    #[test]
+    fn a_launch_has_a_length() {
+        let counts = Counts {
+            start_ns: 1_000_000,
+            last_ns: 5_000_000,
+            ..Counts::default()
+        };
+        assert_eq!(duration_us(&counts, None), 4000);
+        assert_eq!(duration_us(&counts, Some(9_000_000)), 8000);
+        let completed = Counts {
+            completed_ns: 3_000_000,
+            ..counts
+        };
+        assert_eq!(duration_us(&completed, Some(9_000_000)), 2000);
+    }
+}

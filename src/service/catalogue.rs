@@ -1,0 +1,394 @@
+//! Recognising apps: from what was seen of an execve to the app that it starts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::apps::{Key, Rules};
+use crate::manager::{Added, Marks, Record, Registry};
+use crate::profile::App;
+use crate::watch::{Name, Seen};
+
+/// An app that is managed from its first launch on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// For people.
+    pub title: String,
+    /// Why.
+    pub added: Added,
+    /// How it is recognised.
+    pub marks: Marks,
+}
+
+/// An app that is being launched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its id: absolute path as the system sees it, or `launcher:name`.
+    pub id: String,
+    /// Whose profile it has.
+    pub app: App,
+}
+
+/// What this process knows of its own place, to tell chroots and containers from the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// Root directory: device and inode number.
+    pub root: (u64, u64),
+    /// Mount namespace.
+    pub mount_ns: u32,
+}
+
+impl Home {
+    /// Looks.
+    ///
+    /// # Errors
+    /// When /proc is not there.
+    pub fn look() -> std::io::Result<Self> {
+        let root = fs::metadata("/")?;
+        let mount_ns = fs::metadata("/proc/self/ns/mnt")?.ino() as u32;
+        Ok(Home {
+            root: (root.dev(), root.ino()),
+            mount_ns,
+        })
+    }
+}
+
+/// The largest command line that is looked at, in bytes; the kernel allows more, and none has its app so
+/// far behind.
+const MAX_COMMAND_LINE: u64 = 16 << 10;
+
+/// All that is needed to recognise apps.
+pub struct Catalogue {
+    rules: Rules,
+    home: Home,
+    /// Apps that are not managed yet.
+    candidates: BTreeMap<String, Candidate>,
+    /// Paths of executables, and what they lead to, to ids.
+    paths: HashMap<OsString, String>,
+    /// The same by device and inode number.
+    inodes: HashMap<(u64, u64), String>,
+}
+
+impl Catalogue {
+    /// An empty one.
+    pub fn new(rules: Rules, home: Home) -> Self {
+        Catalogue {
+            rules,
+            home,
+            candidates: BTreeMap::new(),
+            paths: HashMap::new(),
+            inodes: HashMap::new(),
+        }
+    }
+
+    /// The launcher rules.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Puts others in the place of the candidates.
+    pub fn set_candidates(&mut self, candidates: BTreeMap<String, Candidate>) {
+        self.candidates = candidates;
+    }
+
+    /// An app that is managed from its first launch on.
+    pub fn candidate(&self, id: &str) -> Option<&Candidate> {
+        self.candidates.get(id)
+    }
+
+    /// Adds a candidate.
+    pub fn add_candidate(&mut self, id: String, candidate: Candidate) {
+        self.candidates.insert(id, candidate);
+    }
+
+    /// Removes a candidate.
+    pub fn remove_candidate(&mut self, id: &str) {
+        self.candidates.remove(id);
+    }
+
+    /// Ids of all candidates.
+    pub fn candidate_ids(&self) -> impl Iterator<Item = &str> {
+        self.candidates.keys().map(String::as_str)
+    }
+
+    /// Looks again where the executables of all apps are, and says what to watch for: names, and arguments
+    /// of launchers. Touches the file system.
+    pub fn refresh(&mut self, registry: &Registry) -> (HashMap<OsString, Name>, Vec<OsString>) {
+        self.paths.clear();
+        self.inodes.clear();
+        let (mut names, mut arguments) = (HashMap::new(), Vec::new());
+        let managed = registry
+            .iter()
+            .map(|record| (record.id.as_str(), &record.marks));
+        let others = self
+            .candidates
+            .iter()
+            .filter(|(id, _)| registry.get(id).is_none())
+            .map(|(id, candidate)| (id.as_str(), &candidate.marks));
+        for (id, marks) in managed.chain(others) {
+            let kind = match marks.argument {
+                None => Name::App,
+                Some(_) => Name::Launcher,
+            };
+            for name in &marks.names {
+                // A name that is both is watched for as an app: that tells of all of its launches.
+                let known = names.entry(OsString::from(name)).or_insert(kind);
+                if kind == Name::App {
+                    *known = kind;
+                }
+            }
+            arguments.extend(marks.argument.iter().map(OsString::from));
+            if marks.argument.is_some() || !id.starts_with('/') {
+                continue;
+            }
+            self.paths.insert(OsString::from(id), id.to_owned());
+            if let Ok(file) = fs::canonicalize(id) {
+                if let Ok(found) = fs::metadata(&file) {
+                    self.inodes.insert((found.dev(), found.ino()), id.to_owned());
+                }
+                self.paths
+                    .entry(file.into_os_string())
+                    .or_insert_with(|| id.to_owned());
+            }
+        }
+        (names, arguments)
+    }
+
+    /// The app whose executable has this inode.
+    pub fn by_inode(&self, inode: (u64, u64)) -> Option<&str> {
+        self.inodes.get(&inode).map(String::as_str)
+    }
+
+    /// The app that a called execve would start, as far as its path tells. Asks /proc for the root
+    /// directory at the most; what needs more waits until execve has succeeded.
+    pub fn called(&self, seen: &Seen) -> Option<Found> {
+        let path = Path::new(&seen.path);
+        if !path.is_absolute() {
+            return None;
+        }
+        let root = self.root_of(seen)?;
+        let full = below(root.as_deref(), path);
+        let id = self.paths.get(full.as_os_str())?;
+        self.found(id, root)
+    }
+
+    /// The app that was executed; `None` if it is none that we know, or its process is gone.
+    pub fn executed(&self, seen: &Seen) -> Option<Found> {
+        let root = self.root_of(seen)?;
+        let proc = PathBuf::from(format!("/proc/{}", seen.pid));
+        let argv = command_line(&proc)?;
+        let cwd = fs::read_link(proc.join("cwd")).ok()?;
+        let path = Path::new(&seen.path);
+        // The working directory is told as the system sees it, absolute paths as the process does.
+        let full = match path.is_absolute() {
+            true => below(root.as_deref(), path),
+            false => cwd.join(path),
+        };
+        let identity = self.rules.identify(&full, &argv, &cwd);
+        let id = match &identity.key {
+            Key::File(file) if *file == full => self.by_file(file, &proc)?,
+            Key::File(file) => {
+                let file = below(root.as_deref(), file);
+                self.paths.get(file.as_os_str()).cloned().or_else(|| {
+                    let id = file.to_str()?;
+                    self.candidates.contains_key(id).then(|| id.to_owned())
+                })?
+            }
+            Key::Name(name) => name.to_str()?.to_owned(),
+            Key::Command(_) => return None,
+        };
+        self.found(&id, root)
+    }
+
+    /// By the path, by where that leads to, by the file that runs.
+    fn by_file(&self, file: &Path, proc: &Path) -> Option<String> {
+        let known = |path: &Path| self.paths.get(path.as_os_str()).cloned();
+        known(file)
+            .or_else(|| known(&fs::canonicalize(file).ok()?))
+            .or_else(|| {
+                let exe = fs::metadata(proc.join("exe")).ok()?;
+                self.by_inode((exe.dev(), exe.ino())).map(str::to_owned)
+            })
+    }
+
+    /// The root directory of a process, as the system sees it: `Some(None)` for the system's own, `None`
+    /// for a container's, whose paths mean something else.
+    fn root_of(&self, seen: &Seen) -> Option<Option<PathBuf>> {
+        if seen.root == self.home.root {
+            return Some(None);
+        }
+        if seen.mount_ns != self.home.mount_ns {
+            return None;
+        }
+        let root = fs::read_link(format!("/proc/{}/root", seen.pid)).ok()?;
+        let found = fs::metadata(&root).ok()?;
+        ((found.dev(), found.ino()) == seen.root).then_some(Some(root))
+    }
+
+    /// `id` with the identity of its profile.
+    fn found(&self, id: &str, root: Option<PathBuf>) -> Option<Found> {
+        let inside = match &root {
+            Some(root) if id.starts_with('/') => {
+                let inside = Path::new(id).strip_prefix(root).ok()?;
+                Path::new("/").join(inside).into_os_string().into_vec()
+            }
+            _ => id.as_bytes().to_vec(),
+        };
+        let file = id.starts_with('/').then(|| fs::metadata(id).ok()).flatten();
+        let (dev, ino) = file.map_or((0, 0), |file| (file.dev(), file.ino()));
+        Some(Found {
+            id: id.to_owned(),
+            app: App {
+                path: inside,
+                root: root.map(|root| root.into_os_string().into_vec()),
+                dev,
+                ino,
+            },
+        })
+    }
+}
+
+impl Candidate {
+    /// The record that it becomes with its first launch.
+    pub fn record(&self, id: &str) -> Record {
+        Record::new(
+            id.to_owned(),
+            self.title.clone(),
+            self.added,
+            self.marks.clone(),
+        )
+    }
+}
+
+/// How an app with this key is recognised: by `names`, those of its launcher if it has one.
+pub fn marks(key: &Key, program: &Path, names: &[OsString]) -> Marks {
+    let argument = match key {
+        Key::File(file) if file == program => None,
+        Key::File(file) => Some(file.as_os_str()),
+        Key::Name(name) => {
+            let bytes = name.as_bytes();
+            let colon = bytes.iter().position(|&byte| byte == b':').unwrap_or(0);
+            Some(OsStr::from_bytes(&bytes[colon + 1..]))
+        }
+        Key::Command(name) => Some(name.as_os_str()),
+    };
+    let text = |text: &OsStr| text.to_string_lossy().into_owned();
+    Marks {
+        names: names.iter().map(|name| text(name)).collect(),
+        argument: argument.map(text),
+    }
+}
+
+/// An absolute path below a root directory.
+fn below(root: Option<&Path>, path: &Path) -> PathBuf {
+    match root {
+        None => path.to_path_buf(),
+        Some(root) => root.join(path.strip_prefix("/").unwrap_or(path)),
+    }
+}
+
+/// The arguments of a process, as far as they are looked at; `None` if it is gone.
+fn command_line(proc: &Path) -> Option<Vec<OsString>> {
+    let mut bytes = Vec::new();
+    fs::File::open(proc.join("cmdline"))
+        .ok()?
+        .take(MAX_COMMAND_LINE)
+        .read_to_end(&mut bytes)
+        .ok()?;
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
+    let arguments = bytes.split(|&byte| byte == 0);
+    Some(
+        arguments
+            .map(|argument| OsStr::from_bytes(argument).to_owned())
+            .collect(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::SeenKind;
+
+    const HOME: Home = Home {
+        root: (1, 2),
+        mount_ns: 7,
+    };
+
+    fn catalogue(ids: &[&str]) -> Catalogue {
+        let mut catalogue = Catalogue::new(Rules::builtin(), HOME);
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        for id in ids {
+            let marks = Marks {
+                names: vec!["app".into()],
+                argument: None,
+            };
+            registry.insert(Record::new(
+                (*id).to_owned(),
+                String::new(),
+                Added::User,
+                marks,
+            ));
+        }
+        catalogue.refresh(&registry);
+        catalogue
+    }
+
+    fn seen(path: &str, root: (u64, u64), mount_ns: u32) -> Seen {
+        Seen {
+            time_ns: 0,
+            kind: SeenKind::Called,
+            launch: 1,
+            pid: std::process::id(),
+            root,
+            mount_ns,
+            path: path.into(),
+        }
+    }
+
+    #[test]
+    fn a_call_is_recognised_by_its_path() {
+        let catalogue = catalogue(&["/opt/no/such/app"]);
+        let found = catalogue
+            .called(&seen("/opt/no/such/app", HOME.root, 7))
+            .unwrap();
+        assert_eq!(found.id, "/opt/no/such/app");
+        assert_eq!(found.app.path, b"/opt/no/such/app");
+        assert_eq!(found.app.root, None);
+        assert_eq!(catalogue.called(&seen("app", HOME.root, 7)), None);
+        assert_eq!(catalogue.called(&seen("/opt/other/app", HOME.root, 7)), None);
+    }
+
+    #[test]
+    fn a_container_with_equal_paths_is_another_system() {
+        let catalogue = catalogue(&["/opt/no/such/app"]);
+        assert_eq!(catalogue.called(&seen("/opt/no/such/app", (9, 2), 8)), None);
+        // Another namespace with our root, as a service with a /tmp of its own has.
+        let private = seen("/opt/no/such/app", HOME.root, 8);
+        assert!(catalogue.called(&private).is_some());
+    }
+
+    #[test]
+    fn launchers_are_watched_by_their_arguments() {
+        let names = [OsString::from("flatpak")];
+        let key = Key::Name("flatpak:org.gimp.GIMP".into());
+        let flatpak = marks(&key, Path::new("/usr/bin/flatpak"), &names);
+        assert_eq!(flatpak.argument.as_deref(), Some("org.gimp.GIMP"));
+        let own = marks(
+            &Key::File("/usr/bin/gimp".into()),
+            Path::new("/usr/bin/gimp"),
+            &names,
+        );
+        assert_eq!(own.argument, None);
+        let script = marks(
+            &Key::File("/opt/x.py".into()),
+            Path::new("/usr/bin/python3"),
+            &names,
+        );
+        assert_eq!(script.argument.as_deref(), Some("/opt/x.py"));
+    }
+}

@@ -1,0 +1,220 @@
+//! The event loop: one thread, which owns all state.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::active::{Active, TICK};
+use super::catalogue::Catalogue;
+use super::message::Message;
+use super::notify::Notifier;
+use super::ready::Ready;
+use super::wake::{Inbox, Outbox};
+use super::worker::Worker;
+use super::{Places, daily};
+use crate::announce;
+use crate::bus::{self, Bus};
+use crate::config::Config;
+use crate::launch::signals;
+use crate::manager::{LiveLearner, Registry};
+use crate::profile::Store;
+use crate::watch::{Gate, Watch};
+
+/// The service.
+pub struct Service<'obj> {
+    pub(super) places: Places,
+    pub(super) config: Config,
+    pub(super) watch: Watch<'obj>,
+    pub(super) registry: Registry,
+    pub(super) store: Store,
+    pub(super) catalogue: Catalogue,
+    /// Profiles by app.
+    pub(super) ready: HashMap<String, Ready>,
+    /// Launches under way, by number.
+    pub(super) active: HashMap<u64, Active>,
+    pub(super) gate: Option<Gate>,
+    /// Executables that are held, by inode: the app and the file.
+    pub(super) gated: HashMap<(u64, u64), (String, OwnedFd)>,
+    pub(super) learner: Option<LiveLearner>,
+    pub(super) socket: Option<announce::Socket>,
+    pub(super) file: Option<announce::File>,
+    pub(super) bus: Option<Bus>,
+    pub(super) worker: Worker,
+    pub(super) inbox: Inbox<Message>,
+    pub(super) outbox: Outbox<Message>,
+    pub(super) notifier: Notifier,
+    pub(super) signals: OwnedFd,
+    pub(super) state: State,
+}
+
+/// What is only counted and told.
+pub(super) struct State {
+    pub since_s: u64,
+    pub launches_seen: u64,
+    pub abilities: Vec<String>,
+    /// What is wrong, the latest last.
+    pub warnings: Vec<String>,
+    /// Unknown programs that read much: how often their launches looked like an app's.
+    pub large: HashMap<String, super::discover::Suspect>,
+    /// When the profiles are looked through next.
+    pub daily: Instant,
+    /// When systemd wants to hear of us next.
+    pub alive: Option<Instant>,
+    /// State of the random numbers that decide which launches go without.
+    pub random: u64,
+    /// Whether launches can be learned at all.
+    pub can_learn: bool,
+}
+
+/// Warnings that are kept for `status`.
+const WARNINGS: usize = 16;
+
+/// Why the loop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    GoOn,
+    Stop,
+}
+
+impl Service<'_> {
+    /// Works until a signal asks to end.
+    ///
+    /// # Errors
+    /// When waiting fails, or the kernel's events cannot be read: nothing can be done then.
+    pub fn run(&mut self) -> io::Result<()> {
+        loop {
+            self.wait()?;
+            let seen = self.watch.take().map_err(io::Error::other)?;
+            for seen in seen {
+                self.on_seen(seen);
+            }
+            self.on_held();
+            self.on_announced();
+            for message in self.inbox.take() {
+                self.on_message(message);
+            }
+            if self.on_signals()? == Next::Stop {
+                return Ok(());
+            }
+            self.on_time();
+        }
+    }
+
+    /// Sleeps until something happens, or something is to be done.
+    fn wait(&self) -> io::Result<()> {
+        let mut fds = Vec::with_capacity(6);
+        for fd in [
+            Some(self.watch.fd()),
+            self.gate.as_ref().map(Gate::fd),
+            Some(self.inbox.fd()),
+            Some(self.signals.as_fd()),
+            self.socket.as_ref().map(|socket| socket.as_fd()),
+            self.file.as_ref().map(|file| file.as_fd()),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        }
+        let timeout = self
+            .timeout()
+            .map(|timeout| Timespec::try_from(timeout).map_err(io::Error::other))
+            .transpose()?;
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.active.is_empty() {
+            return Some(TICK);
+        }
+        let now = Instant::now();
+        let next = self.state.alive.map_or(self.state.daily, |alive| {
+            alive.min(self.state.daily)
+        });
+        Some(next.saturating_duration_since(now))
+    }
+
+    fn on_time(&mut self) {
+        let now = Instant::now();
+        self.look_at_active(now);
+        if self.state.alive.is_some_and(|alive| alive <= now) {
+            self.notifier.say("WATCHDOG=1");
+            self.state.alive = self.notifier.interval().map(|interval| now + interval);
+        }
+        if self.state.daily <= now {
+            self.state.daily = now + daily::INTERVAL;
+            self.look_through_profiles();
+        }
+    }
+
+    fn on_signals(&mut self) -> io::Result<Next> {
+        while let Some(received) = signals::read(&self.signals)? {
+            match received.signal {
+                libc::SIGHUP => match self.reload() {
+                    Ok(()) => tracing::info!("the configuration was read again"),
+                    Err(why) => self.warn(format!("{why}; the old configuration stays")),
+                },
+                _ => return Ok(Next::Stop),
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Reads the configuration again.
+    pub(super) fn reload(&mut self) -> Result<(), String> {
+        let config = Config::load(&self.places.config_dir).map_err(|error| error.to_string())?;
+        let mode_changed = config.mode != self.config.mode;
+        self.config = config;
+        self.find_candidates();
+        if mode_changed && let Some(bus) = &self.bus {
+            bus.mode_changed();
+        }
+        Ok(())
+    }
+
+    /// Says what is wrong, in the log and in `status`.
+    pub(super) fn warn(&mut self, warning: String) {
+        tracing::warn!("{warning}");
+        self.state.warnings.retain(|known| *known != warning);
+        if self.state.warnings.len() == WARNINGS {
+            self.state.warnings.remove(0);
+        }
+        self.state.warnings.push(warning);
+    }
+
+    pub(super) fn emit(&self, event: bus::Event) {
+        if let Some(bus) = &self.bus {
+            bus.emit(event);
+        }
+    }
+
+    /// Has the registry written.
+    pub(super) fn save(&self) {
+        let bytes = self.registry.encode();
+        let path = self.registry.path().to_owned();
+        let outbox = self.outbox.clone();
+        self.worker.run(move |_| {
+            let written = bytes.and_then(|bytes| Registry::write(&path, &bytes));
+            if let Err(error) = written {
+                outbox.send(Message::Warning(error.to_string()));
+            }
+        });
+    }
+
+    /// Any number without a pattern (xorshift64*): which launches are withheld should follow no rhythm.
+    pub(super) fn random(&mut self) -> u64 {
+        let mut x = self.state.random;
+        x ^= x >> 12;
+        x ^= x << 25;
+        x ^= x >> 27;
+        self.state.random = x;
+        x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+}

@@ -1,0 +1,321 @@
+//! The beginning of launches.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use libbpf_rs::{MapCore, MapFlags};
+use rustix::process::Pid;
+
+use super::active::{Active, Quiet};
+use super::catalogue::{Candidate, Found};
+use super::core::Service;
+use super::message::Message;
+use super::ready::Ready;
+use super::reschedule::now_s;
+use crate::announce::Announced;
+use crate::bus;
+use crate::launch::Limits;
+use crate::manager::{Added, LiveJob, Marks};
+use crate::phases::{Observation, Plan};
+use crate::prefetch::{Options, Prefetch};
+use crate::profile::{App, decode};
+use crate::watch::{Held, Seen, SeenKind};
+
+/// Launches that are dealt with at a time; more are left alone.
+const MOST_ACTIVE: usize = 48;
+
+impl Service<'_> {
+    /// Something was seen in the kernel.
+    pub(super) fn on_seen(&mut self, seen: Seen) {
+        match seen.kind {
+            SeenKind::Called => self.on_called(&seen),
+            SeenKind::Executed => self.on_executed(&seen),
+            SeenKind::Ended => self.on_ended(seen.launch, seen.time_ns),
+            SeenKind::Large(bytes) => self.on_large(&seen, bytes),
+        }
+    }
+
+    /// execve was called: the earliest moment to prefetch.
+    fn on_called(&mut self, seen: &Seen) {
+        if self.active.contains_key(&seen.launch) {
+            // Another place of PATH is tried; the one before was none.
+            return;
+        }
+        if let Some(found) = self.catalogue.called(seen) {
+            self.begin(seen.launch, seen.pid, found, false);
+        }
+    }
+
+    /// execve has succeeded.
+    fn on_executed(&mut self, seen: &Seen) {
+        let Some(found) = self.catalogue.executed(seen) else {
+            self.cancel(seen.launch);
+            return;
+        };
+        let expected = self.active.get(&seen.launch).map(|active| &active.id);
+        match expected {
+            Some(id) if *id == found.id => {
+                if let Some(active) = self.active.get_mut(&seen.launch) {
+                    active.confirmed = true;
+                }
+            }
+            Some(_) => {
+                self.cancel(seen.launch);
+                return;
+            }
+            None => self.begin(seen.launch, seen.pid, found, true),
+        }
+        self.confirmed(seen.launch);
+    }
+
+    /// A launch that has really begun is counted, and learned if nobody held it for that.
+    fn confirmed(&mut self, launch: u64) {
+        let Some(active) = self.active.get(&launch) else {
+            return;
+        };
+        let (id, plan, pid) = (active.id.clone(), active.plan, active.pid);
+        let is_learned = active.learning;
+        let event = bus::Event::begun(&id, pid, plan);
+        let executable = (active.app.dev, active.app.ino);
+        self.state.launches_seen += 1;
+        let now = now_s();
+        let Some(record) = self.registry.get_mut(&id) else {
+            return;
+        };
+        record.launched(now);
+        record.prefetched += u64::from(plan == Plan::Prefetch);
+        // Another inode at the same path: a package was updated.
+        let was = record.app.as_ref().map(|app| (app.dev, app.ino));
+        let replaced = was.is_some_and(|was| was != executable && executable != (0, 0));
+        record.app = Some(active.app.clone());
+        if replaced {
+            record.managed.next(now, &Observation::NewExecutable);
+        }
+        self.emit(event);
+        if plan == Plan::Learn && !is_learned {
+            self.learn(launch, None);
+        }
+    }
+
+    /// Plans a launch and does what was planned.
+    pub(super) fn begin(&mut self, launch: u64, pid: u32, found: Found, confirmed: bool) {
+        let Found { id, app } = found;
+        let twice = self.active.values().any(|active| active.id == id);
+        if twice || self.active.len() >= MOST_ACTIVE {
+            // One app launched twice at once is one job.
+            self.end_counting(launch);
+            return;
+        }
+        if self.registry.get(&id).is_none() && !self.is_suspect(&id) {
+            let full = self.registry.len() as u64 >= self.config.automatic.max_apps;
+            match self.catalogue.candidate(&id) {
+                Some(candidate) if !full => self.registry.insert(candidate.record(&id)),
+                _ => {
+                    self.end_counting(launch);
+                    return;
+                }
+            }
+        }
+        let (now, random) = (now_s(), self.random());
+        let ready = self.ready.get(&id).cloned();
+        let withholds = self.config.prefetch.withhold;
+        let planned = self
+            .registry
+            .get_mut(&id)
+            .map_or(Plan::Leave, |record| record.managed.plan(now, random));
+        let plan = match planned {
+            // Whatever became of the profile, there is none.
+            Plan::Prefetch | Plan::Withhold if ready.is_none() => Plan::Leave,
+            Plan::Withhold if !withholds => Plan::Prefetch,
+            plan => plan,
+        };
+        let begun = Instant::now();
+        let mut active = Active {
+            id,
+            app,
+            plan,
+            pid,
+            begun,
+            begun_s: now,
+            confirmed,
+            learning: false,
+            prefetch: None,
+            helper: Arc::new(AtomicU32::new(0)),
+            report: None,
+            switches: 0,
+            quiet: Quiet::new(Limits::from(&self.config.launch), begun),
+            note: None,
+        };
+        if let Some(ready) = ready {
+            if plan == Plan::Prefetch {
+                self.prefetch(launch, &ready, &mut active);
+            }
+            if let Some(page) = ready.completion
+                && let Err(error) = self.watch.set_completion(launch, page)
+            {
+                self.warn(error.to_string());
+            }
+        }
+        self.active.insert(launch, active);
+        // After the first requests: attaching takes a millisecond.
+        if let Err(error) = self.watch.count_waits(true) {
+            self.warn(format!("waits are not counted: {error}"));
+        }
+    }
+
+    /// The first requests at once, all others by a thread.
+    fn prefetch(&mut self, launch: u64, ready: &Ready, active: &mut Active) {
+        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        if let Some(lead) = &ready.lead {
+            // Without these marks, our reads would only not be counted.
+            let _ = self.watch.set_helper(own, Some(launch));
+            lead.read();
+            let _ = self.watch.set_helper(own, None);
+        }
+        let packed = Arc::clone(&ready.packed);
+        let helpers = match self.watch.helpers() {
+            Ok(helpers) => helpers,
+            Err(error) => return self.warn(error.to_string()),
+        };
+        let helper = Arc::clone(&active.helper);
+        let load = move || {
+            let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            // As above.
+            let _ = helpers.update(&tid.to_ne_bytes(), &launch.to_ne_bytes(), MapFlags::ANY);
+            helper.store(tid, Ordering::Release);
+            // It was packed by this very program.
+            decode(&packed).ok()
+        };
+        let outbox = self.outbox.clone();
+        let done = move || {
+            outbox.send(Message::Prefetched(launch));
+        };
+        match Prefetch::start_then(load, Options::default(), done) {
+            Ok(prefetch) => active.prefetch = Some(prefetch),
+            Err(error) => active.note = Some(format!("no prefetch thread: {error}")),
+        }
+    }
+
+    /// Programs that wait to be learned.
+    pub(super) fn on_held(&mut self) {
+        let waiting = match &self.gate {
+            None => return,
+            Some(gate) => gate.waiting(),
+        };
+        match waiting {
+            Ok(waiting) => waiting.into_iter().for_each(|held| self.on_held_one(held)),
+            Err(error) => self.warn(error.to_string()),
+        }
+    }
+
+    /// Lets the program go at once, unless its launch is about to be learned.
+    fn on_held_one(&mut self, held: Held) {
+        let Some((id, _)) = self.gated.get(&held.inode) else {
+            return;
+        };
+        let launch = self.active.iter().find(|(_, active)| {
+            active.pid == held.pid as u32 && active.id == *id && active.plan == Plan::Learn
+        });
+        if let Some((&launch, _)) = launch {
+            self.learn(launch, Some(held));
+        }
+    }
+
+    /// Hands a launch to the learning thread.
+    fn learn(&mut self, launch: u64, held: Option<Held>) {
+        let Some(active) = self.active.get_mut(&launch) else {
+            return;
+        };
+        let Some(pid) = Pid::from_raw(active.pid as i32) else {
+            return;
+        };
+        let Some(learner) = &self.learner else {
+            active.note = Some("not learned: tracing cannot be had".to_owned());
+            return;
+        };
+        let earlier = self
+            .ready
+            .get(&active.id)
+            .and_then(|ready| decode(&ready.packed).ok());
+        let job = LiveJob {
+            launch,
+            pid,
+            app: active.app.clone(),
+            earlier,
+            limits: Limits::from(&self.config.launch),
+            held: held.map(|held| Box::new(held) as Box<dyn Send>),
+        };
+        match learner.learn(job) {
+            Ok(()) => active.learning = true,
+            // One launch is learned at a time; there will be others of this app.
+            Err(_) => active.note = Some("not learned: another launch is being learned".to_owned()),
+        }
+    }
+
+    /// Launches that somebody announced.
+    pub(super) fn on_announced(&mut self) {
+        // So many at once, and then others have their turn.
+        for _ in 0..16 {
+            let from_socket = self.socket.as_ref().map(|socket| socket.receive());
+            let from_file = || self.file.as_ref().map(|file| file.receive());
+            let received = match from_socket {
+                Some(Ok(None)) | None => from_file(),
+                other => other,
+            };
+            match received {
+                Some(Ok(Some(announced))) => self.on_announcement(&announced),
+                Some(Ok(None)) | None => return,
+                Some(Err(error)) => return self.warn(error.to_string()),
+            }
+        }
+    }
+
+    fn on_announcement(&mut self, announced: &Announced) {
+        let id = announced.identity();
+        let found = Found {
+            id: id.clone(),
+            app: App {
+                path: id.clone().into_bytes(),
+                root: None,
+                dev: 0,
+                ino: 0,
+            },
+        };
+        if self.registry.get(&id).is_none() {
+            let candidate = Candidate {
+                title: announced.name.clone(),
+                added: Added::Announced,
+                marks: Marks::default(),
+            };
+            self.catalogue.add_candidate(id, candidate);
+        }
+        match self.watch.adopt(announced.pid) {
+            Ok(Some(launch)) => {
+                let pid = announced.pid.as_raw_nonzero().get() as u32;
+                self.begin(launch, pid, found, true);
+                self.confirmed(launch);
+            }
+            Ok(None) => self.warn("too many launches at once: one was left alone".to_owned()),
+            // It is gone already.
+            Err(error) => tracing::debug!("{error}"),
+        }
+    }
+
+    /// A launch that turned out to be none.
+    pub(super) fn cancel(&mut self, launch: u64) {
+        if let Some(active) = self.active.remove(&launch)
+            && let Some(prefetch) = active.prefetch
+        {
+            prefetch.stop();
+        }
+        self.end_counting(launch);
+    }
+
+    /// Its tasks are strangers from now on.
+    pub(super) fn end_counting(&mut self, launch: u64) {
+        if let Err(error) = self.watch.end(launch) {
+            self.warn(error.to_string());
+        }
+    }
+}

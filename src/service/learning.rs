@@ -1,0 +1,155 @@
+//! What has to be in place for launches to be seen and learned.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+
+use rustix::fs::{FileType, Mode as FileMode, OFlags, fstat};
+
+use super::catalogue::{Candidate, marks};
+use super::core::Service;
+use super::ending::is_to_learn;
+use super::message::Message;
+use crate::apps::{Key, Rules, desktop};
+use crate::config::Mode;
+use crate::manager::{Added, LiveLearner};
+
+/// Where commands are looked for: a service has no user's PATH.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games";
+
+impl Service<'_> {
+    /// Has the .desktop entries looked for, in automatic mode; without, there are no candidates.
+    pub(super) fn find_candidates(&mut self) {
+        if self.config.mode == Mode::Manual {
+            self.catalogue.set_candidates(BTreeMap::new());
+            self.watch_for_launches();
+            return;
+        }
+        let rules = self.catalogue.rules().clone();
+        let outbox = self.outbox.clone();
+        self.worker.run(move |_| {
+            outbox.send(Message::Candidates(candidates(&rules)));
+        });
+    }
+
+    /// The candidates were found; programs on trial stay.
+    pub(super) fn on_candidates(&mut self, mut found: BTreeMap<String, Candidate>) {
+        for id in self.state.large.keys() {
+            if let Some(candidate) = self.catalogue.candidate(id) {
+                found.entry(id.clone()).or_insert_with(|| candidate.clone());
+            }
+        }
+        self.catalogue.set_candidates(found);
+        self.watch_for_launches();
+    }
+
+    /// Tells the kernel side for which programs to look.
+    pub(super) fn watch_for_launches(&mut self) {
+        let (names, arguments) = self.catalogue.refresh(&self.registry);
+        let refused = self.watch.set_names(names, arguments);
+        if !refused.is_empty() {
+            let names: Vec<_> = refused.iter().map(|name| name.to_string_lossy()).collect();
+            self.warn(format!(
+                "launches of these cannot be seen, their names are too long or too many: {}",
+                names.join(", ")
+            ));
+        }
+        self.watch_for_learning();
+    }
+
+    /// Holds the executables of apps whose next launch is to be learned, and no others, and has the
+    /// learning thread ready if there are any.
+    pub(super) fn watch_for_learning(&mut self) {
+        let to_learn: Vec<String> = self
+            .registry
+            .iter()
+            .filter(|record| is_to_learn(record))
+            .map(|record| record.id.clone())
+            .chain(
+                self.catalogue
+                    .candidate_ids()
+                    .filter(|id| self.registry.get(id).is_none() && !self.is_suspect(id))
+                    .map(str::to_owned),
+            )
+            .collect();
+        self.hold(&to_learn);
+        let wanted = !to_learn.is_empty();
+        if wanted && self.learner.is_none() && self.state.can_learn {
+            let outbox = self.outbox.clone();
+            let started = LiveLearner::start(move |result| {
+                outbox.send(Message::Learned(Box::new(result)));
+            });
+            match started {
+                Ok(learner) => self.learner = Some(learner),
+                Err(error) => self.warn(format!("nothing can be learned: {error}")),
+            }
+        } else if !wanted && self.active.values().all(|active| !active.learning) {
+            self.learner = None;
+        }
+    }
+
+    fn hold(&mut self, ids: &[String]) {
+        let Some(gate) = &self.gate else {
+            return;
+        };
+        let mut wanted = BTreeMap::new();
+        for id in ids.iter().filter(|id| id.starts_with('/')) {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            let Ok(fd) = rustix::fs::open(id.as_str(), flags, FileMode::empty()) else {
+                continue;
+            };
+            let Ok(stat) = fstat(&fd) else { continue };
+            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+                wanted.insert((stat.st_dev, stat.st_ino), (id.clone(), fd));
+            }
+        }
+        let mut warnings = Vec::new();
+        self.gated.retain(|inode, (_, fd)| {
+            let keep = wanted.contains_key(inode);
+            if !keep {
+                // It may be gone, and its mark with it.
+                let _ = gate.remove(fd.as_fd());
+            }
+            keep
+        });
+        for (inode, (id, fd)) in wanted {
+            if self.gated.contains_key(&inode) {
+                continue;
+            }
+            match gate.add(fd.as_fd()) {
+                Ok(()) => {
+                    self.gated.insert(inode, (id, fd));
+                }
+                Err(error) => warnings.push(format!("{id}: {error}")),
+            }
+        }
+        for warning in warnings {
+            self.warn(warning);
+        }
+    }
+}
+
+/// Apps with .desktop entries.
+fn candidates(rules: &Rules) -> BTreeMap<String, Candidate> {
+    let entries = desktop::entries(&desktop::system_directories(), rules, OsStr::new(PATH));
+    for left_out in entries.left_out.iter().filter(|entry| entry.why.is_fault()) {
+        tracing::debug!(entry = ?left_out.entry, "left out: {}", left_out.why);
+    }
+    entries
+        .apps
+        .iter()
+        .filter(|app| app.identity.distinct)
+        .filter_map(|app| {
+            let id = match &app.identity.key {
+                Key::Command(_) => return None,
+                key => key.as_os_str().to_str()?.to_owned(),
+            };
+            let candidate = Candidate {
+                title: app.name.clone(),
+                added: Added::Desktop,
+                marks: marks(&app.identity.key, &app.identity.program, &app.names),
+            };
+            Some((id, candidate))
+        })
+        .collect()
+}

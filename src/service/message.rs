@@ -1,0 +1,93 @@
+//! What other threads tell the event loop.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::SyncSender;
+
+use super::catalogue::Candidate;
+use super::ready::Ready;
+use super::reschedule::Rescheduled;
+use crate::bus::{AppState, BackendError, Mode, Status};
+use crate::manager::LiveResult;
+use crate::phases::Request;
+
+/// A message to the event loop.
+pub enum Message {
+    /// A launch was learned, or nothing came of it; or why none can be.
+    Learned(Box<Result<LiveResult, String>>),
+    /// The prefetch thread of this launch has ended.
+    Prefetched(u64),
+    /// Profiles are ready.
+    Ready(Vec<(String, Ready)>),
+    /// A profile was scheduled anew.
+    Rescheduled {
+        /// Of this app.
+        id: String,
+        /// What came of it; a finished one is ready.
+        outcome: Outcome,
+    },
+    /// The daily pass has looked at a profile.
+    Checked {
+        /// Of this app.
+        id: String,
+        /// Obsolete entries.
+        obsolete: u64,
+        /// Entries before.
+        entries: u64,
+        /// The profile without them, if it was changed.
+        ready: Option<Ready>,
+    },
+    /// Apps with .desktop entries.
+    Candidates(BTreeMap<String, Candidate>),
+    /// What is wrong.
+    Warning(String),
+    /// Somebody wants something.
+    Ask(Ask),
+}
+
+/// What came of scheduling anew.
+pub enum Outcome {
+    /// It is in force.
+    Done(Ready),
+    /// The schedule would be the same.
+    NoEffect,
+    /// It cannot be done.
+    Failed(String),
+}
+
+impl Outcome {
+    /// Of what `reschedule` gave, once a finished profile has been stored.
+    pub fn of(
+        rescheduled: Rescheduled,
+        store: impl FnOnce(&crate::profile::Profile) -> Result<Ready, String>,
+    ) -> Self {
+        match rescheduled {
+            Rescheduled::NoEffect => Outcome::NoEffect,
+            Rescheduled::Failed(why) => Outcome::Failed(why),
+            Rescheduled::Done(profile) => match store(&profile) {
+                Ok(ready) => Outcome::Done(ready),
+                Err(why) => Outcome::Failed(why),
+            },
+        }
+    }
+}
+
+/// Where an answer goes.
+pub type Reply<T> = SyncSender<T>;
+
+/// Questions and wishes of the bus.
+pub enum Ask {
+    /// The state of the service.
+    Status(Reply<Status>),
+    /// The managed apps.
+    Apps(Reply<Vec<AppState>>),
+    /// What the user wants of an app, and the id that it has.
+    App(String, Request, Reply<Result<String, BackendError>>),
+    /// The app is to be forgotten.
+    Forget(String, Reply<Result<(), BackendError>>),
+    /// The mode.
+    Mode(Reply<Mode>),
+    /// Another mode.
+    SetMode(Mode, Reply<Result<(), BackendError>>),
+    /// The configuration is to be read again.
+    Reload(Reply<Result<(), BackendError>>),
+}

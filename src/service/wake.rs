@@ -1,0 +1,101 @@
+//! Messages to the event loop, from other threads.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// The loop's end.
+pub struct Inbox<T> {
+    fd: Arc<OwnedFd>,
+    receiver: Receiver<T>,
+}
+
+/// The other threads' end.
+pub struct Outbox<T> {
+    fd: Arc<OwnedFd>,
+    sender: Sender<T>,
+}
+
+impl<T> Clone for Outbox<T> {
+    fn clone(&self) -> Self {
+        Outbox {
+            fd: Arc::clone(&self.fd),
+            sender: self.sender.clone(),
+        }
+    }
+}
+
+/// Makes a pair.
+///
+/// # Errors
+/// When the system has no descriptor to give.
+pub fn mailbox<T>() -> io::Result<(Outbox<T>, Inbox<T>)> {
+    let fd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let (sender, receiver) = channel();
+    let outbox = Outbox {
+        fd: Arc::clone(&fd),
+        sender,
+    };
+    Ok((outbox, Inbox { fd, receiver }))
+}
+
+impl<T> Outbox<T> {
+    /// Sends a message and wakes the loop; false if the loop is gone.
+    pub fn send(&self, message: T) -> bool {
+        if self.sender.send(message).is_err() {
+            return false;
+        }
+        // It can only be refused when the counter is full, and then the loop is awake.
+        let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+        true
+    }
+}
+
+impl<T> Inbox<T> {
+    /// Readable when there is a message.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// All messages that have come.
+    pub fn take(&self) -> Vec<T> {
+        let mut count = [0; 8];
+        // Nothing to read is no reason not to look.
+        let _ = rustix::io::read(&self.fd, &mut count);
+        self.receiver.try_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    fn is_readable(inbox: &Inbox<u32>) -> bool {
+        let fd = inbox.fd();
+        let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        poll(&mut fds, Some(&at_once)).unwrap() == 1
+    }
+
+    #[test]
+    fn messages_wake_and_arrive_in_order() {
+        let (outbox, inbox) = mailbox().unwrap();
+        assert!(!is_readable(&inbox));
+        let second = outbox.clone();
+        assert!(outbox.send(1) && second.send(2));
+        assert!(is_readable(&inbox));
+        assert_eq!(inbox.take(), [1, 2]);
+        assert!(!is_readable(&inbox));
+        assert_eq!(inbox.take(), []);
+        drop(inbox);
+        assert!(!outbox.send(3));
+    }
+}

@@ -1,0 +1,67 @@
+//! What must not hold up the event loop: writing state, reading profiles, scheduling anew.
+
+use std::io;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+use crate::history::History;
+
+/// A piece of work. It is given the history, where there is one.
+type Job = Box<dyn FnOnce(&mut Option<History>) + Send>;
+
+/// The thread that works, one job after the other.
+pub struct Worker {
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Gives the worker jobs, from other threads.
+#[derive(Clone)]
+pub struct Jobs(Sender<Job>);
+
+impl Worker {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start(mut history: Option<History>) -> io::Result<Self> {
+        let (jobs, inbox) = channel::<Job>();
+        let thread = Builder::new().name("pf-work".to_owned()).spawn(move || {
+            for job in inbox {
+                job(&mut history);
+            }
+        })?;
+        Ok(Worker {
+            jobs: Some(jobs),
+            thread: Some(thread),
+        })
+    }
+
+    /// Has a job done, after those before it.
+    pub fn run(&self, job: impl FnOnce(&mut Option<History>) + Send + 'static) {
+        if let Some(jobs) = &self.jobs {
+            // It fails only if a job has panicked, which has been printed.
+            let _ = jobs.send(Box::new(job));
+        }
+    }
+
+    /// A way in for other threads.
+    pub fn jobs(&self) -> Option<Jobs> {
+        self.jobs.clone().map(Jobs)
+    }
+
+    /// Waits until everything is done, and ends. Those who hold [`Jobs`] must be gone.
+    pub fn finish(mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Jobs {
+    /// Has a job done; false if the worker is gone.
+    pub fn run(&self, job: impl FnOnce(&mut Option<History>) + Send + 'static) -> bool {
+        self.0.send(Box::new(job)).is_ok()
+    }
+}
