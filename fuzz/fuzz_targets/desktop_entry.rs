@@ -5,9 +5,8 @@ use libfuzzer_sys::fuzz_target;
 use paralfetch::apps::desktop::{Entry, command_line};
 
 fuzz_target!(|data: &[u8]| {
-    if let Ok(entry) = Entry::parse(data)
-        && let Some(Ok(words)) = entry.exec.as_deref().map(command_line)
-    {
+    let exec = Entry::parse(data).ok().and_then(|entry| entry.exec);
+    if let Some(Ok(words)) = exec.as_deref().map(command_line) {
         assert!(!words[0].is_empty());
     }
 });

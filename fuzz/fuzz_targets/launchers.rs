@@ -8,18 +8,21 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use paralfetch::apps::{Key, Rules};
 
+static BUILTIN: LazyLock<Rules> = LazyLock::new(Rules::builtin);
+
 fuzz_target!(|data: &[u8]| {
     let mut parts = data.split(|&byte| byte == 0);
     let text = parts.next().unwrap_or_default();
-    let mut rules = Rules::builtin();
-    if let Ok(text) = std::str::from_utf8(text)
-        && let Err(error) = rules.extend(text)
-    {
-        assert_eq!(error.lines().count(), 1, "{error}");
+    let mut rules = BUILTIN.clone();
+    if let Ok(text) = std::str::from_utf8(text) {
+        if let Err(error) = rules.extend(text) {
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
     }
     let mut words = parts.map(OsStr::from_bytes);
     let cwd = Path::new(words.next().unwrap_or_default());

@@ -75,7 +75,7 @@ pub enum Unsuitable {
     NoExec,
     /// TryExec is not installed.
     #[error("{} is not installed (TryExec)", .0.display())]
-    NotInstalled(OsString),
+    NotInstalled(PathBuf),
     /// What would be executed is not there.
     #[error("{} is not installed or cannot be executed", .0.display())]
     NoProgram(PathBuf),
@@ -136,7 +136,7 @@ pub fn read_app(
     if parsed.terminal {
         return Err(Unsuitable::Terminal);
     }
-    let try_exec = parsed.try_exec.map(OsString::from);
+    let try_exec = parsed.try_exec.map(PathBuf::from);
     if let Some(missing) = try_exec.filter(|program| !is_installed(program, path)) {
         return Err(Unsuitable::NotInstalled(missing));
     }
@@ -180,9 +180,11 @@ fn identify(
     }
 }
 
-fn is_installed(program: &OsStr, path: &OsStr) -> bool {
-    is_executable(Path::new(program)) && Path::new(program).is_absolute()
-        || executable_in(path, program).is_some()
+fn is_installed(program: &Path, path: &OsStr) -> bool {
+    match program.is_absolute() {
+        true => is_executable(program),
+        false => executable_in(path, program.as_os_str()).is_some(),
+    }
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ impl Key {
 
 impl fmt::Display for Key {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.as_os_str().display(), out)
+        fmt::Display::fmt(&Path::new(self.as_os_str()).display(), out)
     }
 }
 

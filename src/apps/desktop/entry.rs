@@ -7,7 +7,7 @@ use std::str;
 pub struct Entry {
     /// `Application`, `Link`, `Directory`.
     pub kind: String,
-    /// The name that menus show.
+    /// The name that menus show; it and the type may be empty in one that is hidden.
     pub name: String,
     /// The command line, still quoted.
     pub exec: Option<String>,
@@ -78,11 +78,15 @@ impl Entry {
                 }
             }
         }
-        match (in_group, entry.kind.is_empty(), entry.name.is_empty()) {
-            (false, _, _) => Err(EntryError::NoGroup),
-            (true, true, _) => Err(EntryError::Missing("Type")),
-            (true, false, true) => Err(EntryError::Missing("Name")),
-            (true, false, false) => Ok(entry),
+        if !in_group {
+            return Err(EntryError::NoGroup);
+        }
+        // One that only hides others of its ID needs nothing else.
+        match (entry.kind.is_empty(), entry.name.is_empty()) {
+            _ if entry.hidden => Ok(entry),
+            (true, _) => Err(EntryError::Missing("Type")),
+            (false, true) => Err(EntryError::Missing("Name")),
+            (false, false) => Ok(entry),
         }
     }
 
@@ -180,6 +184,12 @@ mod tests {
     }
 
     #[test]
+    fn what_only_hides_needs_no_name() {
+        let entry = Entry::parse(b"[Desktop Entry]\nHidden=true").unwrap();
+        assert!(entry.hidden && entry.exec.is_none());
+    }
+
+    #[test]
     fn malformed_files_are_refused_with_the_line() {
         let group = |lines: &str| format!("[Desktop Entry]\n{lines}");
         for (text, error) in [
@@ -216,7 +226,9 @@ mod tests {
             0..12,
         )) {
             let parsed = Entry::parse(&lines.join(&b'\n'));
-            prop_assert!(parsed.is_err() || parsed.is_ok_and(|entry| !entry.name.is_empty()));
+            if let Ok(entry) = parsed {
+                prop_assert!(entry.hidden || !entry.name.is_empty());
+            }
         }
     }
 }

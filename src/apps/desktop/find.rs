@@ -60,7 +60,7 @@ pub enum FindError {
     #[error(
         "{} is neither a command in {}, nor the name of a .desktop file or of an application in the \
          menus: give the absolute path of the program",
-        .query.display(), .path.display()
+        .query.to_string_lossy(), .path.to_string_lossy()
     )]
     NotFound {
         /// What was named.
@@ -73,9 +73,9 @@ pub enum FindError {
         "there is no {} in the system's application directories: give the path of the .desktop file",
         .0.display()
     )]
-    NoEntry(OsString),
+    NoEntry(PathBuf),
     /// Several apps are called that.
-    #[error("{} may be any of {}: give one of these", .query.display(), .candidates.join(", "))]
+    #[error("{} may be any of {}: give one of these", .query.to_string_lossy(), .candidates.join(", "))]
     Ambiguous {
         /// What was named.
         query: OsString,
@@ -100,7 +100,7 @@ pub fn find_app(
     if query.is_empty() {
         return Err(FindError::Empty);
     }
-    let is_entry = is_entry_name(&base_name(query).to_owned());
+    let is_entry = is_entry_name(base_name(query));
     if query.as_bytes().contains(&b'/') {
         return match (given.is_absolute(), is_entry) {
             (false, _) => Err(FindError::Relative(given.into())),
@@ -133,7 +133,7 @@ fn by_entry_path(
     match entries.apps.iter().find(|app| app.entry == entry) {
         Some(app) => Ok(Found::of(app)),
         None => {
-            let id = base_name(entry.as_os_str()).display().to_string();
+            let id = base_name(entry.as_os_str()).to_string_lossy().into_owned();
             read(entry, id, rules, path)
         }
     }
@@ -181,7 +181,7 @@ fn by_program(
         Err(_) => return Err(FindError::Launcher(file)),
     };
     let mut found = Found {
-        name: base_name(file.as_os_str()).display().to_string(),
+        name: base_name(file.as_os_str()).to_string_lossy().into_owned(),
         id: None,
         names: executed_names(&program),
         identity,

@@ -1,7 +1,7 @@
 //! The directories with .desktop files.
 
 use std::collections::HashSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -82,7 +82,7 @@ fn list(
             continue;
         }
         *budget = budget.checked_sub(1).ok_or(Unsuitable::TooMany)?;
-        let id = format!("{prefix}{}", name.display());
+        let id = format!("{prefix}{}", name.to_string_lossy());
         if is_entry {
             files.push((id, entry.path()));
         } else {
@@ -100,7 +100,7 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 /// Whether a file of this name may be an entry: `*.desktop`.
-pub(super) fn is_entry_name(name: &OsString) -> bool {
+pub(super) fn is_entry_name(name: &OsStr) -> bool {
     let stem = name.as_bytes().strip_suffix(b".desktop");
     stem.is_some_and(|stem| !stem.is_empty())
 }
