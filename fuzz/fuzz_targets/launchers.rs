@@ -1,0 +1,35 @@
+//! Launcher rules that anybody could have written, and a command line, which anybody can: a rules file
+//! is an error or rules, and those tell which app any command line is.
+//!
+//! The input is the rules file up to the first NUL byte, and then the working directory, the file
+//! executed and its arguments, each ended by another.
+#![no_main]
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use paralfetch::apps::{Key, Rules};
+
+static BUILTIN: LazyLock<Rules> = LazyLock::new(Rules::builtin);
+
+fuzz_target!(|data: &[u8]| {
+    let mut parts = data.split(|&byte| byte == 0);
+    let text = parts.next().unwrap_or_default();
+    let mut rules = BUILTIN.clone();
+    if let Ok(text) = std::str::from_utf8(text) {
+        if let Err(error) = rules.extend(text) {
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+    let mut words = parts.map(OsStr::from_bytes);
+    let cwd = Path::new(words.next().unwrap_or_default());
+    let file = Path::new(words.next().unwrap_or_default());
+    let argv: Vec<OsString> = words.map(OsString::from).collect();
+    let found = rules.identify(file, &argv, cwd);
+    if let Key::File(path) = &found.key {
+        assert!(path.is_absolute());
+    }
+});

@@ -1,0 +1,262 @@
+//! The app that a user names.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::scan::is_entry_name;
+use super::{DesktopApp, Entries, Unsuitable, identify, read_app};
+use crate::apps::identify::Identity;
+use crate::apps::key::{Key, absolute, base_name};
+use crate::apps::lookup::{executable_in, executed_names, is_executable, link_chain};
+use crate::apps::rules::Rules;
+
+/// The app that was meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What menus call it, or what the user did.
+    pub name: String,
+    /// Desktop file ID, if it has one.
+    pub id: Option<String>,
+    /// The app. A program that links to the one in the menu is that of the menu.
+    pub identity: Identity,
+    /// The executable to be watched.
+    pub file: PathBuf,
+    /// Base names under which the kernel may see it executed.
+    pub names: Vec<OsString>,
+}
+
+/// Why no app was found.
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    /// Nothing was named.
+    #[error("no app was named: give a command, an absolute path, or the name of a .desktop file")]
+    Empty,
+    /// It cannot be known what the path is relative to.
+    #[error("{} is no absolute path: give the whole path", .0.display())]
+    Relative(PathBuf),
+    /// There is nothing to execute.
+    #[error(
+        "{} is no file that can be executed: give the command that starts the app, or its .desktop file",
+        .0.display()
+    )]
+    NotExecutable(PathBuf),
+    /// The .desktop file is none of an app.
+    #[error("{} cannot be used: {why}", .entry.display())]
+    Unsuitable {
+        /// The .desktop file.
+        entry: PathBuf,
+        /// Why.
+        why: Unsuitable,
+    },
+    /// The launcher runs many apps.
+    #[error(
+        "{} starts many apps: give the path of the one that is meant, or its .desktop file",
+        .0.display()
+    )]
+    Launcher(PathBuf),
+    /// Nothing fits.
+    #[error(
+        "{} is neither a command in {}, nor the name of a .desktop file or of an application in the \
+         menus: give the absolute path of the program",
+        .query.to_string_lossy(), .path.to_string_lossy()
+    )]
+    NotFound {
+        /// What was named.
+        query: OsString,
+        /// Where commands were looked for.
+        path: OsString,
+    },
+    /// No .desktop file has that ID.
+    #[error(
+        "there is no {} in the system's application directories: give the path of the .desktop file",
+        .0.display()
+    )]
+    NoEntry(PathBuf),
+    /// Several apps are called that.
+    #[error("{} may be any of {}: give one of these", .query.to_string_lossy(), .candidates.join(", "))]
+    Ambiguous {
+        /// What was named.
+        query: OsString,
+        /// Their desktop file IDs.
+        candidates: Vec<String>,
+    },
+}
+
+/// Finds the app that a user means by `query`, tried in this order: the absolute path of a program or
+/// .desktop file; the ID of a .desktop file; a command in `path`; an ID without its `.desktop`; an app's
+/// key, such as `flatpak:org.gimp.GIMP`; a name in the menus, whatever its case.
+///
+/// # Errors
+/// What was tried and what to do.
+pub fn find_app(
+    query: &OsStr,
+    entries: &Entries,
+    rules: &Rules,
+    path: &OsStr,
+) -> Result<Found, FindError> {
+    let given = Path::new(query);
+    if query.is_empty() {
+        return Err(FindError::Empty);
+    }
+    let is_entry = is_entry_name(base_name(query));
+    if query.as_bytes().contains(&b'/') {
+        return match (given.is_absolute(), is_entry) {
+            (false, _) => Err(FindError::Relative(given.into())),
+            (true, true) => by_entry_path(given, entries, rules, path),
+            (true, false) => by_program(given, entries, rules, path),
+        };
+    }
+    if is_entry {
+        return by_id(query, entries, rules, path);
+    }
+    let program = executable_in(path, query).map(|file| by_program(&file, entries, rules, path));
+    match program {
+        Some(Ok(found)) => Ok(found),
+        None => by_name(query, entries)?.ok_or_else(|| FindError::NotFound {
+            query: query.into(),
+            path: path.into(),
+        }),
+        // A launcher may share its name with an app in the menus.
+        Some(Err(error)) => by_name(query, entries)?.ok_or(error),
+    }
+}
+
+/// The .desktop file may be one that is not installed.
+fn by_entry_path(
+    entry: &Path,
+    entries: &Entries,
+    rules: &Rules,
+    path: &OsStr,
+) -> Result<Found, FindError> {
+    match entries.apps.iter().find(|app| app.entry == entry) {
+        Some(app) => Ok(Found::of(app)),
+        None => {
+            let id = base_name(entry.as_os_str()).to_string_lossy().into_owned();
+            read(entry, id, rules, path)
+        }
+    }
+}
+
+fn by_id(
+    query: &OsStr,
+    entries: &Entries,
+    rules: &Rules,
+    path: &OsStr,
+) -> Result<Found, FindError> {
+    if let Some(app) = entries.apps.iter().find(|app| *app.id == *query) {
+        return Ok(Found::of(app));
+    }
+    match entries.left_out.iter().find(|left| *left.id == *query) {
+        // What was wrong with it may be right by now.
+        Some(left) => read(&left.entry, left.id.clone(), rules, path),
+        None => Err(FindError::NoEntry(query.into())),
+    }
+}
+
+fn read(entry: &Path, id: String, rules: &Rules, path: &OsStr) -> Result<Found, FindError> {
+    match read_app(entry, id, rules, path) {
+        Ok(app) => Ok(Found::of(&app)),
+        Err(why) => Err(FindError::Unsuitable {
+            entry: entry.into(),
+            why,
+        }),
+    }
+}
+
+fn by_program(
+    file: &Path,
+    entries: &Entries,
+    rules: &Rules,
+    path: &OsStr,
+) -> Result<Found, FindError> {
+    let file = absolute(file, Path::new("/"));
+    if !is_executable(&file) {
+        return Err(FindError::NotExecutable(file));
+    }
+    let argv = [OsString::from(&file)];
+    let (identity, program) = match identify(&argv, None, rules, path) {
+        Ok(found) => found,
+        Err(_) => return Err(FindError::Launcher(file)),
+    };
+    let mut found = Found {
+        name: base_name(file.as_os_str()).to_string_lossy().into_owned(),
+        id: None,
+        names: executed_names(&program),
+        identity,
+        file: program,
+    };
+    let same = |app: &DesktopApp| app.identity.key == found.identity.key;
+    let mut fitting: Vec<&DesktopApp> = entries.apps.iter().filter(|app| same(app)).collect();
+    if fitting.is_empty() {
+        let linked = entries.apps.iter().find(|app| is_linked(app, &found));
+        fitting.extend(linked);
+    }
+    // Parts of an office suite are one app here, and none of them gives it its name.
+    if let [app] = fitting[..] {
+        let own = std::mem::replace(&mut found, Found::of(app));
+        for name in own.names {
+            if !found.names.contains(&name) {
+                found.names.push(name);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Whether one of two programs is a link to the other.
+fn is_linked(app: &DesktopApp, found: &Found) -> bool {
+    let (Key::File(_), Key::File(_)) = (&app.identity.key, &found.identity.key) else {
+        return false;
+    };
+    // Scripts and the like are no program of their launcher's.
+    let own = |identity: &Identity, file: &Path| identity.key == Key::File(file.into());
+    let leads_to = |from: &Path, to: &Path| {
+        let chain = link_chain(from);
+        chain
+            .iter()
+            .any(|link| absolute(link, Path::new("/")) == to)
+    };
+    own(&app.identity, &app.file)
+        && own(&found.identity, &found.file)
+        && (leads_to(&found.file, &app.file) || leads_to(&app.file, &found.file))
+}
+
+fn by_name(query: &OsStr, entries: &Entries) -> Result<Option<Found>, FindError> {
+    let has_id = |app: &DesktopApp| {
+        let stem = app.id.strip_suffix(".desktop");
+        stem.is_some_and(|stem| *stem == *query)
+    };
+    let has_key = |app: &DesktopApp| app.identity.key.as_os_str() == query;
+    let lower = query.to_str().map(str::to_lowercase);
+    let has_name = |app: &DesktopApp| lower.as_ref() == Some(&app.name.to_lowercase());
+    let ways: [&dyn Fn(&DesktopApp) -> bool; 3] = [&has_id, &has_key, &has_name];
+    for way in ways {
+        let fitting: Vec<&DesktopApp> = entries.apps.iter().filter(|app| way(app)).collect();
+        // Several entries of one app are no choice.
+        let keys: BTreeSet<&Key> = fitting.iter().map(|app| &app.identity.key).collect();
+        if keys.len() > 1 {
+            return Err(FindError::Ambiguous {
+                query: query.into(),
+                candidates: fitting.iter().map(|app| app.id.clone()).collect(),
+            });
+        }
+        if let Some(app) = fitting.first() {
+            return Ok(Some(Found::of(app)));
+        }
+    }
+    Ok(None)
+}
+
+impl Found {
+    fn of(app: &DesktopApp) -> Found {
+        Found {
+            name: app.name.clone(),
+            id: Some(app.id.clone()),
+            identity: app.identity.clone(),
+            file: app.file.clone(),
+            names: app.names.clone(),
+        }
+    }
+}
