@@ -7,12 +7,15 @@
 //! describes, [`profile`] stores the result, and [`prefetch`] reads it ahead at every later launch.
 //! [`judge`] says what a prefetched launch still had to read itself, and why, and [`phases`] what is
 //! done with the app's next launch after that: learn, prefetch, schedule anew, or leave it alone.
-//! [`apps`] says which app a launch is at all. [`manager`] ties the phases together; the command line
-//! stands on top of it. [`doctor`] says what of all this the running system allows.
+//! [`watch`] sees launches in the kernel, [`announce`] hears of those that happen without execve, and
+//! [`apps`] says which app a launch is. [`manager`] ties the phases together; the command line stands on
+//! top of it, and so does the system service ([`service`]). [`doctor`] says what of all this the running
+//! system allows.
 //!
 //! [`schedule`], [`phases`] and the profile format are plain functions over plain data: they know
 //! nothing of kernels and root.
 
+pub mod announce;
 pub mod apps;
 pub mod bench;
 pub mod cli;
@@ -26,5 +29,6 @@ pub mod prefetch;
 pub mod profile;
 pub mod resolve;
 pub mod schedule;
+pub mod service;
 pub mod trace;
 pub mod watch;
