@@ -31,12 +31,12 @@ struct Kernel {
 /// filemap_get_pages is given an iterator; from 6.3 on, until there is a tracepoint in 6.14, a count.
 const KERNELS: [Kernel; 2] = [
     Kernel {
-        test: "debian_12_s_own_kernel_is_learned_from",
+        test: "the_stock_kernel_is_learned_from",
         name: "stock",
         release: "6.1.",
     },
     Kernel {
-        test: "its_backported_kernel_is_learned_from",
+        test: "the_backports_kernel_is_learned_from",
         name: "backports",
         release: "6.12.",
     },
