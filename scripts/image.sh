@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Builds an ext4 image that holds this distribution's base system and some packages.
 #
-#   scripts/image.sh IMAGE SIZE_GIB PACKAGE…
+#   scripts/image.sh IMAGE SIZE_GIB PACKAGE[/SUITE]…
+#
+# A package with a suite, such as bookworm-backports, is taken from that suite of the distribution's
+# own archive.
 #
 # The file is sparse: SIZE_GIB bounds it, the disk pays for what is in it. A second call with the
 # same packages finds the image complete and returns at once. The work is done on IMAGE.part, which
@@ -35,6 +38,21 @@ distribution_sources() {
     apt-get indextargets --format "deb $options\$(REPO_URI) \$(RELEASE) \$(COMPONENT)" \
         'Created-By: Packages' "Origin: $origin" | sort -u
 }
+
+# also_from SUITE…: of these sources, read from standard input, those of the distribution's suite itself
+# (not its updates), again for each of the suites.
+also_from() {
+    local sources suite
+    sources=$(cat)
+    [[ -n $sources ]] || return 0
+    printf '%s\n' "$sources"
+    for suite in "$@"; do
+        sed -n "s|^\(deb .*\) $SUITE \([^ ]*\)\$|\1 $suite \2|p" <<<"$sources"
+    done
+}
+
+# The suites that packages are named with, each once.
+named_suites() { printf '%s\n' "${PACKAGES[@]}" | sed -n 's|.*/||p' | sort -u; }
 
 # How the host's apt reaches its sources: proxies, certificates, leniency about dates.
 host_apt_options() { apt-config dump --no-empty Acquire | grep -E '^Acquire::(http|https|Check-|Retries|ForceIPv)' || true; }
@@ -110,7 +128,9 @@ main() {
     if [[ -z $(distribution_sources "$origin") ]]; then
         apt-get -q update || die "apt-get update failed: check the network and the sources in /etc/apt"
     fi
-    distribution_sources "$origin" >"$WORK/sources.list"
+    local suites
+    mapfile -t suites < <(named_suites)
+    distribution_sources "$origin" | also_from "${suites[@]}" >"$WORK/sources.list"
     [[ -s $WORK/sources.list ]] || die "apt has no source of $origin itself: see 'apt-cache policy'"
     host_apt_options >"$WORK/apt.conf"
 
@@ -138,7 +158,7 @@ main() {
     say "Image $IMAGE is complete: $(du -h "$IMAGE" | cut -f1) on disk"
 }
 
-[[ $# -ge 3 && $2 =~ ^[1-9][0-9]*$ ]] || die "usage: image.sh IMAGE SIZE_GIB PACKAGE…"
+[[ $# -ge 3 && $2 =~ ^[1-9][0-9]*$ ]] || die "usage: image.sh IMAGE SIZE_GIB PACKAGE[/SUITE]…"
 # Symbolic links stay in it: trusted_directory is to see them.
 IMAGE=$(realpath -ms "$1")
 SIZE_GIB=$2

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Runs a program in a virtual machine with Debian 12's stock kernel: an older one than the host may
-# have, with everything in it that hosts may lack (fentry, debugfs, kernel lockdown off).
+# Runs a program in a virtual machine with one of Debian 12's kernels: older ones than the host may
+# have, with everything in them that hosts may lack (fentry, debugfs, kernel lockdown off).
 #
 #   scripts/vm.sh image                          builds the machine's disk, once
 #   scripts/vm.sh possible                       succeeds if this system can build and run it
 #   scripts/vm.sh ready                          succeeds if it has been built
 #   scripts/vm.sh run SECONDS PROGRAM [FILE…]    boots it and executes PROGRAM, named `guest`, as root
+#
+# PARALFETCH_VM_KERNEL says which kernel is booted: `stock` (6.1; also when it is not set), or
+# `backports` (6.12, from bookworm-backports). Both are on the one disk.
 #
 # PROGRAM is executed in a directory in memory that holds it and the FILEs; the machine's own disk is
 # an ext4 that can be written to and forgets everything. What PROGRAM prints is printed, its exit
@@ -18,8 +21,12 @@ source "$(dirname "$0")/common.sh"
 VM_DIR=$(realpath -ms "${PARALFETCH_VM_DIR:-/var/tmp/paralfetch-vm}")
 IMAGE=$VM_DIR/debian12.img
 IMAGE_GIB=2
-# The kernel; what our binary is linked with; and Python, as an app with many files and libraries.
-PACKAGES=(linux-image-amd64 zstd libext2fs2 libelf1 zlib1g python3)
+# The kernels; what our binary is linked with; and Python, as an app with many files and libraries.
+# Of backports the flavour for virtual machines: the same code with fewer drivers, and a package name
+# of its own, so that apt installs both.
+PACKAGES=(linux-image-amd64 linux-image-cloud-amd64/bookworm-backports zstd libext2fs2 libelf1 zlib1g python3)
+# What the kernels' releases look like, as extended regular expressions.
+declare -A RELEASES=([stock]='[0-9.-]+-amd64' [backports]='.+-cloud-amd64')
 MEMORY_MIB=2048
 # Exit status when the machine has not come to an end of its own, as timeout(1) has it.
 TIMED_OUT=124
@@ -31,12 +38,12 @@ is_debian_12() { (
     [[ $ID == debian && $VERSION_ID == 12 && $(uname -m) == x86_64 ]]
 ); }
 
-# take_out FILE: copies what is at /boot/FILE-… in the image to the file of that name beside it.
+# take_out FILE KERNEL: copies what is at /boot/FILE-RELEASE in the image to FILE-KERNEL beside it.
 take_out() {
     local name
-    name=$(debugfs -R 'ls -p /boot' "$IMAGE" 2>/dev/null | cut -d / -f 6 | grep "^$1-" | sort -V | tail -n 1)
-    [[ -n $name ]] || die "there is no $1 in $IMAGE: remove it, and build it again"
-    debugfs -R "dump /boot/$name $VM_DIR/$1" "$IMAGE" 2>/dev/null
+    name=$(debugfs -R 'ls -p /boot' "$IMAGE" 2>/dev/null | cut -d / -f 6 | grep -xE "$1-${RELEASES[$2]}" | sort -V | tail -n 1)
+    [[ -n $name ]] || die "there is no $1 of the $2 kernel in $IMAGE: remove it, and build it again"
+    debugfs -R "dump /boot/$name $VM_DIR/$1-$2" "$IMAGE" 2>/dev/null
 }
 
 build_image() {
@@ -44,8 +51,20 @@ build_image() {
     trusted_directory "$VM_DIR"
     need_room_for "$IMAGE" "$IMAGE_GIB"
     "$REPO/scripts/image.sh" "$IMAGE" "$IMAGE_GIB" "${PACKAGES[@]}"
-    take_out vmlinuz
-    take_out initrd.img
+    local kernel
+    for kernel in "${!RELEASES[@]}"; do
+        take_out vmlinuz "$kernel"
+        take_out initrd.img "$kernel"
+    done
+}
+
+# Whether all that is booted is there.
+ready() {
+    local kernel
+    [[ -f $IMAGE.stamp ]] || return 1
+    for kernel in "${!RELEASES[@]}"; do
+        [[ -f $VM_DIR/vmlinuz-$kernel && -f $VM_DIR/initrd.img-$kernel ]] || return 1
+    done
 }
 
 # What the machine's first process does, from the directory that it is in. Its end is the machine's.
@@ -71,7 +90,9 @@ pack() { objcopy --strip-debug "$1" "$2" 2>/dev/null || cp "$1" "$2"; }
 
 run() {
     local seconds=$1 program=$2 files=("${@:3}") work payload out status=0 last
-    "$0" ready || die "there is no machine: run 'scripts/vm.sh image'"
+    local kernel=${PARALFETCH_VM_KERNEL:-stock}
+    [[ -n ${RELEASES[$kernel]:-} ]] || die "PARALFETCH_VM_KERNEL is '$kernel': stock and backports are known"
+    ready || die "there is no machine: run 'scripts/vm.sh image'"
     work=$(mktemp -d)
     # shellcheck disable=SC2064 # its name now
     trap "rm -rf '$work'" EXIT
@@ -89,7 +110,7 @@ run() {
     setpriv --pdeathsig TERM timeout --kill-after=5 "$seconds" \
         setpriv --pdeathsig KILL qemu-system-x86_64 \
         -nodefaults -no-reboot -display none -accel tcg,thread=multi -cpu max -smp 2 -m "$MEMORY_MIB" \
-        -kernel "$VM_DIR/vmlinuz" -initrd "$VM_DIR/initrd.img" \
+        -kernel "$VM_DIR/vmlinuz-$kernel" -initrd "$VM_DIR/initrd.img-$kernel" \
         -drive "file=$IMAGE,format=raw,if=virtio,snapshot=on" \
         -drive "file=$work/payload.tar,format=raw,if=virtio,readonly=on" \
         -serial "file:$work/console" -serial "file:$out" \
@@ -102,7 +123,7 @@ run() {
         exit "${BASH_REMATCH[1]}"
     fi
     cat "$out"
-    warn "the machine did not come to its end (status $status, limit $seconds s); its console said last:"
+    warn "the machine with the $kernel kernel did not come to its end (status $status, limit $seconds s); its console said last:"
     tail -n 30 "$work/console" >&2 || true
     exit "$TIMED_OUT"
 }
@@ -110,7 +131,7 @@ run() {
 case ${1:-}:$# in
     possible:1) is_debian_12 ;;
     image:1) build_image ;;
-    ready:1) [[ -f $IMAGE.stamp && -f $VM_DIR/vmlinuz && -f $VM_DIR/initrd.img ]] ;;
+    ready:1) ready ;;
     run:[3-9] | run:[1-9][0-9])
         [[ $2 =~ ^[1-9][0-9]*$ ]] || die "a number of seconds is wanted, not '$2'"
         run "${@:2}"

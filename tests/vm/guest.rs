@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Instant;
 
 use paralfetch::launch::{self, Limits, Spawn, Supervisor};
 use paralfetch::manager::{LearnOptions, Lesson, learn};
@@ -35,22 +36,30 @@ const SYSTEM: [&str; 7] = [
 const DATA: &str = "/srv/app/opt/data";
 const DATA_BYTES: usize = 1024 * 4096;
 
-/// Finds everything out and prints it.
+/// Finds everything out and prints it. What it is about to do is printed as well, for a machine that
+/// does not come to its end.
 pub fn main() {
+    let started = Instant::now();
+    let begin = |what: &str| println!("{:5.1} s: {what}", started.elapsed().as_secs_f64());
+    begin("installing the app");
     install();
 
+    begin("doctor, and the launch on an idle system");
     let doctor = output(&["doctor", "--json"]);
     let app = |how| learned(&APP, Some(ROOT), how);
     let idle = app(profile::Learned::Exact);
+    begin("the launch while others hold its files");
     // Two: what one process alone has mapped is taken back from it before a launch is learned.
     let holders = [Holder::start(), Holder::start()];
     let held = app(profile::Learned::Exact);
     drop(holders);
+    begin("the live launches");
     // The first only makes sure that all of it is cached.
     drop(app(profile::Learned::Live));
     let live = app(profile::Learned::Live);
     let is_file = |page: &Page| !page.is_metadata();
     let is_data = |page: &Page| page.is_of(DATA);
+    begin("learn, run and bench");
     let learn_report = paralfetch("learn", &[]);
     let run_report = {
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
@@ -67,6 +76,9 @@ pub fn main() {
             "bench.json",
         ],
     );
+    begin("directories without case");
+    let casefold = casefold();
+    begin("comparing");
     let facts = Facts {
         doctor_status: doctor.status.code(),
         doctor: serde_json::from_slice(&doctor.stdout).unwrap_or_default(),
@@ -79,11 +91,12 @@ pub fn main() {
         idle: size(&idle),
         held: size(&held),
         live: size(&live),
-        casefold: casefold(),
+        casefold,
         bench: serde_json::from_slice(&fs::read("bench.json").unwrap()).unwrap(),
         learn_report,
         run_report,
     };
+    begin("done");
     println!("{MARK}{}", serde_json::to_string(&facts).unwrap());
 }
 
