@@ -13,11 +13,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use name::{SUFFIX, base_name, file_name, file_prefix, full_path};
+use name::{SUFFIX, base_name, file_name, file_prefix, sequence_name};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-pub use name::AppKey;
+pub use name::{AppKey, full_path};
 
 use super::{FormatError, MAX_FILE_BYTES, Profile, decode, encode};
 
@@ -146,8 +146,13 @@ impl Store {
     /// profile breaks a rule of the format, [`StoreError::Io`].
     pub fn save(&self, profile: &Profile) -> Result<PathBuf, StoreError> {
         let path = self.dir.join(file_name(profile.app.key()));
+        self.write(&path, profile)?;
+        Ok(path)
+    }
+
+    fn write(&self, path: &Path, profile: &Profile) -> Result<(), StoreError> {
         let bytes = encode(profile).map_err(|cause| StoreError::Unwritable {
-            path: path.clone(),
+            path: path.to_owned(),
             cause,
         })?;
         // A name that `list` passes over, should a crash leave it behind; mode 0600.
@@ -158,11 +163,28 @@ impl Store {
             .map_err(|error| directory_error(&self.dir, io_cause(error)))?;
         file.write_all(&bytes)
             .and_then(|()| file.as_file().sync_all())
-            .and_then(|()| file.persist(&path).map_err(|error| error.error))
+            .and_then(|()| file.persist(path).map_err(|error| error.error))
             // The rename itself lasts only once the directory is written.
             .and_then(|_| File::open(&self.dir)?.sync_all())
-            .map_err(|cause| io_error("write", &path, cause))?;
-        Ok(path)
+            .map_err(|cause| io_error("write", path, cause))
+    }
+
+    /// The launch sequence that is kept beside the profile of `app`, as a profile whose entries are in
+    /// access order; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Store::load`].
+    pub fn load_sequence(&self, app: AppKey) -> Result<Option<Profile>, StoreError> {
+        let found = self.read(&self.dir.join(sequence_name(app)))?;
+        Ok(found.filter(|sequence| sequence.app.key() == app))
+    }
+
+    /// Keeps a launch sequence beside the profile of its app.
+    ///
+    /// # Errors
+    /// As [`Store::save`].
+    pub fn save_sequence(&self, sequence: &Profile) -> Result<(), StoreError> {
+        self.write(&self.dir.join(sequence_name(sequence.app.key())), sequence)
     }
 
     /// Notes in the app's profile that was `created` then, in seconds since the epoch, that `count` of
@@ -184,12 +206,16 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`] if it cannot be removed.
     pub fn remove(&self, app: AppKey) -> Result<bool, StoreError> {
-        let path = self.dir.join(file_name(app));
-        match fs::remove_file(&path) {
-            Ok(()) => Ok(true),
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(cause) => Err(io_error("remove", &path, cause)),
-        }
+        let remove = |name: String| {
+            let path = self.dir.join(name);
+            match fs::remove_file(&path) {
+                Ok(()) => Ok(true),
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+                Err(cause) => Err(io_error("remove", &path, cause)),
+            }
+        };
+        remove(sequence_name(app))?;
+        remove(file_name(app))
     }
 
     /// All profiles, in the order of their file names; one that cannot be used does not

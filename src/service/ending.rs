@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::active::{Active, CALL_LIMIT, duration_us};
 use super::core::Service;
+use super::face::record_of;
 use super::message::{Message, Outcome};
 use super::ready::Ready;
 use super::reschedule::{now_s, reschedule};
@@ -299,7 +300,7 @@ impl Service<'_> {
             note = launch.note.as_deref().unwrap_or_default(),
             "launch"
         );
-        self.emit(bus::Event::ended(&launch));
+        self.emit(bus::Event::Ended(record_of(&launch)));
         let outbox = self.outbox.clone();
         self.worker.run(move |history| {
             if let Some(history) = history

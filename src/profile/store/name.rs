@@ -34,6 +34,13 @@ pub fn file_name(app: AppKey) -> String {
     format!("{}{:08x}{SUFFIX}", file_prefix(app.path), hasher.finalize())
 }
 
+/// The same for the launch sequence that is kept beside a profile.
+pub fn sequence_name(app: AppKey) -> String {
+    let mut name = file_name(app);
+    name.truncate(name.len() - SUFFIX.len());
+    name + ".seq"
+}
+
 /// What the names of all files begin with whose apps have the last component of `path`.
 pub fn file_prefix(path: &[u8]) -> String {
     /// With the checksum and the suffix well below NAME_MAX, 255 bytes.

@@ -1,0 +1,51 @@
+//! `service`: the system service.
+
+use std::path::Path;
+
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::Failure;
+use super::args::ServiceArgs;
+use crate::bus::Address;
+use crate::config::{Config, Level};
+use crate::service::{Places, run};
+
+/// Runs until a signal asks to end.
+pub fn main(state_dir: &Path, args: ServiceArgs) -> Result<(), Failure> {
+    let places = Places {
+        state_dir: state_dir.to_owned(),
+        config_dir: args.config_dir,
+        run_dir: args.run_dir,
+    };
+    // A configuration that is wrong is told by `run`.
+    let level = Config::load(&places.config_dir).map_or(Level::default(), |config| config.log.level);
+    log_to_journal(level)?;
+    let bus = (!args.no_bus).then(Address::default);
+    run(&places, bus).map_err(Failure::own)
+}
+
+/// To the journal with all fields, where we write to it anyway; else to standard error.
+fn log_to_journal(level: Level) -> Result<(), Failure> {
+    let level = match level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+    };
+    let registry = tracing_subscriber::registry().with(level);
+    let in_journal = std::env::var_os("JOURNAL_STREAM").is_some();
+    let done = match tracing_journald::layer() {
+        Ok(journal) if in_journal => registry.with(journal).try_init(),
+        _ => {
+            let text = tracing_subscriber::fmt::layer()
+                .with_writer(std::io::stderr)
+                .with_ansi(false)
+                .without_time()
+                .with_target(false);
+            registry.with(text).try_init()
+        }
+    };
+    done.map_err(Failure::own)
+}

@@ -1,0 +1,24 @@
+//! What to do with messages.
+
+use super::core::Service;
+use super::message::Message;
+
+impl Service<'_> {
+    pub(super) fn on_message(&mut self, message: Message) {
+        match message {
+            Message::Learned(result) => self.on_learned(*result),
+            Message::Prefetched(launch) => self.on_prefetched(launch),
+            Message::Ready(ready) => self.ready.extend(ready),
+            Message::Rescheduled { id, outcome } => self.on_rescheduled(&id, outcome),
+            Message::Checked {
+                id,
+                obsolete,
+                entries,
+                ready,
+            } => self.on_checked(&id, obsolete, entries, ready),
+            Message::Candidates(found) => self.on_candidates(found),
+            Message::Warning(warning) => self.warn(warning),
+            Message::Ask(ask) => self.on_ask(ask),
+        }
+    }
+}

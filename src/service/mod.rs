@@ -1,0 +1,49 @@
+//! The system service: sees every launch by itself, and does with it what its app's phase asks for.
+//!
+//! One thread, the event loop ([`Service::run`]), owns all state and never waits for a drive. Beside it:
+//! the prefetch threads, the learning thread ([`crate::manager::LiveLearner`]), the worker, which writes
+//! state and schedules anew, and the bus's.
+//!
+//! ```text
+//!  kernel ── execve ──► launching ──► active ──► ending ──► phases: what next?
+//!     └──── held ────────┘  │ │                    │             │
+//!                  prefetch ┘ └ learning thread    └ history     └ worker: schedule anew, relearn
+//! ```
+
+mod active;
+mod catalogue;
+mod core;
+mod daily;
+mod discover;
+mod ending;
+mod face;
+mod launching;
+mod learning;
+mod local;
+mod message;
+mod messages;
+mod notify;
+mod ready;
+mod reschedule;
+mod start;
+mod wake;
+mod worker;
+
+use std::path::PathBuf;
+
+pub use local::Local;
+pub use start::{ServiceError, run};
+
+/// Where the service finds and keeps things; other places than the defaults are for tests.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Profiles, the registry and the history.
+    pub state_dir: PathBuf,
+    /// `config.toml`, its drop-ins and launcher rules.
+    pub config_dir: PathBuf,
+    /// The socket and the file for announcements, and the record of changed knobs.
+    pub run_dir: PathBuf,
+}
+
+/// The directory of `config.toml`.
+pub const CONFIG_DIR: &str = "/etc/paralfetch";

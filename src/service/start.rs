@@ -1,0 +1,275 @@
+//! Starting and stopping.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::catalogue::{Catalogue, Home};
+use super::core::{Service, State};
+use super::face::Face;
+use super::message::Message;
+use super::notify::Notifier;
+use super::ready::Ready;
+use super::reschedule::now_s;
+use super::wake::mailbox;
+use super::worker::Worker;
+use super::{Places, daily};
+use crate::announce;
+use crate::apps::Rules;
+use crate::bus::{Address, serve};
+use crate::config::{Config, Mode};
+use crate::device::restore_leftovers;
+use crate::history::{self, Found, History};
+use crate::launch::signals::{self, Inherited};
+use crate::manager::{Added, Marks, Record, Registry};
+use crate::phases::Managed;
+use crate::prefetch::raise_open_files;
+use crate::profile::{Store, full_path};
+use crate::resolve::mounts::MountTable;
+use crate::trace::{Storage, TraceError};
+use crate::watch::{Gate, Options, Watch};
+
+/// The service cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    /// The kernel's events cannot be had.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] crate::config::ConfigError),
+    /// The state directory cannot be used.
+    #[error(transparent)]
+    Store(#[from] crate::profile::StoreError),
+    /// The registry cannot be read.
+    #[error(transparent)]
+    Registry(#[from] crate::manager::RegistryError),
+    /// A system call failed.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// Signals that the service understands.
+const SIGNALS: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
+/// Launches whose reads are no news to the kernel side: see [`Options::large_bytes`].
+const MIB: u64 = 1 << 20;
+
+/// Runs the service until a signal asks it to end.
+///
+/// # Errors
+/// What keeps it from starting, or from going on.
+pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
+    // Before any thread is started: all of them inherit the mask.
+    let signals = signals::signal_fd(&SIGNALS)?;
+    let inherited = Inherited::replace(&SIGNALS)?;
+    raise_open_files();
+    let notifier = Notifier::from_environment()?;
+    let mut warnings = Vec::new();
+    // What a killed learning run left changed.
+    if let Err(error) = restore_leftovers(&places.run_dir) {
+        warnings.push(error.to_string());
+    }
+    let config = Config::load(&places.config_dir)?;
+    let store = Store::create(&places.state_dir)?;
+    let (mut registry, warning) = Registry::load(&places.state_dir)?;
+    warnings.extend(warning);
+    let history = open_history(&places.state_dir, &config, &mut warnings);
+    let worker = Worker::start(history)?;
+    let (outbox, inbox) = mailbox()?;
+
+    let mut storage = Storage::new();
+    let large_bytes = match config.mode {
+        Mode::Automatic => config.automatic.min_read_mib * MIB,
+        Mode::Manual => 0,
+    };
+    let options = Options {
+        early: config.watch.early,
+        large_bytes,
+    };
+    let watch = Watch::attach(&mut storage, options)?;
+    let gate = Gate::new()
+        .inspect_err(|error| warnings.push(format!("launches are learned a little late: {error}")))
+        .ok();
+    let loaded = Rules::load(&places.config_dir.join("launchers.d"));
+    warnings.extend(loaded.refused.iter().map(ToString::to_string));
+    let catalogue = Catalogue::new(loaded.rules, Home::look()?);
+    let ready = load_profiles(&store, &mut registry, &mut warnings)?;
+    let (socket, file) = announcements(&places.run_dir, &mut warnings);
+
+    let bus = bus.and_then(|address| {
+        let face = worker.jobs().map(|jobs| Face::new(outbox.clone(), jobs))?;
+        serve(Arc::new(face), address)
+            .inspect_err(|error| warnings.push(format!("there is no bus: {error}")))
+            .ok()
+    });
+    let abilities = abilities(&watch, gate.is_some());
+    let mut service = Service {
+        places: places.clone(),
+        config,
+        watch,
+        registry,
+        store,
+        catalogue,
+        ready,
+        active: HashMap::new(),
+        gate,
+        gated: HashMap::new(),
+        learner: None,
+        socket,
+        file,
+        bus,
+        worker,
+        inbox,
+        outbox,
+        signals,
+        state: State {
+            since_s: now_s(),
+            launches_seen: 0,
+            abilities,
+            warnings: Vec::new(),
+            large: HashMap::new(),
+            daily: Instant::now() + daily::INTERVAL,
+            alive: notifier.interval().map(|interval| Instant::now() + interval),
+            random: now_s() ^ u64::from(std::process::id()) << 32 | 1,
+            can_learn: true,
+        },
+        notifier,
+    };
+    for warning in warnings {
+        service.warn(warning);
+    }
+    service.watch_for_launches();
+    service.find_candidates();
+    service.notifier.say("READY=1");
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        apps = service.registry.len(),
+        profiles = service.ready.len(),
+        "ready"
+    );
+    let ended = service.run();
+    service.notifier.say("STOPPING=1");
+    service.stop();
+    inherited.restore()?;
+    Ok(ended?)
+}
+
+impl Service<'_> {
+    /// Writes what is known, and lets go of everything: programs that wait at their execve go on.
+    fn stop(mut self) {
+        self.gated.clear();
+        self.gate = None;
+        let launches: Vec<u64> = self.active.keys().copied().collect();
+        for launch in launches {
+            self.cancel(launch);
+        }
+        self.save();
+        // It holds a way to the worker, which ends when the last is gone.
+        self.bus = None;
+        self.worker.finish();
+    }
+}
+
+fn open_history(dir: &Path, config: &Config, warnings: &mut Vec<String>) -> Option<History> {
+    let limits = history::Limits {
+        max_launches: config.history.max_launches,
+        max_days: config.history.max_days,
+    };
+    match History::open(&dir.join(history::FILE_NAME), limits) {
+        Ok((history, found)) => {
+            if let Found::Damaged { moved_to, why } = found {
+                warnings.push(format!(
+                    "the history was damaged ({why}): it is now {}, and a new one begins",
+                    moved_to.display()
+                ));
+            }
+            Some(history)
+        }
+        Err(error) => {
+            warnings.push(format!("{error}; launches are not recorded"));
+            None
+        }
+    }
+}
+
+/// Makes all profiles of managed apps ready. Those of apps that are not managed, which the user has
+/// learned by hand, make their apps managed.
+fn load_profiles(
+    store: &Store,
+    registry: &mut Registry,
+    warnings: &mut Vec<String>,
+) -> Result<HashMap<String, Ready>, ServiceError> {
+    let mounts = MountTable::read()?;
+    let mut ready = HashMap::new();
+    for stored in store.list()? {
+        let made = stored
+            .profile
+            .map_err(|error| error.to_string())
+            .and_then(|profile| Ready::new(&profile, &mounts).map_err(|error| error.to_string()));
+        let made = match made {
+            Ok(made) => made,
+            Err(why) => {
+                warnings.push(why);
+                continue;
+            }
+        };
+        let Ok(id) = String::from_utf8(full_path(&made.app)) else {
+            warnings.push(format!(
+                "{}: the path of its app is no text, and it is left alone",
+                stored.file_name.display()
+            ));
+            continue;
+        };
+        if registry.get(&id).is_none() {
+            let name = id.rsplit('/').next().unwrap_or(&id).to_owned();
+            let marks = Marks {
+                names: vec![name.clone()],
+                argument: None,
+            };
+            let mut record = Record::new(id.clone(), name, Added::User, marks);
+            record.managed = Managed::with_profile(made.class, &made.history);
+            registry.insert(record);
+        }
+        ready.insert(id, made);
+    }
+    Ok(ready)
+}
+
+/// The ways to announce launches: handed over by systemd, or made.
+fn announcements(
+    dir: &Path,
+    warnings: &mut Vec<String>,
+) -> (Option<announce::Socket>, Option<announce::File>) {
+    let passed = announce::passed().unwrap_or_else(|error| {
+        warnings.push(error.to_string());
+        Vec::new()
+    });
+    let inherited = passed.into_iter().next().map(|passed| passed.fd);
+    let socket = match inherited {
+        Some(fd) => announce::Socket::inherited(fd),
+        None => announce::Socket::bind(dir),
+    };
+    let mut usable = |error: announce::AnnounceError| {
+        warnings.push(format!("launches cannot be announced: {error}"));
+    };
+    let socket = socket.map_err(&mut usable).ok();
+    let file = announce::File::make(dir).map_err(&mut usable).ok();
+    (socket, file)
+}
+
+fn abilities(watch: &Watch<'_>, gate: bool) -> Vec<String> {
+    let early = if watch.is_early() {
+        "launches are seen when execve is called"
+    } else {
+        "launches are seen when execve has succeeded (tracefs is not mounted, or watch.early is off)"
+    };
+    let held = if gate {
+        "launches that are to be learned wait until tracing is attached (fanotify)"
+    } else {
+        "launches are learned from a moment after their start (fanotify cannot be had)"
+    };
+    vec![early.to_owned(), held.to_owned()]
+}
