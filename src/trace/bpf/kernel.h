@@ -65,6 +65,24 @@ struct thread_info {
 	__u32 status;
 };
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
@@ -72,6 +90,7 @@ struct task_struct {
 	int tgid;
 	struct task_struct *group_leader;
 	__u64 start_time;
+	struct pid *thread_pid;
 	struct fs_struct *fs;
 	struct files_struct *files;
 	struct nsproxy *nsproxy;
@@ -108,7 +127,17 @@ struct dentry {
 	struct inode *d_inode;
 };
 
+struct vfsmount {
+	int mnt_flags;
+};
+
+struct mount {
+	struct vfsmount mnt;
+	int mnt_id;
+};
+
 struct path {
+	struct vfsmount *mnt;
 	struct dentry *dentry;
 };
 
@@ -118,6 +147,7 @@ struct fs_struct {
 };
 
 struct file {
+	struct path f_path;
 	struct inode *f_inode;
 	struct address_space *f_mapping;
 };
@@ -129,10 +159,6 @@ struct fdtable {
 
 struct files_struct {
 	struct fdtable *fdt;
-};
-
-struct ns_common {
-	unsigned int inum;
 };
 
 struct mnt_namespace {
