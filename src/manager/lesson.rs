@@ -45,6 +45,7 @@ pub(super) fn draw_lesson(
     let seen = Observed {
         accesses: &trace.accesses,
         paths: &trace.paths,
+        namespaces: &trace.namespaces,
         start_ns: trace.start_ns,
         started,
         touches: how == profile::Learned::Live,

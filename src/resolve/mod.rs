@@ -8,6 +8,7 @@
 //! [`residency`] what of them is cached.
 
 pub mod blockdev;
+mod doors;
 pub mod ext4;
 pub mod fiemap;
 pub mod handle;

@@ -11,7 +11,7 @@ pub use super::mountinfo::{Mount, parse_mountinfo};
 use super::support::Support;
 pub use super::uuid::fs_uuid;
 
-/// The mount table of this process's mount namespace, as it was when it was read.
+/// The mount table of a mount namespace, this process's own or another, as it was when it was read.
 #[derive(Clone, Debug)]
 pub struct MountTable {
     mounts: Vec<Mount>,
@@ -100,6 +100,11 @@ impl MountTable {
         self.of_device(dev)
             .next()
             .map(|mount| mount.fs_type.as_str())
+    }
+
+    /// The mount with this number.
+    pub fn by_id(&self, id: u32) -> Option<&Mount> {
+        self.mounts.iter().find(|mount| mount.id == id)
     }
 
     /// The mounts of a device.

@@ -41,6 +41,15 @@ impl Support {
         }
     }
 
+    /// Whether looking names up in a file system of this type, as mountinfo names it, asks nobody outside
+    /// of this kernel. Others may lie in its directories, so it has to be walked through also when its
+    /// own files are left out.
+    pub fn can_be_walked(fs_type: &str) -> bool {
+        let kind = Support::of(fs_type);
+        matches!(kind, Support::Ext4 | Support::Memory)
+            || matches!(fs_type, "squashfs" | "erofs" | "xfs" | "f2fs")
+    }
+
     /// Why files of such file systems are left out, in words that follow the type's name; `None` if
     /// they are not.
     pub fn reason(self) -> Option<&'static str> {
@@ -75,6 +84,23 @@ mod tests {
             ("", Support::NotYet),
         ] {
             assert_eq!(Support::of(fs_type), expected, "{fs_type}");
+        }
+    }
+
+    #[test]
+    fn file_systems_that_others_serve_are_not_walked_through() {
+        for (fs_type, expected) in [
+            ("ext4", true),
+            ("tmpfs", true),
+            ("squashfs", true),
+            ("fuse.sshfs", false),
+            ("overlay", false),
+            ("nfs", false),
+            ("proc", false),
+            ("autofs", false),
+            ("unheard-of", false),
+        ] {
+            assert_eq!(Support::can_be_walked(fs_type), expected, "{fs_type}");
         }
     }
 

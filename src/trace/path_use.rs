@@ -41,10 +41,16 @@ pub struct PathUse {
     pub time_ns: u64,
     /// The directory that the path starts from; for absolute paths the task's root.
     pub from: Inode,
+    /// Number of the mount that it was reached through, as /proc/PID/mountinfo shows it.
+    pub from_mount: u32,
     /// Root directory of the task: what `/` means to it.
     pub root: Inode,
+    /// Number of the mount that the root was reached through.
+    pub root_mount: u32,
     /// Number of the task's mount namespace, as /proc/PID/ns/mnt shows it.
     pub mount_ns: u32,
+    /// The task's process, which may be gone by now; 0 if it is in our mount namespace.
+    pub pid: u32,
     /// The path as the task gave it; arbitrary bytes but zero.
     pub path: Vec<u8>,
     /// What was done with it.
@@ -74,8 +80,11 @@ pub(super) fn parse(record: &[u8]) -> Option<PathUse> {
     Some(PathUse {
         time_ns: raw.time_ns,
         from: inode(&raw.from),
+        from_mount: raw.from_mount,
         root: inode(&raw.root),
+        root_mount: raw.root_mount,
         mount_ns: raw.mount_ns,
+        pid: raw.pid,
         path,
         how,
     })

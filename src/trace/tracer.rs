@@ -16,6 +16,7 @@ use super::access::Access;
 use super::event::{Event, parse};
 use super::hooks::{Choice, Hooks};
 use super::launcher::{StartMark, mark_app, mark_launcher};
+use super::namespaces::{Namespaces, own_namespace};
 use super::path_use::PathUse;
 use super::skel::learn::{LearnSkel, LearnSkelBuilder};
 use super::syscalls;
@@ -49,6 +50,8 @@ pub struct Trace {
     /// Paths that the launch tree looked up, each when it was first used from one directory, in time
     /// order.
     pub paths: Vec<PathUse>,
+    /// The mount namespaces of these paths, but for ours: those that could be seen before they ended.
+    pub namespaces: Namespaces,
     /// Paths that could not be recorded: longer than 1 KiB, or gone from memory when they were to be
     /// read. What their look-ups need and was cached is not in the trace.
     pub lost_paths: u64,
@@ -104,6 +107,8 @@ impl<'obj> Loaded<'obj> {
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.page_bytes = rustix::param::page_size() as u32;
             rodata.o_nofollow = libc::O_NOFOLLOW as u32;
+            rodata.own_mount_ns = own_namespace("mnt");
+            rodata.own_pid_ns = own_namespace("pid");
             rodata.touches_count = focus == Focus::Touches;
         }
         let uses = focus != Focus::Additions;
@@ -158,7 +163,10 @@ impl<'obj> Loaded<'obj> {
                 let mut trace = sink.borrow_mut();
                 match parse(record, page_size) {
                     Some(Event::Access(access)) => trace.accesses.push(access),
-                    Some(Event::Path(path)) => trace.paths.push(path),
+                    Some(Event::Path(path)) => {
+                        trace.namespaces.hold_that_of(&path);
+                        trace.paths.push(path);
+                    }
                     Some(Event::Exit(time_ns)) => trace.exit_ns = Some(time_ns),
                     None => trace.lost += 1,
                 }
@@ -220,8 +228,9 @@ impl<'obj> Tracer<'obj> {
         unsafe { StartMark::new(&raw mut bss.active_since_ns) }
     }
 
-    /// Readable when the launch tree has ended. Other events do not wake: [`Tracer::drain`] fetches
-    /// them whenever it is called.
+    /// Readable when the launch tree has ended, and when it uses a mount namespace that is new, which
+    /// should be seen before it ends. Other events do not wake: [`Tracer::drain`] fetches them whenever
+    /// it is called.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the epoll descriptor is open as long as the ring buffer, which `self` owns.
         unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }

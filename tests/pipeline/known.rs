@@ -17,7 +17,7 @@ use crate::root::{Root, pages_of};
 use crate::set_up;
 
 /// What the program reads of its files, in 4 KiB pages; nothing of holes.
-const READ: [(&str, &[u64]); 7] = [
+pub const READ: [(&str, &[u64]); 7] = [
     ("/data/plain", &[2, 3, 9]),
     ("/data/mapped", &[3, 140, 377]),
     ("/data/sparse", &[10]),
@@ -277,7 +277,7 @@ fn debugfs(root: &Root, request: &str) -> String {
     succeed(&mut debugfs)
 }
 
-fn metadata_of(profile: &serde_json::Value) -> Vec<u64> {
+pub fn metadata_of(profile: &serde_json::Value) -> Vec<u64> {
     let entries = profile["entries"].as_array().unwrap();
     entries
         .iter()
@@ -290,7 +290,7 @@ fn metadata_of(profile: &serde_json::Value) -> Vec<u64> {
 }
 
 /// An image with the program and its files.
-fn known() -> Option<(Root, std::sync::MutexGuard<'static, ()>)> {
+pub fn known() -> Option<(Root, std::sync::MutexGuard<'static, ()>)> {
     let (root, turn) = set_up()?;
     let at = |path: &str| root.path().join(&path[1..]);
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/known.c");

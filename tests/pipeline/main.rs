@@ -17,6 +17,7 @@ mod passing;
 mod prefetching;
 mod processes;
 mod root;
+mod sandbox;
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};

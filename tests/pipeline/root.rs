@@ -139,7 +139,7 @@ pub fn our_lines(output: &Output) -> Vec<String> {
 }
 
 /// Copies a program and the libraries that ldd(1) names, each to its own path below `root`.
-fn install(program: &str, root: &Path) {
+pub fn install(program: &str, root: &Path) {
     let file = Path::new("/bin").join(program);
     let libraries = Command::new("ldd").arg(&file).output().unwrap();
     assert!(libraries.status.success(), "{libraries:?}");

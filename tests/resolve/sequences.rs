@@ -14,7 +14,7 @@ use paralfetch::resolve::handle::inode_generation;
 use paralfetch::resolve::mounts::MountTable;
 use paralfetch::resolve::{Earlier, Observed, Report, Sequence, resolve};
 use paralfetch::schedule::Place;
-use paralfetch::trace::{Access, By, Source};
+use paralfetch::trace::{Access, By, Namespaces, Source};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::common::{LoopExt4, Mounted, privileged};
@@ -47,6 +47,7 @@ fn resolved_since(accesses: &[Access], started: SystemTime) -> Sequence {
     let seen = Observed {
         accesses,
         paths: &[],
+        namespaces: &Namespaces::default(),
         start_ns: 0,
         started,
         touches: false,

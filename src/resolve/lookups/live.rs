@@ -1,17 +1,19 @@
 //! The system's directories, for walking through.
 //!
 //! Directories are opened with O_PATH and without following links, which runs no driver and asks no
-//! user-space file system; only names in directories of ext4 are looked up.
+//! user-space file system; only names in directories of file systems that this kernel alone serves are
+//! looked up.
 
 use std::collections::HashMap;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags, makedev, openat, readlinkat, statx};
+use rustix::fs::{FileType, Mode, OFlags, openat, readlinkat};
 use rustix::io::Errno;
 
 use super::walk::{Child, Id, Tree};
+use crate::resolve::doors::{LOOK, look_at};
 use crate::resolve::handle;
 use crate::resolve::interpreter;
 use crate::resolve::mounts::{MountTable, OpenMount};
@@ -35,65 +37,93 @@ struct Open {
     mount: u64,
 }
 
-/// What statx(2) tells of a node.
-struct Node {
-    id: Id,
-    mount: u64,
-    kind: FileType,
-}
-
-/// The directories of this process's mount namespace.
-pub struct LiveTree<'a> {
-    mounts: &'a MountTable,
-    /// A way into each file system; `None` where there is none.
-    entrances: HashMap<u64, Option<Rc<OpenMount>>>,
+/// The directories of a mount namespace.
+pub struct LiveTree {
+    mounts: MountTable,
+    /// Ways into mounts, by their numbers.
+    doors: HashMap<u32, Rc<OpenMount>>,
+    /// Ways into file systems by whatever mount, in our own namespace; `None` where there is none.
+    entrances: Option<HashMap<u64, Option<Rc<OpenMount>>>>,
     /// Answers given, and how many directories they hold open.
     known: HashMap<(Id, u64), HashMap<Vec<u8>, Child<Dir>>>,
     open: usize,
 }
 
-impl<'a> LiveTree<'a> {
-    /// Knows nothing yet.
-    pub fn new(mounts: &'a MountTable) -> Self {
+impl LiveTree {
+    /// The directories of our own mount namespace, with these of its mounts open.
+    pub fn new(mounts: MountTable, doors: Vec<OpenMount>) -> Self {
+        LiveTree {
+            entrances: Some(HashMap::new()),
+            ..LiveTree::elsewhere(mounts, doors)
+        }
+    }
+
+    /// The directories of another mount namespace: only these of its mounts can be entered, and those
+    /// that lie in them.
+    pub fn elsewhere(mounts: MountTable, doors: Vec<OpenMount>) -> Self {
+        let doors = doors.into_iter().map(|door| (door.mount.id, Rc::new(door)));
         LiveTree {
             mounts,
-            entrances: HashMap::new(),
+            doors: doors.collect(),
+            entrances: None,
             known: HashMap::new(),
             open: 0,
         }
     }
 
-    /// Opens a directory that a trace names; `None` if it is gone or its file system is left out.
-    pub fn directory(&mut self, inode: Inode) -> Option<Dir> {
-        if let Some(root) = self
-            .own_root()
-            .filter(|root| root.0.id == (inode.dev, inode.ino))
-        {
-            return Some(root);
+    /// Whether a mount can be entered.
+    pub fn has_door(&self, mount: u32) -> bool {
+        self.doors.contains_key(&mount)
+    }
+
+    /// Opens a directory that a trace names, in the mount that it was reached through if that is open;
+    /// `None` if it is gone or its file system is left out.
+    pub fn directory(&mut self, inode: Inode, mount: u32) -> Option<Dir> {
+        let id = (inode.dev, inode.ino);
+        let door = self.doors.get(&mount).cloned();
+        let door = door.filter(|door| door.mount.dev == inode.dev);
+        let top = door.as_ref().and_then(|door| self.top_of(door));
+        let root = || self.entrances.as_ref().and_then(|_| self.own_root());
+        for known in [top, root()].into_iter().flatten() {
+            if known.0.id == id {
+                return Some(known);
+            }
         }
-        let entrance = self.entrance(inode.dev)?;
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd =
-            handle::open_by_ino(entrance.fd.as_fd(), inode.ino, inode.generation, flags).ok()?;
+        if !self.is_ext4(inode.dev) {
+            return None;
+        }
+        let door = door.or_else(|| self.entrance(inode.dev))?;
+        let flags = LOOK | OFlags::DIRECTORY;
+        let fd = handle::open_by_ino(door.fd.as_fd(), inode.ino, inode.generation, flags).ok()?;
         self.opened(fd)
     }
 
-    /// The way to a directory from the root of its file system: that root, and the path from there.
+    /// The way to a directory from the root of its mount: that root, and the path from there.
     pub fn way_to(&mut self, dir: &Dir) -> Option<(Dir, Vec<u8>)> {
-        let entrance = self.entrance(dir.0.id.0)?;
-        if entrance.mount.root != b"/" {
-            return None;
-        }
-        let path = handle::path_in_fs(dir.0.fd.as_fd(), &entrance)?;
-        let root = openat(&entrance.fd, ".", PATH_FLAGS, Mode::empty()).ok()?;
-        Some((self.opened(root)?, path))
+        let mount = u32::try_from(dir.0.mount).ok()?;
+        let door = self.doors.get(&mount).cloned();
+        let door = door.or_else(|| self.entrance(dir.0.id.0))?;
+        let path = handle::path_in_fs(dir.0.fd.as_fd(), &door)?;
+        let way = path.strip_prefix(door.mount.root.as_slice())?.to_vec();
+        Some((self.top_of(&door)?, way))
+    }
+
+    /// Whether the device has a file system of which the metadata can be found.
+    pub fn is_ext4(&self, dev: u64) -> bool {
+        self.mounts
+            .fs_type(dev)
+            .is_some_and(|fs_type| Support::of(fs_type) == Support::Ext4)
+    }
+
+    fn top_of(&self, door: &OpenMount) -> Option<Dir> {
+        self.opened(openat(&door.fd, ".", LOOK, Mode::empty()).ok()?)
     }
 
     /// The program interpreter (`PT_INTERP`) that an executable file asks for.
     pub fn interpreter(&mut self, dir: &Dir, name: &[u8]) -> Option<Vec<u8>> {
-        let found = openat(&dir.0.fd, name, PATH_FLAGS, Mode::empty()).ok()?;
+        let found = openat(&dir.0.fd, name, LOOK, Mode::empty()).ok()?;
         let node = look_at(&found)?;
-        if node.kind != FileType::RegularFile || node.id.0 != dir.0.id.0 {
+        if node.kind != FileType::RegularFile || node.dev != dir.0.id.0 {
             return None;
         }
         // Reopened by its descriptor: it is the very file that was just found to be regular.
@@ -108,38 +138,35 @@ impl<'a> LiveTree<'a> {
         interpreter::of(&head)
     }
 
-    fn own_root(&mut self) -> Option<Dir> {
-        let fd = rustix::fs::open("/", PATH_FLAGS, Mode::empty()).ok()?;
+    fn own_root(&self) -> Option<Dir> {
+        let fd = rustix::fs::open("/", LOOK, Mode::empty()).ok()?;
         self.opened(fd)
     }
 
     fn entrance(&mut self, dev: u64) -> Option<Rc<OpenMount>> {
-        let (mounts, usable) = (self.mounts, self.is_usable(dev));
+        let usable = self.is_ext4(dev);
+        let mounts = &self.mounts;
         self.entrances
+            .as_mut()?
             .entry(dev)
             .or_insert_with(|| usable.then(|| mounts.open_root(dev).ok().map(Rc::new))?)
             .clone()
     }
 
-    fn is_usable(&self, dev: u64) -> bool {
-        self.mounts
-            .fs_type(dev)
-            .is_some_and(|fs_type| Support::of(fs_type) == Support::Ext4)
-    }
-
     fn opened(&self, fd: OwnedFd) -> Option<Dir> {
         let node = look_at(&fd)?;
-        (node.kind == FileType::Directory && self.is_usable(node.id.0)).then(|| {
+        let fs_type = self.mounts.fs_type(node.dev)?;
+        (node.kind == FileType::Directory && Support::can_be_walked(fs_type)).then(|| {
             Dir(Rc::new(Open {
                 fd,
-                id: node.id,
+                id: (node.dev, node.ino),
                 mount: node.mount,
             }))
         })
     }
 
     fn ask(&self, dir: &Dir, name: &[u8]) -> Child<Dir> {
-        let fd = match openat(&dir.0.fd, name, PATH_FLAGS, Mode::empty()) {
+        let fd = match openat(&dir.0.fd, name, LOOK, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Child::Absent,
             // A name that is too long for any directory among others.
@@ -148,8 +175,8 @@ impl<'a> LiveTree<'a> {
         let Some(node) = look_at(&fd) else {
             return Child::Elsewhere;
         };
-        let ino = node.id.1;
-        if node.id.0 != dir.0.id.0 || node.mount != dir.0.mount {
+        let ino = node.ino;
+        if node.dev != dir.0.id.0 || node.mount != dir.0.mount {
             return self.opened(fd).map_or(Child::Elsewhere, Child::Mounted);
         }
         match node.kind {
@@ -166,25 +193,7 @@ impl<'a> LiveTree<'a> {
     }
 }
 
-const PATH_FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
-/// Asks about an open node without asking anybody outside of the kernel.
-fn look_at(fd: &OwnedFd) -> Option<Node> {
-    // linux/stat.h; not among rustix's flags.
-    const AT_STATX_DONT_SYNC: AtFlags = AtFlags::from_bits_retain(0x4000);
-    let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::MNT_ID;
-    let stat = statx(fd, "", AtFlags::EMPTY_PATH | AT_STATX_DONT_SYNC, wanted).ok()?;
-    Some(Node {
-        id: (
-            makedev(stat.stx_dev_major, stat.stx_dev_minor),
-            stat.stx_ino,
-        ),
-        mount: stat.stx_mnt_id,
-        kind: FileType::from_raw_mode(u32::from(stat.stx_mode)),
-    })
-}
-
-impl Tree for LiveTree<'_> {
+impl Tree for LiveTree {
     type Dir = Dir;
 
     fn id(&self, dir: &Dir) -> Id {
@@ -208,7 +217,7 @@ impl Tree for LiveTree<'_> {
     }
 
     fn parent(&mut self, dir: &Dir) -> Option<Dir> {
-        let fd = openat(&dir.0.fd, "..", PATH_FLAGS, Mode::empty()).ok()?;
+        let fd = openat(&dir.0.fd, "..", LOOK, Mode::empty()).ok()?;
         self.opened(fd)
     }
 }

@@ -1,38 +1,26 @@
 //! The metadata that path look-ups read (beyond the paper, which sees only what data depend on).
 //!
-//! Each path that the launch used is walked again (`walk`, in the `live` tree), and each step on its
-//! way names blocks: those of the directory that the name hashes to, the inode's in its table, a link's
+//! Each path that the launch used is walked again (`walk`, in the `live` tree of the mount namespace that
+//! `walks` finds for it), and each step on its way names blocks: those of the directory that the name hashes to, the inode's in its table, a link's
 //! or an attribute's own. The answers become accesses of the launch tree, at the time of the path's
 //! first use, which then take their place among those that were seen.
 
 mod blocks;
+mod counts;
 mod live;
 mod walk;
+mod walks;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::Range;
 
-use serde::Serialize;
-
+pub use counts::Paths;
 pub use live::LiveTree;
 pub use walk::{Child, End, Id, Step, Tree, walk};
 
 use super::mounts::MountTable;
-use crate::trace::{Access, By, Inode, PathUse, Source, Use};
-
-/// What became of a launch's paths.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Paths {
-    /// Paths, each counted once for the directory that it starts from.
-    pub used: u64,
-    /// Of these, those that start on a file system that is left out, or in a directory that is gone.
-    pub elsewhere: u64,
-    /// Of these, those looked up in another mount namespace, of which the mounts are not known: they
-    /// were walked through ours.
-    pub foreign: u64,
-    /// Names looked up in directories, each counted once.
-    pub look_ups: u64,
-}
+use crate::trace::{Access, By, Namespaces, PathUse, Source};
+use walks::Walks;
 
 /// Something that reads metadata.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,89 +31,60 @@ pub enum Need {
     List(Id),
 }
 
+impl Need {
+    /// Device (`st_dev`) of what is read.
+    fn dev(&self) -> u64 {
+        match self {
+            Need::Step(Step::LookUp { dir, .. }) => dir.0,
+            Need::Step(Step::Link(id)) | Need::List(id) => id.0,
+        }
+    }
+}
+
 /// Tells where metadata lie.
 pub trait Blocks {
     /// What is read for it, in order, in 4 KiB pages of the device.
     fn pages(&mut self, need: &Need) -> Vec<Range<u64>>;
 }
 
-/// The accesses to metadata that the paths stand for, in time order, none twice.
-pub fn accesses(
-    paths: &[PathUse],
-    mounts: &MountTable,
-    mount_ns: u32,
-    blocks: &mut dyn Blocks,
-) -> (Vec<Access>, Paths) {
-    let mut tree = LiveTree::new(mounts);
-    let mut counts = Paths::default();
-    let mut found = Vec::new();
-    let mut known: HashSet<Need> = HashSet::new();
-    let mut starts: HashMap<Inode, Option<live::Dir>> = HashMap::new();
-    for path in paths {
-        counts.used += 1;
-        counts.foreign += u64::from(path.mount_ns != mount_ns);
-        let mut start = |inode| {
-            let opened = starts.entry(inode);
-            opened.or_insert_with(|| tree.directory(inode)).clone()
-        };
-        let (Some(from), Some(root)) = (start(path.from), start(path.root)) else {
-            counts.elsewhere += 1;
-            continue;
-        };
-        let mut visit = |need: Need, dev: u64| {
-            if known.contains(&need) {
-                return;
-            }
-            counts.look_ups += u64::from(matches!(need, Need::Step(Step::LookUp { .. })));
-            for pages in blocks.pages(&need) {
-                found.push(access(path.time_ns, dev, pages));
-            }
-            known.insert(need);
-        };
-        needs(&mut tree, path, &from, &root, &mut visit);
-    }
-    (found, counts)
+/// What the paths of a launch stand for.
+#[derive(Clone, Debug, Default)]
+pub struct LookedUp {
+    /// Accesses to metadata, in time order, none twice.
+    pub accesses: Vec<Access>,
+    /// What became of the paths.
+    pub counts: Paths,
+    /// What a person should know, a line each.
+    pub warnings: Vec<String>,
 }
 
-/// What one path needs: each need with its device.
-fn needs(
-    tree: &mut LiveTree<'_>,
-    path: &PathUse,
-    from: &live::Dir,
-    root: &live::Dir,
-    visit: &mut dyn FnMut(Need, u64),
-) {
-    let mut steps =
-        |tree: &mut LiveTree<'_>, from: &live::Dir, root: &live::Dir, path: &[u8], follow| {
-            walk(tree, from, root, path, follow, &mut |step| {
-                let dev = match &step {
-                    Step::LookUp { dir, .. } => dir.0,
-                    Step::Link(id) => id.0,
-                };
-                visit(Need::Step(step), dev);
-            })
-        };
-    match path.how {
-        Use::LookUp { follow } => {
-            steps(tree, from, root, &path.path, follow);
+/// The accesses to metadata that the paths stand for. `namespaces` are the mount namespaces that are not
+/// ours, of which `mounts` is the table.
+pub fn accesses(
+    paths: &[PathUse],
+    namespaces: &Namespaces,
+    mounts: &MountTable,
+    blocks: &mut dyn Blocks,
+) -> LookedUp {
+    let walked = Walks::new(paths, mounts).through(namespaces);
+    let mut counts = walked.counts;
+    let mut accesses = Vec::new();
+    let mut known: HashSet<Need> = HashSet::new();
+    for wanted in walked.wanted {
+        if known.contains(&wanted.need) {
+            continue;
         }
-        Use::Execute => {
-            let end = steps(tree, from, root, &path.path, true);
-            if let End::Named { dir, name } = end {
-                if let Some(interpreter) = tree.interpreter(&dir, &name) {
-                    steps(tree, from, root, &interpreter, true);
-                }
-            }
+        counts.look_ups += u64::from(matches!(wanted.need, Need::Step(Step::LookUp { .. })));
+        let time_ns = paths[wanted.path].time_ns;
+        for pages in blocks.pages(&wanted.need) {
+            accesses.push(access(time_ns, wanted.need.dev(), pages));
         }
-        Use::List => {
-            let id = tree.id(from);
-            visit(Need::List(id), id.0);
-        }
-        Use::Enter => {
-            if let Some((top, way)) = tree.way_to(from) {
-                steps(tree, &top, &top, &way, true);
-            }
-        }
+        known.insert(wanted.need);
+    }
+    LookedUp {
+        accesses,
+        counts,
+        warnings: walked.warnings,
     }
 }
 

@@ -34,7 +34,7 @@ use super::probe::LiveProbe;
 use crate::device::Class;
 use crate::profile::{Device, File, NewcomerRead};
 use crate::schedule::{LogEntry, Span};
-use crate::trace::{Access, PathUse};
+use crate::trace::{Access, Namespaces, PathUse};
 
 /// Most files of newcomers alone that the system is asked about: on a system that starts thousands of
 /// programs meanwhile, they are chance.
@@ -72,6 +72,8 @@ pub struct Observed<'a> {
     pub accesses: &'a [Access],
     /// Paths that were looked up, in time order.
     pub paths: &'a [PathUse],
+    /// The mount namespaces that they were looked up in, but for ours.
+    pub namespaces: &'a Namespaces,
     /// Start of the launch on the trace's clock, CLOCK_MONOTONIC in nanoseconds.
     pub start_ns: u64,
     /// Start of the launch on the file systems' clock.
@@ -90,9 +92,8 @@ pub struct Observed<'a> {
 /// back (`sync`) since files were last changed, or their blocks may have no place on the disk yet.
 pub fn resolve(seen: &Observed<'_>, mounts: &MountTable, class: &dyn Fn(u64) -> Class) -> Sequence {
     let mut probe = LiveProbe::new(mounts, class, seen.started);
-    let (looked_up, counts) =
-        lookups::accesses(seen.paths, mounts, own_mount_namespace(), &mut probe);
-    let mut accesses = [seen.accesses, &looked_up].concat();
+    let looked_up = lookups::accesses(seen.paths, seen.namespaces, mounts, &mut probe);
+    let mut accesses = [seen.accesses, &looked_up.accesses].concat();
     // What was read for a look-up comes before the look-up is reported; the sort keeps it so.
     accesses.sort_by_key(|access| access.time_ns);
     let seen = Observed {
@@ -100,15 +101,9 @@ pub fn resolve(seen: &Observed<'_>, mounts: &MountTable, class: &dyn Fn(u64) -> 
         ..*seen
     };
     let mut sequence = resolve_with(&seen, &mut probe);
-    sequence.report.paths = counts;
+    sequence.report.paths = looked_up.counts;
+    sequence.report.warnings.extend(looked_up.warnings);
     sequence
-}
-
-/// Number of this process's mount namespace; 0, which none has, if /proc does not tell.
-fn own_mount_namespace() -> u32 {
-    std::fs::metadata("/proc/self/ns/mnt").map_or(0, |found| {
-        std::os::unix::fs::MetadataExt::ino(&found) as u32
-    })
 }
 
 /// The launch sequence of what was seen, but for its paths, by the answers of `probe`.

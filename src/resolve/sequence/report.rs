@@ -147,13 +147,7 @@ impl Report {
                 lines.push(format!("{} {what}", Count { files: 0, pages }));
             }
         }
-        if self.paths.foreign > 0 {
-            lines.push(format!(
-                "{} of {} paths were looked up in another mount namespace (a sandbox): where its mounts \
-                 differ, their directories are not in the profile",
-                self.paths.foreign, self.paths.used
-            ));
-        }
+        lines.extend(self.paths.lines());
         let left_out = self.left_out_lines();
         lines.extend(left_out.into_iter().map(|line| format!("left out: {line}")));
         let other = Count {

@@ -116,6 +116,7 @@ pub(super) fn run_after(
     let seen = Observed {
         accesses,
         paths: &[],
+        namespaces: &Namespaces::default(),
         start_ns: 5_000_000,
         started: SystemTime::UNIX_EPOCH,
         touches,

@@ -65,6 +65,10 @@ struct pf_path {
 	unsigned int mount_ns;		/* number of the task's mount namespace */
 	struct pf_inode from;		/* directory that the path starts from: the root if absolute */
 	struct pf_inode root;		/* root directory of the task */
+	unsigned int from_mount;	/* numbers of the mounts that they were reached through */
+	unsigned int root_mount;
+	unsigned int pid;		/* process, in user space's pid namespace; 0 if not asked for */
+	unsigned int pad_2;
 	unsigned long long length;	/* bytes of the path */
 	char path[PF_PATH_MAX];		/* only so many bytes of it are in the record */
 };

@@ -66,6 +66,7 @@ struct thread_info {
 	__u32 status;
 };
 
+<<<<<<< HEAD
 struct mm_struct {
 	unsigned long arg_start;
 	unsigned long arg_end;
@@ -82,6 +83,24 @@ typedef struct {
 struct signal_struct {
 	atomic_t live;
 	struct task_io_accounting ioac;
+=======
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+>>>>>>> mntns
 };
 
 struct task_struct {
@@ -95,6 +114,7 @@ struct task_struct {
 	struct task_io_accounting ioac;
 	struct task_struct *group_leader;
 	__u64 start_time;
+	struct pid *thread_pid;
 	struct fs_struct *fs;
 	struct files_struct *files;
 	struct nsproxy *nsproxy;
@@ -131,7 +151,17 @@ struct dentry {
 	struct inode *d_inode;
 };
 
+struct vfsmount {
+	int mnt_flags;
+};
+
+struct mount {
+	struct vfsmount mnt;
+	int mnt_id;
+};
+
 struct path {
+	struct vfsmount *mnt;
 	struct dentry *dentry;
 };
 
@@ -141,6 +171,7 @@ struct fs_struct {
 };
 
 struct file {
+	struct path f_path;
 	struct inode *f_inode;
 	struct address_space *f_mapping;
 };
@@ -152,10 +183,6 @@ struct fdtable {
 
 struct files_struct {
 	struct fdtable *fdt;
-};
-
-struct ns_common {
-	unsigned int inum;
 };
 
 struct mnt_namespace {

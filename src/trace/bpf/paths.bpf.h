@@ -9,12 +9,14 @@
  * They are taken when the system call returns: by then the kernel has read the string, so that it is
  * in memory for sure, and neither directory nor root have changed, but for chdir(2), of which the new
  * directory is recorded instead. What a table says of each call's arguments comes from user space,
- * which knows the numbers. Each path is reported once for the directory that it starts from.
+ * which knows the numbers. Each path is reported once for the directory that it starts from and the
+ * mount that this was reached through: a directory may have other mounts in it in another namespace.
  */
 #ifndef PARALFETCH_PATHS_BPF_H
 #define PARALFETCH_PATHS_BPF_H
 
 #include "syscall_args.bpf.h"
+#include "namespaces.bpf.h"
 
 #define AT_FDCWD -100
 #define AT_SYMLINK_NOFOLLOW 0x100
@@ -67,7 +69,7 @@ static __always_inline void name_directory(struct pf_inode *out, struct dentry *
 	out->generation = inode->i_generation;
 }
 
-static __always_inline struct inode *inode_of_fd(struct task_struct *task, __s32 fd)
+static __always_inline struct file *file_of_fd(struct task_struct *task, __s32 fd)
 {
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
 	struct file **files = BPF_CORE_READ(table, fd);
@@ -76,7 +78,7 @@ static __always_inline struct inode *inode_of_fd(struct task_struct *task, __s32
 	if (fd < 0 || (__u32)fd >= BPF_CORE_READ(table, max_fds))
 		return NULL;
 	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
-	return file ? BPF_CORE_READ(file, f_inode) : NULL;
+	return file;
 }
 
 /* Mixes so many 8-byte words into the hash. */
@@ -96,6 +98,7 @@ static __always_inline void report_path(struct pf_path *p)
 {
 	__u32 length = p->length, words = (length + 7) / 8, size;
 	__u64 *text = (__u64 *)p->path;
+	__u64 wakeup = BPF_RB_NO_WAKEUP;
 	__u64 hash;
 	__u8 one = 1;
 
@@ -104,15 +107,22 @@ static __always_inline void report_path(struct pf_path *p)
 	/* What an earlier path left in the last word is no part of this one. */
 	if (length & 7)
 		text[(length / 8) & (PF_PATH_MAX / 8 - 1)] &= ~0ULL >> (64 - 8 * (length & 7));
-	hash = mix(p->use | (__u64)p->nofollow << 8, (__u64 *)&p->from, 4, 4);
+	hash = mix(p->use | (__u64)p->nofollow << 8, (__u64 *)&p->from, 5, 5);
 	hash = mix(hash, text, words, PF_PATH_MAX / 8);
 	if (bpf_map_update_elem(&seen_paths, &hash, &one, BPF_NOEXIST) == -EEXIST)
 		return;
+	p->pid = 0;
+	if (p->mount_ns != own_mount_ns) {
+		p->pid = own_number_of(bpf_get_current_task_btf());
+		/* Its mounts can only be seen while it has a process, and that may be gone soon. */
+		if (is_first_of_mount_ns(p->mount_ns))
+			wakeup = BPF_RB_FORCE_WAKEUP;
+	}
 	p->time_ns = bpf_ktime_get_ns();
 	size = __builtin_offsetof(struct pf_path, path) + length;
 	if (size > sizeof(*p))
 		return;
-	if (bpf_ringbuf_output(&events, p, size, BPF_RB_NO_WAKEUP))
+	if (bpf_ringbuf_output(&events, p, size, wakeup))
 		__sync_fetch_and_add(&lost_events, 1);
 }
 
@@ -131,8 +141,22 @@ static __always_inline struct pf_path *begin_path(struct task_struct *task, __u8
 	p->length = 0;
 	name_directory(&p->root, task->fs->root.dentry);
 	name_directory(&p->from, task->fs->pwd.dentry);
+	p->root_mount = mount_number(BPF_CORE_READ(task, fs, root.mnt));
+	p->from_mount = mount_number(BPF_CORE_READ(task, fs, pwd.mnt));
 	p->mount_ns = task->nsproxy->mnt_ns->ns.inum;
 	return p;
+}
+
+static __always_inline void start_at_root(struct pf_path *p)
+{
+	p->from = p->root;
+	p->from_mount = p->root_mount;
+}
+
+static __always_inline void start_at_file(struct pf_path *p, struct file *file)
+{
+	name_inode(&p->from, BPF_CORE_READ(file, f_inode));
+	p->from_mount = mount_number(BPF_CORE_READ(file, f_path.mnt));
 }
 
 /* A path in user memory, relative to `dirfd`. */
@@ -140,7 +164,7 @@ static __always_inline void user_path(struct task_struct *task, __u64 address, _
 				      bool nofollow, __u64 most)
 {
 	struct pf_path *p = begin_path(task, PF_LOOK_UP);
-	struct inode *from;
+	struct file *from;
 	long length;
 
 	if (!p || !address)
@@ -159,12 +183,12 @@ static __always_inline void user_path(struct task_struct *task, __u64 address, _
 	p->length = length;
 	p->nofollow = nofollow;
 	if (p->path[0] == '/') {
-		p->from = p->root;
+		start_at_root(p);
 	} else if (dirfd != AT_FDCWD) {
-		from = inode_of_fd(task, dirfd);
+		from = file_of_fd(task, dirfd);
 		if (!from)
 			return;
-		name_inode(&p->from, from);
+		start_at_file(p, from);
 	}
 	report_path(p);
 }
@@ -187,19 +211,19 @@ static __always_inline void kernel_path(struct task_struct *task, const char *pa
 		return;
 	p->length = length;
 	if (p->path[0] == '/')
-		p->from = p->root;
+		start_at_root(p);
 	report_path(p);
 }
 
 /* The directory `p->from` itself, listed or entered. */
-static __always_inline void whole_directory(struct task_struct *task, struct inode *dir, __u8 use)
+static __always_inline void whole_directory(struct task_struct *task, struct file *dir, __u8 use)
 {
 	struct pf_path *p = begin_path(task, use);
 
 	if (!p)
 		return;
 	if (dir)
-		name_inode(&p->from, dir);
+		start_at_file(p, dir);
 	report_path(p);
 }
 
@@ -260,7 +284,7 @@ static __always_inline void paths_of_syscall(struct pf_syscall *call, struct pt_
 		return;
 	switch (call->rule) {
 	case PF_LIST:
-		whole_directory(task, inode_of_fd(task, syscall_arg(regs, 1)), PF_LISTED);
+		whole_directory(task, file_of_fd(task, syscall_arg(regs, 1)), PF_LISTED);
 		return;
 	case PF_SOCKET:
 		socket_path(task, syscall_arg(regs, 2), syscall_arg(regs, 3));

@@ -1,0 +1,188 @@
+//! Apps in mount namespaces of their own: what their look-ups need is learned through the mounts there.
+//!
+//! Everything is cached when they are learned: their paths alone tell what they need.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::Command;
+
+use paralfetch::resolve::ext4::Ext4;
+use serde_json::Value;
+
+use crate::common::{Mounted, succeed};
+use crate::known::{READ, known, metadata_of};
+use crate::root::{Root, install, our_lines, pages_of};
+
+/// Mounted by the sandbox over a directory of the image, which is then in nobody's way but its own.
+const COVERED: &str = "/new";
+
+/// The image with the program that makes sandboxes.
+fn with_sandbox() -> Option<(Root, impl Drop)> {
+    let (root, turn) = known()?;
+    let at = |path: &str| root.path().join(&path[1..]);
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/sandbox.c");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-static", "-O1", "-Wall", "-Werror", "-o"]);
+    succeed(compiler.arg(at("/sandbox")).arg(source));
+    for directory in [COVERED, "/app"] {
+        fs::create_dir(at(directory)).unwrap();
+    }
+    fs::hard_link(at("/known"), at("/app/known")).unwrap();
+    root.image.sync();
+    Some((root, turn))
+}
+
+/// What is learned of a launch for which everything is cached.
+struct Learned {
+    metadata: BTreeSet<u64>,
+    profile: Value,
+    /// Counts of paths.
+    paths: Value,
+    said: Vec<String>,
+}
+
+fn learn_warm(root: &Root, cmd: &[&str]) -> Learned {
+    let mut warm = Command::new("chroot");
+    succeed(warm.arg(root.path()).args(cmd));
+    let report = tempfile::NamedTempFile::new().unwrap();
+    let json = format!("--json={}", report.path().display());
+    let output = root.learn(&["--live", &json], cmd);
+    let resolved: Value = serde_json::from_slice(&fs::read(report.path()).unwrap()).unwrap();
+    let app = Path::new(cmd[0]).file_name().unwrap().to_str().unwrap();
+    let profile = root.show(app);
+    succeed(&mut root.paralfetch(&["forget", app], &[]));
+    Learned {
+        metadata: metadata_of(&profile).into_iter().collect(),
+        profile,
+        paths: resolved["resolved"]["paths"].clone(),
+        said: our_lines(&output),
+    }
+}
+
+/// The block of a file's or directory's inode.
+fn inode_block(root: &Root, path: &str) -> u64 {
+    let ino = fs::metadata(root.path().join(&path[1..])).unwrap().ino();
+    let ext4 = Ext4::open(root.image.device()).unwrap();
+    ext4.inode_block(ino).unwrap()
+}
+
+/// The metadata of a directory itself: its inode's block and its own.
+fn blocks_of(root: &Root, directory: &str) -> BTreeSet<u64> {
+    let ino = fs::metadata(root.path().join(&directory[1..]))
+        .unwrap()
+        .ino();
+    let ext4 = Ext4::open(root.image.device()).unwrap();
+    let own = ext4.directory_blocks(ino).unwrap().into_iter();
+    own.chain([inode_block(root, directory)]).collect()
+}
+
+fn assert_nothing_is_unresolved(learned: &Learned) {
+    for count in ["foreign", "hidden"] {
+        assert_eq!(learned.paths[count], 0, "{}", learned.paths);
+    }
+    let said = learned.said.join("\n");
+    assert!(!said.contains("namespace"), "{said}");
+}
+
+fn assert_data_are_learned(learned: &Learned) {
+    for (path, pages) in READ {
+        let found = pages_of(&learned.profile, path);
+        assert!(
+            pages.iter().all(|page| found.contains(page)),
+            "{path}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn a_sandbox_needs_the_same_metadata_as_the_app_without_it() {
+    let Some((root, _turn)) = with_sandbox() else {
+        return;
+    };
+    let bare = learn_warm(&root, &["/sandbox", "none"]);
+    assert_eq!(bare.paths["sandboxed"], 0);
+    assert_nothing_is_unresolved(&bare);
+    // Looked up before something is mounted there.
+    let covered = blocks_of(&root, COVERED);
+    for way in ["pivot", "chroot"] {
+        let inside = learn_warm(&root, &["/sandbox", way]);
+        assert_nothing_is_unresolved(&inside);
+        assert!(inside.paths["sandboxed"].as_u64().unwrap() > 10);
+        let missing: Vec<_> = bare.metadata.difference(&inside.metadata).collect();
+        assert!(missing.is_empty(), "{way}: {missing:?}: {}", inside.paths);
+        let excess: Vec<_> = inside
+            .metadata
+            .difference(&bare.metadata)
+            .filter(|block| !covered.contains(block))
+            .collect();
+        assert!(excess.is_empty(), "{way}: {excess:?}");
+        assert_data_are_learned(&inside);
+    }
+}
+
+#[test]
+fn a_namespace_that_ends_at_once_is_resolved_or_reported() {
+    let Some((root, _turn)) = with_sandbox() else {
+        return;
+    };
+    let bare = learn_warm(&root, &["/sandbox", "none"]);
+    let gone = learn_warm(&root, &["/sandbox", "gone"]);
+    // It had no mounts but copies of ours: whether it was held or not, the same is found.
+    assert!(bare.metadata.is_subset(&gone.metadata));
+    let count = |name: &str| gone.paths[name].as_u64().unwrap();
+    assert!(count("sandboxed") + count("foreign") > 0, "{}", gone.paths);
+    let said = gone.said.iter().any(|line| line.contains("namespace"));
+    assert_eq!(said, count("foreign") > 0, "{:?}", gone.said);
+}
+
+#[test]
+fn bubblewraps_sandbox_is_seen_through() {
+    let Some((root, _turn)) = with_sandbox() else {
+        return;
+    };
+    if !Path::new("/bin/bwrap").exists() {
+        let why = "this test needs bwrap (Debian package bubblewrap)";
+        assert!(
+            std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
+            "{why}"
+        );
+        eprintln!("SKIPPED: {why}");
+        return;
+    }
+    install("bwrap", root.path());
+    let mounted = ["proc", "dev", "tmp"].map(|name| root.path().join(name));
+    mounted
+        .iter()
+        .for_each(|path| fs::create_dir(path).unwrap());
+    let _proc = Mounted::new("proc", "proc", &mounted[0]);
+    let _dev = Mounted::bind(Path::new("/dev"), &mounted[1]);
+    let bare = learn_warm(&root, &["/sandbox", "none"]);
+    let mut cmd = vec![
+        "/bin/bwrap",
+        "--unshare-pid",
+        "--dev",
+        "/dev",
+        "--proc",
+        "/proc",
+    ];
+    for directory in [
+        "/app", "/data", "/deep", "/looked", "/links", "/linked", "/listed", "/there",
+    ] {
+        cmd.extend(["--ro-bind", directory, directory]);
+    }
+    cmd.push("/app/known");
+    let inside = learn_warm(&root, &cmd);
+    assert_nothing_is_unresolved(&inside);
+    assert!(inside.paths["sandboxed"].as_u64().unwrap() > 10);
+    // Of the other sandbox's program, nothing.
+    let program = inode_block(&root, "/sandbox");
+    let missing: Vec<_> = bare
+        .metadata
+        .difference(&inside.metadata)
+        .filter(|&&block| block != program)
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}: {}", inside.paths);
+    assert_data_are_learned(&inside);
+}

@@ -1,0 +1,185 @@
+//! Never in the way: what may go wrong, and launches that go on all the same.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+
+use crate::running::number;
+use crate::set_up;
+
+/// The kernel lets everybody go whom a killed service has held, and the next service goes on where it was.
+#[test]
+fn a_killed_service_holds_nobody() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    // Killed while a launch is under way that is held, learned or neither.
+    let mut launches: Vec<_> = (0..8)
+        .map(|_| {
+            Command::new("chroot")
+                .arg(image.root.path())
+                .arg("/app")
+                .stdin(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    service.kill();
+    for launch in &mut launches {
+        assert!(launch.wait().unwrap().success());
+    }
+    service = image.start();
+    image.learn(&mut service, "app");
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+}
+
+#[test]
+fn damaged_state_costs_a_relearn() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    service.stop();
+    for entry in fs::read_dir(image.root.state.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = fs::read(&path).unwrap();
+        bytes.truncate(bytes.len() / 2);
+        fs::write(&path, bytes).unwrap();
+    }
+    let mut service = image.start();
+    image.launch("app");
+    service.stop();
+    image.enable("app");
+    service = image.start();
+    image.learn(&mut service, "app");
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_and_the_old_one_stays() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.configure("[launch]\nquiet_reads = \"many\"\n");
+    let pid = rustix::process::Pid::from_child(&service.child);
+    rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    let line = service.line(&["the old configuration stays"]);
+    assert!(line.contains("config.toml:3"), "{line}");
+    image.learn(&mut service, "app");
+}
+
+#[test]
+fn a_read_only_state_directory_is_said_and_launches_go_on() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    let state = image.root.state.path();
+    let _read_only = crate::common::Mounted::bind(state, state);
+    crate::common::succeed(
+        Command::new("mount")
+            .args(["-o", "remount,bind,ro"])
+            .arg(state),
+    );
+    image.launch("app");
+    service.line(&["WARN", "cannot write"]);
+    image.launch("app");
+    service.launch_of(&image.id("app"));
+}
+
+/// A parallel compile: nothing of it is anybody's business.
+#[test]
+fn thousands_of_programs_wake_nobody() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    let before = switches(service.pid());
+    let status = Command::new("/bin/sh")
+        .args(["-c", "i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done"])
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let woken = switches(service.pid()) - before;
+    assert!(woken < 20, "woken {woken} times by 2000 programs");
+    let line = image.launch_cold(&mut service, "app");
+    assert!(number(&line, "read_bytes") > 0, "{line}");
+}
+
+/// Apps that exit at once, and one that many start at once, are one job each.
+#[test]
+fn many_launches_at_once_are_one_job() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.script("brief", "exit 0");
+    image.enable("brief");
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    let mut launches: Vec<_> = (0..40)
+        .flat_map(|_| ["/brief", "/app"])
+        .map(|name| {
+            Command::new("chroot")
+                .arg(image.root.path())
+                .arg(name)
+                .stdin(Stdio::null())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    for launch in &mut launches {
+        assert!(launch.wait().unwrap().success());
+    }
+    // All of them are over, and the service is still there.
+    service.launch_of(&image.id("app"));
+    let open = fs::read_dir(format!("/proc/{}/fd", service.pid()))
+        .unwrap()
+        .count();
+    assert!(open < 200, "{open} descriptors are open");
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+}
+
+#[test]
+fn an_app_whose_executable_is_replaced_is_learned_again() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    // As a package manager does it: another file is renamed over it.
+    let path = image.root.path().join("app");
+    let new = image.root.path().join("app.new");
+    fs::write(&new, "#!/bin/sh\ncat /data/1* > /dev/null\n").unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(&new, &path).unwrap();
+    image.launch("app");
+    service.launch_of(&image.id("app"));
+    image.learn(&mut service, "app");
+}
+
+/// Context switches of all threads of a process so far, those that it was waiting for.
+fn switches(pid: u32) -> u64 {
+    fs::read_dir(format!("/proc/{pid}/task"))
+        .unwrap()
+        .map(|task| {
+            let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))
+                .and_then(|count| count.trim().parse::<u64>().ok())
+                .unwrap()
+        })
+        .sum()
+}

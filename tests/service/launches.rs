@@ -1,0 +1,130 @@
+//! Launches that nobody prefixes with anything.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use paralfetch::device::drop_caches;
+
+use crate::running::{files_in, number};
+use crate::set_up;
+
+#[test]
+fn a_plain_launch_is_learned_and_the_next_is_prefetched() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    // The first reads of an execve are made before anybody can know whose they are.
+    let own = number(&line, "own_requests");
+    assert!(own < 20, "{own} of the launch's reads were its own: {line}");
+    assert!(number(&line, "read_bytes") > 7 << 20, "{line}");
+    service.stop();
+    let names = files_in(image.root.state.path());
+    assert!(names.iter().any(|name| name.ends_with(".pf")), "{names:?}");
+    assert!(names.contains(&"managed.json".to_owned()), "{names:?}");
+}
+
+#[test]
+fn what_was_learned_outlives_the_service() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    service.stop();
+    let mut service = image.start();
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+}
+
+#[test]
+fn other_programs_and_other_roots_are_left_alone() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    image.script("sub", "exit 0");
+    let mut service = image.start();
+    // The same name somewhere else, and the same path in a container's mount namespace.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let twin = elsewhere.path().join("app");
+    fs::copy("/bin/true", &twin).unwrap();
+    assert!(Command::new(&twin).status().unwrap().success());
+    image.launch("sub");
+    image.learn(&mut service, "app");
+    let before = image.paralfetch(&["list", "--json"]);
+    assert!(before.status.success(), "{before:?}");
+    let text = String::from_utf8_lossy(&before.stdout);
+    assert!(!text.contains(twin.to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn a_wrapper_and_what_it_executes_are_one_launch() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.script("wrapper", "exec /app");
+    image.enable("wrapper");
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "wrapper");
+    let line = image.launch_cold(&mut service, "wrapper");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    // The app by itself is an app of its own, not launched so far.
+    image.learn(&mut service, "app");
+}
+
+/// A fork server preloads what apps have in common, and forks. The child is the app, without execve.
+#[test]
+fn forked_apps_are_announced() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let mut service = image.start();
+    let socket = image.run_dir().join("launch.sock");
+    let files: Vec<String> = (0..20)
+        .map(|file| image.id(&format!("data/{file}")))
+        .collect();
+    let mut server = Command::new("python3")
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/common/fork_server.py"
+        ))
+        .arg(&socket)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = server.stdin.take().unwrap();
+    let mut answers = BufReader::new(server.stdout.take().unwrap()).lines();
+    let mut answer = move || answers.next().expect("the server answers").unwrap();
+    assert!(answer().starts_with("ready "));
+    let mut launch = || {
+        writeln!(stdin, "launch mail {}", files.join(" ")).unwrap();
+        let launched = answer();
+        let pid = launched.split(' ').nth(1).unwrap();
+        let read = answer();
+        assert!(read.starts_with("read "), "{launched}, {read}");
+        writeln!(stdin, "end {pid}").unwrap();
+        assert_eq!(answer(), format!("ended {pid}"));
+    };
+    let mut kinds = Vec::new();
+    for _ in 0..40 {
+        drop_caches().unwrap();
+        launch();
+        let line = service.launch_of("announced:mail");
+        kinds.push(line.clone());
+        if line.contains("kind=Prefetched") {
+            break;
+        }
+    }
+    drop(stdin);
+    server.wait().unwrap();
+    assert!(kinds.last().unwrap().contains("kind=Prefetched"), "{kinds:?}");
+}

@@ -1,0 +1,229 @@
+//! A running service, and what it says.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use paralfetch::device::drop_caches;
+
+use crate::root::Root;
+
+/// How long to wait for something that is sure to come, unless it is broken.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The image, with an app that reads all of its data: a script, as many apps are.
+pub struct Image {
+    pub root: Root,
+    /// Configuration and run directories.
+    places: tempfile::TempDir,
+}
+
+impl Image {
+    pub fn new() -> Self {
+        let root = Root::new();
+        let image = Image {
+            root,
+            places: tempfile::tempdir().unwrap(),
+        };
+        image.script("app", "cat /data/* > /dev/null");
+        image
+    }
+
+    /// Puts an executable script on the image.
+    pub fn script(&self, name: &str, text: &str) {
+        let path = self.root.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// The id under which an app of the image is managed.
+    pub fn id(&self, name: &str) -> String {
+        self.root.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    /// `paralfetch ARGS` for the state directory; there is no bus.
+    pub fn paralfetch(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.root.paralfetch(args, &[]);
+        command.env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus");
+        command
+    }
+
+    pub fn enable(&self, name: &str) {
+        let output = self.paralfetch(&["enable", &self.id(name)]);
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Writes config.toml. Without it, everything is as it comes, but for the mode: the machine's own
+    /// apps are no part of these tests.
+    pub fn configure(&self, text: &str) {
+        let dir = self.config_dir();
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("config.toml"), format!("mode = \"manual\"\n{text}")).unwrap();
+    }
+
+    pub fn config_dir(&self) -> PathBuf {
+        self.places.path().join("etc")
+    }
+
+    pub fn run_dir(&self) -> PathBuf {
+        self.places.path().join("run")
+    }
+
+    /// Starts the service and waits until it is ready.
+    pub fn start(&self) -> Running {
+        if !self.config_dir().exists() {
+            self.configure("");
+        }
+        let notify = self.places.path().join("notify");
+        // Of a service before.
+        let _ = fs::remove_file(&notify);
+        let systemd = UnixDatagram::bind(&notify).unwrap();
+        systemd.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut child = self
+            .command(&["service", "--no-bus", "--config-dir"])
+            .arg(self.config_dir())
+            .arg("--run-dir")
+            .arg(self.run_dir())
+            .env("NOTIFY_SOCKET", &notify)
+            .env_remove("JOURNAL_STREAM")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = child.stderr.take().unwrap();
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                eprintln!("service: {line}");
+                if send.send(line).is_err() {
+                    // Somebody has to empty the pipe all the same.
+                    continue;
+                }
+            }
+        });
+        let running = Running { child, lines };
+        let mut text = [0; 256];
+        let length = systemd.recv(&mut text).expect("the service says that it is ready");
+        assert_eq!(&text[..length], b"READY=1");
+        running
+    }
+
+    /// Launches an app of the image, plainly, and waits for its end.
+    pub fn launch(&self, name: &str) {
+        let output = Command::new("chroot")
+            .arg(self.root.path())
+            .arg(format!("/{name}"))
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Launches until one was learned: right after its start, the service is still loading what it needs
+    /// for that.
+    pub fn learn(&self, running: &mut Running, name: &str) {
+        let limit = Instant::now() + LIMIT;
+        loop {
+            self.launch(name);
+            let line = running.launch_of(&self.id(name));
+            if line.contains("kind=Learned") {
+                return;
+            }
+            assert!(line.contains("not learned"), "{line}");
+            assert!(Instant::now() < limit, "not learned: {line}");
+        }
+    }
+
+    /// Launches from empty caches; returns what the service says of it.
+    pub fn launch_cold(&self, running: &mut Running, name: &str) -> String {
+        drop_caches().unwrap();
+        self.launch(name);
+        running.launch_of(&self.id(name))
+    }
+}
+
+/// A service; killed when this is dropped.
+pub struct Running {
+    pub child: Child,
+    lines: Receiver<String>,
+}
+
+impl Running {
+    /// The next line in which all of `words` are.
+    pub fn line(&mut self, words: &[&str]) -> String {
+        let limit = Instant::now() + LIMIT;
+        loop {
+            let left = limit.saturating_duration_since(Instant::now());
+            let line = self
+                .lines
+                .recv_timeout(left)
+                .unwrap_or_else(|error| panic!("no line with {words:?}: {error}"));
+            if words.iter().all(|word| line.contains(word)) {
+                return line;
+            }
+        }
+    }
+
+    /// What it says at the end of the next launch of an app.
+    pub fn launch_of(&mut self, id: &str) -> String {
+        self.line(&[" launch ", &format!("app=\"{id}\"")])
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to end, and waits.
+    pub fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+
+    /// Kills it, as the kernel does when memory is short.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The number of a field in a line of the log.
+pub fn number(line: &str, field: &str) -> u64 {
+    let field = format!(" {field}=");
+    let start = line
+        .find(&field)
+        .unwrap_or_else(|| panic!("{field} is not in {line}"));
+    let digits: String = line[start + field.len()..]
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
+    digits.parse().unwrap()
+}
+
+/// Files below a directory.
+pub fn files_in(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
