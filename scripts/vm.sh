@@ -106,7 +106,7 @@ run() {
         pack "$file" "$payload/$(basename "$file")"
     done
     tar -C "$payload" -cf "$work/payload.tar" .
-    # Without cmpxchg16b: as QEMU 7.2 emulates it, Linux 6.12 crashes in its first seconds.
+    # Without cmpxchg16b: under QEMU 7.2, Linux 6.12 has crashed right behind that instruction.
     # The root disk's file is not written to. A disk's readahead is the kernel's usual 128 KiB.
     setpriv --pdeathsig TERM timeout --kill-after=5 "$seconds" \
         setpriv --pdeathsig KILL qemu-system-x86_64 \
