@@ -159,6 +159,9 @@ fn boot(kernel: &Kernel) -> Result<Facts, String> {
             String::from_utf8_lossy(&output.stderr)
         ));
     };
+    for line in text.lines().filter(|line| !line.starts_with(MARK)) {
+        println!("{line}");
+    }
     serde_json::from_str(facts.trim())
         .map_err(|error| format!("the guest printed what is not understood: {error}\n{facts}"))
 }
