@@ -66,7 +66,6 @@ struct thread_info {
 	__u32 status;
 };
 
-<<<<<<< HEAD
 struct mm_struct {
 	unsigned long arg_start;
 	unsigned long arg_end;
@@ -83,7 +82,8 @@ typedef struct {
 struct signal_struct {
 	atomic_t live;
 	struct task_io_accounting ioac;
-=======
+};
+
 struct ns_common {
 	unsigned int inum;
 };
@@ -100,7 +100,6 @@ struct upid {
 struct pid {
 	unsigned int level;
 	struct upid numbers[1];
->>>>>>> mntns
 };
 
 struct task_struct {
