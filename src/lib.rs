@@ -11,6 +11,7 @@
 //! [`apps`] says which app a launch is. [`manager`] ties the phases together; the command line stands on
 //! top of it, and so does the system service ([`service`]). [`doctor`] says what of all this the running
 //! system allows.
+//! [`config`] is what the administrator may set, and [`history`] keeps what became of launches.
 //!
 //! [`schedule`], [`phases`] and the profile format are plain functions over plain data: they know
 //! nothing of kernels and root.
@@ -19,8 +20,10 @@ pub mod announce;
 pub mod apps;
 pub mod bench;
 pub mod cli;
+pub mod config;
 pub mod device;
 pub mod doctor;
+pub mod history;
 pub mod judge;
 pub mod launch;
 pub mod manager;
@@ -31,4 +34,5 @@ pub mod resolve;
 pub mod schedule;
 pub mod service;
 pub mod trace;
+mod trusted;
 pub mod watch;
