@@ -12,6 +12,7 @@
 //! top of it, and so does the system service ([`service`]). [`doctor`] says what of all this the running
 //! system allows.
 //! [`config`] is what the administrator may set, and [`history`] keeps what became of launches.
+//! The command line talks to the service over [`bus`].
 //!
 //! [`schedule`], [`phases`] and the profile format are plain functions over plain data: they know
 //! nothing of kernels and root.
@@ -19,6 +20,7 @@
 pub mod announce;
 pub mod apps;
 pub mod bench;
+pub mod bus;
 pub mod cli;
 pub mod config;
 pub mod device;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::Scenario;
+use crate::phases::Request;
 
 /// Where profiles are kept.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/paralfetch";
@@ -38,6 +39,20 @@ pub enum Command {
     Bench(Bench),
     /// Say what this system allows: what works, what does not, and what that costs
     Doctor(Doctor),
+    /// Manage APP: learn its next launch, and prefetch it from then on
+    Enable(Enable),
+    /// Leave APP alone from its next launch on
+    Disable(Disable),
+    /// Print which apps the service manages, or set it
+    Mode(SetMode),
+    /// Say how the service is doing: what it manages, its memory, what it can see
+    Status(Status),
+    /// Print what is known of the launches of APP, or of all apps
+    Stats(Stats),
+    /// Print launches as they begin and end
+    Watch(Watch),
+    /// Set the phase of APP by the number that the original has for it
+    Pfsetmode(Pfsetmode),
     /// Restores knobs when the process that changed them is gone
     #[command(name = "keep-knobs", hide = true)]
     KeepKnobs {
@@ -124,6 +139,66 @@ pub struct Forget {
     pub app: OsString,
 }
 
+#[derive(Debug, Args)]
+pub struct Enable {
+    /// Path, command or .desktop entry of the app
+    pub app: OsString,
+}
+
+#[derive(Debug, Args)]
+pub struct Disable {
+    /// Path, command or .desktop entry of the app
+    pub app: OsString,
+}
+
+/// Which apps the service manages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Those that were enabled
+    Manual,
+    /// Those, all that have a .desktop entry, and programs whose launches turn out to be worth it
+    Automatic,
+}
+
+#[derive(Debug, Args)]
+pub struct SetMode {
+    /// The mode to set
+    #[arg(value_enum)]
+    pub mode: Option<Mode>,
+}
+
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Stats {
+    /// Path, command or name of the app, as `list` prints it
+    pub app: Option<OsString>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Watch {
+    /// Print JSON, a line for each event
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Pfsetmode {
+    /// 3: learn the next launch; 1: prefetch; 9: disable
+    #[arg(value_name = "PHASE", value_parser = phase)]
+    pub request: Request,
+    /// Path of the app
+    pub app: OsString,
+}
+
 /// What ends a measured launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Until {
@@ -152,6 +227,14 @@ pub struct Bench {
     pub how: Learning,
     #[command(flatten)]
     pub launch: Launch,
+}
+
+/// The phase byte of the original.
+fn phase(text: &str) -> Result<Request, String> {
+    text.parse()
+        .ok()
+        .and_then(Request::from_byte)
+        .ok_or_else(|| "wanted: 3 (learn), 1 (prefetch) or 9 (disable)".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -198,7 +281,10 @@ mod tests {
             }
         }
         let readme = include_str!("../../README.md");
-        for name in ["learn", "run", "bench", "show", "doctor"] {
+        for name in [
+            "learn", "run", "bench", "show", "doctor", "enable", "disable", "mode", "status",
+            "stats", "watch",
+        ] {
             assert!(
                 readme.contains(&format!("paralfetch {name}")),
                 "{name} is not in the README"
@@ -238,6 +324,23 @@ mod tests {
         assert_eq!(of("-v"), None);
         assert_eq!(of("--report"), Some(None));
         assert_eq!(of("--report=f"), Some(Some(PathBuf::from("f"))));
+    }
+
+    #[test]
+    fn phases_are_the_numbers_of_the_original() {
+        let of = |phase: &str| {
+            let cli = Cli::try_parse_from(["paralfetch", "pfsetmode", phase, "/a"]).ok()?;
+            let Command::Pfsetmode(args) = cli.command else {
+                panic!("not pfsetmode");
+            };
+            Some(args.request)
+        };
+        assert_eq!(of("3"), Some(Request::Learn));
+        assert_eq!(of("1"), Some(Request::Prefetch));
+        assert_eq!(of("9"), Some(Request::Disable));
+        for bad in ["", "0", "2", "257", "x"] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -7,12 +7,17 @@ mod args;
 mod bench;
 mod doctor;
 mod learn;
+mod manage;
 mod profiles;
 mod report;
 mod run;
+mod service;
 mod show;
+mod status;
+mod watch;
 mod words;
 
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,7 +36,7 @@ const OWN_FAILURE: u8 = 125;
 /// Runs the command line. Does not return where an app was started: then the process ends as the app
 /// ended.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(arguments(std::env::args_os()));
     let done = match cli.command {
         Command::Learn(args) => {
             restore_after_crash();
@@ -46,6 +51,13 @@ pub fn main() -> ExitCode {
         Command::List(args) => profiles::list(&cli.state_dir, &args),
         Command::Forget(args) => profiles::forget(&cli.state_dir, &args),
         Command::Doctor(args) => doctor::main(&args),
+        Command::Enable(args) => manage::enable(&cli.state_dir, &args),
+        Command::Disable(args) => manage::disable(&cli.state_dir, &args),
+        Command::Mode(args) => manage::mode(&cli.state_dir, &args),
+        Command::Status(args) => status::status(&args),
+        Command::Stats(args) => status::stats(&args),
+        Command::Watch(args) => watch::main(&args),
+        Command::Pfsetmode(args) => manage::pfsetmode(&cli.state_dir, &args),
         Command::KeepKnobs { limit } => {
             keep(Path::new(RUN_DIR), Duration::from_secs(limit)).map_err(Failure::own)
         }
@@ -57,6 +69,16 @@ pub fn main() -> ExitCode {
             ExitCode::from(failure.code)
         }
     }
+}
+
+/// The arguments; called by the name of the paper's front end, we are it (paper §4.1).
+fn arguments(mut given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let called = given.next().unwrap_or_default();
+    let mut arguments = vec![OsString::from("paralfetch")];
+    let is_pfsetmode = Path::new(&called).file_name() == Some(OsStr::new("pfsetmode"));
+    arguments.extend(is_pfsetmode.then(|| OsString::from("pfsetmode")));
+    arguments.extend(given);
+    arguments
 }
 
 /// What goes wrong ends here, as one line and an exit status.
@@ -93,5 +115,19 @@ fn restore_after_crash() {
             ));
         }
         Err(error) => say(&error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn called_by_its_name_it_is_pfsetmode() {
+        let of = |given: &[&str]| arguments(given.iter().map(OsString::from));
+        let expected = ["paralfetch", "pfsetmode", "9", "/a"];
+        assert_eq!(of(&["/usr/sbin/pfsetmode", "9", "/a"]), expected);
+        assert_eq!(of(&["./paralfetch", "pfsetmode", "9", "/a"]), expected);
+        assert_eq!(of(&[]), ["paralfetch"]);
     }
 }

@@ -4,8 +4,10 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::args::{Forget, List, Show};
+use super::args::{DEFAULT_STATE_DIR, Forget, List, Show};
+use super::status::{joined, table};
 use super::{Failure, say, show as print};
+use crate::bus::{AppState, Backend, Client};
 use crate::profile::{Profile, Store};
 
 /// Prints a profile.
@@ -31,17 +33,51 @@ pub fn list(state_dir: &Path, args: &List) -> Result<(), Failure> {
         }
     }
     profiles.sort_by(|a, b| (&a.app.path, &a.app.root).cmp(&(&b.app.path, &b.app.root)));
+    let managed = managed(state_dir);
     let text = if args.json {
-        let all: Vec<_> = profiles.iter().map(print::list_json).collect();
+        let all: Vec<_> = profiles
+            .iter()
+            .map(|profile| list_json(profile, &managed))
+            .collect();
         format!("{:#}\n", serde_json::Value::from(all))
     } else {
-        let lines: Vec<String> = profiles
-            .iter()
-            .map(|p| print::list_line(p) + "\n")
-            .collect();
-        lines.concat()
+        let mut lines: Vec<String> = profiles.iter().map(print::list_line).collect();
+        if !managed.is_empty() {
+            lines.push(String::new());
+            lines.extend(table(&managed));
+        }
+        joined(&lines)
     };
     write_out(&text)
+}
+
+/// A profile, with what the service knows of the app's launches.
+fn list_json(profile: &Profile, managed: &[AppState]) -> serde_json::Value {
+    let mut value = print::list_json(profile);
+    let state = managed.iter().find(|state| {
+        profile.app.root.is_none() && state.app.as_bytes() == profile.app.path.as_slice()
+    });
+    if let Some(state) = state {
+        value["service"] = serde_json::json!(state);
+    }
+    value
+}
+
+/// What the service manages, if it runs and these are its profiles. It is asked on top of what we know
+/// ourselves: if it does not answer, that is said, and no failure.
+fn managed(state_dir: &Path) -> Vec<AppState> {
+    if state_dir != Path::new(DEFAULT_STATE_DIR) {
+        return Vec::new();
+    }
+    let asked = match Client::connect() {
+        Ok(None) => return Vec::new(),
+        Ok(Some(client)) => client.apps().map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    asked.unwrap_or_else(|error| {
+        say(&format!("the service cannot be asked: {error}"));
+        Vec::new()
+    })
 }
 
 /// Removes a profile.

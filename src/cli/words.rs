@@ -31,6 +31,11 @@ pub fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
+/// Microseconds in seconds, with three decimals.
+pub fn seconds(us: u64) -> String {
+    format!("{:.3} s", us as f64 / 1e6)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,113 @@
+use std::collections::HashMap;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::json;
+use zbus::zvariant::serialized::{Context, Data};
+use zbus::zvariant::{LE, Value, to_bytes};
+
+use super::*;
+
+fn on_the_bus(value: &(impl Serialize + Type)) -> Data<'static, 'static> {
+    to_bytes(Context::new_dbus(LE, 0), value).unwrap()
+}
+
+fn record() -> LaunchRecord {
+    LaunchRecord {
+        time_s: 7,
+        app: "/usr/bin/gimp".to_owned(),
+        kind: "prefetch".to_owned(),
+        duration_us: Some(0),
+        ..LaunchRecord::default()
+    }
+}
+
+#[test]
+fn numbers_that_are_not_known_have_no_member() {
+    let data = on_the_bus(&record());
+    let (members, _): (HashMap<String, Value<'_>>, _) = data.deserialize().unwrap();
+    assert_eq!(members["duration_us"], Value::U64(0));
+    assert!(!members.contains_key("waiting_us"), "{members:?}");
+    assert_eq!(
+        json!(record()),
+        json!({
+            "time_s": 7, "app": "/usr/bin/gimp", "kind": "prefetch", "warmth": "",
+            "duration_us": 0, "note": "",
+        })
+    );
+}
+
+#[test]
+fn what_is_not_there_is_the_default_and_what_is_not_known_is_skipped() {
+    let foreign: HashMap<&str, Value<'_>> = [
+        ("app", Value::from("/a")),
+        ("invented", Value::from(vec!["later"])),
+        ("gain_percent", Value::from(-3_i32)),
+    ]
+    .into();
+    let data = on_the_bus(&foreign);
+    let (app, _): (AppState, _) = data.deserialize().unwrap();
+    let expected = AppState {
+        app: "/a".to_owned(),
+        gain_percent: -3,
+        ..AppState::default()
+    };
+    assert_eq!(app, expected);
+}
+
+#[test]
+fn members_of_another_type_are_errors() {
+    let foreign: HashMap<&str, Value<'_>> = [("app", Value::from(5_u32))].into();
+    let data = on_the_bus(&foreign);
+    assert!(data.deserialize::<AppState>().is_err());
+}
+
+#[test]
+fn words_stand_for_one_thing_each() {
+    for plan in [Plan::Learn, Plan::Prefetch, Plan::Withhold, Plan::Leave] {
+        assert_eq!(plan_of(plan_word(plan)), Some(plan));
+    }
+    for request in [Request::Learn, Request::Prefetch, Request::Disable] {
+        assert_eq!(request_of(request_word(request)), Some(request));
+    }
+    for mode in [Mode::Manual, Mode::Automatic] {
+        assert_eq!(mode.word().parse::<Mode>().unwrap(), mode);
+    }
+    assert!(plan_of("").is_none() && request_of("Learn").is_none());
+    assert!("auto".parse::<Mode>().is_err());
+}
+
+proptest! {
+    #[test]
+    fn status_survives_the_bus_and_json(
+        version in ".{0,20}",
+        managed: u64,
+        abilities in vec("[^\0]{0,40}", 0..5),
+    ) {
+        prop_assume!(!version.contains('\0'));
+        let status = Status { version, managed, abilities, ..Status::default() };
+        let data = on_the_bus(&status);
+        prop_assert_eq!(&data.deserialize::<Status>().unwrap().0, &status);
+        prop_assert_eq!(serde_json::from_value::<Status>(json!(status)).unwrap(), status);
+    }
+
+    #[test]
+    fn launches_survive_the_bus_and_json(
+        duration_us: Option<u64>,
+        entries: Option<u64>,
+        until_first_us: Option<u64>,
+    ) {
+        let launch = LaunchRecord { duration_us, entries, until_first_us, ..record() };
+        let data = on_the_bus(&launch);
+        prop_assert_eq!(&data.deserialize::<LaunchRecord>().unwrap().0, &launch);
+        prop_assert_eq!(serde_json::from_value::<LaunchRecord>(json!(launch)).unwrap(), launch);
+    }
+
+    #[test]
+    fn damaged_bytes_are_no_panic(bytes in vec(any::<u8>(), 0..200)) {
+        let data = Data::new(bytes, Context::new_dbus(LE, 0));
+        // Whatever comes of it.
+        let _ = data.deserialize::<Status>();
+        let _ = data.deserialize::<LaunchRecord>();
+    }
+}

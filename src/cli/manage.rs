@@ -1,0 +1,52 @@
+//! `enable`, `disable`, `mode` and `pfsetmode`.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use super::Failure;
+use super::args::{self, Disable, Enable, Pfsetmode, SetMode};
+use super::profiles::write_out;
+use super::service::{app_argument, failed, service_or_local};
+use super::words::text_of;
+use crate::bus::Mode;
+use crate::phases::Request;
+
+/// Manages an app.
+pub fn enable(state_dir: &Path, args: &Enable) -> Result<(), Failure> {
+    ask(state_dir, &args.app, Request::Prefetch)
+}
+
+/// Leaves an app alone.
+pub fn disable(state_dir: &Path, args: &Disable) -> Result<(), Failure> {
+    ask(state_dir, &args.app, Request::Disable)
+}
+
+/// Sets the phase of an app.
+pub fn pfsetmode(state_dir: &Path, args: &Pfsetmode) -> Result<(), Failure> {
+    ask(state_dir, &args.app, args.request)
+}
+
+/// Prints or sets the mode.
+pub fn mode(state_dir: &Path, args: &SetMode) -> Result<(), Failure> {
+    let Some(mode) = args.mode else {
+        let mode = service_or_local(state_dir)?.mode().map_err(failed)?;
+        return write_out(&format!("{mode}\n"));
+    };
+    let mode = match mode {
+        args::Mode::Manual => Mode::Manual,
+        args::Mode::Automatic => Mode::Automatic,
+    };
+    service_or_local(state_dir)?.set_mode(mode).map_err(failed)
+}
+
+fn ask(state_dir: &Path, app: &OsStr, request: Request) -> Result<(), Failure> {
+    let app = app_argument(app)?;
+    let backend = service_or_local(state_dir)?;
+    let name = text_of(backend.ask(&app, request).map_err(failed)?.as_bytes());
+    let done = match request {
+        Request::Learn => "its next launch will be learned",
+        Request::Prefetch => "prefetched from now on, once it has been learned",
+        Request::Disable => "left alone from now on",
+    };
+    write_out(&format!("{name}: {done}\n"))
+}

@@ -1,0 +1,260 @@
+//! `status` and `stats`, and the service's part of `list`.
+
+use serde_json::json;
+
+use super::args::{Stats, Status};
+use super::profiles::write_out;
+use super::service::{app_argument, failed, running};
+use super::words::{date, mib, text_of};
+use super::{Failure, words};
+use crate::bus::{AppState, Backend, LaunchRecord, Status as Report};
+
+/// Launches that `stats` lists as text.
+const LISTED: u32 = 20;
+
+/// Launches that `stats --json` has.
+const IN_JSON: u32 = crate::bus::MAX_LAUNCHES;
+
+/// Prints how the service is doing.
+pub fn status(args: &Status) -> Result<(), Failure> {
+    let report = running()?.status().map_err(failed)?;
+    write_out(&if args.json {
+        format!("{:#}\n", json!(report))
+    } else {
+        status_text(&report)
+    })
+}
+
+/// Prints what is known of launches.
+pub fn stats(args: &Stats) -> Result<(), Failure> {
+    let service = running()?;
+    let app = args.app.as_deref().map(app_argument).transpose()?;
+    let apps = match &app {
+        Some(app) => vec![service.app(app).map_err(failed)?],
+        None => service.apps().map_err(failed)?,
+    };
+    let limit = if args.json { IN_JSON } else { LISTED };
+    let launches = service.launches(app.as_deref(), limit).map_err(failed)?;
+    write_out(&if args.json {
+        format!("{:#}\n", json!({ "apps": apps, "launches": launches }))
+    } else {
+        let mut lines = match app {
+            Some(_) => apps.iter().flat_map(app_lines).collect(),
+            None => table(&apps),
+        };
+        lines.push(String::new());
+        lines.extend(launches_table(&launches));
+        joined(&lines)
+    })
+}
+
+fn status_text(report: &Report) -> String {
+    let mut lines = vec![
+        format!(
+            "paralfetch {}, {} mode, since {}",
+            report.version,
+            report.mode,
+            date(report.since_s)
+        ),
+        format!(
+            "{} apps managed: {} with a profile, {} to be learned, {} disabled",
+            report.managed, report.with_profile, report.learning, report.disabled
+        ),
+        format!(
+            "{} launches seen, {} events lost",
+            report.launches_seen, report.lost_events
+        ),
+        format!(
+            "{} of memory, {} of profiles",
+            mib(report.resident_bytes),
+            mib(report.profiles_bytes)
+        ),
+    ];
+    lines.extend(report.abilities.iter().map(|line| format!("  {line}")));
+    lines.extend(
+        report
+            .warnings
+            .iter()
+            .map(|line| format!("warning: {line}")),
+    );
+    joined(&lines)
+}
+
+/// All that is known of one app.
+fn app_lines(app: &AppState) -> Vec<String> {
+    let mut lines = vec![format!("{} ({})", app.app, app.name)];
+    let why = match app.why.as_str() {
+        "" => String::new(),
+        why => format!(": {why}"),
+    };
+    lines.push(format!("{}{why}; added by {}", app.phase, app.added_by));
+    lines.push(format!(
+        "{} launches, {} of them prefetched; the last {}; typically {}",
+        app.launches,
+        app.prefetched,
+        last(app),
+        duration(app.duration_us)
+    ));
+    lines.push(format!(
+        "cold launches wait for the drive for {}, and for {} when they are not prefetched; gain {}",
+        duration(app.cold_with_us),
+        duration(app.cold_without_us),
+        gain(app)
+    ));
+    lines.push(format!(
+        "profile of {} entries, {}",
+        app.entries,
+        kib(app.profile_bytes)
+    ));
+    lines
+}
+
+/// A line for each app, below a head.
+pub fn table(apps: &[AppState]) -> Vec<String> {
+    if apps.is_empty() {
+        return vec!["no app is managed".to_owned()];
+    }
+    let mut lines = vec![format!(
+        "{:<40} {:<11} {:>8}  {:<16} {:>10} {:>6} {:>8}",
+        "app", "phase", "launches", "last", "typical", "gain", "entries"
+    )];
+    lines.extend(apps.iter().map(|app| {
+        format!(
+            "{:<40} {:<11} {:>8}  {:<16} {:>10} {:>6} {:>8}",
+            app.app,
+            app.phase,
+            app.launches,
+            last(app),
+            duration(app.duration_us),
+            gain(app),
+            app.entries
+        )
+    }));
+    lines
+}
+
+fn launches_table(launches: &[LaunchRecord]) -> Vec<String> {
+    if launches.is_empty() {
+        return vec!["no launch was recorded".to_owned()];
+    }
+    let mut lines = vec![format!(
+        "{:<16} {:<9} {:<7} {:>9} {:>9} {:>10}  app",
+        "time", "done", "warmth", "took", "waited", "read"
+    )];
+    lines.extend(launches.iter().map(launch_line));
+    lines
+}
+
+/// One launch.
+pub fn launch_line(launch: &LaunchRecord) -> String {
+    let time = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), words::seconds);
+    let note = match launch.note.as_str() {
+        "" => String::new(),
+        note => format!(" ({note})"),
+    };
+    format!(
+        "{:<16} {:<9} {:<7} {:>9} {:>9} {:>10}  {}{note}",
+        date(launch.time_s),
+        launch.kind,
+        launch.warmth,
+        time(launch.duration_us),
+        time(launch.waiting_us),
+        launch.read_bytes.map_or_else(|| "-".to_owned(), mib),
+        launch.app,
+    )
+}
+
+fn last(app: &AppState) -> String {
+    match app.last_s {
+        0 => "never".to_owned(),
+        seconds => date(seconds),
+    }
+}
+
+fn gain(app: &AppState) -> String {
+    app.gain()
+        .map_or_else(|| "-".to_owned(), |percent| format!("{percent} %"))
+}
+
+/// A time that is 0 when it is not known.
+fn duration(us: u64) -> String {
+    match us {
+        0 => "-".to_owned(),
+        us => words::seconds(us),
+    }
+}
+
+fn kib(bytes: u64) -> String {
+    format!("{:.1} KiB", bytes as f64 / 1024.0)
+}
+
+/// Lines as they may go to a terminal, whatever is in names.
+pub fn joined(lines: &[String]) -> String {
+    lines
+        .iter()
+        .map(|line| text_of(line.trim_end().as_bytes()) + "\n")
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_a_dash() {
+        let app = AppState {
+            app: "/a".to_owned(),
+            phase: "learning".to_owned(),
+            gain_percent: AppState::GAIN_UNKNOWN,
+            ..AppState::default()
+        };
+        let line = table(&[app]).remove(1);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words, ["/a", "learning", "0", "never", "-", "-", "0"]);
+        let line = launch_line(&LaunchRecord {
+            waiting_us: Some(1_250_000),
+            app: "/a".to_owned(),
+            kind: "learn".to_owned(),
+            note: "n".to_owned(),
+            ..LaunchRecord::default()
+        });
+        let words: Vec<&str> = line.split_whitespace().skip(2).collect();
+        assert_eq!(words, ["learn", "-", "1.250", "s", "-", "/a", "(n)"]);
+    }
+
+    #[test]
+    fn names_cannot_move_the_cursor() {
+        let app = AppState {
+            app: "/a\u{1b}[2J".to_owned(),
+            why: "w\ne".to_owned(),
+            gain_percent: -7,
+            ..AppState::default()
+        };
+        let text = joined(&app_lines(&app));
+        assert_eq!(text.lines().count(), 5);
+        assert!(
+            !text.contains('\u{1b}') && text.contains("gain -7 %"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_status_names_every_ability_and_warning() {
+        let report = Report {
+            mode: "manual".to_owned(),
+            managed: 3,
+            abilities: vec!["sees execve".to_owned()],
+            warnings: vec!["disk full".to_owned()],
+            ..Report::default()
+        };
+        let text = status_text(&report);
+        assert!(
+            text.contains("manual mode") && text.contains("3 apps managed"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("  sees execve\nwarning: disk full\n"),
+            "{text}"
+        );
+    }
+}

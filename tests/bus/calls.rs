@@ -1,0 +1,147 @@
+use paralfetch::bus::{Address, Backend, BackendError, BusError, Client, Mode, serve};
+use paralfetch::phases::Request;
+
+use crate::daemon::Daemon;
+use crate::fakes::{APP, Fake, launch, state};
+use crate::{Served, as_nobody, client};
+
+#[test]
+fn everything_can_be_read_by_everybody() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let address = served.daemon.address();
+    as_nobody(|| {
+        let client = client(&address);
+        let status = client.status().unwrap();
+        assert_eq!((status.version.as_str(), status.managed), ("9.9", 1));
+        assert_eq!(
+            status.warnings,
+            ["a\u{fffd}b"],
+            "NUL would end the connection"
+        );
+        assert_eq!(client.apps().unwrap(), [state()]);
+        assert_eq!(client.app("gimp").unwrap(), state());
+        assert_eq!(client.launches(None, 2).unwrap(), vec![launch(); 2]);
+        assert_eq!(client.launches(Some(APP), 0).unwrap(), []);
+        assert_eq!(client.mode().unwrap(), Mode::Manual);
+    });
+    assert!(served.fake.changed().is_empty());
+}
+
+#[test]
+fn errors_keep_their_kind() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let client = served.client();
+    let unknown = Err(BackendError::Unknown("no app /b".to_owned()));
+    assert_eq!(client.app("/b"), unknown);
+    let refused = Err(BackendError::Refused("not\u{fffd}this".to_owned()));
+    assert_eq!(client.ask("refused", Request::Learn), refused);
+    let failed = Err(BackendError::Failed("config.toml, line 3: no".to_owned()));
+    assert_eq!(client.reload(), failed);
+}
+
+#[test]
+fn arguments_and_answers_are_bounded() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let client = served.client();
+    let long = "x".repeat(4097);
+    for app in ["", &long] {
+        assert!(matches!(client.app(app), Err(BackendError::Failed(_))));
+        assert!(matches!(client.forget(app), Err(BackendError::Failed(_))));
+        let asked = client.ask(app, Request::Learn);
+        assert!(
+            matches!(&asked, Err(BackendError::Failed(why)) if why.contains("4096")),
+            "{asked:?}"
+        );
+    }
+    assert!(client.launches(Some(&long), 1).is_err());
+    // At the bound it is looked up.
+    assert!(matches!(
+        client.app(&long[1..]),
+        Err(BackendError::Unknown(_))
+    ));
+    assert_eq!(client.launches(None, u32::MAX).unwrap().len(), 1000);
+    assert!(served.fake.changed().is_empty());
+}
+
+#[test]
+fn only_one_service_and_only_roots_has_the_name() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let second = serve(served.fake.clone(), served.daemon.address());
+    assert!(matches!(second, Err(BusError::NameTaken)));
+    drop(served.bus);
+    let address = served.daemon.address();
+    let usurped = as_nobody(|| serve(served.fake.clone(), address.clone()).err());
+    assert!(matches!(usurped, Some(BusError::Bus(_))), "{usurped:?}");
+    // The name was given back.
+    drop(serve(served.fake.clone(), address).unwrap());
+}
+
+#[test]
+fn without_a_bus_or_a_service_there_is_no_client() {
+    let Some(mut daemon) = Daemon::start() else {
+        return;
+    };
+    let address = daemon.address();
+    assert!(Client::connect_to(&address).unwrap().is_none());
+    assert!(Client::start_at(&address).unwrap().is_none());
+    daemon.kill();
+    // Its socket is still there, and nobody behind it.
+    assert!(Client::connect_to(&address).unwrap().is_none());
+    assert!(matches!(
+        serve(std::sync::Arc::new(Fake::default()), address),
+        Err(BusError::NoBus { .. })
+    ));
+    let nowhere = Address::At("unix:path=/nonexistent/bus".to_owned());
+    assert!(Client::connect_to(&nowhere).unwrap().is_none());
+    let nonsense = Address::At("nonsense".to_owned());
+    assert!(matches!(
+        Client::connect_to(&nonsense),
+        Err(BusError::Bus(_))
+    ));
+}
+
+#[test]
+fn a_bus_that_does_not_answer_holds_nobody_up() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let pid = served.daemon.pid();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let silent = Client::connect_to(&served.daemon.address());
+    // Nothing of this waits for the bus, either.
+    for _ in 0..10_000 {
+        served.bus.mode_changed();
+    }
+    let dropped = served.bus.dropped();
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    assert!(
+        matches!(silent, Err(BusError::Silent { .. })),
+        "it is stopped"
+    );
+    assert!(dropped > 0, "the queue is bounded");
+}
+
+#[test]
+fn a_service_that_cannot_be_started_is_said_so() {
+    let shipped = include_str!("../../dist/org.paralfetch.Paralfetch1.service");
+    // Without systemd.
+    let activation: String = shipped
+        .lines()
+        .filter(|line| !line.starts_with("SystemdService"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let Some(daemon) = Daemon::with_service(&activation) else {
+        return;
+    };
+    assert!(Client::connect_to(&daemon.address()).unwrap().is_none());
+    let started = Client::start_at(&daemon.address());
+    assert!(matches!(started, Err(BusError::NotStarted(_))));
+}

@@ -1,0 +1,164 @@
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::symlink;
+use std::process::{Child, Command, Output, Stdio};
+
+use paralfetch::bus::Event;
+use paralfetch::phases::Plan;
+use serde_json::Value;
+
+use crate::Served;
+use crate::fakes::{APP, launch};
+
+fn paralfetch(address: &str, program: &str, arguments: &[&str]) -> Output {
+    Command::new(program)
+        .args(arguments)
+        .env("DBUS_SYSTEM_BUS_ADDRESS", address)
+        .output()
+        .unwrap()
+}
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_paralfetch");
+
+impl Served {
+    fn run(&self, arguments: &[&str]) -> String {
+        self.run_as(PROGRAM, arguments)
+    }
+
+    fn run_as(&self, program: &str, arguments: &[&str]) -> String {
+        let output = paralfetch(self.daemon.text(), program, arguments);
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+#[test]
+fn commands_reach_the_service() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    assert!(served.run(&["enable", "gimp"]).starts_with(APP));
+    served.run(&["disable", "gimp"]);
+    assert_eq!(served.run(&["mode"]), "manual\n");
+    served.run(&["mode", "automatic"]);
+    assert_eq!(served.run(&["mode"]), "automatic\n");
+    let expected = ["prefetch gimp", "disable gimp", "automatic"];
+    assert_eq!(served.fake.changed(), expected);
+    assert!(served.run(&["status"]).contains("1 apps managed"));
+    let status: Value = serde_json::from_str(&served.run(&["status", "--json"])).unwrap();
+    assert_eq!(status["mode"], "automatic");
+    assert_eq!(served.run(&["stats", "gimp"]).matches(APP).count(), 21);
+    let stats: Value = serde_json::from_str(&served.run(&["stats", "--json"])).unwrap();
+    assert_eq!(stats["apps"][0]["gain_percent"], -12);
+    assert_eq!(stats["launches"][999]["duration_us"], 1_234_000);
+    let output = paralfetch(served.daemon.text(), PROGRAM, &["enable", "/no\nsuch"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
+}
+
+#[test]
+fn pfsetmode_is_the_same_program_by_its_name() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let pfsetmode = directory.path().join("pfsetmode");
+    symlink(PROGRAM, &pfsetmode).unwrap();
+    for phase in ["3", "1", "9"] {
+        served.run_as(pfsetmode.to_str().unwrap(), &[phase, APP]);
+        served.run(&["pfsetmode", phase, APP]);
+    }
+    let changed = served.fake.changed();
+    let words: Vec<&str> = changed
+        .iter()
+        .map(|c| c.split_once(' ').unwrap().0)
+        .collect();
+    let expected = [
+        "learn", "learn", "prefetch", "prefetch", "disable", "disable",
+    ];
+    assert_eq!(words, expected);
+}
+
+struct Watching(Child);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        // It ends with the service; this is for tests that fail.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn watch_prints_launches_until_the_service_stops() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let mut watching = Watching(
+        Command::new(PROGRAM)
+            .args(["watch", "--json"])
+            .env("DBUS_SYSTEM_BUS_ADDRESS", served.daemon.text())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let mut lines = BufReader::new(watching.0.stdout.take().unwrap()).lines();
+    // Until it listens.
+    let (send, stop) = std::sync::mpsc::channel::<()>();
+    let bus = served.bus;
+    let first = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let stop = stop;
+            while stop.try_recv().is_err() {
+                bus.emit(Event::Begun {
+                    app: APP.to_owned(),
+                    pid: 7,
+                    plan: Plan::Learn,
+                });
+                std::thread::yield_now();
+            }
+        });
+        let first = lines.next();
+        send.send(()).unwrap();
+        first
+    });
+    let first: Value = serde_json::from_str(&first.unwrap().unwrap()).unwrap();
+    let expected = serde_json::json!({ "type": "begun", "app": APP, "pid": 7, "plan": "learn" });
+    assert_eq!(first, expected);
+    // The queue may be full of them.
+    loop {
+        let dropped = bus.dropped();
+        bus.emit(Event::Ended(launch()));
+        if bus.dropped() == dropped {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    drop(bus);
+    let last: Value = serde_json::from_str(&lines.last().unwrap().unwrap()).unwrap();
+    assert_eq!(
+        (&last["type"], &last["warmth"]),
+        (&"ended".into(), &"cold".into())
+    );
+    assert_eq!(watching.0.wait().unwrap().code(), Some(125));
+}
+
+#[test]
+fn without_a_service_that_is_said() {
+    let nowhere = "unix:path=/nonexistent/bus";
+    for arguments in [
+        &["status"][..],
+        &["stats"],
+        &["watch"],
+        &["enable", "gimp"],
+        &["mode"],
+        &["pfsetmode", "3", "/a"],
+    ] {
+        let output = paralfetch(nowhere, PROGRAM, arguments);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            text,
+            "paralfetch: the service is not running (systemctl start paralfetch)\n"
+        );
+    }
+}

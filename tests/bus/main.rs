@@ -1,0 +1,61 @@
+//! The D-Bus face on a private bus with the policy that is shipped: who may read and change what, what
+//! is said of the interface, signals, bounds, and what an idle service costs.
+
+mod calls;
+mod cli;
+mod daemon;
+mod fakes;
+mod idle;
+mod permissions;
+mod signals;
+
+use std::sync::Arc;
+
+use paralfetch::bus::{Address, Bus, Client, serve};
+
+use daemon::Daemon;
+use fakes::Fake;
+
+/// A private bus with the service on it, whose backend is a fake.
+struct Served {
+    // Dropped in this order.
+    bus: Bus,
+    fake: Arc<Fake>,
+    daemon: Daemon,
+}
+
+impl Served {
+    /// `None` where the machine does not allow it.
+    fn start() -> Option<Served> {
+        let daemon = Daemon::start()?;
+        let fake = Arc::new(Fake::default());
+        let bus = serve(fake.clone(), daemon.address()).unwrap();
+        Some(Served { bus, fake, daemon })
+    }
+
+    fn client(&self) -> Client {
+        client(&self.daemon.address())
+    }
+}
+
+fn client(address: &Address) -> Client {
+    Client::connect_to(address)
+        .unwrap()
+        .expect("the service runs")
+}
+
+/// Runs `work` in a thread that belongs to a user who may nothing; ids of threads are their own in
+/// Linux.
+fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    const NOBODY: u32 = 65534;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let uid = rustix::process::Uid::from_raw(NOBODY);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            work()
+        });
+        thread
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}

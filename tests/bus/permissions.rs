@@ -1,0 +1,158 @@
+use std::process::Command;
+
+use paralfetch::bus::{Action, Backend, BackendError, Mode};
+use paralfetch::phases::Request;
+
+use crate::fakes::{APP, Answer, Polkit};
+use crate::{Served, as_nobody, client};
+
+const ALLOW_INTERACTION: u32 = 1;
+
+/// Everything that changes something, and what it asks polkit for.
+type Change = (Action, fn(&dyn Backend) -> Result<(), BackendError>);
+
+const CHANGES: [Change; 4] = [
+    (Action::ManageApps, |service| {
+        service.ask("gimp", Request::Disable).map(drop)
+    }),
+    (Action::ManageApps, |service| service.forget("gimp")),
+    (Action::Configure, |service| {
+        service.set_mode(Mode::Automatic)
+    }),
+    (Action::Configure, |service| service.reload()),
+];
+
+fn change_all(service: &dyn Backend) -> Vec<Result<(), BackendError>> {
+    CHANGES.iter().map(|(_, change)| change(service)).collect()
+}
+
+#[test]
+fn root_changes_without_asking() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let polkit = Polkit::start(&served.daemon, Answer(false, false));
+    let client = served.client();
+    assert_eq!(client.ask("gimp", Request::Learn).unwrap(), APP);
+    change_all(&client);
+    let expected = [
+        "learn gimp",
+        "disable gimp",
+        "forget gimp",
+        "automatic",
+        "reload",
+    ];
+    assert_eq!(served.fake.changed(), expected);
+    assert_eq!(client.mode().unwrap(), Mode::Automatic);
+    assert!(polkit.questions.lock().unwrap().is_empty());
+}
+
+#[test]
+fn others_change_what_polkit_allows() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let polkit = Polkit::start(&served.daemon, Answer(true, false));
+    let address = served.daemon.address();
+    as_nobody(|| change_all(&client(&address)));
+    let expected = ["disable gimp", "forget gimp", "automatic", "reload"];
+    assert_eq!(served.fake.changed(), expected);
+    let asked = polkit.questions.lock().unwrap().clone();
+    let expected = CHANGES.map(|(action, _)| {
+        let kind = "system-bus-name".to_owned();
+        (kind, action.id().to_owned(), ALLOW_INTERACTION)
+    });
+    assert_eq!(asked, expected);
+}
+
+#[test]
+fn others_change_nothing_that_polkit_denies() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let _polkit = Polkit::start(&served.daemon, Answer(false, false));
+    refused(&served, "polkit does not allow");
+}
+
+#[test]
+fn without_polkit_only_root_changes_anything() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    refused(&served, "only root may");
+}
+
+fn refused(served: &Served, why: &str) {
+    let address = served.daemon.address();
+    for outcome in as_nobody(|| change_all(&client(&address))) {
+        let said = matches!(&outcome, Err(BackendError::Refused(said)) if said.contains(why));
+        assert!(said, "{outcome:?}");
+    }
+    assert!(served.fake.changed().is_empty());
+    assert_eq!(served.client().mode().unwrap(), Mode::Manual);
+}
+
+/// Other programs than ours, and callers that do not want to be asked.
+#[test]
+fn nobody_is_asked_who_does_not_want_to_be() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let polkit = Polkit::start(&served.daemon, Answer(false, true));
+    let address = served.daemon.address();
+    let call = as_nobody(|| raw_reload(&address));
+    let zbus::Error::MethodError(name, ..) = call.unwrap_err() else {
+        panic!("no error of the service's");
+    };
+    let expected = "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired";
+    assert_eq!(name.as_str(), expected);
+    assert_eq!(polkit.questions.lock().unwrap()[0].2, 0);
+    assert!(served.fake.changed().is_empty());
+}
+
+fn raw_reload(address: &paralfetch::bus::Address) -> zbus::Result<()> {
+    let paralfetch::bus::Address::At(address) = address else {
+        panic!("a private bus");
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let connection = zbus::connection::Builder::address(address.as_str())?
+            .build()
+            .await?;
+        let name = paralfetch::bus::NAME;
+        connection
+            .call_method(Some(name), paralfetch::bus::PATH, Some(name), "Reload", &())
+            .await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn the_actions_are_those_of_the_policy_that_is_shipped() {
+    let policy = include_str!("../../dist/org.paralfetch.policy");
+    for (action, rule) in [
+        (Action::ManageApps, "auth_admin_keep"),
+        (Action::Configure, "auth_admin"),
+    ] {
+        let head = format!("<action id=\"{}\">", action.id());
+        let (_, body) = policy.split_once(&head).expect(&head);
+        let (body, _) = body.split_once("</action>").unwrap();
+        let rules = body.matches(&format!(">{rule}<")).count();
+        assert_eq!(rules, 3, "{body}");
+    }
+    // Well-formed, where there is something to tell.
+    match Command::new("xmllint")
+        .args(["--noout", "--nonet"])
+        .arg(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/dist/org.paralfetch.policy"
+        ))
+        .output()
+    {
+        Ok(output) => assert!(output.status.success(), "{output:?}"),
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
+    }
+}
