@@ -103,7 +103,8 @@ pub fn find_app(
     let is_entry = is_entry_name(base_name(query));
     if query.as_bytes().contains(&b'/') {
         return match (given.is_absolute(), is_entry) {
-            (false, _) => Err(FindError::Relative(given.into())),
+            // Names and keys may contain slashes, too.
+            (false, _) => by_name(query, entries)?.ok_or(FindError::Relative(given.into())),
             (true, true) => by_entry_path(given, entries, rules, path),
             (true, false) => by_program(given, entries, rules, path),
         };

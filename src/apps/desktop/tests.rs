@@ -280,6 +280,11 @@ fn an_app_is_found_by_whatever_names_it() {
         let found = system.find(query).unwrap();
         assert_eq!(found.identity.key.to_string(), "flatpak:org.x.Y", "{query}");
     }
+    system.program("java");
+    system.entry("share/j.desktop", "In/Out", "Exec=java -m mod/Main");
+    for query in ["java:mod/Main", "in/out"] {
+        assert_eq!(system.find(query).unwrap().id.as_deref(), Some("j.desktop"));
+    }
     let found = system.find("other").unwrap();
     assert_eq!((found.id, found.file), (None, other.clone()));
     assert_eq!(found.identity.key, Key::File(other));
