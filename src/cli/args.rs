@@ -53,6 +53,8 @@ pub enum Command {
     Watch(Watch),
     /// Set the phase of APP by the number that the original has for it
     Pfsetmode(Pfsetmode),
+    /// Run the system service: see launches, learn them, prefetch them
+    Service(ServiceArgs),
     /// Restores knobs when the process that changed them is gone
     #[command(name = "keep-knobs", hide = true)]
     KeepKnobs {
@@ -137,6 +139,19 @@ pub struct Doctor {
 pub struct Forget {
     /// Name or absolute path of the app, as `list` prints it
     pub app: OsString,
+}
+
+#[derive(Debug, Args)]
+pub struct ServiceArgs {
+    /// Directory of config.toml, its drop-ins and launcher rules
+    #[arg(long, value_name = "DIR", default_value = crate::service::CONFIG_DIR)]
+    pub config_dir: PathBuf,
+    /// Directory of the socket and the file for announcements
+    #[arg(long, value_name = "DIR", default_value = crate::announce::DIRECTORY)]
+    pub run_dir: PathBuf,
+    /// Do not serve the bus
+    #[arg(long)]
+    pub no_bus: bool,
 }
 
 #[derive(Debug, Args)]

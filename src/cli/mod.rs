@@ -11,6 +11,7 @@ mod manage;
 mod profiles;
 mod report;
 mod run;
+mod serve;
 mod service;
 mod show;
 mod status;
@@ -58,6 +59,7 @@ pub fn main() -> ExitCode {
         Command::Stats(args) => status::stats(&args),
         Command::Watch(args) => watch::main(&args),
         Command::Pfsetmode(args) => manage::pfsetmode(&cli.state_dir, &args),
+        Command::Service(args) => serve::main(&cli.state_dir, args),
         Command::KeepKnobs { limit } => {
             keep(Path::new(RUN_DIR), Duration::from_secs(limit)).map_err(Failure::own)
         }

@@ -5,20 +5,21 @@ use std::path::{self, Path};
 
 use super::args::DEFAULT_STATE_DIR;
 use super::{Failure, say};
-use crate::bus::{Backend, BackendError, BusError, Client, local};
+use crate::bus::{Backend, BackendError, BusError, Client};
+use crate::service::Local;
 
 /// The running service; started if the system knows how, and if it does not run, what can be done
 /// without it. Other profiles than the service's are none of its business.
 pub fn service_or_local(state_dir: &Path) -> Result<Box<dyn Backend>, Failure> {
     if state_dir != Path::new(DEFAULT_STATE_DIR) {
-        return Ok(local(state_dir));
+        return Ok(Box::new(Local::new(state_dir)));
     }
     match Client::start() {
         Ok(Some(client)) => Ok(Box::new(client)),
-        Ok(None) => Ok(local(state_dir)),
+        Ok(None) => Ok(Box::new(Local::new(state_dir))),
         Err(error @ BusError::NotStarted(_)) => {
             say(&format!("{error}; going on without it"));
-            Ok(local(state_dir))
+            Ok(Box::new(Local::new(state_dir)))
         }
         Err(error) => Err(Failure::own(error)),
     }
