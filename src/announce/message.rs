@@ -105,7 +105,7 @@ unsafe fn read_control(header: &libc::msghdr, message: &mut Message) {
         let mut next = libc::CMSG_FIRSTHDR(header);
         while let Some(control) = next.as_ref() {
             let data = libc::CMSG_DATA(control);
-            let len = (control.cmsg_len as usize).saturating_sub(libc::CMSG_LEN(0) as usize);
+            let len = control.cmsg_len.saturating_sub(libc::CMSG_LEN(0) as usize);
             match (control.cmsg_level, control.cmsg_type) {
                 (libc::SOL_SOCKET, libc::SCM_CREDENTIALS) if len >= size_of::<libc::ucred>() => {
                     message.credentials = Some(data.cast::<libc::ucred>().read_unaligned());

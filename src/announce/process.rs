@@ -1,7 +1,7 @@
 //! What /proc says of a process.
 
 use std::os::fd::OwnedFd;
-use std::{fs, io};
+use std::{fs, io, str};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};

@@ -1,5 +1,7 @@
 //! The text of an announcement.
 
+use std::str;
+
 use rustix::process::Pid;
 use thiserror::Error;
 

@@ -137,11 +137,9 @@ impl Backend for Face {
 pub(super) fn pick(apps: Vec<AppState>, name: &str) -> Result<AppState, BackendError> {
     let base = |app: &AppState| app.app.rsplit('/').next() == Some(name);
     let titled = |app: &AppState| app.name.eq_ignore_ascii_case(name);
-    for fits in [
-        &|app: &AppState| app.app == name,
-        &base,
-        &titled as &dyn Fn(&AppState) -> bool,
-    ] {
+    let is_id = |app: &AppState| app.app == name;
+    let ways: [&dyn Fn(&AppState) -> bool; 3] = [&is_id, &base, &titled];
+    for fits in ways {
         let mut found: Vec<&AppState> = apps.iter().filter(|app| fits(app)).collect();
         match found.len() {
             0 => {}
@@ -182,7 +180,7 @@ pub(super) fn record_of(launch: &Launch) -> LaunchRecord {
     LaunchRecord {
         time_s: launch.time_s,
         app: launch.app.clone(),
-        kind: launch.kind.name().to_owned(),
+        kind: launch.kind.word().to_owned(),
         warmth: match launch.warmth {
             Some(Warmth::Cold) => "cold",
             Some(Warmth::Partly) => "partly",

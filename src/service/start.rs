@@ -9,7 +9,6 @@ use std::time::Instant;
 use super::catalogue::{Catalogue, Home};
 use super::core::{Service, State};
 use super::face::Face;
-use super::message::Message;
 use super::notify::Notifier;
 use super::ready::Ready;
 use super::reschedule::now_s;

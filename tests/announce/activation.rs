@@ -26,7 +26,8 @@ fn a_passed_socket_is_taken_over_with_what_waits_in_it() {
     set_socket_passcred(socket.as_fd(), true).unwrap();
     dir.send("mail");
     let name = "activation::a_passed_socket_is_taken_over_with_what_waits_in_it";
-    let script = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=launch exec \"$@\" 3<&0 </dev/null";
+    let script =
+        "export LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=launch; exec \"$@\" 3<&0 </dev/null";
     let mut shell = Command::new("sh");
     shell
         .args(["-c", script, "sh"])

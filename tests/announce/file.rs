@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
 
 use paralfetch::announce::File;
 
@@ -119,7 +120,8 @@ fn root_alone_may_write() {
         own_pid(),
         dir.file().display()
     );
-    succeed(shell.args(["-c", &line]).with_uid(NOBODY));
+    shell.args(["-c", &line]).current_dir("/");
+    succeed(shell.uid(NOBODY).gid(NOBODY));
     assert!(file.receive().unwrap().is_none());
     assert_eq!(file.refused().total(), 0);
 }
@@ -141,15 +143,4 @@ fn a_fork_server_announces_by_the_file() {
     }
     assert!(file.receive().unwrap().is_none());
     assert_eq!(file.refused().gone, 1);
-}
-
-trait WithUid {
-    fn with_uid(&mut self, uid: u32) -> &mut Self;
-}
-
-impl WithUid for std::process::Command {
-    fn with_uid(&mut self, uid: u32) -> &mut Self {
-        use std::os::unix::process::CommandExt;
-        self.uid(uid).gid(uid).current_dir("/")
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -71,8 +72,9 @@ pub fn expect(announced: Option<Announced>, pid: i32, uid: u32, identity: &str) 
     assert_eq!(announced.uid, uid);
     assert_eq!(announced.start_time, start_time(pid));
     assert_eq!(announced.identity(), identity);
-    let signal = rustix::process::Signal::CONT;
-    rustix::process::pidfd_send_signal(&announced.pidfd, signal).unwrap();
+    let fdinfo = format!("/proc/self/fdinfo/{}", announced.pidfd.as_raw_fd());
+    let fdinfo = fs::read_to_string(fdinfo).unwrap();
+    assert!(fdinfo.contains(&format!("\nPid:\t{pid}\n")), "{fdinfo}");
 }
 
 /// tests/common/fork_server.py, and its end with this value.

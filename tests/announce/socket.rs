@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use paralfetch::announce::{Refused, Socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::gettid;
 
 use super::server::{Dir, NOBODY, Server, expect, is_root};
@@ -213,7 +214,7 @@ fn descriptors_that_come_along_are_closed() {
     let sender = UnixDatagram::unbound().unwrap();
     sender.connect(dir.socket()).unwrap();
     for count in [1, 2, 3, 253] {
-        let (mut end, passed) = std::io::pipe().unwrap();
+        let (end, passed) = pipe_with(PipeFlags::CLOEXEC).unwrap();
         let fds: Vec<BorrowedFd<'_>> = vec![passed.as_fd(); count];
         let mut space = vec![MaybeUninit::uninit(); 2048];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -224,7 +225,7 @@ fn descriptors_that_come_along_are_closed() {
         drop(passed);
         assert!(socket.receive().unwrap().is_none());
         // It ends only when nobody holds the other end.
-        assert_eq!(end.read(&mut [0]).unwrap(), 0);
+        assert_eq!(File::from(end).read(&mut [0]).unwrap(), 0);
     }
     assert_eq!(socket.refused().malformed, 4);
 }
@@ -266,7 +267,7 @@ fn a_setuid_program_speaks_for_who_started_it() {
 }
 
 #[test]
-fn everybody_may_write_to_the_socket_whatever_the_umask() {
+fn everybody_may_write_to_the_socket_and_not_to_its_directory() {
     let dir = Dir::new();
     let socket = Socket::bind(&dir.run()).unwrap();
     let mode = |path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
