@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -83,7 +83,7 @@ impl Knobs {
     /// # Errors
     /// When another process holds knobs, or `dir` cannot be used.
     pub fn acquire(dir: &Path, keeper: Option<Command>) -> Result<Self, KnobError> {
-        make_private(dir).map_err(|error| record_error(dir, error))?;
+        make_own(dir).map_err(|error| record_error(dir, error))?;
         let lock = lock(dir, FlockOperation::NonBlockingLockExclusive)?.ok_or(KnobError::Busy)?;
         restore_record(dir)?;
         let keeper = keeper
@@ -216,8 +216,9 @@ fn wait_for_end(limit: Duration) -> bool {
     }
 }
 
-/// Others could hold the lock, and with it all learning and restoring, if they could open it.
-fn make_private(dir: &Path) -> io::Result<()> {
+/// Others may look in, if whoever shares the directory wants that; they could fake a record if they
+/// could write.
+fn make_own(dir: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -228,8 +229,8 @@ fn make_private(dir: &Path) -> io::Result<()> {
             "it is not a directory of this user; remove it",
         ));
     }
-    if found.mode() & 0o077 != 0 {
-        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))?;
+    if found.mode() & 0o022 != 0 {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
     }
     Ok(())
 }
@@ -241,13 +242,15 @@ fn record_error(path: &Path, error: io::Error) -> KnobError {
     }
 }
 
-/// `None` when another process has it.
+/// `None` when another process has it. Others could hold it, and with it all learning and restoring,
+/// if they could open it.
 fn lock(dir: &Path, operation: FlockOperation) -> Result<Option<File>, KnobError> {
     let path = dir.join(LOCK);
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
+        .mode(0o600)
         .open(&path)
         .map_err(|error| record_error(&path, error))?;
     match flock(&file, operation) {
@@ -364,10 +367,11 @@ mod tests {
     #[test]
     fn others_cannot_reach_the_lock() {
         let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let _knobs = Knobs::acquire(dir.path(), None).unwrap();
-        let mode = fs::metadata(dir.path()).unwrap().mode();
-        assert_eq!(mode & 0o777, 0o700);
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(dir.path()), 0o755);
+        assert_eq!(mode(&dir.path().join(LOCK)), 0o600);
 
         let link = dir.path().join("link");
         std::os::unix::fs::symlink("/", &link).unwrap();
