@@ -8,11 +8,12 @@
 //! [`judge`] says what a prefetched launch still had to read itself, and why, and [`phases`] what is
 //! done with the app's next launch after that: learn, prefetch, schedule anew, or leave it alone.
 //! [`manager`] ties the phases together; the command line stands on top of it. [`doctor`] says what
-//! of all this the running system allows.
+//! of all this the running system allows. [`announce`] hears of launches that happen without execve.
 //!
 //! [`schedule`], [`phases`] and the profile format are plain functions over plain data: they know
 //! nothing of kernels and root.
 
+pub mod announce;
 pub mod bench;
 pub mod cli;
 pub mod device;

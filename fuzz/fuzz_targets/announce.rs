@@ -1,0 +1,38 @@
+//! Any bytes as announcements: what is accepted is harmless and reads the same again, and lines do
+//! not depend on how they were cut. The first byte tells where to cut.
+#![no_main]
+
+use paralfetch::announce::{Announcement, Lines, MAX_NAME, MAX_TEXT, parse};
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    let Some((&at, bytes)) = input.split_first() else {
+        return;
+    };
+    check(bytes);
+    let (first, second) = bytes.split_at(usize::from(at).min(bytes.len()));
+    let mut lines = Lines::default();
+    let mut whole = Lines::default();
+    lines.feed(first);
+    lines.feed(second);
+    whole.feed(bytes);
+    while let Some(line) = whole.pop() {
+        assert_eq!(lines.pop(), Some(line.clone()));
+        if let Ok(line) = line {
+            assert!(line.len() <= MAX_TEXT);
+            check(&line);
+        }
+    }
+    assert_eq!(lines.pop(), None);
+});
+
+fn check(text: &[u8]) {
+    let Ok(announcement) = parse(text) else {
+        return;
+    };
+    let Announcement { pid, name } = announcement;
+    assert!((1..=MAX_NAME).contains(&name.len()));
+    assert!(!name.starts_with(['.', '-']));
+    assert!(!name.contains(['/', ':', ' ', '\0', '\n']));
+    let pid = pid.map_or(0, |pid| pid.as_raw_nonzero().get());
+    assert_eq!(parse(format!("{pid} {name}").as_bytes()), Ok(announcement));
+}

@@ -1,0 +1,112 @@
+//! A bound on how often each user may announce.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How many announcements a user may make at once.
+const BURST: u32 = 20;
+/// How long it takes until a user may make one more: 5 a second.
+const INTERVAL: Duration = Duration::from_millis(200);
+/// How many users are told apart at a time. A user with a range of subordinate ids can appear as
+/// thousands.
+const MAX_USERS: usize = 256;
+
+/// A token bucket for each user: 20 announcements at once, 5 a second for long.
+///
+/// Pure: times are whatever clock the caller has, as long as it does not go back.
+#[derive(Debug, Default)]
+pub struct Rate {
+    /// When the bucket of a user is full again. A user that is not here has a full one.
+    full_at: HashMap<u32, Duration>,
+}
+
+impl Rate {
+    /// Whether `uid` may announce at `now`, which it then has done.
+    ///
+    /// When more than 256 users are below their limit at once, the rest have to wait, root
+    /// excepted.
+    pub fn take(&mut self, uid: u32, now: Duration) -> bool {
+        if !self.full_at.contains_key(&uid) && self.full_at.len() >= MAX_USERS {
+            self.full_at.retain(|_, full_at| *full_at > now);
+            if self.full_at.len() >= MAX_USERS && uid != 0 {
+                return false;
+            }
+        }
+        let full_at = self.full_at.entry(uid).or_insert(now);
+        let after = (*full_at).max(now) + INTERVAL;
+        let allowed = after <= now + INTERVAL * BURST;
+        if allowed {
+            *full_at = after;
+        }
+        allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn allowed(rate: &mut Rate, uid: u32, now: Duration, tries: u32) -> usize {
+        (0..tries).filter(|_| rate.take(uid, now)).count()
+    }
+
+    #[test]
+    fn twenty_at_once_then_five_a_second() {
+        let mut rate = Rate::default();
+        assert_eq!(allowed(&mut rate, 1000, ms(0), 100), 20);
+        assert_eq!(allowed(&mut rate, 1000, ms(199), 100), 0);
+        assert_eq!(allowed(&mut rate, 1000, ms(200), 100), 1);
+        assert_eq!(allowed(&mut rate, 1000, ms(1200), 100), 5);
+        assert_eq!(allowed(&mut rate, 1000, ms(100_000), 100), 20);
+    }
+
+    #[test]
+    fn users_do_not_take_from_each_other() {
+        let mut rate = Rate::default();
+        assert_eq!(allowed(&mut rate, 1000, ms(0), 100), 20);
+        assert_eq!(allowed(&mut rate, 1001, ms(0), 100), 20);
+        assert_eq!(allowed(&mut rate, 0, ms(0), 100), 20);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_root_keeps_its_place() {
+        let mut rate = Rate::default();
+        for uid in 1..100_000 {
+            rate.take(uid, ms(0));
+        }
+        assert_eq!(rate.full_at.len(), MAX_USERS);
+        assert!(rate.take(0, ms(0)));
+        assert!(!rate.take(100_000, ms(0)));
+        assert!(rate.take(100_000, ms(200)));
+        assert!(rate.full_at.len() <= MAX_USERS);
+    }
+
+    proptest! {
+        #[test]
+        fn no_more_than_the_burst_and_the_rate(
+            gaps in proptest::collection::vec(0_u64..2000, 1..300),
+        ) {
+            let mut rate = Rate::default();
+            let mut now = ms(5);
+            let mut times = Vec::new();
+            for gap in gaps {
+                now += ms(gap);
+                if rate.take(7, now) {
+                    times.push(now);
+                }
+            }
+            for (index, first) in times.iter().enumerate() {
+                for (count, last) in times[index..].iter().enumerate() {
+                    let earned = (*last - *first).as_millis() / INTERVAL.as_millis();
+                    prop_assert!((count as u128) < u128::from(BURST) + earned);
+                }
+            }
+        }
+    }
+}
