@@ -47,15 +47,8 @@ fn remount(target: &Path, options: &str) {
 /// Takes all the space that is left.
 fn fill(path: &Path) {
     let mut file = File::create(path).unwrap();
-    loop {
-        match file.write(&[0; 4096]) {
-            Ok(_) => {}
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::StorageFull);
-                return;
-            }
-        }
-    }
+    let full = std::iter::repeat_with(|| file.write_all(&[0; 4096])).find_map(Result::err);
+    assert_eq!(full.map(|error| error.kind()), Some(ErrorKind::StorageFull));
 }
 
 fn count(history: &History) -> usize {

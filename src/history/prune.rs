@@ -16,7 +16,11 @@ pub(super) const OLD_AT_ONCE: u64 = 4;
 
 /// Free pages of the file from which they are given back to the file system. A few are left for the
 /// rows to come.
-const FREE_PAGES: i64 = 32;
+const FREE_PAGES: i64 = 8;
+
+/// More pages than any row can make the file grow by: the longest name stands in the table and in an
+/// index, each on two pages of its own, and pages are split.
+const PAGES_OF_A_ROW: i64 = 16;
 
 const DAY_S: u64 = 24 * 60 * 60;
 
@@ -60,8 +64,7 @@ pub(super) fn remove_a_tenth(db: &mut Connection) -> rusqlite::Result<()> {
 /// Whether the file is as large as it may become, or nearly.
 pub(super) fn is_at_bound(db: &Connection) -> bool {
     let most = pragma(db, "max_page_count").unwrap_or(i64::MAX);
-    // One row with the longest names takes some pages, in the table and in two indexes.
-    pragma(db, "page_count").is_ok_and(|count| count.saturating_add(FREE_PAGES) >= most)
+    pragma(db, "page_count").is_ok_and(|count| count.saturating_add(PAGES_OF_A_ROW) >= most)
 }
 
 /// Gives free pages back, and commits.
