@@ -26,3 +26,4 @@ pub mod profile;
 pub mod resolve;
 pub mod schedule;
 pub mod trace;
+mod trusted;

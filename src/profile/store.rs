@@ -1,25 +1,23 @@
 //! The directory that holds one `.pf` file for each app.
 //!
 //! Profiles decide what a privileged thread opens and reads, so nothing is taken from a file that
-//! someone else could have put there or changed: it must be a regular file, not a link, owned by root
-//! or by the user that this program runs as, and writable by nobody else.
+//! someone else could have put there or changed (see the module `trusted`).
 
 mod name;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use name::{SUFFIX, base_name, file_name, file_prefix, full_path};
-use rustix::fs::{FileType, Mode, OFlags};
-use rustix::io::Errno;
 
 pub use name::AppKey;
 
 use super::{FormatError, MAX_FILE_BYTES, Profile, decode, encode};
+use crate::trusted::{self, Refused};
 
 /// Why a profile cannot be loaded or saved.
 #[derive(Debug, thiserror::Error)]
@@ -279,37 +277,17 @@ impl Store {
 
     /// The profile in a file; `None` if there is no such file.
     fn read(&self, path: &Path) -> Result<Option<Profile>, StoreError> {
-        let untrusted = |why| StoreError::Untrusted {
-            path: path.into(),
-            why,
+        let bytes = match trusted::read(path, MAX_FILE_BYTES) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => return Ok(None),
+            Err(Refused::Untrusted(why)) => {
+                return Err(StoreError::Untrusted {
+                    path: path.into(),
+                    why,
+                });
+            }
+            Err(Refused::Io(cause)) => return Err(io_error("read", path, cause)),
         };
-        let failed = |cause| io_error("read", path, cause);
-        // NONBLOCK: opening a FIFO would otherwise wait for whoever holds its other end.
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = match rustix::fs::open(path, flags, Mode::empty()) {
-            Ok(fd) => File::from(fd),
-            Err(Errno::NOENT) => return Ok(None),
-            Err(Errno::LOOP) => return Err(untrusted("it is a symbolic link")),
-            // What open(2) says of sockets.
-            Err(Errno::NXIO) => return Err(untrusted("it is not a regular file")),
-            Err(errno) => return Err(failed(errno.into())),
-        };
-        let stat = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(untrusted("it is not a regular file"));
-        }
-        if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
-            return Err(untrusted("it belongs to another user"));
-        }
-        if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
-            return Err(untrusted("others may write it"));
-        }
-        let size = usize::try_from(stat.st_size).unwrap_or(0);
-        let mut bytes = Vec::with_capacity(size.min(MAX_FILE_BYTES) + 1);
-        // One byte more than allowed, so that `decode` sees when there is too much.
-        file.take(MAX_FILE_BYTES as u64 + 1)
-            .read_to_end(&mut bytes)
-            .map_err(failed)?;
         decode(&bytes)
             .map(Some)
             .map_err(|cause| StoreError::Damaged {

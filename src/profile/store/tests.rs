@@ -1,5 +1,7 @@
 use std::os::unix::fs::{PermissionsExt, symlink};
 
+use rustix::fs::{FileType, Mode};
+
 use super::super::generate::sample;
 use super::*;
 

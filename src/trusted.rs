@@ -1,0 +1,56 @@
+//! Reading files that decide what a privileged process does.
+//!
+//! Nothing is taken from a file that someone else could have put there or changed: it must be a
+//! regular file, not a link, owned by root or by the user that this program runs as, and writable by
+//! nobody else.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+/// Why a file cannot be read.
+#[derive(Debug)]
+pub(crate) enum Refused {
+    /// What is wrong with it, as the end of a sentence: "it is a symbolic link".
+    Untrusted(&'static str),
+    /// What the kernel said.
+    Io(io::Error),
+}
+
+/// The first `max + 1` bytes of a file, so that the caller sees when there are too many; `None` if
+/// there is no such file.
+///
+/// # Errors
+/// [`Refused`].
+pub(crate) fn read(path: &Path, max: usize) -> Result<Option<Vec<u8>>, Refused> {
+    // NONBLOCK: opening a FIFO would otherwise wait for whoever holds its other end.
+    let flags =
+        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(Errno::LOOP) => return Err(Refused::Untrusted("it is a symbolic link")),
+        // What open(2) says of sockets.
+        Err(Errno::NXIO) => return Err(Refused::Untrusted("it is not a regular file")),
+        Err(errno) => return Err(Refused::Io(errno.into())),
+    };
+    let stat = rustix::fs::fstat(&file).map_err(|errno| Refused::Io(errno.into()))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Refused::Untrusted("it is not a regular file"));
+    }
+    if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(Refused::Untrusted("it belongs to another user"));
+    }
+    if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+        return Err(Refused::Untrusted("others may write it"));
+    }
+    let size = usize::try_from(stat.st_size).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(size.min(max) + 1);
+    file.take(max as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(Refused::Io)?;
+    Ok(Some(bytes))
+}
