@@ -1,5 +1,7 @@
 //! What was seen of one launch, in numbers.
 
+use serde::{Deserialize, Serialize};
+
 use crate::prefetch::{Report, Skipped};
 
 /// Share of the schedule's bytes, in percent, that the drive must have read for a launch to count as
@@ -13,7 +15,8 @@ const COLD_PERCENT: u64 = 75;
 const WARM_PERCENT: u64 = 5;
 
 /// How much of what a launch needs had to come from the drive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Warmth {
     /// Nearly everything.
     Cold,

@@ -1,0 +1,170 @@
+//! The database's layout and settings.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
+
+use super::{HistoryError, Limits, error, is_damage, row};
+
+/// Version of the layout. A database of another version is moved aside, as a damaged one is: the
+/// history is worth no conversion.
+const VERSION: i64 = 1;
+
+/// Everything in the database, by type and name.
+const LAYOUT: [(&str, &str); 3] = [
+    (
+        "launches",
+        "CREATE TABLE launches (
+    id INTEGER PRIMARY KEY,
+    time_s INTEGER NOT NULL CHECK (time_s >= 0),
+    app TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('learned', 'prefetched', 'withheld', 'watched')),
+    warmth TEXT CHECK (warmth IN ('cold', 'partly', 'warm')),
+    duration_us INTEGER NOT NULL CHECK (duration_us >= 0),
+    waiting_us INTEGER NOT NULL CHECK (waiting_us >= 0),
+    read_bytes INTEGER NOT NULL CHECK (read_bytes >= 0),
+    own_readaheads INTEGER NOT NULL CHECK (own_readaheads >= 0),
+    switches INTEGER CHECK (switches >= 0),
+    entries INTEGER CHECK (entries >= 0),
+    until_first_us INTEGER CHECK (until_first_us >= 0),
+    note TEXT
+) STRICT",
+    ),
+    (
+        "launches_by_app",
+        "CREATE INDEX launches_by_app ON launches (app)",
+    ),
+    (
+        "launches_by_time",
+        "CREATE INDEX launches_by_time ON launches (time_s)",
+    ),
+];
+
+/// Settings of the connection.
+///
+/// - No write-ahead log: there is one writer, which adds a row a launch, and a log would be another
+///   file that grows and another that is mapped into memory, for readers that hardly ever come.
+///   TRUNCATE saves the directory an update for each launch.
+/// - synchronous=NORMAL: the database survives a crash of the process whatever comes, and a power
+///   failure but for very unlucky ones, which lose the history. EXTRA and FULL sync once more.
+/// - The cache is small because the service is to be small; all queries go along an index.
+/// - What is forgotten is overwritten: launches tell what a user does.
+const SETTINGS: &str = "
+    PRAGMA cache_size = -256;
+    PRAGMA mmap_size = 0;
+    PRAGMA synchronous = NORMAL;
+    PRAGMA secure_delete = ON;
+    PRAGMA trusted_schema = OFF;
+    PRAGMA cell_size_check = ON;
+";
+
+/// How long to wait for a process that is using the file.
+const BUSY: Duration = Duration::from_millis(500);
+
+/// Size of the file that does for any number of launches, in bytes.
+const BASE_BYTES: u64 = 4 << 20;
+/// And for each launch: two to three times what one with names of usual length takes.
+const BYTES_PER_LAUNCH: u64 = 1 << 10;
+
+/// Why a file is not opened.
+pub(super) enum Unusable {
+    /// It is no database of ours, or a damaged one; in words.
+    Damaged(String),
+    /// For another reason.
+    Sqlite(rusqlite::Error),
+}
+
+impl Unusable {
+    /// As an error of the file at `path`.
+    pub(super) fn named(self, path: &Path) -> HistoryError {
+        match self {
+            Unusable::Damaged(why) => HistoryError::Damaged {
+                path: path.into(),
+                why,
+            },
+            Unusable::Sqlite(cause) => error("open", path, cause),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Unusable {
+    fn from(cause: rusqlite::Error) -> Self {
+        // Our statements are right for a file of ours: if SQLite finds fault with one, the file is not.
+        let misfit = cause.sqlite_error_code() == Some(ErrorCode::Unknown);
+        if misfit || is_damage(&cause) {
+            Unusable::Damaged(cause.to_string())
+        } else {
+            Unusable::Sqlite(cause)
+        }
+    }
+}
+
+/// Opens the database in an existing file, and lays it out if that is empty.
+pub(super) fn connect(path: &Path, limits: Limits) -> Result<Connection, Unusable> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(BUSY)?;
+    db.execute_batch(SETTINGS)?;
+    if pragma(&db, "page_count")? == 0 {
+        lay_out(&mut db)?;
+    } else {
+        check(&db)?;
+    }
+    // Answers with the mode.
+    db.query_row("PRAGMA journal_mode = TRUNCATE", [], |_| Ok(()))?;
+    bound(&db, limits)?;
+    Ok(db)
+}
+
+/// An integer setting of the database.
+pub(super) fn pragma(db: &Connection, name: &str) -> rusqlite::Result<i64> {
+    db.pragma_query_value(None, name, |row| row.get(0))
+}
+
+fn lay_out(db: &mut Connection) -> rusqlite::Result<()> {
+    // Only an empty database takes it.
+    db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+    let transaction = db.transaction()?;
+    for (_, sql) in LAYOUT {
+        transaction.execute_batch(sql)?;
+    }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+/// Whether the database is ours, and sound.
+fn check(db: &Connection) -> Result<(), Unusable> {
+    let version = pragma(db, "user_version")?;
+    let mut query =
+        db.prepare("SELECT name, sql FROM sqlite_schema ORDER BY type = 'index', name")?;
+    let found = query
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<Vec<(String, Option<String>)>>>()?;
+    let ours = LAYOUT.map(|(name, sql)| (name.to_owned(), Some(sql.to_owned())));
+    if version != VERSION || found != ours {
+        let why = format!("it is not a history of layout {VERSION}");
+        return Err(Unusable::Damaged(why));
+    }
+    let verdict: String = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    if verdict != "ok" {
+        return Err(Unusable::Damaged(verdict.replace('\n', " ")));
+    }
+    // The file could be opened for writing; it is its header that claims to be of a later version.
+    if db.is_readonly(MAIN_DB)? {
+        return Err(Unusable::Damaged("SQLite cannot write it".to_owned()));
+    }
+    // Texts that are none are not SQLite's concern.
+    Ok(row::check(db)?)
+}
+
+/// Bounds the size of the file. One that is larger already keeps its size.
+fn bound(db: &Connection, limits: Limits) -> rusqlite::Result<()> {
+    let bytes = limits
+        .max_launches
+        .saturating_mul(BYTES_PER_LAUNCH)
+        .saturating_add(BASE_BYTES);
+    let page = u64::try_from(pragma(db, "page_size")?).unwrap_or(0).max(1);
+    let pages = u32::try_from(bytes / page).unwrap_or(u32::MAX);
+    db.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
+}

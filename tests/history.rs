@@ -1,0 +1,129 @@
+//! The history on file systems that are full or read-only. Needs root, for mounts of its own.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::Command;
+
+use common::{Mounted, privileged, succeed};
+use paralfetch::history::{FILE_NAME, Found, History, HistoryError, Kind, Launch, Limits};
+
+const LIMITS: Limits = Limits {
+    max_launches: 10_000,
+    max_days: 365,
+};
+
+fn launch(index: u64) -> Launch {
+    Launch {
+        time_s: 1_700_000_000 + index,
+        app: "/usr/bin/app".to_owned(),
+        kind: Kind::Watched,
+        warmth: None,
+        duration_us: index,
+        waiting_us: 0,
+        read_bytes: 0,
+        own_readaheads: 0,
+        switches: None,
+        entries: None,
+        until_first_us: None,
+        note: Some("n".repeat(400)),
+    }
+}
+
+/// A file system of 1 MiB in memory.
+fn small(target: &Path) -> Mounted {
+    let mounted = Mounted::new("tmpfs", "tmpfs", target);
+    remount(target, "size=1m");
+    mounted
+}
+
+fn remount(target: &Path, options: &str) {
+    let options = format!("remount,{options}");
+    succeed(Command::new("mount").args(["-o", &options]).arg(target));
+}
+
+/// Takes all the space that is left.
+fn fill(path: &Path) {
+    let mut file = File::create(path).unwrap();
+    let full = std::iter::repeat_with(|| file.write_all(&[0; 4096])).find_map(Result::err);
+    assert_eq!(full.map(|error| error.kind()), Some(ErrorKind::StorageFull));
+}
+
+fn count(history: &History) -> usize {
+    history.launches(None, usize::MAX).unwrap().len()
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_costs_nothing_that_is_there() {
+    if !privileged() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let _mounted = small(dir.path());
+    let path = dir.path().join(FILE_NAME);
+    let filler = dir.path().join("filler");
+
+    fill(&filler);
+    let error = History::open(&path, LIMITS).unwrap_err();
+    assert!(matches!(error, HistoryError::Full { .. }), "{error}");
+    assert!(
+        error.to_string().contains(path.to_str().unwrap()),
+        "{error}"
+    );
+
+    fs::remove_file(&filler).unwrap();
+    let (mut history, found) = History::open(&path, LIMITS).unwrap();
+    assert_eq!(found, Found::Nothing);
+    for index in 0..10 {
+        history.add(&launch(index)).unwrap();
+    }
+    fill(&filler);
+    // There is room in the pages that the file has.
+    let error = (10..1000).find_map(|index| history.add(&launch(index)).err());
+    let error = error.expect("there is no room for so many");
+    assert!(matches!(error, HistoryError::Full { .. }), "{error}");
+    assert!(
+        error.to_string().contains(path.to_str().unwrap()),
+        "{error}"
+    );
+    let kept = count(&history);
+    assert!(kept >= 10, "{kept}");
+    drop(history);
+
+    let (mut history, found) = History::open(&path, LIMITS).unwrap();
+    assert_eq!((count(&history), found), (kept, Found::Database));
+    fs::remove_file(&filler).unwrap();
+    history.add(&launch(0)).unwrap();
+    assert_eq!(count(&history), kept + 1);
+}
+
+#[test]
+fn a_read_only_file_system_is_an_error() {
+    if !privileged() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let _mounted = small(dir.path());
+    let path = dir.path().join(FILE_NAME);
+    let read_only = |error: HistoryError| {
+        let text = error.to_string();
+        assert!(text.contains(path.to_str().unwrap()), "{text}");
+        let text = text.to_lowercase();
+        assert!(
+            text.contains("read-only") || text.contains("readonly"),
+            "{text}"
+        );
+    };
+
+    remount(dir.path(), "ro");
+    read_only(History::open(&path, LIMITS).unwrap_err());
+    remount(dir.path(), "rw");
+    let (mut history, _) = History::open(&path, LIMITS).unwrap();
+    history.add(&launch(0)).unwrap();
+    drop(history);
+    remount(dir.path(), "ro");
+    read_only(History::open(&path, LIMITS).unwrap_err());
+    assert!(!dir.path().join("history.sqlite.damaged").exists());
+}
