@@ -7,14 +7,16 @@
 //! describes, [`profile`] stores the result, and [`prefetch`] reads it ahead at every later launch.
 //! [`judge`] says what a prefetched launch still had to read itself, and why, and [`phases`] what is
 //! done with the app's next launch after that: learn, prefetch, schedule anew, or leave it alone.
-//! [`manager`] ties the phases together; the command line stands on top of it. [`history`] keeps what
-//! became of launches, and [`doctor`] says what of all this the running system allows.
+//! [`manager`] ties the phases together; the command line stands on top of it. [`config`] is what the
+//! administrator may set, [`history`] keeps what became of launches, and [`doctor`] says what of all
+//! this the running system allows.
 //!
 //! [`schedule`], [`phases`] and the profile format are plain functions over plain data: they know
 //! nothing of kernels and root.
 
 pub mod bench;
 pub mod cli;
+pub mod config;
 pub mod device;
 pub mod doctor;
 pub mod history;

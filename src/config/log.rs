@@ -1,0 +1,31 @@
+//! How much is logged.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Least weighty messages that are logged; each level includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// What keeps the service from its work.
+    Error,
+    /// What went wrong for one launch or app.
+    Warn,
+    /// What the service decides: learned, switched off, learned again. A few lines a day.
+    #[default]
+    Info,
+    /// Every launch.
+    Debug,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Error => "error",
+            Level::Warn => "warn",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        })
+    }
+}
