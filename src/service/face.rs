@@ -180,7 +180,7 @@ pub(super) fn record_of(launch: &Launch) -> LaunchRecord {
     LaunchRecord {
         time_s: launch.time_s,
         app: launch.app.clone(),
-        kind: launch.kind.word().to_owned(),
+        kind: launch.kind.to_string(),
         warmth: match launch.warmth {
             Some(Warmth::Cold) => "cold",
             Some(Warmth::Partly) => "partly",

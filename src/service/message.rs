@@ -16,8 +16,6 @@ pub enum Message {
     Learned(Box<Result<LiveResult, String>>),
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
-    /// Profiles are ready.
-    Ready(Vec<(String, Ready)>),
     /// A profile was scheduled anew.
     Rescheduled {
         /// Of this app.

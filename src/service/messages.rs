@@ -8,7 +8,6 @@ impl Service<'_> {
         match message {
             Message::Learned(result) => self.on_learned(*result),
             Message::Prefetched(launch) => self.on_prefetched(launch),
-            Message::Ready(ready) => self.ready.extend(ready),
             Message::Rescheduled { id, outcome } => self.on_rescheduled(&id, outcome),
             Message::Checked {
                 id,
