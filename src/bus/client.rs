@@ -103,8 +103,14 @@ impl Client {
             Ok((connection, has_owner, activatable))
         }));
         match looked {
-            Err(BusError::NoBus { .. }) => Ok(Found::Nothing),
-            Err(error) => Err(error),
+            Err(error) => {
+                // Does not wait for a connect(2) that hangs.
+                runtime.shutdown_background();
+                match error {
+                    BusError::NoBus { .. } => Ok(Found::Nothing),
+                    error => Err(error),
+                }
+            }
             Ok((connection, true, _)) => Self::new(runtime, connection).map(Found::Running),
             Ok((connection, false, true)) => Ok(Found::Activatable(runtime, connection)),
             Ok((_, false, false)) => Ok(Found::Nothing),
@@ -129,7 +135,7 @@ impl Client {
     /// When the bus does not answer, or the service has stopped.
     pub fn events(self) -> Result<Events, BusError> {
         let connection = self.proxy.connection().clone();
-        let events = within("the bus", CONNECT, Events::new(connection));
+        let events = within("the bus", CONNECT, Events::listen(connection));
         let (stream, owner) = self.runtime.block_on(events)?;
         Ok(Events::over(self.runtime, stream, owner))
     }

@@ -25,7 +25,9 @@ pub struct Events {
 
 impl Events {
     /// Asks the bus for the service's signals, and for its end.
-    pub(super) async fn new(connection: Connection) -> Result<(MessageStream, String), BusError> {
+    pub(super) async fn listen(
+        connection: Connection,
+    ) -> Result<(MessageStream, String), BusError> {
         let stream = MessageStream::from(&connection);
         let bus = DBusProxy::new(&connection).await?;
         let launches = MatchRule::builder()

@@ -44,7 +44,7 @@ pub struct Bus {
 }
 
 enum Item {
-    Event(Event),
+    Event(Box<Event>),
     Mode,
 }
 
@@ -61,8 +61,14 @@ pub fn serve(backend: Arc<dyn Backend>, address: Address) -> Result<Bus, BusErro
         .name("pf-bus".to_owned())
         .spawn(move || {
             let outcome = runtime().map_err(BusError::from).and_then(|runtime| {
-                let served = runtime.block_on(start(backend, &address))?;
-                Ok((runtime, served))
+                match runtime.block_on(start(backend, &address)) {
+                    Ok(served) => Ok((runtime, served)),
+                    Err(error) => {
+                        // Does not wait for a connect(2) that hangs.
+                        runtime.shutdown_background();
+                        Err(error)
+                    }
+                }
             });
             match outcome {
                 Ok((runtime, served)) => {
@@ -93,7 +99,7 @@ impl Bus {
     /// Tells everybody who listens. Never waits: what the queue has no room for is dropped and
     /// counted.
     pub fn emit(&self, event: Event) {
-        self.send(Item::Event(event));
+        self.send(Item::Event(Box::new(event)));
     }
 
     /// Says that the mode has changed other than by a call on the bus.
@@ -134,9 +140,13 @@ impl Drop for Bus {
     }
 }
 
-/// All on one thread.
+/// All on one thread, but for connect(2), which zbus leaves to another; that one ends right after it.
 pub(super) fn runtime() -> io::Result<runtime::Runtime> {
-    runtime::Builder::new_current_thread().enable_all().build()
+    runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .thread_keep_alive(Duration::from_millis(1))
+        .build()
 }
 
 /// What is served, and how to see that it no longer is.
@@ -209,10 +219,12 @@ fn ended(end: &mut MessageStream, context: &mut Context<'_>) -> bool {
 async fn tell(face: &InterfaceRef<Face>, item: Item) -> zbus::Result<()> {
     let emitter = face.signal_emitter();
     match item {
-        Item::Event(Event::Begun { app, pid, plan }) => {
-            emitter.launch_begun(&app, pid, plan_word(plan)).await
-        }
-        Item::Event(Event::Ended(launch)) => emitter.launch_ended(launch).await,
+        Item::Event(event) => match *event {
+            Event::Begun { app, pid, plan } => {
+                emitter.launch_begun(&app, pid, plan_word(plan)).await
+            }
+            Event::Ended(launch) => emitter.launch_ended(launch).await,
+        },
         Item::Mode => face.get().await.mode_changed(emitter).await,
     }
 }

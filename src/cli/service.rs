@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{self, Path};
 
 use super::args::DEFAULT_STATE_DIR;
+use super::words::text_of;
 use super::{Failure, say};
 use crate::bus::{Backend, BackendError, BusError, Client};
 use crate::service::Local;
@@ -58,9 +59,9 @@ pub fn app_argument(app: &OsStr) -> Result<String, Failure> {
         .map_err(|_| Failure::own("the current directory is not UTF-8; give an absolute path"))
 }
 
-/// A failed call, in one line.
+/// A failed call, in one line, whatever the service says.
 pub fn failed(error: BackendError) -> Failure {
-    Failure::own(error)
+    Failure::own(text_of(error.to_string().as_bytes()))
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use paralfetch::bus::Backend;
 
-use crate::Served;
+use crate::{Served, until};
 
 /// Whether a thread sleeps until something happens, and not until some time: in epoll_wait(2) or
 /// epoll_pwait(2) with no limit.
@@ -30,7 +29,7 @@ fn epoll_wait() -> Option<i64> {
     None
 }
 
-/// Threads of this process of that name. Tests run beside each other, and each has a service.
+/// Threads of this process that serve a bus.
 fn bus_threads() -> Vec<PathBuf> {
     fs::read_dir("/proc/self/task")
         .unwrap()
@@ -58,33 +57,39 @@ fn an_idle_service_has_one_thread_that_sleeps_without_a_timer() {
         return;
     }
     let before = resident_kib();
-    let threads_before = fs::read_dir("/proc/self/task").unwrap().count();
+    let threads_before = threads();
     let Some(served) = Served::start() else {
         return;
     };
-    let with_service = resident_kib();
-    let threads = fs::read_dir("/proc/self/task").unwrap().count();
-    assert_eq!(threads, threads_before + 1);
-    let client = served.client();
-    for _ in 0..200 {
-        client.status().unwrap();
-        client.launches(None, 100).unwrap();
-    }
-    assert_eq!(fs::read_dir("/proc/self/task").unwrap().count(), threads);
-    drop(client);
     let tasks = bus_threads();
     let [task] = &tasks[..] else {
         panic!("{tasks:?}");
     };
-    let limit = Instant::now() + Duration::from_secs(60);
-    while !sleeps_for_good(task) {
-        assert!(Instant::now() < limit, "it never sleeps for good");
-        std::thread::yield_now();
+    // The thread that connected ends by itself.
+    until("there is one thread more", || {
+        threads() == threads_before + 1
+    });
+    until("it sleeps for good", || sleeps_for_good(task));
+    let with_service = resident_kib();
+    let client = served.client();
+    until("the client has connected", || {
+        threads() == threads_before + 1
+    });
+    for _ in 0..200 {
+        client.status().unwrap();
+        client.launches(None, 100).unwrap();
+        assert_eq!(threads(), threads_before + 1);
     }
+    drop(client);
+    until("it sleeps for good again", || sleeps_for_good(task));
     eprintln!(
         "resident: {before} KiB, with the service {with_service} KiB, after 400 calls {} KiB",
         resident_kib()
     );
+}
+
+fn threads() -> usize {
+    fs::read_dir("/proc/self/task").unwrap().count()
 }
 
 fn resident_kib() -> u64 {

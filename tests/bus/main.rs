@@ -10,6 +10,7 @@ mod permissions;
 mod signals;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use paralfetch::bus::{Address, Bus, Client, serve};
 
@@ -58,4 +59,13 @@ fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Waits for something that is sure to come, unless it is broken.
+fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !reached() {
+        assert!(Instant::now() < limit, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
 }

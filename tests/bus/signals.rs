@@ -6,7 +6,7 @@ use zbus::fdo::{IntrospectableProxy, PropertiesProxy};
 use zbus::names::InterfaceName;
 
 use crate::fakes::{APP, launch};
-use crate::{Served, as_nobody, client};
+use crate::{Served, as_nobody, client, until};
 
 fn begun(pid: u32) -> Event {
     Event::Begun {
@@ -134,7 +134,7 @@ fn a_change_of_the_mode_is_a_change_of_the_property() {
     with_connection(served.daemon.text(), async |connection| {
         let properties = PropertiesProxy::new(&connection, NAME, PATH).await.unwrap();
         let all = properties
-            .get_all(InterfaceName::try_from(NAME).unwrap().into())
+            .get_all(InterfaceName::try_from(NAME).unwrap())
             .await
             .unwrap();
         let words: HashMap<String, String> = all
@@ -178,15 +178,4 @@ fn with_connection<T>(address: &str, work: impl AsyncFnOnce(zbus::Connection) ->
         let builder = zbus::connection::Builder::address(address).unwrap();
         work(builder.build().await.unwrap()).await
     })
-}
-
-fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let limit = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !reached() {
-        assert!(
-            std::time::Instant::now() < limit,
-            "waited in vain until {what}"
-        );
-        std::thread::yield_now();
-    }
 }

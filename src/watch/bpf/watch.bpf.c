@@ -141,22 +141,32 @@ static __always_inline struct pf_counts *task_counts(struct task_struct *task)
 	return m ? counts_of(m->launch) : NULL;
 }
 
-/* Finds the last component of `event.path` and puts it into `name`. */
+/* A walk along `event.path`: where its last component begins. */
+struct walk {
+	struct scratch *s;
+	__u32 last;
+};
+
+static long pass_byte(__u32 i, void *context)
+{
+	struct walk *walk = context;
+	char c = walk->s->event.path[i & (PF_EXEC_PATH_MAX - 1)];
+
+	if (c == '/')
+		walk->last = i + 1;
+	return !c;
+}
+
+/* Puts the last component of `event.path` into `name`. */
 static __always_inline void take_name(struct scratch *s)
 {
-	__u32 last = 0, i;
+	struct walk walk = { .s = s };
 
-	for (i = 0; i < PF_EXEC_PATH_MAX - 1; i++) {
-		char c = s->event.path[i];
-
-		if (!c)
-			break;
-		if (c == '/')
-			last = i + 1;
-	}
+	/* A call for each byte: the verifier would follow each way through a loop. */
+	bpf_loop(PF_EXEC_PATH_MAX - 1, pass_byte, &walk, 0);
 	__builtin_memset(&s->name, 0, sizeof(s->name));
 	bpf_probe_read_kernel_str(s->name.text, sizeof(s->name.text),
-				  s->event.path + (last & (PF_EXEC_PATH_MAX - 1)));
+				  s->event.path + (walk.last & (PF_EXEC_PATH_MAX - 1)));
 }
 
 static __always_inline void send(struct scratch *s, struct task_struct *task, __u32 kind,
