@@ -103,9 +103,6 @@ impl Service<'_> {
         {
             self.judge(&active, seen);
         }
-        if active.plan == Plan::Learn && !active.learning {
-            self.decide(&active.id, &Observation::NotLearned);
-        }
         self.suspect_ended(&active, &counts);
         self.write_down(&active, &counts, exited_ns, seen.map(|seen| seen.warmth()));
         self.save();
@@ -256,8 +253,8 @@ impl Service<'_> {
                 }
             }
             Err(why) => {
-                tracing::info!(app = id, "{why}");
                 active.note = Some(why.to_string());
+                self.decide(&id, &Observation::NotLearned);
             }
         }
         self.finish(result.launch, None);

@@ -288,7 +288,9 @@ impl Service<'_> {
                 added: Added::Announced,
                 marks: Marks::default(),
             };
-            self.catalogue.add_candidate(id, candidate);
+            self.registry.insert(candidate.record(&id));
+            // It is learned if that can be had ready in time, or else the next time.
+            self.watch_for_learning();
         }
         match self.watch.adopt(announced.pid) {
             Ok(Some(launch)) => {
