@@ -3,9 +3,10 @@
 //!
 //! [`sequence`] is the core. Its decisions are plain functions over plain data; all that it asks of
 //! the system goes through one trait, [`sequence::Probe`]. Around it stand the small doors to the
-//! kernel: [`lookups`] says what the look-ups of paths depend on, [`mounts`] and [`blockdev`] find file systems and their devices, [`handle`] opens files by
-//! inode number, [`fiemap`] tells where their data lie, [`ext4`] where their metadata lie, and
-//! [`residency`] what of them is cached.
+//! kernel: [`lookups`] says what the look-ups of paths depend on, [`mounts`] and [`blockdev`] find file
+//! systems and their devices, `doors` opens particular mounts, also of the mount namespaces of sandboxes,
+//! [`handle`] opens files by inode number, [`fiemap`] tells where their data lie, [`ext4`] where their
+//! metadata lie, and [`residency`] what of them is cached.
 
 pub mod blockdev;
 mod doors;

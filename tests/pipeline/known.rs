@@ -197,7 +197,7 @@ fn assert_found(root: &Root, profile: &serde_json::Value) {
 }
 
 /// `learned` holds all of `needed`, and beside it only pages of `allowed` and holes that are read along.
-fn assert_same(what: &str, needed: &BTreeSet<u64>, learned: &[u64], allowed: &BTreeSet<u64>) {
+pub fn assert_same(what: &str, needed: &BTreeSet<u64>, learned: &[u64], allowed: &BTreeSet<u64>) {
     let learned: BTreeSet<u64> = learned.iter().copied().collect();
     let missing: Vec<_> = needed.difference(&learned).collect();
     assert!(
@@ -227,7 +227,7 @@ fn data() -> BTreeMap<&'static str, BTreeSet<u64>> {
 
 /// Blocks of metadata, which are pages: inodes, directories, the long link, the extent tree of the
 /// fragmented file. As debugfs(8) tells.
-fn metadata_needed(root: &Root) -> BTreeSet<u64> {
+pub fn metadata_needed(root: &Root) -> BTreeSet<u64> {
     root.image.sync();
     let mut blocks = BTreeSet::new();
     let linked: Vec<String> = LINKED

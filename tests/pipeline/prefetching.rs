@@ -20,14 +20,14 @@ fn a_prefetched_launch_reads_nothing_itself() {
     };
     root.learn(&[], &Root::READ_ALL);
     drop_caches().unwrap();
-    let cold = reads_of_launch(root.path());
+    let cold = reads_of_launch(root.path(), &Root::READ_ALL);
     assert!(cold > 100, "a cold launch makes {cold} reads");
 
     drop_caches().unwrap();
-    let report = prefetch(&root);
+    let report = prefetch(&root, "sh");
     assert!(!report.warm && report.refused.is_none(), "{report:?}");
     assert!(report.skipped.is_empty(), "{report:?}");
-    let prefetched = reads_of_launch(root.path());
+    let prefetched = reads_of_launch(root.path(), &Root::READ_ALL);
     assert_eq!(prefetched, 0, "against {cold} reads of a cold launch");
 }
 
@@ -38,9 +38,9 @@ fn a_warm_launch_is_left_alone() {
     };
     root.learn(&[], &Root::READ_ALL);
     drop_caches().unwrap();
-    let cold = prefetch(&root);
+    let cold = prefetch(&root, "sh");
     assert!(cold.calls > 0, "{cold:?}");
-    let warm = prefetch(&root);
+    let warm = prefetch(&root, "sh");
     assert!(warm.warm, "{warm:?}");
     assert_eq!(warm.calls, 0, "{warm:?}");
 }
@@ -52,20 +52,21 @@ fn a_profile_is_found_again_under_another_device() {
     };
     root.learn(&[], &Root::READ_ALL);
     root.image.reattach();
-    let profile = profile(&root);
-    let report = prefetch(&root);
+    let profile = profile(&root, "sh");
+    let report = prefetch(&root, "sh");
     assert!(report.skipped.is_empty(), "{report:?}");
     assert_eq!(report.scheduled, profile.entries.len() as u64);
-    assert_eq!(reads_of_launch(root.path()), 0);
+    assert_eq!(reads_of_launch(root.path(), &Root::READ_ALL), 0);
 }
 
-fn profile(root: &Root) -> Profile {
+fn profile(root: &Root, app: &str) -> Profile {
     let store = Store::open(root.state.path()).unwrap();
-    store.find("sh".as_ref()).unwrap().unwrap()
+    store.find(app.as_ref()).unwrap().unwrap()
 }
 
-fn prefetch(root: &Root) -> paralfetch::prefetch::Report {
-    let profile = profile(root);
+/// Prefetches for a launch of the app, to the end.
+pub fn prefetch(root: &Root, app: &str) -> paralfetch::prefetch::Report {
+    let profile = profile(root, app);
     Prefetch::start(move || Some(profile), Options::default())
         .unwrap()
         .finish_within(std::time::Duration::from_secs(60))
@@ -73,13 +74,13 @@ fn prefetch(root: &Root) -> paralfetch::prefetch::Report {
 }
 
 /// Read requests that the image's device serves while the app runs without us.
-fn reads_of_launch(root: &Path) -> u64 {
+pub fn reads_of_launch(root: &Path, cmd: &[&str]) -> u64 {
     // What was read ahead may still be on its way, and counts when it arrives.
     until("the device is idle", || in_flight(root) == 0);
     let before = device_reads(root);
     let status = Command::new("chroot")
         .arg(root)
-        .args(Root::READ_ALL)
+        .args(cmd)
         .stdout(Stdio::null())
         .status()
         .unwrap();

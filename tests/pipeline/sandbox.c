@@ -2,9 +2,11 @@
 /*
  * Executes /app/known in a mount namespace of its own, in which the directories that it uses are
  * mounted elsewhere and under an empty root: by pivot_root(2) or chroot(2). With "none", there is no
- * namespace; with "gone", a process that looks something up in one has ended before.
+ * namespace; with "gone", a process that looks something up in one has ended before. With the path of a
+ * FIFO, a child process stays there until nobody has it open for writing.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -57,9 +59,27 @@ static void look_and_leave(void)
 	MUST(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+static void stay(int fifo)
+{
+	char byte;
+	pid_t pid = fork();
+
+	MUST(pid >= 0);
+	if (pid == 0) {
+		while (read(fifo, &byte, 1) > 0)
+			;
+		_exit(0);
+	}
+	close(fifo);
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = argc > 1 ? argv[1] : "";
+	/* Without waiting for a writer: it may have come and gone. */
+	int fifo = argc > 2 ? open(argv[2], O_RDONLY | O_NONBLOCK) : -1;
+
+	MUST(argc < 3 || (fifo >= 0 && fcntl(fifo, F_SETFL, 0) == 0));
 
 	if (!strcmp(how, "pivot")) {
 		set_up();
@@ -75,6 +95,8 @@ int main(int argc, char **argv)
 	} else {
 		MUST(!strcmp(how, "none"));
 	}
+	if (fifo >= 0)
+		stay(fifo);
 	execl("/app/known", "known", (char *)NULL);
 	return 127;
 }

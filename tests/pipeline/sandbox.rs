@@ -3,20 +3,27 @@
 //! Everything is cached when they are learned: their paths alone tell what they need.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
+use paralfetch::device::drop_caches;
 use paralfetch::resolve::ext4::Ext4;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 
 use crate::common::{Mounted, succeed};
-use crate::known::{READ, known, metadata_of};
-use crate::root::{Root, install, our_lines, pages_of};
+use crate::known::{READ, assert_same, known, metadata_needed, metadata_of};
+use crate::prefetching::{prefetch, reads_of_launch};
+use crate::root::{Root, install, pages_of};
+use crate::until;
 
 /// Mounted by the sandbox over a directory of the image, which is then in nobody's way but its own.
 const COVERED: &str = "/new";
+
+/// A sandbox that is given this FIFO does not end before its namespace has been seen.
+const STAY: &str = "/app/stay";
 
 /// The image with the program that makes sandboxes.
 fn with_sandbox() -> Option<(Root, impl Drop)> {
@@ -30,6 +37,8 @@ fn with_sandbox() -> Option<(Root, impl Drop)> {
         fs::create_dir(at(directory)).unwrap();
     }
     fs::hard_link(at("/known"), at("/app/known")).unwrap();
+    fs::hard_link(at("/sandbox"), at("/app/sandbox")).unwrap();
+    mknodat(CWD, at(STAY), FileType::Fifo, Mode::RWXU, 0).unwrap();
     root.image.sync();
     Some((root, turn))
 }
@@ -40,15 +49,27 @@ struct Learned {
     profile: Value,
     /// Counts of paths.
     paths: Value,
-    said: Vec<String>,
 }
 
-fn learn_warm(root: &Root, cmd: &[&str]) -> Learned {
+/// `stays` makes sure that the sandbox does, by a last argument.
+fn learn_warm(root: &Root, cmd: &[&str], stays: bool) -> Learned {
+    let mut full = cmd.to_vec();
+    full.extend(stays.then_some(STAY));
     let mut warm = Command::new("chroot");
     succeed(warm.arg(root.path()).args(cmd));
     let report = tempfile::NamedTempFile::new().unwrap();
     let json = format!("--json={}", report.path().display());
-    let output = root.learn(&["--live", &json], cmd);
+    let gate = File::options()
+        .read(true)
+        .write(true)
+        .open(root.path().join(&STAY[1..]));
+    let mut learning = root.paralfetch(&["learn", "--live", &json], &full);
+    let mut learning = learning.spawn().unwrap();
+    if stays {
+        until("its namespace is held", || holds_namespace(&learning));
+    }
+    drop(gate.unwrap());
+    assert!(learning.wait().unwrap().success());
     let resolved: Value = serde_json::from_slice(&fs::read(report.path()).unwrap()).unwrap();
     let app = Path::new(cmd[0]).file_name().unwrap().to_str().unwrap();
     let profile = root.show(app);
@@ -57,8 +78,15 @@ fn learn_warm(root: &Root, cmd: &[&str]) -> Learned {
         metadata: metadata_of(&profile).into_iter().collect(),
         profile,
         paths: resolved["resolved"]["paths"].clone(),
-        said: our_lines(&output),
     }
+}
+
+/// Whether the process has a mount namespace open.
+fn holds_namespace(process: &Child) -> bool {
+    let descriptors = fs::read_dir(format!("/proc/{}/fd", process.id())).unwrap();
+    descriptors
+        .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
+        .any(|target| target.to_string_lossy().starts_with("mnt:["))
 }
 
 /// The block of a file's or directory's inode.
@@ -82,8 +110,6 @@ fn assert_nothing_is_unresolved(learned: &Learned) {
     for count in ["foreign", "hidden"] {
         assert_eq!(learned.paths[count], 0, "{}", learned.paths);
     }
-    let said = learned.said.join("\n");
-    assert!(!said.contains("namespace"), "{said}");
 }
 
 fn assert_data_are_learned(learned: &Learned) {
@@ -101,40 +127,51 @@ fn a_sandbox_needs_the_same_metadata_as_the_app_without_it() {
     let Some((root, _turn)) = with_sandbox() else {
         return;
     };
-    let bare = learn_warm(&root, &["/sandbox", "none"]);
-    assert_eq!(bare.paths["sandboxed"], 0);
-    assert_nothing_is_unresolved(&bare);
-    // Looked up before something is mounted there.
-    let covered = blocks_of(&root, COVERED);
-    for way in ["pivot", "chroot"] {
-        let inside = learn_warm(&root, &["/sandbox", way]);
-        assert_nothing_is_unresolved(&inside);
-        assert!(inside.paths["sandboxed"].as_u64().unwrap() > 10);
-        let missing: Vec<_> = bare.metadata.difference(&inside.metadata).collect();
-        assert!(missing.is_empty(), "{way}: {missing:?}: {}", inside.paths);
-        let excess: Vec<_> = inside
-            .metadata
-            .difference(&bare.metadata)
-            .filter(|block| !covered.contains(block))
-            .collect();
-        assert!(excess.is_empty(), "{way}: {excess:?}");
-        assert_data_are_learned(&inside);
+    let needed = metadata_needed(&root);
+    // What the app's own paths do not lead to; of /new, what is looked up before a mount covers it.
+    let mut allowed = BTreeSet::from(["/sandbox", STAY].map(|path| inode_block(&root, path)));
+    for directory in ["/app", COVERED] {
+        allowed.extend(blocks_of(&root, directory));
+    }
+    for way in ["none", "pivot", "chroot"] {
+        let learned = learn_warm(&root, &["/sandbox", way], way != "none");
+        let metadata: Vec<u64> = learned.metadata.iter().copied().collect();
+        assert_same(way, &needed, &metadata, &allowed);
+        assert_data_are_learned(&learned);
+        assert_nothing_is_unresolved(&learned);
+        let sandboxed = learned.paths["sandboxed"].as_u64().unwrap();
+        assert_eq!(sandboxed > 10, way != "none", "{way}: {}", learned.paths);
     }
 }
 
 #[test]
-fn a_namespace_that_ends_at_once_is_resolved_or_reported() {
+fn a_prefetched_sandbox_reads_nothing_itself() {
     let Some((root, _turn)) = with_sandbox() else {
         return;
     };
-    let bare = learn_warm(&root, &["/sandbox", "none"]);
-    let gone = learn_warm(&root, &["/sandbox", "gone"]);
+    let cmd = ["/sandbox", "pivot"];
+    root.learn(&[], &cmd);
+    drop_caches().unwrap();
+    let cold = reads_of_launch(root.path(), &cmd);
+    assert!(cold > 20, "a cold launch makes {cold} reads");
+    drop_caches().unwrap();
+    let report = prefetch(&root, "sandbox");
+    assert!(report.skipped.is_empty(), "{report:?}");
+    assert_eq!(reads_of_launch(root.path(), &cmd), 0, "of {cold}");
+}
+
+#[test]
+fn a_namespace_that_ends_at_once_is_resolved_or_counted() {
+    let Some((root, _turn)) = with_sandbox() else {
+        return;
+    };
+    let needed = metadata_needed(&root);
+    let gone = learn_warm(&root, &["/sandbox", "gone"], false);
     // It had no mounts but copies of ours: whether it was held or not, the same is found.
-    assert!(bare.metadata.is_subset(&gone.metadata));
+    let missing: Vec<_> = needed.difference(&gone.metadata).collect();
+    assert!(missing.is_empty(), "{missing:?}: {}", gone.paths);
     let count = |name: &str| gone.paths[name].as_u64().unwrap();
     assert!(count("sandboxed") + count("foreign") > 0, "{}", gone.paths);
-    let said = gone.said.iter().any(|line| line.contains("namespace"));
-    assert_eq!(said, count("foreign") > 0, "{:?}", gone.said);
 }
 
 #[test]
@@ -151,6 +188,7 @@ fn bubblewraps_sandbox_is_seen_through() {
         eprintln!("SKIPPED: {why}");
         return;
     }
+    let needed = metadata_needed(&root);
     install("bwrap", root.path());
     let mounted = ["proc", "dev", "tmp"].map(|name| root.path().join(name));
     mounted
@@ -158,7 +196,6 @@ fn bubblewraps_sandbox_is_seen_through() {
         .for_each(|path| fs::create_dir(path).unwrap());
     let _proc = Mounted::new("proc", "proc", &mounted[0]);
     let _dev = Mounted::bind(Path::new("/dev"), &mounted[1]);
-    let bare = learn_warm(&root, &["/sandbox", "none"]);
     let mut cmd = vec![
         "/bin/bwrap",
         "--unshare-pid",
@@ -172,17 +209,12 @@ fn bubblewraps_sandbox_is_seen_through() {
     ] {
         cmd.extend(["--ro-bind", directory, directory]);
     }
-    cmd.push("/app/known");
-    let inside = learn_warm(&root, &cmd);
+    cmd.extend(["/app/sandbox", "none"]);
+    let inside = learn_warm(&root, &cmd, true);
     assert_nothing_is_unresolved(&inside);
     assert!(inside.paths["sandboxed"].as_u64().unwrap() > 10);
-    // Of the other sandbox's program, nothing.
-    let program = inode_block(&root, "/sandbox");
-    let missing: Vec<_> = bare
-        .metadata
-        .difference(&inside.metadata)
-        .filter(|&&block| block != program)
-        .collect();
+    // The rest is bubblewrap's own.
+    let missing: Vec<_> = needed.difference(&inside.metadata).collect();
     assert!(missing.is_empty(), "{missing:?}: {}", inside.paths);
     assert_data_are_learned(&inside);
 }

@@ -45,3 +45,25 @@ impl Paths {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_is_told() {
+        let mut paths = Paths {
+            used: 9,
+            sandboxed: 5,
+            set_up: 2,
+            ..Paths::default()
+        };
+        assert_eq!(paths.lines(), Vec::<String>::new());
+        paths.foreign = 1;
+        paths.hidden = 3;
+        let lines = paths.lines();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].starts_with("1 of 9 paths were looked up in another mount namespace"));
+        assert!(lines[1].starts_with("3 of 9 paths lead to file systems that only a sandbox"));
+    }
+}
