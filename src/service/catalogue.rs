@@ -1,5 +1,6 @@
 //! Recognising apps: from what was seen of an execve to the app that it starts.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -33,6 +34,10 @@ pub struct Found {
     pub app: App,
 }
 
+/// The process has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
 /// What this process knows of its own place, to tell chroots and containers from the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home {
@@ -61,6 +66,9 @@ impl Home {
 /// far behind.
 const MAX_COMMAND_LINE: u64 = 16 << 10;
 
+/// Root directories that are remembered: each chroot has one.
+const MOST_ROOTS: usize = 64;
+
 /// All that is needed to recognise apps.
 pub struct Catalogue {
     rules: Rules,
@@ -71,6 +79,8 @@ pub struct Catalogue {
     paths: HashMap<OsString, String>,
     /// The same by device and inode number.
     inodes: HashMap<(u64, u64), String>,
+    /// Root directories of processes, which may be gone when we look.
+    roots: RefCell<HashMap<(u64, u64), PathBuf>>,
 }
 
 impl Catalogue {
@@ -82,6 +92,7 @@ impl Catalogue {
             candidates: BTreeMap::new(),
             paths: HashMap::new(),
             inodes: HashMap::new(),
+            roots: RefCell::new(HashMap::new()),
         }
     }
 
@@ -176,12 +187,17 @@ impl Catalogue {
         self.found(id, root)
     }
 
-    /// The app that was executed; `None` if it is none that we know, or its process is gone.
-    pub fn executed(&self, seen: &Seen) -> Option<Found> {
-        let root = self.root_of(seen)?;
+    /// The app that was executed; `None` if it is none that we know.
+    ///
+    /// # Errors
+    /// [`Gone`] if its process has ended, and cannot be looked at any more.
+    pub fn executed(&self, seen: &Seen) -> Result<Option<Found>, Gone> {
+        let Some(root) = self.root_of(seen) else {
+            return Ok(None);
+        };
         let proc = PathBuf::from(format!("/proc/{}", seen.pid));
-        let argv = command_line(&proc)?;
-        let cwd = fs::read_link(proc.join("cwd")).ok()?;
+        let argv = command_line(&proc).ok_or(Gone)?;
+        let cwd = fs::read_link(proc.join("cwd")).map_err(|_| Gone)?;
         let path = Path::new(&seen.path);
         // The working directory is told as the system sees it, absolute paths as the process does.
         let full = match path.is_absolute() {
@@ -190,18 +206,24 @@ impl Catalogue {
         };
         let identity = self.rules.identify(&full, &argv, &cwd);
         let id = match &identity.key {
-            Key::File(file) if *file == full => self.by_file(file, &proc)?,
+            Key::File(file) if *file == full => self.by_file(file, &proc),
             Key::File(file) => {
                 let file = below(root.as_deref(), file);
                 self.paths.get(file.as_os_str()).cloned().or_else(|| {
                     let id = file.to_str()?;
                     self.candidates.contains_key(id).then(|| id.to_owned())
-                })?
+                })
             }
-            Key::Name(name) => name.to_str()?.to_owned(),
-            Key::Command(_) => return None,
+            Key::Name(name) => name.to_str().map(str::to_owned),
+            Key::Command(_) => None,
         };
-        self.found(&id, root)
+        Ok(id.and_then(|id| self.found(&id, root)))
+    }
+
+    /// The app of this id, about to be executed by a process in the system's own root or one of its own.
+    pub fn of_process(&self, id: &str, pid: i32) -> Option<Found> {
+        let root = fs::read_link(format!("/proc/{pid}/root")).ok()?;
+        self.found(id, (root != Path::new("/")).then_some(root))
     }
 
     /// By the path, by where that leads to, by the file that runs.
@@ -224,9 +246,22 @@ impl Catalogue {
         if seen.mount_ns != self.home.mount_ns {
             return None;
         }
+        let is_root = |root: &PathBuf| {
+            fs::metadata(root).is_ok_and(|found| (found.dev(), found.ino()) == seen.root)
+        };
+        let mut roots = self.roots.borrow_mut();
+        if let Some(known) = roots.get(&seen.root).filter(|root| is_root(root)) {
+            return Some(Some(known.clone()));
+        }
         let root = fs::read_link(format!("/proc/{}/root", seen.pid)).ok()?;
-        let found = fs::metadata(&root).ok()?;
-        ((found.dev(), found.ino()) == seen.root).then_some(Some(root))
+        if !is_root(&root) {
+            return None;
+        }
+        if roots.len() >= MOST_ROOTS {
+            roots.clear();
+        }
+        roots.insert(seen.root, root.clone());
+        Some(Some(root))
     }
 
     /// `id` with the identity of its profile.
@@ -291,14 +326,16 @@ fn below(root: Option<&Path>, path: &Path) -> PathBuf {
     }
 }
 
-/// The arguments of a process, as far as they are looked at; `None` if it is gone.
+/// The arguments of a process, as far as they are looked at; `None` if it is gone, or a zombie, which has
+/// none any more.
 fn command_line(proc: &Path) -> Option<Vec<OsString>> {
     let mut bytes = Vec::new();
     fs::File::open(proc.join("cmdline"))
         .ok()?
         .take(MAX_COMMAND_LINE)
         .read_to_end(&mut bytes)
-        .ok()?;
+        .ok()
+        .filter(|&length| length > 0)?;
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
     let arguments = bytes.split(|&byte| byte == 0);
     Some(

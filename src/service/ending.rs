@@ -40,10 +40,11 @@ impl Service<'_> {
         for launch in over {
             self.finish(launch, None);
         }
-        if self.active.is_empty()
-            && let Err(error) = self.watch.count_waits(false)
-        {
-            self.warn(error.to_string());
+        if self.active.is_empty() {
+            let links = self.watch.stop_counting_waits();
+            if !links.is_empty() {
+                self.worker.run(move |_| drop(links));
+            }
         }
     }
 
@@ -294,6 +295,7 @@ impl Service<'_> {
             waiting_us = launch.waiting_us,
             read_bytes = launch.read_bytes,
             own_requests = launch.own_readaheads,
+            prefetched_bytes = counts.prefetch_bytes,
             note = launch.note.as_deref().unwrap_or_default(),
             "launch"
         );

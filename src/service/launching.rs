@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use rustix::process::Pid;
 
 use super::active::{Active, Quiet};
-use super::catalogue::{Candidate, Found};
+use super::catalogue::{Candidate, Found, Gone};
 use super::core::Service;
 use super::face::begun;
 use super::message::Message;
@@ -49,22 +49,23 @@ impl Service<'_> {
 
     /// execve has succeeded.
     fn on_executed(&mut self, seen: &Seen) {
-        let Some(found) = self.catalogue.executed(seen) else {
-            self.cancel(seen.launch);
-            return;
+        // Of a process that is gone already, only its path can tell.
+        let found = match self.catalogue.executed(seen) {
+            Ok(found) => found,
+            Err(Gone) => self.catalogue.called(seen),
         };
         let expected = self.active.get(&seen.launch).map(|active| &active.id);
-        match expected {
-            Some(id) if *id == found.id => {
+        match (found, expected) {
+            (Some(found), Some(id)) if *id == found.id => {
                 if let Some(active) = self.active.get_mut(&seen.launch) {
                     active.confirmed = true;
                 }
             }
-            Some(_) => {
+            (Some(found), None) => self.begin(seen.launch, seen.pid, found, true),
+            (None, _) | (Some(_), Some(_)) => {
                 self.cancel(seen.launch);
                 return;
             }
-            None => self.begin(seen.launch, seen.pid, found, true),
         }
         self.confirmed(seen.launch);
     }
@@ -75,7 +76,9 @@ impl Service<'_> {
             return;
         };
         let (id, plan, pid) = (active.id.clone(), active.plan, active.pid);
-        let is_learned = active.learning;
+        // Where it was held, it was tried already: by now it would come too late.
+        let is_tried = active.learning || active.note.is_some();
+        tracing::debug!(app = id, pid, ?plan, "launch begins");
         let event = begun(&id, pid, plan);
         let executable = (active.app.dev, active.app.ino);
         self.state.launches_seen += 1;
@@ -93,7 +96,7 @@ impl Service<'_> {
             record.managed.next(now, &Observation::NewExecutable);
         }
         self.emit(event);
-        if plan == Plan::Learn && !is_learned {
+        if plan == Plan::Learn && !is_tried {
             self.learn(launch, None);
         }
     }
@@ -159,7 +162,7 @@ impl Service<'_> {
         }
         self.active.insert(launch, active);
         // After the first requests: attaching takes a millisecond.
-        if let Err(error) = self.watch.count_waits(true) {
+        if let Err(error) = self.watch.count_waits() {
             self.warn(format!("waits are not counted: {error}"));
         }
     }
@@ -203,10 +206,19 @@ impl Service<'_> {
             None => return,
             Some(gate) => gate.waiting(),
         };
-        match waiting {
-            Ok(waiting) => waiting.into_iter().for_each(|held| self.on_held_one(held)),
+        let waiting = match waiting {
+            Ok(waiting) => waiting,
+            Err(error) => return self.warn(error.to_string()),
+        };
+        if waiting.is_empty() {
+            return;
+        }
+        // Each of them has called execve before, and what was seen of that says whose launch it is.
+        match self.watch.take() {
+            Ok(seen) => seen.into_iter().for_each(|seen| self.on_seen(seen)),
             Err(error) => self.warn(error.to_string()),
         }
+        waiting.into_iter().for_each(|held| self.on_held_one(held));
     }
 
     /// Lets the program go at once, unless its launch is about to be learned.
@@ -218,7 +230,19 @@ impl Service<'_> {
             active.pid == held.pid as u32 && active.id == *id && active.plan == Plan::Learn
         });
         if let Some((&launch, _)) = launch {
+            return self.learn(launch, Some(held));
+        }
+        if self.watch.is_early() {
+            return;
+        }
+        // Its call of execve was not seen, and its success comes too late.
+        let (id, pid) = (id.clone(), held.pid);
+        let found = self.catalogue.of_process(&id, pid);
+        let adopted = Pid::from_raw(pid).map(|pid| self.watch.adopt(pid));
+        if let (Some(found), Some(Ok(Some(launch)))) = (found, adopted) {
+            self.begin(launch, pid as u32, found, true);
             self.learn(launch, Some(held));
+            self.confirmed(launch);
         }
     }
 

@@ -175,17 +175,13 @@ impl<'obj> Watch<'obj> {
         Slots(&self.skel.maps.counts).get(launch)
     }
 
-    /// Counts, for all launches, waits for the drive, and when completion pages are used; or no longer.
+    /// Counts, for all launches, waits for the drive, and when completion pages are used.
     /// These programs are called at every context switch and page fault of the system: to be on while
     /// launches are under way.
     ///
     /// # Errors
     /// When the programs cannot be attached.
-    pub fn count_waits(&mut self, on: bool) -> Result<(), TraceError> {
-        if !on {
-            self.waits.clear();
-            return Ok(());
-        }
+    pub fn count_waits(&mut self) -> Result<(), TraceError> {
         if !self.waits.is_empty() {
             return Ok(());
         }
@@ -204,6 +200,12 @@ impl<'obj> Watch<'obj> {
             self.waits.push(link);
         }
         Ok(())
+    }
+
+    /// Counts them no longer. Dropping what is returned detaches the programs, for which the kernel may
+    /// take tens of milliseconds: not to be done where launches are waited for.
+    pub fn stop_counting_waits(&mut self) -> Vec<Link> {
+        std::mem::take(&mut self.waits)
     }
 
     /// Tells a launch's completion page (paper §4.2), early in the launch.

@@ -68,7 +68,7 @@ impl Image {
     pub fn configure(&self, text: &str) {
         let dir = self.config_dir();
         fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join("config.toml"), format!("mode = \"manual\"\n{text}")).unwrap();
+        fs::write(dir.join("config.toml"), format!("mode = \"manual\"\nlog.level = \"debug\"\n{text}")).unwrap();
     }
 
     pub fn config_dir(&self) -> PathBuf {
@@ -175,7 +175,7 @@ impl Running {
 
     /// What it says at the end of the next launch of an app.
     pub fn launch_of(&mut self, id: &str) -> String {
-        self.line(&[" launch ", &format!("app=\"{id}\"")])
+        self.line(&["INFO launch ", &format!("app=\"{id}\"")])
     }
 
     pub fn pid(&self) -> u32 {
