@@ -20,7 +20,10 @@ impl Notifier {
     /// # Errors
     /// When systemd names a socket that cannot be used.
     pub fn from_environment() -> io::Result<Self> {
-        let socket = env::var_os("NOTIFY_SOCKET").map(connect).transpose()?;
+        let socket = env::var_os("NOTIFY_SOCKET")
+            .filter(|path| !path.is_empty())
+            .map(connect)
+            .transpose()?;
         let own = env::var("WATCHDOG_PID")
             .ok()
             .is_none_or(|pid| pid == std::process::id().to_string());

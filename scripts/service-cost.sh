@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# What the running service costs those who launch nothing that it manages: fork+exec of /bin/true with
+# and without it, in turns; its memory and its wake-ups when idle.
+#
+#   scripts/service-cost.sh [PROFILES]
+#
+# PROFILES is a state directory whose profiles the service is to hold (it is copied); without, it has
+# none. Needs root, and no service running. About three minutes.
+
+# shellcheck source=scripts/common.sh
+source "$(dirname "$0")/common.sh"
+
+PAIRS=${PAIRS:-20}
+EXECS=${EXECS:-2500}
+
+[[ $EUID -eq 0 ]] || die "it needs root: sudo scripts/service-cost.sh"
+BIN=$TARGET_DIR/release/paralfetch
+[[ -x $BIN ]] || die "$BIN is missing: make build"
+WORK=$(mktemp -d)
+trap 'kill "$SERVICE" 2>/dev/null; rm -rf "$WORK"' EXIT
+SERVICE=
+mkdir "$WORK/etc"
+echo 'mode = "manual"' >"$WORK/etc/config.toml"
+mkdir -m 700 "$WORK/state"
+[[ $# -eq 0 ]] || cp -r "$1/." "$WORK/state/"
+
+cat >"$WORK/execs.c" <<'C'
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Microseconds that one fork+exec of /bin/true takes, on average. */
+int main(int argc, char **argv)
+{
+	int count = atoi(argv[1]), i;
+	struct timespec a, b;
+	char *args[] = { "true", NULL };
+
+	(void)argc;
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	for (i = 0; i < count; i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			execv("/bin/true", args);
+			_exit(127);
+		}
+		if (pid < 0 || waitpid(pid, NULL, 0) != pid)
+			return 1;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	printf("%.3f\n", ((b.tv_sec - a.tv_sec) * 1e9 + (b.tv_nsec - a.tv_nsec)) / 1e3 / count);
+	return 0;
+}
+C
+cc -O2 -o "$WORK/execs" "$WORK/execs.c"
+
+start() {
+    NOTIFY_SOCKET='' "$BIN" --state-dir "$WORK/state" service --no-bus --config-dir "$WORK/etc" \
+        --run-dir "$WORK/run" 2>"$WORK/log" &
+    SERVICE=$!
+    until grep -q ready "$WORK/log"; do
+        kill -0 "$SERVICE" 2>/dev/null || die "the service does not start: $(cat "$WORK/log")"
+        sleep 0.05
+    done
+}
+
+stop() {
+    kill "$SERVICE"
+    wait "$SERVICE" || true
+    SERVICE=
+}
+
+switches() { cat /proc/"$SERVICE"/task/*/status | awk '/^voluntary_ctxt/ { sum += $2 } END { print sum }'; }
+
+"$WORK/execs" "$EXECS" >/dev/null
+for ((pair = 0; pair < PAIRS; pair++)); do
+    # In alternating order, so that what drifts is shared.
+    if ((pair % 2)); then
+        without=$("$WORK/execs" "$EXECS")
+        start
+        with=$("$WORK/execs" "$EXECS")
+        stop
+    else
+        start
+        with=$("$WORK/execs" "$EXECS")
+        stop
+        without=$("$WORK/execs" "$EXECS")
+    fi
+    echo "$with $without"
+done >"$WORK/pairs"
+awk '{ print $1 / $2 }' "$WORK/pairs" | sort -n | awk -v n="$PAIRS" -v e="$EXECS" '
+    { v[NR] = $1 }
+    END { printf "fork+exec of /bin/true, with the service by without, %d pairs of %d: median %.4f, quartiles %.4f to %.4f\n",
+        n, e, (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2, v[int(NR / 4) + 1], v[int(NR * 3 / 4) + 1] }'
+
+start
+sleep 5
+before=$(switches)
+sleep 20
+after=$(switches)
+awk -v w="$((after - before))" '/^VmRSS/ { rss = $2 } /^RssAnon/ { anon = $2 }
+    END { printf "idle: resident %.1f MiB (%.1f MiB of its own), %d wake-ups in 20 s\n", rss / 1024, anon / 1024, w }' \
+    /proc/"$SERVICE"/status
+stop
