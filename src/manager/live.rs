@@ -50,6 +50,16 @@ pub struct LiveResult {
     pub lesson: Result<Lesson, NotLearned>,
 }
 
+/// What the learning thread tells.
+pub enum LiveNews {
+    /// A launch can be learned now.
+    Ready,
+    /// A launch was learned, or nothing came of it.
+    Done(LiveResult),
+    /// No launch can be learned, and the thread has ended.
+    Failed(String),
+}
+
 const LOADING: u8 = 0;
 const READY: u8 = 1;
 const BUSY: u8 = 2;
@@ -62,13 +72,12 @@ pub struct LiveLearner {
 }
 
 impl LiveLearner {
-    /// Starts the thread. What comes of its jobs is handed to `tell`, in the thread; so is, once, why it
-    /// cannot load the programs, and then it ends.
+    /// Starts the thread. What it has to tell is handed to `tell`, in the thread.
     ///
     /// # Errors
     /// When the system has no thread to give.
     pub fn start(
-        tell: impl Fn(Result<LiveResult, String>) + Send + 'static,
+        tell: impl Fn(LiveNews) + Send + 'static,
     ) -> io::Result<LiveLearner> {
         let (jobs, inbox) = sync_channel(1);
         let state = Arc::new(AtomicU8::new(LOADING));
@@ -97,10 +106,6 @@ impl LiveLearner {
         })
     }
 
-    /// Whether a launch would be taken now.
-    pub fn is_ready(&self) -> bool {
-        self.state.load(Ordering::Acquire) == READY
-    }
 }
 
 impl Drop for LiveLearner {
@@ -114,7 +119,7 @@ fn work(
     jobs: &Receiver<LiveJob>,
     state: &AtomicU8,
     stop: &AtomicBool,
-    tell: &impl Fn(Result<LiveResult, String>),
+    tell: &impl Fn(LiveNews),
 ) {
     while !stop.load(Ordering::Acquire) {
         // Anew for each launch: the maps remember what was seen.
@@ -122,16 +127,17 @@ fn work(
         let mut storage = Storage::new();
         let loaded = match Loaded::load(&mut storage, Focus::Touches) {
             Ok(loaded) => loaded,
-            Err(error) => return tell(Err(error.to_string())),
+            Err(error) => return tell(LiveNews::Failed(error.to_string())),
         };
         state.store(READY, Ordering::Release);
+        tell(LiveNews::Ready);
         let Ok(job) = jobs.recv() else {
             return;
         };
         state.store(BUSY, Ordering::Release);
         let (launch, app) = (job.launch, job.app.clone());
         let lesson = learn(loaded, job, stop);
-        tell(Ok(LiveResult {
+        tell(LiveNews::Done(LiveResult {
             launch,
             app,
             lesson,

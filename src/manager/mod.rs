@@ -13,7 +13,7 @@ mod registry;
 mod settings;
 
 pub use learn::{LearnError, LearnOptions, Learned, Lesson, NotLearned, Summary, learn};
-pub use live::{LiveJob, LiveLearner, LiveResult};
+pub use live::{LiveJob, LiveLearner, LiveNews, LiveResult};
 pub use reads::ReadCounter;
 pub use registry::{Added, Marks, Record, Registry, RegistryError};
 pub use settings::{LearningSettings, RUN_DIR, devices_below};

@@ -11,7 +11,7 @@ use super::ready::Ready;
 use super::reschedule::{now_s, reschedule};
 use crate::bus;
 use crate::history::{Kind, Launch};
-use crate::manager::{LiveResult, Record};
+use crate::manager::{LiveNews, LiveResult, Record};
 use crate::phases::{Decision, Off, Observation, Phase, Plan, Prefetched, Reason, Seen, Warmth};
 use crate::profile::{Profile, Store};
 use crate::resolve::mounts::MountTable;
@@ -205,16 +205,20 @@ impl Service<'_> {
         self.save();
     }
 
-    /// The learning thread has done with a launch.
-    pub(super) fn on_learned(&mut self, result: Result<LiveResult, String>) {
-        let result = match result {
-            Ok(result) => result,
-            Err(why) => {
+    /// The learning thread has something to tell.
+    pub(super) fn on_learning(&mut self, news: LiveNews) {
+        match news {
+            LiveNews::Ready => tracing::debug!("ready to learn"),
+            LiveNews::Done(result) => self.on_learned(result),
+            LiveNews::Failed(why) => {
                 self.learner = None;
                 self.state.can_learn = false;
-                return self.warn(format!("nothing can be learned: {why}"));
+                self.warn(format!("nothing can be learned: {why}"));
             }
-        };
+        }
+    }
+
+    fn on_learned(&mut self, result: LiveResult) {
         let Some(active) = self.active.get_mut(&result.launch) else {
             return;
         };

@@ -76,8 +76,8 @@ impl Service<'_> {
         let wanted = !to_learn.is_empty();
         if wanted && self.learner.is_none() && self.state.can_learn {
             let outbox = self.outbox.clone();
-            let started = LiveLearner::start(move |result| {
-                outbox.send(Message::Learned(Box::new(result)));
+            let started = LiveLearner::start(move |news| {
+                outbox.send(Message::Learning(Box::new(news)));
             });
             match started {
                 Ok(learner) => self.learner = Some(learner),

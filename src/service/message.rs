@@ -7,13 +7,13 @@ use super::catalogue::Candidate;
 use super::ready::Ready;
 use super::reschedule::Rescheduled;
 use crate::bus::{AppState, BackendError, Mode, Status};
-use crate::manager::LiveResult;
+use crate::manager::LiveNews;
 use crate::phases::Request;
 
 /// A message to the event loop.
 pub enum Message {
-    /// A launch was learned, or nothing came of it; or why none can be.
-    Learned(Box<Result<LiveResult, String>>),
+    /// From the learning thread.
+    Learning(Box<LiveNews>),
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
     /// A profile was scheduled anew.
