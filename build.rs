@@ -16,7 +16,8 @@ fn main() {
 
 /// `src/MODULE/bpf/NAME.bpf.c` → `$OUT_DIR/NAME.skel.rs`.
 fn build_skeleton(module: &str, name: &str) {
-    let source = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("src");
+    let source =
+        PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("src");
     let dir = source.join(module).join("bpf");
     // The kernel's types are declared once.
     let include = format!("-I{}", source.join("trace/bpf").display());

@@ -196,6 +196,7 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
         start_ns: trace.start_ns,
         started,
         touches: false,
+        namespaces: &trace.namespaces,
         earlier: &Earlier::default(),
     };
     let sequence = resolve(&seen, &mounts, &class);

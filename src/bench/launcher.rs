@@ -243,10 +243,10 @@ impl Launcher for AppLauncher<'_> {
         };
         match scenario {
             Scenario::Warm => {
-                if let Some(block) = &block {
-                    if !block.evict()? {
-                        return Err(BenchError::NotEvicted);
-                    }
+                if let Some(block) = &block
+                    && !block.evict()?
+                {
+                    return Err(BenchError::NotEvicted);
                 }
             }
             Scenario::Cold | Scenario::Prefetch => drop_caches()?,

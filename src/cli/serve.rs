@@ -20,7 +20,8 @@ pub fn main(state_dir: &Path, args: ServiceArgs) -> Result<(), Failure> {
         run_dir: args.run_dir,
     };
     // A configuration that is wrong is told by `run`.
-    let level = Config::load(&places.config_dir).map_or(Level::default(), |config| config.log.level);
+    let level =
+        Config::load(&places.config_dir).map_or(Level::default(), |config| config.log.level);
     log_to_journal(level)?;
     let bus = (!args.no_bus).then(Address::default);
     run(&places, bus).map_err(Failure::own)

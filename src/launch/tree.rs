@@ -67,13 +67,13 @@ impl Subreaper {
             let alive: Vec<Process> = found.into_iter().filter(|p| !p.zombie).collect();
             signalled.retain(|(known, _)| alive.iter().any(|p| is_same(p, known)));
             for process in &alive {
-                if !signalled.iter().any(|(known, _)| is_same(process, known)) {
-                    if let Some(fd) = open(process)? {
-                        for &signal in signals {
-                            send(&fd, signal)?;
-                        }
-                        signalled.push((*process, fd));
+                if !signalled.iter().any(|(known, _)| is_same(process, known))
+                    && let Some(fd) = open(process)?
+                {
+                    for &signal in signals {
+                        send(&fd, signal)?;
                     }
+                    signalled.push((*process, fd));
                 }
             }
             let left = deadline.saturating_duration_since(Instant::now());

@@ -55,7 +55,7 @@ pub enum LiveNews {
     /// A launch can be learned now.
     Ready,
     /// A launch was learned, or nothing came of it.
-    Done(LiveResult),
+    Done(Box<LiveResult>),
     /// No launch can be learned, and the thread has ended.
     Failed(String),
 }
@@ -76,9 +76,7 @@ impl LiveLearner {
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn start(
-        tell: impl Fn(LiveNews) + Send + 'static,
-    ) -> io::Result<LiveLearner> {
+    pub fn start(tell: impl Fn(LiveNews) + Send + 'static) -> io::Result<LiveLearner> {
         let (jobs, inbox) = sync_channel(1);
         let state = Arc::new(AtomicU8::new(LOADING));
         let stop = Arc::new(AtomicBool::new(false));
@@ -105,7 +103,6 @@ impl LiveLearner {
             TrySendError::Full(job) | TrySendError::Disconnected(job) => Box::new(job),
         })
     }
-
 }
 
 impl Drop for LiveLearner {
@@ -115,12 +112,7 @@ impl Drop for LiveLearner {
     }
 }
 
-fn work(
-    jobs: &Receiver<LiveJob>,
-    state: &AtomicU8,
-    stop: &AtomicBool,
-    tell: &impl Fn(LiveNews),
-) {
+fn work(jobs: &Receiver<LiveJob>, state: &AtomicU8, stop: &AtomicBool, tell: &impl Fn(LiveNews)) {
     while !stop.load(Ordering::Acquire) {
         // Anew for each launch: the maps remember what was seen.
         state.store(LOADING, Ordering::Release);
@@ -137,11 +129,11 @@ fn work(
         state.store(BUSY, Ordering::Release);
         let (launch, app) = (job.launch, job.app.clone());
         let lesson = learn(loaded, job, stop);
-        tell(LiveNews::Done(LiveResult {
+        tell(LiveNews::Done(Box::new(LiveResult {
             launch,
             app,
             lesson,
-        }));
+        })));
     }
 }
 
@@ -175,11 +167,7 @@ fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, 
 }
 
 /// Collects events until the launch is over, and says what ended it.
-fn watch(
-    tracer: &mut Tracer<'_>,
-    limits: &Limits,
-    stop: &AtomicBool,
-) -> Result<Ended, NotLearned> {
+fn watch(tracer: &mut Tracer<'_>, limits: &Limits, stop: &AtomicBool) -> Result<Ended, NotLearned> {
     let begun = tracer.with_trace(|trace| trace.start_ns);
     let mut counter = ReadCounter::new(Learned::Live);
     let mut quiet = QuietDetector::new(begun, *limits);

@@ -304,13 +304,22 @@ mod tests {
     fn a_damaged_file_is_put_aside() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(FILE);
-        for damage in [&b"{"[..], b"", b"[]", br#"{"version":9,"apps":[]}"#, b"\xff\xfe"] {
+        for damage in [
+            &b"{"[..],
+            b"",
+            b"[]",
+            br#"{"version":9,"apps":[]}"#,
+            b"\xff\xfe",
+        ] {
             fs::write(&path, damage).unwrap();
             let (registry, warning) = Registry::load(dir.path()).unwrap();
             assert!(registry.is_empty());
             assert!(warning.unwrap().contains("managed.json.damaged"));
             assert!(!path.exists());
-            assert_eq!(fs::read(path.with_extension("json.damaged")).unwrap(), damage);
+            assert_eq!(
+                fs::read(path.with_extension("json.damaged")).unwrap(),
+                damage
+            );
             registry.save().unwrap();
         }
     }

@@ -61,7 +61,7 @@ impl Gain {
     /// Whether to withhold prefetching from the launch about to begin. `random` is any number without
     /// a pattern. It is paid for at once: a launch of which nothing is ever heard again counts, too.
     pub fn withhold(&mut self, random: u64) -> bool {
-        let withheld = self.credit >= PRICE && random % DRAW_ONE_IN == 0;
+        let withheld = self.credit >= PRICE && random.is_multiple_of(DRAW_ONE_IN);
         if withheld {
             self.credit -= PRICE;
         }

@@ -81,7 +81,8 @@ impl Lead {
             return 0;
         };
         let is_same = fstat(&node).is_ok_and(|stat| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice && stat.st_rdev == self.dev
+            FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
+                && stat.st_rdev == self.dev
         });
         if !is_same {
             return 0;

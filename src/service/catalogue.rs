@@ -159,7 +159,8 @@ impl Catalogue {
             self.paths.insert(OsString::from(id), id.to_owned());
             if let Ok(file) = fs::canonicalize(id) {
                 if let Ok(found) = fs::metadata(&file) {
-                    self.inodes.insert((found.dev(), found.ino()), id.to_owned());
+                    self.inodes
+                        .insert((found.dev(), found.ino()), id.to_owned());
                 }
                 self.paths
                     .entry(file.into_os_string())
@@ -397,7 +398,10 @@ mod tests {
         assert_eq!(found.app.path, b"/opt/no/such/app");
         assert_eq!(found.app.root, None);
         assert_eq!(catalogue.called(&seen("app", HOME.root, 7)), None);
-        assert_eq!(catalogue.called(&seen("/opt/other/app", HOME.root, 7)), None);
+        assert_eq!(
+            catalogue.called(&seen("/opt/other/app", HOME.root, 7)),
+            None
+        );
     }
 
     #[test]

@@ -135,9 +135,10 @@ impl Service<'_> {
             return Some(TICK);
         }
         let now = Instant::now();
-        let next = self.state.alive.map_or(self.state.daily, |alive| {
-            alive.min(self.state.daily)
-        });
+        let next = self
+            .state
+            .alive
+            .map_or(self.state.daily, |alive| alive.min(self.state.daily));
         Some(next.saturating_duration_since(now))
     }
 

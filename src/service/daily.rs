@@ -33,7 +33,11 @@ impl Service<'_> {
             .get(id)
             .map(|record| record.last_s.clone())
             .unwrap_or_default();
-        let (packed, store, outbox) = (ready.packed.clone(), self.store.clone(), self.outbox.clone());
+        let (packed, store, outbox) = (
+            ready.packed.clone(),
+            self.store.clone(),
+            self.outbox.clone(),
+        );
         let id = id.to_owned();
         self.worker.run(move |_| {
             let Ok(mut profile) = decode(&packed) else {
@@ -72,7 +76,12 @@ impl Service<'_> {
         entries: u64,
         ready: Option<super::ready::Ready>,
     ) {
-        tracing::info!(app = id, obsolete, entries, "obsolete entries were dealt with");
+        tracing::info!(
+            app = id,
+            obsolete,
+            entries,
+            "obsolete entries were dealt with"
+        );
         if let Some(ready) = ready {
             self.ready.insert(id.to_owned(), ready);
         }

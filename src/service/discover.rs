@@ -91,13 +91,16 @@ impl Service<'_> {
         if active.plan != Plan::Leave || !self.is_suspect(&active.id) {
             return;
         }
-        let wanted = self.config.automatic.clone();
+        let wanted = self.config.automatic;
         let Some(suspect) = self.state.large.get_mut(&active.id) else {
             return;
         };
         let enough = suspect.launched(counts.bytes, counts.waiting_ns / 1000, &wanted);
         if enough {
-            tracing::info!(app = active.id, "large and slow: managed from its next launch on");
+            tracing::info!(
+                app = active.id,
+                "large and slow: managed from its next launch on"
+            );
             // It stays a candidate, and is none on trial any more.
             self.state.large.remove(&active.id);
             self.watch_for_learning();

@@ -12,7 +12,7 @@ use super::reschedule::{now_s, reschedule};
 use crate::bus;
 use crate::history::{Kind, Launch};
 use crate::manager::{LiveNews, LiveResult, Record};
-use crate::phases::{Decision, Off, Observation, Phase, Plan, Prefetched, Reason, Seen, Warmth};
+use crate::phases::{Decision, Observation, Off, Phase, Plan, Prefetched, Reason, Seen, Warmth};
 use crate::profile::{Profile, Store};
 use crate::resolve::mounts::MountTable;
 use crate::schedule::Params;
@@ -66,7 +66,10 @@ impl Service<'_> {
         let Some(active) = self.active.get_mut(&launch) else {
             return;
         };
-        active.report = active.prefetch.as_ref().and_then(|prefetch| prefetch.poll());
+        active.report = active
+            .prefetch
+            .as_ref()
+            .and_then(|prefetch| prefetch.poll());
         if let Some(counts) = self.watch.counts(launch) {
             active.switches = counts.switches;
         }
@@ -157,7 +160,11 @@ impl Service<'_> {
             }
             Decision::Refresh => self.refresh_profile(id),
             Decision::Relearn(reason) => {
-                tracing::info!(app = id, reason = reason_word(reason), "will be learned again");
+                tracing::info!(
+                    app = id,
+                    reason = reason_word(reason),
+                    "will be learned again"
+                );
             }
             Decision::SwitchedOff(off) => {
                 let why = off_words(off);
@@ -173,7 +180,11 @@ impl Service<'_> {
         let Some(ready) = self.ready.get(id) else {
             return;
         };
-        let (packed, store, outbox) = (ready.packed.clone(), self.store.clone(), self.outbox.clone());
+        let (packed, store, outbox) = (
+            ready.packed.clone(),
+            self.store.clone(),
+            self.outbox.clone(),
+        );
         let (id, app) = (id.to_owned(), ready.app.clone());
         self.worker.run(move |_| {
             let outcome = match crate::profile::decode(&packed) {
@@ -209,7 +220,7 @@ impl Service<'_> {
     pub(super) fn on_learning(&mut self, news: LiveNews) {
         match news {
             LiveNews::Ready => tracing::debug!("ready to learn"),
-            LiveNews::Done(result) => self.on_learned(result),
+            LiveNews::Done(result) => self.on_learned(*result),
             LiveNews::Failed(why) => {
                 self.learner = None;
                 self.state.can_learn = false;

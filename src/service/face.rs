@@ -107,8 +107,7 @@ impl Backend for Face {
             Some(app) => Some(pick(self.ask(Ask::Apps)?, app)?.app),
             None => None,
         };
-        let found =
-            self.history(move |history| history.launches(id.as_deref(), limit as usize))?;
+        let found = self.history(move |history| history.launches(id.as_deref(), limit as usize))?;
         Ok(found.unwrap_or_default().iter().map(record_of).collect())
     }
 
@@ -161,7 +160,7 @@ pub(super) fn pick(apps: Vec<AppState>, name: &str) -> Result<AppState, BackendE
 /// Figures of the history.
 pub(super) fn add_times(app: &mut AppState, summary: &Summary) {
     let waiting = |typical: &Option<crate::history::Typical>| {
-        typical.as_ref().map_or(0, |typical| typical.waiting_us as u64)
+        typical.as_ref().map_or(0, |typical| typical.waiting_us)
     };
     app.cold_with_us = waiting(&summary.with);
     app.cold_without_us = waiting(&summary.without);
@@ -169,7 +168,7 @@ pub(super) fn add_times(app: &mut AppState, summary: &Summary) {
         .with
         .as_ref()
         .or(summary.without.as_ref())
-        .map_or(0, |typical| typical.duration_us as u64);
+        .map_or(0, |typical| typical.duration_us);
     if let Some(gain) = summary.waiting_gain {
         app.gain_percent = (gain * 100.0).round() as i32;
     }
@@ -340,10 +339,7 @@ impl Service<'_> {
 }
 
 /// The app that a user names, not managed so far.
-pub(super) fn find_record(
-    app: &str,
-    rules: &crate::apps::Rules,
-) -> Result<Record, BackendError> {
+pub(super) fn find_record(app: &str, rules: &crate::apps::Rules) -> Result<Record, BackendError> {
     use std::ffi::OsStr;
     let path = OsStr::new(PATH);
     let entries = desktop::entries(&desktop::system_directories(), rules, path);
@@ -355,11 +351,7 @@ pub(super) fn find_record(
         .as_os_str()
         .to_str()
         .ok_or_else(|| BackendError::Refused(format!("{app}: its path is no text")))?;
-    let marks = super::catalogue::marks(
-        &found.identity.key,
-        &found.identity.program,
-        &found.names,
-    );
+    let marks = super::catalogue::marks(&found.identity.key, &found.identity.program, &found.names);
     Ok(Record::new(
         id.to_owned(),
         found.name.clone(),

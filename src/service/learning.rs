@@ -15,7 +15,8 @@ use crate::config::Mode;
 use crate::manager::{Added, LiveLearner};
 
 /// Where commands are looked for: a service has no user's PATH.
-pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games";
+pub const PATH: &str =
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games";
 
 impl Service<'_> {
     /// Has the .desktop entries looked for, in automatic mode; without, there are no candidates.
@@ -77,7 +78,7 @@ impl Service<'_> {
         if wanted && self.learner.is_none() && self.state.can_learn {
             let outbox = self.outbox.clone();
             let started = LiveLearner::start(move |news| {
-                outbox.send(Message::Learning(Box::new(news)));
+                outbox.send(Message::Learning(news));
             });
             match started {
                 Ok(learner) => self.learner = Some(learner),

@@ -13,7 +13,7 @@ use crate::phases::Request;
 /// A message to the event loop.
 pub enum Message {
     /// From the learning thread.
-    Learning(Box<LiveNews>),
+    Learning(LiveNews),
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
     /// A profile was scheduled anew.

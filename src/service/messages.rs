@@ -6,7 +6,7 @@ use super::message::Message;
 impl Service<'_> {
     pub(super) fn on_message(&mut self, message: Message) {
         match message {
-            Message::Learning(news) => self.on_learning(*news),
+            Message::Learning(news) => self.on_learning(news),
             Message::Prefetched(launch) => self.on_prefetched(launch),
             Message::Rescheduled { id, outcome } => self.on_rescheduled(&id, outcome),
             Message::Checked {

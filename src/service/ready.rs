@@ -36,7 +36,10 @@ impl Ready {
     ///
     /// # Errors
     /// If it breaks a rule of the format.
-    pub fn new(profile: &Profile, mounts: &MountTable) -> Result<Self, crate::profile::FormatError> {
+    pub fn new(
+        profile: &Profile,
+        mounts: &MountTable,
+    ) -> Result<Self, crate::profile::FormatError> {
         let sysfs = Sysfs::default();
         let lead = Lead::prepare(profile, mounts, &sysfs);
         let page_bytes = rustix::param::page_size() as u64;

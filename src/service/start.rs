@@ -131,7 +131,9 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
             warnings: Vec::new(),
             large: HashMap::new(),
             daily: Instant::now() + daily::INTERVAL,
-            alive: notifier.interval().map(|interval| Instant::now() + interval),
+            alive: notifier
+                .interval()
+                .map(|interval| Instant::now() + interval),
             random: now_s() ^ u64::from(std::process::id()) << 32 | 1,
             can_learn: true,
         },

@@ -16,7 +16,9 @@ use rustix::fs::fstat;
 #[derive(Debug, thiserror::Error)]
 pub enum GateError {
     /// fanotify_init(2) failed.
-    #[error("fanotify cannot be had ({0}); it needs CAP_SYS_ADMIN and CONFIG_FANOTIFY_ACCESS_PERMISSIONS=y")]
+    #[error(
+        "fanotify cannot be had ({0}); it needs CAP_SYS_ADMIN and CONFIG_FANOTIFY_ACCESS_PERMISSIONS=y"
+    )]
     NoFanotify(io::Error),
     /// fanotify_mark(2) failed.
     #[error("cannot watch the execution of a file: {0}")]

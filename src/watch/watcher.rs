@@ -255,11 +255,7 @@ impl<'obj> Watch<'obj> {
     pub fn set_helper(&self, tid: u32, launch: Option<u64>) -> Result<(), TraceError> {
         let map = &self.skel.maps.helpers;
         let done = match launch {
-            Some(launch) => map.update(
-                &tid.to_ne_bytes(),
-                &launch.to_ne_bytes(),
-                MapFlags::ANY,
-            ),
+            Some(launch) => map.update(&tid.to_ne_bytes(), &launch.to_ne_bytes(), MapFlags::ANY),
             None => map.delete(&tid.to_ne_bytes()),
         };
         done.map_err(|error| TraceError::from_bpf("naming a prefetch thread", error))

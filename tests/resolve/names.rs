@@ -34,7 +34,7 @@ pub fn crowd(image: &LoopExt4, count: usize, length: usize) -> PathBuf {
 fn add(directory: &Path, index: usize, length: usize) {
     const LINKS: usize = 60_000;
     let path = directory.join(name(index, length));
-    if index % LINKS == 0 {
+    if index.is_multiple_of(LINKS) {
         File::create(path).unwrap();
     } else {
         let first = directory.join(name(index / LINKS * LINKS, length));

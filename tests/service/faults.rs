@@ -105,7 +105,10 @@ fn thousands_of_programs_wake_nobody() {
     image.learn(&mut service, "app");
     let before = switches(service.pid());
     let status = Command::new("/bin/sh")
-        .args(["-c", "i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done"])
+        .args([
+            "-c",
+            "i=0; while [ $i -lt 2000 ]; do /bin/true; i=$((i+1)); done",
+        ])
         .status()
         .unwrap();
     assert!(status.success());

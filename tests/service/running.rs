@@ -68,7 +68,11 @@ impl Image {
     pub fn configure(&self, text: &str) {
         let dir = self.config_dir();
         fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join("config.toml"), format!("mode = \"manual\"\nlog.level = \"debug\"\n{text}")).unwrap();
+        fs::write(
+            dir.join("config.toml"),
+            format!("mode = \"manual\"\nlog.level = \"debug\"\n{text}"),
+        )
+        .unwrap();
     }
 
     pub fn config_dir(&self) -> PathBuf {
@@ -112,7 +116,9 @@ impl Image {
         });
         let running = Running { child, lines };
         let mut text = [0; 256];
-        let length = systemd.recv(&mut text).expect("the service says that it is ready");
+        let length = systemd
+            .recv(&mut text)
+            .expect("the service says that it is ready");
         assert_eq!(&text[..length], b"READY=1");
         running
     }

@@ -214,7 +214,10 @@ fn judge(facts: &Facts, kernel: &Kernel) -> Vec<String> {
     );
     check(facts.doctor_status == Some(0), "doctor is content");
     for place in [&facts.doctor["hooks"], &facts.hooks] {
-        check(place["reads"] == means, &format!("reads are seen by {means}"));
+        check(
+            place["reads"] == means,
+            &format!("reads are seen by {means}"),
+        );
         check(
             place["faults"] == means,
             &format!("page faults are seen by {means}"),

@@ -214,10 +214,10 @@ impl Pipes {
 impl Drop for Emulator {
     fn drop(&mut self) {
         // The device has let go of the file: that ends the file system, and so the process.
-        if !self.ends_by_itself() {
-            if let Err(error) = self.child.kill() {
-                eprintln!("lab: killing the emulator: {error}");
-            }
+        if !self.ends_by_itself()
+            && let Err(error) = self.child.kill()
+        {
+            eprintln!("lab: killing the emulator: {error}");
         }
         if let Err(error) = self.child.wait() {
             eprintln!("lab: waiting for the emulator's end: {error}");

@@ -181,7 +181,7 @@ impl Flash {
         number("channel_mb_s", self.channel_mb_s, 0.1, 1e5)?;
         number("stripe_bytes", self.stripe_bytes, self.page_bytes, 1 << 30)?;
         ensure(
-            self.stripe_bytes % self.page_bytes == 0,
+            self.stripe_bytes.is_multiple_of(self.page_bytes),
             "stripe_bytes",
             "'stripe_bytes' must be a multiple of 'page_bytes'",
         )?;

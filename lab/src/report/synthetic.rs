@@ -141,7 +141,7 @@ pub fn timeline(device: &str, app: &str, scenario: &str) -> Timeline {
         noise => u64::from(noise > -0.6),
     };
     let entry = |index: u64, sorted: bool| {
-        let metadata = index % 17 == 0;
+        let metadata = index.is_multiple_of(17);
         let file = if sorted { index / 40 } else { index / 12 };
         let spread = ((noise(file) + 1.0) * 4e6) as u64;
         let sector = if metadata {
@@ -159,14 +159,14 @@ pub fn timeline(device: &str, app: &str, scenario: &str) -> Timeline {
     let miss = |index: u64| Miss {
         time_us: 30_000 + index * 83_000,
         wait_us: 300 + index * 140,
-        what: if index % 4 == 0 {
+        what: if index.is_multiple_of(4) {
             "inode table".into()
         } else {
             format!("/usr/lib/lib{app}-{index}.so")
         },
         offset: index * 11,
         pages: 1 + index % 4,
-        why: if index % 3 == 0 {
+        why: if index.is_multiple_of(3) {
             Why::CameTooLate
         } else {
             Why::NotInProfile

@@ -171,10 +171,10 @@ fn needs(tree: &mut LiveTree, path: &PathUse, from: &Dir, root: &Dir, visit: &mu
         }
         Use::Execute => {
             let end = steps(tree, from, root, &path.path, true);
-            if let End::Named { dir, name } = end {
-                if let Some(interpreter) = tree.interpreter(&dir, &name) {
-                    steps(tree, from, root, &interpreter, true);
-                }
+            if let End::Named { dir, name } = end
+                && let Some(interpreter) = tree.interpreter(&dir, &name)
+            {
+                steps(tree, from, root, &interpreter, true);
             }
         }
         Use::List => visit(Need::List(tree.id(from))),
