@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup build lab demo test results fuzz clean
+.PHONY: help setup build lab demo test results fuzz clean install uninstall
 
 help:
 	@echo 'make setup     install what is missing (Debian 12+, Ubuntu 24.04+; asks sudo when needed)'
@@ -14,6 +14,8 @@ help:
 	@echo 'make results   measure the applications of the results table, into results/'
 	@echo 'make fuzz      fuzz every target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make clean     remove what was built'
+	@echo 'make install   install what make build has made, with the system service (PREFIX, DESTDIR)'
+	@echo 'make uninstall remove that; profiles and changed configuration stay'
 
 setup:
 	@scripts/setup.sh
@@ -38,3 +40,9 @@ fuzz:
 
 clean:
 	@scripts/clean.sh
+
+install:
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
+
+uninstall:
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh uninstall

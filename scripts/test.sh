@@ -81,6 +81,7 @@ main() {
     cargo clippy --workspace --all-targets --locked -- -D warnings
     say "Scripts"
     (cd "$REPO" && shellcheck -x scripts/*.sh .ci/run)
+    "$REPO/scripts/test_install.sh"
     say "Fuzz targets"
     check_fuzz_targets
     say "Building the tests"

@@ -258,7 +258,11 @@ impl Launcher for AppLauncher<'_> {
             }
             let (store, app) = (launcher.store.clone(), launcher.command.app());
             let load = move || store.load(app.key()).ok().flatten();
-            Ok(Some(Prefetch::start(load, Options { left_out })?))
+            let options = Options {
+                left_out,
+                ..Options::default()
+            };
+            Ok(Some(Prefetch::start(load, options)?))
         })
     }
 

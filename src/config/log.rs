@@ -12,10 +12,11 @@ pub enum Level {
     Error,
     /// What went wrong for one launch or app.
     Warn,
-    /// What the service decides: learned, switched off, learned again. A few lines a day.
+    /// What the service decides: learned, switched off, learned again; and a line for each launch of a
+    /// managed app.
     #[default]
     Info,
-    /// Every launch.
+    /// Where launches begin, and what was passed over.
     Debug,
 }
 

@@ -73,6 +73,36 @@ fn the_shipped_file_names_the_ranges_that_are_enforced() {
 }
 
 #[test]
+fn the_manual_names_every_value_with_its_default_and_range() {
+    let manual = include_str!("../../man/paralfetch.toml.5");
+    let described = |key: &str, default: &Value| {
+        let (_, text) = manual.split_once(&format!("\\fB{key}\\fR = ")).expect(key);
+        let text = text.split("\n.TP").next().unwrap();
+        let text = text.split("\n.SS").next().unwrap().replace('\n', " ");
+        let said = text.contains(&format!("Default: {default}."));
+        assert!(said, "{key}: {default} is not in {text:?}");
+        text
+    };
+    for (section, values) in &Table::try_from(Config::default()).unwrap() {
+        let Value::Table(values) = values else {
+            described(section, values);
+            continue;
+        };
+        for (key, default) in values {
+            let text = described(key, default);
+            if matches!(default, Value::Integer(_) | Value::Float(_)) {
+                let error = refused(&format!("[{section}]\n{key} = 1000000000"));
+                let (_, range) = error.split_once(" from ").expect(&error);
+                assert!(
+                    text.contains(&format!(" {range}. ")),
+                    "{key}: {range} is not in {text:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn no_file_means_the_defaults() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(Config::load(dir.path()).expect("right"), Config::default());

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::log::Level;
 use super::range::{percent, whole};
+use crate::device::MemoryLimits;
 use crate::history;
 use crate::launch::Limits;
 
@@ -109,6 +110,15 @@ impl Default for Prefetch {
     }
 }
 
+impl From<&Prefetch> for MemoryLimits {
+    fn from(prefetch: &Prefetch) -> MemoryLimits {
+        MemoryLimits {
+            available_percent: prefetch.max_memory_percent,
+            pressure_percent: prefetch.pressure_percent,
+        }
+    }
+}
+
 /// A cold launch of a desktop app reads 75 to 270 MB; commands of a few megabytes are over before
 /// prefetching could help.
 const MIN_READ_MIB: u64 = 16;
@@ -132,7 +142,7 @@ pub struct Automatic {
     /// How many launches in a row must be neither, and alike. 1 to 100; 2.
     #[serde(deserialize_with = "whole::<_, 1, 100>")]
     pub launches: u64,
-    /// Most apps that are managed. 1 to 10,000; 200.
+    /// Once so many apps are managed, others are only taken on when the user names them. 1 to 10,000; 200.
     #[serde(deserialize_with = "whole::<_, 1, 10_000>")]
     pub max_apps: u64,
 }

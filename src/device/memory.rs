@@ -2,9 +2,25 @@
 
 use std::fs;
 
-/// Prefetching is left alone when tasks waited for memory more than this share of the last 10
-/// seconds, in percent.
-const PRESSURE_LIMIT: f64 = 10.0;
+/// How much memory prefetching may take.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryLimits {
+    /// Largest share of MemAvailable that a schedule may have, in percent.
+    pub available_percent: u64,
+    /// Nothing is prefetched when tasks waited for memory more than this share of the last 10 seconds,
+    /// in percent; 100: never mind.
+    pub pressure_percent: f64,
+}
+
+impl Default for MemoryLimits {
+    /// For a launch that the user asks to prefetch: half of MemAvailable, and 10 %.
+    fn default() -> Self {
+        MemoryLimits {
+            available_percent: 50,
+            pressure_percent: 10.0,
+        }
+    }
+}
 
 /// The state of the system's memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,16 +44,19 @@ impl Memory {
 
     /// Why `bytes` should not be prefetched now, if so: the prefetched pages would push out others,
     /// or each other.
-    pub fn refuses(&self, bytes: u64) -> Option<String> {
-        if let Some(available) = self.available.filter(|available| bytes > available / 2) {
+    pub fn refuses(&self, bytes: u64, limits: &MemoryLimits) -> Option<String> {
+        let share = limits.available_percent;
+        let most = |available: u64| u128::from(available) * u128::from(share) / 100;
+        let scarce = |available: &u64| u128::from(bytes) > most(*available);
+        if let Some(available) = self.available.filter(scarce) {
             return Some(format!(
-                "the schedule of {} MiB is more than half of the {} MiB of memory available",
+                "the schedule of {} MiB is more than {share} % of the {} MiB of memory available",
                 bytes >> 20,
                 available >> 20
             ));
         }
         match self.pressure {
-            Some(share) if share > PRESSURE_LIMIT => Some(format!(
+            Some(share) if share > limits.pressure_percent => Some(format!(
                 "memory is short (tasks waited {share:.0} % of the last 10 s)"
             )),
             _ => None,
@@ -84,17 +103,28 @@ mod tests {
             available: Some(1 << 30),
             pressure: Some(0.0),
         };
-        assert_eq!(plenty.refuses(100 << 20), None);
-        assert!(plenty.refuses(600 << 20).is_some());
+        let usual = MemoryLimits::default();
+        assert_eq!(plenty.refuses(100 << 20, &usual), None);
+        assert!(plenty.refuses(600 << 20, &usual).is_some());
+        let little = MemoryLimits {
+            available_percent: 9,
+            ..usual
+        };
+        assert!(plenty.refuses(100 << 20, &little).is_some());
         let pressed = Memory {
             pressure: Some(30.0),
             ..plenty
         };
-        assert!(pressed.refuses(1).is_some());
+        assert!(pressed.refuses(1, &usual).is_some());
+        let never_mind = MemoryLimits {
+            pressure_percent: 100.0,
+            ..usual
+        };
+        assert_eq!(pressed.refuses(1, &never_mind), None);
         let silent = Memory {
             available: None,
             pressure: None,
         };
-        assert_eq!(silent.refuses(1 << 40), None);
+        assert_eq!(silent.refuses(1 << 40, &usual), None);
     }
 }

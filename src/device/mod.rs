@@ -10,6 +10,6 @@ mod sysfs;
 pub use caches::{checkpoint_journal, drop_caches};
 pub use class::Class;
 pub use knobs::{KnobError, Knobs, Leftovers, keep, restore_leftovers};
-pub use memory::Memory;
+pub use memory::{Memory, MemoryLimits};
 pub use page_out::page_out_mapped;
 pub use sysfs::Sysfs;

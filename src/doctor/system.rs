@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 
 use super::Check;
-use crate::device::{Memory, Sysfs};
+use crate::device::{Memory, MemoryLimits, Sysfs};
 use crate::manager::devices_below;
 use crate::resolve::blockdev;
 use crate::resolve::mounts::MountTable;
@@ -75,7 +75,8 @@ fn can_open(node: &Path) -> bool {
 /// Whether a launch would be prefetched now.
 pub fn memory() -> Check {
     let memory = Memory::read();
-    match (memory.refuses(0), memory.available) {
+    let refused = memory.refuses(0, &MemoryLimits::default());
+    match (refused, memory.available) {
         (Some(why), _) => Check::less("memory", why, "nothing is prefetched while that is so"),
         (None, Some(available)) => {
             Check::ok("memory", format!("{} MiB available", available >> 20))

@@ -12,7 +12,7 @@ use super::devices::OpenDevice;
 use super::files::Files;
 use super::reader::{Requests, Walk};
 use super::report::Report;
-use crate::device::{Memory, Sysfs};
+use crate::device::{Memory, MemoryLimits, Sysfs};
 use crate::profile::Profile;
 use crate::resolve::mounts::MountTable;
 use crate::schedule::Span;
@@ -29,6 +29,8 @@ pub struct Options {
     /// Pages that are not prefetched: the completion block, when a launch is timed by it (paper
     /// §5.1).
     pub left_out: Option<Span>,
+    /// How much memory it may take.
+    pub memory: MemoryLimits,
 }
 
 /// A prefetch under way.
@@ -109,7 +111,7 @@ fn prefetch(profile: &Profile, options: Options, started: Instant, stop: &Atomic
         ..Report::default()
     };
     let bytes = profile.entries.iter().map(|entry| entry.span.bytes()).sum();
-    report.refused = Memory::read().refuses(bytes);
+    report.refused = Memory::read().refuses(bytes, &options.memory);
     if report.refused.is_none() {
         match MountTable::read() {
             Ok(mounts) => {

@@ -15,6 +15,7 @@ use super::message::Message;
 use super::ready::Ready;
 use super::reschedule::now_s;
 use crate::announce::Announced;
+use crate::device::MemoryLimits;
 use crate::launch::Limits;
 use crate::manager::{Added, LiveJob, Marks};
 use crate::phases::{Observation, Plan};
@@ -111,9 +112,8 @@ impl Service<'_> {
             return;
         }
         if self.registry.get(&id).is_none() && !self.is_suspect(&id) {
-            let full = self.registry.len() as u64 >= self.config.automatic.max_apps;
             match self.catalogue.candidate(&id) {
-                Some(candidate) if !full => self.registry.insert(candidate.record(&id)),
+                Some(candidate) if !self.is_full() => self.registry.insert(candidate.record(&id)),
                 _ => {
                     self.end_counting(launch);
                     return;
@@ -194,7 +194,11 @@ impl Service<'_> {
         let done = move || {
             outbox.send(Message::Prefetched(launch));
         };
-        match Prefetch::start_then(load, Options::default(), done) {
+        let options = Options {
+            memory: MemoryLimits::from(&self.config.prefetch),
+            ..Options::default()
+        };
+        match Prefetch::start_then(load, options, done) {
             Ok(prefetch) => active.prefetch = Some(prefetch),
             Err(error) => active.note = Some(format!("no prefetch thread: {error}")),
         }
@@ -307,6 +311,10 @@ impl Service<'_> {
             },
         };
         if self.registry.get(&id).is_none() {
+            if self.is_full() {
+                // Anybody may announce any name.
+                return self.warn(format!("{id} is not managed: there are too many apps"));
+            }
             let candidate = Candidate {
                 title: announced.name.clone(),
                 added: Added::Announced,
@@ -326,6 +334,11 @@ impl Service<'_> {
             // It is gone already.
             Err(error) => tracing::debug!("{error}"),
         }
+    }
+
+    /// Whether apps are taken on only if the user names them.
+    fn is_full(&self) -> bool {
+        self.registry.len() as u64 >= self.config.automatic.max_apps
     }
 
     /// A launch that turned out to be none.

@@ -142,7 +142,11 @@ impl Running {
                     live();
                     Some(Profile::clone(&profile))
                 };
-                Work::Readahead(Prefetch::start(load, Options { left_out }).with_context(said)?)
+                let options = Options {
+                    left_out,
+                    ..Options::default()
+                };
+                Work::Readahead(Prefetch::start(load, options).with_context(said)?)
             }
             Some(calls) => {
                 let root =
