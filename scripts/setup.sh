@@ -9,7 +9,7 @@
 source "$(dirname "$0")/common.sh"
 
 BUILD_PACKAGES=(clang llvm libelf-dev zlib1g-dev libext2fs-dev pkg-config make gcc libc6-dev)
-TEST_PACKAGES=(e2fsprogs mount util-linux bubblewrap shellcheck chromium)
+TEST_PACKAGES=(e2fsprogs mount util-linux bubblewrap dbus-daemon python3 shellcheck chromium)
 # For the virtual machine that older kernels are tested in; objcopy is in binutils.
 VM_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs binutils tar)
 LAB_PACKAGES=(e2fsprogs mount util-linux mmdebstrap xvfb fio)
