@@ -25,7 +25,7 @@ pub struct Suspect {
 /// Programs that are followed at a time.
 const MOST_SUSPECTS: usize = 64;
 
-/// Launches unlike an app's after which a program is left alone until this service starts anew.
+/// Launches unlike an app's after which a program is not followed any more.
 const PATIENCE: u64 = 8;
 
 /// Directories whose programs may become apps by themselves: where only the administrator installs.
@@ -101,11 +101,15 @@ impl Service<'_> {
                 app = active.id,
                 "large and slow: managed from its next launch on"
             );
-            // It stays a candidate, and is none on trial any more.
             self.state.large.remove(&active.id);
+            if let Some(candidate) = self.catalogue.candidate(&active.id) {
+                let record = candidate.record(&active.id);
+                self.registry.insert(record);
+            }
             self.watch_for_learning();
         } else if suspect.unlike > PATIENCE {
-            // Still known, so that it does not begin anew; not watched for any more.
+            // Another program has its chance; this one, too, should it read much once more.
+            self.state.large.remove(&active.id);
             self.catalogue.remove_candidate(&active.id);
             self.watch_for_launches();
         }

@@ -219,7 +219,11 @@ impl Service<'_> {
     /// The learning thread has something to tell.
     pub(super) fn on_learning(&mut self, news: LiveNews) {
         match news {
-            LiveNews::Ready => tracing::debug!("ready to learn"),
+            LiveNews::Ready => {
+                // The kernel's type information was unpacked for it.
+                self.worker.run(|_| ());
+                tracing::debug!("ready to learn");
+            }
             LiveNews::Done(result) => self.on_learned(*result),
             LiveNews::Failed(why) => {
                 self.learner = None;

@@ -1,6 +1,7 @@
 //! The system service: sees every launch by itself, and does with it what its app's phase asks for.
 //!
-//! One thread, the event loop ([`Service::run`]), owns all state and never waits for a drive. Beside it:
+//! One thread, the event loop ([`Service::run`]), owns all state and waits for no drive between a launch
+//! and its prefetch. Beside it:
 //! the prefetch threads, the learning thread ([`crate::manager::LiveLearner`]), the worker, which writes
 //! state and schedules anew, and the bus's.
 //!
@@ -26,6 +27,7 @@ mod notify;
 mod ready;
 mod reschedule;
 mod start;
+mod trim;
 mod wake;
 mod worker;
 

@@ -2,7 +2,7 @@
 //!
 //! The profile holds the schedule, and the times of first access with it: from these another metadata
 //! shift follows at once. To merge otherwise, the launch sequence is needed, which is kept beside the
-//! profile on drives whose free parameter is one of merging, and disk positions, which are asked for anew.
+//! profile, and disk positions, which are asked for anew.
 
 use std::collections::HashMap;
 use std::ops::Range;

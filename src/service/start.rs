@@ -12,6 +12,7 @@ use super::face::Face;
 use super::notify::Notifier;
 use super::ready::Ready;
 use super::reschedule::now_s;
+use super::trim::give_back;
 use super::wake::mailbox;
 use super::worker::Worker;
 use super::{Places, daily};
@@ -144,6 +145,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     }
     service.watch_for_launches();
     service.find_candidates();
+    give_back();
     service.notifier.say("READY=1");
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),

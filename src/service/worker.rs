@@ -4,6 +4,7 @@ use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
+use super::trim::give_back;
 use crate::history::History;
 
 /// A piece of work. It is given the history, where there is one.
@@ -29,6 +30,7 @@ impl Worker {
         let thread = Builder::new().name("pf-work".to_owned()).spawn(move || {
             for job in inbox {
                 job(&mut history);
+                give_back();
             }
         })?;
         Ok(Worker {
