@@ -46,6 +46,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
             profile, summary, ..
         }) => match store.save(&profile) {
             Ok(_) => {
+                super::service::tell_of_profiles(state_dir);
                 match &args.json {
                     Some(file) => write_json(file.as_deref(), &profile, &summary),
                     None => report(&profile, &summary),

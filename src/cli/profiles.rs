@@ -85,6 +85,7 @@ pub fn forget(state_dir: &Path, args: &Forget) -> Result<(), Failure> {
     let store = Store::open(state_dir).map_err(Failure::own)?;
     let profile = find(&store, &args.app)?;
     store.remove(profile.app.key()).map_err(Failure::own)?;
+    super::service::tell_of_profiles(state_dir);
     Ok(())
 }
 

@@ -37,6 +37,18 @@ pub fn running() -> Result<Client, Failure> {
     }
 }
 
+/// Has a running service read the profiles again, of which one was made or removed. Without a service,
+/// there is nobody to tell.
+pub fn tell_of_profiles(state_dir: &Path) {
+    if state_dir != Path::new(DEFAULT_STATE_DIR) {
+        return;
+    }
+    let told = Client::connect().map(|client| client.map(|client| client.reload()));
+    if let Ok(Some(Err(error))) = told {
+        say(&format!("the service still has the old profile: {error}"));
+    }
+}
+
 /// How an app is named to the service, which knows nothing of our directory: what looks like a path is
 /// made absolute, the rest is left to it.
 pub fn app_argument(app: &OsStr) -> Result<String, Failure> {

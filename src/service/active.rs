@@ -1,15 +1,15 @@
 //! A launch under way.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::launch::Limits;
 use crate::phases::Plan;
 use crate::prefetch::{Prefetch, Report};
 use crate::profile::App;
-use crate::watch::Counts;
+use crate::watch::{Counts, Held};
 
 /// What is done with a launch.
 pub struct Active {
@@ -39,8 +39,37 @@ pub struct Active {
     pub switches: u64,
     /// Whether it goes on.
     pub quiet: Quiet,
+    /// What holds the app at its execve, until the learning thread has let it go.
+    pub held: Option<Hold>,
     /// What went wrong, if anything.
     pub note: Option<String>,
+}
+
+/// A held program that two may let go: the learning thread when it is ready, and the event loop when that
+/// takes too long.
+#[derive(Clone)]
+pub struct Hold(Arc<Mutex<Option<Held>>>);
+
+impl Hold {
+    /// Holds on.
+    pub fn new(held: Held) -> Self {
+        Hold(Arc::new(Mutex::new(Some(held))))
+    }
+
+    /// Lets the program go, if nobody has so far; says whether that was so.
+    pub fn let_go(&self) -> bool {
+        // Nothing can panic while it is locked.
+        self.0.lock().is_ok_and(|mut held| held.take().is_some())
+    }
+}
+
+/// Lets the program go when it is dropped.
+pub struct LetGo(pub Hold);
+
+impl Drop for LetGo {
+    fn drop(&mut self) {
+        self.0.let_go();
+    }
 }
 
 /// Says when a launch is over, from how many reads were counted at which times (design §4.3). Looking now
@@ -107,6 +136,9 @@ pub fn duration_us(counts: &Counts, exited_ns: Option<u64>) -> u64 {
 
 /// How often to look at launches under way.
 pub const TICK: Duration = Duration::from_millis(100);
+
+/// How long a program may be held. Attaching takes a few milliseconds.
+pub const HOLD_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long execve may take between its call and its success.
 pub const CALL_LIMIT: Duration = Duration::from_secs(5);

@@ -13,6 +13,7 @@ use super::catalogue::Catalogue;
 use super::message::Message;
 use super::notify::Notifier;
 use super::ready::Ready;
+use super::start::{manage, read_profiles};
 use super::wake::{Inbox, Outbox};
 use super::worker::Worker;
 use super::{Places, daily};
@@ -21,6 +22,7 @@ use crate::bus::{self, Bus};
 use crate::config::Config;
 use crate::launch::signals;
 use crate::manager::{LiveLearner, Registry};
+use crate::phases::Observation;
 use crate::profile::Store;
 use crate::watch::{Gate, Watch};
 
@@ -174,10 +176,52 @@ impl Service<'_> {
         let mode_changed = config.mode != self.config.mode;
         self.config = config;
         self.find_candidates();
+        self.load_again();
         if mode_changed && let Some(bus) = &self.bus {
             bus.mode_changed();
         }
         Ok(())
+    }
+
+    /// Has the profiles read again: the user may have learned an app by hand.
+    fn load_again(&self) {
+        let (store, outbox) = (self.store.clone(), self.outbox.clone());
+        let known: Vec<String> = self.ready.keys().cloned().collect();
+        self.worker.run(move |_| match read_profiles(&store) {
+            Ok((found, warnings)) => {
+                outbox.send(Message::Profiles { found, known });
+                for warning in warnings {
+                    outbox.send(Message::Warning(warning));
+                }
+            }
+            Err(error) => {
+                outbox.send(Message::Warning(error.to_string()));
+            }
+        });
+    }
+
+    /// The profiles were read again.
+    pub(super) fn on_profiles(&mut self, found: HashMap<String, Ready>, known: &[String]) {
+        for id in known.iter().filter(|id| !found.contains_key(*id)) {
+            // Forgotten; should it be launched again, it begins anew.
+            self.ready.remove(id);
+            self.registry.remove(id);
+        }
+        for (id, ready) in found {
+            let old = self.ready.insert(id.clone(), ready.clone());
+            if old.is_some_and(|old| old.packed == ready.packed) {
+                continue;
+            }
+            manage(&mut self.registry, &id, &ready);
+            let observation = Observation::Learned {
+                class: ready.class,
+                history: &ready.history,
+                waiting_us: None,
+            };
+            self.decide(&id, &observation);
+        }
+        self.watch_for_launches();
+        self.save();
     }
 
     /// Says what is wrong, in the log and in `status`.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::active::{Active, CALL_LIMIT, duration_us};
+use super::active::{Active, CALL_LIMIT, HOLD_LIMIT, duration_us};
 use super::core::Service;
 use super::face::record_of;
 use super::message::{Message, Outcome};
@@ -27,6 +27,12 @@ impl Service<'_> {
                 over.push(launch);
                 continue;
             };
+            if now.saturating_duration_since(active.begun) > HOLD_LIMIT
+                && let Some(hold) = active.held.take()
+                && hold.let_go()
+            {
+                active.note = Some("it was held for too long and let go".to_owned());
+            }
             let never_executed =
                 !active.confirmed && now.saturating_duration_since(active.begun) > CALL_LIMIT;
             let reads = counts.requests + counts.prefetch_requests;

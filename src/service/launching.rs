@@ -7,7 +7,7 @@ use std::time::Instant;
 use libbpf_rs::{MapCore, MapFlags};
 use rustix::process::Pid;
 
-use super::active::{Active, Quiet};
+use super::active::{Active, Hold, LetGo, Quiet};
 use super::catalogue::{Candidate, Found, Gone};
 use super::core::Service;
 use super::face::begun;
@@ -148,6 +148,7 @@ impl Service<'_> {
             report: None,
             switches: 0,
             quiet: Quiet::new(Limits::from(&self.config.launch), begun),
+            held: None,
             note: None,
         };
         if let Some(ready) = ready {
@@ -262,6 +263,8 @@ impl Service<'_> {
             active.note = Some("not learned: tracing cannot be had".to_owned());
             return;
         };
+        let hold = held.map(Hold::new);
+        active.held = hold.clone();
         let earlier = self
             .ready
             .get(&active.id)
@@ -272,7 +275,7 @@ impl Service<'_> {
             app: active.app.clone(),
             earlier,
             limits: Limits::from(&self.config.launch),
-            held: held.map(|held| Box::new(held) as Box<dyn Send>),
+            held: hold.map(|hold| Box::new(LetGo(hold)) as Box<dyn Send>),
         };
         match learner.learn(job) {
             Ok(()) => active.learning = true,

@@ -1,6 +1,6 @@
 //! What other threads tell the event loop.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::SyncSender;
 
 use super::catalogue::Candidate;
@@ -16,6 +16,13 @@ pub enum Message {
     Learning(LiveNews),
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
+    /// The profiles, as they are in the store now.
+    Profiles {
+        /// By app.
+        found: HashMap<String, Ready>,
+        /// Apps that had one when it was asked for.
+        known: Vec<String>,
+    },
     /// A profile was scheduled anew.
     Rescheduled {
         /// Of this app.

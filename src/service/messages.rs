@@ -8,6 +8,7 @@ impl Service<'_> {
         match message {
             Message::Learning(news) => self.on_learning(news),
             Message::Prefetched(launch) => self.on_prefetched(launch),
+            Message::Profiles { found, known } => self.on_profiles(found, &known),
             Message::Rescheduled { id, outcome } => self.on_rescheduled(&id, outcome),
             Message::Checked {
                 id,

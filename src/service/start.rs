@@ -96,7 +96,11 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     let loaded = Rules::load(&places.config_dir.join("launchers.d"));
     warnings.extend(loaded.refused.iter().map(ToString::to_string));
     let catalogue = Catalogue::new(loaded.rules, Home::look()?);
-    let ready = load_profiles(&store, &mut registry, &mut warnings)?;
+    let (ready, unusable) = read_profiles(&store)?;
+    warnings.extend(unusable);
+    for (id, ready) in &ready {
+        manage(&mut registry, id, ready);
+    }
     let (socket, file) = announcements(&places.run_dir, &mut warnings);
 
     let bus = bus.and_then(|address| {
@@ -198,47 +202,44 @@ fn open_history(dir: &Path, config: &Config, warnings: &mut Vec<String>) -> Opti
     }
 }
 
-/// Makes all profiles of managed apps ready. Those of apps that are not managed, which the user has
-/// learned by hand, make their apps managed.
-fn load_profiles(
+/// Makes all profiles ready, by app; and says which cannot be used.
+pub(super) fn read_profiles(
     store: &Store,
-    registry: &mut Registry,
-    warnings: &mut Vec<String>,
-) -> Result<HashMap<String, Ready>, ServiceError> {
+) -> Result<(HashMap<String, Ready>, Vec<String>), ServiceError> {
     let mounts = MountTable::read()?;
-    let mut ready = HashMap::new();
+    let (mut ready, mut warnings) = (HashMap::new(), Vec::new());
     for stored in store.list()? {
         let made = stored
             .profile
             .map_err(|error| error.to_string())
             .and_then(|profile| Ready::new(&profile, &mounts).map_err(|error| error.to_string()));
-        let made = match made {
-            Ok(made) => made,
-            Err(why) => {
-                warnings.push(why);
-                continue;
-            }
-        };
-        let Ok(id) = String::from_utf8(full_path(&made.app)) else {
-            warnings.push(format!(
-                "{}: the path of its app is no text, and it is left alone",
-                stored.file_name.display()
-            ));
-            continue;
-        };
-        if registry.get(&id).is_none() {
-            let name = id.rsplit('/').next().unwrap_or(&id).to_owned();
-            let marks = Marks {
-                names: vec![name.clone()],
-                argument: None,
-            };
-            let mut record = Record::new(id.clone(), name, Added::User, marks);
-            record.managed = Managed::with_profile(made.class, &made.history);
-            registry.insert(record);
+        match made {
+            Ok(made) => match String::from_utf8(full_path(&made.app)) {
+                Ok(id) => drop(ready.insert(id, made)),
+                Err(_) => warnings.push(format!(
+                    "{}: the path of its app is no text, and it is left alone",
+                    stored.file_name.display()
+                )),
+            },
+            Err(why) => warnings.push(why),
         }
-        ready.insert(id, made);
     }
-    Ok(ready)
+    Ok((ready, warnings))
+}
+
+/// An app that the user has learned by hand is managed from then on.
+pub(super) fn manage(registry: &mut Registry, id: &str, ready: &Ready) {
+    if registry.get(id).is_some() {
+        return;
+    }
+    let name = id.rsplit('/').next().unwrap_or(id).to_owned();
+    let marks = Marks {
+        names: vec![name.clone()],
+        argument: None,
+    };
+    let mut record = Record::new(id.to_owned(), name, Added::User, marks);
+    record.managed = Managed::with_profile(ready.class, &ready.history);
+    registry.insert(record);
 }
 
 /// The ways to announce launches: handed over by systemd, or made.
