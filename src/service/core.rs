@@ -60,6 +60,8 @@ pub(super) struct State {
     pub abilities: Vec<String>,
     /// What is wrong, the latest last.
     pub warnings: Vec<String>,
+    /// Calls of execve that no path has told the app of, by process: the launch's number, and since when.
+    pub called: HashMap<u32, (u64, Instant)>,
     /// Unknown programs that read much: how often their launches looked like an app's.
     pub large: HashMap<String, super::discover::Suspect>,
     /// When the profiles are looked through next.
@@ -133,7 +135,7 @@ impl Service<'_> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.active.is_empty() {
+        if !self.active.is_empty() || !self.state.called.is_empty() {
             return Some(TICK);
         }
         let now = Instant::now();

@@ -43,13 +43,22 @@ impl Service<'_> {
             // Another place of PATH is tried; the one before was none.
             return;
         }
-        if let Some(found) = self.catalogue.called(seen) {
-            self.begin(seen.launch, seen.pid, found, false);
+        match self.catalogue.called(seen) {
+            Some(found) => {
+                self.state.called.remove(&seen.pid);
+                self.begin(seen.launch, seen.pid, found, false);
+            }
+            // By another name, perhaps, or not at all.
+            None => {
+                let since = (seen.launch, Instant::now());
+                self.state.called.insert(seen.pid, since);
+            }
         }
     }
 
     /// execve has succeeded.
     fn on_executed(&mut self, seen: &Seen) {
+        self.state.called.remove(&seen.pid);
         // Of a process that is gone already, only its path can tell.
         let found = match self.catalogue.executed(seen) {
             Ok(found) => found,
@@ -237,14 +246,21 @@ impl Service<'_> {
         if let Some((&launch, _)) = launch {
             return self.learn(launch, Some(held));
         }
+        let (id, pid) = (id.clone(), held.pid);
+        let Some(found) = self.catalogue.of_process(&id, pid) else {
+            return;
+        };
+        if let Some((launch, _)) = self.state.called.remove(&(pid as u32)) {
+            // The file tells what the path did not.
+            self.begin(launch, pid as u32, found, false);
+            return self.learn(launch, Some(held));
+        }
         if self.watch.is_early() {
             return;
         }
         // Its call of execve was not seen, and its success comes too late.
-        let (id, pid) = (id.clone(), held.pid);
-        let found = self.catalogue.of_process(&id, pid);
         let adopted = Pid::from_raw(pid).map(|pid| self.watch.adopt(pid));
-        if let (Some(found), Some(Ok(Some(launch)))) = (found, adopted) {
+        if let Some(Ok(Some(launch))) = adopted {
             self.begin(launch, pid as u32, found, true);
             self.learn(launch, Some(held));
             self.confirmed(launch);
@@ -256,6 +272,9 @@ impl Service<'_> {
         let Some(active) = self.active.get_mut(&launch) else {
             return;
         };
+        if active.plan != Plan::Learn {
+            return;
+        }
         let Some(pid) = Pid::from_raw(active.pid as i32) else {
             return;
         };

@@ -134,6 +134,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
             launches_seen: 0,
             abilities,
             warnings: Vec::new(),
+            called: HashMap::new(),
             large: HashMap::new(),
             daily: Instant::now() + daily::INTERVAL,
             alive: notifier
