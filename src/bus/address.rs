@@ -40,13 +40,15 @@ impl Address {
         };
         match timeout(limit, builder.build()).await {
             Err(_) => Err(silent),
-            Ok(Err(zbus::Error::InputOutput(error))) => Err(BusError::NoBus {
-                address: match self {
-                    Address::System => "the system bus's address".to_owned(),
-                    Address::At(address) => address.clone(),
-                },
-                error: std::io::Error::new(error.kind(), error.to_string()),
-            }),
+            Ok(Err(zbus::Error::InputOutput(error) | zbus::Error::Connection(error, _))) => {
+                Err(BusError::NoBus {
+                    address: match self {
+                        Address::System => "the system bus's address".to_owned(),
+                        Address::At(address) => address.clone(),
+                    },
+                    error: std::io::Error::new(error.kind(), error.to_string()),
+                })
+            }
             Ok(connection) => Ok(connection?),
         }
     }

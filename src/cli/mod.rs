@@ -56,7 +56,7 @@ pub fn main() -> ExitCode {
         Command::Disable(args) => manage::disable(&cli.state_dir, &args),
         Command::Mode(args) => manage::mode(&cli.state_dir, &args),
         Command::Status(args) => status::status(&args),
-        Command::Stats(args) => status::stats(&args),
+        Command::Stats(args) => status::stats(&cli.state_dir, &args),
         Command::Watch(args) => watch::main(&args),
         Command::Pfsetmode(args) => manage::pfsetmode(&cli.state_dir, &args),
         Command::Service(args) => serve::main(&cli.state_dir, args),

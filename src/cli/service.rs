@@ -37,6 +37,18 @@ pub fn running() -> Result<Client, Failure> {
     }
 }
 
+/// The running service, which is not started for it; without it, what it has left of these profiles.
+pub fn running_or_local(state_dir: &Path) -> Result<Box<dyn Backend>, Failure> {
+    if state_dir != Path::new(DEFAULT_STATE_DIR) {
+        return Ok(Box::new(Local::new(state_dir)));
+    }
+    match Client::connect() {
+        Ok(Some(client)) => Ok(Box::new(client)),
+        Ok(None) => Ok(Box::new(Local::new(state_dir))),
+        Err(error) => Err(Failure::own(error)),
+    }
+}
+
 /// Has a running service read the profiles again, of which one was made or removed. Without a service,
 /// there is nobody to tell.
 pub fn tell_of_profiles(state_dir: &Path) {

@@ -1,10 +1,12 @@
 //! `status` and `stats`, and the service's part of `list`.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::args::{Stats, Status};
 use super::profiles::write_out;
-use super::service::{app_argument, failed, running};
+use super::service::{app_argument, failed, running, running_or_local};
 use super::words::{date, mib, text_of};
 use super::{Failure, words};
 use crate::bus::{AppState, Backend, LaunchRecord, Status as Report};
@@ -26,8 +28,8 @@ pub fn status(args: &Status) -> Result<(), Failure> {
 }
 
 /// Prints what is known of launches.
-pub fn stats(args: &Stats) -> Result<(), Failure> {
-    let service = running()?;
+pub fn stats(state_dir: &Path, args: &Stats) -> Result<(), Failure> {
+    let service = running_or_local(state_dir)?;
     let app = args.app.as_deref().map(app_argument).transpose()?;
     let apps = match &app {
         Some(app) => vec![service.app(app).map_err(failed)?],
