@@ -1,14 +1,12 @@
 //! What the face of the service stands on.
 
-use std::path::Path;
-
 use thiserror::Error;
 
 use super::types::{AppState, LaunchRecord, Mode, Status};
 use crate::phases::Request;
 
 /// The calls that the face needs. The service implements them, [`super::Client`] passes them on to
-/// the running service, and [`local`] carries them out without one.
+/// the running service, and [`crate::service::Local`] carries them out without one.
 ///
 /// The service is called from the bus's only thread: an implementation should answer at once, and
 /// must not wait for whoever drops the [`super::Bus`].
@@ -82,58 +80,4 @@ pub enum BackendError {
     /// It went wrong.
     #[error("{0}")]
     Failed(String),
-}
-
-/// The calls without a running service, for the profiles in `state_dir`.
-pub fn local(_state_dir: &Path) -> Box<dyn Backend> {
-    Box::new(NotRunning)
-}
-
-/// Says of every call that it needs the service.
-pub struct NotRunning;
-
-impl NotRunning {
-    fn answer<T>(&self) -> Result<T, BackendError> {
-        Err(BackendError::Failed(
-            "the service is not running (systemctl start paralfetch)".to_owned(),
-        ))
-    }
-}
-
-impl Backend for NotRunning {
-    fn status(&self) -> Result<Status, BackendError> {
-        self.answer()
-    }
-
-    fn apps(&self) -> Result<Vec<AppState>, BackendError> {
-        self.answer()
-    }
-
-    fn app(&self, _: &str) -> Result<AppState, BackendError> {
-        self.answer()
-    }
-
-    fn launches(&self, _: Option<&str>, _: u32) -> Result<Vec<LaunchRecord>, BackendError> {
-        self.answer()
-    }
-
-    fn ask(&self, _: &str, _: Request) -> Result<String, BackendError> {
-        self.answer()
-    }
-
-    fn forget(&self, _: &str) -> Result<(), BackendError> {
-        self.answer()
-    }
-
-    fn mode(&self) -> Result<Mode, BackendError> {
-        self.answer()
-    }
-
-    fn set_mode(&self, _: Mode) -> Result<(), BackendError> {
-        self.answer()
-    }
-
-    fn reload(&self) -> Result<(), BackendError> {
-        self.answer()
-    }
 }

@@ -33,7 +33,7 @@ mod types;
 
 pub use address::Address;
 pub use authority::Action;
-pub use backend::{Backend, BackendError, NotRunning, local};
+pub use backend::{Backend, BackendError};
 pub use client::Client;
 pub use error::BusError;
 pub use events::Events;
