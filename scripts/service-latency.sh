@@ -44,7 +44,9 @@ done
 APP=$WORK/mnt/app
 printf '#!/bin/sh\ncat %s/mnt/data/*/* >/dev/null\n' "$WORK" >"$APP"
 chmod 755 "$APP"
-sync
+# Or the journal would keep the new metadata cached.
+umount "$WORK/mnt"
+mount -o noatime "$DEVICE" "$WORK/mnt"
 export DBUS_SYSTEM_BUS_ADDRESS=unix:path=/nonexistent
 "$BIN" --state-dir "$WORK/state" enable "$APP" >/dev/null
 "$BIN" --state-dir "$WORK/state" service --no-bus --config-dir "$WORK/etc" --run-dir "$WORK/run" 2>"$WORK/log" &
@@ -72,8 +74,10 @@ kill "$SERVICE"
 wait "$SERVICE" || true
 SERVICE=
 "$BIN" --state-dir "$WORK/state" stats --json "$APP" >"$WORK/stats"
-# The numbers of one field, of prefetched launches.
-field() { tr '{' '\n' <"$WORK/stats" | grep '"kind":"prefetched"' | sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p" | sort -n; }
-field until_first_us | awk '{ v[NR] = $1 } END {
+python3 -c '
+import json, sys
+launches = json.load(open(sys.argv[1]))["launches"]
+times = [l["until_first_us"] for l in launches if l["kind"] == "prefetched" and l.get("until_first_us")]
+print(*sorted(times), sep="\n")' "$WORK/stats" | awk '{ v[NR] = $1 } END {
     printf "execve to the first prefetch request, %d launches: median %d us, quartiles %d to %d, 99th percentile %d us\n",
         NR, v[int((NR + 1) / 2)], v[int(NR / 4) + 1], v[int(NR * 3 / 4) + 1], v[int(NR * 0.99 + 0.999)] }'
