@@ -7,13 +7,13 @@ use super::*;
 static RULES: LazyLock<Rules> = LazyLock::new(Rules::builtin);
 
 /// The app of a command line, as the kernel sees it executed: with `argv[0]`'s command in /usr/bin, in
-/// the working directory /work. "_" stands for a space within an argument, a space at the end for an
+/// the working directory /wd. "_" stands for a space within an argument, a space at the end for an
 /// empty argument. "?" follows a key that does not tell apps apart.
 fn app(line: &str) -> String {
     let words = line.split(' ').map(|word| word.replace('_', " "));
     let argv: Vec<OsString> = words.map(OsString::from).collect();
     let file = Path::new("/usr/bin").join(&argv[0]);
-    shown(RULES.identify(&file, &argv, Path::new("/work")))
+    shown(RULES.identify(&file, &argv, Path::new("/wd")))
 }
 
 fn shown(identity: Identity) -> String {
@@ -47,19 +47,19 @@ fn programs_are_their_own_apps() {
 #[test]
 fn python() {
     check(&[
-        ("python3 script.py", "/work/script.py"),
-        ("python3 -u script.py -m x", "/work/script.py"),
+        ("python3 script.py", "/wd/script.py"),
+        ("python3 -u script.py -m x", "/wd/script.py"),
         ("python3 -u ../a/./script.py", "/a/script.py"),
         ("python3 /usr/share/app/main.py", "/usr/share/app/main.py"),
         ("python3.11 -m idlelib x", "python3:idlelib"),
         ("python -um pip", "python3:pip"),
         ("python3 -mpip", "python3:pip"),
-        ("python3 -W ignore -X dev s.py", "/work/s.py"),
-        ("python3 -Wignore -Xdev s.py", "/work/s.py"),
-        ("python3 -uW ignore s.py", "/work/s.py"),
-        ("python3 -uWm s.py", "/work/s.py"),
-        ("python3 --check-hash-based-pycs never s.py", "/work/s.py"),
-        ("python3 -- -s.py", "/work/-s.py"),
+        ("python3 -W ignore -X dev s.py", "/wd/s.py"),
+        ("python3 -Wignore -Xdev s.py", "/wd/s.py"),
+        ("python3 -uW ignore s.py", "/wd/s.py"),
+        ("python3 -uWm s.py", "/wd/s.py"),
+        ("python3 --check-hash-based-pycs never s.py", "/wd/s.py"),
+        ("python3 -- -s.py", "/wd/-s.py"),
         ("python3 -c import_x s.py", "/usr/bin/python3?"),
         ("python3 -ucimport_x s.py", "/usr/bin/python3?"),
         ("python3 -m", "/usr/bin/python3?"),
@@ -72,30 +72,30 @@ fn python() {
 #[test]
 fn other_interpreters() {
     check(&[
-        ("perl -w script", "/work/script"),
-        ("perl -I lib -MList::Util -T script", "/work/script"),
-        ("perl -Ilib script", "/work/script"),
+        ("perl -w script", "/wd/script"),
+        ("perl -I lib -MList::Util -T script", "/wd/script"),
+        ("perl -Ilib script", "/wd/script"),
         ("perl -lne print file", "/usr/bin/perl?"),
-        ("ruby -W0 -rjson -r set app.rb", "/work/app.rb"),
+        ("ruby -W0 -rjson -r set app.rb", "/wd/app.rb"),
         ("ruby -C /opt/app app.rb", "/opt/app/app.rb"),
         ("ruby -e puts_1", "/usr/bin/ruby?"),
-        ("node --inspect app.js", "/work/app.js"),
-        ("node inspect app.js", "/work/app.js"),
-        ("node -r esm --import=x app.js", "/work/app.js"),
+        ("node --inspect app.js", "/wd/app.js"),
+        ("node inspect app.js", "/wd/app.js"),
+        ("node -r esm --import=x app.js", "/wd/app.js"),
         ("nodejs -e 1", "/usr/bin/nodejs?"),
-        ("deno run --allow-net app.ts", "/work/app.ts"),
+        ("deno run --allow-net app.ts", "/wd/app.ts"),
         ("electron /usr/lib/app", "/usr/lib/app"),
         (
             "electron28 --ozone-platform=wayland /usr/lib/app/app.asar",
             "/usr/lib/app/app.asar",
         ),
-        ("electron .", "/work"),
+        ("electron .", "/wd"),
         ("electron", "/usr/bin/electron?"),
         ("mono --debug /usr/lib/x/x.exe", "/usr/lib/x/x.exe"),
-        ("dotnet exec --depsfile x app.dll", "/work/app.dll"),
+        ("dotnet exec --depsfile x app.dll", "/wd/app.dll"),
         ("gjs -m -I lib /usr/share/x/main.js", "/usr/share/x/main.js"),
-        ("php8.2 -d a=b x.php", "/work/x.php"),
-        ("wish8.6 x.tcl", "/work/x.tcl"),
+        ("php8.2 -d a=b x.php", "/wd/x.php"),
+        ("wish8.6 x.tcl", "/wd/x.tcl"),
     ]);
 }
 
@@ -104,11 +104,11 @@ fn java() {
     check(&[
         ("java -Xmx1g -cp a:b Main x.jar", "java:Main"),
         ("java -Xmx1g -jar /opt/x/x.jar -cp", "/opt/x/x.jar"),
-        ("java -jar lib/x.jar", "/work/lib/x.jar"),
+        ("java -jar lib/x.jar", "/wd/lib/x.jar"),
         ("java --class-path=a:b org.x.Main", "java:org.x.Main"),
         ("java -p mods -m mod/org.x.Main", "java:mod/org.x.Main"),
         ("java --module=mod/Main", "java:mod/Main"),
-        ("java --source 21 Main.java", "/work/Main.java"),
+        ("java --source 21 Main.java", "/wd/Main.java"),
         ("java -version", "/usr/bin/java?"),
         ("java -jar", "/usr/bin/java?"),
     ]);
@@ -120,7 +120,7 @@ fn wine() {
         (r"wine C:\foo.exe", r"wine:C:\foo.exe"),
         ("wine C:/games/foo.exe -x", "wine:C:/games/foo.exe"),
         ("wine64 /home/u/foo.exe", "/home/u/foo.exe"),
-        ("wine game.EXE", "/work/game.EXE"),
+        ("wine game.EXE", "/wd/game.EXE"),
         ("wine notepad", "wine:notepad"),
         (
             r"wine C:\windows\command\start.exe /Unix /home/u/foo.lnk",
@@ -198,7 +198,7 @@ fn wrappers_are_seen_through() {
 #[test]
 fn shells() {
     check(&[
-        ("sh script.sh -c", "/work/script.sh"),
+        ("sh script.sh -c", "/wd/script.sh"),
         ("bash -x --norc /opt/x", "/opt/x"),
         ("bash -O extglob -o pipefail /opt/x", "/opt/x"),
         ("sh -c exec_/usr/bin/gimp", "/usr/bin/gimp"),
