@@ -175,8 +175,9 @@ impl Catalogue {
         self.inodes.get(&inode).map(String::as_str)
     }
 
-    /// The app that a called execve would start, as far as its path tells. Asks /proc for the root
-    /// directory at the most; what needs more waits until execve has succeeded.
+    /// The app that a called execve would start, as far as its path tells; its executable is not named
+    /// yet. Asks /proc for the root directory at the most, and looks at no file: on a cold system each look
+    /// is a read from the drive, and the first requests of the prefetch would wait for it.
     pub fn called(&self, seen: &Seen) -> Option<Found> {
         let path = Path::new(&seen.path);
         if !path.is_absolute() {
@@ -185,7 +186,7 @@ impl Catalogue {
         let root = self.root_of(seen)?;
         let full = below(root.as_deref(), path);
         let id = self.paths.get(full.as_os_str())?;
-        self.found(id, root)
+        found(id, root, NO_EXECUTABLE)
     }
 
     /// The app that was executed; `None` if it is none that we know.
@@ -218,13 +219,13 @@ impl Catalogue {
             Key::Name(name) => name.to_str().map(str::to_owned),
             Key::Command(_) => None,
         };
-        Ok(id.and_then(|id| self.found(&id, root)))
+        Ok(id.and_then(|id| found(&id, root, executable(&id))))
     }
 
     /// The app of this id, about to be executed by a process in the system's own root or one of its own.
     pub fn of_process(&self, id: &str, pid: i32) -> Option<Found> {
         let root = fs::read_link(format!("/proc/{pid}/root")).ok()?;
-        self.found(id, (root != Path::new("/")).then_some(root))
+        found(id, (root != Path::new("/")).then_some(root), executable(id))
     }
 
     /// By the path, by where that leads to, by the file that runs.
@@ -264,28 +265,35 @@ impl Catalogue {
         roots.insert(seen.root, root.clone());
         Some(Some(root))
     }
+}
 
-    /// `id` with the identity of its profile.
-    fn found(&self, id: &str, root: Option<PathBuf>) -> Option<Found> {
-        let inside = match &root {
-            Some(root) if id.starts_with('/') => {
-                let inside = Path::new(id).strip_prefix(root).ok()?;
-                Path::new("/").join(inside).into_os_string().into_vec()
-            }
-            _ => id.as_bytes().to_vec(),
-        };
-        let file = id.starts_with('/').then(|| fs::metadata(id).ok()).flatten();
-        let (dev, ino) = file.map_or((0, 0), |file| (file.dev(), file.ino()));
-        Some(Found {
-            id: id.to_owned(),
-            app: App {
-                path: inside,
-                root: root.map(|root| root.into_os_string().into_vec()),
-                dev,
-                ino,
-            },
-        })
-    }
+/// What stands for an executable that is not known: device and inode number.
+pub const NO_EXECUTABLE: (u64, u64) = (0, 0);
+
+/// Device and inode number of the app's executable.
+fn executable(id: &str) -> (u64, u64) {
+    let file = id.starts_with('/').then(|| fs::metadata(id).ok()).flatten();
+    file.map_or(NO_EXECUTABLE, |file| (file.dev(), file.ino()))
+}
+
+/// `id` with the identity of its profile; `None` if it is not below `root`.
+fn found(id: &str, root: Option<PathBuf>, (dev, ino): (u64, u64)) -> Option<Found> {
+    let inside = match &root {
+        Some(root) if id.starts_with('/') => {
+            let inside = Path::new(id).strip_prefix(root).ok()?;
+            Path::new("/").join(inside).into_os_string().into_vec()
+        }
+        _ => id.as_bytes().to_vec(),
+    };
+    Some(Found {
+        id: id.to_owned(),
+        app: App {
+            path: inside,
+            root: root.map(|root| root.into_os_string().into_vec()),
+            dev,
+            ino,
+        },
+    })
 }
 
 impl Candidate {

@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use rustix::process::Pid;
 
 use super::active::{Active, Hold, LetGo, Quiet};
-use super::catalogue::{Candidate, Found, Gone};
+use super::catalogue::{Candidate, Found, Gone, NO_EXECUTABLE};
 use super::core::Service;
 use super::face::begun;
 use super::message::Message;
@@ -69,6 +69,7 @@ impl Service<'_> {
             (Some(found), Some(id)) if *id == found.id => {
                 if let Some(active) = self.active.get_mut(&seen.launch) {
                     active.confirmed = true;
+                    active.app = found.app;
                 }
             }
             (Some(found), None) => self.begin(seen.launch, seen.pid, found, true),
@@ -100,7 +101,9 @@ impl Service<'_> {
         record.prefetched += u64::from(plan == Plan::Prefetch);
         // Another inode at the same path: a package was updated.
         let was = record.app.as_ref().map(|app| (app.dev, app.ino));
-        let replaced = was.is_some_and(|was| was != executable && executable != (0, 0));
+        let replaced = was.is_some_and(|was| {
+            was != executable && was != NO_EXECUTABLE && executable != NO_EXECUTABLE
+        });
         record.app = Some(active.app.clone());
         if replaced {
             record.managed.next(now, &Observation::NewExecutable);
