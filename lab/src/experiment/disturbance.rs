@@ -13,6 +13,11 @@ const MAX_FOREIGN_SHARE: f64 = 0.05;
 /// What is never too much, in bytes: the journal, and what the kernel reads of its own accord.
 const FOREIGN_ALLOWANCE: u64 = 2 << 20;
 
+/// What is never too much, in pages that were read once more because they had been reclaimed. There is
+/// always memory enough for an app, but something may reclaim it in advance (DAMON does on some machines),
+/// and takes what was just read ahead: no app has mapped it yet.
+const REFAULT_ALLOWANCE: u64 = 16;
+
 /// Counters of the system at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
@@ -24,23 +29,28 @@ pub struct Counters {
     pub requests: u64,
     /// Bytes that the drive has delivered.
     pub read: u64,
+    /// Pages of files, 4 KiB, read again after the kernel had reclaimed them (`workingset_refault_file`;
+    /// those that were dropped on purpose do not count).
+    pub refaults: u64,
 }
 
 impl Counters {
     /// Reads them for a drive, by its kernel name, such as `loop3`.
     ///
     /// # Errors
-    /// When /proc/stat or the drive's statistics cannot be read.
+    /// When /proc/stat, /proc/vmstat or the drive's statistics cannot be read.
     pub fn now(drive: &str) -> Result<Self> {
         let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+        let vmstat = fs::read_to_string("/proc/vmstat").context("cannot read /proc/vmstat")?;
         let path = format!("/sys/block/{drive}/stat");
         let device = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-        Self::parse(&stat, &device)
-            .with_context(|| format!("cannot make sense of /proc/stat or {path}"))
+        Self::parse(&stat, &vmstat, &device)
+            .with_context(|| format!("cannot make sense of /proc/stat, /proc/vmstat or {path}"))
     }
 
-    /// From the texts of /proc/stat and of the drive's `stat` (Documentation/block/stat.rst).
-    fn parse(stat: &str, device: &str) -> Option<Self> {
+    /// From the texts of /proc/stat, /proc/vmstat and of the drive's `stat`
+    /// (Documentation/block/stat.rst).
+    fn parse(stat: &str, vmstat: &str, device: &str) -> Option<Self> {
         let times: Vec<u64> = stat
             .lines()
             .next()?
@@ -49,6 +59,9 @@ impl Counters {
             .map(str::parse)
             .collect::<Result<_, _>>()
             .ok()?;
+        let refaults = vmstat
+            .lines()
+            .find_map(|line| line.strip_prefix("workingset_refault_file "))?;
         let mut fields = device.split_whitespace().map(str::parse::<u64>);
         let requests = fields.next()?.ok()?;
         let sectors = fields.nth(1)?.ok()?;
@@ -58,6 +71,7 @@ impl Counters {
             total: times.iter().take(8).sum(),
             requests,
             read: sectors * 512,
+            refaults: refaults.parse().ok()?,
         })
     }
 }
@@ -76,6 +90,12 @@ pub fn judge(before: Counters, after: Counters, known: u64) -> Vec<String> {
     if foreign > limit {
         found.push(format!("others read {} KiB from the drive", foreign >> 10));
     }
+    let refaults = after.refaults.saturating_sub(before.refaults);
+    if refaults > REFAULT_ALLOWANCE {
+        found.push(format!(
+            "{refaults} pages were reclaimed and read once more"
+        ));
+    }
     found
 }
 
@@ -87,11 +107,14 @@ mod tests {
     fn counters_are_read() {
         let stat = "cpu  100 1 20 1000 30 0 4 5 0 0\ncpu0 1 2 3\n";
         let device = "  10 0 2048 5 1 1 8 1 0 1 1 0 0 0 0 0 0\n";
-        let counters = Counters::parse(stat, device).unwrap();
+        let vmstat = "nr_free_pages 3\nworkingset_refault_anon 4\nworkingset_refault_file 5\n";
+        let counters = Counters::parse(stat, vmstat, device).unwrap();
         assert_eq!((counters.steal, counters.total), (5, 1160));
         assert_eq!((counters.requests, counters.read), (10, 1 << 20));
-        assert!(Counters::parse("intr 5\n", device).is_none());
-        assert!(Counters::parse(stat, "1 2").is_none());
+        assert_eq!(counters.refaults, 5);
+        assert!(Counters::parse("intr 5\n", vmstat, device).is_none());
+        assert!(Counters::parse(stat, "", device).is_none());
+        assert!(Counters::parse(stat, vmstat, "1 2").is_none());
     }
 
     #[test]
@@ -102,20 +125,22 @@ mod tests {
             requests: 9,
             total: 100,
             read: 50 << 20,
+            refaults: 16,
         };
         assert_eq!(judge(before, after, 49 << 20), Vec::<String>::new());
     }
 
     #[test]
-    fn steal_and_foreign_reads_disturb() {
+    fn steal_foreign_reads_and_reclaim_disturb() {
         let before = Counters::default();
         let after = Counters {
             steal: 9,
             requests: 9,
             total: 100,
             read: 60 << 20,
+            refaults: 17,
         };
         let found = judge(before, after, 50 << 20);
-        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found.len(), 3, "{found:?}");
     }
 }
