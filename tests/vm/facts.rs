@@ -32,6 +32,10 @@ pub struct Facts {
     pub live_metadata: Recall,
     /// What was learned of directories that ignore case.
     pub casefold: Casefold,
+    /// Read requests of one cold launch, everybody's.
+    pub cold_reads: u64,
+    /// The same of a launch that begins when all of its prefetch is done.
+    pub reads_after_prefetch: u64,
     /// `paralfetch bench --json` of one cold and one prefetched launch.
     pub bench: serde_json::Value,
     /// What `paralfetch learn` printed.

@@ -4,12 +4,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use paralfetch::launch::{self, Limits, Spawn, Supervisor};
 use paralfetch::manager::{LearnOptions, Lesson, learn};
+use paralfetch::prefetch::{self, Prefetch};
 use paralfetch::profile;
 
 use crate::casefold::casefold;
@@ -35,6 +37,8 @@ const SYSTEM: [&str; 7] = [
 /// The file that the app reads parts of, as it is called from outside.
 const DATA: &str = "/srv/app/opt/data";
 const DATA_BYTES: usize = 1024 * 4096;
+/// Longest prefetch: emulated processors are slow.
+const PREFETCH_LIMIT: Duration = Duration::from_secs(30);
 
 /// Finds everything out and prints it. What it is about to do is printed as well, for a machine that
 /// does not come to its end.
@@ -76,6 +80,15 @@ pub fn main() {
             "bench.json",
         ],
     );
+    begin("the launch after its prefetch");
+    let cold_reads = reads_of(|| {});
+    let profile = idle.profile.clone();
+    let reads_after_prefetch = reads_of(|| {
+        let load = move || Some(profile);
+        let prefetch = Prefetch::start(load, prefetch::Options::default()).unwrap();
+        let report = prefetch.finish_within(PREFETCH_LIMIT).unwrap();
+        assert_eq!(report.refused, None);
+    });
     begin("directories without case");
     let casefold = casefold();
     begin("comparing");
@@ -92,12 +105,36 @@ pub fn main() {
         held: size(&held),
         live: size(&live),
         casefold,
+        cold_reads,
+        reads_after_prefetch,
         bench: serde_json::from_slice(&fs::read("bench.json").unwrap()).unwrap(),
         learn_report,
         run_report,
     };
     begin("done");
     println!("{MARK}{}", serde_json::to_string(&facts).unwrap());
+}
+
+/// Read requests to the drive of one launch with empty caches, after these preparations.
+fn reads_of(prepare: impl FnOnce()) -> u64 {
+    let dev = fs::metadata(ROOT).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+    // The first field is the number of read requests (Documentation/block/stat.rst).
+    let reads = || -> u64 {
+        let stat = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).unwrap();
+        stat.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let chroot = |args: &[&str]| {
+        let status = Command::new("chroot").args(args).status().unwrap();
+        assert!(status.success(), "{args:?}: {status}");
+    };
+    fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
+    // What chroot itself reads is no part of the app.
+    chroot(&["/", "true"]);
+    prepare();
+    let before = reads();
+    chroot(&[ROOT, APP[0], APP[1]]);
+    reads() - before
 }
 
 /// Makes the app's system.
