@@ -1,14 +1,16 @@
-//! Reading files that decide what a privileged process does.
+//! Files that decide what a privileged process does, and directories for them.
 //!
 //! Nothing is taken from a file that someone else could have put there or changed: it must be a
 //! regular file, not a link, owned by root or by the user that this program runs as, and writable by
 //! nobody else.
 
-use std::fs::File;
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 /// Why a file cannot be read.
@@ -26,10 +28,18 @@ pub(crate) enum Refused {
 /// # Errors
 /// [`Refused`].
 pub(crate) fn read(path: &Path, max: usize) -> Result<Option<Vec<u8>>, Refused> {
+    read_at(CWD, path, max)
+}
+
+/// The same of a file in an open directory.
+///
+/// # Errors
+/// [`Refused`].
+pub(crate) fn read_at(dir: impl AsFd, path: &Path, max: usize) -> Result<Option<Vec<u8>>, Refused> {
     // NONBLOCK: opening a FIFO would otherwise wait for whoever holds its other end.
     let flags =
         OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+    let file = match rustix::fs::openat(dir, path, flags, Mode::empty()) {
         Ok(fd) => File::from(fd),
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::LOOP) => return Err(Refused::Untrusted("it is a symbolic link")),
@@ -41,11 +51,8 @@ pub(crate) fn read(path: &Path, max: usize) -> Result<Option<Vec<u8>>, Refused> 
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(Refused::Untrusted("it is not a regular file"));
     }
-    if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(Refused::Untrusted("it belongs to another user"));
-    }
-    if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
-        return Err(Refused::Untrusted("others may write it"));
+    if let Some(why) = objection(&stat) {
+        return Err(Refused::Untrusted(why));
     }
     let size = usize::try_from(stat.st_size).unwrap_or(0);
     let mut bytes = Vec::with_capacity(size.min(max) + 1);
@@ -53,4 +60,36 @@ pub(crate) fn read(path: &Path, max: usize) -> Result<Option<Vec<u8>>, Refused> 
         .read_to_end(&mut bytes)
         .map_err(Refused::Io)?;
     Ok(Some(bytes))
+}
+
+/// Why a file or directory is not to be trusted, as the end of a sentence; `None` if it is.
+pub(crate) fn objection(stat: &Stat) -> Option<&'static str> {
+    if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Some("it belongs to another user");
+    }
+    if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+        return Some("others may write it");
+    }
+    None
+}
+
+/// Makes a directory, or takes one of this user's; everybody may enter, nobody else may write.
+///
+/// # Errors
+/// When something else is in its place, or the system refuses.
+pub(crate) fn make_directory(dir: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o755).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(dir)?;
+    if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other(
+            "it is not a directory of this user; remove it",
+        ));
+    }
+    if found.mode() & 0o7777 != 0o755 {
+        fs::set_permissions(dir, Permissions::from_mode(0o755))?;
+    }
+    Ok(())
 }

@@ -2,10 +2,11 @@
 
 use std::fs::{self, FileType, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::AnnounceError;
+use crate::trusted::make_directory;
 
 /// What was made at a path; removed when dropped, unless somebody has put something else there.
 #[derive(Debug)]
@@ -81,22 +82,4 @@ impl Drop for Place {
             let _ = writeln!(io::stderr(), "paralfetch: cannot remove {path}: {error}");
         }
     }
-}
-
-/// Makes the directory, or takes one of ours; everybody may enter, nobody else may write.
-fn make_directory(dir: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o755).create(dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let found = fs::symlink_metadata(dir)?;
-    if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::other(
-            "it is not a directory of this user; remove it",
-        ));
-    }
-    if found.mode() & 0o7777 != 0o755 {
-        fs::set_permissions(dir, Permissions::from_mode(0o755))?;
-    }
-    Ok(())
 }

@@ -9,6 +9,8 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::trusted::{self, Refused, objection};
+
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -57,36 +59,24 @@ pub(super) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, ReadError> {
     contents(file.into(), limit)
 }
 
-/// Reads a regular file of at most `limit` bytes in a directory, trusted as [`check_trusted`] says.
+/// Reads a regular file of at most `limit` bytes in a directory that can be [trusted](objection).
 pub(super) fn read_trusted(
     dir: impl AsFd,
     name: &Path,
     limit: usize,
 ) -> Result<Vec<u8>, ReadError> {
-    // NONBLOCK: opening a FIFO would otherwise wait for whoever holds its other end.
-    let flags =
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = match rustix::fs::openat(dir, name, flags, Mode::empty()) {
-        // What open(2) says of symbolic links and of sockets.
-        Err(Errno::LOOP | Errno::NXIO) => return Err(ReadError::NotRegular),
-        opened => opened?,
-    };
-    let stat = rustix::fs::fstat(&file)?;
-    regular(&stat)?;
-    check_trusted(&stat)?;
-    contents(file.into(), limit)
+    match trusted::read_at(dir, name, limit) {
+        Ok(Some(bytes)) if bytes.len() > limit => Err(ReadError::TooLarge { limit }),
+        Ok(Some(bytes)) => Ok(bytes),
+        Ok(None) => Err(ReadError::Missing),
+        Err(Refused::Untrusted(why)) => Err(ReadError::Untrusted(why)),
+        Err(Refused::Io(error)) => Err(ReadError::Io(error)),
+    }
 }
 
-/// Whether a file or directory is root's or that of the user that this program runs as, and writable by
-/// nobody else.
+/// Whether a file or directory can be [trusted](objection).
 pub(super) fn check_trusted(stat: &Stat) -> Result<(), ReadError> {
-    if stat.st_uid != 0 && stat.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(ReadError::Untrusted("it belongs to another user"));
-    }
-    if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
-        return Err(ReadError::Untrusted("others may write it"));
-    }
-    Ok(())
+    objection(stat).map_or(Ok(()), |why| Err(ReadError::Untrusted(why)))
 }
 
 fn regular(stat: &Stat) -> Result<(), ReadError> {
@@ -152,7 +142,7 @@ mod tests {
         assert_eq!(trusted("file").unwrap(), b"12345");
         for name in ["link", "loop", "dir", "fifo", "socket"] {
             let found = trusted(name);
-            assert!(matches!(found, Err(ReadError::NotRegular)), "{name}");
+            assert!(matches!(found, Err(ReadError::Untrusted(_))), "{name}");
         }
         let mode = fs::Permissions::from_mode(0o664);
         fs::set_permissions(path("file"), mode).unwrap();

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::trusted::make_directory;
 
 const LOCK: &str = "lock";
 const RECORD: &str = "knobs.json";
@@ -83,7 +85,7 @@ impl Knobs {
     /// # Errors
     /// When another process holds knobs, or `dir` cannot be used.
     pub fn acquire(dir: &Path, keeper: Option<Command>) -> Result<Self, KnobError> {
-        make_own(dir).map_err(|error| record_error(dir, error))?;
+        make_directory(dir).map_err(|error| record_error(dir, error))?;
         let lock = lock(dir, FlockOperation::NonBlockingLockExclusive)?.ok_or(KnobError::Busy)?;
         restore_record(dir)?;
         let keeper = keeper
@@ -216,25 +218,6 @@ fn wait_for_end(limit: Duration) -> bool {
     }
 }
 
-/// Others may look in, if whoever shares the directory wants that; they could fake a record if they
-/// could write.
-fn make_own(dir: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    let found = fs::symlink_metadata(dir)?;
-    if !found.is_dir() || found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::other(
-            "it is not a directory of this user; remove it",
-        ));
-    }
-    if found.mode() & 0o022 != 0 {
-        fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
-    }
-    Ok(())
-}
-
 fn record_error(path: &Path, error: io::Error) -> KnobError {
     KnobError::Record {
         path: path.to_owned(),
@@ -318,6 +301,8 @@ fn restore(saved: &[Saved]) -> Result<(), KnobError> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
     use super::*;
 
     fn value(path: &Path) -> String {

@@ -4,21 +4,20 @@ use std::io;
 use std::process::Command as Keeper;
 use std::time::{Duration, SystemTime};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::event::{PollFd, PollFlags};
 use thiserror::Error;
 
 use super::cgroup;
+use super::follow::{Follow, wait};
 use super::lesson::{Watched, draw_lesson};
-use super::reads::ReadCounter;
 use super::settings::LearningSettings;
 use crate::device::KnobError;
-use crate::launch::{Exit, Limits, QuietDetector, Spawn, SpawnError, Started, Status, Supervisor};
+use crate::launch::{Exit, Limits, Spawn, SpawnError, Started, Status, Supervisor};
 use crate::profile::{self, Ended, Profile};
 use crate::resolve::mounts::MountTable;
 use crate::resolve::sequence::{self, Earlier, Requirements};
 use crate::schedule::{LogEntry, Span};
-use crate::trace::{DRAIN_INTERVAL, Focus, Storage, TraceError, Tracer};
+use crate::trace::{Focus, Storage, TraceError, Tracer};
 
 /// How to learn.
 pub struct LearnOptions {
@@ -220,51 +219,18 @@ fn watch(
     options: &LearnOptions,
     exit: &mut Option<Exit>,
 ) -> Result<Ended, LearnError> {
-    let begun = tracer.with_trace(|trace| trace.start_ns);
-    let mut counter = ReadCounter::new(options.how);
-    let mut quiet = QuietDetector::new(begun, options.limits);
-    let mut counted = 0;
+    let mut follow = Follow::new(tracer, options.how, options.limits);
     loop {
-        wait_for(tracer, supervisor)?;
-        tracer.drain()?;
+        let (events, signals) = (tracer.wake_fd(), supervisor.signal_fd());
+        wait(&mut [
+            PollFd::new(&events, PollFlags::IN),
+            PollFd::new(&signals, PollFlags::IN),
+        ])?;
         if let Some(ended) = supervisor.on_signals()? {
             *exit = Some(ended);
         }
-        let over = tracer.with_trace(|trace| {
-            for access in &trace.accesses[counted..] {
-                if counter.is_read(access) {
-                    quiet.read(access.time_ns);
-                }
-            }
-            counted = trace.accesses.len();
-            trace.exit_ns.is_some()
-        });
-        if over {
-            return Ok(Ended::Exit);
-        }
-        if let Some(ended) = quiet.ended(monotonic_ns()) {
+        if let Some(ended) = follow.look(tracer)? {
             return Ok(ended);
         }
     }
-}
-
-fn wait_for(tracer: &Tracer<'_>, supervisor: &Supervisor) -> io::Result<()> {
-    let (events, signals) = (tracer.wake_fd(), supervisor.signal_fd());
-    let mut fds = [
-        PollFd::new(&events, PollFlags::IN),
-        PollFd::new(&signals, PollFlags::IN),
-    ];
-    let timeout = Timespec {
-        tv_sec: 0,
-        tv_nsec: DRAIN_INTERVAL.subsec_nanos().into(),
-    };
-    match poll(&mut fds, Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
-pub(super) fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

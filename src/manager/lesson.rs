@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::completion::completion_span;
-use super::learn::{Lesson, NotLearned, Summary, monotonic_ns};
+use super::follow::monotonic_ns;
+use super::learn::{Lesson, NotLearned, Summary};
 use super::reads::ReadCounter;
 use crate::device::Sysfs;
 use crate::launch::{Limits, completion_block};

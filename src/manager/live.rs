@@ -11,18 +11,17 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::Builder;
 use std::time::SystemTime;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::Pid;
 
-use super::learn::{Lesson, NotLearned, monotonic_ns};
+use super::follow::{Follow, wait};
+use super::learn::{Lesson, NotLearned};
 use super::lesson::{Watched, draw_lesson};
-use super::reads::ReadCounter;
-use crate::launch::{Limits, QuietDetector};
+use crate::launch::Limits;
 use crate::profile::{App, Ended, Learned, Profile};
 use crate::resolve::mounts::MountTable;
 use crate::resolve::sequence::Earlier;
-use crate::trace::{DRAIN_INTERVAL, Focus, Loaded, Storage, Tracer};
+use crate::trace::{Focus, Loaded, Storage, Tracer};
 
 /// A launch to learn.
 pub struct LiveJob {
@@ -168,39 +167,15 @@ fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, 
 
 /// Collects events until the launch is over, and says what ended it.
 fn watch(tracer: &mut Tracer<'_>, limits: &Limits, stop: &AtomicBool) -> Result<Ended, NotLearned> {
-    let begun = tracer.with_trace(|trace| trace.start_ns);
-    let mut counter = ReadCounter::new(Learned::Live);
-    let mut quiet = QuietDetector::new(begun, *limits);
-    let mut counted = 0;
+    let mut follow = Follow::new(tracer, Learned::Live, *limits);
     loop {
-        wait(tracer).map_err(NotLearned::failed)?;
+        let events = tracer.wake_fd();
+        wait(&mut [PollFd::new(&events, PollFlags::IN)]).map_err(NotLearned::failed)?;
         if stop.load(Ordering::Acquire) {
             return Err(NotLearned::Failed("the service is stopping".to_owned()));
         }
-        tracer.drain().map_err(NotLearned::failed)?;
-        let over = tracer.with_trace(|trace| {
-            for access in &trace.accesses[counted..] {
-                if counter.is_read(access) {
-                    quiet.read(access.time_ns);
-                }
-            }
-            counted = trace.accesses.len();
-            trace.exit_ns.is_some()
-        });
-        if over {
-            return Ok(Ended::Exit);
-        }
-        if let Some(ended) = quiet.ended(monotonic_ns()) {
+        if let Some(ended) = follow.look(tracer).map_err(NotLearned::failed)? {
             return Ok(ended);
         }
-    }
-}
-
-fn wait(tracer: &Tracer<'_>) -> io::Result<()> {
-    let mut fds = [PollFd::from_borrowed_fd(tracer.wake_fd(), PollFlags::IN)];
-    let timeout = Timespec::try_from(DRAIN_INTERVAL).map_err(io::Error::other)?;
-    match poll(&mut fds, Some(&timeout)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }

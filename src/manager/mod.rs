@@ -5,6 +5,7 @@
 
 mod cgroup;
 mod completion;
+mod follow;
 mod learn;
 mod lesson;
 mod live;

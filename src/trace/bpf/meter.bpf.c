@@ -2,9 +2,8 @@
 /*
  * Measuring: how many reads a launch makes, and who makes them.
  *
- * A read request is counted where it is made (block_getrq), in the context of the task that wants
- * it; bios that join an existing request add their bytes to it. The launch tree's own requests are
- * those that it has to wait for; the helper's are the prefetch thread's.
+ * The launch tree's own requests are those that it has to wait for; the helper's are the prefetch
+ * thread's.
  *
  * With a completion block set, its read is watched too: a launch that does not end by itself ends
  * when the drive has delivered that block (paper §5.1).
@@ -14,12 +13,10 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
+#include "requests.bpf.h"
 #include "tree.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-#define REQ_OP_MASK 0xff
-#define REQ_OP_READ 0
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -37,14 +34,11 @@ volatile __u64 completion_sector = 0;
 volatile __u64 completion_sectors = 0;
 volatile __u64 completed_ns = 0;
 
-static __always_inline void count(struct bio *bio, __u64 requests)
+static __always_inline void count_read(__u64 requests, __u32 bytes)
 {
 	struct pf_reads *reads;
-	__u32 role;
+	__u32 role = current_role();
 
-	if ((bio->bi_opf & REQ_OP_MASK) != REQ_OP_READ)
-		return;
-	role = current_role();
 	if (role == PF_ROLE_HELPER)
 		reads = &helper_reads;
 	else if (is_tree(role) && active_since_ns)
@@ -52,28 +46,7 @@ static __always_inline void count(struct bio *bio, __u64 requests)
 	else
 		return;
 	__sync_fetch_and_add(&reads->requests, requests);
-	__sync_fetch_and_add(&reads->bytes, bio->bi_iter.bi_size);
-}
-
-SEC("tp_btf/block_getrq")
-int BPF_PROG(request_made, struct bio *bio)
-{
-	count(bio, 1);
-	return 0;
-}
-
-SEC("tp_btf/block_bio_backmerge")
-int BPF_PROG(bio_merged_behind, struct bio *bio)
-{
-	count(bio, 0);
-	return 0;
-}
-
-SEC("tp_btf/block_bio_frontmerge")
-int BPF_PROG(bio_merged_before, struct bio *bio)
-{
-	count(bio, 0);
-	return 0;
+	__sync_fetch_and_add(&reads->bytes, bytes);
 }
 
 static __always_inline void say(__u8 kind)

@@ -19,11 +19,9 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
+#include "requests.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-#define REQ_OP_MASK 0xff
-#define REQ_OP_READ 0
 
 /* Processes that read less, in bytes, until they exit are not told of; 0: none are. */
 const volatile __u64 large_bytes = 0;
@@ -96,6 +94,10 @@ struct {
 	__type(value, struct scratch);
 } scratch_area SEC(".maps");
 
+/* The thread that makes the first requests of all launches, and the launch of the moment; 0: none. It
+ * has no time for a system call to enter itself above. */
+volatile __u32 first_reader = 0;
+volatile __u64 first_reader_launch = 0;
 /* Number of the launch that began last. */
 __u64 last_launch = 0;
 /* Slots that are taken: with none, nothing has to be looked up for a fork, an exit or a request. */
@@ -402,18 +404,17 @@ static __always_inline struct pf_counts *reader(bool *is_helper)
 	if (c)
 		return c;
 	*is_helper = true;
+	if (tid == first_reader)
+		return counts_of(first_reader_launch);
 	launch = bpf_map_lookup_elem(&helpers, &tid);
 	return launch ? counts_of(*launch) : NULL;
 }
 
-static __always_inline void count(struct bio *bio, __u64 requests)
+static __always_inline void count_read(__u64 requests, __u32 bytes)
 {
 	bool is_helper = false;
-	struct pf_counts *c;
+	struct pf_counts *c = reader(&is_helper);
 
-	if ((bio->bi_opf & REQ_OP_MASK) != REQ_OP_READ)
-		return;
-	c = reader(&is_helper);
 	if (!c)
 		return;
 	c->last_ns = bpf_ktime_get_ns();
@@ -421,32 +422,11 @@ static __always_inline void count(struct bio *bio, __u64 requests)
 		if (!c->first_prefetch_ns)
 			c->first_prefetch_ns = c->last_ns;
 		__sync_fetch_and_add(&c->prefetch_requests, requests);
-		__sync_fetch_and_add(&c->prefetch_bytes, bio->bi_iter.bi_size);
+		__sync_fetch_and_add(&c->prefetch_bytes, bytes);
 	} else {
 		__sync_fetch_and_add(&c->requests, requests);
-		__sync_fetch_and_add(&c->bytes, bio->bi_iter.bi_size);
+		__sync_fetch_and_add(&c->bytes, bytes);
 	}
-}
-
-SEC("tp_btf/block_getrq")
-int BPF_PROG(request_made, struct bio *bio)
-{
-	count(bio, 1);
-	return 0;
-}
-
-SEC("tp_btf/block_bio_backmerge")
-int BPF_PROG(bio_merged_behind, struct bio *bio)
-{
-	count(bio, 0);
-	return 0;
-}
-
-SEC("tp_btf/block_bio_frontmerge")
-int BPF_PROG(bio_merged_before, struct bio *bio)
-{
-	count(bio, 0);
-	return 0;
 }
 
 /* Attached only while a launch is under way, as are those below: they are called all the time. */
