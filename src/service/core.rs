@@ -14,6 +14,7 @@ use super::message::Message;
 use super::notify::Notifier;
 use super::ready::Ready;
 use super::start::{manage, read_profiles};
+use super::waits::Waits;
 use super::wake::{Inbox, Outbox};
 use super::worker::Worker;
 use super::{Places, daily};
@@ -70,6 +71,7 @@ pub(super) struct State {
     pub alive: Option<Instant>,
     /// State of the random numbers that decide which launches go without.
     pub random: u64,
+    pub waits: Waits,
     /// Whether launches can be learned at all.
     pub can_learn: bool,
 }

@@ -56,12 +56,7 @@ impl Service<'_> {
         for launch in failed {
             self.end_counting(launch);
         }
-        if self.active.is_empty() {
-            let links = self.watch.stop_counting_waits();
-            if !links.is_empty() {
-                self.worker.run(move |_| drop(links));
-            }
-        }
+        self.stop_counting_unneeded();
     }
 
     /// The last task of a launch has exited.

@@ -12,6 +12,7 @@ use super::catalogue::{Candidate, Found, Gone, NO_EXECUTABLE};
 use super::core::Service;
 use super::face::begun;
 use super::message::Message;
+use super::priority::start_behind;
 use super::ready::Ready;
 use super::reschedule::now_s;
 use crate::announce::Announced;
@@ -174,20 +175,15 @@ impl Service<'_> {
             }
         }
         self.active.insert(launch, active);
-        // After the first requests: attaching takes a millisecond.
-        if let Err(error) = self.watch.count_waits() {
-            self.warn(format!("waits are not counted: {error}"));
-        }
+        self.count_waits();
     }
 
     /// The first requests at once, all others by a thread.
     fn prefetch(&mut self, launch: u64, ready: &Ready, active: &mut Active) {
-        let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         if let Some(lead) = &ready.lead {
-            // Without these marks, our reads would only not be counted.
-            let _ = self.watch.set_helper(own, Some(launch));
+            self.watch.read_for(Some(launch));
             lead.read();
-            let _ = self.watch.set_helper(own, None);
+            self.watch.read_for(None);
         }
         let packed = Arc::clone(&ready.packed);
         let helpers = match self.watch.helpers() {
@@ -211,7 +207,7 @@ impl Service<'_> {
             memory: MemoryLimits::from(&self.config.prefetch),
             ..Options::default()
         };
-        match Prefetch::start_then(load, options, done) {
+        match start_behind(|| Prefetch::start_then(load, options, done)) {
             Ok(prefetch) => active.prefetch = Some(prefetch),
             Err(error) => active.note = Some(format!("no prefetch thread: {error}")),
         }

@@ -10,6 +10,7 @@ use super::catalogue::{Candidate, marks};
 use super::core::Service;
 use super::ending::is_to_learn;
 use super::message::Message;
+use super::priority::start_behind;
 use crate::apps::{Key, Rules, desktop};
 use crate::config::Mode;
 use crate::manager::{Added, LiveLearner};
@@ -77,9 +78,10 @@ impl Service<'_> {
         let wanted = !to_learn.is_empty();
         if wanted && self.learner.is_none() && self.state.can_learn {
             let outbox = self.outbox.clone();
-            let started = LiveLearner::start(move |news| {
+            let tell = move |news| {
                 outbox.send(Message::Learning(news));
-            });
+            };
+            let started = start_behind(|| LiveLearner::start(tell));
             match started {
                 Ok(learner) => self.learner = Some(learner),
                 Err(error) => self.warn(format!("nothing can be learned: {error}")),

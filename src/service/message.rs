@@ -9,11 +9,14 @@ use super::reschedule::Rescheduled;
 use crate::bus::{AppState, BackendError, Mode, Status};
 use crate::manager::LiveNews;
 use crate::phases::Request;
+use crate::watch::CountingWaits;
 
 /// A message to the event loop.
 pub enum Message {
     /// From the learning thread.
     Learning(LiveNews),
+    /// Waits are counted from now on, or cannot be.
+    CountingWaits(std::io::Result<CountingWaits>),
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
     /// The profiles, as they are in the store now.

@@ -24,10 +24,13 @@ mod local;
 mod message;
 mod messages;
 mod notify;
+mod priority;
 mod ready;
 mod reschedule;
+mod resident;
 mod start;
 mod trim;
+mod waits;
 mod wake;
 mod worker;
 

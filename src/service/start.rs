@@ -10,9 +10,12 @@ use super::catalogue::{Catalogue, Home};
 use super::core::{Service, State};
 use super::face::Face;
 use super::notify::Notifier;
+use super::priority::raise;
 use super::ready::Ready;
 use super::reschedule::now_s;
+use super::resident::keep_code;
 use super::trim::give_back;
+use super::waits::Waits;
 use super::wake::mailbox;
 use super::worker::Worker;
 use super::{Places, daily};
@@ -141,6 +144,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
                 .interval()
                 .map(|interval| Instant::now() + interval),
             random: now_s() ^ u64::from(std::process::id()) << 32 | 1,
+            waits: Waits::Off,
             can_learn: true,
         },
         notifier,
@@ -158,6 +162,17 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
         profiles = service.ready.len(),
         "ready"
     );
+    if let Err(error) = keep_code() {
+        service.warn(format!(
+            "its own code may be read from the drive again: {error}"
+        ));
+    }
+    // All threads that last are there by now.
+    if let Err(error) = raise() {
+        service.warn(format!(
+            "launches are seen a little late: {error} (CAP_SYS_NICE)"
+        ));
+    }
     let ended = service.run();
     service.notifier.say("STOPPING=1");
     service.stop();

@@ -12,9 +12,11 @@ mod gate;
 mod skel;
 mod slots;
 mod tracefs;
+mod waits;
 mod watcher;
 
 pub use event::{Seen, SeenKind};
 pub use gate::{Gate, GateError, Held};
 pub use slots::{Counts, Page};
+pub use waits::{CountingWaits, WaitPrograms};
 pub use watcher::{Name, Options, Watch};

@@ -16,7 +16,7 @@ pub struct Counts {
     /// Tasks of the launch tree that are alive.
     pub tasks: u64,
     /// Context switches of the tree into a wait for the drive (`in_iowait`); only counted while
-    /// [`super::Watch::count_waits`] is in force.
+    /// there is a [`super::CountingWaits`].
     pub switches: u64,
     /// Time of these waits, summed up over tasks.
     pub waiting_ns: u64,

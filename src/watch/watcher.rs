@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, ProgramMut, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, ProgramMut, RingBuffer, RingBufferBuilder};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -18,6 +19,7 @@ use super::skel::types::{pf_argument, pf_member, pf_name, pf_name_kind};
 use super::skel::{WatchSkel, WatchSkelBuilder};
 use super::slots::{Counts, Page, Slots};
 use super::tracefs::has_syscall_entry;
+use super::waits::WaitPrograms;
 use crate::trace::{Storage, TraceError, check, has_tracepoint};
 
 /// What to watch for, beside names.
@@ -45,8 +47,6 @@ pub struct Watch<'obj> {
     ring: RingBuffer<'static>,
     seen: Rc<RefCell<Vec<Seen>>>,
     early: bool,
-    /// Attached while waits are counted.
-    waits: Vec<Link>,
     names: HashMap<OsString, Name>,
     arguments: Vec<OsString>,
 }
@@ -102,7 +102,6 @@ impl<'obj> Watch<'obj> {
             ring,
             seen,
             early,
-            waits: Vec::new(),
             names: HashMap::new(),
             arguments: Vec::new(),
         })
@@ -175,16 +174,12 @@ impl<'obj> Watch<'obj> {
         Slots(&self.skel.maps.counts).get(launch)
     }
 
-    /// Counts, for all launches, waits for the drive, and when completion pages are used.
-    /// These programs are called at every context switch and page fault of the system: to be on while
-    /// launches are under way.
+    /// The programs that count, for all launches, waits for the drive, and see when completion pages are
+    /// used.
     ///
     /// # Errors
-    /// When the programs cannot be attached.
-    pub fn count_waits(&mut self) -> Result<(), TraceError> {
-        if !self.waits.is_empty() {
-            return Ok(());
-        }
+    /// When their descriptors cannot be duplicated.
+    pub fn wait_programs(&self) -> io::Result<WaitPrograms> {
         let progs = &self.skel.progs;
         let all: [&ProgramMut<'_>; 4] = [
             &progs.task_switched,
@@ -193,19 +188,11 @@ impl<'obj> Watch<'obj> {
             &progs.pages_mapped,
         ];
         // Those that the kernel has no tracepoint for were not loaded.
-        for program in all.into_iter().filter(|program| program.autoload()) {
-            let link = program
-                .attach_trace()
-                .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
-            self.waits.push(link);
-        }
-        Ok(())
-    }
-
-    /// Counts them no longer. Dropping what is returned detaches the programs, for which the kernel may
-    /// take tens of milliseconds: not to be done where launches are waited for.
-    pub fn stop_counting_waits(&mut self) -> Vec<Link> {
-        std::mem::take(&mut self.waits)
+        let programs = all
+            .into_iter()
+            .filter(|program| program.autoload())
+            .map(|program| program.as_fd().try_clone_to_owned());
+        Ok(WaitPrograms(programs.collect::<io::Result<_>>()?))
     }
 
     /// Tells a launch's completion page (paper §4.2), early in the launch.
@@ -259,6 +246,22 @@ impl<'obj> Watch<'obj> {
             None => map.delete(&tid.to_ne_bytes()),
         };
         done.map_err(|error| TraceError::from_bpf("naming a prefetch thread", error))
+    }
+
+    /// The same for the calling thread, without a system call for each launch. There is one such thread:
+    /// naming another takes its place.
+    pub fn read_for(&mut self, launch: Option<u64>) {
+        let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect(MAPPED);
+        // SAFETY: aligned words of the mapped .bss, as in `last_launch`; the kernel only reads them.
+        let (reader, of) = unsafe {
+            (
+                AtomicU32::from_ptr(&raw mut bss.first_reader),
+                AtomicU64::from_ptr(&raw mut bss.first_reader_launch),
+            )
+        };
+        reader.store(tid, Ordering::Relaxed);
+        of.store(launch.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// A handle by which prefetch threads name themselves.

@@ -1,0 +1,74 @@
+//! Keeping the service's own code in memory.
+//!
+//! An idle service is not used for days, and its code is the first that the kernel takes back when it wants
+//! memory. Each of its pages would then be a read from the drive, at the beginning of a launch, before
+//! the first prefetch request.
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::{fs, io};
+
+use rustix::mm::{MlockFlags, mlock_with};
+
+/// From now on, pages of this process's program and libraries stay in memory once they have been used.
+/// Nothing is read for it.
+///
+/// # Errors
+/// When /proc cannot be read, or RLIMIT_MEMLOCK does not allow it.
+pub fn keep_code() -> io::Result<()> {
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    for range in maps.lines().filter_map(of_file) {
+        // SAFETY: locking changes no contents. A mapping that is gone by now is an error, or another
+        // mapping of ours, which may be locked as well.
+        unsafe { mlock_with(range.start as *mut c_void, range.len(), MlockFlags::ONFAULT)? };
+    }
+    Ok(())
+}
+
+/// The addresses of a line of /proc/PID/maps (proc_pid_maps(5)) if it maps a file that is not written.
+fn of_file(line: &str) -> Option<Range<usize>> {
+    let mut fields = line.split_ascii_whitespace();
+    let (addresses, permissions, path) = (fields.next()?, fields.next()?, fields.nth(3)?);
+    if !path.starts_with('/') || !permissions.starts_with("r-") {
+        return None;
+    }
+    let (start, end) = addresses.split_once('-')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    Some(address(start)?..address(end)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_maps_a_file_is_found() {
+        let code = "55a0c000-55a0d000 r-xp 00001000 08:02 173521 /usr/bin/my program";
+        assert_eq!(of_file(code), Some(0x55a0_c000..0x55a0_d000));
+        for other in [
+            "55a0e000-55a0f000 rw-p 00003000 08:02 173521 /usr/bin/program",
+            "55a0e000-55a0f000 ---p 00003000 08:02 173521 /usr/lib/libc.so.6",
+            "7ffd0000-7ffd1000 rw-p 00000000 00:00 0 [stack]",
+            "7ffd2000-7ffd3000 r-xp 00000000 00:00 0 [vdso]",
+            "7ffd4000-7ffd5000 r--p 00000000 00:00 0",
+            "",
+        ] {
+            assert_eq!(of_file(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn code_is_kept() {
+        let locked = || {
+            let status = fs::read_to_string("/proc/self/status").unwrap();
+            let field = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
+            let kib = field.unwrap().trim().trim_end_matches(" kB");
+            kib.parse::<u64>().unwrap()
+        };
+        let before = locked();
+        match keep_code() {
+            Ok(()) => assert!(locked() > before),
+            Err(error) => eprintln!("SKIPPED: locking memory: {error}"),
+        }
+    }
+}
