@@ -178,6 +178,9 @@ impl Service<'_> {
     pub(super) fn reload(&mut self) -> Result<(), String> {
         let config = Config::load(&self.places.config_dir).map_err(|error| error.to_string())?;
         let mode_changed = config.mode != self.config.mode;
+        if config.watch.early != self.config.watch.early {
+            self.warn("watch.early takes effect when the service is started again".to_owned());
+        }
         self.config = config;
         self.find_candidates();
         self.load_again();

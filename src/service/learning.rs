@@ -22,6 +22,10 @@ pub const PATH: &str =
 impl Service<'_> {
     /// Has the .desktop entries looked for, in automatic mode; without, there are no candidates.
     pub(super) fn find_candidates(&mut self) {
+        self.watch.tell_of_large(match self.config.mode {
+            Mode::Automatic => self.config.automatic.min_read_mib << 20,
+            Mode::Manual => 0,
+        });
         if self.config.mode == Mode::Manual {
             self.catalogue.set_candidates(BTreeMap::new());
             self.watch_for_launches();

@@ -22,7 +22,7 @@ use super::{Places, daily};
 use crate::announce;
 use crate::apps::Rules;
 use crate::bus::{Address, serve};
-use crate::config::{Config, Mode};
+use crate::config::Config;
 use crate::device::restore_leftovers;
 use crate::history::{self, Found, History};
 use crate::launch::signals::{self, Inherited};
@@ -57,9 +57,6 @@ pub enum ServiceError {
 /// Signals that the service understands.
 const SIGNALS: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
-/// Launches whose reads are no news to the kernel side: see [`Options::large_bytes`].
-const MIB: u64 = 1 << 20;
-
 /// Runs the service until a signal asks it to end.
 ///
 /// # Errors
@@ -84,13 +81,8 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     let (outbox, inbox) = mailbox()?;
 
     let mut storage = Storage::new();
-    let large_bytes = match config.mode {
-        Mode::Automatic => config.automatic.min_read_mib * MIB,
-        Mode::Manual => 0,
-    };
     let options = Options {
         early: config.watch.early,
-        large_bytes,
     };
     let watch = Watch::attach(&mut storage, options)?;
     let gate = Gate::new()

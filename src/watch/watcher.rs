@@ -28,8 +28,6 @@ pub struct Options {
     /// See launches when execve is called, not only when it has succeeded. It makes every system call
     /// of the system some nanoseconds longer.
     pub early: bool,
-    /// Tell of processes that are no launches and have read this many bytes when they exit; 0: of none.
-    pub large_bytes: u64,
 }
 
 /// Why a name is watched for.
@@ -62,9 +60,6 @@ impl<'obj> Watch<'obj> {
         let mut open = WatchSkelBuilder::default()
             .open(storage.get())
             .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.large_bytes = options.large_bytes;
-        }
         let early = options.early && has_syscall_entry("execve");
         open.progs.execve_entered.set_autoload(early);
         open.progs
@@ -150,6 +145,15 @@ impl<'obj> Watch<'obj> {
         self.names = names;
         self.arguments = arguments;
         refused
+    }
+
+    /// From now on, tells of processes that are no launches and have read this many bytes when they exit;
+    /// 0: of none. Processes that run already are not known by name, and are not told of.
+    pub fn tell_of_large(&mut self, bytes: u64) {
+        let bss = self.skel.maps.bss_data.as_deref_mut().expect(MAPPED);
+        // SAFETY: as in `read_for`.
+        let large = unsafe { AtomicU64::from_ptr(&raw mut bss.large_bytes) };
+        large.store(bytes, Ordering::Relaxed);
     }
 
     /// Readable when something was seen.

@@ -23,9 +23,6 @@
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-/* Processes that read less, in bytes, until they exit are not told of; 0: none are. */
-const volatile __u64 large_bytes = 0;
-
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 256 << 10);
@@ -98,6 +95,8 @@ struct {
  * has no time for a system call to enter itself above. */
 volatile __u32 first_reader = 0;
 volatile __u64 first_reader_launch = 0;
+/* Processes that read less, in bytes, until they exit are not told of; 0: none are. */
+volatile __u64 large_bytes = 0;
 /* Number of the launch that began last. */
 __u64 last_launch = 0;
 /* Slots that are taken: with none, nothing has to be looked up for a fork, an exit or a request. */
