@@ -87,6 +87,10 @@ impl Service<'_> {
             .prefetch
             .as_ref()
             .and_then(|prefetch| prefetch.poll());
+        if let Some(report) = &active.report {
+            let why = report.refused.as_ref().or(report.ran_short.as_ref());
+            active.note = why.map(|why| format!("not prefetched: {why}")).or(active.note.take());
+        }
         if let Some(counts) = self.watch.counts(launch) {
             active.switches = counts.switches;
         }
