@@ -39,8 +39,9 @@ pub struct Service<'obj> {
     /// Launches under way, by number.
     pub(super) active: HashMap<u64, Active>,
     pub(super) gate: Option<Gate>,
-    /// Executables that are held, by inode: the app and the file.
-    pub(super) gated: HashMap<(u64, u64), (String, OwnedFd)>,
+    /// Executables that are held, by inode: the app. No descriptors: they would keep file systems from
+    /// being unmounted.
+    pub(super) gated: HashMap<(u64, u64), String>,
     pub(super) learner: Option<LiveLearner>,
     pub(super) socket: Option<announce::Socket>,
     pub(super) file: Option<announce::File>,

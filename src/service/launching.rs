@@ -91,7 +91,7 @@ impl Service<'_> {
         let is_tried = active.learning || active.note.is_some();
         tracing::debug!(app = id, pid, ?plan, "launch begins");
         let event = begun(&id, pid, plan);
-        let executable = (active.app.dev, active.app.ino);
+        let executable = active.app.ino;
         self.state.launches_seen += 1;
         let now = now_s();
         let Some(record) = self.registry.get_mut(&id) else {
@@ -102,7 +102,7 @@ impl Service<'_> {
         // Another inode at the same path: a package was updated.
         let was = record.app.as_ref().map(|app| (app.dev, app.ino));
         let replaced = was.is_some_and(|was| {
-            was != executable && was != NO_EXECUTABLE && executable != NO_EXECUTABLE
+            was != executable && was != NO_EXECUTABLE.1 && executable != NO_EXECUTABLE.1
         });
         record.app = Some(active.app.clone());
         if replaced {
@@ -240,7 +240,7 @@ impl Service<'_> {
 
     /// Lets the program go at once, unless its launch is about to be learned.
     fn on_held_one(&mut self, held: Held) {
-        let Some((id, _)) = self.gated.get(&held.inode) else {
+        let Some(id) = self.gated.get(&held.inode) else {
             return;
         };
         let launch = self.active.iter().find(|(_, active)| {
