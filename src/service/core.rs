@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::active::{Active, TICK};
+use super::calls::Calls;
 use super::catalogue::Catalogue;
 use super::message::Message;
 use super::notify::Notifier;
@@ -61,8 +62,8 @@ pub(super) struct State {
     pub abilities: Vec<String>,
     /// What is wrong, the latest last.
     pub warnings: Vec<String>,
-    /// Calls of execve that no path has told the app of, by process: the launch's number, and since when.
-    pub called: HashMap<u32, (u64, Instant)>,
+    /// Calls of execve that no path has told the app of.
+    pub calls: Calls,
     /// Unknown programs that read much: how often their launches looked like an app's.
     pub large: HashMap<String, super::discover::Suspect>,
     /// When the profiles are looked through next.
@@ -136,7 +137,7 @@ impl Service<'_> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.active.is_empty() || !self.state.called.is_empty() {
+        if !self.active.is_empty() || !self.state.calls.is_empty() {
             return Some(TICK);
         }
         let now = Instant::now();

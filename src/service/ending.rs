@@ -47,13 +47,7 @@ impl Service<'_> {
             self.finish(launch, None);
         }
         // Calls that neither succeeded nor were the last of their process.
-        let mut failed = Vec::new();
-        self.state.called.retain(|_, (launch, since)| {
-            let keep = now.saturating_duration_since(*since) <= CALL_LIMIT;
-            failed.extend((!keep).then_some(*launch));
-            keep
-        });
-        for launch in failed {
+        for launch in self.state.calls.take_failed(now) {
             self.end_counting(launch);
         }
         if self.active.is_empty() {
@@ -66,7 +60,7 @@ impl Service<'_> {
 
     /// The last task of a launch has exited.
     pub(super) fn on_ended(&mut self, launch: u64, time_ns: u64) {
-        self.state.called.retain(|_, (called, _)| *called != launch);
+        self.state.calls.remove(launch);
         let learning = self
             .active
             .get(&launch)

@@ -45,20 +45,25 @@ impl Service<'_> {
         }
         match self.catalogue.called(seen) {
             Some(found) => {
-                self.state.called.remove(&seen.pid);
+                self.state.calls.remove(seen.launch);
                 self.begin(seen.launch, seen.pid, found, false);
             }
             // By another name, perhaps, or not at all.
             None => {
-                let since = (seen.launch, Instant::now());
-                self.state.called.insert(seen.pid, since);
+                let given_up = self
+                    .state
+                    .calls
+                    .called(seen.launch, seen.pid, Instant::now());
+                if let Some(launch) = given_up {
+                    self.end_counting(launch);
+                }
             }
         }
     }
 
     /// execve has succeeded.
     fn on_executed(&mut self, seen: &Seen) {
-        self.state.called.remove(&seen.pid);
+        self.state.calls.remove(seen.launch);
         // Of a process that is gone already, only its path can tell.
         let found = match self.catalogue.executed(seen) {
             Ok(found) => found,
@@ -253,7 +258,7 @@ impl Service<'_> {
         let Some(found) = self.catalogue.of_process(&id, pid) else {
             return;
         };
-        if let Some((launch, _)) = self.state.called.remove(&(pid as u32)) {
+        if let Some(launch) = self.state.calls.take_of(pid as u32) {
             // The file tells what the path did not.
             self.begin(launch, pid as u32, found, false);
             return self.learn(launch, Some(held));

@@ -12,6 +12,7 @@
 //! ```
 
 mod active;
+mod calls;
 mod catalogue;
 mod core;
 mod daily;

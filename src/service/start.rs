@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::calls::Calls;
 use super::catalogue::{Catalogue, Home};
 use super::core::{Service, State};
 use super::face::Face;
@@ -134,7 +135,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
             launches_seen: 0,
             abilities,
             warnings: Vec::new(),
-            called: HashMap::new(),
+            calls: Calls::default(),
             large: HashMap::new(),
             daily: Instant::now() + daily::INTERVAL,
             alive: notifier
