@@ -150,7 +150,9 @@ mod tests {
         assert!(!done(|report| report.warm = true));
         assert!(!done(|report| report.scheduled = 0));
         assert!(!done(|report| report.refused = Some("no memory".to_owned())));
-        assert!(!done(|report| report.ran_short = Some("no memory".to_owned())));
+        assert!(!done(
+            |report| report.ran_short = Some("no memory".to_owned())
+        ));
         for reason in [
             Skipped::DeviceGone,
             Skipped::NoNode,

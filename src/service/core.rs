@@ -188,7 +188,7 @@ impl Service<'_> {
     }
 
     /// Has the profiles read again: the user may have learned an app by hand.
-    fn load_again(&self) {
+    pub(super) fn load_again(&self) {
         let (store, outbox) = (self.store.clone(), self.outbox.clone());
         let known: Vec<String> = self.ready.keys().cloned().collect();
         self.worker.run(move |_| match read_profiles(&store) {
@@ -248,11 +248,19 @@ impl Service<'_> {
     pub(super) fn save(&self) {
         let bytes = self.registry.encode();
         let path = self.registry.path().to_owned();
+        let dir = self.places.state_dir.clone();
         let outbox = self.outbox.clone();
         self.worker.run(move |_| {
-            let written = bytes.and_then(|bytes| Registry::write(&path, &bytes));
-            if let Err(error) = written {
-                outbox.send(Message::Warning(error.to_string()));
+            // Somebody may have removed the directory.
+            let failed = match (Store::create(&dir), bytes) {
+                (Err(error), _) => Some(error.to_string()),
+                (Ok(_), Err(error)) => Some(error.to_string()),
+                (Ok(_), Ok(bytes)) => Registry::write(&path, &bytes)
+                    .err()
+                    .map(|error| error.to_string()),
+            };
+            if let Some(why) = failed {
+                outbox.send(Message::Warning(why));
             }
         });
     }

@@ -82,8 +82,11 @@ impl Service<'_> {
             .as_ref()
             .and_then(|prefetch| prefetch.poll());
         if let Some(report) = &active.report {
-            let why = report.refused.as_ref().or(report.ran_short.as_ref());
-            active.note = why.map(|why| format!("not prefetched: {why}")).or(active.note.take());
+            if let Some(why) = &report.refused {
+                active.note = Some(format!("not prefetched: {why}"));
+            } else if let Some(why) = &report.ran_short {
+                active.note = Some(format!("prefetched in part: {why}"));
+            }
         }
         if let Some(counts) = self.watch.counts(launch) {
             active.switches = counts.switches;
@@ -280,7 +283,8 @@ impl Service<'_> {
                                 .save_sequence(&sequence)
                                 .and_then(|()| store.save(&lesson.profile).map(drop));
                             if let Err(error) = kept {
-                                outbox.send(Message::Warning(error.to_string()));
+                                let why = error.to_string();
+                                outbox.send(Message::NotKept { id, why });
                             }
                         });
                     }
@@ -293,6 +297,13 @@ impl Service<'_> {
             }
         }
         self.finish(result.launch, None);
+    }
+
+    /// What was learned could not be stored: a full disk, say. It is learned at each launch until it can.
+    pub(super) fn on_not_kept(&mut self, id: &str, why: String) {
+        self.warn(why);
+        self.decide(id, &Observation::NoProfile);
+        self.save();
     }
 
     fn write_down(
@@ -335,11 +346,9 @@ impl Service<'_> {
         );
         self.emit(bus::Event::Ended(record_of(&launch)));
         let outbox = self.outbox.clone();
-        self.worker.run(move |history| {
-            if let Some(history) = history
-                && let Err(error) = history.add(&launch)
-            {
-                outbox.send(Message::Warning(error.to_string()));
+        self.worker.run(move |records| {
+            if let Some(warning) = records.add(&launch) {
+                outbox.send(Message::Warning(warning));
             }
         });
     }
@@ -375,6 +384,7 @@ fn reason_word(reason: Reason) -> &'static str {
         Reason::Missed => "it reads too much itself",
         Reason::Obsolete => "too many entries are obsolete",
         Reason::NewExecutable => "its executable is another file",
+        Reason::NoProfile => "there is no profile of it",
         Reason::Asked => "the user asked for it",
     }
 }

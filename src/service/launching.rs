@@ -104,8 +104,9 @@ impl Service<'_> {
         };
         record.launched(now);
         record.prefetched += u64::from(plan == Plan::Prefetch);
-        // Another inode at the same path: a package was updated.
-        let was = record.app.as_ref().map(|app| (app.dev, app.ino));
+        // Another inode at the same path: a package was updated. Device numbers say nothing, a drive may have
+        // another one each time that it is plugged in.
+        let was = record.app.as_ref().map(|app| app.ino);
         let replaced = was.is_some_and(|was| {
             was != executable && was != NO_EXECUTABLE.1 && executable != NO_EXECUTABLE.1
         });
@@ -145,8 +146,11 @@ impl Service<'_> {
             .get_mut(&id)
             .map_or(Plan::Leave, |record| record.managed.plan(now, random));
         let plan = match planned {
-            // Whatever became of the profile, there is none.
-            Plan::Prefetch | Plan::Withhold if ready.is_none() => Plan::Leave,
+            Plan::Prefetch | Plan::Withhold if ready.is_none() => {
+                // Whatever became of the profile.
+                self.decide(&id, &Observation::NoProfile);
+                Plan::Learn
+            }
             Plan::Withhold if !withholds => Plan::Prefetch,
             plan => plan,
         };

@@ -26,6 +26,7 @@ mod message;
 mod messages;
 mod notify;
 mod ready;
+mod records;
 mod reschedule;
 mod start;
 mod trim;
