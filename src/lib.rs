@@ -35,6 +35,7 @@ pub mod manager;
 pub mod phases;
 pub mod prefetch;
 pub mod profile;
+mod replace;
 pub mod resolve;
 pub mod schedule;
 pub mod service;

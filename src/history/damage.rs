@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
@@ -41,6 +42,12 @@ pub(super) fn make_private(path: &Path) -> Result<bool, HistoryError> {
         rustix::fs::fchmod(&file, mode).map_err(failed)?;
     }
     Ok(stat.st_size == 0)
+}
+
+/// Device and inode number of what is at the path.
+pub(super) fn identity(path: &Path) -> Result<(u64, u64), HistoryError> {
+    let found = fs::symlink_metadata(path).map_err(|cause| io_error("open", path, cause))?;
+    Ok((found.dev(), found.ino()))
 }
 
 /// Renames the file, and those that belong to it, in place of older damaged ones. Returns its new path.

@@ -107,6 +107,8 @@ pub struct History {
     path: PathBuf,
     limits: Limits,
     db: Connection,
+    /// Device and inode number of the file.
+    file: (u64, u64),
 }
 
 impl History {
@@ -128,12 +130,20 @@ impl History {
             }
             Err(error) => return Err(error.named(path)),
         };
+        let file = damage::identity(path)?;
         let history = History {
             path: path.into(),
             limits,
             db,
+            file,
         };
         Ok((history, found))
+    }
+
+    /// Whether the database is still what is at its path. What is written into one that was removed or
+    /// renamed is lost.
+    pub fn is_in_place(&self) -> bool {
+        damage::identity(&self.path).is_ok_and(|file| file == self.file)
     }
 
     /// Adds a launch, and removes what is too much by then. Waits at most half a second for another

@@ -4,14 +4,15 @@
 //! the user's wishes; so a file that cannot be used is kept beside the new one.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::phases::Managed;
 use crate::profile::App;
+use crate::replace;
 use crate::trusted::{self, Refused};
 
 /// The file's name in the state directory.
@@ -208,14 +209,7 @@ impl Registry {
     pub fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
         let write = || -> io::Result<()> {
             let dir = path.parent().unwrap_or(Path::new("/"));
-            let mut file = tempfile::Builder::new()
-                .prefix(".new-")
-                .suffix(".tmp")
-                .tempfile_in(dir)?;
-            file.write_all(bytes)?;
-            file.as_file().sync_all()?;
-            file.persist(path).map_err(|error| error.error)?;
-            File::open(dir)?.sync_all()
+            replace::put(replace::new_file(dir)?, bytes, path)
         };
         write().map_err(|error| write_error(path, error))
     }

@@ -109,6 +109,13 @@ impl Managed {
             }
             Observation::NotLearned => self.not_learned(now_s),
             Observation::Asked(request) => self.asked(request, now_s),
+            Observation::NoProfile => {
+                self.tuning = None;
+                match self.phase {
+                    Phase::Prefetching => self.relearn(Reason::NoProfile),
+                    Phase::Learning { .. } | Phase::Disabled { .. } => Decision::Keep,
+                }
+            }
             _ if self.phase != Phase::Prefetching => Decision::Keep,
             Observation::Launched { history, seen } => self.launched(now_s, history, &seen),
             Observation::NoEffect => self

@@ -58,7 +58,8 @@ pub struct Prefetched {
     pub switches: u64,
     /// Files that were gone, replaced or truncated.
     pub stale_files: u64,
-    /// Whether it was done at all and on all devices: neither refused nor taken for a warm launch.
+    /// Whether it was done at all and on all devices: neither refused, nor given up for want of memory,
+    /// nor taken for a warm launch.
     pub done: bool,
 }
 
@@ -79,7 +80,11 @@ impl Prefetched {
             entries: report.scheduled,
             switches,
             stale_files: report.stale_files,
-            done: report.scheduled > 0 && report.refused.is_none() && !report.warm && !kept_from,
+            done: report.scheduled > 0
+                && report.refused.is_none()
+                && report.ran_short.is_none()
+                && !report.warm
+                && !kept_from,
         }
     }
 }
@@ -145,6 +150,9 @@ mod tests {
         assert!(!done(|report| report.warm = true));
         assert!(!done(|report| report.scheduled = 0));
         assert!(!done(|report| report.refused = Some("no memory".to_owned())));
+        assert!(!done(
+            |report| report.ran_short = Some("no memory".to_owned())
+        ));
         for reason in [
             Skipped::DeviceGone,
             Skipped::NoNode,

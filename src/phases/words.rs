@@ -128,6 +128,8 @@ pub enum Observation<'a> {
     },
     /// The app's executable is another file than when it was learned.
     NewExecutable,
+    /// The profile is gone, cannot be used or could not be stored.
+    NoProfile,
     /// The user wants something.
     Asked(Request),
 }
@@ -141,6 +143,8 @@ pub enum Reason {
     Obsolete,
     /// Its executable is another file.
     NewExecutable,
+    /// There is no profile.
+    NoProfile,
     /// The user asked for it.
     Asked,
 }

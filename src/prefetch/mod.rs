@@ -8,6 +8,7 @@
 mod cached;
 mod devices;
 mod files;
+mod headroom;
 mod lead;
 mod reader;
 mod report;

@@ -6,19 +6,23 @@ use std::time::Instant;
 
 use super::devices::OpenDevice;
 use super::files::Files;
+use super::headroom::Headroom;
 use super::report::{Report, Skipped};
 use super::sys::readahead;
+use crate::device::Memory;
 use crate::profile::Profile;
 use crate::schedule::{PAGE_SIZE, Place, PrefetchEntry, Span};
 
 /// A walk over a schedule, under way.
-pub struct Walk<'a> {
+pub struct Walk<'a, L> {
     /// The profile's devices, where they can be used.
     pub devices: &'a [Option<OpenDevice>],
     /// The profile's files.
     pub files: Files<'a>,
     /// How requests are made.
     pub requests: Requests<'a>,
+    /// Whether there is memory for the rest.
+    pub headroom: Headroom<L>,
     /// What was done.
     pub report: Report,
 }
@@ -43,8 +47,8 @@ enum Outcome {
     Cut { done: u64, missing: u64 },
 }
 
-impl Walk<'_> {
-    /// Reads the schedule ahead, in order, until it ends or `stop` is set.
+impl<L: FnMut() -> Memory> Walk<'_, L> {
+    /// Reads the schedule ahead, in order, until it ends, `stop` is set or memory becomes short.
     pub fn read(&mut self, profile: &Profile) {
         let entries = &profile.entries;
         let mut next = 0;
@@ -69,6 +73,10 @@ impl Walk<'_> {
             self.count(&span, (next - first) as u64, outcome);
             if let Place::Data { file } = span.place {
                 self.files.done(file, first);
+            }
+            if let Some(why) = self.headroom.read(span.bytes()) {
+                self.report.ran_short = Some(why);
+                return;
             }
         }
     }

@@ -78,6 +78,8 @@ pub struct Report {
     pub warm: bool,
     /// Why nothing was prefetched, if the system was in no state for it.
     pub refused: Option<String>,
+    /// Why the rest of the schedule was left out, if memory became short in the middle.
+    pub ran_short: Option<String>,
     /// The app ended before the schedule did.
     pub cut_short: bool,
     /// From the start of the thread to its first readahead(2).
@@ -111,6 +113,9 @@ impl Report {
                 gone(Skipped::DeviceGone),
                 self.scheduled
             ));
+        }
+        if let Some(why) = &self.ran_short {
+            return Some(format!("prefetching was given up in the middle: {why}"));
         }
         if gone(Skipped::NoNode) > 0 {
             return Some(format!(

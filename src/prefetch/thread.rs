@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::cached::is_warm;
 use super::devices::OpenDevice;
 use super::files::Files;
+use super::headroom::Headroom;
 use super::reader::{Requests, Walk};
 use super::report::Report;
 use crate::device::{Memory, MemoryLimits, Sysfs};
@@ -106,49 +107,59 @@ impl Prefetch {
 }
 
 fn prefetch(profile: &Profile, options: Options, started: Instant, stop: &AtomicBool) -> Report {
-    let mut report = Report {
-        scheduled: profile.entries.len() as u64,
-        ..Report::default()
+    let mut report = match read_ahead(profile, options, started, stop) {
+        Ok(report) => report,
+        Err(why) => Report {
+            refused: Some(why),
+            ..Report::default()
+        },
     };
-    let bytes = profile.entries.iter().map(|entry| entry.span.bytes()).sum();
-    report.refused = Memory::read().refuses(bytes, &options.memory);
-    if report.refused.is_none() {
-        match MountTable::read() {
-            Ok(mounts) => {
-                let sysfs = Sysfs::default();
-                let devices: Vec<Option<OpenDevice>> = profile
-                    .devices
-                    .iter()
-                    .map(|device| OpenDevice::find(device, &mounts, &sysfs))
-                    .collect();
-                report.devices = devices
-                    .iter()
-                    .map(|device| device.as_ref().map(|device| device.dev))
-                    .collect();
-                let mut walk = Walk {
-                    devices: &devices,
-                    files: Files::new(profile),
-                    requests: Requests {
-                        left_out: options.left_out,
-                        stop,
-                        calls: 0,
-                        first: None,
-                    },
-                    report,
-                };
-                walk.report.warm = is_warm(profile, &devices, &mut walk.files);
-                if !walk.report.warm {
-                    walk.read(profile);
-                }
-                report = walk.report;
-                report.stale_files = walk.files.stale();
-                report.changed_files = walk.files.changed();
-                report.calls = walk.requests.calls;
-                report.until_first = walk.requests.first.map(|first| first - started);
-            }
-            Err(error) => report.refused = Some(format!("cannot read the mount table: {error}")),
-        }
-    }
+    report.scheduled = profile.entries.len() as u64;
     report.duration = started.elapsed();
     report
+}
+
+/// Reads the schedule ahead, or says why the system is in no state for it.
+fn read_ahead(
+    profile: &Profile,
+    options: Options,
+    started: Instant,
+    stop: &AtomicBool,
+) -> Result<Report, String> {
+    let bytes = profile.entries.iter().map(|entry| entry.span.bytes()).sum();
+    let headroom = Headroom::new(bytes, options.memory, Memory::read)?;
+    let mounts =
+        MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
+    let sysfs = Sysfs::default();
+    let devices: Vec<Option<OpenDevice>> = profile
+        .devices
+        .iter()
+        .map(|device| OpenDevice::find(device, &mounts, &sysfs))
+        .collect();
+    let mut walk = Walk {
+        devices: &devices,
+        files: Files::new(profile),
+        requests: Requests {
+            left_out: options.left_out,
+            stop,
+            calls: 0,
+            first: None,
+        },
+        headroom,
+        report: Report::default(),
+    };
+    walk.report.warm = is_warm(profile, &devices, &mut walk.files);
+    if !walk.report.warm {
+        walk.read(profile);
+    }
+    let mut report = walk.report;
+    report.devices = devices
+        .iter()
+        .map(|device| device.as_ref().map(|device| device.dev))
+        .collect();
+    report.stale_files = walk.files.stale();
+    report.changed_files = walk.files.changed();
+    report.calls = walk.requests.calls;
+    report.until_first = walk.requests.first.map(|first| first - started);
+    Ok(report)
 }

@@ -6,8 +6,8 @@
 mod name;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use name::{SUFFIX, base_name, file_name, file_prefix, sequence_name};
 pub use name::{AppKey, full_path};
 
 use super::{FormatError, MAX_FILE_BYTES, Profile, decode, encode};
+use crate::replace;
 use crate::trusted::{self, Refused};
 
 /// Why a profile cannot be loaded or saved.
@@ -125,6 +126,15 @@ impl Store {
         }
     }
 
+    /// Removes what processes that were killed have left half written in the directory, the service's
+    /// other files among it. To be called before anything is saved.
+    ///
+    /// # Errors
+    /// [`StoreError::Directory`].
+    pub fn remove_leftovers(&self) -> Result<usize, StoreError> {
+        replace::remove_leftovers(&self.dir).map_err(|cause| directory_error(&self.dir, cause))
+    }
+
     /// The profile of `app`; `None` if there is none.
     ///
     /// # Errors
@@ -153,18 +163,9 @@ impl Store {
             path: path.to_owned(),
             cause,
         })?;
-        // A name that `list` passes over, should a crash leave it behind; mode 0600.
-        let mut file = tempfile::Builder::new()
-            .prefix(".new-")
-            .suffix(".tmp")
-            .tempfile_in(&self.dir)
+        let file = replace::new_file(&self.dir)
             .map_err(|error| directory_error(&self.dir, io_cause(error)))?;
-        file.write_all(&bytes)
-            .and_then(|()| file.as_file().sync_all())
-            .and_then(|()| file.persist(path).map_err(|error| error.error))
-            // The rename itself lasts only once the directory is written.
-            .and_then(|_| File::open(&self.dir)?.sync_all())
-            .map_err(|cause| io_error("write", path, cause))
+        replace::put(file, &bytes, path).map_err(|cause| io_error("write", path, cause))
     }
 
     /// The launch sequence that is kept beside the profile of `app`, as a profile whose entries are in

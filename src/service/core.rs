@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::active::{Active, TICK};
+use super::calls::Calls;
 use super::catalogue::Catalogue;
 use super::message::Message;
 use super::notify::Notifier;
@@ -40,8 +41,9 @@ pub struct Service<'obj> {
     /// Launches under way, by number.
     pub(super) active: HashMap<u64, Active>,
     pub(super) gate: Option<Gate>,
-    /// Executables that are held, by inode: the app and the file.
-    pub(super) gated: HashMap<(u64, u64), (String, OwnedFd)>,
+    /// Executables that are held, by inode: the app. No descriptors: they would keep file systems from
+    /// being unmounted.
+    pub(super) gated: HashMap<(u64, u64), String>,
     pub(super) learner: Option<LiveLearner>,
     pub(super) socket: Option<announce::Socket>,
     pub(super) file: Option<announce::File>,
@@ -61,8 +63,8 @@ pub(super) struct State {
     pub abilities: Vec<String>,
     /// What is wrong, the latest last.
     pub warnings: Vec<String>,
-    /// Calls of execve that no path has told the app of, by process: the launch's number, and since when.
-    pub called: HashMap<u32, (u64, Instant)>,
+    /// Calls of execve that no path has told the app of.
+    pub calls: Calls,
     /// Unknown programs that read much: how often their launches looked like an app's.
     pub large: HashMap<String, super::discover::Suspect>,
     /// When the profiles are looked through next.
@@ -137,7 +139,7 @@ impl Service<'_> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        if !self.active.is_empty() || !self.state.called.is_empty() {
+        if !self.active.is_empty() || !self.state.calls.is_empty() {
             return Some(TICK);
         }
         let now = Instant::now();
@@ -191,7 +193,7 @@ impl Service<'_> {
     }
 
     /// Has the profiles read again: the user may have learned an app by hand.
-    fn load_again(&self) {
+    pub(super) fn load_again(&self) {
         let (store, outbox) = (self.store.clone(), self.outbox.clone());
         let known: Vec<String> = self.ready.keys().cloned().collect();
         self.worker.run(move |_| match read_profiles(&store) {
@@ -251,11 +253,19 @@ impl Service<'_> {
     pub(super) fn save(&self) {
         let bytes = self.registry.encode();
         let path = self.registry.path().to_owned();
+        let dir = self.places.state_dir.clone();
         let outbox = self.outbox.clone();
         self.worker.run(move |_| {
-            let written = bytes.and_then(|bytes| Registry::write(&path, &bytes));
-            if let Err(error) = written {
-                outbox.send(Message::Warning(error.to_string()));
+            // Somebody may have removed the directory.
+            let failed = match (Store::create(&dir), bytes) {
+                (Err(error), _) => Some(error.to_string()),
+                (Ok(_), Err(error)) => Some(error.to_string()),
+                (Ok(_), Ok(bytes)) => Registry::write(&path, &bytes)
+                    .err()
+                    .map(|error| error.to_string()),
+            };
+            if let Some(why) = failed {
+                outbox.send(Message::Warning(why));
             }
         });
     }

@@ -47,13 +47,7 @@ impl Service<'_> {
             self.finish(launch, None);
         }
         // Calls that neither succeeded nor were the last of their process.
-        let mut failed = Vec::new();
-        self.state.called.retain(|_, (launch, since)| {
-            let keep = now.saturating_duration_since(*since) <= CALL_LIMIT;
-            failed.extend((!keep).then_some(*launch));
-            keep
-        });
-        for launch in failed {
+        for launch in self.state.calls.take_failed(now) {
             self.end_counting(launch);
         }
         self.stop_counting_unneeded();
@@ -61,7 +55,7 @@ impl Service<'_> {
 
     /// The last task of a launch has exited.
     pub(super) fn on_ended(&mut self, launch: u64, time_ns: u64) {
-        self.state.called.retain(|_, (called, _)| *called != launch);
+        self.state.calls.remove(launch);
         let learning = self
             .active
             .get(&launch)
@@ -82,6 +76,13 @@ impl Service<'_> {
             .prefetch
             .as_ref()
             .and_then(|prefetch| prefetch.poll());
+        if let Some(report) = &active.report {
+            if let Some(why) = &report.refused {
+                active.note = Some(format!("not prefetched: {why}"));
+            } else if let Some(why) = &report.ran_short {
+                active.note = Some(format!("prefetched in part: {why}"));
+            }
+        }
         if let Some(counts) = self.watch.counts(launch) {
             active.switches = counts.switches;
         }
@@ -277,7 +278,8 @@ impl Service<'_> {
                                 .save_sequence(&sequence)
                                 .and_then(|()| store.save(&lesson.profile).map(drop));
                             if let Err(error) = kept {
-                                outbox.send(Message::Warning(error.to_string()));
+                                let why = error.to_string();
+                                outbox.send(Message::NotKept { id, why });
                             }
                         });
                     }
@@ -290,6 +292,13 @@ impl Service<'_> {
             }
         }
         self.finish(result.launch, None);
+    }
+
+    /// What was learned could not be stored: a full disk, say. It is learned at each launch until it can.
+    pub(super) fn on_not_kept(&mut self, id: &str, why: String) {
+        self.warn(why);
+        self.decide(id, &Observation::NoProfile);
+        self.save();
     }
 
     fn write_down(
@@ -332,11 +341,9 @@ impl Service<'_> {
         );
         self.emit(bus::Event::Ended(record_of(&launch)));
         let outbox = self.outbox.clone();
-        self.worker.run(move |history| {
-            if let Some(history) = history
-                && let Err(error) = history.add(&launch)
-            {
-                outbox.send(Message::Warning(error.to_string()));
+        self.worker.run(move |records| {
+            if let Some(warning) = records.add(&launch) {
+                outbox.send(Message::Warning(warning));
             }
         });
     }
@@ -372,6 +379,7 @@ fn reason_word(reason: Reason) -> &'static str {
         Reason::Missed => "it reads too much itself",
         Reason::Obsolete => "too many entries are obsolete",
         Reason::NewExecutable => "its executable is another file",
+        Reason::NoProfile => "there is no profile of it",
         Reason::Asked => "the user asked for it",
     }
 }

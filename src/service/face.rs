@@ -53,8 +53,8 @@ impl Face {
     ) -> Result<Option<T>, BackendError> {
         let (reply, answer) = sync_channel(1);
         let jobs = self.jobs.lock().map_err(stopping)?.clone();
-        let sent = jobs.run(move |history| {
-            let answer = history.as_ref().map(ask).transpose();
+        let sent = jobs.run(move |records| {
+            let answer = records.history().map(ask).transpose();
             // The one who asked may have given up.
             let _ = reply.send(answer);
         });
@@ -305,6 +305,12 @@ impl Service<'_> {
             Err(error) => return Err(error),
         };
         self.decide(&id, &Observation::Asked(request));
+        let record = self.registry.get(&id);
+        let is_wanted = record.is_some_and(|record| record.managed.phase() == Phase::Prefetching);
+        if is_wanted && !self.ready.contains_key(&id) {
+            // It was dropped when the app was switched off.
+            self.load_again();
+        }
         self.watch_for_launches();
         self.save();
         Ok(id)
@@ -317,14 +323,12 @@ impl Service<'_> {
         self.watch_for_launches();
         self.save();
         let (store, outbox) = (self.store.clone(), self.outbox.clone());
-        self.worker.run(move |history| {
+        self.worker.run(move |records| {
             let removed = profile.map_or(Ok(false), |app| store.remove(app.key()));
             if let Err(error) = removed {
                 outbox.send(Message::Warning(error.to_string()));
             }
-            if let Some(history) = history
-                && let Err(error) = history.forget(&id)
-            {
+            if let Err(error) = records.forget(&id) {
                 outbox.send(Message::Warning(error.to_string()));
             }
         });

@@ -46,20 +46,25 @@ impl Service<'_> {
         }
         match self.catalogue.called(seen) {
             Some(found) => {
-                self.state.called.remove(&seen.pid);
+                self.state.calls.remove(seen.launch);
                 self.begin(seen.launch, seen.pid, found, false);
             }
             // By another name, perhaps, or not at all.
             None => {
-                let since = (seen.launch, Instant::now());
-                self.state.called.insert(seen.pid, since);
+                let given_up = self
+                    .state
+                    .calls
+                    .called(seen.launch, seen.pid, Instant::now());
+                if let Some(launch) = given_up {
+                    self.end_counting(launch);
+                }
             }
         }
     }
 
     /// execve has succeeded.
     fn on_executed(&mut self, seen: &Seen) {
-        self.state.called.remove(&seen.pid);
+        self.state.calls.remove(seen.launch);
         // Of a process that is gone already, only its path can tell.
         let found = match self.catalogue.executed(seen) {
             Ok(found) => found,
@@ -92,7 +97,7 @@ impl Service<'_> {
         let is_tried = active.learning || active.note.is_some();
         tracing::debug!(app = id, pid, ?plan, "launch begins");
         let event = begun(&id, pid, plan);
-        let executable = (active.app.dev, active.app.ino);
+        let executable = active.app.ino;
         self.state.launches_seen += 1;
         let now = now_s();
         let Some(record) = self.registry.get_mut(&id) else {
@@ -100,10 +105,11 @@ impl Service<'_> {
         };
         record.launched(now);
         record.prefetched += u64::from(plan == Plan::Prefetch);
-        // Another inode at the same path: a package was updated.
-        let was = record.app.as_ref().map(|app| (app.dev, app.ino));
+        // Another inode at the same path: a package was updated. Device numbers say nothing, a drive may have
+        // another one each time that it is plugged in.
+        let was = record.app.as_ref().map(|app| app.ino);
         let replaced = was.is_some_and(|was| {
-            was != executable && was != NO_EXECUTABLE && executable != NO_EXECUTABLE
+            was != executable && was != NO_EXECUTABLE.1 && executable != NO_EXECUTABLE.1
         });
         record.app = Some(active.app.clone());
         if replaced {
@@ -141,8 +147,11 @@ impl Service<'_> {
             .get_mut(&id)
             .map_or(Plan::Leave, |record| record.managed.plan(now, random));
         let plan = match planned {
-            // Whatever became of the profile, there is none.
-            Plan::Prefetch | Plan::Withhold if ready.is_none() => Plan::Leave,
+            Plan::Prefetch | Plan::Withhold if ready.is_none() => {
+                // Whatever became of the profile.
+                self.decide(&id, &Observation::NoProfile);
+                Plan::Learn
+            }
             Plan::Withhold if !withholds => Plan::Prefetch,
             plan => plan,
         };
@@ -236,7 +245,7 @@ impl Service<'_> {
 
     /// Lets the program go at once, unless its launch is about to be learned.
     fn on_held_one(&mut self, held: Held) {
-        let Some((id, _)) = self.gated.get(&held.inode) else {
+        let Some(id) = self.gated.get(&held.inode) else {
             return;
         };
         let launch = self.active.iter().find(|(_, active)| {
@@ -249,7 +258,7 @@ impl Service<'_> {
         let Some(found) = self.catalogue.of_process(&id, pid) else {
             return;
         };
-        if let Some((launch, _)) = self.state.called.remove(&(pid as u32)) {
+        if let Some(launch) = self.state.calls.take_of(pid as u32) {
             // The file tells what the path did not.
             self.begin(launch, pid as u32, found, false);
             return self.learn(launch, Some(held));

@@ -1,8 +1,8 @@
 //! What has to be in place for launches to be seen and learned.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode as FileMode, OFlags, fstat};
 
@@ -99,41 +99,43 @@ impl Service<'_> {
         let Some(gate) = &self.gate else {
             return;
         };
-        let mut wanted = BTreeMap::new();
+        let mut warnings = Vec::new();
+        let mut held = HashMap::new();
         for id in ids.iter().filter(|id| id.starts_with('/')) {
-            let flags = OFlags::PATH | OFlags::CLOEXEC;
-            let Ok(fd) = rustix::fs::open(id.as_str(), flags, FileMode::empty()) else {
+            let Some((inode, file)) = open_executable(id) else {
                 continue;
             };
-            let Ok(stat) = fstat(&fd) else { continue };
-            if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
-                wanted.insert((stat.st_dev, stat.st_ino), (id.clone(), fd));
-            }
-        }
-        let mut warnings = Vec::new();
-        self.gated.retain(|inode, (_, fd)| {
-            let keep = wanted.contains_key(inode);
-            if !keep {
-                // It may be gone, and its mark with it.
-                let _ = gate.remove(fd.as_fd());
-            }
-            keep
-        });
-        for (inode, (id, fd)) in wanted {
-            if self.gated.contains_key(&inode) {
-                continue;
-            }
-            match gate.add(fd.as_fd()) {
-                Ok(()) => {
-                    self.gated.insert(inode, (id, fd));
-                }
+            // Those that are held, too: with its file system unmounted for a while, a file loses its mark.
+            match gate.add(file.as_fd()) {
+                Ok(()) => drop(held.insert(inode, id.clone())),
                 Err(error) => warnings.push(format!("{id}: {error}")),
             }
         }
+        for (inode, id) in &self.gated {
+            if held.contains_key(inode) {
+                continue;
+            }
+            // A mark goes with its file. One that was only renamed keeps it, and whoever executes it is let
+            // go at once.
+            if let Some((_, file)) = open_executable(id).filter(|(now, _)| now == inode) {
+                // With its file system unmounted for a while, it may have none.
+                let _ = gate.remove(file.as_fd());
+            }
+        }
+        self.gated = held;
         for warning in warnings {
             self.warn(warning);
         }
     }
+}
+
+/// An app's executable, if there is one, and its device and inode number.
+fn open_executable(id: &str) -> Option<((u64, u64), OwnedFd)> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = rustix::fs::open(id, flags, FileMode::empty()).ok()?;
+    let stat = fstat(&file).ok()?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    is_file.then_some(((stat.st_dev, stat.st_ino), file))
 }
 
 /// Apps with .desktop entries.

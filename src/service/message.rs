@@ -44,6 +44,13 @@ pub enum Message {
         /// The profile without them, if it was changed.
         ready: Option<Ready>,
     },
+    /// What was learned of an app could not be stored.
+    NotKept {
+        /// The app.
+        id: String,
+        /// What is wrong.
+        why: String,
+    },
     /// Apps with .desktop entries.
     Candidates(BTreeMap<String, Candidate>),
     /// What is wrong.

@@ -17,6 +17,7 @@ impl Service<'_> {
                 entries,
                 ready,
             } => self.on_checked(&id, obsolete, entries, ready),
+            Message::NotKept { id, why } => self.on_not_kept(&id, why),
             Message::Candidates(found) => self.on_candidates(found),
             Message::Warning(warning) => self.warn(warning),
             Message::Ask(ask) => self.on_ask(ask),

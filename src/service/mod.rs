@@ -12,6 +12,7 @@
 //! ```
 
 mod active;
+mod calls;
 mod catalogue;
 mod core;
 mod daily;
@@ -26,6 +27,7 @@ mod messages;
 mod notify;
 mod priority;
 mod ready;
+mod records;
 mod reschedule;
 mod resident;
 mod start;

@@ -6,12 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::calls::Calls;
 use super::catalogue::{Catalogue, Home};
 use super::core::{Service, State};
 use super::face::Face;
 use super::notify::Notifier;
 use super::priority::raise;
 use super::ready::Ready;
+use super::records::Records;
 use super::reschedule::now_s;
 use super::resident::keep_code;
 use super::trim::give_back;
@@ -24,10 +26,9 @@ use crate::apps::Rules;
 use crate::bus::{Address, serve};
 use crate::config::Config;
 use crate::device::restore_leftovers;
-use crate::history::{self, Found, History};
 use crate::launch::signals::{self, Inherited};
 use crate::manager::{Added, Marks, Record, Registry};
-use crate::phases::Managed;
+use crate::phases::{Managed, Observation};
 use crate::prefetch::raise_open_files;
 use crate::profile::{Store, full_path};
 use crate::resolve::mounts::MountTable;
@@ -74,10 +75,15 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     }
     let config = Config::load(&places.config_dir)?;
     let store = Store::create(&places.state_dir)?;
+    if let Err(error) = store.remove_leftovers() {
+        // A read-only file system, say: it is only untidy.
+        warnings.push(error.to_string());
+    }
     let (mut registry, warning) = Registry::load(&places.state_dir)?;
     warnings.extend(warning);
-    let history = open_history(&places.state_dir, &config, &mut warnings);
-    let worker = Worker::start(history)?;
+    let (records, warning) = Records::open(&places.state_dir, &config.history);
+    warnings.extend(warning);
+    let worker = Worker::start(records)?;
     let (outbox, inbox) = mailbox()?;
 
     let mut storage = Storage::new();
@@ -96,6 +102,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     for (id, ready) in &ready {
         manage(&mut registry, id, ready);
     }
+    learn_what_is_lost(&mut registry, &ready);
     let (socket, file) = announcements(&places.run_dir, &mut warnings);
 
     let bus = bus.and_then(|address| {
@@ -129,7 +136,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
             launches_seen: 0,
             abilities,
             warnings: Vec::new(),
-            called: HashMap::new(),
+            calls: Calls::default(),
             large: HashMap::new(),
             daily: Instant::now() + daily::INTERVAL,
             alive: notifier
@@ -188,28 +195,6 @@ impl Service<'_> {
     }
 }
 
-fn open_history(dir: &Path, config: &Config, warnings: &mut Vec<String>) -> Option<History> {
-    let limits = history::Limits {
-        max_launches: config.history.max_launches,
-        max_days: config.history.max_days,
-    };
-    match History::open(&dir.join(history::FILE_NAME), limits) {
-        Ok((history, found)) => {
-            if let Found::Damaged { moved_to, why } = found {
-                warnings.push(format!(
-                    "the history was damaged ({why}): it is now {}, and a new one begins",
-                    moved_to.display()
-                ));
-            }
-            Some(history)
-        }
-        Err(error) => {
-            warnings.push(format!("{error}; launches are not recorded"));
-            None
-        }
-    }
-}
-
 /// Makes all profiles ready, by app; and says which cannot be used.
 pub(super) fn read_profiles(
     store: &Store,
@@ -248,6 +233,20 @@ pub(super) fn manage(registry: &mut Registry, id: &str, ready: &Ready) {
     let mut record = Record::new(id.to_owned(), name, Added::User, marks);
     record.managed = Managed::with_profile(ready.class, &ready.history);
     registry.insert(record);
+}
+
+/// Apps whose profiles are gone or cannot be used are learned again.
+fn learn_what_is_lost(registry: &mut Registry, ready: &HashMap<String, Ready>) {
+    let lost: Vec<String> = registry
+        .iter()
+        .filter(|record| record.managed.tuning().is_some() && !ready.contains_key(&record.id))
+        .map(|record| record.id.clone())
+        .collect();
+    for id in lost {
+        if let Some(record) = registry.get_mut(&id) {
+            record.managed.next(now_s(), &Observation::NoProfile);
+        }
+    }
 }
 
 /// The ways to announce launches: handed over by systemd, or made.

@@ -4,11 +4,11 @@ use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
+use super::records::Records;
 use super::trim::give_back;
-use crate::history::History;
 
-/// A piece of work. It is given the history, where there is one.
-type Job = Box<dyn FnOnce(&mut Option<History>) + Send>;
+/// A piece of work. It is given the history.
+type Job = Box<dyn FnOnce(&mut Records) + Send>;
 
 /// The thread that works, one job after the other.
 pub struct Worker {
@@ -25,11 +25,11 @@ impl Worker {
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn start(mut history: Option<History>) -> io::Result<Self> {
+    pub fn start(mut records: Records) -> io::Result<Self> {
         let (jobs, inbox) = channel::<Job>();
         let thread = Builder::new().name("pf-work".to_owned()).spawn(move || {
             for job in inbox {
-                job(&mut history);
+                job(&mut records);
                 give_back();
             }
         })?;
@@ -40,7 +40,7 @@ impl Worker {
     }
 
     /// Has a job done, after those before it.
-    pub fn run(&self, job: impl FnOnce(&mut Option<History>) + Send + 'static) {
+    pub fn run(&self, job: impl FnOnce(&mut Records) + Send + 'static) {
         if let Some(jobs) = &self.jobs {
             // It fails only if a job has panicked, which has been printed.
             let _ = jobs.send(Box::new(job));
@@ -63,7 +63,7 @@ impl Worker {
 
 impl Jobs {
     /// Has a job done; false if the worker is gone.
-    pub fn run(&self, job: impl FnOnce(&mut Option<History>) + Send + 'static) -> bool {
+    pub fn run(&self, job: impl FnOnce(&mut Records) + Send + 'static) -> bool {
         self.0.send(Box::new(job)).is_ok()
     }
 }

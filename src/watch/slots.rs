@@ -6,7 +6,7 @@ use super::skel::types::pf_counts;
 use crate::trace::kernel_dev;
 
 /// Launches that can be told apart at a time (`PF_LAUNCHES`).
-const LAUNCHES: u64 = 64;
+pub(super) const LAUNCHES: u64 = 64;
 
 /// What was counted of a launch so far. Times are CLOCK_MONOTONIC in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

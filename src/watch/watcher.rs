@@ -17,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::event::{Seen, parse};
 use super::skel::types::{pf_argument, pf_member, pf_name, pf_name_kind};
 use super::skel::{WatchSkel, WatchSkelBuilder};
-use super::slots::{Counts, Page, Slots};
+use super::slots::{Counts, LAUNCHES, Page, Slots};
 use super::tracefs::has_syscall_entry;
 use super::waits::WaitPrograms;
 use crate::trace::{Storage, TraceError, check, has_tracepoint};
@@ -162,14 +162,17 @@ impl<'obj> Watch<'obj> {
         unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
     }
 
-    /// What was seen since the last call, in order.
+    /// What was seen since the last call, in order; not all of it, if it is very much.
     ///
     /// # Errors
     /// When the ring buffer cannot be read.
     pub fn take(&mut self) -> Result<Vec<Seen>, TraceError> {
-        self.ring
-            .consume()
-            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
+        // Whoever fills the buffer as fast as it is emptied must not keep us here.
+        let consumed = self.ring.consume_raw_n(MOST_TAKEN);
+        if consumed < 0 {
+            let error = libbpf_rs::Error::from_raw_os_error(-consumed);
+            return Err(TraceError::from_bpf("reading the ring buffer", error));
+        }
         Ok(std::mem::take(&mut *self.seen.borrow_mut()))
     }
 
@@ -217,16 +220,22 @@ impl<'obj> Watch<'obj> {
     pub fn adopt(&mut self, pid: Pid) -> Result<Option<u64>, TraceError> {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())
             .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;
-        let launch = self.last_launch().fetch_add(1, Ordering::Relaxed) + 1;
         let now = clock_gettime(ClockId::Monotonic);
         let start_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
         let failed = |error| TraceError::from_bpf("adopting a process", error);
-        if !Slots(&self.skel.maps.counts)
-            .take(launch, start_ns)
-            .map_err(failed)?
-        {
-            return Ok(None);
+        let mut taken = None;
+        // The slot of a number may still be a longer launch's: then it is the next number's turn.
+        for _ in 0..LAUNCHES {
+            let launch = self.last_launch().fetch_add(1, Ordering::Relaxed) + 1;
+            let slots = Slots(&self.skel.maps.counts);
+            if slots.take(launch, start_ns).map_err(failed)? {
+                taken = Some(launch);
+                break;
+            }
         }
+        let Some(launch) = taken else {
+            return Ok(None);
+        };
         self.live_launches().fetch_add(1, Ordering::Relaxed);
         let mut member = [0; size_of::<pf_member>()];
         member[..8].copy_from_slice(&launch.to_ne_bytes());
@@ -311,6 +320,9 @@ impl<'obj> Watch<'obj> {
         unsafe { AtomicI64::from_ptr(&raw mut bss.live_launches) }
     }
 }
+
+/// Events that are taken from the ring buffer at a time.
+const MOST_TAKEN: usize = 1024;
 
 const MAPPED: &str = "a loaded object with globals has its .bss mapped";
 

@@ -67,6 +67,14 @@ impl LoopExt4 {
         assert_ne!(old, self.device);
     }
 
+    /// Unmounts the file system, for [`LoopExt4::reattach`] to mount it again. Nothing may keep it busy.
+    pub fn unmount(&mut self) {
+        let mounted = self.mounted.take().unwrap();
+        succeed(Command::new("umount").arg(&mounted.0));
+        // It has ended.
+        std::mem::forget(mounted);
+    }
+
     /// Mounts another, empty file system at the same place.
     pub fn replace(&mut self, size_mb: u64, mke2fs_args: &[&str]) {
         self.mounted = None;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use crate::running::number;
+use crate::running::{files_in, number};
 use crate::set_up;
 
 /// The kernel lets everybody go whom a killed service has held, and the next service goes on where it was.
@@ -57,6 +57,30 @@ fn damaged_state_costs_a_relearn() {
     image.enable("app");
     service = image.start();
     image.learn(&mut service, "app");
+}
+
+#[test]
+fn a_profile_that_is_gone_or_damaged_is_learned_again() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    for damage in [Vec::new(), b"no profile".to_vec()] {
+        image.learn(&mut service, "app");
+        service.stop();
+        let state = image.root.state.path();
+        let names = files_in(state);
+        let profile = names.iter().find(|name| name.ends_with(".pf")).unwrap();
+        match damage.is_empty() {
+            true => fs::remove_file(state.join(profile)).unwrap(),
+            false => fs::write(state.join(profile), damage).unwrap(),
+        }
+        service = image.start();
+    }
+    image.learn(&mut service, "app");
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
 }
 
 #[test]

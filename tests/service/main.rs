@@ -5,12 +5,16 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod disks;
 mod faults;
+mod killed;
 mod launches;
 #[path = "../pipeline/root.rs"]
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod root;
 mod running;
+mod stopped;
+mod storms;
 
 use std::sync::{Mutex, MutexGuard};
 

@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use paralfetch::device::drop_caches;
+use rustix::process::Signal;
 
 use crate::root::Root;
 
@@ -85,6 +86,21 @@ impl Image {
 
     /// Starts the service and waits until it is ready.
     pub fn start(&self) -> Running {
+        self.start_command(self.service()).ready()
+    }
+
+    /// What starts the service.
+    pub fn service(&self) -> Command {
+        let mut command = self.command(&["service", "--no-bus", "--config-dir"]);
+        command
+            .arg(self.config_dir())
+            .arg("--run-dir")
+            .arg(self.run_dir());
+        command
+    }
+
+    /// Starts the service; it is not ready yet.
+    pub fn start_command(&self, mut command: Command) -> Starting {
         if !self.config_dir().exists() {
             self.configure("");
         }
@@ -93,11 +109,7 @@ impl Image {
         let _ = fs::remove_file(&notify);
         let systemd = UnixDatagram::bind(&notify).unwrap();
         systemd.set_read_timeout(Some(LIMIT)).unwrap();
-        let mut child = self
-            .command(&["service", "--no-bus", "--config-dir"])
-            .arg(self.config_dir())
-            .arg("--run-dir")
-            .arg(self.run_dir())
+        let mut child = command
             .env("NOTIFY_SOCKET", &notify)
             .env_remove("JOURNAL_STREAM")
             .stderr(Stdio::piped())
@@ -114,24 +126,32 @@ impl Image {
                 }
             }
         });
-        let running = Running { child, lines };
-        let mut text = [0; 256];
-        let length = systemd
-            .recv(&mut text)
-            .expect("the service says that it is ready");
-        assert_eq!(&text[..length], b"READY=1");
-        running
+        Starting {
+            running: Running { child, lines },
+            systemd,
+        }
     }
 
     /// Launches an app of the image, plainly, and waits for its end.
     pub fn launch(&self, name: &str) {
-        let output = Command::new("chroot")
+        let output = self.launcher(name).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Launches an app of the image and does not wait.
+    pub fn spawn(&self, name: &str) -> Launched {
+        let mut launcher = self.launcher(name);
+        launcher.stdout(Stdio::null()).stderr(Stdio::null());
+        Launched(launcher.spawn().unwrap())
+    }
+
+    fn launcher(&self, name: &str) -> Command {
+        let mut command = Command::new("chroot");
+        command
             .arg(self.root.path())
             .arg(format!("/{name}"))
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
+            .stdin(Stdio::null());
+        command
     }
 
     /// Launches the app and sees it learned, once the service has loaded what it needs for that.
@@ -142,11 +162,83 @@ impl Image {
         assert!(line.contains("kind=Learned"), "{line}");
     }
 
+    /// The same where another thread may still be learning, or loading what it needs.
+    pub fn learn_in_the_end(&self, running: &mut Running, name: &str) {
+        for _ in 0..50 {
+            self.launch(name);
+            let line = running.launch_of(&self.id(name));
+            if line.contains("kind=Learned") {
+                return;
+            }
+        }
+        panic!("{name} was not learned");
+    }
+
+    /// Launches from empty caches until that is prefetched. An app that is as fast as its prefetching is
+    /// learned again now and then, as chance decides.
+    pub fn prefetch_in_the_end(&self, running: &mut Running, name: &str) {
+        for _ in 0..50 {
+            if self.launch_cold(running, name).contains("kind=Prefetched") {
+                return;
+            }
+        }
+        panic!("{name} was not prefetched");
+    }
+
+    /// Waits until a profile of an app is stored.
+    pub fn until_stored(&self, name: &str) {
+        let start = format!("{name}-");
+        until("the profile is stored", || {
+            let names = files_in(self.root.state.path());
+            names
+                .iter()
+                .any(|name| name.starts_with(&start) && name.ends_with(".pf"))
+        });
+    }
+
     /// Launches from empty caches; returns what the service says of it.
     pub fn launch_cold(&self, running: &mut Running, name: &str) -> String {
         drop_caches().unwrap();
         self.launch(name);
         running.launch_of(&self.id(name))
+    }
+}
+
+/// An app that was launched; killed when this is dropped.
+pub struct Launched(pub Child);
+
+impl Launched {
+    /// Waits for its end, which must be a good one.
+    pub fn succeed(mut self) {
+        let status = self.0.wait().unwrap();
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Launched {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A service that is not ready yet.
+pub struct Starting {
+    pub running: Running,
+    systemd: UnixDatagram,
+}
+
+impl Starting {
+    /// Waits until it is ready.
+    pub fn ready(self) -> Running {
+        let mut text = [0; 256];
+        let length = self
+            .systemd
+            .recv(&mut text)
+            .expect("the service says that it is ready");
+        assert_eq!(&text[..length], b"READY=1");
+        self.running
     }
 }
 
@@ -170,6 +262,20 @@ impl Running {
                 return line;
             }
         }
+    }
+
+    /// Listens for so long, and returns what was said.
+    pub fn listen(&mut self, time: Duration) -> Vec<String> {
+        let limit = Instant::now() + time;
+        let left = || limit.saturating_duration_since(Instant::now());
+        let next = || self.lines.recv_timeout(left()).ok();
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
     }
 
     /// What it says at the end of the next launch of an app.
@@ -201,6 +307,15 @@ impl Drop for Running {
         // It may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Waits until something is so that is sure to come, unless it is broken.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let limit = Instant::now() + LIMIT;
+    while !is_so() {
+        assert!(Instant::now() < limit, "not so: {what}");
+        thread::park_timeout(Duration::from_millis(1));
     }
 }
 

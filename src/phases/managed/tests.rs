@@ -72,6 +72,23 @@ fn an_app_is_learned_and_then_prefetched() {
 }
 
 #[test]
+fn without_a_profile_nothing_is_taken_for_one() {
+    let mut lost = prefetching();
+    let relearn = Decision::Relearn(Reason::NoProfile);
+    assert_eq!(lost.next(NOW, &Observation::NoProfile), relearn);
+    assert_eq!(lost.tuning(), None);
+    assert_eq!(lost.plan(NOW, 0), Plan::Learn);
+    // There is nothing to go back to when learning is in vain.
+    for _ in 1..LEARNING_ATTEMPTS {
+        lost.next(NOW, &Observation::NotLearned);
+    }
+    let off = Decision::SwitchedOff(Off::NothingToLearn);
+    assert_eq!(lost.next(NOW, &Observation::NotLearned), off);
+    assert_eq!(lost.next(NOW, &Observation::NoProfile), Decision::Keep);
+    assert_eq!(lost.phase().byte(), 9, "what is switched off stays so");
+}
+
+#[test]
 fn three_attempts_that_teach_nothing_end_learning() {
     let mut new = Managed::default();
     let mut known = prefetching();

@@ -190,16 +190,27 @@ static __always_inline void send(struct scratch *s, struct task_struct *task, __
 static __always_inline __u64 begin(struct scratch *s, struct task_struct *task)
 {
 	struct pf_member *m;
-	struct pf_counts *c;
-	__u64 launch = __sync_fetch_and_add(&last_launch, 1) + 1;
-	__u32 slot = launch % PF_LAUNCHES;
+	struct pf_counts *c = NULL;
+	__u64 launch = 0;
+	__u32 slot;
+	int i;
 
-	c = bpf_map_lookup_elem(&counts, &slot);
-	if (!c || c->launch)
+	/* The slot of a number may still be a longer launch's: then it is the next number's turn. */
+	for (i = 0; i < PF_LAUNCHES; i++) {
+		launch = __sync_fetch_and_add(&last_launch, 1) + 1;
+		slot = launch % PF_LAUNCHES;
+		c = bpf_map_lookup_elem(&counts, &slot);
+		if (c && !__sync_val_compare_and_swap(&c->launch, 0, launch))
+			break;
+		c = NULL;
+	}
+	if (!c)
 		goto lost;
 	m = bpf_task_storage_get(&members, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!m)
+	if (!m) {
+		c->launch = 0;
 		goto lost;
+	}
 	__builtin_memset(&s->counts, 0, sizeof(s->counts));
 	s->counts.launch = launch;
 	s->counts.start_ns = bpf_ktime_get_ns();
@@ -230,8 +241,10 @@ static __always_inline void called(struct scratch *s)
 	m = member_of(task);
 	if (m && counts_of(m->launch)) {
 		/* Another place of PATH is tried; else it is part of a launch under way. */
-		if (m->called)
+		if (m->called && m->called < PF_CALLS) {
+			m->called++;
 			send(s, task, PF_WATCH_ENTERED, m->launch);
+		}
 		return;
 	}
 	launch = begin(s, task);

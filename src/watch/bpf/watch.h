@@ -13,6 +13,8 @@
 #define PF_ARGUMENTS 12
 /* Launches that can be told apart at a time. */
 #define PF_LAUNCHES 64
+/* Calls of execve that are told of until one succeeds: places of PATH that are tried. */
+#define PF_CALLS 64
 
 /* The last component of a path, filled up with zeros. */
 struct pf_name {
@@ -73,7 +75,7 @@ struct pf_counts {
 struct pf_member {
 	unsigned long long launch;
 	unsigned long long waiting_since_ns;
-	unsigned int called;		/* execve was called and has not succeeded yet */
+	unsigned int called;		/* calls of execve so far, as long as none has succeeded */
 	unsigned int pad;
 };
 

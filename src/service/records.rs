@@ -1,0 +1,170 @@
+//! The history, opened again when something has happened to its file.
+
+use std::path::{Path, PathBuf};
+
+use crate::config;
+use crate::history::{self, FILE_NAME, Found, History, HistoryError, Launch};
+use crate::profile::Store;
+
+/// The history, where it can be had.
+pub struct Records {
+    dir: PathBuf,
+    limits: history::Limits,
+    history: Option<History>,
+}
+
+impl Records {
+    /// Opens the history in the state directory. The second value says what is wrong, if anything; what
+    /// cannot be opened is tried again at the next launch.
+    pub fn open(dir: &Path, config: &config::History) -> (Self, Option<String>) {
+        let mut records = Records {
+            dir: dir.to_owned(),
+            limits: history::Limits {
+                max_launches: config.max_launches,
+                max_days: config.max_days,
+            },
+            history: None,
+        };
+        let warning = match records.reopen() {
+            Ok(warning) => warning,
+            Err(why) => Some(format!("{why}; launches are not recorded")),
+        };
+        (records, warning)
+    }
+
+    /// The history; `None` if there is none.
+    pub fn history(&self) -> Option<&History> {
+        self.history.as_ref()
+    }
+
+    /// Records a launch; says what is wrong, if anything.
+    pub fn add(&mut self, launch: &Launch) -> Option<String> {
+        let mut warning = None;
+        // Somebody may have removed it, or the directory: what is written into it then is lost.
+        self.history = self.history.take().filter(History::is_in_place);
+        if self.history.is_none() {
+            match self.reopen() {
+                Ok(found) => warning = found,
+                Err(why) => return Some(why),
+            }
+        }
+        match self.history.as_mut()?.add(launch) {
+            Ok(()) => warning,
+            Err(HistoryError::Damaged { .. }) => {
+                // Opening it again moves it aside.
+                self.history = None;
+                match self.reopen() {
+                    Ok(found) => {
+                        let added = self.history.as_mut()?.add(launch);
+                        added.err().map(|error| error.to_string()).or(found)
+                    }
+                    Err(why) => Some(why),
+                }
+            }
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Forgets all launches of an app.
+    ///
+    /// # Errors
+    /// As [`History::forget`].
+    pub fn forget(&mut self, app: &str) -> Result<(), HistoryError> {
+        match &mut self.history {
+            Some(history) => history.forget(app).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Says what was wrong, if it was damaged.
+    fn reopen(&mut self) -> Result<Option<String>, String> {
+        Store::create(&self.dir).map_err(|error| error.to_string())?;
+        let path = self.dir.join(FILE_NAME);
+        let (history, found) =
+            History::open(&path, self.limits).map_err(|error| error.to_string())?;
+        self.history = Some(history);
+        Ok(match found {
+            Found::Damaged { moved_to, why } => Some(format!(
+                "the history was damaged ({why}): it is now {}, and a new one begins",
+                moved_to.display()
+            )),
+            Found::Nothing | Found::Database => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::history::Kind;
+
+    fn launch() -> Launch {
+        Launch {
+            time_s: 1_700_000_000,
+            app: "/app".to_owned(),
+            kind: Kind::Prefetched,
+            warmth: None,
+            duration_us: 1,
+            waiting_us: 1,
+            read_bytes: 1,
+            own_readaheads: 1,
+            switches: None,
+            entries: None,
+            until_first_us: None,
+            note: None,
+        }
+    }
+
+    fn recorded(records: &Records) -> usize {
+        let history = records.history().expect("a history");
+        history.launches(None, 10).expect("launches").len()
+    }
+
+    #[test]
+    fn a_history_that_was_removed_begins_anew() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("state");
+        fs::create_dir(&dir).unwrap();
+        let (mut records, warning) = Records::open(&dir, &config::History::default());
+        assert_eq!(warning, None);
+        assert_eq!(records.add(&launch()), None);
+        assert_eq!(records.add(&launch()), None);
+        assert_eq!(recorded(&records), 2);
+        fs::remove_file(dir.join(FILE_NAME)).unwrap();
+        assert_eq!(records.add(&launch()), None);
+        assert_eq!(recorded(&records), 1);
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(records.add(&launch()), None);
+        assert!(dir.join(FILE_NAME).exists());
+        assert_eq!(recorded(&records), 1);
+    }
+
+    #[test]
+    fn one_that_could_not_be_opened_is_tried_again() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("state");
+        fs::create_dir_all(dir.join(FILE_NAME)).unwrap();
+        let (mut records, warning) = Records::open(&dir, &config::History::default());
+        assert!(warning.unwrap().contains("launches are not recorded"));
+        assert!(records.add(&launch()).is_some());
+        fs::remove_dir(dir.join(FILE_NAME)).unwrap();
+        assert_eq!(records.add(&launch()), None);
+        assert_eq!(recorded(&records), 1);
+    }
+
+    #[test]
+    fn one_that_is_damaged_while_it_is_open_is_moved_aside() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut records, _) = Records::open(dir.path(), &config::History::default());
+        assert_eq!(records.add(&launch()), None);
+        let path = dir.path().join(FILE_NAME);
+        let length = fs::metadata(&path).unwrap().len() as usize;
+        fs::write(&path, vec![0x5a; length]).unwrap();
+        let warning = records.add(&launch()).unwrap();
+        assert!(warning.contains("damaged"), "{warning}");
+        assert_eq!(records.add(&launch()), None);
+        assert_eq!(recorded(&records), 2);
+    }
+}

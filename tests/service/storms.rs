@@ -1,0 +1,179 @@
+//! Programs that do more than is good: they start thousands of others, call in vain, never end, never fall
+//! quiet, or end at once.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use crate::running::{Launched, Running};
+use crate::set_up;
+
+/// A shell that starts programs one after the other, as compilers do.
+fn storm() -> Launched {
+    let script = "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done";
+    let child = Command::new("/bin/sh").args(["-c", script]).spawn();
+    Launched(child.unwrap())
+}
+
+/// The service has grown no larger than an hour of calm lets it be.
+fn assert_small(service: &Running) {
+    let proc = format!("/proc/{}", service.pid());
+    let open = fs::read_dir(format!("{proc}/fd")).unwrap().count();
+    assert!(open < 200, "{open} descriptors are open");
+    let status = fs::read_to_string(format!("{proc}/status")).unwrap();
+    let field = |name: &str| -> u64 {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let digits = line.unwrap().trim().trim_end_matches(" kB");
+        digits.parse().unwrap()
+    };
+    let (resident, threads) = (field("VmRSS:"), field("Threads:"));
+    assert!(resident < 200 << 10, "{resident} KiB are resident");
+    assert!(threads < 64, "{threads} threads");
+}
+
+#[test]
+fn fork_bombs_and_parallel_compiles_are_nobodys_business() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.script(
+        "bomb",
+        "i=0; while [ $i -lt 3000 ]; do (:) & i=$((i+1)); done; wait",
+    );
+    image.enable("bomb");
+    image.enable("app");
+    let mut service = image.start();
+    image.learn_in_the_end(&mut service, "app");
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let storms: Vec<Launched> = (0..2 * cpus).map(|_| storm()).collect();
+    // To be learned: tracing sees each of its children.
+    let bomb = image.spawn("bomb");
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    bomb.succeed();
+    storms.into_iter().for_each(Launched::succeed);
+    assert_small(&service);
+    image.prefetch_in_the_end(&mut service, "app");
+    assert_small(&service);
+}
+
+/// A hundred threads, and as many processes, call execve of the app's name again and again, where there is
+/// no such program.
+const CALLS: &str = "
+import os, sys, threading
+def call():
+    while True:
+        for _ in range(100):
+            try:
+                os.execv('/nonexistent/app', ['app'])
+            except OSError:
+                pass
+        told.release()
+        gate.wait(0.05)
+gate = threading.Event()
+told = threading.Semaphore(0)
+for _ in range(100):
+    threading.Thread(target=call, daemon=True).start()
+for _ in range(300):
+    told.acquire()
+print('calling', flush=True)
+sys.stdin.read()
+os._exit(0)
+";
+
+struct Caller(Child);
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn calls_that_fail_for_ever_take_no_launch_its_place() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn_in_the_end(&mut service, "app");
+    let mut caller = Command::new("python3");
+    caller
+        .args(["-c", CALLS])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut caller = Caller(caller.spawn().unwrap());
+    let mut said = String::new();
+    let mut stdout = BufReader::new(caller.0.stdout.take().unwrap());
+    stdout.read_line(&mut said).unwrap();
+    assert_eq!(said, "calling\n");
+    for _ in 0..3 {
+        image.prefetch_in_the_end(&mut service, "app");
+    }
+    // Processes that call once and exit.
+    let script = "i=0; while [ $i -lt 500 ]; do /nonexistent/app; i=$((i+1)); done; :";
+    let failing = Command::new("/bin/sh")
+        .args(["-c", script])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(failing.success());
+    image.prefetch_in_the_end(&mut service, "app");
+    assert_small(&service);
+}
+
+/// Learned and prefetched: over after the time limit, whatever they go on doing.
+#[test]
+fn apps_that_never_end_and_apps_that_end_at_once() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.configure("[launch]\ntimeout_s = 2\nquiet_window_ms = 1900\nquiet_reads = 1\n");
+    image.script(
+        "endless",
+        "cat /data/*; while :; do dd if=/sparse/big of=/dev/null bs=64k iflag=direct; done",
+    );
+    image.script("brief", "exit 0");
+    image.enable("endless");
+    image.enable("brief");
+    let mut service = image.start();
+    service.line(&["ready to learn"]);
+    let first = image.spawn("endless");
+    let line = service.launch_of(&image.id("endless"));
+    assert!(line.contains("kind=Learned"), "{line}");
+    let second = image.spawn("endless");
+    let line = service.launch_of(&image.id("endless"));
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    for mut launched in [first, second] {
+        assert!(launched.0.try_wait().unwrap().is_none(), "it goes on");
+    }
+    image.learn_in_the_end(&mut service, "brief");
+    let line = image.launch_cold(&mut service, "brief");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    assert_small(&service);
+}
+
+#[test]
+fn an_app_launched_twice_while_it_is_learned_is_one_job() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.script("app", "cat /data/*; until [ -e /go ]; do sleep 0.01; done");
+    image.enable("app");
+    let mut service = image.start();
+    service.line(&["ready to learn"]);
+    let first = image.spawn("app");
+    service.line(&["launch begins", "Learn"]);
+    let second = image.spawn("app");
+    let third = image.spawn("app");
+    fs::write(image.root.path().join("go"), "").unwrap();
+    for launched in [first, second, third] {
+        launched.succeed();
+    }
+    let line = service.launch_of(&image.id("app"));
+    assert!(line.contains("kind=Learned"), "{line}");
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+}
