@@ -18,6 +18,7 @@ use rustix::process::Pid;
 use super::learn::{Lesson, NotLearned, monotonic_ns};
 use super::lesson::{Watched, draw_lesson};
 use super::reads::ReadCounter;
+use crate::device::Sysfs;
 use crate::launch::{Limits, QuietDetector};
 use crate::profile::{App, Ended, Learned, Profile};
 use crate::resolve::mounts::MountTable;
@@ -36,6 +37,8 @@ pub struct LiveJob {
     pub earlier: Option<Profile>,
     /// When the launch is over.
     pub limits: Limits,
+    /// What kinds of drives there are.
+    pub sysfs: Sysfs,
     /// Dropped once the launch is being watched: what holds the process in its execve.
     pub held: Option<Box<dyn Send>>,
 }
@@ -162,6 +165,7 @@ fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, 
         how: Learned::Live,
         exact_faults: false,
         earlier,
+        sysfs: job.sysfs,
     };
     draw_lesson(launch, &trace, &mounts, &job.limits)
 }

@@ -125,8 +125,9 @@ impl Service<'_> {
             self.judge(&active, seen);
         }
         self.suspect_ended(&active, &counts);
-        self.write_down(&active, &counts, exited_ns, seen.map(|seen| seen.warmth()));
+        // Before the history: who finds a launch there finds what it changed, too.
         self.save();
+        self.write_down(&active, &counts, exited_ns, seen.map(|seen| seen.warmth()));
     }
 
     /// The launch in numbers; `None` without a profile to hold it against, or if it was cut short.
