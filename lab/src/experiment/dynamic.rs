@@ -68,7 +68,8 @@ impl Work {
 
 /// Why the service leaves the schedule as it is, once it does.
 fn ended(service: &Service) -> Result<Option<String>> {
-    let managed = service.record()?.managed;
+    let record = service.record()?;
+    let managed = record.context("the service has forgotten the app")?.managed;
     if managed.phase() != Phase::Prefetching {
         return Ok(Some(RELEARN.to_owned()));
     }

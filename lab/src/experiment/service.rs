@@ -178,9 +178,10 @@ impl Service {
     pub fn until_ready(&mut self) -> Result<()> {
         self.until("is not ready", |service| {
             let log = service.log()?;
-            Ok(log.contains(READY)
-                && (!matches!(service.record()?.managed.phase(), Phase::Learning { .. })
-                    || can_learn(&log)))
+            let to_learn = service
+                .record()?
+                .is_some_and(|record| matches!(record.managed.phase(), Phase::Learning { .. }));
+            Ok(log.contains(READY) && (!to_learn || can_learn(&log)))
         })
     }
 
@@ -204,7 +205,8 @@ impl Service {
     /// Whether the schedule that it asked for is there.
     fn is_settled(&self) -> Result<bool> {
         let record = self.record()?;
-        let wanted = record.managed.tuning().and_then(|tuning| tuning.wanted());
+        let tuning = record.as_ref().and_then(|record| record.managed.tuning());
+        let wanted = tuning.and_then(|tuning| tuning.wanted());
         let Some(wanted) = wanted else {
             return Ok(true);
         };
@@ -261,17 +263,16 @@ impl Service {
         Ok(self.state.store()?.load(self.app.key())?)
     }
 
-    /// What it remembers of the app.
+    /// What it remembers of the app; `None` before the first launch of one that it knows by its profile.
     ///
     /// # Errors
-    /// When it does not manage the app.
-    pub fn record(&self) -> Result<manager::Record> {
+    /// When it cannot be read.
+    pub fn record(&self) -> Result<Option<manager::Record>> {
         let (registry, damaged) = Registry::load(&state_dir(self.state.0.path()))?;
         if let Some(why) = damaged {
             bail!("{why}");
         }
-        let record = registry.get(&self.id).cloned();
-        record.with_context(|| format!("the service does not manage {}", self.id))
+        Ok(registry.get(&self.id).cloned())
     }
 
     /// Asks it to end, and waits.
