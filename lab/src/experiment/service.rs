@@ -195,6 +195,8 @@ impl Service {
         self.until("has not written the launch down", |service| {
             // Reading the history takes longer than looking into the log, which comes first.
             Ok(service.log()?.matches(LAUNCH).count() >= launches
+                // It knows no launches of an app that it does not find.
+                && service.record()?.is_some()
                 && service.history()?.len() >= launches
                 && service.is_settled()?)
         })?;
