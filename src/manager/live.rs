@@ -2,7 +2,8 @@
 //!
 //! Loading the programs takes a fifth of a second and attaching them a few milliseconds. So a thread
 //! loads them and waits; when an app that is to be learned is held at its execve, the thread attaches
-//! them, lets the app go and watches it until its launch is over. It learns one launch at a time.
+//! them, lets the app go and watches it until its launch is over. Then it ends: loading anew is for
+//! whoever knows that there is another launch to learn, and would slow down the next one for nothing.
 
 use std::io;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ pub struct LiveResult {
 pub enum LiveNews {
     /// A launch can be learned now.
     Ready,
-    /// A launch was learned, or nothing came of it.
+    /// A launch was learned, or nothing came of it. The thread has ended.
     Done(Box<LiveResult>),
     /// No launch can be learned, and the thread has ended.
     Failed(String),
@@ -67,7 +68,7 @@ const LOADING: u8 = 0;
 const READY: u8 = 1;
 const BUSY: u8 = 2;
 
-/// The learning thread.
+/// The learning thread, for one launch.
 pub struct LiveLearner {
     jobs: SyncSender<LiveJob>,
     state: Arc<AtomicU8>,
@@ -116,28 +117,23 @@ impl Drop for LiveLearner {
 }
 
 fn work(jobs: &Receiver<LiveJob>, state: &AtomicU8, stop: &AtomicBool, tell: &impl Fn(LiveNews)) {
-    while !stop.load(Ordering::Acquire) {
-        // Anew for each launch: the maps remember what was seen.
-        state.store(LOADING, Ordering::Release);
-        let mut storage = Storage::new();
-        let loaded = match Loaded::load(&mut storage, Focus::Touches) {
-            Ok(loaded) => loaded,
-            Err(error) => return tell(LiveNews::Failed(error.to_string())),
-        };
-        state.store(READY, Ordering::Release);
-        tell(LiveNews::Ready);
-        let Ok(job) = jobs.recv() else {
-            return;
-        };
-        state.store(BUSY, Ordering::Release);
-        let (launch, app) = (job.launch, job.app.clone());
-        let lesson = learn(loaded, job, stop);
-        tell(LiveNews::Done(Box::new(LiveResult {
-            launch,
-            app,
-            lesson,
-        })));
-    }
+    let mut storage = Storage::new();
+    let loaded = match Loaded::load(&mut storage, Focus::Touches) {
+        Ok(loaded) => loaded,
+        Err(error) => return tell(LiveNews::Failed(error.to_string())),
+    };
+    state.store(READY, Ordering::Release);
+    tell(LiveNews::Ready);
+    let Ok(job) = jobs.recv() else {
+        return;
+    };
+    let (launch, app) = (job.launch, job.app.clone());
+    let lesson = learn(loaded, job, stop);
+    tell(LiveNews::Done(Box::new(LiveResult {
+        launch,
+        app,
+        lesson,
+    })));
 }
 
 fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, NotLearned> {

@@ -252,6 +252,15 @@ impl Service<'_> {
     }
 
     fn on_learned(&mut self, result: LiveResult) {
+        // It learns one launch; another is started if there is another app to learn.
+        self.learner = None;
+        let launch = result.launch;
+        self.take_lesson(result);
+        self.finish(launch, None);
+        self.watch_for_learning();
+    }
+
+    fn take_lesson(&mut self, result: LiveResult) {
         let Some(active) = self.active.get_mut(&result.launch) else {
             return;
         };
@@ -295,7 +304,6 @@ impl Service<'_> {
                 self.decide(&id, &Observation::NotLearned);
             }
         }
-        self.finish(result.launch, None);
     }
 
     fn write_down(

@@ -64,6 +64,31 @@ fn other_programs_and_other_roots_are_left_alone() {
 }
 
 #[test]
+fn the_learning_thread_goes_once_nothing_is_to_be_learned() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    let is_there = |service: &Running| {
+        let tasks = format!("/proc/{}/task", service.pid());
+        std::fs::read_dir(tasks).unwrap().any(|task| {
+            let name = std::fs::read_to_string(task.unwrap().path().join("comm"));
+            name.is_ok_and(|name| name.trim() == "pf-learn")
+        })
+    };
+    service.line(&["ready to learn"]);
+    assert!(is_there(&service));
+    image.launch("app");
+    let line = service.launch_of(&image.id("app"));
+    assert!(line.contains("kind=Learned"), "{line}");
+    // Loading its programs again would take the processor away from this one.
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    assert!(!is_there(&service), "it is still there");
+}
+
+#[test]
 fn a_wrapper_and_what_it_executes_are_one_launch() {
     let Some((image, _turn)) = set_up() else {
         return;
