@@ -1,6 +1,8 @@
 //! What a session leaves behind: `results.jsonl`, a [`Record`] a line. Written by experiments, read by
 //! reports; the one thing that they share.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// One line of `results.jsonl`.
@@ -63,6 +65,66 @@ pub struct Learned {
     /// Against what was learned exactly on an idle system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against_exact: Option<Accuracy>,
+    /// What dynamic scheduling did, for `dynamic`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuned: Option<Tuned>,
+}
+
+/// What dynamic scheduling did in launches one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tuned {
+    /// Cold launches that were made.
+    pub launches: u32,
+    /// Why it ended, as [`paralfetch::phases::Ended`] in kebab case, or `relearn`, where the service wants
+    /// to learn the app anew; `None` if it had not by then.
+    pub ended: Option<String>,
+    /// The schedules that were in force, oldest first; one alone if nothing was changed, none on a drive
+    /// without a free parameter.
+    pub steps: Vec<TuningStep>,
+}
+
+/// A schedule that was in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TuningStep {
+    /// The parameter that is raised.
+    pub parameter: Parameter,
+    /// Whether this is the way back to one that was in force before.
+    pub taken_back: bool,
+}
+
+/// The scheduling parameter that dynamic scheduling raises (Paralfetch, Table 2), and its value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Parameter {
+    /// Its name, and its unit after a space: `shift KiB`, `distance`, `hole pages`.
+    pub name: String,
+    /// Its value.
+    pub value: u64,
+}
+
+impl fmt::Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name.split_once(' ') {
+            Some((name, unit)) => write!(f, "{name} {} {unit}", self.value),
+            None => write!(f, "{} {}", self.name, self.value),
+        }
+    }
+}
+
+/// What the service did with a launch that it saw by itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// `learned`, `prefetched` or `watched`, as the service's history says.
+    pub kind: String,
+    /// The tuning in force; `None` before anything was learned.
+    pub tuning: Option<Parameter>,
+    /// Prefetch entries of the schedule.
+    pub entries: Option<u64>,
+    /// Context switches of the launch tree while it was prefetched.
+    pub switches: Option<u64>,
+    /// From execve to the first prefetch request, in microseconds.
+    pub until_first_us: Option<u64>,
+    /// What else the service says of it; usually empty.
+    pub note: String,
 }
 
 /// What a launch requires, as [`paralfetch::resolve::sequence::Requirements`].
@@ -185,4 +247,7 @@ pub struct Launch {
     pub emulator_cpu: f64,
     /// What disturbed the run, in words; such runs are repeated and left out of the reports.
     pub disturbed: Vec<String>,
+    /// What the service did, in the scenarios `service-…`, which are numbered by launches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub served: Option<Served>,
 }

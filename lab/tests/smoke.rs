@@ -1,5 +1,5 @@
 //! The laboratory as a user runs it, in short: two apps, one emulated drive, two turns; learned idle,
-//! live, and while one of them is running.
+//! live, and while one of them is running; and launched plainly, with the service on.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,6 +11,8 @@ const APPS: &str = "xpdf,mousepad";
 const DEVICE: &str = "microsd";
 const BACKGROUND: &str = "mousepad";
 const TURNS: u32 = 2;
+/// Launches of each round with the service on.
+const LAUNCHES: u32 = 2;
 /// Share of what was learned exactly that every other learning run must have, of file data and of
 /// metadata. The rest is what differs from one launch to the next.
 const RECALL: (f64, f64) = (0.99, 0.98);
@@ -56,7 +58,9 @@ fn run(out: &str) -> std::process::Output {
         "--apps",
         APPS,
         "--scenarios",
-        "short,live,background-infill",
+        "short,live,background-infill,service",
+        "--launches",
+        &LAUNCHES.to_string(),
         "--background",
         BACKGROUND,
         "--runs",
@@ -129,13 +133,15 @@ fn a_short_session_leaves_results_and_reports() {
             );
         }
     }
+    served(&launches_made);
     learned_as_well(directory.path());
     for report in ["report.md", "report.html"] {
         let text = std::fs::read_to_string(directory.path().join(report)).unwrap();
         assert!(
             text.contains(DEVICE)
                 && text.contains("mousepad")
-                && text.contains("Cost of live learning"),
+                && text.contains("Cost of live learning")
+                && text.contains("Launches with the service on"),
             "{report}"
         );
     }
@@ -158,6 +164,39 @@ fn a_short_session_leaves_results_and_reports() {
         String::from_utf8_lossy(&same.stderr)
     );
     assert!(String::from_utf8_lossy(&same.stdout).contains("mousepad"));
+}
+
+/// Launches that nobody prefixed: learned the first time, prefetched from then on.
+fn served(launches: &[Launch]) {
+    for app in APPS.split(',') {
+        let of = |number: u32| -> Vec<&Launch> {
+            let name = format!("service-{number}");
+            let is_it = |launch: &&Launch| launch.app == app && launch.scenario == name;
+            launches.iter().filter(is_it).collect()
+        };
+        for number in 1..=LAUNCHES {
+            let found = of(number);
+            assert_eq!(found.len(), TURNS as usize, "{app}: {launches:?}");
+            let kind = if number == 1 { "learned" } else { "prefetched" };
+            for launch in found {
+                let served = launch.served.as_ref();
+                assert_eq!(
+                    served.map(|served| served.kind.as_str()),
+                    Some(kind),
+                    "{launch:?}"
+                );
+            }
+        }
+        let best = |number: u32, requests: fn(&Launch) -> u64| {
+            of(number).into_iter().map(requests).min().unwrap()
+        };
+        let learned = best(1, |launch| launch.app_requests);
+        let own = best(2, |launch| launch.app_requests);
+        let prefetched = best(2, |launch| launch.prefetch_requests);
+        eprintln!("{app}: {learned} requests learned, {own} left of them, {prefetched} prefetched");
+        assert!(own * 4 < learned, "{app}: {own} of {learned} requests");
+        assert!(prefetched > 50, "{app}: {prefetched} prefetched");
+    }
 }
 
 /// What was learned live, or while an app with many of the same libraries was running, must have what a

@@ -18,6 +18,8 @@ mod status;
 mod watch;
 mod words;
 
+pub use serve::serve;
+
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;

@@ -16,6 +16,7 @@ const MAX_STACK: u32 = 8;
 #[derive(Clone, Debug)]
 pub struct Sysfs {
     root: PathBuf,
+    known: Vec<(u64, Class)>,
 }
 
 impl Default for Sysfs {
@@ -29,7 +30,15 @@ impl Sysfs {
     pub fn at(root: &Path) -> Self {
         Sysfs {
             root: root.to_owned(),
+            known: Vec::new(),
         }
+    }
+
+    /// With the class of a device, encoded as `st_dev`, that is known otherwise: an emulated drive has
+    /// no attribute that would say it.
+    pub fn knowing(mut self, dev: u64, class: Class) -> Self {
+        self.known.push((dev, class));
+        self
     }
 
     /// The directory of the whole disk that `dev` (encoded as `st_dev`) is, or is a partition of.
@@ -89,7 +98,11 @@ impl Sysfs {
     /// What kind of drive is under the device. A drive that says nothing of its queue is taken for
     /// one with command queuing, as NVMe and virtual drives are.
     pub fn class(&self, dev: u64) -> Class {
-        self.class_below(dev, 0).unwrap_or(Class::CommandQueuing)
+        let known = self.known.iter().find(|(known, _)| *known == dev);
+        known
+            .map(|(_, class)| *class)
+            .or_else(|| self.class_below(dev, 0))
+            .unwrap_or(Class::CommandQueuing)
     }
 
     fn class_below(&self, dev: u64, depth: u32) -> Option<Class> {
@@ -245,5 +258,8 @@ mod tests {
         assert_eq!(class(259, 0), Class::CommandQueuing);
         assert_eq!(class(253, 0), Class::NoCommandQueuing);
         assert_eq!(class(1, 1), Class::CommandQueuing);
+        let told = fake.sysfs().knowing(makedev(8, 0), Class::NoCommandQueuing);
+        assert_eq!(told.class(makedev(8, 0)), Class::NoCommandQueuing);
+        assert_eq!(told.class(makedev(8, 32)), Class::Rotational);
     }
 }

@@ -20,7 +20,8 @@ const RESCAN: Duration = Duration::from_millis(100);
 /// While it exists, orphans of the processes that we start become our children (see
 /// PR_SET_CHILD_SUBREAPER in prctl(2)), so that a launch tree cannot get away by daemonising.
 pub struct Subreaper {
-    /// Children that we had before, and that are nobody's launch tree.
+    /// Processes that are nobody's launch tree: children that we had before, and those of
+    /// [`Self::spare`].
     spared: Vec<Process>,
     was_subreaper: bool,
 }
@@ -38,7 +39,18 @@ impl Subreaper {
         })
     }
 
-    /// Ends all processes that descend from us and were started since [`Self::new`]: SIGTERM, up to
+    /// Has a child of ours, started since, left alone as well, with what descends from it.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub fn spare(&mut self, child: Pid) -> io::Result<()> {
+        self.spared
+            .extend(processes::one(child.as_raw_nonzero().get())?);
+        Ok(())
+    }
+
+    /// Ends all processes that descend from us and were started since [`Self::new`], but for those
+    /// spared: SIGTERM, up to
     /// `grace` to comply, then SIGKILL. All are reaped, except `leader`, which is left to the
     /// [`super::Supervisor`] that started it.
     ///

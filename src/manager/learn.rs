@@ -11,7 +11,7 @@ use super::cgroup;
 use super::follow::{Follow, wait};
 use super::lesson::{Watched, draw_lesson};
 use super::settings::LearningSettings;
-use crate::device::KnobError;
+use crate::device::{KnobError, Sysfs};
 use crate::launch::{Exit, Limits, Spawn, SpawnError, Started, Status, Supervisor};
 use crate::profile::{self, Ended, Profile};
 use crate::resolve::mounts::MountTable;
@@ -201,6 +201,7 @@ pub fn learn(
             how,
             exact_faults,
             earlier: earlier.unwrap_or_default(),
+            sysfs: Sysfs::default(),
         };
         draw_lesson(launch, &trace, &mounts, &options.limits)
     })();

@@ -22,6 +22,7 @@ pub(super) struct Watched {
     pub how: profile::Learned,
     pub exact_faults: bool,
     pub earlier: Earlier,
+    pub sysfs: Sysfs,
 }
 
 /// From what was seen to a profile.
@@ -38,11 +39,11 @@ pub(super) fn draw_lesson(
         how,
         exact_faults,
         earlier,
+        sysfs,
     } = launch;
     let end_ns = end_of_launch(trace, ended, limits, how);
     let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
     let clock = std::time::Instant::now();
-    let sysfs = Sysfs::default();
     let seen = Observed {
         accesses: &trace.accesses,
         paths: &trace.paths,

@@ -2,7 +2,8 @@
 //!
 //! Loading the programs takes a fifth of a second and attaching them a few milliseconds. So a thread
 //! loads them and waits; when an app that is to be learned is held at its execve, the thread attaches
-//! them, lets the app go and watches it until its launch is over. It learns one launch at a time.
+//! them, lets the app go and watches it until its launch is over. Then it ends: loading anew is for
+//! whoever knows that there is another launch to learn, and would slow down the next one for nothing.
 
 use std::io;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use rustix::process::Pid;
 use super::follow::{Follow, wait};
 use super::learn::{Lesson, NotLearned};
 use super::lesson::{Watched, draw_lesson};
+use crate::device::Sysfs;
 use crate::launch::Limits;
 use crate::profile::{App, Ended, Learned, Profile};
 use crate::resolve::mounts::MountTable;
@@ -35,6 +37,8 @@ pub struct LiveJob {
     pub earlier: Option<Profile>,
     /// When the launch is over.
     pub limits: Limits,
+    /// What kinds of drives there are.
+    pub sysfs: Sysfs,
     /// Dropped once the launch is being watched: what holds the process in its execve.
     pub held: Option<Box<dyn Send>>,
 }
@@ -53,7 +57,7 @@ pub struct LiveResult {
 pub enum LiveNews {
     /// A launch can be learned now.
     Ready,
-    /// A launch was learned, or nothing came of it.
+    /// A launch was learned, or nothing came of it. The thread has ended.
     Done(Box<LiveResult>),
     /// No launch can be learned, and the thread has ended.
     Failed(String),
@@ -63,7 +67,7 @@ const LOADING: u8 = 0;
 const READY: u8 = 1;
 const BUSY: u8 = 2;
 
-/// The learning thread.
+/// The learning thread, for one launch.
 pub struct LiveLearner {
     jobs: SyncSender<LiveJob>,
     state: Arc<AtomicU8>,
@@ -112,28 +116,23 @@ impl Drop for LiveLearner {
 }
 
 fn work(jobs: &Receiver<LiveJob>, state: &AtomicU8, stop: &AtomicBool, tell: &impl Fn(LiveNews)) {
-    while !stop.load(Ordering::Acquire) {
-        // Anew for each launch: the maps remember what was seen.
-        state.store(LOADING, Ordering::Release);
-        let mut storage = Storage::new();
-        let loaded = match Loaded::load(&mut storage, Focus::Touches) {
-            Ok(loaded) => loaded,
-            Err(error) => return tell(LiveNews::Failed(error.to_string())),
-        };
-        state.store(READY, Ordering::Release);
-        tell(LiveNews::Ready);
-        let Ok(job) = jobs.recv() else {
-            return;
-        };
-        state.store(BUSY, Ordering::Release);
-        let (launch, app) = (job.launch, job.app.clone());
-        let lesson = learn(loaded, job, stop);
-        tell(LiveNews::Done(Box::new(LiveResult {
-            launch,
-            app,
-            lesson,
-        })));
-    }
+    let mut storage = Storage::new();
+    let loaded = match Loaded::load(&mut storage, Focus::Touches) {
+        Ok(loaded) => loaded,
+        Err(error) => return tell(LiveNews::Failed(error.to_string())),
+    };
+    state.store(READY, Ordering::Release);
+    tell(LiveNews::Ready);
+    let Ok(job) = jobs.recv() else {
+        return;
+    };
+    let (launch, app) = (job.launch, job.app.clone());
+    let lesson = learn(loaded, job, stop);
+    tell(LiveNews::Done(Box::new(LiveResult {
+        launch,
+        app,
+        lesson,
+    })));
 }
 
 fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, NotLearned> {
@@ -161,6 +160,7 @@ fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, 
         how: Learned::Live,
         exact_faults: false,
         earlier,
+        sysfs: job.sysfs,
     };
     draw_lesson(launch, &trace, &mounts, &job.limits)
 }

@@ -179,6 +179,11 @@ impl Tuning {
         self.ended
     }
 
+    /// The parameters that were asked for last, unless they were found in force at a launch since.
+    pub fn wanted(&self) -> Option<Params> {
+        self.wanted
+    }
+
     /// The levels that were tried, oldest first.
     pub fn levels(&self) -> &[Level] {
         &self.levels

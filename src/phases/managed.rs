@@ -30,6 +30,9 @@ pub struct Managed {
     tuning: Option<Tuning>,
     gain: Gain,
     relearning: Relearning,
+    /// Whether the last launch found files replaced, so that they were looked for anew.
+    #[serde(default)]
+    stale: bool,
 }
 
 impl Default for Managed {
@@ -40,6 +43,7 @@ impl Default for Managed {
             tuning: None,
             gain: Gain::default(),
             relearning: Relearning::default(),
+            stale: false,
         }
     }
 }
@@ -155,16 +159,24 @@ impl Managed {
                 return self.relearn(Reason::Missed);
             }
         }
-        if prefetched.stale_files > 0 {
+        // An app that replaces a file of its own at every launch is judged and tuned all the same.
+        let is_stale = prefetched.stale_files > 0;
+        let was_stale = std::mem::replace(&mut self.stale, is_stale);
+        if is_stale && !was_stale {
             return Decision::Refresh;
         }
         match self.judge_gain(now_s) {
             Decision::Keep => {}
             decision => return decision,
         }
-        self.tuning
+        let tuned = self
+            .tuning
             .as_mut()
-            .map_or(Decision::Keep, |tuning| tuning.next(history, seen).into())
+            .map_or(Decision::Keep, |tuning| tuning.next(history, seen).into());
+        match tuned {
+            Decision::Keep if is_stale => Decision::Refresh,
+            decision => decision,
+        }
     }
 
     fn judge_gain(&mut self, now_s: u64) -> Decision {

@@ -121,8 +121,9 @@ impl Service<'_> {
             self.judge(&active, seen);
         }
         self.suspect_ended(&active, &counts);
-        self.write_down(&active, &counts, exited_ns, seen.map(|seen| seen.warmth()));
+        // Before the history: who finds a launch there finds what it changed, too.
         self.save();
+        self.write_down(&active, &counts, exited_ns, seen.map(|seen| seen.warmth()));
     }
 
     /// The launch in numbers; `None` without a profile to hold it against, or if it was cut short.
@@ -247,6 +248,15 @@ impl Service<'_> {
     }
 
     fn on_learned(&mut self, result: LiveResult) {
+        // It learns one launch; another is started if there is another app to learn.
+        self.learner = None;
+        let launch = result.launch;
+        self.take_lesson(result);
+        self.finish(launch, None);
+        self.watch_for_learning();
+    }
+
+    fn take_lesson(&mut self, result: LiveResult) {
         let Some(active) = self.active.get_mut(&result.launch) else {
             return;
         };
@@ -291,7 +301,6 @@ impl Service<'_> {
                 self.decide(&id, &Observation::NotLearned);
             }
         }
-        self.finish(result.launch, None);
     }
 
     /// What was learned could not be stored: a full disk, say. It is learned at each launch until it can.

@@ -302,6 +302,7 @@ impl Service<'_> {
             app: active.app.clone(),
             earlier,
             limits: Limits::from(&self.config.launch),
+            sysfs: self.places.sysfs.clone(),
             held: hold.map(|hold| Box::new(LetGo(hold)) as Box<dyn Send>),
         };
         match learner.learn(job) {

@@ -9,6 +9,7 @@ use crate::announce;
 use crate::apps::Rules;
 use crate::bus::{AppState, Backend, BackendError, LaunchRecord, Mode, Status};
 use crate::config::{Config, set_mode};
+use crate::device::Sysfs;
 use crate::history::{self, History};
 use crate::manager::Registry;
 use crate::phases::{Observation, Request};
@@ -27,6 +28,7 @@ impl Local {
                 state_dir: state_dir.to_owned(),
                 config_dir: CONFIG_DIR.into(),
                 run_dir: announce::DIRECTORY.into(),
+                sysfs: Sysfs::default(),
             },
         }
     }

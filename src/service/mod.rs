@@ -38,7 +38,10 @@ mod worker;
 
 use std::path::PathBuf;
 
+use crate::device::Sysfs;
+
 pub use local::Local;
+pub use ready::main_class;
 pub use start::{ServiceError, run};
 
 /// Where the service finds and keeps things; other places than the defaults are for tests.
@@ -50,6 +53,8 @@ pub struct Places {
     pub config_dir: PathBuf,
     /// The socket and the file for announcements, and the record of changed knobs.
     pub run_dir: PathBuf,
+    /// Where the kernel says what kinds of drives there are.
+    pub sysfs: Sysfs,
 }
 
 /// The directory of `config.toml`.

@@ -31,6 +31,15 @@ pub fn mark_app(roles: &impl MapCore, pidfd: BorrowedFd<'_>) -> Result<(), Trace
     mark(roles, pidfd, pf_role::PF_ROLE_STARTING)
 }
 
+/// Makes the main thread of another process a helper, and with it the threads that it creates from now on:
+/// what they read is prefetched. Threads that it has already are not meant.
+///
+/// # Errors
+/// When the map refuses the mark.
+pub fn mark_helper(roles: &impl MapCore, pidfd: BorrowedFd<'_>) -> Result<(), TraceError> {
+    mark(roles, pidfd, pf_role::PF_ROLE_HELPER)
+}
+
 fn mark(roles: &impl MapCore, pidfd: BorrowedFd<'_>, role: pf_role) -> Result<(), TraceError> {
     roles
         .update(

@@ -9,7 +9,7 @@ use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use super::abilities::{TraceError, check};
 use super::event::{Event, kernel_dev, parse};
-use super::launcher::{StartMark, mark_launcher};
+use super::launcher::{StartMark, mark_helper, mark_launcher};
 use super::skel::meter::types::pf_reads;
 use super::skel::meter::{MeterSkel, MeterSkelBuilder};
 use super::tracer::{Storage, capture_warnings};
@@ -106,6 +106,15 @@ impl<'obj> Meter<'obj> {
             ring,
             completed,
         })
+    }
+
+    /// Counts what another process reads as prefetched: its main thread, and threads that it creates from
+    /// now on. For the service, which starts a thread for each prefetch.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub fn count_prefetcher(&self, pidfd: BorrowedFd<'_>) -> Result<(), TraceError> {
+        mark_helper(&self.skel.maps.roles, pidfd)
     }
 
     /// What the child must set as its last act before execve.

@@ -3,10 +3,11 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use paralfetch::device::drop_caches;
 
-use crate::running::{Running, files_in, number};
+use crate::running::{LIMIT, Running, files_in, number};
 use crate::set_up;
 
 #[test]
@@ -61,6 +62,33 @@ fn other_programs_and_other_roots_are_left_alone() {
     assert!(before.status.success(), "{before:?}");
     let text = String::from_utf8_lossy(&before.stdout);
     assert!(!text.contains(twin.to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn the_learning_thread_goes_once_nothing_is_to_be_learned() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    let is_there = |service: &Running| {
+        let tasks = format!("/proc/{}/task", service.pid());
+        std::fs::read_dir(tasks).unwrap().any(|task| {
+            let name = std::fs::read_to_string(task.unwrap().path().join("comm"));
+            name.is_ok_and(|name| name.trim() == "pf-learn")
+        })
+    };
+    service.line(&["ready to learn"]);
+    assert!(is_there(&service));
+    image.launch("app");
+    let line = service.launch_of(&image.id("app"));
+    assert!(line.contains("kind=Learned"), "{line}");
+    // Kept, it would load its programs again, and take the processor away from the next launch.
+    let begun = Instant::now();
+    while is_there(&service) {
+        assert!(begun.elapsed() < LIMIT, "it is still there");
+        std::thread::yield_now();
+    }
 }
 
 #[test]

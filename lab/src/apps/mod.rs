@@ -28,6 +28,9 @@ pub struct App {
     pub packages: Vec<String>,
     /// Program and arguments, in the image, as root.
     pub command: Vec<String>,
+    /// The program that is the app, where the command begins with another that executes it.
+    #[serde(default)]
+    pub program: Option<String>,
     /// Its main window; without one, the launch ends when the program exits.
     pub window: Option<WindowRule>,
     /// Environment beside that which all apps have.

@@ -76,6 +76,12 @@ pub enum Command {
         /// The job, in JSON.
         job: String,
     },
+    /// The product's service, in a process of its own.
+    #[command(hide = true)]
+    Service {
+        /// What it is told, in JSON.
+        serve: String,
+    },
     /// Puts settings back when a session is gone.
     #[command(hide = true)]
     KeepKnobs,
@@ -95,7 +101,8 @@ pub struct Run {
     /// Name of the drive's profile.
     #[arg(long)]
     pub device: String,
-    /// Scenarios, or groups of them: standard, short, background, live, writer, none.
+    /// Scenarios, or groups of them: standard, short, background, live, service,
+    /// writer, none.
     #[arg(long, default_value = "standard", value_name = "LIST")]
     pub scenarios: String,
     /// Launch so many apps at once, from the first on; several numbers are several experiments.
@@ -104,6 +111,9 @@ pub struct Run {
     /// Turns: launches of each app in each scenario.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
+    /// Launches one after the other with the service on, in the scenario `service`.
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9))]
+    pub launches: u32,
     /// Where results go; what is there already is not measured again.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,

@@ -14,6 +14,7 @@ use crate::experiment::idle::{self, Awake};
 use crate::experiment::job::Job;
 use crate::experiment::launcher::Interrupted;
 use crate::experiment::scenario::Scenario;
+use crate::experiment::service::Serve;
 use crate::experiment::session::{self, Asked, Ended};
 use crate::{image, report};
 use args::{Cli, Command, Data};
@@ -59,6 +60,9 @@ fn run(command: Command) -> Result<ExitCode> {
                 serde_json::from_str(&start).context("this is no start of an app")?;
             println!("{}", serde_json::to_string(&start.run()?)?);
         }
+        Command::Service { serve } => serde_json::from_str::<Serve>(&serve)
+            .context("these are no places of a service")?
+            .run()?,
         Command::KeepKnobs => idle::keep_knobs()?,
         Command::Flashsim { args } => drive::serve(&args)?,
     }
@@ -94,6 +98,7 @@ fn measure(args: args::Run) -> Result<ExitCode> {
         scenarios,
         together: args.together,
         runs: args.runs,
+        launches: args.launches,
         timelines: !args.no_timelines,
         check: !args.no_check,
         timeout: args.timeout,

@@ -19,6 +19,7 @@ use super::misses;
 use super::processes::cpu_of;
 use super::progress::Progress;
 use super::scenario::Scenario;
+use super::served;
 use super::timelines;
 use super::turns::{Task, launches, missing};
 use super::writer::Writer;
@@ -53,6 +54,8 @@ pub struct Job {
     pub scenarios: String,
     /// Turns.
     pub runs: u32,
+    /// Launches of each round with the service on.
+    pub launches: u32,
     /// Whether to record timelines.
     pub timelines: bool,
     /// Longest launch, in seconds.
@@ -117,7 +120,11 @@ impl Work {
             .collect();
         let done = launches(records, &self.job.device, &app.name);
         let order = |turn| Scenario::in_turn(&scenarios, turn);
-        let tasks = missing(&done, order, self.job.runs);
+        let mut tasks = missing(&done, order, self.job.runs);
+        tasks.retain(|task| {
+            task.scenario != Scenario::Service
+                || !served::is_done(&done, task.turn, self.job.launches)
+        });
         let known = Shelf::open(&self.job.out, &self.job.device, &app.name)?;
         if tasks.is_empty()
             && timelines::missing(&self.job, &app, &known).is_empty()
@@ -139,7 +146,11 @@ impl Work {
             if task.scenario.is_warm() && !is_warm {
                 self.try_launch(subject, Scenario::Cold)?;
             }
-            self.measure(subject, &task, &mut progress)?;
+            if task.scenario == Scenario::Service {
+                self.serve(subject, task.turn, &mut progress)?;
+            } else {
+                self.measure(subject, &task, &mut progress)?;
+            }
             is_warm = !task.scenario.is_prefetch_only();
         }
         for wanted in timelines::missing(&self.job, &app, &shelf) {
@@ -168,6 +179,7 @@ impl Work {
             held: false,
             mark: None,
             live: None,
+            service: None,
         })?;
         Ok(())
     }
@@ -271,6 +283,7 @@ impl Work {
                 held: scenario.method().is_some_and(Method::held),
                 mark: live.as_mut().and_then(LiveLearning::start_mark),
                 live,
+                service: None,
             })?
         };
         self.complete(&mut record, &seen, emulator)?;

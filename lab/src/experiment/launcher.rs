@@ -15,7 +15,8 @@ use rustix::process::{Pid, Rlimit};
 
 use super::disturbance::Counters;
 use super::live::LiveLearning;
-use super::processes::cpu_of_descendants;
+use super::processes::{cpu_of, cpu_of_descendants};
+use super::service::Service;
 use super::wait::Wait;
 use crate::clock::monotonic_ns;
 use crate::display::Watch;
@@ -56,6 +57,8 @@ pub struct Request<'a> {
     pub mark: Option<StartMark>,
     /// What learns the launch live meanwhile; told by `mark`, too.
     pub live: Option<LiveLearning<'a>>,
+    /// The service that sees the launch by itself. The app runs on until it has written that down.
+    pub service: Option<&'a mut Service>,
 }
 
 /// What was seen of a launch. Times are in seconds from the start of prefetching, or of the app where
@@ -151,6 +154,9 @@ impl Launcher {
         let mut storage = Storage::new();
         let block = request.completion.map(|found| found.on_disk);
         let mut meter = Meter::attach(&mut storage, block)?;
+        if let Some(service) = &request.service {
+            meter.count_prefetcher(service.pidfd().as_fd())?;
+        }
         let mark = meter.start_mark();
         let mut spawn = self.spawn(request.command);
         let other = request.mark;
@@ -187,15 +193,24 @@ impl Launcher {
         };
         let waited = wait.until_over(&mut meter, &mut self.supervisor, self.timeout);
         let over_ns = monotonic_ns();
-        let cpu = cpu_of_descendants()?;
+        let mut cpu = cpu_of_descendants()?;
+        if let Some(service) = &request.service {
+            // It descends from us, and is no part of the launch.
+            cpu -= cpu_of(service.pid().as_raw_nonzero().get().unsigned_abs())?;
+        }
         let prefetched: Result<Vec<_>> = running.into_iter().map(finish).collect();
         let (_, completed_ns) = meter.times_ns();
         let reads = meter.finish();
         let after = Counters::now(&self.drive)?;
         let learned = wait.live.take().map_or(Ok(()), LiveLearning::finish);
+        let written = match request.service {
+            Some(service) if waited.is_ok() => service.until_written(),
+            _ => Ok(()),
+        };
         self.end_tree(Some(started.pid))?;
         waited?;
         learned?;
+        written?;
         let since = |ns: u64| ns.saturating_sub(begun) as f64 / 1e9;
         Ok(Seen {
             window: wait.window_ns().map(since),

@@ -12,8 +12,17 @@ use super::job::{TRIES, Work};
 use super::lessons::{Shelf, While, describe, needed};
 use super::scenario::Scenario;
 use crate::apps::App;
-use crate::record::{Record, Required};
+use crate::record::{Record, Required, Tuned};
 use crate::rivals::{How, Lesson};
+
+/// What came of a learning run.
+pub(super) struct Taught {
+    pub lesson: Lesson,
+    /// What the launch required; of one that was really learned.
+    pub required: Option<Required>,
+    /// What dynamic scheduling did.
+    pub tuned: Option<Tuned>,
+}
 
 impl Work {
     /// Learns what the scenarios need, or takes it from an earlier session.
@@ -29,6 +38,7 @@ impl Work {
                 (While::Idle | While::Live, _) => None,
             };
             let learned = match when {
+                _ if how == How::Dynamic => self.tuned(app, &shelf),
                 While::Idle | While::Background => self.learn(app, how.learned()),
                 // The first launch fills the caches, whatever they held.
                 While::Live => self
@@ -37,17 +47,22 @@ impl Work {
             };
             drop(background);
             self.launcher.end_tree(None)?;
-            let (lesson, required) = learned?;
+            let Taught {
+                lesson,
+                required,
+                tuned,
+            } = learned?;
             let exact = shelf.lessons(While::Idle).get(How::Exact);
             let mut learned = describe(&lesson, &self.job.device, &app.name, when, how, exact);
-            learned.required = Some(required);
+            learned.required = required;
+            learned.tuned = tuned;
             self.journal.add(&Record::Learned(learned))?;
             shelf.put(when, how, lesson, &self.job.root)?;
         }
         Ok(shelf)
     }
 
-    fn learn(&mut self, app: &App, how: Learned) -> Result<(Lesson, Required)> {
+    fn learn(&mut self, app: &App, how: Learned) -> Result<Taught> {
         let command = self.launcher.find(&app.command)?;
         let mut tries = 1;
         loop {
@@ -72,12 +87,34 @@ impl Work {
             match learned?.lesson {
                 Ok(lesson) => {
                     let required = required(&lesson.summary);
-                    return Ok((lesson.into(), required));
+                    return Ok(Taught {
+                        lesson: lesson.into(),
+                        required: Some(required),
+                        tuned: None,
+                    });
                 }
                 Err(error) if tries >= TRIES => {
                     return Err(error).with_context(|| format!("learning {}", app.name));
                 }
                 Err(error) => eprintln!("lab: {}: {error}; again", app.name),
+            }
+            tries += 1;
+        }
+    }
+
+    /// What the service makes of what was learned exactly.
+    fn tuned(&mut self, app: &App, shelf: &Shelf) -> Result<Taught> {
+        let exact = shelf.get(How::Exact)?;
+        let mut tries = 1;
+        loop {
+            match self.tune(app, exact) {
+                Ok(taught) => return Ok(taught),
+                Err(error)
+                    if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
+                {
+                    return Err(error.context(format!("tuning {}", app.name)));
+                }
+                Err(error) => eprintln!("lab: {}: {error:#}; again", app.name),
             }
             tries += 1;
         }

@@ -149,7 +149,10 @@ pub fn describe(
         files: lesson.profile.files.len() as u64,
         seconds: lesson.duration.as_secs_f64(),
         required: None,
-        against_exact: exact.map(|exact| accuracy::of(lesson, exact)),
+        against_exact: exact
+            .filter(|_| how != How::Dynamic)
+            .map(|exact| accuracy::of(lesson, exact)),
+        tuned: None,
     }
 }
 
@@ -166,6 +169,12 @@ mod tests {
         );
         let fast = needed(&[Scenario::Prefetched(Method::Fast)]);
         assert_eq!(fast, [How::Exact, How::AsRead, How::AsReadAgain].map(idle));
+        let dynamic = needed(&[Scenario::Prefetched(Method::Dynamic)]);
+        assert_eq!(
+            dynamic,
+            [How::Exact, How::Dynamic].map(idle),
+            "in this order"
+        );
         let background = needed(&[Scenario::Background(Method::Infill)]);
         assert_eq!(
             background,

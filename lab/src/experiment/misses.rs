@@ -63,6 +63,7 @@ pub(super) fn record(work: &mut Work, subject: Subject<'_>) -> Result<()> {
         held: false,
         mark: Some(recorder.start_mark()),
         live: None,
+        service: None,
     })?;
     let mut recording = recorder.finish()?;
     // Ending the app reads, too.

@@ -2,11 +2,13 @@
 //!
 //! A [`session`] mounts the image on a drive and starts one process for each [`job`]: all launches of
 //! one app. The job learns what its [`scenario`]s need, performs the launches that are missing (in
-//! [`turns`]) with a [`launcher`], and adds a record of each to the [`journal`].
+//! [`turns`]) with a [`launcher`], and adds a record of each to the [`journal`]. Where nobody prefixes the
+//! launches, a [`service`] sees them.
 
 mod accuracy;
 mod background;
 mod disturbance;
+mod dynamic;
 pub mod idle;
 pub mod job;
 pub mod journal;
@@ -18,6 +20,8 @@ mod misses;
 mod processes;
 mod progress;
 pub mod scenario;
+mod served;
+pub mod service;
 pub mod session;
 mod timelines;
 mod together;

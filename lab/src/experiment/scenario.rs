@@ -26,12 +26,15 @@ pub enum Scenario {
     Background(Method),
     /// Cold, with the exact set's prefetcher and a set that was learned live, from a warm launch.
     Live,
+    /// A round of launches one after the other, each cold and started as in [`Scenario::Cold`], with the
+    /// service on; it has not seen the app before.
+    Service,
     /// Several apps at once, cold; `None`: nobody prefetches (FAST Figure 8).
     Together(Option<Method>),
 }
 
 /// Scenarios that are asked for by one name.
-pub const GROUPS: [(&str, &[Scenario]); 5] = [
+pub const GROUPS: [(&str, &[Scenario]); 6] = [
     (
         "standard",
         &[
@@ -46,6 +49,7 @@ pub const GROUPS: [(&str, &[Scenario]); 5] = [
             Scenario::Prefetched(Method::ShiftMerge),
             Scenario::Prefetched(Method::Exact),
             Scenario::Prefetched(Method::Infill),
+            Scenario::Prefetched(Method::Dynamic),
             Scenario::Warm,
         ],
     ),
@@ -66,6 +70,7 @@ pub const GROUPS: [(&str, &[Scenario]); 5] = [
         ],
     ),
     ("live", &[Scenario::Live, Scenario::WarmLive]),
+    ("service", &[Scenario::Service]),
     ("writer", &[Scenario::WriterCold, Scenario::WriterPrefetch]),
 ];
 
@@ -134,7 +139,11 @@ impl Scenario {
     /// Who prefetches.
     pub fn method(self) -> Option<Method> {
         match self {
-            Scenario::Cold | Scenario::Warm | Scenario::WarmLive | Scenario::WriterCold => None,
+            Scenario::Cold
+            | Scenario::Warm
+            | Scenario::WarmLive
+            | Scenario::WriterCold
+            | Scenario::Service => None,
             Scenario::Prefetched(method) | Scenario::Background(method) => Some(method),
             Scenario::Live | Scenario::WriterPrefetch => Some(Method::Infill),
             Scenario::Together(method) => method,
@@ -182,6 +191,7 @@ impl fmt::Display for Scenario {
             Scenario::WriterPrefetch => f.write_str("writer-prefetch"),
             Scenario::Background(method) => write!(f, "background-{}", method.name()),
             Scenario::Live => f.write_str("live-infill"),
+            Scenario::Service => f.write_str("service"),
             Scenario::Together(None) => f.write_str("together-cold"),
             Scenario::Together(Some(method)) => write!(f, "together-{}", method.name()),
         }

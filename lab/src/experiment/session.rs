@@ -34,6 +34,8 @@ pub struct Asked {
     pub together: Vec<usize>,
     /// Turns.
     pub runs: u32,
+    /// Launches of each round with the service on.
+    pub launches: u32,
     /// Whether to record a timeline of a cold and of a prefetched launch of each app.
     pub timelines: bool,
     /// Whether to check the drive against its claims first.
@@ -131,6 +133,7 @@ fn jobs(
         background: asked.background.clone(),
         scenarios: scenarios.to_owned(),
         runs: asked.runs,
+        launches: asked.launches,
         timelines: asked.timelines,
         timeout: asked.timeout,
     };

@@ -74,6 +74,7 @@ pub(super) fn record(
         held: scenario.method().is_some_and(Method::held),
         mark: Some(mark),
         live: None,
+        service: None,
     })?;
     let raw = recorder.finish()?;
     // Timelines begin with the execve, launches a moment earlier.

@@ -62,6 +62,7 @@ impl Work {
                 held: method.is_some_and(Method::held),
                 mark: None,
                 live: None,
+                service: None,
             })?;
             self.complete(&mut record, &seen, emulator)?;
             self.journal.add(&Record::Launch(record.clone()))?;

@@ -50,7 +50,7 @@ fn legend(page: &mut String, devices: &[Device]) {
     let mut names: Vec<&str> = devices
         .iter()
         .flat_map(|device| &device.scenarios)
-        .map(String::as_str)
+        .map(|name| scenarios::unnumbered(name))
         .collect();
     names.sort_by_key(|name| scenarios::rank(name));
     names.dedup();

@@ -17,6 +17,8 @@ pub enum Kind {
     Live,
     /// Warm launches that are being learned live: what that costs.
     Learning,
+    /// Launches that nobody prefixes, with the service on.
+    Service,
     /// Launches while the drive is being written.
     Writer,
     /// Several apps at once (FAST Figure 8).
@@ -38,6 +40,8 @@ pub struct Scenario {
     pub description: &'static str,
 }
 
+/// Launches with the service on, numbered by `-1`, `-2`, ….
+const SERVICE: &str = "service";
 /// t_ssd against t_warm, with the blocks that a cold launch read.
 pub const BOUND_AS_READ: &str = "bound-as-read";
 /// t_ssd against t_warm, with the blocks that a launch touched.
@@ -150,6 +154,12 @@ pub const SCENARIOS: &[Scenario] = &[
         "Infill, and dynamic scheduling: parameters adapted launch by launch to the context switches of the app (Paralfetch §3.3).",
     ),
     of(
+        SERVICE,
+        "service",
+        Kind::Service,
+        "Launched plainly and cold with the service on, numbered from the first launch that it saw of the app; live learning, then prefetching with dynamic scheduling.",
+    ),
+    of(
         "background-fast",
         "FAST, background",
         Kind::Background,
@@ -217,8 +227,17 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
 ];
 
-/// The scenario of this name, if it is known.
+/// The scenario that numbered launches belong to; of others, the name itself.
+pub fn unnumbered(name: &str) -> &str {
+    match name.rsplit_once('-') {
+        Some((SERVICE, _)) => SERVICE,
+        _ => name,
+    }
+}
+
+/// The scenario of this name, numbered or not, if it is known.
 pub fn find(name: &str) -> Option<&'static Scenario> {
+    let name = unnumbered(name);
     SCENARIOS.iter().find(|scenario| scenario.name == name)
 }
 
@@ -227,9 +246,10 @@ pub fn kind(name: &str) -> Kind {
     find(name).map_or(Kind::Unknown, |scenario| scenario.kind)
 }
 
-/// How tables and legends call it; unknown ones keep their name.
+/// How tables and legends call it; numbered and unknown ones keep their name.
 pub fn label(name: &str) -> &str {
-    find(name).map_or(name, |scenario| scenario.label)
+    let known = SCENARIOS.iter().find(|scenario| scenario.name == name);
+    known.map_or(name, |scenario| scenario.label)
 }
 
 /// Its paragraph.
@@ -244,7 +264,7 @@ pub fn description(name: &str) -> &'static str {
 pub fn rank(name: &str) -> usize {
     SCENARIOS
         .iter()
-        .position(|scenario| scenario.name == name)
+        .position(|scenario| scenario.name == unnumbered(name))
         .unwrap_or(SCENARIOS.len())
 }
 
@@ -299,6 +319,15 @@ mod tests {
             assert_eq!(idle.is_some(), otherwise);
             assert!(idle.is_none_or(|idle| find(idle).is_some()), "{idle:?}");
         }
+    }
+
+    #[test]
+    fn numbered_launches_are_one_scenario() {
+        assert_eq!(kind("service-3"), Kind::Service);
+        assert_eq!(label("service-3"), "service-3");
+        assert_eq!(rank("service-3"), rank("service"));
+        assert_eq!(baseline("service-3"), "cold");
+        assert_eq!(unnumbered("background-fast"), "background-fast");
     }
 
     #[test]

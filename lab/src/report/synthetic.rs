@@ -116,6 +116,7 @@ fn launch(
         } else {
             Vec::new()
         },
+        served: None,
     }
 }
 

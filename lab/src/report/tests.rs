@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::synthetic::{self, APPS, SCENARIOS, lines, records};
 use super::*;
-use crate::record::{Launch, Record};
+use crate::record::{Launch, Parameter, Record, Served};
 
 fn store_results(dir: &Path, records: &[Record]) {
     fs::write(dir.join("results.jsonl"), lines(records)).unwrap();
@@ -161,6 +161,66 @@ fn section(records: &[Record], title: &str) -> sections::Section {
     let parts = sections::of_device(&summary::devices(&results)[0]);
     let found = parts.into_iter().find(|part| part.title.contains(title));
     found.unwrap_or_else(|| panic!("no section {title}"))
+}
+
+/// Three launches with the service on: learned, prefetched, and prefetched with another schedule.
+fn served(app: &str) -> Vec<Record> {
+    let times = [
+        ("cold", 1.0),
+        ("service-1", 1.1),
+        ("service-2", 0.5),
+        ("service-3", 0.48),
+    ];
+    let mut all = shares(app, &times);
+    for record in &mut all {
+        let Record::Launch(launch) = record else {
+            continue;
+        };
+        let done = match launch.scenario.as_str() {
+            "service-1" => ("learned", None),
+            "service-2" => ("prefetched", Some(64)),
+            "service-3" => ("prefetched", Some(80)),
+            _ => continue,
+        };
+        launch.served = Some(Served {
+            kind: done.0.to_owned(),
+            tuning: done.1.map(|value| Parameter {
+                name: "shift KiB".to_owned(),
+                value,
+            }),
+            ..Served::default()
+        });
+    }
+    all
+}
+
+#[test]
+fn launches_with_the_service_on_are_told_by_number() {
+    let mut all = served("a");
+    all.extend(served("b"));
+    let found = section(&all, "service on");
+    let [times, kinds, gain] = &found.tables[..] else {
+        panic!("{:?}", found.tables)
+    };
+    assert_eq!(times.head, ["app", "launch 1", "launch 2", "launch 3"]);
+    for row in &times.rows {
+        let expected = ["1.10 (1.10–1.10)", "0.50 (0.50–0.50)", "0.48 (0.48–0.48)"];
+        assert_eq!(row[1..], expected);
+    }
+    assert_eq!(times.rows[2][0], sections::AVERAGE);
+    let expected = [
+        "a",
+        "learned",
+        "prefetched, shift 64 KiB",
+        "prefetched, shift 80 KiB",
+    ];
+    assert_eq!(kinds.rows[0], expected);
+    assert_eq!(gain.rows[2], [sections::AVERAGE, "0.960 (0.960–0.960)"]);
+    let (markdown, html) = report(&all);
+    for text in [markdown, html] {
+        assert!(text.contains("Launches with the service on"));
+        assert_eq!(text.matches("Launched plainly and cold").count(), 1);
+    }
 }
 
 #[test]

@@ -25,11 +25,13 @@ pub enum How {
     AsRead,
     /// The same a second time, for what the two have in common.
     AsReadAgain,
+    /// Exact, with the schedule that the service has arrived at since.
+    Dynamic,
 }
 
 impl How {
     /// All of them.
-    pub const ALL: [How; 3] = [How::Exact, How::AsRead, How::AsReadAgain];
+    pub const ALL: [How; 4] = [How::Exact, How::AsRead, How::AsReadAgain, How::Dynamic];
 
     /// Name in records and of the files that it is kept in.
     pub fn name(self) -> &'static str {
@@ -37,13 +39,14 @@ impl How {
             How::Exact => "exact",
             How::AsRead => "as-read",
             How::AsReadAgain => "as-read-again",
+            How::Dynamic => "dynamic",
         }
     }
 
     /// How the product calls it.
     pub fn learned(self) -> Learned {
         match self {
-            How::Exact => Learned::Exact,
+            How::Exact | How::Dynamic => Learned::Exact,
             How::AsRead | How::AsReadAgain => Learned::AsRead,
         }
     }
@@ -88,6 +91,8 @@ pub struct Lessons {
     pub as_read: Option<Lesson>,
     /// Learned as read a second time.
     pub as_read_again: Option<Lesson>,
+    /// Learned exactly, and tuned by the service.
+    pub dynamic: Option<Lesson>,
     /// By which paths the metadata blocks that the two have in common can be read.
     pub blocks: Option<BlockMap>,
 }
@@ -99,13 +104,17 @@ impl Lessons {
             How::Exact => self.exact.as_ref(),
             How::AsRead => self.as_read.as_ref(),
             How::AsReadAgain => self.as_read_again.as_ref(),
+            How::Dynamic => self.dynamic.as_ref(),
         }
     }
 
-    /// Sets the lesson of that learning run. The map of blocks belonged to the old ones.
+    /// Sets the lesson of that learning run. What was made of the old one goes with it: the map of blocks,
+    /// or the tuned schedule.
     pub fn set(&mut self, how: How, lesson: Lesson) {
-        if how != How::Exact {
-            self.blocks = None;
+        match how {
+            How::Exact => self.dynamic = None,
+            How::AsRead | How::AsReadAgain => self.blocks = None,
+            How::Dynamic => {}
         }
         *self.slot(how) = Some(lesson);
     }
@@ -115,6 +124,7 @@ impl Lessons {
             How::Exact => &mut self.exact,
             How::AsRead => &mut self.as_read,
             How::AsReadAgain => &mut self.as_read_again,
+            How::Dynamic => &mut self.dynamic,
         }
     }
 
@@ -130,11 +140,15 @@ impl Lessons {
             remove(&dir.join(BLOCKS))?;
         }
         for how in How::ALL {
-            let Some(lesson) = self.get(how) else {
-                continue;
-            };
             // A lesson is there if its profile is, so this comes last and goes first.
             let profile = dir.join(format!("{how}.pf"));
+            let Some(lesson) = self.get(how) else {
+                if how == How::Dynamic {
+                    // It would not fit to a new exact one.
+                    remove(&profile)?;
+                }
+                continue;
+            };
             remove(&profile)?;
             write(
                 &dir.join(format!("{how}.json")),

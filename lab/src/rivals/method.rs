@@ -56,11 +56,14 @@ pub enum Method {
     /// [`Method::Exact`] with infill merge (Mobifetch §2): small holes between needed pages are read
     /// along where that saves a request. The product's default.
     Infill,
+    /// [`Method::Infill`] with dynamic scheduling (Paralfetch §3.3): the schedule that the service has
+    /// arrived at after a number of cold launches, started from that of [`Method::Infill`].
+    Dynamic,
 }
 
 impl Method {
     /// All methods, in the order in which reports show them.
-    pub const ALL: [Method; 10] = [
+    pub const ALL: [Method; 11] = [
         Method::OnlyAsRead,
         Method::OnlyExact,
         Method::Gsoc,
@@ -71,6 +74,7 @@ impl Method {
         Method::ShiftMerge,
         Method::Exact,
         Method::Infill,
+        Method::Dynamic,
     ];
 
     /// Name of the scenario.
@@ -86,6 +90,7 @@ impl Method {
             Method::ShiftMerge => "shift+merge",
             Method::Exact => "exact",
             Method::Infill => "infill",
+            Method::Dynamic => "dynamic",
         }
     }
 
@@ -109,6 +114,7 @@ impl Method {
     pub fn needs(self) -> &'static [How] {
         match self {
             Method::OnlyExact | Method::Gsoc | Method::Exact | Method::Infill => &[How::Exact],
+            Method::Dynamic => &[How::Dynamic],
             Method::Fast => &[How::AsRead, How::AsReadAgain],
             Method::OnlyAsRead
             | Method::Sorted
@@ -134,7 +140,7 @@ mod tests {
         for method in Method::ALL {
             assert_eq!(Method::named(method.name()), Some(method));
         }
-        assert_eq!(Method::named("dynamic"), None);
+        assert_eq!(Method::named("magic"), None);
     }
 
     #[test]

@@ -81,6 +81,10 @@ pub fn plan(method: Method, lessons: &Lessons, class: Class) -> Result<Plan> {
             let log = &lesson(How::Exact)?.log;
             (How::Exact, schedule(log, &params), None)
         }
+        Method::Dynamic => {
+            let entries = lesson(How::Dynamic)?.profile.entries.clone();
+            (How::Dynamic, entries, None)
+        }
         Method::Gsoc => {
             let lesson = lesson(How::Exact)?;
             (How::Exact, by_inode(&lesson.profile, &lesson.log), None)

@@ -31,6 +31,7 @@ fn log_pages(log: &[LogEntry]) -> Vec<(Place, u64)> {
 
 fn lessons(exact: Lesson, as_read: Lesson, again: Lesson) -> Lessons {
     Lessons {
+        dynamic: Some(exact.clone()),
         exact: Some(exact),
         as_read: Some(as_read),
         as_read_again: Some(again),
@@ -163,7 +164,8 @@ fn the_completion_block_is_found_in_the_tables_of_each_lesson() {
         len: 1,
     };
     for method in Method::ALL {
-        let file = if method.needs() == [How::Exact] { 3 } else { 0 };
+        let is_exact = matches!(method.needs(), [How::Exact] | [How::Dynamic]);
+        let file = if is_exact { 3 } else { 0 };
         assert_eq!(left_out(method), Some(page(file)), "{method}");
     }
     let elsewhere = Completion {
@@ -203,12 +205,14 @@ fn lessons_are_kept() {
     all.save(dir.path()).unwrap();
     assert_eq!(Lessons::load(dir.path()).unwrap(), all);
 
-    all.set(How::AsRead, one);
+    all.set(How::AsRead, one.clone());
+    all.set(How::Exact, one);
     all.save(dir.path()).unwrap();
+    let loaded = Lessons::load(dir.path()).unwrap();
     assert_eq!(
-        Lessons::load(dir.path()).unwrap().blocks,
-        None,
-        "it belonged to another lesson"
+        (loaded.blocks, loaded.dynamic),
+        (None, None),
+        "they belonged to other lessons"
     );
 }
 

@@ -150,6 +150,25 @@ fn stale_files_are_resolved_anew_and_teach_tuning_nothing() {
 }
 
 #[test]
+fn an_app_that_always_replaces_a_file_of_its_own_is_tuned_all_the_same() {
+    let mut app = prefetching();
+    let stale = |switches| {
+        prefetched(|prefetched| {
+            prefetched.stale_files = 1;
+            prefetched.switches = switches;
+        })
+    };
+    assert_eq!(launch(&mut app, stale(100)), Decision::Refresh);
+    let step = launch(&mut app, stale(100));
+    assert!(matches!(step, Decision::Reschedule(_)), "{step:?}");
+    let mut app = prefetching();
+    assert_eq!(launch(&mut app, stale(0)), Decision::Refresh);
+    assert_eq!(launch(&mut app, stale(0)), Decision::Refresh);
+    let ended = app.tuning().and_then(Tuning::ended);
+    assert_eq!(ended, Some(Ended::InTime));
+}
+
+#[test]
 fn a_launch_that_waits_is_scheduled_anew() {
     let late = prefetched(|prefetched| prefetched.switches = 6);
     let params = |shift_kib: u64| Params {

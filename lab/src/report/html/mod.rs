@@ -205,7 +205,7 @@ fn descriptions(devices: &[Device]) -> Markup {
     let mut names: Vec<&str> = devices
         .iter()
         .flat_map(|device| &device.scenarios)
-        .map(String::as_str)
+        .map(|name| scenarios::unnumbered(name))
         .collect();
     names.sort_by_key(|name| (scenarios::rank(name), *name));
     names.dedup();

@@ -3,7 +3,7 @@
 use super::super::format::{mebibytes, or_nothing, seconds};
 use super::super::summary::Device;
 use super::super::table::Table;
-use super::Section;
+use super::{Section, service};
 
 /// What learning runs found.
 pub fn learned(device: &Device) -> Option<Section> {
@@ -30,7 +30,8 @@ pub fn learned(device: &Device) -> Option<Section> {
             seconds(learned.seconds),
         ]);
     }
-    let tables = [Some(table), table_1(device), accuracy(device)];
+    let tuned = service::tuned(&device.learned);
+    let tables = [Some(table), Some(tuned), table_1(device), accuracy(device)];
     let tables: Vec<Table> = tables
         .into_iter()
         .flatten()

@@ -6,6 +6,7 @@ mod figures;
 mod launches;
 mod learned;
 mod misses;
+mod service;
 
 use super::app::App;
 use super::stats::{Estimate, Statistic};
@@ -78,6 +79,7 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         figures::increments(device),
         figures::fast(device),
         figures::averages(device),
+        service::service(device),
         company::background(device),
         company::live(device),
         company::writer(device),

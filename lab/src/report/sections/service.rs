@@ -1,0 +1,249 @@
+//! Launches that nobody prefixes, with the service on; and what its dynamic scheduling does.
+
+use std::collections::BTreeMap;
+
+use super::super::app::App;
+use super::super::format::{near_one_with_interval, or_nothing, ratio_with_interval};
+use super::super::scenarios::Kind;
+use super::super::stats::Statistic;
+use super::super::summary::Device;
+use super::super::table::Table;
+use super::{AVERAGE, Section};
+use crate::record::{Learned, Served, Tuned};
+
+/// First to last launch of an app that the service has not seen before.
+pub fn service(device: &Device) -> Option<Section> {
+    let columns = device.of_kinds(&[Kind::Service]);
+    let apps: Vec<&App> = device
+        .apps
+        .iter()
+        .filter(|app| columns.iter().any(|name| app.runs.contains_key(*name)))
+        .collect();
+    if apps.is_empty() {
+        return None;
+    }
+    let mut tables = vec![times(device, &apps, &columns), kinds(&apps, &columns)];
+    tables.extend(tuning_gain(&apps, &columns));
+    Some(Section {
+        title: "Launches with the service on".to_owned(),
+        text: vec![
+            "Started plainly and cold, one after the other, with a service that had not seen the app \
+             before."
+                .to_owned(),
+        ],
+        picture: None,
+        tables,
+    })
+}
+
+/// How the columns of launches are headed: `launch 1`.
+fn head<'a>(columns: &'a [&'a str]) -> impl Iterator<Item = String> + 'a {
+    let numbered = columns
+        .iter()
+        .map(|name| format!("launch {}", name.rsplit('-').next().unwrap_or(name)));
+    std::iter::once("app".to_owned()).chain(numbered)
+}
+
+fn times(device: &Device, apps: &[&App], columns: &[&str]) -> Table {
+    let mut table = Table::new(
+        "Normalized launch time",
+        "By cold launches without the service, with 95 % intervals; less is better.",
+        head(columns),
+    );
+    for app in apps {
+        let cells = columns
+            .iter()
+            .map(|name| or_nothing(app.normalized(name).map(ratio_with_interval)));
+        table.push(std::iter::once(app.name.clone()).chain(cells));
+    }
+    if apps.len() > 1 {
+        let mean = |name: &&str| {
+            let average = device.average(name);
+            or_nothing(average.map(|average| ratio_with_interval(average.estimate)))
+        };
+        table.push(std::iter::once(AVERAGE.to_owned()).chain(columns.iter().map(mean)));
+    }
+    table
+}
+
+fn kinds(apps: &[&App], columns: &[&str]) -> Table {
+    let mut table = Table::new(
+        "What the service did",
+        "By its own history, with the value of the parameter that dynamic scheduling raises.",
+        head(columns),
+    );
+    for app in apps {
+        let cells = columns.iter().map(|name| {
+            let launches = app.runs.get(*name).into_iter().flatten();
+            let served: Vec<&Served> = launches.filter_map(|l| l.served.as_ref()).collect();
+            or_nothing((!served.is_empty()).then(|| what(&served)))
+        });
+        table.push(std::iter::once(app.name.clone()).chain(cells));
+    }
+    table
+}
+
+/// What was done, and how often if it was not always the same: `prefetched, shift 64–96 KiB`.
+fn what(served: &[&Served]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for one in served {
+        *counts.entry(&one.kind).or_default() += 1;
+    }
+    let mut words: Vec<String> = match counts.len() {
+        1 => counts.keys().map(|kind| (*kind).to_owned()).collect(),
+        _ => counts
+            .iter()
+            .map(|(kind, count)| format!("{kind} × {count}"))
+            .collect(),
+    };
+    let prefetched = served.iter().filter(|one| one.kind == "prefetched");
+    let tunings = prefetched.filter_map(|one| one.tuning.as_ref());
+    if let (Some(least), Some(most)) = (tunings.clone().min(), tunings.max()) {
+        words.push(if least == most {
+            least.to_string()
+        } else {
+            format!("{least} to {most}")
+        });
+    }
+    words.join(", ")
+}
+
+/// What changes between the first prefetched launch and the last: dynamic scheduling.
+fn tuning_gain(apps: &[&App], columns: &[&str]) -> Option<Table> {
+    let (Some(second), Some(last)) = (columns.get(1), columns.last()) else {
+        return None;
+    };
+    if second == last {
+        return None;
+    }
+    let mut table = Table::new(
+        "Last launch by second",
+        "What dynamic scheduling adds to the first schedule, with 95 % intervals; the paper saw 0.982 and \
+         0.952 (Paralfetch §5.2 and §5.3).",
+        ["app", "ratio"],
+    );
+    let cell = |ratio: Option<Statistic>| {
+        or_nothing(ratio.map(|ratio| near_one_with_interval(ratio.estimate())))
+    };
+    for app in apps {
+        table.push([app.name.clone(), cell(app.ratio(last, second))]);
+    }
+    let parts: Vec<Statistic> = apps
+        .iter()
+        .filter(|app| !app.is_tiny())
+        .filter_map(|app| app.ratio(last, second))
+        .collect();
+    if parts.len() > 1 {
+        table.push([AVERAGE.to_owned(), cell(Statistic::mean(parts))]);
+    }
+    Some(table)
+}
+
+/// What the service made of the schedule that `dynamic` starts from.
+pub fn tuned(learned: &[Learned]) -> Table {
+    let mut table = Table::new(
+        "Dynamic scheduling",
+        "From the schedule of + infill, in cold launches one after the other, to that of + dynamic.",
+        ["app", "launches", "schedules in force", "ended"],
+    );
+    for one in learned {
+        let Some(tuned) = &one.tuned else { continue };
+        table.push([
+            one.app.clone(),
+            tuned.launches.to_string(),
+            path(tuned),
+            end(tuned),
+        ]);
+    }
+    table
+}
+
+/// The values that were in force, one after the other.
+fn path(tuned: &Tuned) -> String {
+    let words: Vec<String> = tuned
+        .steps
+        .iter()
+        .enumerate()
+        .map(|(at, step)| match (at, step.taken_back) {
+            (0, _) => step.parameter.to_string(),
+            (_, false) => format!("→ {}", step.parameter.value),
+            (_, true) => format!("→ back to {}", step.parameter.value),
+        })
+        .collect();
+    match words.len() {
+        0 => "no free parameter: nothing was changed".to_owned(),
+        1 => format!("{}: nothing was changed", words[0]),
+        _ => words.join(" "),
+    }
+}
+
+fn end(tuned: &Tuned) -> String {
+    match tuned.ended.as_deref() {
+        None => "not settled".to_owned(),
+        Some("in-time") => "prefetching is in time".to_owned(),
+        Some("slower") => "a step made launches slower".to_owned(),
+        Some("no-gain") => "steps made launches no faster".to_owned(),
+        Some("at-limit") => "at the end of its range".to_owned(),
+        Some("nothing-free") => "no parameter is free".to_owned(),
+        Some("relearn") => "it is to be learned anew".to_owned(),
+        Some(other) => other.replace('-', " "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Parameter, TuningStep};
+
+    fn shift(value: u64) -> Parameter {
+        Parameter {
+            name: "shift KiB".to_owned(),
+            value,
+        }
+    }
+
+    #[test]
+    fn what_was_done_is_summed_up() {
+        let served = |kind: &str, tuning: Option<u64>| Served {
+            kind: kind.to_owned(),
+            tuning: tuning.map(shift),
+            ..Served::default()
+        };
+        let (a, b) = (
+            served("prefetched", Some(64)),
+            served("prefetched", Some(96)),
+        );
+        let (learned, watched) = (served("learned", None), served("watched", Some(64)));
+        assert_eq!(what(&[&learned, &learned]), "learned");
+        assert_eq!(what(&[&a, &a]), "prefetched, shift 64 KiB");
+        assert_eq!(what(&[&a, &b]), "prefetched, shift 64 KiB to shift 96 KiB");
+        assert_eq!(
+            what(&[&a, &a, &watched]),
+            "prefetched × 2, watched × 1, shift 64 KiB"
+        );
+    }
+
+    #[test]
+    fn a_way_is_told() {
+        let tuned = |values: &[(u64, bool)]| Tuned {
+            steps: values
+                .iter()
+                .map(|&(value, taken_back)| TuningStep {
+                    parameter: shift(value),
+                    taken_back,
+                })
+                .collect(),
+            ..Tuned::default()
+        };
+        assert_eq!(
+            path(&tuned(&[(64, false)])),
+            "shift 64 KiB: nothing was changed"
+        );
+        assert_eq!(
+            path(&tuned(&[(64, false), (80, false), (64, true)])),
+            "shift 64 KiB → 80 → back to 64"
+        );
+        assert!(path(&tuned(&[])).starts_with("no free parameter"));
+        assert_eq!(end(&tuned(&[])), "not settled");
+    }
+}
