@@ -141,7 +141,7 @@ impl Service<'_> {
             waiting_us: counts.waiting_ns / 1000,
             read_bytes: counts.bytes + counts.prefetch_bytes,
             schedule_bytes: ready.bytes,
-            own_readaheads: counts.requests,
+            own_readaheads: counts.launch_requests(),
             prefetched,
         })
     }
@@ -331,7 +331,7 @@ impl Service<'_> {
             duration_us: duration_us(counts, exited_ns),
             waiting_us: counts.waiting_ns / 1000,
             read_bytes: counts.bytes + counts.prefetch_bytes,
-            own_readaheads: counts.requests,
+            own_readaheads: counts.launch_requests(),
             switches: active.report.is_some().then_some(active.switches),
             entries: active.report.as_ref().map(|report| report.scheduled),
             until_first_us: until_first.map(|ns| ns / 1000),

@@ -34,6 +34,19 @@ pub struct Counts {
     pub first_prefetch_ns: u64,
     /// When the completion page was used first; 0 if it was not, or is not known.
     pub completed_ns: u64,
+    /// [`Counts::requests`] at that time.
+    pub completed_requests: u64,
+}
+
+impl Counts {
+    /// Read requests that the tree made itself in its launch (paper §4.3): until the completion page was
+    /// used, if that is known. What an app reads behind its window is not what it was learned for.
+    pub fn launch_requests(&self) -> u64 {
+        match self.completed_ns {
+            0 => self.requests,
+            _ => self.completed_requests,
+        }
+    }
 }
 
 /// A page of a file: by its use, launches of one app can be timed.
@@ -66,6 +79,7 @@ impl<M: MapCore> Slots<'_, M> {
             prefetch_bytes: raw.prefetch_bytes,
             first_prefetch_ns: raw.first_prefetch_ns,
             completed_ns: raw.completed_ns,
+            completed_requests: raw.completed_requests,
         })
     }
 

@@ -477,8 +477,10 @@ static __always_inline void pages_used(struct address_space *mapping, __u64 firs
 		return;
 	inode = mapping->host;
 	if (inode && inode->i_ino == c->completion_ino && inode->i_sb &&
-	    inode->i_sb->s_dev == c->completion_dev)
+	    inode->i_sb->s_dev == c->completion_dev) {
+		c->completed_requests = c->requests;
 		c->completed_ns = bpf_ktime_get_ns();
+	}
 }
 
 SEC("?tp_btf/mm_filemap_get_pages")

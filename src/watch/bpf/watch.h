@@ -65,6 +65,7 @@ struct pf_counts {
 	unsigned long long prefetch_bytes;
 	unsigned long long first_prefetch_ns;
 	unsigned long long completed_ns;	/* the completion page was used */
+	unsigned long long completed_requests;	/* `requests` at that time */
 	unsigned long long completion_ino;
 	unsigned long long completion_page;	/* in pages of the kernel's size */
 	unsigned int completion_dev;		/* kernel dev_t; 0 if there is none */
