@@ -51,15 +51,18 @@ pub fn main() {
     begin("who may change something");
     permissions();
 
-    begin("a plain launch, learned, and the next one, prefetched");
+    begin("a plain launch is learned");
+    service.message("ready to learn");
     let first = apps::launch(&service, APP);
     assert_eq!(first.field("F_KIND"), "Learned", "{}", first.fields());
     structured(&first);
-    apps::assert_prefetched(&apps::launch_cold(&service, APP));
-    begin("an app in a mount namespace of its own");
+    begin("an app in a mount namespace of its own is learned");
+    service.message("ready to learn");
     let boxed = apps::launch_boxed(&service, main_pid());
     assert_eq!(boxed.field("F_KIND"), "Learned", "{}", boxed.fields());
     apps::assert_learned_through_namespace();
+    begin("the next launch is prefetched");
+    apps::assert_prefetched(&apps::launch_cold(&service, APP));
 
     begin("a wrong configuration");
     wrong_configuration(&service);
@@ -341,7 +344,7 @@ struct TellJournal;
 impl Drop for TellJournal {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let journal = outcome(&["journalctl", "--no-pager", "--lines=150"]);
+            let journal = outcome(&["journalctl", "--no-pager", "--lines=60"]);
             println!("{}", String::from_utf8_lossy(&journal.stdout));
         }
     }
