@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use paralfetch::device::drop_caches;
@@ -16,13 +17,15 @@ use crate::system::{as_user, output, until};
 /// The machine's disk.
 const DISK: &str = "/dev/vda";
 
-const FILES: usize = 64;
-const FILE_BYTES: usize = 128 << 10;
-/// What the apps' files are.
-pub const DATA_BYTES: u64 = (FILES * FILE_BYTES) as u64;
+const DIRECTORIES: usize = 32;
+/// In each of them. Many small files: what an app reads before anybody can be faster is then little in
+/// comparison, also where everything but the disk is slow.
+const FILES: usize = 12;
+const FILE_BYTES: usize = 24 << 10;
+const DATA_BYTES: u64 = (DIRECTORIES * FILES * FILE_BYTES) as u64;
 
-/// An app: a script, as many are. It reads all of its data, by a program of its own for each file: the
-/// emulated machine is fast at reading and slow at all else, and apps work with what they read.
+/// An app: a script, as many are. It reads all of its data, and works with them: it executes a program
+/// for each directory.
 pub const APP: &str = "/opt/pf/app";
 const DATA: &str = "/opt/pf/data";
 
@@ -38,16 +41,16 @@ const STAY: &str = "/opt/pf/inside/stay";
 
 /// Puts both on the disk.
 pub fn install() {
-    for directory in [DATA, LOOKED_INTO, BOX] {
+    for directory in [LOOKED_INTO, BOX] {
         fs::create_dir_all(directory).unwrap();
     }
-    for number in 0..FILES {
-        let file = format!("{DATA}/{number:02}");
+    for file in data() {
+        fs::create_dir_all(Path::new(&file).parent().unwrap()).unwrap();
         fs::write(file, vec![b'x'; FILE_BYTES]).unwrap();
     }
     script(
         APP,
-        &format!("for file in {DATA}/*; do cat \"$file\"; done"),
+        &format!("for part in {DATA}/*; do cat \"$part\"/*; done"),
     );
     let inside = format!(
         "[ -e {BOX}/deep/er/missing ] && exit 1; read -r line <{BOX}/stay && [ \"$line\" = end ]"
@@ -58,6 +61,11 @@ pub fn install() {
     );
     output(&["mkfifo", "--mode=644", STAY]);
     rustix::fs::sync();
+}
+
+/// All of the app's files.
+fn data() -> impl Iterator<Item = String> {
+    (0..DIRECTORIES * FILES).map(|n| format!("{DATA}/{:02}/{:02}", n / FILES, n % FILES))
 }
 
 fn script(path: &str, text: &str) {
@@ -206,7 +214,7 @@ impl ForkServer {
     pub fn launch(&mut self, service: &Journal, name: &str, id: &str) -> Entry {
         rustix::fs::sync();
         drop_caches().unwrap();
-        let files: Vec<String> = (0..FILES).map(|file| format!("{DATA}/{file:02}")).collect();
+        let files: Vec<String> = data().collect();
         self.say(&format!("launch {name} {}", files.join(" ")));
         let launched = self.answer();
         let pid = launched.split(' ').nth(1).unwrap().to_owned();

@@ -219,20 +219,23 @@ fn wrong_configuration(service: &Journal) {
     apps::assert_prefetched(&apps::launch_cold(service, APP));
 }
 
+/// A call starts the service, whoever makes it, unless the administrator has switched that off.
 fn stopped_and_called(service: &Journal) {
-    output(&["systemctl", "stop", UNIT]);
+    let call = ["busctl", "--system", "call", NAME, OBJECT, NAME, "GetStatus"];
+    let call = as_user(&call);
+    output(&["systemctl", "disable", "--now", UNIT]);
     assert_eq!(property(UNIT, "ActiveState"), "inactive");
     assert_eq!(property(UNIT, "Result"), "success");
-    let call = [
-        "busctl",
-        "--system",
-        "call",
-        NAME,
-        OBJECT,
-        NAME,
-        "GetStatus",
-    ];
-    let answer = output(&as_user(&call));
+    let refused = refusal(&call);
+    print!("        {refused}");
+    assert_eq!(property(UNIT, "ActiveState"), "inactive");
+    // The command line goes on without it, and does not speak of what nobody wants.
+    let said = outcome(&["paralfetch", "enable", APP]);
+    assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
+    assert_eq!(property(UNIT, "ActiveState"), "inactive");
+
+    output(&["systemctl", "enable", UNIT]);
+    let answer = output(&call);
     assert!(answer.contains("managed"), "{answer}");
     assert_eq!(property(UNIT, "ActiveState"), "active");
     let ready = service.message("ready");
