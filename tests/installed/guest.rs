@@ -76,6 +76,7 @@ pub fn main() {
     begin("the watchdog");
     watchdog();
     begin("no warnings");
+    println!("tainted {}", fs::read_to_string("/proc/sys/kernel/tainted").unwrap());
     no_warnings();
     begin("removed");
     removed(&before);
@@ -221,7 +222,15 @@ fn wrong_configuration(service: &Journal) {
 
 /// A call starts the service, whoever makes it, unless the administrator has switched that off.
 fn stopped_and_called(service: &Journal) {
-    let call = ["busctl", "--system", "call", NAME, OBJECT, NAME, "GetStatus"];
+    let call = [
+        "busctl",
+        "--system",
+        "call",
+        NAME,
+        OBJECT,
+        NAME,
+        "GetStatus",
+    ];
     let call = as_user(&call);
     output(&["systemctl", "disable", "--now", UNIT]);
     assert_eq!(property(UNIT, "ActiveState"), "inactive");
