@@ -150,16 +150,11 @@ run() {
         pack "$file" "$payload/$(basename "$file")"
     done
     tar -C "$payload" -cf "$work/payload.tar" .
-    # With a thread for each processor, 6.12 has died of a breakpoint (int3) in __schedule while tracing
-    # was detached, when code is patched: probably one that the other processor had taken away already.
-    # Taking turns leaves no room for that.
-    local threads=multi
-    [[ $kernel == stock ]] || [[ $init == guest ]] || threads=single
     # Without cmpxchg16b: under QEMU 7.2, Linux 6.12 has crashed right behind that instruction.
     # The root disk's file is not written to. A disk's readahead is the kernel's usual 128 KiB.
     setpriv --pdeathsig TERM timeout --kill-after=5 "$seconds" \
         setpriv --pdeathsig KILL qemu-system-x86_64 \
-        -nodefaults -no-reboot -display none -accel "tcg,thread=$threads" -cpu max,-cx16 -smp 2 -m "$MEMORY_MIB" \
+        -nodefaults -no-reboot -display none -accel tcg,thread=multi -cpu max,-cx16 -smp 2 -m "$MEMORY_MIB" \
         -kernel "$VM_DIR/vmlinuz-$kernel" -initrd "$VM_DIR/initrd.img-$kernel" \
         -drive "file=$IMAGE,format=raw,if=virtio,snapshot=on" \
         -drive "file=$work/payload.tar,format=raw,if=virtio,readonly=on" \
