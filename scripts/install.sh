@@ -99,7 +99,8 @@ uninstall_all() {
         change rm -f "$DESTDIR$target"
     done < <(files)
     change rm -f "$DESTDIR$PREFIX/bin/pfsetmode"
-    remove_empty "$PREFIX/share/doc/paralfetch"
+    # Small systems have no manual, and the directories for it are ours.
+    remove_empty "$PREFIX"/share/{doc/paralfetch,man/man1,man/man5}
     if [[ $purge == yes ]]; then
         for path in "${STATE[@]}" "$CONFIG"; do
             change rm -rf "$DESTDIR$path"

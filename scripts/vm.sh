@@ -8,7 +8,9 @@
 #   scripts/vm.sh run SECONDS PROGRAM [FILE…]    boots it and executes PROGRAM, named `guest`, as root
 #
 # PARALFETCH_VM_KERNEL says which kernel is booted: `stock` (6.1; also when it is not set), or
-# `backports` (6.12, from bookworm-backports). Both are on the one disk.
+# `backports` (6.12, from bookworm-backports). PARALFETCH_VM_INIT says what is process 1: `guest`,
+# PROGRAM alone (also when it is not set), or `systemd`, which starts PROGRAM as a service of its own
+# when all others have been started. All of them are on the one disk.
 #
 # PROGRAM is executed in a directory in memory that holds it and the FILEs; the machine's own disk is
 # an ext4 that can be written to and forgets everything. What PROGRAM prints is printed, its exit
@@ -25,6 +27,8 @@ IMAGE_GIB=2
 # Of backports the flavour for virtual machines: the same code with fewer drivers, and a package name
 # of its own, so that apt installs both.
 PACKAGES=(linux-image-amd64 linux-image-cloud-amd64/bookworm-backports zstd libext2fs2 libelf1 zlib1g python3)
+# What the installed service is tested with.
+PACKAGES+=(systemd-sysv dbus polkitd bubblewrap)
 # What the kernels' releases look like, as extended regular expressions.
 declare -A RELEASES=([stock]='[0-9.-]+-amd64' [backports]='.+-cloud-amd64')
 MEMORY_MIB=2048
@@ -67,21 +71,59 @@ ready() {
     done
 }
 
-# What the machine's first process does, from the directory that it is in. Its end is the machine's.
+# Units that take time under emulation and have nothing to do with what is tested. The getty of the
+# console would take it away from what is written there.
+MASKED=(serial-getty@ttyS0.service getty@tty1.service apt-daily.timer apt-daily-upgrade.timer
+    dpkg-db-backup.timer e2scrub_all.timer e2scrub_reap.service fstrim.timer systemd-pcrphase.service
+    systemd-pcrphase-sysinit.service systemd-update-utmp.service systemd-update-utmp-runlevel.service)
+
+# What the machine's first process does, from the directory that it is in.
 write_init() {
-    cat >"$1" <<'INIT'
-#!/bin/sh
-export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
+    local file=$1 init=$2
+    echo '#!/bin/sh' >"$file"
+    case $init in
+        guest)
+            cat >>"$file" <<'INIT'
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t debugfs debugfs /sys/kernel/debug
 mount -t securityfs securityfs /sys/kernel/security
+exec ./run
+INIT
+            ;;
+        systemd)
+            cat >>"$file" <<INIT
+for unit in ${MASKED[*]}; do
+    ln -s /dev/null /etc/systemd/system/\$unit
+done
+mkdir -p /etc/systemd/system/multi-user.target.wants
+cat >/etc/systemd/system/guest.service <<UNIT
+[Unit]
+Description=The program that is run in this machine
+After=multi-user.target
+[Service]
+WorkingDirectory=\$PWD
+ExecStart=\$PWD/run
+UNIT
+ln -s ../guest.service /etc/systemd/system/multi-user.target.wants/guest.service
+exec /lib/systemd/systemd
+INIT
+            ;;
+    esac
+    chmod +x "$file"
+}
+
+# What executes the program. Its end is the machine's.
+write_run() {
+    cat >"$1" <<'RUN'
+#!/bin/sh
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
 stty -F /dev/ttyS1 raw -echo
 ./guest </dev/null >/dev/ttyS1 2>&1
 echo "exit status $?" >/dev/ttyS1
 # The device sends what it has before the machine is reset, which ends the emulator.
 stty -F /dev/ttyS1 -a >/dev/null && sleep 1
 echo b >/proc/sysrq-trigger
-INIT
+RUN
     chmod +x "$1"
 }
 
@@ -90,7 +132,8 @@ pack() { objcopy --strip-debug "$1" "$2" 2>/dev/null || cp "$1" "$2"; }
 
 run() {
     local seconds=$1 program=$2 files=("${@:3}") work payload out status=0 last
-    local kernel=${PARALFETCH_VM_KERNEL:-stock}
+    local kernel=${PARALFETCH_VM_KERNEL:-stock} init=${PARALFETCH_VM_INIT:-guest}
+    [[ $init == guest || $init == systemd ]] || die "PARALFETCH_VM_INIT is '$init': guest and systemd are known"
     [[ -n ${RELEASES[$kernel]:-} ]] || die "PARALFETCH_VM_KERNEL is '$kernel': stock and backports are known"
     ready || die "there is no machine: run 'scripts/vm.sh image'"
     work=$(mktemp -d)
@@ -99,7 +142,8 @@ run() {
     payload=$work/payload
     out=$work/out
     mkdir "$payload"
-    write_init "$payload/init"
+    write_init "$payload/init" "$init"
+    write_run "$payload/run"
     pack "$program" "$payload/guest"
     local file
     for file in "${files[@]}"; do

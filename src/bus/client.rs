@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use zbus::Connection;
-use zbus::fdo::DBusProxy;
+use zbus::fdo::{self, DBusProxy};
 use zbus::names::{BusName, WellKnownName};
 use zbus::proxy::{self, CacheProperties, MethodFlags, Proxy};
 use zbus::zvariant::{DynamicType, Type};
@@ -34,6 +34,9 @@ const READ: Duration = Duration::from_secs(25);
 /// How long it may take to change something: the user may have to type a password.
 const CHANGE: Duration = Duration::from_secs(330);
 
+/// systemd's answer when the unit that the bus asks it to start is not enabled.
+const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
+
 /// A connection to the running service. All calls wait for the answer, for a bounded time.
 pub struct Client {
     runtime: Runtime,
@@ -50,7 +53,8 @@ impl Client {
         Self::connect_to(&Address::System)
     }
 
-    /// The same, and starts the service if the bus knows how, which takes half a minute at most.
+    /// The same, and starts the service if the bus knows how, which takes half a minute at most; `None`
+    /// also if the administrator has not enabled it.
     ///
     /// # Errors
     /// The same, and [`BusError::NotStarted`].
@@ -84,8 +88,13 @@ impl Client {
             let bus = DBusProxy::new(&connection).await?;
             Ok(bus.start_service_by_name(name, 0).await)
         }))?;
-        started.map_err(|error| BusError::NotStarted(error.to_string()))?;
-        Self::new(runtime, connection).map(Some)
+        match started {
+            Ok(_) => Self::new(runtime, connection).map(Some),
+            Err(fdo::Error::ZBus(zbus::Error::MethodError(name, ..))) if name == NO_SUCH_UNIT => {
+                Ok(None)
+            }
+            Err(error) => Err(BusError::NotStarted(error.to_string())),
+        }
     }
 
     fn find(address: &Address) -> Result<Found, BusError> {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
-use zbus::{Connection, fdo, interface};
+use zbus::{Connection, DBusError, fdo, interface};
 
 use super::authority::{Action, Authority};
 use super::backend::{Backend, BackendError};
@@ -16,13 +17,28 @@ use super::{MAX_ARGUMENT, MAX_LAUNCHES};
 pub(super) struct Face {
     backend: Arc<dyn Backend>,
     authority: Authority,
+    serving: watch::Receiver<bool>,
 }
 
 impl Face {
-    pub fn new(backend: Arc<dyn Backend>) -> Self {
+    /// The backend is called once `serving` is true.
+    pub fn new(backend: Arc<dyn Backend>, serving: watch::Receiver<bool>) -> Self {
         Face {
             backend,
             authority: Authority::new(),
+            serving,
+        }
+    }
+
+    /// Waits until there is somebody who answers: the backend, which blocks the bus's only thread, is
+    /// not to keep it from getting that far. Calls may come as soon as the service has its name.
+    async fn backend(&self) -> Result<&dyn Backend, Fault> {
+        let mut serving = self.serving.clone();
+        match serving.wait_for(|serving| *serving).await {
+            Ok(_) => Ok(&*self.backend),
+            Err(_) => Err(Fault::Backend(BackendError::Failed(
+                "the service does not start".to_owned(),
+            ))),
         }
     }
 }
@@ -32,7 +48,7 @@ impl Face {
 impl Face {
     #[zbus(out_args("status"))]
     async fn get_status(&self) -> Result<Status, Fault> {
-        let mut status = self.backend.status()?;
+        let mut status = self.backend().await?.status()?;
         clean(&mut status.abilities);
         clean(&mut status.warnings);
         Ok(status)
@@ -40,13 +56,13 @@ impl Face {
 
     #[zbus(out_args("apps"))]
     async fn list_apps(&self) -> Result<Vec<AppState>, Fault> {
-        Ok(self.backend.apps()?)
+        Ok(self.backend().await?.apps()?)
     }
 
     #[zbus(out_args("state"))]
     async fn get_app(&self, app: &str) -> Result<AppState, Fault> {
         bounded(app)?;
-        Ok(self.backend.app(app)?)
+        Ok(self.backend().await?.app(app)?)
     }
 
     #[zbus(out_args("launches"))]
@@ -55,7 +71,10 @@ impl Face {
             bounded(app)?;
         }
         let app = Some(app).filter(|app| !app.is_empty());
-        Ok(self.backend.launches(app, limit.min(MAX_LAUNCHES))?)
+        Ok(self
+            .backend()
+            .await?
+            .launches(app, limit.min(MAX_LAUNCHES))?)
     }
 
     #[zbus(out_args("name"))]
@@ -72,7 +91,7 @@ impl Face {
         })?;
         let action = Action::ManageApps;
         self.authority.check(connection, &call, action).await?;
-        Ok(self.backend.ask(app, request)?)
+        Ok(self.backend().await?.ask(app, request)?)
     }
 
     async fn forget(
@@ -84,7 +103,7 @@ impl Face {
         bounded(app)?;
         let action = Action::ManageApps;
         self.authority.check(connection, &call, action).await?;
-        Ok(self.backend.forget(app)?)
+        Ok(self.backend().await?.forget(app)?)
     }
 
     async fn set_mode(
@@ -99,8 +118,8 @@ impl Face {
             .map_err(|error: BackendError| Fault::Argument(error.to_string()))?;
         let action = Action::Configure;
         self.authority.check(connection, &call, action).await?;
-        let before = self.backend.mode()?;
-        self.backend.set_mode(mode)?;
+        let before = self.backend().await?.mode()?;
+        self.backend().await?.set_mode(mode)?;
         self.tell_mode(before, &emitter).await
     }
 
@@ -112,17 +131,18 @@ impl Face {
     ) -> Result<(), Fault> {
         let action = Action::Configure;
         self.authority.check(connection, &call, action).await?;
-        let before = self.backend.mode()?;
-        self.backend.reload()?;
+        let before = self.backend().await?.mode()?;
+        self.backend().await?.reload()?;
         self.tell_mode(before, &emitter).await
     }
 
     #[zbus(property)]
     async fn mode(&self) -> fdo::Result<String> {
-        match self.backend.mode() {
-            Ok(mode) => Ok(mode.word().to_owned()),
-            Err(error) => Err(fdo::Error::Failed(sendable(&error.to_string()).into())),
-        }
+        let failed = |text: &str| fdo::Error::Failed(sendable(text).into());
+        let backend = self.backend().await;
+        let backend = backend.map_err(|fault| failed(fault.description().unwrap_or_default()))?;
+        let mode = backend.mode().map_err(|error| failed(&error.to_string()))?;
+        Ok(mode.word().to_owned())
     }
 
     #[zbus(property(emits_changed_signal = "const"))]
@@ -147,7 +167,7 @@ impl Face {
 
 impl Face {
     async fn tell_mode(&self, before: Mode, emitter: &SignalEmitter<'_>) -> Result<(), Fault> {
-        if self.backend.mode()? != before {
+        if self.backend().await?.mode()? != before {
             self.mode_changed(emitter).await.map_err(|error| {
                 Fault::Backend(BackendError::Failed(format!(
                     "the mode was set, but nobody told: {error}"

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::runtime;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use zbus::export::futures_core::Stream;
 use zbus::fdo::{RequestNameFlags, RequestNameReply};
@@ -57,11 +57,12 @@ pub fn serve(backend: Arc<dyn Backend>, address: Address) -> Result<Bus, BusErro
     let (send_ready, ready) = sync_channel(1);
     let connected = Arc::new(AtomicBool::new(true));
     let still_connected = Arc::clone(&connected);
+    let (begin, serving) = watch::channel(false);
     let thread = thread::Builder::new()
         .name("pf-bus".to_owned())
         .spawn(move || {
             let outcome = runtime().map_err(BusError::from).and_then(|runtime| {
-                match runtime.block_on(start(backend, &address)) {
+                match runtime.block_on(start(Face::new(backend, serving), &address)) {
                     Ok(served) => Ok((runtime, served)),
                     Err(error) => {
                         // Does not wait for a connect(2) that hangs.
@@ -74,6 +75,7 @@ pub fn serve(backend: Arc<dyn Backend>, address: Address) -> Result<Bus, BusErro
                 Ok((runtime, served)) => {
                     // `serve` waits for it.
                     let _ = send_ready.send(Ok(()));
+                    begin.send_replace(true);
                     runtime.block_on(run(served, items));
                     still_connected.store(false, Ordering::Relaxed);
                 }
@@ -158,8 +160,8 @@ struct Served {
     end: MessageStream,
 }
 
-async fn start(backend: Arc<dyn Backend>, address: &Address) -> Result<Served, BusError> {
-    let builder = address.builder()?.serve_at(PATH, Face::new(backend))?;
+async fn start(face: Face, address: &Address) -> Result<Served, BusError> {
+    let builder = address.builder()?.serve_at(PATH, face)?;
     let connection = address.connect(builder, LIMIT).await?;
     let flags = RequestNameFlags::DoNotQueue;
     match connection.request_name_with_flags(NAME, flags.into()).await {

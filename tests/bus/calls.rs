@@ -1,5 +1,10 @@
-use paralfetch::bus::{Address, Backend, BackendError, BusError, Client, Mode, serve};
+use std::fs;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+
+use paralfetch::bus::{Address, Backend, BackendError, BusError, Client, Mode, NAME, PATH, serve};
 use paralfetch::phases::Request;
+use rustix::fs::{CWD, FileType, Mode as FileMode, mknodat};
 
 use crate::daemon::Daemon;
 use crate::fakes::{APP, Fake, launch, state};
@@ -144,4 +149,53 @@ fn a_service_that_cannot_be_started_is_said_so() {
     assert!(Client::connect_to(&daemon.address()).unwrap().is_none());
     let started = Client::start_at(&daemon.address());
     assert!(matches!(started, Err(BusError::NotStarted(_))));
+}
+
+/// The bus keeps the call that the service was started for, and passes it on as soon as the service has
+/// its name. At that time the service does not answer yet.
+#[test]
+fn the_call_that_starts_the_service_is_answered() {
+    let directory = tempfile::tempdir().unwrap();
+    let called = directory.path().join("called");
+    mknodat(
+        CWD,
+        &called,
+        FileType::Fifo,
+        FileMode::RUSR | FileMode::WUSR,
+        0,
+    )
+    .unwrap();
+    let activation = format!(
+        "[D-BUS Service]\nName={NAME}\nUser=root\nExec=/bin/sh -c \"echo called >{}\"\n",
+        called.display()
+    );
+    let Some(daemon) = Daemon::with_service(&activation) else {
+        return;
+    };
+    let (start, started) = channel();
+    let fake = Arc::new(Fake {
+        started: Mutex::new(Some(started)),
+        ..Fake::default()
+    });
+    let answer = std::thread::scope(|scope| {
+        let call = scope.spawn(|| get_status(daemon.text()));
+        assert_eq!(fs::read_to_string(&called).unwrap(), "called\n");
+        let _bus = serve(fake, daemon.address()).unwrap();
+        start.send(()).unwrap();
+        call.join().unwrap()
+    });
+    assert!(answer.is_ok(), "{answer:?}");
+}
+
+/// Calls the service without asking first whether it runs, as any program may.
+fn get_status(address: &str) -> zbus::Result<zbus::Message> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let bus = zbus::connection::Builder::address(address)?.build().await?;
+        bus.call_method(Some(NAME), PATH, Some(NAME), "GetStatus", &())
+            .await
+    })
 }

@@ -1,8 +1,10 @@
 //! A backend and a polkit that do what the test says, and remember what they were asked.
 
 use std::collections::HashMap;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use paralfetch::bus::{AppState, Backend, BackendError, LaunchRecord, Mode, Status, request_word};
 use paralfetch::phases::Request;
@@ -15,7 +17,12 @@ use crate::daemon::Daemon;
 pub struct Fake {
     pub changes: Mutex<Vec<String>>,
     pub mode: Mutex<Mode>,
+    /// The status is not told before this has been said, if there is something to say.
+    pub started: Mutex<Option<Receiver<()>>>,
 }
+
+/// How long a service has time to start: as long as the real one would wait for its event loop.
+const START: Duration = Duration::from_secs(10);
 
 pub const APP: &str = "/usr/bin/gimp";
 
@@ -24,6 +31,7 @@ impl Default for Fake {
         Fake {
             changes: Mutex::default(),
             mode: Mutex::new(Mode::Manual),
+            started: Mutex::default(),
         }
     }
 }
@@ -71,6 +79,10 @@ pub fn launch() -> LaunchRecord {
 
 impl Backend for Fake {
     fn status(&self) -> Result<Status, BackendError> {
+        if let Some(started) = &*self.started.lock().unwrap() {
+            let in_time = started.recv_timeout(START);
+            in_time.map_err(|error| BackendError::Failed(error.to_string()))?;
+        }
         Ok(Status {
             version: "9.9".to_owned(),
             mode: self.mode()?.to_string(),

@@ -8,15 +8,17 @@ mod casefold;
 mod compare;
 mod facts;
 mod guest;
+#[path = "../common/machine.rs"]
+mod machine;
 
-use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Instant;
 
 use facts::{Casefold, Facts, MARK};
+use machine::Init;
 
 /// A machine boots in 15 s and is done after a minute and a half on two slow cores.
-const LIMIT_SECONDS: &str = "300";
+const LIMIT_SECONDS: u32 = 300;
 
 /// A kernel that the machine can be booted with, and the test that does.
 struct Kernel {
@@ -46,16 +48,16 @@ const KERNELS: [Kernel; 2] = [
 ];
 
 fn main() -> ExitCode {
-    let arg0 = std::env::args_os().next();
-    if arg0.is_some_and(|arg0| Path::new(&arg0).file_name() == Some("guest".as_ref())) {
+    if machine::is_guest() {
         guest::main();
         return ExitCode::SUCCESS;
     }
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    let wanted = |test: &str| filter.as_ref().is_none_or(|filter| test.contains(filter));
     let (mut passed, mut failed) = (0, 0);
-    if has_machine() {
-        for kernel in KERNELS.iter().filter(|kernel| wanted(kernel.test)) {
+    if machine::has_machine() {
+        for kernel in KERNELS
+            .iter()
+            .filter(|kernel| machine::is_wanted(kernel.test))
+        {
             if holds(kernel) {
                 passed += 1;
             } else {
@@ -129,43 +131,13 @@ fn tell(facts: &Facts) {
     );
 }
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/vm.sh");
-
-/// Whether there is a machine; it need not be.
-fn has_machine() -> bool {
-    let ready = Command::new(SCRIPT)
-        .arg("ready")
-        .output()
-        .is_ok_and(|output| output.status.success());
-    if !ready {
-        let why = "the virtual machine has not been built: 'scripts/vm.sh image'";
-        assert!(
-            std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
-            "{why}"
-        );
-        eprintln!("SKIPPED: {why}");
-    }
-    ready
-}
-
 /// What the guest found with this kernel, or all that it and the machine said instead.
 fn boot(kernel: &Kernel) -> Result<Facts, String> {
-    let output = Command::new(SCRIPT)
-        .env("PARALFETCH_VM_KERNEL", kernel.name)
-        .args(["run", LIMIT_SECONDS])
-        .arg(std::env::current_exe().expect("a running program has a file"))
-        .arg(env!("CARGO_BIN_EXE_paralfetch"))
-        .output()
-        .expect("scripts/vm.sh can be run");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let facts = text.lines().find_map(|line| line.strip_prefix(MARK));
-    let Some(facts) = facts.filter(|_| output.status.success()) else {
-        return Err(format!(
-            "the guest failed: {}\n{text}\n{}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr)
-        ));
-    };
+    let text = machine::boot(kernel.name, Init::Guest, LIMIT_SECONDS, &[])?;
+    let facts = text
+        .lines()
+        .find_map(|line| line.strip_prefix(MARK))
+        .ok_or_else(|| format!("the guest did not print what it found:\n{text}"))?;
     for line in text.lines().filter(|line| !line.starts_with(MARK)) {
         println!("{line}");
     }

@@ -1,0 +1,79 @@
+//! The virtual machine that other kernels and a whole system are tested in (`scripts/vm.sh`).
+
+// Each test program uses its own part of this.
+#![allow(dead_code)]
+
+use std::path::Path;
+use std::process::Command;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/vm.sh");
+
+/// What the machine's first process is.
+#[derive(Clone, Copy)]
+pub enum Init {
+    /// The program alone.
+    Guest,
+    /// systemd, which starts the program when everything else has been started.
+    Systemd,
+}
+
+/// Whether this program is the one in the machine: there, it has another name.
+pub fn is_guest() -> bool {
+    let arg0 = std::env::args_os().next();
+    arg0.is_some_and(|arg0| Path::new(&arg0).file_name() == Some("guest".as_ref()))
+}
+
+/// Whether there is a machine; it need not be.
+pub fn has_machine() -> bool {
+    let ready = Command::new(SCRIPT)
+        .arg("ready")
+        .output()
+        .is_ok_and(|output| output.status.success());
+    if !ready {
+        let why = "the virtual machine has not been built: 'scripts/vm.sh image'";
+        assert!(
+            std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
+            "{why}"
+        );
+        eprintln!("SKIPPED: {why}");
+    }
+    ready
+}
+
+/// Whether a test of this name is wanted: the first argument that is no option is part of it.
+pub fn is_wanted(test: &str) -> bool {
+    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
+    filter.is_none_or(|filter| test.contains(&filter))
+}
+
+/// Boots the machine with a kernel, as `scripts/vm.sh` knows it, and executes this very program there,
+/// beside the product's and `files`, for so many seconds at most.
+///
+/// # Errors
+/// All that the guest and the machine said, if the guest did not succeed.
+pub fn boot(kernel: &str, init: Init, seconds: u32, files: &[&Path]) -> Result<String, String> {
+    let output = Command::new(SCRIPT)
+        .env("PARALFETCH_VM_KERNEL", kernel)
+        .env(
+            "PARALFETCH_VM_INIT",
+            match init {
+                Init::Guest => "guest",
+                Init::Systemd => "systemd",
+            },
+        )
+        .args(["run", &seconds.to_string()])
+        .arg(std::env::current_exe().expect("a running program has a file"))
+        .arg(env!("CARGO_BIN_EXE_paralfetch"))
+        .args(files)
+        .output()
+        .expect("scripts/vm.sh can be run");
+    let text = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() {
+        return Ok(text.into_owned());
+    }
+    Err(format!(
+        "the guest failed: {}\n{text}\n{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    ))
+}

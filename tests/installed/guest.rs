@@ -1,0 +1,366 @@
+//! The part that runs in the virtual machine: what an administrator and users do, step by step.
+
+use std::fs;
+use std::process::Child;
+use std::time::Instant;
+
+use crate::apps::{self, APP, BOXED, ForkServer};
+use crate::journal::Journal;
+use crate::system::{
+    GROUP, USER, as_user, files, main_pid, outcome, output, property, refusal, status_of,
+};
+
+/// The packed source tree, which the host sends along.
+pub const TREE: &str = "tree.tar";
+
+const UNIT: &str = "paralfetch.service";
+const SOCKET: &str = "paralfetch.socket";
+const NAME: &str = "org.paralfetch.Paralfetch1";
+const OBJECT: &str = "/org/paralfetch/Paralfetch1";
+const DROP_INS: &str = "/etc/paralfetch/config.toml.d";
+const RULES: &str = "/etc/polkit-1/rules.d/50-launchers.rules";
+
+/// Seconds within which the service has to say that it is alive, which it does twice as often; and how
+/// often it is heard of while that is watched: for longer than it would live if it were not.
+const WATCHDOG_SECONDS: u32 = 6;
+const HEARD: usize = 5;
+
+/// Does everything. What it is about to do is printed, for a machine that does not come to its end.
+pub fn main() {
+    let started = Instant::now();
+    let _telling = TellJournal;
+    let begin = |what: &str| println!("{:5.1} s: {what}", started.elapsed().as_secs_f64());
+    begin(output(&["uname", "-sr"]).trim());
+    prepare();
+    let before = files();
+
+    begin("scripts/install.sh");
+    print!(
+        "{}",
+        output(&["scripts/install.sh", "--binary", "paralfetch"])
+    );
+    log_all();
+    let service = Journal::follow(&["--unit", UNIT]);
+    begin("systemctl enable --now");
+    output(&["systemctl", "enable", "--now", SOCKET, UNIT]);
+    runs(&service);
+    begin("the sandbox");
+    sandbox();
+    begin("status, for a user");
+    status();
+    begin("who may change something");
+    permissions();
+
+    begin("a plain launch is learned");
+    service.message("ready to learn");
+    let first = apps::launch(&service, APP);
+    assert_eq!(first.field("F_KIND"), "Learned", "{}", first.fields());
+    structured(&first);
+    begin("an app in a mount namespace of its own is learned");
+    service.message("ready to learn");
+    let boxed = apps::launch_boxed(&service, main_pid());
+    assert_eq!(boxed.field("F_KIND"), "Learned", "{}", boxed.fields());
+    apps::assert_learned_through_namespace();
+    begin("the next launch is prefetched");
+    apps::assert_prefetched(&apps::launch_cold(&service, APP));
+
+    begin("a wrong configuration");
+    wrong_configuration(&service);
+    begin("stopped, and called on the bus");
+    stopped_and_called(&service);
+    begin("stopped, and a launch announced");
+    stopped_and_announced(&service);
+    begin("killed");
+    killed(&service);
+    apps::assert_prefetched(&apps::launch_cold(&service, APP));
+    begin("the watchdog");
+    watchdog();
+    begin("no warnings");
+    no_warnings();
+    begin("removed");
+    removed(&before);
+    begin("done");
+}
+
+/// What is there before anything is installed: users, apps, the tree.
+fn prepare() {
+    output(&["tar", "-xf", TREE]);
+    output(&["groupadd", GROUP]);
+    output(&["useradd", "--user-group", "--groups", GROUP, USER]);
+    apps::install();
+    // All of it is cached when it is learned, and only its name tells what it needs.
+    apps::launch_boxed_alone();
+}
+
+/// Has the service say all that it does.
+fn log_all() {
+    fs::write(format!("{DROP_INS}/10-log.toml"), "log.level = \"debug\"\n").unwrap();
+}
+
+fn runs(service: &Journal) {
+    // systemctl has waited until it was ready.
+    for (name, value) in [("ActiveState", "active"), ("SubState", "running")] {
+        assert_eq!(property(UNIT, name), value, "{name}");
+    }
+    assert_eq!(property(UNIT, "Type"), "notify");
+    assert_eq!(property(SOCKET, "SubState"), "running");
+    let ready = service.message("ready");
+    assert_eq!(ready.field("_PID"), main_pid().to_string());
+    assert_eq!(ready.field("F_PROFILES"), "0");
+    output(&["busctl", "--system", "introspect", NAME, OBJECT]);
+}
+
+/// What systemd says it does to the service, and what the kernel says.
+fn sandbox() {
+    let names = [
+        "NoNewPrivileges",
+        "MemoryDenyWriteExecute",
+        "LockPersonality",
+        "RestrictRealtime",
+        "RestrictSUIDSGID",
+        "ProtectHostname",
+    ];
+    for name in names {
+        assert_eq!(property(UNIT, name), "yes", "{name}");
+    }
+    assert_eq!(property(UNIT, "RestrictNamespaces"), "mnt");
+    assert_eq!(property(UNIT, "SystemCallArchitectures"), "native");
+    let calls = property(UNIT, "SystemCallFilter");
+    assert!(
+        calls.contains("bpf") && !calls.contains("init_module"),
+        "{calls}"
+    );
+    let capabilities = property(UNIT, "CapabilityBoundingSet");
+    println!("        {capabilities}");
+    let mask: u64 = capabilities
+        .split_whitespace()
+        .map(|name| 1 << capability(name))
+        .fold(0, |mask, bit| mask | bit);
+    let pid = main_pid();
+    let in_force = u64::from_str_radix(&status_of(pid, "CapBnd"), 16).unwrap();
+    assert_eq!(in_force, mask, "{in_force:x}, not {mask:x}");
+    assert_eq!(status_of(pid, "NoNewPrivs"), "1");
+    // Filtered.
+    assert_eq!(status_of(pid, "Seccomp"), "2");
+    let exposure = output(&["systemd-analyze", "--no-pager", "security", UNIT]);
+    println!("        {}", exposure.lines().last().unwrap());
+}
+
+/// The number of a capability (linux/capability.h).
+fn capability(name: &str) -> u32 {
+    match name {
+        "cap_dac_override" => 1,
+        "cap_dac_read_search" => 2,
+        "cap_fowner" => 3,
+        "cap_sys_rawio" => 17,
+        "cap_sys_chroot" => 18,
+        "cap_sys_ptrace" => 19,
+        "cap_sys_admin" => 21,
+        "cap_sys_resource" => 24,
+        "cap_perfmon" => 38,
+        "cap_bpf" => 39,
+        _ => panic!("{name} is not known here"),
+    }
+}
+
+/// Everybody may ask, and everything works.
+fn status() {
+    let status = output(&as_user(&["paralfetch", "status"]));
+    print!("{status}");
+    assert!(status.contains("launches are seen when execve is called"));
+    assert!(status.contains("wait until tracing is attached"));
+    assert!(!status.contains("warning"));
+}
+
+/// polkit refuses users, unless a rule says otherwise; root is not asked.
+fn permissions() {
+    let enable = as_user(&["paralfetch", "enable", BOXED]);
+    let refused = refusal(&enable);
+    print!("        {refused}");
+    assert!(refused.contains("org.paralfetch.manage-apps"), "{refused}");
+    output(&["paralfetch", "enable", APP]);
+    let rule = format!(
+        "polkit.addRule(function(action, subject) {{\n\
+         if (action.id == \"org.paralfetch.manage-apps\" && subject.isInGroup(\"{GROUP}\")) {{\n\
+         return polkit.Result.YES;\n}}\n}});\n"
+    );
+    fs::write(RULES, rule).unwrap();
+    // It would see by itself that there is a rule, but nobody knows when.
+    output(&["systemctl", "restart", "polkit.service"]);
+    output(&enable);
+    // The rule is about nothing else.
+    let refused = refusal(&as_user(&["paralfetch", "mode", "manual"]));
+    assert!(refused.contains("org.paralfetch.configure"), "{refused}");
+    let list = output(&["paralfetch", "list"]);
+    assert!(list.contains(APP) && list.contains(BOXED), "{list}");
+}
+
+/// Programs read what the service says of a launch in fields.
+fn structured(entry: &crate::journal::Entry) {
+    assert_eq!(entry.field("SYSLOG_IDENTIFIER"), "paralfetch");
+    assert_eq!(entry.field("_SYSTEMD_UNIT"), UNIT);
+    for name in ["F_DURATION_US", "F_READ_BYTES", "F_OWN_REQUESTS"] {
+        entry.number(name);
+    }
+}
+
+fn wrong_configuration(service: &Journal) {
+    let pid = main_pid();
+    let wrong = format!("{DROP_INS}/20-wrong.toml");
+    fs::write(&wrong, "[launch]\nquiet_reads = \"many\"\n").unwrap();
+    output(&["systemctl", "reload", UNIT]);
+    let said = service.message("the old configuration stays");
+    println!("        {}", said.message());
+    assert!(said.message().contains("20-wrong.toml, line 2"));
+    fs::remove_file(&wrong).unwrap();
+    output(&["systemctl", "reload", UNIT]);
+    service.message("the configuration was read again");
+    assert_eq!(main_pid(), pid);
+    apps::assert_prefetched(&apps::launch_cold(service, APP));
+}
+
+/// A call starts the service, whoever makes it, unless the administrator has switched that off.
+fn stopped_and_called(service: &Journal) {
+    let call = [
+        "busctl",
+        "--system",
+        "call",
+        NAME,
+        OBJECT,
+        NAME,
+        "GetStatus",
+    ];
+    let call = as_user(&call);
+    output(&["systemctl", "disable", "--now", UNIT]);
+    assert_eq!(property(UNIT, "ActiveState"), "inactive");
+    assert_eq!(property(UNIT, "Result"), "success");
+    let refused = refusal(&call);
+    print!("        {refused}");
+    assert_eq!(property(UNIT, "ActiveState"), "inactive");
+    // The command line goes on without it, and does not speak of what nobody wants.
+    let said = outcome(&["paralfetch", "enable", APP]);
+    assert!(said.status.success() && said.stderr.is_empty(), "{said:?}");
+    assert_eq!(property(UNIT, "ActiveState"), "inactive");
+
+    output(&["systemctl", "enable", UNIT]);
+    let answer = output(&call);
+    assert!(answer.contains("managed"), "{answer}");
+    assert_eq!(property(UNIT, "ActiveState"), "active");
+    let ready = service.message("ready");
+    assert_eq!(ready.field("F_PROFILES"), "2");
+}
+
+/// The socket is systemd's, and starts the service.
+fn stopped_and_announced(service: &Journal) {
+    output(&["systemctl", "stop", UNIT]);
+    let mut server = ForkServer::start();
+    let uid = output(&["id", "--user", USER]);
+    let id = format!("announced:{}:mail", uid.trim());
+    // Nobody knows it yet: nothing is there to learn it with.
+    server.launch(service, "mail", &id);
+    assert_eq!(property(UNIT, "ActiveState"), "active");
+    service.message("ready to learn");
+    let learned = server.launch(service, "mail", &id);
+    assert_eq!(learned.field("F_KIND"), "Learned", "{}", learned.fields());
+    // It reads from its first moment on and does nothing else, which leaves no time to be faster.
+    let prefetched = server.launch(service, "mail", &id);
+    let fields = prefetched.fields();
+    assert_eq!(prefetched.field("F_KIND"), "Prefetched", "{fields}");
+    assert!(prefetched.number("F_PREFETCHED_BYTES") > 0, "{fields}");
+}
+
+/// A killed service holds nobody, and systemd starts it again; from then on with a short watchdog.
+fn killed(service: &Journal) {
+    let directory = "/etc/systemd/system/paralfetch.service.d";
+    fs::create_dir(directory).unwrap();
+    let text = format!("[Service]\nWatchdogSec={WATCHDOG_SECONDS}\n");
+    fs::write(format!("{directory}/watchdog.conf"), text).unwrap();
+    output(&["systemctl", "daemon-reload"]);
+    let pid = main_pid();
+    let mut launches: Vec<Child> = (0..8).map(|_| apps::start(APP)).collect();
+    output(&["systemctl", "kill", "--signal", "KILL", UNIT]);
+    for launch in &mut launches {
+        assert!(launch.wait().unwrap().success());
+    }
+    let ready = service.next("ready again", |entry| {
+        entry.message() == "ready" && entry.field("_PID") != pid.to_string()
+    });
+    assert_eq!(ready.field("_PID"), main_pid().to_string());
+    assert_eq!(property(UNIT, "NRestarts"), "1");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// systemd hears of it in time, for longer than it would wait.
+fn watchdog() {
+    let limit = property(UNIT, "WatchdogUSec");
+    assert_eq!(limit, format!("{WATCHDOG_SECONDS}s"));
+    let pid = main_pid();
+    let systemd = Journal::follow(&["_PID=1"]);
+    output(&["systemctl", "log-level", "debug"]);
+    for _ in 0..HEARD {
+        systemd.message(&format!("notification message from PID {pid} (WATCHDOG=1)"));
+    }
+    output(&["systemctl", "log-level", "info"]);
+    assert_eq!(main_pid(), pid);
+    assert_eq!(property(UNIT, "NRestarts"), "1");
+}
+
+/// Nothing that the service does was refused to it.
+fn no_warnings() {
+    let said = output(&[
+        "journalctl",
+        "--unit",
+        UNIT,
+        "--priority=warning",
+        "--output=cat",
+    ]);
+    let of_ours: Vec<&str> = said
+        .lines()
+        // What was tried above: a wrong configuration, and SIGKILL.
+        .filter(|line| {
+            !line.contains("20-wrong.toml") && !line.contains("Failed with result 'signal'")
+        })
+        .filter(|line| !line.contains("code=killed, status=9/KILL"))
+        .collect();
+    assert!(of_ours.is_empty(), "{of_ours:#?}");
+}
+
+/// Nothing is left.
+fn removed(before: &[String]) {
+    fs::remove_file(RULES).unwrap();
+    print!("{}", output(&["scripts/install.sh", "uninstall"]));
+    let left: Vec<String> = files()
+        .into_iter()
+        .filter(|file| !before.contains(file))
+        .collect();
+    let kept = ["/etc/paralfetch", "/var/lib/paralfetch", "/run/paralfetch"];
+    for file in &left {
+        assert!(kept.iter().any(|kept| file.starts_with(kept)), "{left:#?}");
+    }
+    print!(
+        "{}",
+        output(&["scripts/install.sh", "uninstall", "--purge"])
+    );
+    let left: Vec<String> = files()
+        .into_iter()
+        .filter(|file| !before.contains(file))
+        .collect();
+    assert!(left.is_empty(), "{left:#?}");
+    for unit in [UNIT, SOCKET] {
+        assert_eq!(property(unit, "LoadState"), "not-found", "{unit}");
+    }
+    let call = outcome(&["busctl", "--system", "status", NAME]);
+    assert!(!call.status.success(), "nobody has the name on the bus");
+}
+
+/// Prints the journal's end if something went wrong.
+struct TellJournal;
+
+impl Drop for TellJournal {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let journal = outcome(&["journalctl", "--no-pager", "--lines=60"]);
+            println!("{}", String::from_utf8_lossy(&journal.stdout));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Programs of the system, and who executes them.
+
+use std::fs;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// An ordinary user, who has this group besides their own.
+pub const USER: &str = "alice";
+/// The group that a polkit rule is made for.
+pub const GROUP: &str = "launchers";
+
+/// What a program prints; it must succeed.
+pub fn output(argv: &[&str]) -> String {
+    let output = outcome(argv);
+    assert!(output.status.success(), "{argv:?}: {}", text(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a program prints that must fail, on standard error.
+pub fn refusal(argv: &[&str]) -> String {
+    let output = outcome(argv);
+    assert!(!output.status.success(), "{argv:?}: {}", text(&output));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Runs a program.
+pub fn outcome(argv: &[&str]) -> Output {
+    Command::new(argv[0])
+        .args(&argv[1..])
+        .output()
+        .unwrap_or_else(|error| panic!("{argv:?}: {error}"))
+}
+
+/// Both streams, and how it ended.
+fn text(output: &Output) -> String {
+    let [stdout, stderr] =
+        [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream));
+    format!("{}\n{stdout}{stderr}", output.status)
+}
+
+/// The same as the ordinary user, without a session, as su(1) does it.
+pub fn as_user<'a>(argv: &[&'a str]) -> Vec<&'a str> {
+    let mut all = vec![
+        "setpriv",
+        "--reuid",
+        USER,
+        "--regid",
+        USER,
+        "--init-groups",
+        "--",
+    ];
+    all.extend(argv);
+    all
+}
+
+/// A property of a unit.
+pub fn property(unit: &str, name: &str) -> String {
+    let line = output(&["systemctl", "show", "--property", name, "--value", unit]);
+    line.trim().to_owned()
+}
+
+/// The service's process.
+pub fn main_pid() -> u32 {
+    property("paralfetch.service", "MainPID").parse().unwrap()
+}
+
+/// A line of /proc/PID/status.
+pub fn status_of(pid: u32, field: &str) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    line.unwrap().trim_start_matches(':').trim().to_owned()
+}
+
+/// Waits for something that is sure to come, and that nobody tells of.
+pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !reached() {
+        assert!(Instant::now() < limit, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// All that is in these directories and was not there before.
+pub fn files() -> Vec<String> {
+    let places = [
+        "/etc",
+        "/usr",
+        "/opt",
+        "/run/paralfetch",
+        "/var/lib/paralfetch",
+    ];
+    let found = outcome(&[&["find"], &places[..], &["-xdev"]].concat());
+    let mut files: Vec<String> = String::from_utf8_lossy(&found.stdout)
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    files.sort();
+    files
+}
