@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::core::Service;
-use super::ending::keep;
+use super::deciding::keep;
 use super::message::Message;
 use super::reschedule::{look_at_files, take_replacements};
 use crate::phases::{Observation, check_files};

@@ -5,9 +5,9 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use super::core::Service;
-use super::ending::off_words;
-use super::learning::PATH;
+use super::deciding::off_words;
 use super::message::{Ask, Message, Reply};
+use super::preparing::PATH;
 use super::wake::Outbox;
 use super::worker::Jobs;
 use crate::apps::desktop;

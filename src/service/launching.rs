@@ -5,24 +5,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use libbpf_rs::{MapCore, MapFlags};
-use rustix::process::Pid;
 
-use super::active::{Active, Hold, LetGo, Quiet};
-use super::catalogue::{Candidate, Found, Gone, NO_EXECUTABLE};
+use super::active::{Active, Quiet};
+use super::catalogue::{Found, Gone, NO_EXECUTABLE};
 use super::core::Service;
 use super::face::begun;
 use super::message::Message;
 use super::priority::start_behind;
 use super::ready::Ready;
 use super::reschedule::now_s;
-use crate::announce::Announced;
 use crate::device::MemoryLimits;
 use crate::launch::Limits;
-use crate::manager::{Added, LiveJob, Marks};
 use crate::phases::{Observation, Plan};
 use crate::prefetch::{Options, Prefetch};
-use crate::profile::{App, decode};
-use crate::watch::{Held, Seen, SeenKind};
+use crate::profile::decode;
+use crate::watch::{Seen, SeenKind};
 
 /// Launches that are dealt with at a time; more are left alone.
 const MOST_ACTIVE: usize = 48;
@@ -88,7 +85,7 @@ impl Service<'_> {
     }
 
     /// A launch that has really begun is counted, and learned if nobody held it for that.
-    fn confirmed(&mut self, launch: u64) {
+    pub(super) fn confirmed(&mut self, launch: u64) {
         let Some(active) = self.active.get(&launch) else {
             return;
         };
@@ -222,153 +219,8 @@ impl Service<'_> {
         }
     }
 
-    /// Programs that wait to be learned.
-    pub(super) fn on_held(&mut self) {
-        let waiting = match &self.gate {
-            None => return,
-            Some(gate) => gate.waiting(),
-        };
-        let waiting = match waiting {
-            Ok(waiting) => waiting,
-            Err(error) => return self.warn(error.to_string()),
-        };
-        if waiting.is_empty() {
-            return;
-        }
-        // Each of them has called execve before, and what was seen of that says whose launch it is.
-        match self.watch.take() {
-            Ok(seen) => seen.into_iter().for_each(|seen| self.on_seen(seen)),
-            Err(error) => self.warn(error.to_string()),
-        }
-        waiting.into_iter().for_each(|held| self.on_held_one(held));
-    }
-
-    /// Lets the program go at once, unless its launch is about to be learned.
-    fn on_held_one(&mut self, held: Held) {
-        let Some(id) = self.gated.get(&held.inode) else {
-            return;
-        };
-        let launch = self.active.iter().find(|(_, active)| {
-            active.pid == held.pid as u32 && active.id == *id && active.plan == Plan::Learn
-        });
-        if let Some((&launch, _)) = launch {
-            return self.learn(launch, Some(held));
-        }
-        let (id, pid) = (id.clone(), held.pid);
-        let Some(found) = self.catalogue.of_process(&id, pid) else {
-            return;
-        };
-        if let Some(launch) = self.state.calls.take_of(pid as u32) {
-            // The file tells what the path did not.
-            self.begin(launch, pid as u32, found, false);
-            return self.learn(launch, Some(held));
-        }
-        if self.watch.is_early() {
-            return;
-        }
-        // Its call of execve was not seen, and its success comes too late.
-        let adopted = Pid::from_raw(pid).map(|pid| self.watch.adopt(pid));
-        if let Some(Ok(Some(launch))) = adopted {
-            self.begin(launch, pid as u32, found, true);
-            self.learn(launch, Some(held));
-            self.confirmed(launch);
-        }
-    }
-
-    /// Hands a launch to the learning thread.
-    fn learn(&mut self, launch: u64, held: Option<Held>) {
-        let Some(active) = self.active.get_mut(&launch) else {
-            return;
-        };
-        if active.plan != Plan::Learn {
-            return;
-        }
-        let Some(pid) = Pid::from_raw(active.pid as i32) else {
-            return;
-        };
-        let Some(learner) = &self.learner else {
-            active.note = Some("not learned: tracing cannot be had".to_owned());
-            return;
-        };
-        let hold = held.map(Hold::new);
-        active.held = hold.clone();
-        let earlier = self
-            .ready
-            .get(&active.id)
-            .and_then(|ready| decode(&ready.packed).ok());
-        let job = LiveJob {
-            launch,
-            pid,
-            app: active.app.clone(),
-            earlier,
-            limits: Limits::from(&self.config.launch),
-            sysfs: self.places.sysfs.clone(),
-            held: hold.map(|hold| Box::new(LetGo(hold)) as Box<dyn Send>),
-        };
-        match learner.learn(job) {
-            Ok(()) => active.learning = true,
-            // One launch is learned at a time; there will be others of this app.
-            Err(_) => active.note = Some("not learned: another launch is being learned".to_owned()),
-        }
-    }
-
-    /// Launches that somebody announced.
-    pub(super) fn on_announced(&mut self) {
-        // So many at once, and then others have their turn.
-        for _ in 0..16 {
-            let from_socket = self.socket.as_ref().map(|socket| socket.receive());
-            let from_file = || self.file.as_ref().map(|file| file.receive());
-            let received = match from_socket {
-                Some(Ok(None)) | None => from_file(),
-                other => other,
-            };
-            match received {
-                Some(Ok(Some(announced))) => self.on_announcement(&announced),
-                Some(Ok(None)) | None => return,
-                Some(Err(error)) => return self.warn(error.to_string()),
-            }
-        }
-    }
-
-    fn on_announcement(&mut self, announced: &Announced) {
-        let id = announced.identity();
-        let found = Found {
-            id: id.clone(),
-            app: App {
-                path: id.clone().into_bytes(),
-                root: None,
-                dev: 0,
-                ino: 0,
-            },
-        };
-        if self.registry.get(&id).is_none() {
-            if self.is_full() {
-                // Anybody may announce any name.
-                return self.warn(format!("{id} is not managed: there are too many apps"));
-            }
-            let candidate = Candidate {
-                title: announced.name.clone(),
-                added: Added::Announced,
-                marks: Marks::default(),
-            };
-            self.registry.insert(candidate.record(&id));
-            // It is learned if that can be had ready in time, or else the next time.
-            self.watch_for_learning();
-        }
-        match self.watch.adopt(announced.pid) {
-            Ok(Some(launch)) => {
-                let pid = announced.pid.as_raw_nonzero().get() as u32;
-                self.begin(launch, pid, found, true);
-                self.confirmed(launch);
-            }
-            Ok(None) => self.warn("too many launches at once: one was left alone".to_owned()),
-            // It is gone already.
-            Err(error) => tracing::debug!("{error}"),
-        }
-    }
-
     /// Whether apps are taken on only if the user names them.
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         self.registry.len() as u64 >= self.config.automatic.max_apps
     }
 

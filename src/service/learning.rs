@@ -1,164 +1,198 @@
-//! What has to be in place for launches to be seen and learned.
+//! Learning launches: from the program that is held to the lesson.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use rustix::process::Pid;
 
-use rustix::fs::{FileType, Mode as FileMode, OFlags, fstat};
-
-use super::catalogue::{Candidate, marks};
+use super::active::{Hold, LetGo};
 use super::core::Service;
-use super::ending::is_to_learn;
+use super::deciding::prepare;
 use super::message::Message;
-use super::priority::start_behind;
-use crate::apps::{Key, Rules, desktop};
-use crate::config::Mode;
-use crate::manager::{Added, LiveLearner};
-
-/// Where commands are looked for: a service has no user's PATH.
-pub const PATH: &str =
-    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games";
+use crate::launch::Limits;
+use crate::manager::{LiveJob, LiveNews, LiveResult};
+use crate::phases::{Observation, Plan, Seen, Warmth};
+use crate::profile::decode;
+use crate::watch::{Counts, Held};
 
 impl Service<'_> {
-    /// Has the .desktop entries looked for, in automatic mode; without, there are no candidates.
-    pub(super) fn find_candidates(&mut self) {
-        self.watch.tell_of_large(match self.config.mode {
-            Mode::Automatic => self.config.automatic.min_read_mib << 20,
-            Mode::Manual => 0,
-        });
-        if self.config.mode == Mode::Manual {
-            self.catalogue.set_candidates(BTreeMap::new());
-            self.watch_for_launches();
+    /// Programs that wait to be learned.
+    pub(super) fn on_held(&mut self) {
+        let waiting = match &self.gate {
+            None => return,
+            Some(gate) => gate.waiting(),
+        };
+        let waiting = match waiting {
+            Ok(waiting) => waiting,
+            Err(error) => return self.warn(error.to_string()),
+        };
+        if waiting.is_empty() {
             return;
         }
-        let rules = self.catalogue.rules().clone();
-        let outbox = self.outbox.clone();
-        self.worker.run(move |_| {
-            outbox.send(Message::Candidates(candidates(&rules)));
-        });
+        // Each of them has called execve before, and what was seen of that says whose launch it is.
+        match self.watch.take() {
+            Ok(seen) => seen.into_iter().for_each(|seen| self.on_seen(seen)),
+            Err(error) => self.warn(error.to_string()),
+        }
+        waiting.into_iter().for_each(|held| self.on_held_one(held));
     }
 
-    /// The candidates were found; programs on trial stay.
-    pub(super) fn on_candidates(&mut self, mut found: BTreeMap<String, Candidate>) {
-        for id in self.state.large.keys() {
-            if let Some(candidate) = self.catalogue.candidate(id) {
-                found.entry(id.clone()).or_insert_with(|| candidate.clone());
+    /// Lets the program go at once, unless its launch is about to be learned.
+    fn on_held_one(&mut self, held: Held) {
+        let Some(id) = self.gated.get(&held.inode) else {
+            return;
+        };
+        let launch = self.active.iter().find(|(_, active)| {
+            active.pid == held.pid as u32 && active.id == *id && active.plan == Plan::Learn
+        });
+        if let Some((&launch, _)) = launch {
+            return self.learn(launch, Some(held));
+        }
+        let (id, pid) = (id.clone(), held.pid);
+        let Some(found) = self.catalogue.of_process(&id, pid) else {
+            return;
+        };
+        if let Some(launch) = self.state.calls.take_of(pid as u32) {
+            // The file tells what the path did not.
+            self.begin(launch, pid as u32, found, false);
+            return self.learn(launch, Some(held));
+        }
+        if self.watch.is_early() {
+            return;
+        }
+        // Its call of execve was not seen, and its success comes too late.
+        let adopted = Pid::from_raw(pid).map(|pid| self.watch.adopt(pid));
+        if let Some(Ok(Some(launch))) = adopted {
+            self.begin(launch, pid as u32, found, true);
+            self.learn(launch, Some(held));
+            self.confirmed(launch);
+        }
+    }
+
+    /// Hands a launch to the learning thread.
+    pub(super) fn learn(&mut self, launch: u64, held: Option<Held>) {
+        let Some(active) = self.active.get_mut(&launch) else {
+            return;
+        };
+        if active.plan != Plan::Learn {
+            return;
+        }
+        let Some(pid) = Pid::from_raw(active.pid as i32) else {
+            return;
+        };
+        let Some(learner) = &self.learner else {
+            active.note = Some("not learned: tracing cannot be had".to_owned());
+            return;
+        };
+        let hold = held.map(Hold::new);
+        active.held = hold.clone();
+        let earlier = self
+            .ready
+            .get(&active.id)
+            .and_then(|ready| decode(&ready.packed).ok());
+        let job = LiveJob {
+            launch,
+            pid,
+            app: active.app.clone(),
+            earlier,
+            limits: Limits::from(&self.config.launch),
+            sysfs: self.places.sysfs.clone(),
+            held: hold.map(|hold| Box::new(LetGo(hold)) as Box<dyn Send>),
+        };
+        match learner.learn(job) {
+            Ok(()) => active.learning = true,
+            // One launch is learned at a time; there will be others of this app.
+            Err(_) => active.note = Some("not learned: another launch is being learned".to_owned()),
+        }
+    }
+
+    /// The learning thread has something to tell.
+    pub(super) fn on_learning(&mut self, news: LiveNews) {
+        match news {
+            LiveNews::Ready => {
+                // The kernel's type information was unpacked for it.
+                self.worker.run(|_| ());
+                tracing::debug!("ready to learn");
+            }
+            LiveNews::Done(result) => self.on_learned(*result),
+            LiveNews::Failed(why) => {
+                self.learner = None;
+                self.state.can_learn = false;
+                self.warn(format!("nothing can be learned: {why}"));
             }
         }
-        self.catalogue.set_candidates(found);
-        self.watch_for_launches();
     }
 
-    /// Tells the kernel side for which programs to look.
-    pub(super) fn watch_for_launches(&mut self) {
-        let (names, arguments) = self.catalogue.refresh(&self.registry);
-        let refused = self.watch.set_names(names, arguments);
-        if !refused.is_empty() {
-            let names: Vec<_> = refused.iter().map(|name| name.to_string_lossy()).collect();
-            self.warn(format!(
-                "launches of these cannot be seen, their names are too long or too many: {}",
-                names.join(", ")
-            ));
-        }
+    fn on_learned(&mut self, result: LiveResult) {
+        // It learns one launch; another is started if there is another app to learn.
+        self.learner = None;
+        let launch = result.launch;
+        self.take_lesson(result);
+        self.finish(launch, None);
         self.watch_for_learning();
     }
 
-    /// Holds the executables of apps whose next launch is to be learned, and no others, and has the
-    /// learning thread ready if there are any.
-    pub(super) fn watch_for_learning(&mut self) {
-        let to_learn: Vec<String> = self
-            .registry
-            .iter()
-            .filter(|record| is_to_learn(record))
-            .map(|record| record.id.clone())
-            .chain(
-                self.catalogue
-                    .candidate_ids()
-                    .filter(|id| self.registry.get(id).is_none() && !self.is_suspect(id))
-                    .map(str::to_owned),
-            )
-            .collect();
-        self.hold(&to_learn);
-        let wanted = !to_learn.is_empty();
-        if wanted && self.learner.is_none() && self.state.can_learn {
-            let outbox = self.outbox.clone();
-            let tell = move |news| {
-                outbox.send(Message::Learning(news));
-            };
-            let started = start_behind(|| LiveLearner::start(tell));
-            match started {
-                Ok(learner) => self.learner = Some(learner),
-                Err(error) => self.warn(format!("nothing can be learned: {error}")),
-            }
-        } else if !wanted && self.active.values().all(|active| !active.learning) {
-            self.learner = None;
-        }
-    }
-
-    fn hold(&mut self, ids: &[String]) {
-        let Some(gate) = &self.gate else {
+    fn take_lesson(&mut self, result: LiveResult) {
+        let Some(active) = self.active.get_mut(&result.launch) else {
             return;
         };
-        let mut warnings = Vec::new();
-        let mut held = HashMap::new();
-        for id in ids.iter().filter(|id| id.starts_with('/')) {
-            let Some((inode, file)) = open_executable(id) else {
-                continue;
-            };
-            // Those that are held, too: with its file system unmounted for a while, a file loses its mark.
-            match gate.add(file.as_fd()) {
-                Ok(()) => drop(held.insert(inode, id.clone())),
-                Err(error) => warnings.push(format!("{id}: {error}")),
+        active.learning = false;
+        let id = active.id.clone();
+        let counts = self.watch.counts(result.launch).unwrap_or_default();
+        match result.lesson {
+            Ok(lesson) => {
+                let store = self.store.clone();
+                let outbox = self.outbox.clone();
+                let sequence = lesson.sequence();
+                match prepare(&lesson.profile) {
+                    Ok(ready) => {
+                        let cold = is_cold(&counts, ready.bytes);
+                        let (history, class) = (ready.history.clone(), ready.class);
+                        let observation = Observation::Learned {
+                            class,
+                            history: &history,
+                            waiting_us: cold.then_some(counts.waiting_ns / 1000),
+                        };
+                        active.note = Some(format!("learned {} entries", ready.entries));
+                        // It counts as learned for the end of this launch, too.
+                        active.plan = Plan::Learn;
+                        active.learning = true;
+                        self.ready.insert(id.clone(), ready);
+                        self.decide(&id, &observation);
+                        self.worker.run(move |_| {
+                            let kept = store
+                                .save_sequence(&sequence)
+                                .and_then(|()| store.save(&lesson.profile).map(drop));
+                            if let Err(error) = kept {
+                                let why = error.to_string();
+                                outbox.send(Message::NotKept { id, why });
+                            }
+                        });
+                    }
+                    Err(why) => active.note = Some(why),
+                }
+            }
+            Err(why) => {
+                active.note = Some(why.to_string());
+                self.decide(&id, &Observation::NotLearned);
             }
         }
-        for (inode, id) in &self.gated {
-            if held.contains_key(inode) {
-                continue;
-            }
-            // A mark goes with its file. One that was only renamed keeps it, and whoever executes it is let
-            // go at once.
-            if let Some((_, file)) = open_executable(id).filter(|(now, _)| now == inode) {
-                // With its file system unmounted for a while, it may have none.
-                let _ = gate.remove(file.as_fd());
-            }
-        }
-        self.gated = held;
-        for warning in warnings {
-            self.warn(warning);
-        }
+    }
+
+    /// What was learned could not be stored: a full disk, say. It is learned at each launch until it can.
+    pub(super) fn on_not_kept(&mut self, id: &str, why: String) {
+        self.warn(why);
+        self.decide(id, &Observation::NoProfile);
+        self.save();
     }
 }
 
-/// An app's executable, if there is one, and its device and inode number.
-fn open_executable(id: &str) -> Option<((u64, u64), OwnedFd)> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let file = rustix::fs::open(id, flags, FileMode::empty()).ok()?;
-    let stat = fstat(&file).ok()?;
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    is_file.then_some(((stat.st_dev, stat.st_ino), file))
-}
-
-/// Apps with .desktop entries.
-fn candidates(rules: &Rules) -> BTreeMap<String, Candidate> {
-    let entries = desktop::entries(&desktop::system_directories(), rules, OsStr::new(PATH));
-    for left_out in entries.left_out.iter().filter(|entry| entry.why.is_fault()) {
-        tracing::debug!(entry = ?left_out.entry, "left out: {}", left_out.why);
-    }
-    entries
-        .apps
-        .iter()
-        .filter(|app| app.identity.distinct)
-        .filter_map(|app| {
-            let id = match &app.identity.key {
-                Key::Command(_) => return None,
-                key => key.as_os_str().to_str()?.to_owned(),
-            };
-            let candidate = Candidate {
-                title: app.name.clone(),
-                added: Added::Desktop,
-                marks: marks(&app.identity.key, &app.identity.program, &app.names),
-            };
-            Some((id, candidate))
-        })
-        .collect()
+/// Whether a launch that was learned was as cold as one from which prefetching is withheld.
+fn is_cold(counts: &Counts, bytes: u64) -> bool {
+    let seen = Seen {
+        duration_us: 0,
+        waiting_us: 0,
+        read_bytes: counts.bytes,
+        schedule_bytes: bytes,
+        own_readaheads: 0,
+        prefetched: None,
+    };
+    seen.warmth() == Warmth::Cold
 }

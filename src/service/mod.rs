@@ -6,16 +6,18 @@
 //! state and schedules anew, and the bus's.
 //!
 //! ```text
-//!  kernel ── execve ──► launching ──► active ──► ending ──► phases: what next?
-//!     └──── held ────────┘  │ │                    │             │
-//!                  prefetch ┘ └ learning thread    └ history     └ worker: schedule anew, relearn
+//!  kernel ── execve ──► launching ──► active ──► ending ──► deciding, by the app's phase
+//!     └──── held ──────► learning ──────┘            │            │
+//!                                                    └ history    └ worker: schedule anew
 //! ```
 
 mod active;
+mod announced;
 mod calls;
 mod catalogue;
 mod core;
 mod daily;
+mod deciding;
 mod discover;
 mod ending;
 mod face;
@@ -25,6 +27,7 @@ mod local;
 mod message;
 mod messages;
 mod notify;
+mod preparing;
 mod priority;
 mod ready;
 mod records;

@@ -1,0 +1,164 @@
+//! What has to be in place for launches to be seen and learned.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode as FileMode, OFlags, fstat};
+
+use super::catalogue::{Candidate, marks};
+use super::core::Service;
+use super::deciding::is_to_learn;
+use super::message::Message;
+use super::priority::start_behind;
+use crate::apps::{Key, Rules, desktop};
+use crate::config::Mode;
+use crate::manager::{Added, LiveLearner};
+
+/// Where commands are looked for: a service has no user's PATH.
+pub const PATH: &str =
+    "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games";
+
+impl Service<'_> {
+    /// Has the .desktop entries looked for, in automatic mode; without, there are no candidates.
+    pub(super) fn find_candidates(&mut self) {
+        self.watch.tell_of_large(match self.config.mode {
+            Mode::Automatic => self.config.automatic.min_read_mib << 20,
+            Mode::Manual => 0,
+        });
+        if self.config.mode == Mode::Manual {
+            self.catalogue.set_candidates(BTreeMap::new());
+            self.watch_for_launches();
+            return;
+        }
+        let rules = self.catalogue.rules().clone();
+        let outbox = self.outbox.clone();
+        self.worker.run(move |_| {
+            outbox.send(Message::Candidates(candidates(&rules)));
+        });
+    }
+
+    /// The candidates were found; programs on trial stay.
+    pub(super) fn on_candidates(&mut self, mut found: BTreeMap<String, Candidate>) {
+        for id in self.state.large.keys() {
+            if let Some(candidate) = self.catalogue.candidate(id) {
+                found.entry(id.clone()).or_insert_with(|| candidate.clone());
+            }
+        }
+        self.catalogue.set_candidates(found);
+        self.watch_for_launches();
+    }
+
+    /// Tells the kernel side for which programs to look.
+    pub(super) fn watch_for_launches(&mut self) {
+        let (names, arguments) = self.catalogue.refresh(&self.registry);
+        let refused = self.watch.set_names(names, arguments);
+        if !refused.is_empty() {
+            let names: Vec<_> = refused.iter().map(|name| name.to_string_lossy()).collect();
+            self.warn(format!(
+                "launches of these cannot be seen, their names are too long or too many: {}",
+                names.join(", ")
+            ));
+        }
+        self.watch_for_learning();
+    }
+
+    /// Holds the executables of apps whose next launch is to be learned, and no others, and has the
+    /// learning thread ready if there are any.
+    pub(super) fn watch_for_learning(&mut self) {
+        let to_learn: Vec<String> = self
+            .registry
+            .iter()
+            .filter(|record| is_to_learn(record))
+            .map(|record| record.id.clone())
+            .chain(
+                self.catalogue
+                    .candidate_ids()
+                    .filter(|id| self.registry.get(id).is_none() && !self.is_suspect(id))
+                    .map(str::to_owned),
+            )
+            .collect();
+        self.hold(&to_learn);
+        let wanted = !to_learn.is_empty();
+        if wanted && self.learner.is_none() && self.state.can_learn {
+            let outbox = self.outbox.clone();
+            let tell = move |news| {
+                outbox.send(Message::Learning(news));
+            };
+            let started = start_behind(|| LiveLearner::start(tell));
+            match started {
+                Ok(learner) => self.learner = Some(learner),
+                Err(error) => self.warn(format!("nothing can be learned: {error}")),
+            }
+        } else if !wanted && self.active.values().all(|active| !active.learning) {
+            self.learner = None;
+        }
+    }
+
+    fn hold(&mut self, ids: &[String]) {
+        let Some(gate) = &self.gate else {
+            return;
+        };
+        let mut warnings = Vec::new();
+        let mut held = HashMap::new();
+        for id in ids.iter().filter(|id| id.starts_with('/')) {
+            let Some((inode, file)) = open_executable(id) else {
+                continue;
+            };
+            // Those that are held, too: with its file system unmounted for a while, a file loses its mark.
+            match gate.add(file.as_fd()) {
+                Ok(()) => drop(held.insert(inode, id.clone())),
+                Err(error) => warnings.push(format!("{id}: {error}")),
+            }
+        }
+        for (inode, id) in &self.gated {
+            if held.contains_key(inode) {
+                continue;
+            }
+            // A mark goes with its file. One that was only renamed keeps it, and whoever executes it is let
+            // go at once.
+            if let Some((_, file)) = open_executable(id).filter(|(now, _)| now == inode) {
+                // With its file system unmounted for a while, it may have none.
+                let _ = gate.remove(file.as_fd());
+            }
+        }
+        self.gated = held;
+        for warning in warnings {
+            self.warn(warning);
+        }
+    }
+}
+
+/// An app's executable, if there is one, and its device and inode number.
+fn open_executable(id: &str) -> Option<((u64, u64), OwnedFd)> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = rustix::fs::open(id, flags, FileMode::empty()).ok()?;
+    let stat = fstat(&file).ok()?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    is_file.then_some(((stat.st_dev, stat.st_ino), file))
+}
+
+/// Apps with .desktop entries.
+fn candidates(rules: &Rules) -> BTreeMap<String, Candidate> {
+    let entries = desktop::entries(&desktop::system_directories(), rules, OsStr::new(PATH));
+    for left_out in entries.left_out.iter().filter(|entry| entry.why.is_fault()) {
+        tracing::debug!(entry = ?left_out.entry, "left out: {}", left_out.why);
+    }
+    entries
+        .apps
+        .iter()
+        .filter(|app| app.identity.distinct)
+        .filter_map(|app| {
+            let id = match &app.identity.key {
+                Key::Command(_) => return None,
+                key => key.as_os_str().to_str()?.to_owned(),
+            };
+            let candidate = Candidate {
+                title: app.name.clone(),
+                added: Added::Desktop,
+                marks: marks(&app.identity.key, &app.identity.program, &app.names),
+            };
+            Some((id, candidate))
+        })
+        .collect()
+}
