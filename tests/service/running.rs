@@ -150,7 +150,9 @@ impl Image {
         command
             .arg(self.root.path())
             .arg(format!("/{name}"))
-            .stdin(Stdio::null());
+            .stdin(Stdio::null())
+            // It prints the files that it reads.
+            .stdout(Stdio::null());
         command
     }
 
@@ -193,6 +195,17 @@ impl Image {
             names
                 .iter()
                 .any(|name| name.starts_with(&start) && name.ends_with(".pf"))
+        });
+    }
+
+    /// Waits until the first launch of an app is in the history. That is written last: the service is at
+    /// rest then.
+    pub fn until_recorded(&self, name: &str) {
+        let id = self.id(name);
+        until("the launch is in the history", || {
+            let output = self.paralfetch(&["stats", "--json", &id]);
+            let stats: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            !stats["launches"].as_array().unwrap().is_empty()
         });
     }
 

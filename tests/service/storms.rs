@@ -11,7 +11,10 @@ use crate::set_up;
 /// A shell that starts programs one after the other, as compilers do.
 fn storm() -> Launched {
     let script = "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done";
-    let child = Command::new("/bin/sh").args(["-c", script]).spawn();
+    let child = Command::new("/bin/sh")
+        .args(["-c", script])
+        .stdout(Stdio::null())
+        .spawn();
     Launched(child.unwrap())
 }
 
