@@ -13,6 +13,7 @@ use super::calls::Calls;
 use super::catalogue::Catalogue;
 use super::message::Message;
 use super::notify::Notifier;
+use super::packages::{Packages, REST};
 use super::ready::Ready;
 use super::start::{manage, read_profiles};
 use super::waits::Waits;
@@ -52,6 +53,7 @@ pub struct Service<'obj> {
     pub(super) inbox: Inbox<Message>,
     pub(super) outbox: Outbox<Message>,
     pub(super) notifier: Notifier,
+    pub(super) packages: Option<Packages>,
     pub(super) signals: OwnedFd,
     pub(super) state: State,
 }
@@ -108,18 +110,20 @@ impl Service<'_> {
             if self.on_signals()? == Next::Stop {
                 return Ok(());
             }
+            self.on_packages();
             self.on_time();
         }
     }
 
     /// Sleeps until something happens, or something is to be done.
     fn wait(&self) -> io::Result<()> {
-        let mut fds = Vec::with_capacity(6);
+        let mut fds = Vec::with_capacity(7);
         for fd in [
             Some(self.watch.fd()),
             self.gate.as_ref().map(Gate::fd),
             Some(self.inbox.fd()),
             Some(self.signals.as_fd()),
+            self.packages.as_ref().map(Packages::fd),
             self.socket.as_ref().map(|socket| socket.as_fd()),
             self.file.as_ref().map(|file| file.as_fd()),
         ]
@@ -148,6 +152,18 @@ impl Service<'_> {
             .alive
             .map_or(self.state.daily, |alive| alive.min(self.state.daily));
         Some(next.saturating_duration_since(now))
+    }
+
+    /// Has the profiles looked through once a package manager has come to rest.
+    fn on_packages(&mut self) {
+        match self.packages.as_ref().map(Packages::have_changed) {
+            Some(Ok(true)) => self.state.daily = Instant::now() + REST,
+            Some(Ok(false)) | None => {}
+            Some(Err(error)) => {
+                self.packages = None;
+                self.warn(format!("updates of packages are not heard of: {error}"));
+            }
+        }
     }
 
     fn on_time(&mut self) {

@@ -27,6 +27,7 @@ mod local;
 mod message;
 mod messages;
 mod notify;
+mod packages;
 mod preparing;
 mod priority;
 mod ready;

@@ -11,6 +11,7 @@ use super::catalogue::{Catalogue, Home};
 use super::core::{Service, State};
 use super::face::Face;
 use super::notify::Notifier;
+use super::packages::Packages;
 use super::priority::raise;
 use super::ready::Ready;
 use super::records::Records;
@@ -111,6 +112,11 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
             .inspect_err(|error| warnings.push(format!("there is no bus: {error}")))
             .ok()
     });
+    let packages = Packages::watch()
+        .inspect_err(|error| {
+            warnings.push(format!("updates of packages are not heard of: {error}"));
+        })
+        .ok();
     let abilities = abilities(&watch, gate.is_some());
     let mut service = Service {
         places: places.clone(),
@@ -130,6 +136,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
         worker,
         inbox,
         outbox,
+        packages,
         signals,
         state: State {
             since_s: now_s(),
