@@ -99,7 +99,11 @@ impl Service<'_> {
         match learner.learn(job) {
             Ok(()) => active.learning = true,
             // One launch is learned at a time; there will be others of this app.
-            Err(_) => active.note = Some("not learned: another launch is being learned".to_owned()),
+            Err(_) => {
+                active.note = Some(
+                    "not learned: tracing is not ready, or busy with another launch".to_owned(),
+                )
+            }
         }
     }
 

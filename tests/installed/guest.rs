@@ -156,6 +156,7 @@ fn capability(name: &str) -> u32 {
         "cap_sys_chroot" => 18,
         "cap_sys_ptrace" => 19,
         "cap_sys_admin" => 21,
+        "cap_sys_nice" => 23,
         "cap_sys_resource" => 24,
         "cap_perfmon" => 38,
         "cap_bpf" => 39,
