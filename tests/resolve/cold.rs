@@ -109,15 +109,18 @@ impl<'a> Cold<'a> {
     /// Read requests that `act` causes from empty caches, with only these pages of the device cached.
     pub fn reads(&self, pages: &BTreeSet<u64>, act: impl Fn()) -> u64 {
         self.empty_caches();
-        for page in pages {
-            let length = std::num::NonZeroU64::new(4096);
-            fadvise(&self.device, page * 4096, length, Advice::WillNeed).unwrap();
-        }
+        // Asked for again until all are there at once: the kernel may have reclaimed the first before the
+        // last has come.
         self.wait(|| {
-            pages.iter().all(|&page| {
+            let missing = pages.iter().filter(|&&page| {
                 let cached = residency::cached(self.device.as_fd(), &(page..page + 1)).unwrap();
-                !cached.is_empty()
-            })
+                cached.is_empty()
+            });
+            let asked = missing.map(|page| {
+                let length = std::num::NonZeroU64::new(4096);
+                fadvise(&self.device, page * 4096, length, Advice::WillNeed).unwrap();
+            });
+            asked.count() == 0
         });
         let before = self.served();
         act();
@@ -153,7 +156,10 @@ impl<'a> Cold<'a> {
     fn wait(&self, done: impl Fn() -> bool) {
         let start = Instant::now();
         while !done() {
-            assert!(start.elapsed() < PATIENCE, "the drive does not become idle");
+            assert!(
+                start.elapsed() < PATIENCE,
+                "the drive does not come to rest"
+            );
             std::thread::yield_now();
         }
     }
