@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What the running service costs those who launch nothing that it manages: fork+exec of /bin/true with
-# and without it, in turns; its memory and its wake-ups when idle.
+# and without it, in turns; the time of its BPF programs in that, by the kernel's own account; its memory
+# and its wake-ups when idle.
 #
 #   scripts/service-cost.sh [PROFILES]
 #
@@ -17,8 +18,10 @@ EXECS=${EXECS:-2500}
 BIN=$TARGET_DIR/release/paralfetch
 [[ -x $BIN ]] || die "$BIN is missing: make build"
 WORK=$(mktemp -d)
-trap 'kill "$SERVICE" 2>/dev/null; rm -rf "$WORK"' EXIT
 SERVICE=
+STATS=/proc/sys/kernel/bpf_stats_enabled
+had_stats=$(cat "$STATS")
+trap 'echo "$had_stats" >"$STATS"; [[ -z $SERVICE ]] || kill "$SERVICE" 2>/dev/null; rm -rf "$WORK"' EXIT
 mkdir "$WORK/etc"
 echo 'mode = "manual"' >"$WORK/etc/config.toml"
 mkdir -m 700 "$WORK/state"
@@ -97,7 +100,20 @@ awk '{ print $1 / $2 }' "$WORK/pairs" | sort -n | awk -v n="$PAIRS" -v e="$EXECS
     END { printf "fork+exec of /bin/true, with the service by without, %d pairs of %d: median %.4f, quartiles %.4f to %.4f\n",
         n, e, (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2, v[int(NR / 4) + 1], v[int(NR * 3 / 4) + 1] }'
 
+# ns that the service's BPF programs have run, and how often, since the kernel counts that.
+bpf_time() {
+    cat /proc/"$SERVICE"/fdinfo/* 2>/dev/null | awk '
+        $1 == "run_time_ns:" { ns += $2 } $1 == "run_cnt:" { runs += $2 } END { print ns + 0, runs + 0 }'
+}
+
 start
+echo 1 >"$STATS"
+read -r ns runs < <(bpf_time)
+"$WORK/execs" 20000 >/dev/null
+read -r ns_after runs_after < <(bpf_time)
+echo "$had_stats" >"$STATS"
+awk -v ns="$((ns_after - ns))" -v runs="$((runs_after - runs))" 'BEGIN {
+    printf "BPF programs in one fork+exec of /bin/true and its exit: %.0f ns, %.1f runs\n", ns / 20000, runs / 20000 }'
 sleep 5
 before=$(switches)
 sleep 20

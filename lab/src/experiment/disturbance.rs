@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
+use paralfetch::schedule::PAGE_SIZE;
 
 /// Largest share of the processors' time that other guests of the host may take (steal).
 const MAX_STEAL: f64 = 0.05;
@@ -13,9 +14,12 @@ const MAX_FOREIGN_SHARE: f64 = 0.05;
 /// What is never too much, in bytes: the journal, and what the kernel reads of its own accord.
 const FOREIGN_ALLOWANCE: u64 = 2 << 20;
 
-/// What is never too much, in pages that were read once more because they had been reclaimed. There is
+/// Largest share of the bytes read that were read once more because they had been reclaimed. There is
 /// always memory enough for an app, but something may reclaim it in advance (DAMON does on some machines),
 /// and takes what was just read ahead: no app has mapped it yet.
+const MAX_REFAULT_SHARE: f64 = 0.02;
+
+/// What is never too much, in pages: a warm launch reads nothing, and a few single pages tell no more.
 const REFAULT_ALLOWANCE: u64 = 16;
 
 /// Counters of the system at one moment.
@@ -91,7 +95,8 @@ pub fn judge(before: Counters, after: Counters, known: u64) -> Vec<String> {
         found.push(format!("others read {} KiB from the drive", foreign >> 10));
     }
     let refaults = after.refaults.saturating_sub(before.refaults);
-    if refaults > REFAULT_ALLOWANCE {
+    let share = (known as f64 * MAX_REFAULT_SHARE) as u64 / PAGE_SIZE;
+    if refaults > REFAULT_ALLOWANCE.max(share) {
         found.push(format!(
             "{refaults} pages were reclaimed and read once more"
         ));
@@ -125,7 +130,8 @@ mod tests {
             requests: 9,
             total: 100,
             read: 50 << 20,
-            refaults: 16,
+            // Of 49 MiB.
+            refaults: 250,
         };
         assert_eq!(judge(before, after, 49 << 20), Vec::<String>::new());
     }
@@ -138,7 +144,7 @@ mod tests {
             requests: 9,
             total: 100,
             read: 60 << 20,
-            refaults: 17,
+            refaults: 257,
         };
         let found = judge(before, after, 50 << 20);
         assert_eq!(found.len(), 3, "{found:?}");
