@@ -222,6 +222,13 @@ impl Catalogue {
         Ok(id.and_then(|id| found(&id, root, executable(&id))))
     }
 
+    /// The app that was executed by a process that has ended, as far as its path tells.
+    pub fn gone(&self, seen: &Seen) -> Option<Found> {
+        let mut found = self.called(seen)?;
+        (found.app.dev, found.app.ino) = executable(&found.id);
+        Some(found)
+    }
+
     /// The app of this id, about to be executed by a process in the system's own root or one of its own.
     pub fn of_process(&self, id: &str, pid: i32) -> Option<Found> {
         let root = fs::read_link(format!("/proc/{pid}/root")).ok()?;

@@ -65,7 +65,7 @@ impl Service<'_> {
         // Of a process that is gone already, only its path can tell.
         let found = match self.catalogue.executed(seen) {
             Ok(found) => found,
-            Err(Gone) => self.catalogue.called(seen),
+            Err(Gone) => self.catalogue.gone(seen),
         };
         let expected = self.active.get(&seen.launch).map(|active| &active.id);
         match (found, expected) {

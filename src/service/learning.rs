@@ -39,10 +39,12 @@ impl Service<'_> {
         let Some(id) = self.gated.get(&held.inode) else {
             return;
         };
-        let launch = self.active.iter().find(|(_, active)| {
+        let launch = self.active.iter_mut().find(|(_, active)| {
             active.pid == held.pid as u32 && active.id == *id && active.plan == Plan::Learn
         });
-        if let Some((&launch, _)) = launch {
+        if let Some((&launch, active)) = launch {
+            // Its call of execve did not tell.
+            (active.app.dev, active.app.ino) = held.inode;
             return self.learn(launch, Some(held));
         }
         let (id, pid) = (id.clone(), held.pid);

@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use paralfetch::device::drop_caches;
+use paralfetch::manager::Registry;
+use paralfetch::profile::Store;
 
 use crate::running::{LIMIT, Running, files_in, number};
 use crate::set_up;
@@ -27,6 +30,33 @@ fn a_plain_launch_is_learned_and_the_next_is_prefetched() {
     let names = files_in(image.root.state.path());
     assert!(names.iter().any(|name| name.ends_with(".pf")), "{names:?}");
     assert!(names.contains(&"managed.json".to_owned()), "{names:?}");
+}
+
+#[test]
+fn a_profile_and_the_registry_name_the_executable() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    image.until_recorded("app");
+    // An app that is gone before it can be looked at is known by its path alone.
+    for _ in 0..3 {
+        image.launch_cold(&mut service, "app");
+    }
+    service.stop();
+    let id = image.id("app");
+    let file = fs::metadata(&id).unwrap();
+    let state = image.root.state.path();
+    let stored = Store::create(state).unwrap().list().unwrap();
+    assert_eq!(stored.len(), 1);
+    let app = stored[0].profile.as_ref().unwrap().app.clone();
+    assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
+    let (registry, damaged) = Registry::load(state).unwrap();
+    assert_eq!(damaged, None);
+    let app = registry.get(&id).unwrap().app.clone().unwrap();
+    assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
 }
 
 #[test]
