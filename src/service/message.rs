@@ -15,8 +15,8 @@ use crate::watch::CountingWaits;
 pub enum Message {
     /// From the learning thread.
     Learning(LiveNews),
-    /// Waits are counted from now on, or cannot be.
-    CountingWaits(std::io::Result<CountingWaits>),
+    /// Waits are counted from now on, or are not any more, or cannot be.
+    Waits(std::io::Result<Option<CountingWaits>>),
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
     /// The profiles, as they are in the store now.

@@ -7,7 +7,7 @@ impl Service<'_> {
     pub(super) fn on_message(&mut self, message: Message) {
         match message {
             Message::Learning(news) => self.on_learning(news),
-            Message::CountingWaits(attached) => self.on_counting_waits(attached),
+            Message::Waits(changed) => self.on_waits(changed),
             Message::Prefetched(launch) => self.on_prefetched(launch),
             Message::Profiles { found, known } => self.on_profiles(found, &known),
             Message::Rescheduled { id, outcome } => self.on_rescheduled(&id, outcome),

@@ -14,10 +14,10 @@ pub(super) enum Waits {
     /// No.
     #[default]
     Off,
-    /// A thread is attaching the programs.
-    Attaching,
+    /// A thread is attaching the programs, or detaching them. Attached twice, they would count twice.
+    Changing,
     /// Yes, until this is dropped.
-    On(#[expect(dead_code, reason = "held for what dropping it does")] CountingWaits),
+    On(CountingWaits),
 }
 
 impl Service<'_> {
@@ -27,37 +27,51 @@ impl Service<'_> {
         if !matches!(self.state.waits, Waits::Off) {
             return;
         }
-        let outbox = self.outbox.clone();
-        let started = self.watch.wait_programs().and_then(|programs| {
-            let attach = move || {
-                outbox.send(Message::CountingWaits(programs.attach()));
-            };
-            start_behind(|| Builder::new().name("pf-attach".to_owned()).spawn(attach))
-        });
-        match started {
-            Ok(_) => self.state.waits = Waits::Attaching,
+        match self.watch.wait_programs() {
+            Ok(programs) => self.change_waits(move || programs.attach().map(Some)),
             Err(error) => self.warn(format!("waits are not counted: {error}")),
         }
     }
 
-    /// The thread is done.
-    pub(super) fn on_counting_waits(&mut self, attached: io::Result<CountingWaits>) {
-        self.state.waits = match attached {
-            Ok(counting) => Waits::On(counting),
-            Err(error) => {
-                self.warn(format!("waits are not counted: {error}"));
-                Waits::Off
-            }
-        };
+    /// A thread is done with attaching or detaching: what holds the programs is there or gone.
+    pub(super) fn on_waits(&mut self, changed: io::Result<Option<CountingWaits>>) {
+        self.state.waits = Waits::Off;
+        match changed {
+            Ok(Some(counting)) => self.state.waits = Waits::On(counting),
+            // A launch may have begun meanwhile.
+            Ok(None) if !self.active.is_empty() => self.count_waits(),
+            Ok(None) => {}
+            Err(error) => self.warn(format!("waits are not counted: {error}")),
+        }
         self.stop_counting_unneeded();
     }
 
     /// Has waits no longer counted once no launch is under way.
     pub(super) fn stop_counting_unneeded(&mut self) {
-        if !self.active.is_empty() || !matches!(self.state.waits, Waits::On(_)) {
+        if !self.active.is_empty() {
             return;
         }
-        let counting = std::mem::take(&mut self.state.waits);
-        self.worker.run(move |_| drop(counting));
+        match std::mem::take(&mut self.state.waits) {
+            Waits::On(counting) => self.change_waits(move || {
+                drop(counting);
+                Ok(None)
+            }),
+            other => self.state.waits = other,
+        }
+    }
+
+    fn change_waits(
+        &mut self,
+        change: impl FnOnce() -> io::Result<Option<CountingWaits>> + Send + 'static,
+    ) {
+        let outbox = self.outbox.clone();
+        let work = move || {
+            outbox.send(Message::Waits(change()));
+        };
+        match start_behind(|| Builder::new().name("pf-attach".to_owned()).spawn(work)) {
+            Ok(_) => self.state.waits = Waits::Changing,
+            // What `change` held is gone with it.
+            Err(error) => self.warn(format!("waits are not counted: {error}")),
+        }
     }
 }
