@@ -16,7 +16,7 @@ use crate::launch::{Exit, Limits, Spawn, SpawnError, Started, Status, Supervisor
 use crate::profile::{self, Ended, Profile};
 use crate::resolve::mounts::MountTable;
 use crate::resolve::sequence::{self, Earlier, Requirements};
-use crate::schedule::{LogEntry, Span};
+use crate::schedule::{LogEntry, PrefetchEntry, Span};
 use crate::trace::{Focus, Storage, TraceError, Tracer};
 
 /// How to learn.
@@ -109,19 +109,24 @@ pub struct Lesson {
 }
 
 impl Lesson {
-    /// The launch sequence in the form of a profile: its entries are the log's, in access order. Dynamic
-    /// scheduling merges from it anew (paper §3.3).
+    /// The launch sequence as [`launch_sequence`] keeps it.
     pub fn sequence(&self) -> Profile {
-        let entry = |entry: &LogEntry| crate::schedule::PrefetchEntry {
-            span: entry.span,
-            time_us: entry.time_us,
-        };
-        Profile {
-            entries: self.log.iter().map(entry).collect(),
-            mapped_along: Vec::new(),
-            newcomers: Vec::new(),
-            ..self.profile.clone()
-        }
+        launch_sequence(&self.profile, &self.log)
+    }
+}
+
+/// The launch sequence in the form of a profile: its entries are the log's, in access order; the log's
+/// places point into the profile's tables. Dynamic scheduling merges from it anew (paper §3.3).
+pub fn launch_sequence(profile: &Profile, log: &[LogEntry]) -> Profile {
+    let entry = |entry: &LogEntry| PrefetchEntry {
+        span: entry.span,
+        time_us: entry.time_us,
+    };
+    Profile {
+        entries: log.iter().map(entry).collect(),
+        mapped_along: Vec::new(),
+        newcomers: Vec::new(),
+        ..profile.clone()
     }
 }
 

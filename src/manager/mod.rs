@@ -13,7 +13,9 @@ mod reads;
 mod registry;
 mod settings;
 
-pub use learn::{LearnError, LearnOptions, Learned, Lesson, NotLearned, Summary, learn};
+pub use learn::{
+    LearnError, LearnOptions, Learned, Lesson, NotLearned, Summary, launch_sequence, learn,
+};
 pub use live::{LiveJob, LiveLearner, LiveNews, LiveResult};
 pub use reads::ReadCounter;
 pub use registry::{Added, Marks, Record, Registry, RegistryError};

@@ -2,9 +2,10 @@
 
 use anyhow::{Context, Result, bail};
 use paralfetch::device::Class;
+use paralfetch::manager::launch_sequence;
 use paralfetch::phases::{Free, Phase};
 use paralfetch::profile::{self, Profile, Revision};
-use paralfetch::schedule::{Params, PrefetchEntry, schedule};
+use paralfetch::schedule::{Params, schedule};
 
 use super::job::Work;
 use super::learning::Taught;
@@ -29,7 +30,7 @@ impl Work {
         let profile = untuned(exact, program.clone(), self.job.class);
         let state = State::new()?;
         let store = state.store()?;
-        store.save_sequence(&sequence(&profile, exact))?;
+        store.save_sequence(&launch_sequence(&profile, &exact.log))?;
         store.save(&profile)?;
         let mut service = self.start_service(state, &program)?;
         let mut tuned = Tuned::default();
@@ -94,20 +95,6 @@ fn untuned(exact: &Lesson, app: profile::App, class: Class) -> Profile {
         params,
     }];
     profile
-}
-
-/// Its launch sequence, as the product keeps it beside the profile.
-fn sequence(profile: &Profile, exact: &Lesson) -> Profile {
-    let entries = exact.log.iter().map(|entry| PrefetchEntry {
-        span: entry.span,
-        time_us: entry.time_us,
-    });
-    Profile {
-        entries: entries.collect(),
-        mapped_along: Vec::new(),
-        newcomers: Vec::new(),
-        ..profile.clone()
-    }
 }
 
 /// The schedules that were in force, oldest first.

@@ -24,7 +24,7 @@ use super::timelines;
 use super::turns::{Task, launches, missing};
 use super::writer::Writer;
 use crate::apps::App;
-use crate::display::Display;
+use crate::display::{Display, Watch};
 use crate::record::{Launch, Record};
 use crate::rivals::{How, Method, Plan, plan};
 
@@ -167,10 +167,7 @@ impl Work {
     /// a property of the root window (GDK_VISUALS).
     pub(super) fn settle(&mut self, app: &App) -> Result<()> {
         let command = self.launcher.find(&app.command)?;
-        let windows = match &app.window {
-            Some(rule) => vec![self.display.watch(rule)?],
-            None => vec![],
-        };
+        let windows = self.watch_window(app)?;
         self.launcher.launch(Request {
             command: &command,
             windows,
@@ -187,6 +184,12 @@ impl Work {
     fn is_background(&self, app: &App) -> bool {
         let background = self.job.background.as_ref();
         background.is_some_and(|background| background.name == app.name)
+    }
+
+    /// Begins to look for the app's main window, if it has one.
+    pub(super) fn watch_window(&self, app: &App) -> Result<Vec<Watch>> {
+        let watch = app.window.as_ref().map(|rule| self.display.watch(rule));
+        Ok(watch.transpose()?.into_iter().collect())
     }
 
     /// Performs one task, again if it is disturbed, and records what came of it.
@@ -264,10 +267,7 @@ impl Work {
             self.launcher.prefetch_only(plan)?
         } else {
             let command = self.launcher.find(&app.command)?;
-            let windows = match &app.window {
-                Some(rule) => vec![self.display.watch(rule)?],
-                None => vec![],
-            };
+            let windows = self.watch_window(app)?;
             let plans: Vec<&Plan> = plan.iter().collect();
             let mut storage = Storage::new();
             let mut live = if scenario.learns_live() {
