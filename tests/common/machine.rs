@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/vm.sh");
 
@@ -24,7 +24,7 @@ pub fn is_guest() -> bool {
 }
 
 /// Whether there is a machine; it need not be.
-pub fn has_machine() -> bool {
+fn has_machine() -> bool {
     let ready = Command::new(SCRIPT)
         .arg("ready")
         .output()
@@ -41,9 +41,30 @@ pub fn has_machine() -> bool {
 }
 
 /// Whether a test of this name is wanted: the first argument that is no option is part of it.
-pub fn is_wanted(test: &str) -> bool {
+fn is_wanted(test: &str) -> bool {
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     filter.is_none_or(|filter| test.contains(&filter))
+}
+
+/// Runs the tests that are wanted, by name, if there is a machine, and prints the closing line of a test
+/// program; `holds` boots the machine and says whether all was as it should be.
+pub fn run_tests<T>(
+    tests: &[T],
+    name: impl Fn(&T) -> &str,
+    holds: impl Fn(&T) -> bool,
+) -> ExitCode {
+    let (mut passed, mut failed) = (0, 0);
+    if has_machine() {
+        for test in tests.iter().filter(|test| is_wanted(name(test))) {
+            match holds(test) {
+                true => passed += 1,
+                false => failed += 1,
+            }
+        }
+    }
+    let verdict = if failed == 0 { "ok" } else { "FAILED" };
+    println!("test result: {verdict}. {passed} passed; {failed} failed;");
+    ExitCode::from(u8::from(failed > 0))
 }
 
 /// Boots the machine with a kernel, as `scripts/vm.sh` knows it, and executes this very program there,

@@ -33,19 +33,11 @@ fn main() -> ExitCode {
         guest::main();
         return ExitCode::SUCCESS;
     }
-    let (mut passed, mut failed) = (0, 0);
-    if machine::has_machine() {
-        for (test, kernel) in TESTS.iter().filter(|(test, _)| machine::is_wanted(test)) {
-            if holds(test, kernel) {
-                passed += 1;
-            } else {
-                failed += 1;
-            }
-        }
-    }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {verdict}. {passed} passed; {failed} failed;");
-    ExitCode::from(u8::from(failed > 0))
+    machine::run_tests(
+        &TESTS,
+        |(test, _)| test,
+        |(test, kernel)| holds(test, kernel),
+    )
 }
 
 fn holds(test: &str, kernel: &str) -> bool {

@@ -1,14 +1,14 @@
 //! What may happen to disks and memory under a running service.
 
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use paralfetch::device::drop_caches;
 
 use crate::common::{Mounted, succeed};
-use crate::running::{Running, files_in, number};
+use crate::running::{Running, files_in, number, until};
 use crate::set_up;
 
 #[test]
@@ -75,9 +75,14 @@ fn a_state_directory_that_was_removed_is_made_again() {
     image.prefetch_in_the_end(&mut service, "app");
     let state = image.root.state.path();
     // The service may just be writing to it.
-    while let Err(error) = fs::remove_dir_all(state) {
-        assert_eq!(error.kind(), std::io::ErrorKind::DirectoryNotEmpty);
-    }
+    until("the state directory is removed", || {
+        let removed = fs::remove_dir_all(state).map_err(|error| error.kind());
+        assert!(
+            matches!(removed, Ok(()) | Err(ErrorKind::DirectoryNotEmpty)),
+            "{removed:?}"
+        );
+        removed.is_ok()
+    });
     image.prefetch_in_the_end(&mut service, "app");
     image.learn_in_the_end(&mut service, "other");
     service.stop();

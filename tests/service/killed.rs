@@ -75,13 +75,10 @@ fn start_again(image: &Image) -> Running {
     service
 }
 
-/// Apps that go on until a file appears.
-const GOES_ON: &str = "cat /data/*; until [ -e /go ]; do sleep 0.01; done";
-
 fn set_going_on(image: &Image, go: bool) {
     let path = image.root.path().join("go");
     match go {
-        true => fs::write(path, "").unwrap(),
+        true => image.let_end(),
         false => fs::remove_file(path).unwrap(),
     }
 }
@@ -144,7 +141,7 @@ fn while_a_launch_is_learned_and_when_that_is_resolved_and_written() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    image.script("app", GOES_ON);
+    image.script_that_goes_on("app");
     image.enable("app");
     let before = Before::look(&image);
 
@@ -178,7 +175,7 @@ fn while_a_launch_is_prefetched_and_while_its_profile_is_looked_through() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    image.script("app", GOES_ON);
+    image.script_that_goes_on("app");
     set_going_on(&image, true);
     image.enable("app");
     let before = Before::look(&image);

@@ -43,6 +43,16 @@ impl Image {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
+    /// Puts one on the image that reads what it needs and then goes on, until it is let end.
+    pub fn script_that_goes_on(&self, name: &str) {
+        self.script(name, "cat /data/*; until [ -e /go ]; do sleep 0.01; done");
+    }
+
+    /// Lets apps that go on end.
+    pub fn let_end(&self) {
+        fs::write(self.root.path().join("go"), "").unwrap();
+    }
+
     /// The id under which an app of the image is managed.
     pub fn id(&self, name: &str) -> String {
         self.root.path().join(name).to_str().unwrap().to_owned()

@@ -13,7 +13,7 @@ fn a_stopped_service_goes_on_where_it_was() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    image.script("app", "cat /data/*; until [ -e /go ]; do sleep 0.01; done");
+    image.script_that_goes_on("app");
     image.enable("app");
     let mut service = image.start();
     service.line(&["ready to learn"]);
@@ -27,7 +27,7 @@ fn a_stopped_service_goes_on_where_it_was() {
 
     // In the middle of learning; the app ends meanwhile.
     service.signal(Signal::STOP);
-    fs::write(image.root.path().join("go"), "").unwrap();
+    image.let_end();
     app.succeed();
     service.signal(Signal::CONT);
     let line = service.launch_of(&image.id("app"));
@@ -37,7 +37,7 @@ fn a_stopped_service_goes_on_where_it_was() {
         image.learn_in_the_end(&mut service, "app");
     }
 
-    // In the middle of a prefetch.
+    // A launch that is only seen afterwards.
     let status = format!("/proc/{}/status", service.pid());
     service.signal(Signal::STOP);
     until("the service is stopped", || {

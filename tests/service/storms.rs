@@ -163,7 +163,7 @@ fn an_app_launched_twice_while_it_is_learned_is_one_job() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    image.script("app", "cat /data/*; until [ -e /go ]; do sleep 0.01; done");
+    image.script_that_goes_on("app");
     image.enable("app");
     let mut service = image.start();
     service.line(&["ready to learn"]);
@@ -171,7 +171,7 @@ fn an_app_launched_twice_while_it_is_learned_is_one_job() {
     service.line(&["launch begins", "Learn"]);
     let second = image.spawn("app");
     let third = image.spawn("app");
-    fs::write(image.root.path().join("go"), "").unwrap();
+    image.let_end();
     for launched in [first, second, third] {
         launched.succeed();
     }

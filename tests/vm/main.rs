@@ -52,22 +52,7 @@ fn main() -> ExitCode {
         guest::main();
         return ExitCode::SUCCESS;
     }
-    let (mut passed, mut failed) = (0, 0);
-    if machine::has_machine() {
-        for kernel in KERNELS
-            .iter()
-            .filter(|kernel| machine::is_wanted(kernel.test))
-        {
-            if holds(kernel) {
-                passed += 1;
-            } else {
-                failed += 1;
-            }
-        }
-    }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {verdict}. {passed} passed; {failed} failed;");
-    ExitCode::from(u8::from(failed > 0))
+    machine::run_tests(&KERNELS, |kernel| kernel.test, holds)
 }
 
 /// Boots the machine and says what came of it; whether all was as it should be.
