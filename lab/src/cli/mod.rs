@@ -184,7 +184,11 @@ fn check_drives(name: &str, data: &Data) -> Result<()> {
     let mut outside = Vec::new();
     for profile in drives {
         println!("{}: {}", profile.name, profile.title);
-        for checked in drive::check_alone(&profile)? {
+        let (figures, overhead) = drive::check_alone(&profile)?;
+        if let Some(overhead) = overhead {
+            println!("  overhead: {overhead}, which the model is shortened by");
+        }
+        for checked in figures {
             println!("  {checked}");
             if !checked.holds() {
                 outside.push(format!("{}: {checked}", profile.name));

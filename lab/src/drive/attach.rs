@@ -103,12 +103,20 @@ impl Drive {
         Some(emulator.pipes().overhead)
     }
 
-    /// Does `work` while the emulator delays nothing.
-    pub(super) fn without_delay<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Does `work`, with requests of so many bytes, while the emulator has each take this time, overhead
+    /// included, whatever the model would say.
+    pub(super) fn with_latency<T>(
+        &self,
+        latency: Duration,
+        bytes: u64,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
         let Some(emulator) = &self.emulator else {
             return work();
         };
-        emulator.tell(Pace::None)?;
+        let overhead = Duration::from_nanos(emulator.pipes().overhead.of(bytes));
+        let delay = latency.saturating_sub(overhead);
+        emulator.tell(Pace::Fixed(delay.as_nanos() as u64))?;
         let result = work();
         emulator.tell(emulator.model_pace())?;
         result

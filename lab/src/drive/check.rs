@@ -5,11 +5,13 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::attach::Drive;
+use super::control::Overhead;
 use super::profile::{Claims, DriveProfile};
 
 /// How far a figure may be from what is expected, as a share of that.
@@ -30,6 +32,23 @@ struct Load {
     depth: u32,
     unit: Unit,
     claim: fn(&Claims) -> f64,
+}
+
+impl Load {
+    /// Bytes of each request.
+    fn bytes(&self) -> u64 {
+        u64::from(self.block_kib) << 10
+    }
+
+    /// The time that each request takes when the drive does as much as claimed, all of the queue being
+    /// full all the time (Little's law).
+    fn latency(&self, claimed: f64) -> Duration {
+        let per_second = match self.unit {
+            Unit::Requests => claimed,
+            Unit::Megabytes => claimed * 1e6 / self.bytes() as f64,
+        };
+        Duration::from_secs_f64(f64::from(self.depth) / per_second)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,8 +111,9 @@ pub struct Checked {
     pub measured: f64,
     /// What the profile claims, in the same unit; `None` for the host's drive.
     pub claimed: Option<f64>,
-    /// What this machine carries when the emulator delays nothing, in the same unit; `None` if the
-    /// drive is not emulated.
+    /// What this machine carries when the emulator asks no model and answers each request after the
+    /// latency that the claim comes to, in the same unit; `None` if the drive is not emulated. What is
+    /// missing to the claim goes to wake-ups and to processors that are busy.
     pub floor: Option<f64>,
     /// Processor time of the emulator for each request, in µs; `None` if the drive is not emulated.
     pub cpu_us: Option<f64>,
@@ -128,7 +148,7 @@ impl fmt::Display for Checked {
             let percent = (self.measured / claimed - 1.0) * 100.0;
             write!(f, " (claimed {}, {percent:+.0} %", amount(claimed))?;
             if let (false, Some(floor)) = (self.is_near(claimed), self.floor) {
-                write!(f, "; this machine carries {}", amount(floor))?;
+                write!(f, "; this machine carries {} at its latency", amount(floor))?;
             }
             write!(f, ")")?;
         }
@@ -152,21 +172,22 @@ fn thousands(value: f64) -> String {
     text
 }
 
-/// Measures a drive: reads with fio, 2 s for each load, and as long again without delay for the floor.
+/// Measures a drive: reads with fio, 2 s for each load, and as long again without the model for the floor.
 /// Nothing else should use the drive meanwhile.
 pub fn check(drive: &Drive) -> Result<Vec<Checked>> {
     LOADS.iter().map(|load| check_load(drive, load)).collect()
 }
 
 /// Measures a drive with a scratch file for its content, under `/var/tmp`. The running program must have
-/// the subcommand `flashsim`.
-pub fn check_alone(profile: &DriveProfile) -> Result<Vec<Checked>> {
+/// the subcommand `flashsim`. Also returns the emulator's overhead, if the drive is emulated.
+pub fn check_alone(profile: &DriveProfile) -> Result<(Vec<Checked>, Option<Overhead>)> {
     // Not the temporary directory: that may be in memory.
     let work = tempfile::tempdir_in("/var/tmp").context("a scratch directory in /var/tmp")?;
     let image = work.path().join("scratch");
     fill(&image).with_context(|| format!("writing {}", image.display()))?;
     let lab = std::env::current_exe().context("path of this program")?;
-    check(&Drive::attach(profile, &image, work.path(), &lab)?)
+    let drive = Drive::attach(profile, &image, work.path(), &lab)?;
+    Ok((check(&drive)?, drive.overhead()))
 }
 
 /// A file full of data that no layer can compress or leave out.
@@ -191,14 +212,18 @@ fn check_load(drive: &Drive, load: &Load) -> Result<Checked> {
     let before = cpu()?;
     let read = run(drive.node(), load)?;
     let spent = before.zip(cpu()?).map(|(before, after)| after - before);
-    let floor = match drive.emulator() {
-        Some(_) => Some(drive.without_delay(|| run(drive.node(), load))?),
-        None => None,
+    let claimed = drive.profile().claims.as_ref().map(load.claim);
+    let floor = match (drive.emulator(), claimed) {
+        (Some(_), Some(claimed)) => {
+            let latency = load.latency(claimed);
+            Some(drive.with_latency(latency, load.bytes(), || run(drive.node(), load))?)
+        }
+        _ => None,
     };
     Ok(Checked {
         what: load.what,
         measured: read.amount(load.unit),
-        claimed: drive.profile().claims.as_ref().map(load.claim),
+        claimed,
         floor: floor.map(|read| read.amount(load.unit)),
         cpu_us: spent.map(|seconds| seconds * 1e6 / read.total_ios.max(1.0)),
         unit: load.unit,
@@ -276,4 +301,37 @@ fn cpu_seconds(pid: u32) -> Result<f64> {
         .collect();
     let ticks = ticks.with_context(|| format!("unexpected {path}"))?;
     Ok(ticks.iter().sum::<f64>() / rustix::param::clock_ticks_per_second() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_come_to_a_latency() {
+        let us = |load: &Load, claimed| load.latency(claimed).as_micros();
+        assert_eq!(us(&LOADS[0], 8000.0), 125);
+        assert_eq!(us(&LOADS[2], 80_000.0), 400);
+        assert_eq!(us(&LOADS[3], 131.072), 1000);
+        assert_eq!(us(&LOADS[4], 131.072), 8000);
+    }
+
+    #[test]
+    fn a_figure_holds_by_its_claim_or_by_what_the_machine_carries() {
+        let checked = |measured, floor| Checked {
+            what: LOADS[0].what,
+            measured,
+            claimed: Some(1000.0),
+            floor: Some(floor),
+            cpu_us: None,
+            unit: Unit::Requests,
+        };
+        assert!(checked(860.0, 1000.0).holds());
+        assert!(!checked(840.0, 1000.0).holds());
+        assert!(checked(640.0, 700.0).holds());
+        assert!(!checked(500.0, 700.0).holds());
+        assert!(!checked(1200.0, 1000.0).holds());
+        let text = checked(640.0, 700.0).to_string();
+        assert!(text.contains("this machine carries 700/s"), "{text}");
+    }
 }

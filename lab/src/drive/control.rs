@@ -12,9 +12,9 @@ pub(super) const OK: &str = "ok";
 /// How requests are delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Not at all; for measuring the floor.
+    /// Not at all, as long as nothing else was said.
     None,
-    /// By so many ns each; for measuring the overhead.
+    /// By so many ns each; for measuring the overhead, and what the machine carries.
     Fixed(u64),
     /// As the model says, less the overhead.
     Model(Overhead),
@@ -35,6 +35,17 @@ impl Overhead {
     pub(super) fn of(self, bytes: u64) -> u64 {
         let pages = bytes.div_ceil(4096).saturating_sub(1);
         self.request.saturating_add(self.page.saturating_mul(pages))
+    }
+}
+
+impl fmt::Display for Overhead {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let us = |ns: u64| ns as f64 / 1e3;
+        let (request, page) = (us(self.request), us(self.page));
+        write!(
+            f,
+            "{request:.1} µs a request and {page:.1} µs for each 4 KiB after the first"
+        )
     }
 }
 
