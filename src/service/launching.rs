@@ -174,10 +174,8 @@ impl Service<'_> {
             if plan == Plan::Prefetch {
                 self.prefetch(launch, &ready, &mut active);
             }
-            if let Some(page) = ready.completion
-                && let Err(error) = self.watch.set_completion(launch, page)
-            {
-                self.warn(error.to_string());
+            if let Some(page) = ready.completion {
+                self.watch.set_completion(launch, page);
             }
         }
         self.active.insert(launch, active);
@@ -236,8 +234,6 @@ impl Service<'_> {
 
     /// Its tasks are strangers from now on.
     pub(super) fn end_counting(&mut self, launch: u64) {
-        if let Err(error) = self.watch.end(launch) {
-            self.warn(error.to_string());
-        }
+        self.watch.end(launch);
     }
 }

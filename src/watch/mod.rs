@@ -9,8 +9,10 @@
 
 mod event;
 mod gate;
+mod shared;
 mod skel;
 mod slots;
+mod tails;
 mod tracefs;
 mod waits;
 mod watcher;

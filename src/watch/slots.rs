@@ -1,12 +1,10 @@
-//! What is counted of each launch, in a map that the programs write.
+//! What is counted of each launch, in memory that the programs write.
 
-use libbpf_rs::{MapCore, MapFlags};
+use std::sync::atomic::Ordering;
 
+use super::shared::{LAUNCHES, Shared, no_counts};
 use super::skel::types::pf_counts;
 use crate::trace::kernel_dev;
-
-/// Launches that can be told apart at a time (`PF_LAUNCHES`).
-pub(super) const LAUNCHES: u64 = 64;
 
 /// What was counted of a launch so far. Times are CLOCK_MONOTONIC in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,93 +58,119 @@ pub struct Page {
     pub index: u64,
 }
 
-/// The map.
-pub struct Slots<'a, M>(pub &'a M);
-
-impl<M: MapCore> Slots<'_, M> {
-    /// What was counted of the launch; `None` if it has no slot (any more).
-    pub fn get(&self, launch: u64) -> Option<Counts> {
-        let raw = self.raw(launch)?;
-        Some(Counts {
-            start_ns: raw.start_ns,
-            tasks: raw.tasks,
-            switches: raw.switches,
-            waiting_ns: raw.waiting_ns,
-            requests: raw.requests,
-            bytes: raw.bytes,
-            last_ns: raw.last_ns,
-            prefetch_requests: raw.prefetch_requests,
-            prefetch_bytes: raw.prefetch_bytes,
-            first_prefetch_ns: raw.first_prefetch_ns,
-            completed_ns: raw.completed_ns,
-            completed_requests: raw.completed_requests,
-        })
-    }
-
-    /// Tells the launch's completion page. Early in the launch, or counts of the moment between may be
-    /// lost: they are written back as they were read.
-    pub fn set_completion(&self, launch: u64, page: Page) -> Result<(), libbpf_rs::Error> {
-        let Some(mut raw) = self.raw(launch) else {
-            return Ok(());
-        };
-        raw.completion_dev = kernel_dev(page.dev);
-        raw.completion_ino = page.ino;
-        raw.completion_page = page.index;
-        self.write(launch, &raw)
-    }
-
-    /// Frees the launch's slot; false if it had none.
-    pub fn free(&self, launch: u64) -> Result<bool, libbpf_rs::Error> {
-        if self.raw(launch).is_none() {
-            return Ok(false);
-        }
-        // SAFETY: plain integers, for which zeros are a value.
-        let empty: pf_counts = unsafe { std::mem::zeroed() };
-        self.write(launch, &empty).map(|()| true)
-    }
-
-    /// Takes the slot of a launch that begins outside of execve; false if it is taken.
-    pub fn take(&self, launch: u64, start_ns: u64) -> Result<bool, libbpf_rs::Error> {
-        let slot = slot(launch);
-        let taken = self
-            .0
-            .lookup(&slot, MapFlags::ANY)?
-            .and_then(|bytes| read(&bytes))
-            .is_none_or(|raw| raw.launch != 0);
-        if taken {
-            return Ok(false);
-        }
-        // SAFETY: as in `free`.
-        let mut raw: pf_counts = unsafe { std::mem::zeroed() };
-        raw.launch = launch;
-        raw.start_ns = start_ns;
-        raw.tasks = 1;
-        self.write(launch, &raw).map(|()| true)
-    }
-
-    fn raw(&self, launch: u64) -> Option<pf_counts> {
-        let bytes = self.0.lookup(&slot(launch), MapFlags::ANY).ok()??;
-        read(&bytes).filter(|raw| raw.launch == launch && launch != 0)
-    }
-
-    fn write(&self, launch: u64, raw: &pf_counts) -> Result<(), libbpf_rs::Error> {
-        // SAFETY: a reference to plain integers without padding, read as the bytes that it has.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(std::ptr::from_ref(raw).cast::<u8>(), size_of::<pf_counts>())
-        };
-        self.0.update(&slot(launch), bytes, MapFlags::ANY)
-    }
-}
-
-fn slot(launch: u64) -> [u8; 4] {
-    ((launch % LAUNCHES) as u32).to_ne_bytes()
-}
-
-fn read(bytes: &[u8]) -> Option<pf_counts> {
-    if bytes.len() < size_of::<pf_counts>() {
+/// What was counted of a launch so far; `None` if it has no slot (any more).
+pub(super) fn counts(shared: &Shared<'_>, launch: u64) -> Option<Counts> {
+    let slot = shared.slot(launch);
+    let raw = slot.read();
+    // It may have been another's while it was read.
+    let is_its = |number| number == launch && launch != 0;
+    if !is_its(raw.launch) || !is_its(slot.launch().load(Ordering::Acquire)) {
         return None;
     }
-    // SAFETY: the slice is long enough, pf_counts is plain integers for which any bytes are a value,
-    // and an unaligned read asks for no alignment.
-    Some(unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast()) })
+    Some(Counts {
+        start_ns: raw.start_ns,
+        tasks: raw.tasks,
+        switches: raw.switches,
+        waiting_ns: raw.waiting_ns,
+        requests: raw.requests,
+        bytes: raw.bytes,
+        last_ns: raw.last_ns,
+        prefetch_requests: raw.prefetch_requests,
+        prefetch_bytes: raw.prefetch_bytes,
+        first_prefetch_ns: raw.first_prefetch_ns,
+        completed_ns: raw.completed_ns,
+        completed_requests: raw.completed_requests,
+    })
+}
+
+/// Tells the launch's completion page, if it still has a slot.
+pub(super) fn set_completion(shared: &Shared<'_>, launch: u64, page: Page) {
+    let slot = shared.slot(launch);
+    if slot.launch().load(Ordering::Relaxed) == launch {
+        slot.set_completion(kernel_dev(page.dev), page.ino, page.index);
+    }
+}
+
+/// Takes a slot for a launch that begins outside of execve at this time, with one task, and returns its
+/// number; `None` if all slots are taken.
+pub(super) fn take(shared: &Shared<'_>, start_ns: u64) -> Option<u64> {
+    // The slot of a number may still be a longer launch's: then it is the next number's turn.
+    for _ in 0..LAUNCHES {
+        let launch = shared.last_launch().fetch_add(1, Ordering::Relaxed) + 1;
+        let slot = shared.slot(launch);
+        let taken = slot
+            .launch()
+            .compare_exchange(0, launch, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() {
+            slot.begin(pf_counts {
+                launch,
+                start_ns,
+                tasks: 1,
+                ..no_counts()
+            });
+            shared.live_launches().fetch_add(1, Ordering::Relaxed);
+            return Some(launch);
+        }
+    }
+    None
+}
+
+/// Frees the launch's slot, if it has one: its tasks count nothing any more.
+pub(super) fn free(shared: &Shared<'_>, launch: u64) {
+    let slot = shared.slot(launch);
+    let freed = launch != 0
+        && slot
+            .launch()
+            .compare_exchange(launch, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+    if freed {
+        shared.live_launches().fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shared::tests::globals;
+    use super::*;
+
+    #[test]
+    fn each_launch_has_a_slot_until_it_is_freed() {
+        let mut globals = globals();
+        let shared = Shared::new(&mut globals);
+        let all: Vec<u64> = (0..LAUNCHES).map_while(|_| take(&shared, 7)).collect();
+        assert_eq!(all.len() as u64, LAUNCHES);
+        assert_eq!(take(&shared, 7), None);
+        assert_eq!(shared.live_launches().load(Ordering::Relaxed), 64);
+        let counted = counts(&shared, all[3]).unwrap();
+        assert_eq!((counted.start_ns, counted.tasks), (7, 1));
+        free(&shared, all[3]);
+        free(&shared, all[3]);
+        assert_eq!(shared.live_launches().load(Ordering::Relaxed), 63);
+        assert_eq!(counts(&shared, all[3]), None);
+        let next = take(&shared, 8).unwrap();
+        assert_eq!(next % LAUNCHES, all[3] % LAUNCHES);
+        assert!(next > all[63]);
+        assert_eq!(counts(&shared, next).unwrap().start_ns, 8);
+        assert_eq!(counts(&shared, all[3]), None);
+        assert_eq!(counts(&shared, 0), None);
+    }
+
+    #[test]
+    fn a_completion_page_leaves_the_counts_alone() {
+        let mut globals = globals();
+        let shared = Shared::new(&mut globals);
+        let launch = take(&shared, 7).unwrap();
+        let page = Page {
+            dev: 0x0801,
+            ino: 12,
+            index: 34,
+        };
+        set_completion(&shared, launch + LAUNCHES, page);
+        assert_eq!(shared.slot(launch).read().completion_dev, 0);
+        set_completion(&shared, launch, page);
+        let raw = shared.slot(launch).read();
+        assert_eq!(raw.completion_dev, kernel_dev(page.dev));
+        assert_eq!((raw.completion_ino, raw.completion_page), (12, 34));
+        assert_eq!((raw.start_ns, raw.tasks), (7, 1));
+    }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, ProgramMut, RingBuffer, RingBufferBuilder};
@@ -15,9 +15,11 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::event::{Seen, parse};
+use super::shared::Shared;
 use super::skel::types::{pf_argument, pf_member, pf_name, pf_name_kind};
 use super::skel::{WatchSkel, WatchSkelBuilder};
-use super::slots::{Counts, LAUNCHES, Page, Slots};
+use super::slots::{self, Counts, Page};
+use super::tails::Tails;
 use super::tracefs::has_syscall_entry;
 use super::waits::WaitPrograms;
 use crate::trace::{Storage, TraceError, check, has_tracepoint};
@@ -42,6 +44,8 @@ pub enum Name {
 /// The attached programs.
 pub struct Watch<'obj> {
     skel: WatchSkel<'obj>,
+    /// Of the skeleton.
+    shared: Shared<'obj>,
     ring: RingBuffer<'static>,
     seen: Rc<RefCell<Vec<Seen>>>,
     early: bool,
@@ -92,7 +96,9 @@ impl<'obj> Watch<'obj> {
             .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
         skel.attach()
             .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
+        let globals = skel.maps.bss_data.take().expect(MAPPED);
         Ok(Watch {
+            shared: Shared::new(globals),
             skel,
             ring,
             seen,
@@ -115,6 +121,9 @@ impl<'obj> Watch<'obj> {
         arguments: Vec<OsString>,
     ) -> Vec<OsString> {
         let mut refused = Vec::new();
+        let tails = Tails::of(names.keys().map(OsString::as_os_str));
+        // No name that stays or comes may be missed meanwhile.
+        tails.add(&self.shared);
         let map = &self.skel.maps.names;
         for old in self.names.keys().filter(|old| !names.contains_key(*old)) {
             // It may have been refused.
@@ -142,6 +151,7 @@ impl<'obj> Watch<'obj> {
                 refused.push(argument.clone());
             }
         }
+        tails.set(&self.shared);
         self.names = names;
         self.arguments = arguments;
         refused
@@ -150,10 +160,7 @@ impl<'obj> Watch<'obj> {
     /// From now on, tells of processes that are no launches and have read this many bytes when they exit;
     /// 0: of none. Processes that run already are not known by name, and are not told of.
     pub fn tell_of_large(&mut self, bytes: u64) {
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect(MAPPED);
-        // SAFETY: as in `read_for`.
-        let large = unsafe { AtomicU64::from_ptr(&raw mut bss.large_bytes) };
-        large.store(bytes, Ordering::Relaxed);
+        self.shared.large_bytes().store(bytes, Ordering::Relaxed);
     }
 
     /// Readable when something was seen.
@@ -178,7 +185,7 @@ impl<'obj> Watch<'obj> {
 
     /// What was counted of a launch so far; `None` if it is not followed (any more).
     pub fn counts(&self, launch: u64) -> Option<Counts> {
-        Slots(&self.skel.maps.counts).get(launch)
+        slots::counts(&self.shared, launch)
     }
 
     /// The programs that count, for all launches, waits for the drive, and see when completion pages are
@@ -202,14 +209,9 @@ impl<'obj> Watch<'obj> {
         Ok(WaitPrograms(programs.collect::<io::Result<_>>()?))
     }
 
-    /// Tells a launch's completion page (paper §4.2), early in the launch.
-    ///
-    /// # Errors
-    /// When the map refuses it.
-    pub fn set_completion(&self, launch: u64, page: Page) -> Result<(), TraceError> {
-        Slots(&self.skel.maps.counts)
-            .set_completion(launch, page)
-            .map_err(|error| TraceError::from_bpf("setting the completion page", error))
+    /// Tells a launch's completion page (paper §4.2).
+    pub fn set_completion(&self, launch: u64, page: Page) {
+        slots::set_completion(&self.shared, launch, page);
     }
 
     /// Begins a launch with a process that is running already, and returns its number. What it has
@@ -222,27 +224,15 @@ impl<'obj> Watch<'obj> {
             .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;
         let now = clock_gettime(ClockId::Monotonic);
         let start_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-        let failed = |error| TraceError::from_bpf("adopting a process", error);
-        let mut taken = None;
-        // The slot of a number may still be a longer launch's: then it is the next number's turn.
-        for _ in 0..LAUNCHES {
-            let launch = self.last_launch().fetch_add(1, Ordering::Relaxed) + 1;
-            let slots = Slots(&self.skel.maps.counts);
-            if slots.take(launch, start_ns).map_err(failed)? {
-                taken = Some(launch);
-                break;
-            }
-        }
-        let Some(launch) = taken else {
+        let Some(launch) = slots::take(&self.shared, start_ns) else {
             return Ok(None);
         };
-        self.live_launches().fetch_add(1, Ordering::Relaxed);
         let mut member = [0; size_of::<pf_member>()];
         member[..8].copy_from_slice(&launch.to_ne_bytes());
         let key = pidfd.as_raw_fd().to_ne_bytes();
         if let Err(error) = self.skel.maps.members.update(&key, &member, MapFlags::ANY) {
-            self.end(launch)?;
-            return Err(failed(error));
+            self.end(launch);
+            return Err(TraceError::from_bpf("adopting a process", error));
         }
         Ok(Some(launch))
     }
@@ -265,14 +255,7 @@ impl<'obj> Watch<'obj> {
     /// naming another takes its place.
     pub fn read_for(&mut self, launch: Option<u64>) {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect(MAPPED);
-        // SAFETY: aligned words of the mapped .bss, as in `last_launch`; the kernel only reads them.
-        let (reader, of) = unsafe {
-            (
-                AtomicU32::from_ptr(&raw mut bss.first_reader),
-                AtomicU64::from_ptr(&raw mut bss.first_reader_launch),
-            )
-        };
+        let (reader, of) = self.shared.first_reader();
         reader.store(tid, Ordering::Relaxed);
         of.store(launch.unwrap_or(0), Ordering::Relaxed);
     }
@@ -287,37 +270,14 @@ impl<'obj> Watch<'obj> {
     }
 
     /// Ends a launch: its tasks are strangers from now on, and what they execute may be a launch again.
-    ///
-    /// # Errors
-    /// When the map refuses it.
-    pub fn end(&mut self, launch: u64) -> Result<(), TraceError> {
-        let freed = Slots(&self.skel.maps.counts)
-            .free(launch)
-            .map_err(|error| TraceError::from_bpf("ending a launch", error))?;
-        if freed {
-            self.live_launches().fetch_sub(1, Ordering::Relaxed);
-        }
-        Ok(())
+    pub fn end(&mut self, launch: u64) {
+        slots::free(&self.shared, launch);
     }
 
     /// Events that were lost because the ring buffer was full, and launches because too many were
     /// under way.
     pub fn lost(&self) -> u64 {
-        let bss = self.skel.maps.bss_data.as_deref();
-        bss.map_or(0, |bss| bss.lost_events + bss.lost_launches)
-    }
-
-    fn last_launch(&mut self) -> &AtomicU64 {
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect(MAPPED);
-        // SAFETY: an aligned word of the mapped .bss, which lives as long as the skeleton, and which
-        // kernel and user space change by atomic operations only.
-        unsafe { AtomicU64::from_ptr(&raw mut bss.last_launch) }
-    }
-
-    fn live_launches(&mut self) -> &AtomicI64 {
-        let bss = self.skel.maps.bss_data.as_deref_mut().expect(MAPPED);
-        // SAFETY: as in `last_launch`.
-        unsafe { AtomicI64::from_ptr(&raw mut bss.live_launches) }
+        self.shared.lost()
     }
 }
 

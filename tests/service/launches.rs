@@ -96,6 +96,23 @@ fn other_programs_and_other_roots_are_left_alone() {
 }
 
 #[test]
+fn names_of_any_length_are_seen() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let names = ["a", "vi", "cal", "gimp", "kword"];
+    for name in names {
+        image.script(name, "cat /data/*");
+        image.enable(name);
+    }
+    let mut service = image.start();
+    for name in names {
+        image.launch(name);
+        service.launch_of(&image.id(name));
+    }
+}
+
+#[test]
 fn the_learning_thread_goes_once_nothing_is_to_be_learned() {
     let Some((image, _turn)) = set_up() else {
         return;

@@ -47,13 +47,6 @@ struct {
 } arguments SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PF_LAUNCHES);
-	__type(key, __u32);
-	__type(value, struct pf_counts);
-} counts SEC(".maps");
-
-struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, int);
@@ -68,10 +61,11 @@ struct {
 	__type(value, __u64);
 } helpers SEC(".maps");
 
-/* What running processes are, by process id: only those of late, it is no loss to forget one. */
+/* What running processes are, each at the remainder of its process id: only those of late, it is no
+ * loss to forget one. An LRU map costs each execve a microsecond. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 1024);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PF_PROGRAMS);
 	__type(key, __u32);
 	__type(value, struct pf_program);
 } programs SEC(".maps");
@@ -80,7 +74,6 @@ struct scratch {
 	struct pf_watch_event event;
 	struct pf_name name;
 	struct pf_argument argument;
-	struct pf_program program;
 	struct pf_counts counts;
 };
 
@@ -97,6 +90,11 @@ volatile __u32 first_reader = 0;
 volatile __u64 first_reader_launch = 0;
 /* Processes that read less, in bytes, until they exit are not told of; 0: none are. */
 volatile __u64 large_bytes = 0;
+/* What is counted, each launch at the remainder of its number. In memory that user space maps: to write
+ * one word of it by a map's update, it would have to write back all others as they were. */
+struct pf_counts counts[PF_LAUNCHES] = {};
+/* A bit for the end of each watched name (see `may_be_watched`). */
+volatile __u64 name_tails[PF_TAIL_WORDS] = {};
 /* Number of the launch that began last. */
 __u64 last_launch = 0;
 /* Slots that are taken: with none, nothing has to be looked up for a fork, an exit or a request. */
@@ -117,13 +115,9 @@ static __always_inline struct scratch *get_scratch(void)
 /* The slot of a launch that has not ended. */
 static __always_inline struct pf_counts *counts_of(__u64 launch)
 {
-	__u32 slot = launch % PF_LAUNCHES;
-	struct pf_counts *c;
+	struct pf_counts *c = &counts[launch % PF_LAUNCHES];
 
-	if (!launch)
-		return NULL;
-	c = bpf_map_lookup_elem(&counts, &slot);
-	return c && c->launch == launch ? c : NULL;
+	return launch && c->launch == launch ? c : NULL;
 }
 
 static __always_inline struct pf_member *member_of(struct task_struct *task)
@@ -140,6 +134,29 @@ static __always_inline struct pf_counts *task_counts(struct task_struct *task)
 		return NULL;
 	m = member_of(task);
 	return m ? counts_of(m->launch) : NULL;
+}
+
+/* Whether the last component of `event.path`, of so many bytes with its final zero, may be a watched
+ * name. Most are not, and this costs them less than to look for the component and its name: the path's
+ * last four bytes, without what is before the last slash, stand for one bit in 65,536. */
+static __always_inline bool may_be_watched(struct scratch *s, long size)
+{
+	const unsigned char *end;
+	__u32 tail, bit;
+
+	/* Of a shorter path, no slash need be among them. */
+	if (size < 5)
+		return true;
+	end = (const unsigned char *)s->event.path + ((size - 5) & (PF_EXEC_PATH_MAX - 1));
+	tail = end[3];
+	if (end[2] == '/')
+		tail |= (__u32)'/' << 8;
+	else if (end[1] == '/')
+		tail |= (__u32)end[2] << 8 | (__u32)'/' << 16;
+	else
+		tail |= (__u32)end[2] << 8 | (__u32)end[1] << 16 | (__u32)end[0] << 24;
+	bit = tail * PF_TAIL_FACTOR >> 16;
+	return name_tails[bit / 64 % PF_TAIL_WORDS] >> bit % 64 & 1;
 }
 
 /* A walk along `event.path`: where its last component begins. */
@@ -192,15 +209,13 @@ static __always_inline __u64 begin(struct scratch *s, struct task_struct *task)
 	struct pf_member *m;
 	struct pf_counts *c = NULL;
 	__u64 launch = 0;
-	__u32 slot;
 	int i;
 
 	/* The slot of a number may still be a longer launch's: then it is the next number's turn. */
 	for (i = 0; i < PF_LAUNCHES; i++) {
 		launch = __sync_fetch_and_add(&last_launch, 1) + 1;
-		slot = launch % PF_LAUNCHES;
-		c = bpf_map_lookup_elem(&counts, &slot);
-		if (c && !__sync_val_compare_and_swap(&c->launch, 0, launch))
+		c = &counts[launch % PF_LAUNCHES];
+		if (!__sync_val_compare_and_swap(&c->launch, 0, launch))
 			break;
 		c = NULL;
 	}
@@ -264,8 +279,12 @@ struct enter_args {
 static __always_inline int entered(__u64 path)
 {
 	struct scratch *s = get_scratch();
+	long size;
 
-	if (s && bpf_probe_read_user_str(s->event.path, sizeof(s->event.path), (void *)path) > 1)
+	if (!s)
+		return 0;
+	size = bpf_probe_read_user_str(s->event.path, sizeof(s->event.path), (void *)path);
+	if (size > 1 && may_be_watched(s, size))
 		called(s);
 	return 0;
 }
@@ -308,34 +327,42 @@ int BPF_PROG(program_executed, struct task_struct *task, int old_pid, struct lin
 {
 	struct scratch *s = get_scratch();
 	struct pf_member *m = live_launches ? member_of(task) : NULL;
-	__u32 pid = task->tgid;
+	struct pf_program *program;
+	__u32 place;
 	__u64 launch;
 	__u8 *kind;
+	long size;
 
 	if (!s)
 		return 0;
 	if (m && counts_of(m->launch) && !m->called)
 		return 0;
-	if (bpf_probe_read_kernel_str(s->event.path, sizeof(s->event.path),
-				      BPF_CORE_READ(bprm, filename)) <= 0)
+	size = bpf_probe_read_kernel_str(s->event.path, sizeof(s->event.path), bprm->filename);
+	if (size <= 0)
 		return 0;
 	if (m && counts_of(m->launch)) {
 		m->called = 0;
 		send(s, task, PF_WATCH_EXECUTED, m->launch);
 		return 0;
 	}
-	take_name(s);
-	kind = bpf_map_lookup_elem(&names, &s->name);
-	if (kind && (*kind == PF_NAME_APP || has_argument(s, task))) {
-		launch = begin(s, task);
-		if (launch)
-			send(s, task, PF_WATCH_EXECUTED, launch);
-		return 0;
+	if (may_be_watched(s, size)) {
+		take_name(s);
+		kind = bpf_map_lookup_elem(&names, &s->name);
+		if (kind && (*kind == PF_NAME_APP || has_argument(s, task))) {
+			launch = begin(s, task);
+			if (launch)
+				send(s, task, PF_WATCH_EXECUTED, launch);
+			return 0;
+		}
 	}
 	if (large_bytes && s->event.path[0] == '/') {
-		s->program.time_ns = bpf_ktime_get_ns();
-		bpf_probe_read_kernel_str(s->program.path, sizeof(s->program.path), s->event.path);
-		bpf_map_update_elem(&programs, &pid, &s->program, BPF_ANY);
+		place = (__u32)task->tgid % PF_PROGRAMS;
+		program = bpf_map_lookup_elem(&programs, &place);
+		if (program) {
+			program->pid = task->tgid;
+			bpf_probe_read_kernel_str(program->path, sizeof(program->path),
+						  s->event.path);
+		}
 	}
 	return 0;
 }
@@ -363,7 +390,7 @@ static __always_inline void tell_if_large(struct task_struct *task)
 {
 	struct pf_program *program;
 	struct scratch *s;
-	__u32 pid = task->tgid;
+	__u32 place = (__u32)task->tgid % PF_PROGRAMS;
 	__u64 bytes;
 
 	if (!large_bytes || BPF_CORE_READ(task, signal, live.counter))
@@ -371,14 +398,14 @@ static __always_inline void tell_if_large(struct task_struct *task)
 	bytes = BPF_CORE_READ(task, ioac.read_bytes) + BPF_CORE_READ(task, signal, ioac.read_bytes);
 	if (bytes < large_bytes)
 		return;
-	program = bpf_map_lookup_elem(&programs, &pid);
+	program = bpf_map_lookup_elem(&programs, &place);
 	s = get_scratch();
-	if (!program || !s)
+	if (!program || program->pid != (__u32)task->tgid || !s)
 		return;
 	bpf_probe_read_kernel_str(s->event.path, sizeof(program->path), program->path);
 	s->event.value = bytes;
 	send(s, task, PF_WATCH_LARGE, 0);
-	bpf_map_delete_elem(&programs, &pid);
+	program->pid = 0;
 }
 
 SEC("tp_btf/sched_process_exit")

@@ -15,6 +15,11 @@
 #define PF_LAUNCHES 64
 /* Calls of execve that are told of until one succeeds: places of PATH that are tried. */
 #define PF_CALLS 64
+/* Running processes that are known by path, at most; a power of two. */
+#define PF_PROGRAMS 1024
+/* Words of 64 bits that say how watched names end, and what spreads these ends over their bits. */
+#define PF_TAIL_WORDS 1024
+#define PF_TAIL_FACTOR 2654435761u
 
 /* The last component of a path, filled up with zeros. */
 struct pf_name {
@@ -82,7 +87,7 @@ struct pf_member {
 
 /* What a process was when it was executed. */
 struct pf_program {
-	unsigned long long time_ns;
+	unsigned int pid;	/* process (thread group); 0: none */
 	char path[PF_ARGUMENT_MAX];
 };
 
