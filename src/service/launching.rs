@@ -171,7 +171,9 @@ impl Service<'_> {
             note: None,
         };
         if let Some(ready) = ready {
-            if plan == Plan::Prefetch {
+            // What was learned before is worth having as long as it is learned anew, and learning sees what
+            // the app uses whoever has read it.
+            if let Plan::Prefetch | Plan::Learn = plan {
                 self.prefetch(launch, &ready, &mut active);
             }
             if let Some(page) = ready.completion {

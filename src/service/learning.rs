@@ -149,7 +149,8 @@ impl Service<'_> {
                 let sequence = lesson.sequence();
                 match prepare(&lesson.profile) {
                     Ok(ready) => {
-                        let cold = is_cold(&counts, ready.bytes);
+                        let alone = active.prefetch.is_none();
+                        let cold = alone && is_cold(&counts, ready.bytes);
                         let (history, class) = (ready.history.clone(), ready.class);
                         let observation = Observation::Learned {
                             class,

@@ -195,7 +195,11 @@ fn an_app_whose_executable_is_replaced_is_learned_again() {
     fs::rename(&new, &path).unwrap();
     image.launch("app");
     service.launch_of(&image.id("app"));
-    image.learn(&mut service, "app");
+    service.line(&["ready to learn"]);
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Learned"), "{line}");
+    // By the old profile, meanwhile.
+    assert!(number(&line, "prefetched_bytes") > 1 << 20, "{line}");
 }
 
 /// Context switches of all threads of a process so far, those that it was waiting for.
