@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use super::active::{Active, TICK};
 use super::calls::Calls;
 use super::catalogue::Catalogue;
+use super::holding::Holding;
 use super::message::Message;
 use super::notify::Notifier;
 use super::packages::{Packages, REST};
@@ -27,7 +28,7 @@ use crate::launch::signals;
 use crate::manager::{LiveLearner, Registry};
 use crate::phases::Observation;
 use crate::profile::Store;
-use crate::watch::{Gate, Watch};
+use crate::watch::Watch;
 
 /// The service.
 pub struct Service<'obj> {
@@ -41,10 +42,7 @@ pub struct Service<'obj> {
     pub(super) ready: HashMap<String, Ready>,
     /// Launches under way, by number.
     pub(super) active: HashMap<u64, Active>,
-    pub(super) gate: Option<Gate>,
-    /// Executables that are held, by inode: the app. No descriptors: they would keep file systems from
-    /// being unmounted.
-    pub(super) gated: HashMap<(u64, u64), String>,
+    pub(super) holding: Holding,
     pub(super) learner: Option<LiveLearner>,
     pub(super) socket: Option<announce::Socket>,
     pub(super) file: Option<announce::File>,
@@ -120,7 +118,7 @@ impl Service<'_> {
         let mut fds = Vec::with_capacity(7);
         for fd in [
             Some(self.watch.fd()),
-            self.gate.as_ref().map(Gate::fd),
+            self.holding.fd(),
             Some(self.inbox.fd()),
             Some(self.signals.as_fd()),
             self.packages.as_ref().map(Packages::fd),

@@ -114,6 +114,7 @@ impl Service<'_> {
         }
         self.emit(event);
         if plan == Plan::Learn && !is_tried {
+            self.holding.doubt();
             self.learn(launch, None);
         }
     }

@@ -15,11 +15,7 @@ use crate::watch::{Counts, Held};
 impl Service<'_> {
     /// Programs that wait to be learned.
     pub(super) fn on_held(&mut self) {
-        let waiting = match &self.gate {
-            None => return,
-            Some(gate) => gate.waiting(),
-        };
-        let waiting = match waiting {
+        let waiting = match self.holding.waiting() {
             Ok(waiting) => waiting,
             Err(error) => return self.warn(error.to_string()),
         };
@@ -36,7 +32,7 @@ impl Service<'_> {
 
     /// Lets the program go at once, unless its launch is about to be learned.
     fn on_held_one(&mut self, held: Held) {
-        let Some(id) = self.gated.get(&held.inode) else {
+        let Some(id) = self.holding.app(held.inode) else {
             return;
         };
         let launch = self.active.iter_mut().find(|(_, active)| {

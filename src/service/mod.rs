@@ -21,6 +21,7 @@ mod deciding;
 mod discover;
 mod ending;
 mod face;
+mod holding;
 mod launching;
 mod learning;
 mod local;

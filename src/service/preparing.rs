@@ -1,10 +1,7 @@
 //! What has to be in place for launches to be seen and learned.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
-
-use rustix::fs::{FileType, Mode as FileMode, OFlags, fstat};
 
 use super::catalogue::{Candidate, marks};
 use super::core::Service;
@@ -60,13 +57,15 @@ impl Service<'_> {
                 names.join(", ")
             ));
         }
+        // What changed may be the executables.
+        self.holding.doubt();
         self.watch_for_learning();
     }
 
     /// Holds the executables of apps whose next launch is to be learned, and no others, and has the
     /// learning thread ready if there are any.
     pub(super) fn watch_for_learning(&mut self) {
-        let to_learn: Vec<String> = self
+        let to_learn: HashSet<String> = self
             .registry
             .iter()
             .filter(|record| is_to_learn(record))
@@ -78,8 +77,10 @@ impl Service<'_> {
                     .map(str::to_owned),
             )
             .collect();
-        self.hold(&to_learn);
         let wanted = !to_learn.is_empty();
+        for warning in self.holding.set(to_learn) {
+            self.warn(warning);
+        }
         if wanted && self.learner.is_none() && self.state.can_learn {
             let outbox = self.outbox.clone();
             let tell = move |news| {
@@ -94,48 +95,6 @@ impl Service<'_> {
             self.learner = None;
         }
     }
-
-    fn hold(&mut self, ids: &[String]) {
-        let Some(gate) = &self.gate else {
-            return;
-        };
-        let mut warnings = Vec::new();
-        let mut held = HashMap::new();
-        for id in ids.iter().filter(|id| id.starts_with('/')) {
-            let Some((inode, file)) = open_executable(id) else {
-                continue;
-            };
-            // Those that are held, too: with its file system unmounted for a while, a file loses its mark.
-            match gate.add(file.as_fd()) {
-                Ok(()) => drop(held.insert(inode, id.clone())),
-                Err(error) => warnings.push(format!("{id}: {error}")),
-            }
-        }
-        for (inode, id) in &self.gated {
-            if held.contains_key(inode) {
-                continue;
-            }
-            // A mark goes with its file. One that was only renamed keeps it, and whoever executes it is let
-            // go at once.
-            if let Some((_, file)) = open_executable(id).filter(|(now, _)| now == inode) {
-                // With its file system unmounted for a while, it may have none.
-                let _ = gate.remove(file.as_fd());
-            }
-        }
-        self.gated = held;
-        for warning in warnings {
-            self.warn(warning);
-        }
-    }
-}
-
-/// An app's executable, if there is one, and its device and inode number.
-fn open_executable(id: &str) -> Option<((u64, u64), OwnedFd)> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let file = rustix::fs::open(id, flags, FileMode::empty()).ok()?;
-    let stat = fstat(&file).ok()?;
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    is_file.then_some(((stat.st_dev, stat.st_ino), file))
 }
 
 /// Apps with .desktop entries.

@@ -10,6 +10,7 @@ use super::calls::Calls;
 use super::catalogue::{Catalogue, Home};
 use super::core::{Service, State};
 use super::face::Face;
+use super::holding::Holding;
 use super::notify::Notifier;
 use super::packages::Packages;
 use super::priority::raise;
@@ -127,8 +128,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
         catalogue,
         ready,
         active: HashMap::new(),
-        gate,
-        gated: HashMap::new(),
+        holding: Holding::new(gate),
         learner: None,
         socket,
         file,
@@ -189,8 +189,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
 impl Service<'_> {
     /// Writes what is known, and lets go of everything: programs that wait at their execve go on.
     fn stop(mut self) {
-        self.gated.clear();
-        self.gate = None;
+        self.holding.end();
         let launches: Vec<u64> = self.active.keys().copied().collect();
         for launch in launches {
             self.cancel(launch);

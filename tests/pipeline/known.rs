@@ -97,6 +97,27 @@ fn what_a_warm_launch_needs_is_learned_live() {
     assert_found(&root, &profile);
 }
 
+/// Live learning alone cannot tell the page that was touched from those that were mapped along with it;
+/// a launch that was learned exactly has told, and all later ones remember.
+#[test]
+fn what_was_mapped_along_is_told_apart_by_an_exact_launch() {
+    let Some((root, _turn)) = known() else {
+        return;
+    };
+    root.learn(&["--live"], &["/known"]);
+    let windows = pages_of(&root.show("known"), "/data/mapped");
+    root.learn(&[], &["/known"]);
+    let mapped = &data()["/data/mapped"];
+    for _ in 0..2 {
+        root.learn(&["--live"], &["/known"]);
+        let profile = root.show("known");
+        assert_eq!(profile["learned"], "live");
+        let pages = pages_of(&profile, "/data/mapped");
+        assert_same("/data/mapped", mapped, &pages, &BTreeSet::new());
+        assert!(pages.len() <= windows.len(), "{pages:?}, {windows:?}");
+    }
+}
+
 #[test]
 fn what_others_hold_in_the_caches_is_learned_too() {
     let Some((root, _turn)) = known() else {
