@@ -8,6 +8,7 @@
 //! started only to be measured.
 
 mod accounts;
+mod awake;
 mod command;
 mod completion;
 mod exit;
@@ -19,6 +20,7 @@ mod supervise;
 mod tree;
 mod user;
 
+pub use awake::{AwakeTime, Clocks};
 pub use command::{Command, CommandError};
 pub use completion::{Limits, QuietDetector, completion_block};
 pub use exit::{Exit, Status, Usage};

@@ -4,10 +4,9 @@ use std::io;
 
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::reads::ReadCounter;
-use crate::launch::{Limits, QuietDetector};
+use crate::launch::{AwakeTime, Clocks, Limits, QuietDetector};
 use crate::profile::{Ended, Learned};
 use crate::trace::{DRAIN_INTERVAL, TraceError, Tracer};
 
@@ -15,6 +14,8 @@ use crate::trace::{DRAIN_INTERVAL, TraceError, Tracer};
 pub struct Follow {
     counter: ReadCounter,
     quiet: QuietDetector,
+    /// What the detector counts in.
+    awake: AwakeTime,
     /// Accesses of the trace that were counted.
     counted: usize,
 }
@@ -25,6 +26,7 @@ impl Follow {
         Follow {
             counter: ReadCounter::new(how),
             quiet: QuietDetector::new(tracer.with_trace(|trace| trace.start_ns), limits),
+            awake: AwakeTime::new(Clocks::now()),
             counted: 0,
         }
     }
@@ -34,11 +36,13 @@ impl Follow {
     /// # Errors
     /// When the kernel's events cannot be read.
     pub fn look(&mut self, tracer: &mut Tracer<'_>) -> Result<Option<Ended>, TraceError> {
+        let now = Clocks::now();
+        self.awake.look(now);
         tracer.drain()?;
         let has_exited = tracer.with_trace(|trace| {
             for access in &trace.accesses[self.counted..] {
                 if self.counter.is_read(access) {
-                    self.quiet.read(access.time_ns);
+                    self.quiet.read(self.awake.at(access.time_ns));
                 }
             }
             self.counted = trace.accesses.len();
@@ -47,7 +51,12 @@ impl Follow {
         if has_exited {
             return Ok(Some(Ended::Exit));
         }
-        Ok(self.quiet.ended(monotonic_ns()))
+        Ok(self.quiet.ended(self.awake.at(now.monotonic_ns)))
+    }
+
+    /// When the machine was awake.
+    pub fn into_awake_time(self) -> AwakeTime {
+        self.awake
     }
 }
 
@@ -64,10 +73,4 @@ pub fn wait(fds: &mut [PollFd<'_>]) -> io::Result<()> {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// CLOCK_MONOTONIC now, as the trace has it.
-pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -3,11 +3,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::completion::completion_span;
-use super::follow::monotonic_ns;
 use super::learn::{Lesson, NotLearned, Summary};
 use super::reads::ReadCounter;
 use crate::device::Sysfs;
-use crate::launch::{Limits, completion_block};
+use crate::launch::{AwakeTime, Clocks, Limits, completion_block};
 use crate::profile::{self, App, Ended, Profile, Revision};
 use crate::resolve::mounts::MountTable;
 use crate::resolve::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
@@ -18,6 +17,7 @@ use crate::trace::Trace;
 pub(super) struct Watched {
     pub app: App,
     pub ended: Ended,
+    pub awake: AwakeTime,
     pub started: SystemTime,
     pub how: profile::Learned,
     pub exact_faults: bool,
@@ -35,13 +35,14 @@ pub(super) fn draw_lesson(
     let Watched {
         app,
         ended,
+        awake,
         started,
         how,
         exact_faults,
         earlier,
         sysfs,
     } = launch;
-    let end_ns = end_of_launch(trace, ended, limits, how);
+    let end_ns = end_of_launch(trace, ended, &awake, limits, how);
     let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
     let clock = std::time::Instant::now();
     let seen = Observed {
@@ -131,7 +132,13 @@ pub(super) fn draw_lesson(
 
 /// When the launch ended, CLOCK_MONOTONIC in nanoseconds: with its completion block, if it fell
 /// quiet. What was read in the quiet second after that is learned all the same.
-fn end_of_launch(trace: &Trace, ended: Ended, limits: &Limits, how: profile::Learned) -> u64 {
+fn end_of_launch(
+    trace: &Trace,
+    ended: Ended,
+    awake: &AwakeTime,
+    limits: &Limits,
+    how: profile::Learned,
+) -> u64 {
     let last_ns = trace
         .accesses
         .last()
@@ -147,7 +154,9 @@ fn end_of_launch(trace: &Trace, ended: Ended, limits: &Limits, how: profile::Lea
                 .filter(|access| counter.is_read(access))
                 .map(|access| access.time_ns)
                 .collect();
-            completion_block(&reads, trace.start_ns, monotonic_ns(), limits)
+            let counted: Vec<u64> = reads.iter().map(|&time| awake.at(time)).collect();
+            let now = awake.at(Clocks::now().monotonic_ns);
+            completion_block(&counted, trace.start_ns, now, limits)
                 .map_or(last_ns, |index| reads[index])
         }
     }

@@ -19,7 +19,7 @@ use super::follow::{Follow, wait};
 use super::learn::{Lesson, NotLearned};
 use super::lesson::{Watched, draw_lesson};
 use crate::device::Sysfs;
-use crate::launch::Limits;
+use crate::launch::{AwakeTime, Limits};
 use crate::profile::{App, Ended, Learned, Profile};
 use crate::resolve::mounts::MountTable;
 use crate::resolve::sequence::Earlier;
@@ -141,7 +141,7 @@ fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, 
     // The app goes on, whatever came of it.
     drop(job.held);
     let mut tracer = adopted.map_err(NotLearned::failed)?;
-    let ended = watch(&mut tracer, &job.limits, stop)?;
+    let (ended, awake) = watch(&mut tracer, &job.limits, stop)?;
     let trace = tracer.finish().map_err(NotLearned::failed)?;
     if trace.lost > 0 {
         return Err(NotLearned::Lost(trace.lost));
@@ -156,6 +156,7 @@ fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, 
     let launch = Watched {
         app: job.app,
         ended,
+        awake,
         started,
         how: Learned::Live,
         exact_faults: false,
@@ -165,8 +166,12 @@ fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, 
     draw_lesson(launch, &trace, &mounts, &job.limits)
 }
 
-/// Collects events until the launch is over, and says what ended it.
-fn watch(tracer: &mut Tracer<'_>, limits: &Limits, stop: &AtomicBool) -> Result<Ended, NotLearned> {
+/// Collects events until the launch is over, and says what ended it, and when the machine was awake.
+fn watch(
+    tracer: &mut Tracer<'_>,
+    limits: &Limits,
+    stop: &AtomicBool,
+) -> Result<(Ended, AwakeTime), NotLearned> {
     let mut follow = Follow::new(tracer, Learned::Live, *limits);
     loop {
         let events = tracer.wake_fd();
@@ -175,7 +180,7 @@ fn watch(tracer: &mut Tracer<'_>, limits: &Limits, stop: &AtomicBool) -> Result<
             return Err(NotLearned::Failed("the service is stopping".to_owned()));
         }
         if let Some(ended) = follow.look(tracer).map_err(NotLearned::failed)? {
-            return Ok(ended);
+            return Ok((ended, follow.into_awake_time()));
         }
     }
 }

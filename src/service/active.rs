@@ -94,6 +94,11 @@ impl Quiet {
         }
     }
 
+    /// The machine was suspended: what was not read meanwhile says nothing.
+    pub fn resume(&mut self) {
+        self.seen.clear();
+    }
+
     /// Takes the number of reads by now; true if the launch is over.
     pub fn is_over(&mut self, now: Instant, reads: u64) -> bool {
         let age = now.saturating_duration_since(self.begun);
@@ -168,6 +173,19 @@ mod tests {
         assert_eq!(over_after_ms(&[1; 400]), Some(30_000), "ten a second go on");
         let rare: Vec<u64> = (0..400).map(|tick| u64::from(tick % 2 == 0)).collect();
         assert!(over_after_ms(&rare).unwrap() < 2000);
+    }
+
+    #[test]
+    fn a_suspended_launch_goes_on() {
+        let begun = Instant::now();
+        let at = |ms| begun + Duration::from_millis(ms);
+        let mut quiet = Quiet::new(Limits::default(), begun);
+        assert!(!quiet.is_over(at(100), 50));
+        quiet.resume();
+        // Starting drivers took longer than a window.
+        assert!(!quiet.is_over(at(2100), 50));
+        assert!(!quiet.is_over(at(2200), 90));
+        assert!(quiet.is_over(at(3200), 90));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::{Places, daily};
 use crate::announce;
 use crate::bus::{self, Bus};
 use crate::config::Config;
-use crate::launch::signals;
+use crate::launch::{Clocks, signals};
 use crate::manager::{LiveLearner, Registry};
 use crate::phases::Observation;
 use crate::profile::Store;
@@ -74,6 +74,8 @@ pub(super) struct State {
     /// State of the random numbers that decide which launches go without.
     pub random: u64,
     pub waits: Waits,
+    /// When launches under way were looked at last.
+    pub looked: Clocks,
     /// Whether launches can be learned at all.
     pub can_learn: bool,
 }

@@ -9,6 +9,7 @@ use super::face::record_of;
 use super::message::Message;
 use crate::bus;
 use crate::history::{Kind, Launch};
+use crate::launch::Clocks;
 use crate::phases::{Observation, Plan, Prefetched, Seen, Warmth};
 use crate::watch::Counts;
 
@@ -16,7 +17,13 @@ impl Service<'_> {
     /// Looks which launches are over.
     pub(super) fn look_at_active(&mut self, now: Instant) {
         let mut over = Vec::new();
+        let clocks = Clocks::now();
+        let suspended = clocks.was_suspended_since(self.state.looked);
+        self.state.looked = clocks;
         for (&launch, active) in &mut self.active {
+            if suspended {
+                active.quiet.resume();
+            }
             let Some(counts) = self.watch.counts(launch) else {
                 over.push(launch);
                 continue;

@@ -28,11 +28,13 @@ use crate::apps::Rules;
 use crate::bus::{Address, serve};
 use crate::config::Config;
 use crate::device::restore_leftovers;
+use crate::launch::Clocks;
 use crate::launch::signals::{self, Inherited};
 use crate::manager::{Added, Marks, Record, Registry};
 use crate::phases::{Managed, Observation};
 use crate::prefetch::raise_open_files;
 use crate::profile::{Store, full_path};
+use crate::resolve::handle::check_paths;
 use crate::resolve::mounts::MountTable;
 use crate::trace::{Storage, TraceError};
 use crate::watch::{Gate, Options, Watch};
@@ -96,6 +98,12 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     let gate = Gate::new()
         .inspect_err(|error| warnings.push(format!("launches are learned a little late: {error}")))
         .ok();
+    if let Err(error) = check_paths() {
+        warnings.push(format!(
+            "files that are replaced will not be found again by their paths: openat2(2) is refused \
+             ({error})"
+        ));
+    }
     let loaded = Rules::load(&places.config_dir.join("launchers.d"));
     warnings.extend(loaded.refused.iter().map(ToString::to_string));
     let catalogue = Catalogue::new(loaded.rules, Home::look()?);
@@ -151,6 +159,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
                 .map(|interval| Instant::now() + interval),
             random: now_s() ^ u64::from(std::process::id()) << 32 | 1,
             waits: Waits::Off,
+            looked: Clocks::now(),
             can_learn: true,
         },
         notifier,
