@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -100,6 +100,28 @@ pub fn inode_generation(file: &OwnedFd) -> io::Result<u32> {
     Ok(generation as u32)
 }
 
+/// Whether [`path_in_fs`] can work: openat2(2) may be refused by a sandbox (systemd's
+/// RestrictSUIDSGID= does), and then no file has a path.
+///
+/// # Errors
+/// What openat2(2) returns.
+pub fn check_paths() -> io::Result<()> {
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    beneath(root.as_fd(), Path::new("."))?;
+    Ok(())
+}
+
+/// What a path leads to that goes through no symbolic link and no other file system.
+fn beneath(directory: BorrowedFd<'_>, relative: &Path) -> rustix::io::Result<OwnedFd> {
+    openat2(
+        directory,
+        relative,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS,
+    )
+}
+
 /// Path of an open file from its file system's own root, such as `/lib/x.so` for `/usr/lib/x.so` on a
 /// separate `/usr`; arbitrary bytes. `None` if the kernel knows no name (files opened by handle have
 /// one while their directory entry is cached), if the file was deleted or moved out of the mount, or
@@ -115,14 +137,7 @@ pub fn path_in_fs(file: BorrowedFd<'_>, mount: &OpenMount) -> Option<Vec<u8>> {
     }
     // What /proc shows may end in " (deleted)" or come from outside of a bind mount's directory: only
     // a name that leads to the file counts. It must not lead through another file system on its way.
-    let found = openat2(
-        &mount.fd,
-        relative,
-        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS,
-    )
-    .ok()?;
+    let found = beneath(mount.fd.as_fd(), relative).ok()?;
     let (found, file) = (fstat(&found).ok()?, fstat(file).ok()?);
     if (found.st_dev, found.st_ino) != (file.st_dev, file.st_ino) {
         return None;

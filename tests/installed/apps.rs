@@ -39,7 +39,10 @@ const BOX: &str = "/srv/box";
 /// The sandboxed app ends when somebody has written to this FIFO.
 const STAY: &str = "/opt/pf/inside/stay";
 
-/// Puts both on the disk.
+/// An app that takes seconds to read its data.
+pub const SLOW: &str = "/opt/pf/slow";
+
+/// Puts all of them on the disk.
 pub fn install() {
     for directory in [LOOKED_INTO, BOX] {
         fs::create_dir_all(directory).unwrap();
@@ -59,12 +62,16 @@ pub fn install() {
         BOXED,
         &format!("exec bwrap --dev-bind / / --bind {INSIDE} {BOX} -- /bin/sh -c '{inside}'"),
     );
+    script(
+        SLOW,
+        &format!("for part in {DATA}/*; do cat \"$part\"/*; sleep 0.1; done"),
+    );
     output(&["mkfifo", "--mode=644", STAY]);
     rustix::fs::sync();
 }
 
 /// All of the app's files.
-fn data() -> impl Iterator<Item = String> {
+pub fn data() -> impl Iterator<Item = String> {
     (0..DIRECTORIES * FILES).map(|n| format!("{DATA}/{:02}/{:02}", n / FILES, n % FILES))
 }
 

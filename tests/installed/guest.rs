@@ -9,6 +9,7 @@ use crate::journal::Journal;
 use crate::system::{
     GROUP, USER, as_user, files, main_pid, outcome, output, property, refusal, status_of,
 };
+use crate::upheavals;
 
 /// The packed source tree, which the host sends along.
 pub const TREE: &str = "tree.tar";
@@ -64,6 +65,12 @@ pub fn main() {
     begin("the next launch is prefetched");
     apps::assert_prefetched(&apps::launch_cold(&service, APP));
 
+    begin("a package is updated");
+    upheavals::package_updated(&service);
+    begin("the clock is set");
+    upheavals::clock_set(&service);
+    begin("suspended while a launch is learned");
+    upheavals::suspended(&service);
     begin("a wrong configuration");
     wrong_configuration(&service);
     begin("stopped, and called on the bus");
@@ -117,7 +124,6 @@ fn sandbox() {
         "MemoryDenyWriteExecute",
         "LockPersonality",
         "RestrictRealtime",
-        "RestrictSUIDSGID",
         "ProtectHostname",
     ];
     for name in names {
@@ -248,7 +254,7 @@ fn stopped_and_called(service: &Journal) {
     assert!(answer.contains("managed"), "{answer}");
     assert_eq!(property(UNIT, "ActiveState"), "active");
     let ready = service.message("ready");
-    assert_eq!(ready.field("F_PROFILES"), "2");
+    assert_eq!(ready.field("F_PROFILES"), "3");
 }
 
 /// The socket is systemd's, and starts the service.

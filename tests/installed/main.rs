@@ -11,6 +11,7 @@ mod journal;
 #[path = "../common/machine.rs"]
 mod machine;
 mod system;
+mod upheavals;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

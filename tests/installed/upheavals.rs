@@ -1,0 +1,97 @@
+//! What happens to a machine: packages are updated, clocks are set, it is suspended.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::apps::{self, APP, SLOW};
+use crate::journal::Journal;
+use crate::system::output;
+
+/// How far the clock is set forward, in days: further than any time that something is kept for.
+const DAYS: u64 = 400;
+
+/// For how long the machine is suspended, in seconds.
+const ASLEEP: &str = "3";
+
+/// A package replaces a file of an app. It is found again before anybody launches the app.
+pub fn package_updated(service: &Journal) {
+    let file = apps::data().next().unwrap();
+    let before = fs::metadata(&file).unwrap().ino();
+    assert_eq!(inode_in_profile(&file), before);
+    let tree = "update";
+    let inside = format!("{tree}{file}");
+    fs::create_dir_all(format!("{tree}/DEBIAN")).unwrap();
+    fs::create_dir_all(inside.rsplit_once('/').unwrap().0).unwrap();
+    fs::write(
+        format!("{tree}/DEBIAN/control"),
+        "Package: pf-data\nVersion: 2\nArchitecture: all\nMaintainer: nobody <root@localhost>\n\
+         Description: data of an app\n",
+    )
+    .unwrap();
+    fs::copy(&file, &inside).unwrap();
+    output(&["dpkg-deb", "--build", tree, "update.deb"]);
+    output(&["dpkg", "--install", "update.deb"]);
+    let replaced = fs::metadata(&file).unwrap().ino();
+    assert_ne!(replaced, before, "dpkg unpacks into another file");
+    let said = service.next("a profile was looked through", |entry| {
+        entry.message() == "obsolete entries were dealt with" && entry.field("F_APP") == APP
+    });
+    println!("        {}", said.fields());
+    assert_eq!(inode_in_profile(&file), replaced);
+    apps::assert_prefetched(&apps::launch_cold(service, APP));
+}
+
+/// The inode of a file by its path, as the app's profile has it.
+fn inode_in_profile(path: &str) -> u64 {
+    let profile = profile_of(APP);
+    let files = profile["files"].as_array().unwrap();
+    let file = files.iter().find(|file| file["path"] == path);
+    let file = file.unwrap_or_else(|| panic!("{path} is not in {files:#?}"));
+    file["inode"].as_u64().unwrap()
+}
+
+fn profile_of(app: &str) -> Value {
+    serde_json::from_str(&output(&["paralfetch", "show", "--json", app])).unwrap()
+}
+
+/// The time of day jumps, forward and back: what was learned stays, and launches go on being
+/// prefetched.
+pub fn clock_set(service: &Journal) {
+    let days = DAYS * 24 * 60 * 60;
+    for jump in [i64::try_from(days).unwrap(), -i64::try_from(days).unwrap()] {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        let then = now.as_secs().checked_add_signed(jump).unwrap();
+        output(&["date", "--set", &format!("@{then}")]);
+        apps::assert_prefetched(&apps::launch_cold(service, APP));
+    }
+    let list = output(&["paralfetch", "list"]);
+    assert!(!list.contains("switched off"), "{list}");
+}
+
+/// The machine is suspended while a launch is learned. What the app does before and after is learned.
+pub fn suspended(service: &Journal) {
+    output(&["paralfetch", "enable", SLOW]);
+    service.message("ready to learn");
+    let mut app = apps::start(SLOW);
+    service.next("the launch begins", |entry| {
+        entry.message() == "launch begins" && entry.field("F_APP") == SLOW
+    });
+    output(&["rtcwake", "--mode", "mem", "--seconds", ASLEEP]);
+    assert_eq!(
+        app.try_wait().unwrap(),
+        None,
+        "it was suspended in its launch"
+    );
+    assert!(app.wait().unwrap().success());
+    let learned = service.launch_of(SLOW);
+    println!("        {SLOW}: {}", learned.fields());
+    assert_eq!(learned.field("F_KIND"), "Learned", "{}", learned.fields());
+    let profile = profile_of(SLOW);
+    let files = profile["files"].as_array().unwrap();
+    for path in apps::data() {
+        assert!(files.iter().any(|file| file["path"] == path), "{path}");
+    }
+}
