@@ -8,10 +8,10 @@
 //! started only to be measured.
 
 mod accounts;
-mod awake;
 mod command;
 mod completion;
 mod exit;
+mod launch_time;
 mod processes;
 mod session;
 pub(crate) mod signals;
@@ -20,10 +20,10 @@ mod supervise;
 mod tree;
 mod user;
 
-pub use awake::{AwakeTime, Clocks};
 pub use command::{Command, CommandError};
 pub use completion::{Limits, QuietDetector, completion_block};
 pub use exit::{Exit, Status, Usage};
+pub use launch_time::{Clocks, LaunchTime};
 pub use processes::Kin;
 pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};
 pub use supervise::{Started, Supervisor};

@@ -6,7 +6,7 @@ use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Errno;
 
 use super::reads::ReadCounter;
-use crate::launch::{AwakeTime, Clocks, Limits, QuietDetector};
+use crate::launch::{Clocks, LaunchTime, Limits, QuietDetector};
 use crate::profile::{Ended, Learned};
 use crate::trace::{DRAIN_INTERVAL, TraceError, Tracer};
 
@@ -15,7 +15,7 @@ pub struct Follow {
     counter: ReadCounter,
     quiet: QuietDetector,
     /// What the detector counts in.
-    awake: AwakeTime,
+    time: LaunchTime,
     /// Accesses of the trace that were counted.
     counted: usize,
 }
@@ -26,23 +26,28 @@ impl Follow {
         Follow {
             counter: ReadCounter::new(how),
             quiet: QuietDetector::new(tracer.with_trace(|trace| trace.start_ns), limits),
-            awake: AwakeTime::new(Clocks::now()),
+            time: LaunchTime::new(Clocks::now()),
             counted: 0,
         }
     }
 
-    /// Takes in what was traced meanwhile, and says what ended the launch, if it is over.
+    /// Takes in what was traced meanwhile, and says what ended the launch, if it is over. While it is
+    /// `behind_prefetch`, it is not called quiet.
     ///
     /// # Errors
     /// When the kernel's events cannot be read.
-    pub fn look(&mut self, tracer: &mut Tracer<'_>) -> Result<Option<Ended>, TraceError> {
+    pub fn look(
+        &mut self,
+        tracer: &mut Tracer<'_>,
+        behind_prefetch: bool,
+    ) -> Result<Option<Ended>, TraceError> {
         let now = Clocks::now();
-        self.awake.look(now);
+        self.time.look(now, behind_prefetch);
         tracer.drain()?;
         let has_exited = tracer.with_trace(|trace| {
             for access in &trace.accesses[self.counted..] {
                 if self.counter.is_read(access) {
-                    self.quiet.read(self.awake.at(access.time_ns));
+                    self.quiet.read(self.time.at(access.time_ns));
                 }
             }
             self.counted = trace.accesses.len();
@@ -51,12 +56,12 @@ impl Follow {
         if has_exited {
             return Ok(Some(Ended::Exit));
         }
-        Ok(self.quiet.ended(self.awake.at(now.monotonic_ns)))
+        Ok(self.quiet.ended(self.time.at(now.monotonic_ns)))
     }
 
-    /// When the machine was awake.
-    pub fn into_awake_time(self) -> AwakeTime {
-        self.awake
+    /// When the launch could go on.
+    pub fn into_time(self) -> LaunchTime {
+        self.time
     }
 }
 

@@ -12,7 +12,7 @@ use super::follow::{Follow, wait};
 use super::lesson::{Watched, draw_lesson};
 use super::settings::LearningSettings;
 use crate::device::{KnobError, Sysfs};
-use crate::launch::{AwakeTime, Exit, Limits, Spawn, SpawnError, Started, Status, Supervisor};
+use crate::launch::{Exit, LaunchTime, Limits, Spawn, SpawnError, Started, Status, Supervisor};
 use crate::profile::{self, Ended, Profile};
 use crate::resolve::mounts::MountTable;
 use crate::resolve::sequence::{self, Earlier, Requirements};
@@ -182,7 +182,7 @@ pub fn learn(
     let restored = settings.restore();
 
     let lesson = (|| {
-        let (ended, awake) = watched.map_err(NotLearned::failed)?;
+        let (ended, time) = watched.map_err(NotLearned::failed)?;
         let trace = trace.map_err(NotLearned::failed)?;
         restored.map_err(NotLearned::failed)?;
         // The tree's last task is gone; so then is the app, or all but gone.
@@ -202,7 +202,7 @@ pub fn learn(
         let launch = Watched {
             app,
             ended,
-            awake,
+            time,
             started: started_at,
             how,
             exact_faults,
@@ -218,14 +218,14 @@ pub fn learn(
     })
 }
 
-/// Collects events until the launch is over, and says what ended it, and when the machine was awake;
+/// Collects events until the launch is over, and says what ended it, and when it could go on;
 /// `exit` is set if the app has exited meanwhile.
 fn watch(
     tracer: &mut Tracer<'_>,
     supervisor: &mut Supervisor,
     options: &LearnOptions,
     exit: &mut Option<Exit>,
-) -> Result<(Ended, AwakeTime), LearnError> {
+) -> Result<(Ended, LaunchTime), LearnError> {
     let mut follow = Follow::new(tracer, options.how, options.limits);
     loop {
         let (events, signals) = (tracer.wake_fd(), supervisor.signal_fd());
@@ -236,8 +236,8 @@ fn watch(
         if let Some(ended) = supervisor.on_signals()? {
             *exit = Some(ended);
         }
-        if let Some(ended) = follow.look(tracer)? {
-            return Ok((ended, follow.into_awake_time()));
+        if let Some(ended) = follow.look(tracer, false)? {
+            return Ok((ended, follow.into_time()));
         }
     }
 }

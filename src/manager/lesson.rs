@@ -6,7 +6,7 @@ use super::completion::completion_span;
 use super::learn::{Lesson, NotLearned, Summary};
 use super::reads::ReadCounter;
 use crate::device::Sysfs;
-use crate::launch::{AwakeTime, Clocks, Limits, completion_block};
+use crate::launch::{Clocks, LaunchTime, Limits, completion_block};
 use crate::profile::{self, App, Ended, Profile, Revision};
 use crate::resolve::mounts::MountTable;
 use crate::resolve::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
@@ -17,7 +17,7 @@ use crate::trace::Trace;
 pub(super) struct Watched {
     pub app: App,
     pub ended: Ended,
-    pub awake: AwakeTime,
+    pub time: LaunchTime,
     pub started: SystemTime,
     pub how: profile::Learned,
     pub exact_faults: bool,
@@ -35,14 +35,14 @@ pub(super) fn draw_lesson(
     let Watched {
         app,
         ended,
-        awake,
+        time,
         started,
         how,
         exact_faults,
         earlier,
         sysfs,
     } = launch;
-    let end_ns = end_of_launch(trace, ended, &awake, limits, how);
+    let end_ns = end_of_launch(trace, ended, &time, limits, how);
     let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
     let clock = std::time::Instant::now();
     let seen = Observed {
@@ -135,7 +135,7 @@ pub(super) fn draw_lesson(
 fn end_of_launch(
     trace: &Trace,
     ended: Ended,
-    awake: &AwakeTime,
+    time: &LaunchTime,
     limits: &Limits,
     how: profile::Learned,
 ) -> u64 {
@@ -154,8 +154,8 @@ fn end_of_launch(
                 .filter(|access| counter.is_read(access))
                 .map(|access| access.time_ns)
                 .collect();
-            let counted: Vec<u64> = reads.iter().map(|&time| awake.at(time)).collect();
-            let now = awake.at(Clocks::now().monotonic_ns);
+            let counted: Vec<u64> = reads.iter().map(|&read| time.at(read)).collect();
+            let now = time.at(Clocks::now().monotonic_ns);
             completion_block(&counted, trace.start_ns, now, limits)
                 .map_or(last_ns, |index| reads[index])
         }

@@ -19,7 +19,7 @@ use super::follow::{Follow, wait};
 use super::learn::{Lesson, NotLearned};
 use super::lesson::{Watched, draw_lesson};
 use crate::device::Sysfs;
-use crate::launch::{AwakeTime, Limits};
+use crate::launch::{LaunchTime, Limits};
 use crate::profile::{App, Ended, Learned, Profile};
 use crate::resolve::mounts::MountTable;
 use crate::resolve::sequence::Earlier;
@@ -39,6 +39,8 @@ pub struct LiveJob {
     pub limits: Limits,
     /// What kinds of drives there are.
     pub sysfs: Sysfs,
+    /// Whether the launch is being prefetched at the moment. As long as it is, its quiet says nothing.
+    pub prefetching: Arc<AtomicBool>,
     /// Dropped once the launch is being watched: what holds the process in its execve.
     pub held: Option<Box<dyn Send>>,
 }
@@ -135,13 +137,13 @@ fn work(jobs: &Receiver<LiveJob>, state: &AtomicU8, stop: &AtomicBool, tell: &im
     })));
 }
 
-fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, NotLearned> {
+fn learn(loaded: Loaded<'_>, mut job: LiveJob, stop: &AtomicBool) -> Result<Lesson, NotLearned> {
     let started = SystemTime::now();
     let adopted = loaded.adopt(job.pid);
     // The app goes on, whatever came of it.
-    drop(job.held);
+    drop(job.held.take());
     let mut tracer = adopted.map_err(NotLearned::failed)?;
-    let (ended, awake) = watch(&mut tracer, &job.limits, stop)?;
+    let (ended, time) = watch(&mut tracer, &job, stop)?;
     let trace = tracer.finish().map_err(NotLearned::failed)?;
     if trace.lost > 0 {
         return Err(NotLearned::Lost(trace.lost));
@@ -156,7 +158,7 @@ fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, 
     let launch = Watched {
         app: job.app,
         ended,
-        awake,
+        time,
         started,
         how: Learned::Live,
         exact_faults: false,
@@ -166,21 +168,25 @@ fn learn(loaded: Loaded<'_>, job: LiveJob, stop: &AtomicBool) -> Result<Lesson, 
     draw_lesson(launch, &trace, &mounts, &job.limits)
 }
 
-/// Collects events until the launch is over, and says what ended it, and when the machine was awake.
+/// Collects events until the launch is over, and says what ended it, and when it could go on.
 fn watch(
     tracer: &mut Tracer<'_>,
-    limits: &Limits,
+    job: &LiveJob,
     stop: &AtomicBool,
-) -> Result<(Ended, AwakeTime), NotLearned> {
-    let mut follow = Follow::new(tracer, Learned::Live, *limits);
+) -> Result<(Ended, LaunchTime), NotLearned> {
+    let mut follow = Follow::new(tracer, Learned::Live, job.limits);
     loop {
         let events = tracer.wake_fd();
         wait(&mut [PollFd::new(&events, PollFlags::IN)]).map_err(NotLearned::failed)?;
         if stop.load(Ordering::Acquire) {
             return Err(NotLearned::Failed("the service is stopping".to_owned()));
         }
-        if let Some(ended) = follow.look(tracer).map_err(NotLearned::failed)? {
-            return Ok((ended, follow.into_awake_time()));
+        let prefetching = job.prefetching.load(Ordering::Acquire);
+        if let Some(ended) = follow
+            .look(tracer, prefetching)
+            .map_err(NotLearned::failed)?
+        {
+            return Ok((ended, follow.into_time()));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A launch under way.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -31,6 +31,8 @@ pub struct Active {
     pub learning: bool,
     /// The prefetch under way.
     pub prefetch: Option<Prefetch>,
+    /// Whether it is under way, for other threads.
+    pub prefetching: Arc<AtomicBool>,
     /// Thread id of the prefetch thread, once it runs; 0 before.
     pub helper: Arc<AtomicU32>,
     /// What the prefetch thread did, once it has ended.
@@ -43,6 +45,23 @@ pub struct Active {
     pub held: Option<Hold>,
     /// What went wrong, if anything.
     pub note: Option<String>,
+}
+
+/// A prefetch under way, until this is dropped: also if its thread cannot be started, or panics.
+pub struct UnderWay(Arc<AtomicBool>);
+
+impl UnderWay {
+    /// From now on.
+    pub fn begin(flag: &Arc<AtomicBool>) -> Self {
+        flag.store(true, Ordering::Release);
+        UnderWay(Arc::clone(flag))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// A held program that two may let go: the learning thread when it is ready, and the event loop when that

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::active::{Active, Quiet};
+use super::active::{Active, Quiet, UnderWay};
 use super::catalogue::{Found, Gone, NO_EXECUTABLE};
 use super::core::Service;
 use super::face::begun;
@@ -164,6 +164,7 @@ impl Service<'_> {
             confirmed,
             learning: false,
             prefetch: None,
+            prefetching: Arc::default(),
             helper: Arc::new(AtomicU32::new(0)),
             report: None,
             switches: 0,
@@ -207,7 +208,9 @@ impl Service<'_> {
             decode(&packed).ok()
         };
         let outbox = self.outbox.clone();
+        let under_way = UnderWay::begin(&active.prefetching);
         let done = move || {
+            drop(under_way);
             outbox.send(Message::Prefetched(launch));
         };
         let options = Options {

@@ -1,5 +1,7 @@
 //! Learning launches: from the program that is held to the lesson.
 
+use std::sync::Arc;
+
 use rustix::process::Pid;
 
 use super::active::{Hold, LetGo};
@@ -92,6 +94,7 @@ impl Service<'_> {
             earlier,
             limits: Limits::from(&self.config.launch),
             sysfs: self.places.sysfs.clone(),
+            prefetching: Arc::clone(&active.prefetching),
             held: hold.map(|hold| Box::new(LetGo(hold)) as Box<dyn Send>),
         };
         match learner.learn(job) {

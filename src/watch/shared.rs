@@ -66,10 +66,10 @@ impl<'obj> Shared<'obj> {
 
     /// The word of bits for the ends of watched names that has this index.
     pub fn name_tails(&self, index: usize) -> &AtomicU64 {
-        // SAFETY: as in `last_launch`; the index is checked against the array's length.
+        assert!(index < TAIL_WORDS, "{index}");
+        // SAFETY: as in `last_launch`, and within the array.
         unsafe {
             let words = &raw mut (*self.globals.as_ptr()).name_tails;
-            assert!(index < words.as_ref().map_or(0, |words| words.len()));
             AtomicU64::from_ptr(words.cast::<u64>().add(index))
         }
     }
@@ -90,6 +90,9 @@ impl<'obj> Shared<'obj> {
 
 /// Launches that can be told apart at a time (`PF_LAUNCHES`).
 pub(super) const LAUNCHES: u64 = 64;
+
+/// Words of bits for the ends of watched names (`PF_TAIL_WORDS`).
+pub(super) const TAIL_WORDS: usize = 1024;
 
 /// What is counted of one launch.
 pub(super) struct Slot<'a> {
@@ -146,7 +149,9 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn there_are_as_many_slots_as_are_used() {
-        assert_eq!(globals().counts.len() as u64, LAUNCHES);
+    fn arrays_are_as_long_as_in_the_kernel() {
+        let globals = globals();
+        assert_eq!(globals.counts.len() as u64, LAUNCHES);
+        assert_eq!(globals.name_tails.len(), TAIL_WORDS);
     }
 }

@@ -5,10 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
-use super::shared::Shared;
-
-/// Words of 64 bits (`PF_TAIL_WORDS`).
-const WORDS: usize = 1024;
+use super::shared::{Shared, TAIL_WORDS};
 
 /// What spreads ends over the bits (`PF_TAIL_FACTOR`).
 const FACTOR: u32 = 2_654_435_761;
@@ -24,12 +21,12 @@ fn bit(name: &OsStr) -> usize {
 }
 
 /// The words that say how these names end, by index; all others are 0.
-pub(super) struct Tails(Box<[u64; WORDS]>);
+pub(super) struct Tails(Box<[u64; TAIL_WORDS]>);
 
 impl Tails {
     /// Of these names.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a OsStr>) -> Self {
-        let mut words = Box::new([0; WORDS]);
+        let mut words = Box::new([0; TAIL_WORDS]);
         let bits: HashSet<usize> = names.into_iter().map(bit).collect();
         for bit in bits {
             words[bit / 64] |= 1 << (bit % 64);

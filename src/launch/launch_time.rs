@@ -1,8 +1,9 @@
-//! Time without that in which the machine was suspended, and processes stood still.
+//! Time without that in which a launch could not go on, so that its quiet says nothing.
 //!
 //! CLOCK_MONOTONIC does not count a suspension, but does count the second or so that drivers take to
 //! stop and to start again. Nothing reads then, and a launch in the middle of its reads would seem to be
-//! over.
+//! over. The same holds while an app waits behind its own prefetch, on a drive that does one thing at a
+//! time.
 
 use std::time::Duration;
 
@@ -40,40 +41,44 @@ impl Clocks {
 /// wait for a processor.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// When the machine was awake, as far as somebody looked often enough.
+/// When a launch could go on, as far as somebody looked often enough.
 #[derive(Clone, Debug)]
-pub struct AwakeTime {
+pub struct LaunchTime {
     last: Clocks,
-    /// Intervals of CLOCK_MONOTONIC in which the machine was suspended, by start and end, ascending.
-    asleep: Vec<(u64, u64)>,
+    /// Intervals of CLOCK_MONOTONIC in which it could not, by start and end, ascending.
+    held_up: Vec<(u64, u64)>,
 }
 
-impl AwakeTime {
+impl LaunchTime {
     /// From now on.
     pub fn new(now: Clocks) -> Self {
-        AwakeTime {
+        LaunchTime {
             last: now,
-            asleep: Vec::new(),
+            held_up: Vec::new(),
         }
     }
 
-    /// Takes the clocks of now. If the machine was suspended since the last call, all of the time
-    /// since then counts as a suspension.
-    pub fn look(&mut self, now: Clocks) {
-        if now.was_suspended_since(self.last) && now.monotonic_ns > self.last.monotonic_ns {
-            self.asleep.push((self.last.monotonic_ns, now.monotonic_ns));
+    /// Takes the clocks of now, and whether the launch is held up by its prefetch. If it is, or if the
+    /// machine was suspended since the last call, all of the time since then does not count.
+    pub fn look(&mut self, now: Clocks, behind_prefetch: bool) {
+        let (start, end) = (self.last.monotonic_ns, now.monotonic_ns);
+        if (behind_prefetch || now.was_suspended_since(self.last)) && end > start {
+            match self.held_up.last_mut() {
+                Some((_, before)) if *before == start => *before = end,
+                _ => self.held_up.push((start, end)),
+            }
         }
         self.last = now;
     }
 
-    /// A time of CLOCK_MONOTONIC less all suspensions before it. Order stays.
+    /// A time of CLOCK_MONOTONIC less all before it that does not count. Order stays.
     pub fn at(&self, monotonic_ns: u64) -> u64 {
-        let asleep: u64 = self
-            .asleep
+        let held_up: u64 = self
+            .held_up
             .iter()
             .map(|&(start, end)| monotonic_ns.clamp(start, end) - start)
             .sum();
-        monotonic_ns.saturating_sub(asleep)
+        monotonic_ns.saturating_sub(held_up)
     }
 }
 
@@ -94,12 +99,12 @@ mod tests {
 
     #[test]
     fn a_suspension_takes_no_time() {
-        let mut awake = AwakeTime::new(clocks(1000, 70));
-        awake.look(clocks(1050, 70));
+        let mut time = LaunchTime::new(clocks(1000, 70));
+        time.look(clocks(1050, 70), false);
         // Stopping and starting drivers took 1.2 s, the suspension an hour.
-        awake.look(clocks(2250, 3_600_070));
-        awake.look(clocks(2300, 3_600_070));
-        let at = |ms| awake.at(ms * MS) / MS;
+        time.look(clocks(2250, 3_600_070), false);
+        time.look(clocks(2300, 3_600_070), false);
+        let at = |ms| time.at(ms * MS) / MS;
         assert_eq!(
             [at(900), at(1050), at(1051), at(2249)],
             [900, 1050, 1050, 1050]
@@ -108,12 +113,27 @@ mod tests {
     }
 
     #[test]
+    fn waiting_behind_the_prefetch_takes_no_time() {
+        let mut time = LaunchTime::new(clocks(1000, 0));
+        for ms in [1050, 1100, 3000] {
+            time.look(clocks(ms, 0), true);
+        }
+        time.look(clocks(3050, 0), false);
+        assert_eq!(time.held_up.len(), 1);
+        let at = |ms| time.at(ms * MS) / MS;
+        assert_eq!(
+            [at(1000), at(2000), at(3000), at(3050)],
+            [1000, 1000, 1000, 1050]
+        );
+    }
+
+    #[test]
     fn waiting_between_the_clocks_is_no_suspension() {
-        let mut awake = AwakeTime::new(clocks(1000, 0));
-        awake.look(clocks(1050, 30));
-        awake.look(clocks(1100, 0));
-        awake.look(clocks(1150, 99));
-        assert_eq!(awake.at(1200 * MS), 1200 * MS);
+        let mut time = LaunchTime::new(clocks(1000, 0));
+        time.look(clocks(1050, 30), false);
+        time.look(clocks(1100, 0), false);
+        time.look(clocks(1150, 99), false);
+        assert_eq!(time.at(1200 * MS), 1200 * MS);
     }
 
     #[test]
@@ -125,19 +145,19 @@ mod tests {
     proptest! {
         #[test]
         fn order_stays(
-            looks in prop::collection::vec((0u64..500, 0u64..500), 0..20),
+            looks in prop::collection::vec((0u64..500, 0u64..500, any::<bool>()), 0..20),
             times in prop::collection::vec(0u64..10_000, 2),
         ) {
             let (mut monotonic, mut suspended) = (1000, 0);
-            let mut awake = AwakeTime::new(clocks(monotonic, suspended));
-            for (passed, slept) in looks {
+            let mut time = LaunchTime::new(clocks(monotonic, suspended));
+            for (passed, slept, behind) in looks {
                 monotonic += passed;
                 suspended += slept;
-                awake.look(clocks(monotonic, suspended));
+                time.look(clocks(monotonic, suspended), behind);
             }
             let (first, second) = (times[0].min(times[1]), times[0].max(times[1]));
-            prop_assert!(awake.at(first * MS) <= awake.at(second * MS));
-            prop_assert!(awake.at(second * MS) <= second * MS);
+            prop_assert!(time.at(first * MS) <= time.at(second * MS));
+            prop_assert!(time.at(second * MS) <= second * MS);
         }
     }
 }
