@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the running service costs those who launch nothing that it manages: fork+exec of /bin/true with
-# and without it, in turns; the time of its BPF programs in that, by the kernel's own account; its memory
+# What the running service costs those who launch nothing that it manages: fork+exec of /bin/true, and
+# calls of execve alone, with and without it, in turns; the time of its BPF programs in that, by the kernel's own account; its memory
 # and its wake-ups when idle.
 #
 #   scripts/service-cost.sh [PROFILES]
@@ -61,6 +61,33 @@ int main(int argc, char **argv)
 C
 cc -O2 -o "$WORK/execs" "$WORK/execs.c"
 
+cat >"$WORK/calls.c" <<'C'
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Nanoseconds that a call of execve takes that finds no program, on average. */
+int main(int argc, char **argv)
+{
+	int count = atoi(argv[1]), i;
+	struct timespec a, b;
+	char *args[] = { "program", NULL };
+
+	(void)argc;
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	for (i = 0; i < count; i++)
+		execve("/nonexistent/program", args, args);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	printf("%.1f\n", ((b.tv_sec - a.tv_sec) * 1e9 + (b.tv_nsec - a.tv_nsec)) / count);
+	return 0;
+}
+C
+cc -O2 -o "$WORK/calls" "$WORK/calls.c"
+
+# What both programs say, in one line.
+measure() { echo "$("$WORK/execs" "$EXECS") $("$WORK/calls" 100000)"; }
+
 start() {
     NOTIFY_SOCKET='' "$BIN" --state-dir "$WORK/state" service --no-bus --config-dir "$WORK/etc" \
         --run-dir "$WORK/run" 2>"$WORK/log" &
@@ -83,22 +110,27 @@ switches() { cat /proc/"$SERVICE"/task/*/status | awk '/^voluntary_ctxt/ { sum +
 for ((pair = 0; pair < PAIRS; pair++)); do
     # In alternating order, so that what drifts is shared.
     if ((pair % 2)); then
-        without=$("$WORK/execs" "$EXECS")
+        without=$(measure)
         start
-        with=$("$WORK/execs" "$EXECS")
+        with=$(measure)
         stop
     else
         start
-        with=$("$WORK/execs" "$EXECS")
+        with=$(measure)
         stop
-        without=$("$WORK/execs" "$EXECS")
+        without=$(measure)
     fi
     echo "$with $without"
 done >"$WORK/pairs"
-awk '{ print $1 / $2 }' "$WORK/pairs" | sort -n | awk -v n="$PAIRS" -v e="$EXECS" '
-    { v[NR] = $1 }
-    END { printf "fork+exec of /bin/true, with the service by without, %d pairs of %d: median %.4f, quartiles %.4f to %.4f\n",
-        n, e, (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2, v[int(NR / 4) + 1], v[int(NR * 3 / 4) + 1] }'
+# Median and quartiles of numbers, a line each, in printf's FORMAT.
+spread() {
+    sort -n | awk -v format="$1" '{ v[NR] = $1 }
+        END { printf format, (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2, v[int(NR / 4) + 1], v[int(NR * 3 / 4) + 1] }'
+}
+awk '{ print $1 / $3 }' "$WORK/pairs" |
+    spread "fork+exec of /bin/true, with the service by without, $PAIRS pairs of $EXECS: median %.4f, quartiles %.4f to %.4f\n"
+awk '{ print $2 - $4 }' "$WORK/pairs" |
+    spread "a call of execve that fails takes longer by: median %.0f ns, quartiles %.0f to %.0f\n"
 
 # ns that the service's BPF programs have run, and how often, since the kernel counts that.
 bpf_time() {
