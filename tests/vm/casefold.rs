@@ -64,7 +64,9 @@ impl Mounted {
         File::create(IMAGE).unwrap().set_len(IMAGE_BYTES).unwrap();
         succeed(
             Command::new("mke2fs")
-                .args(["-q", "-t", "ext4", "-O", "casefold"])
+                // Blocks as large as pages: smaller ones share pages with those that ext4 keeps for itself,
+                // which dropping the caches leaves.
+                .args(["-q", "-t", "ext4", "-b", "4096", "-O", "casefold"])
                 .args([
                     "-E",
                     "encoding=utf8,lazy_itable_init=0,lazy_journal_init=0",
