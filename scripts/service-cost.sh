@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the running service costs those who launch nothing that it manages: fork+exec of /bin/true, and
-# calls of execve alone, with and without it, in turns; the time of its BPF programs in that, by the kernel's own account; its memory
-# and its wake-ups when idle.
+# calls of execve alone, with and without it, in turns; the time of its BPF programs in that, by the
+# kernel's own account; its memory and its wake-ups when idle.
 #
 #   scripts/service-cost.sh [PROFILES]
 #

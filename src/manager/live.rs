@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::Builder;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Pid;
@@ -39,7 +39,8 @@ pub struct LiveJob {
     pub limits: Limits,
     /// What kinds of drives there are.
     pub sysfs: Sysfs,
-    /// Whether the launch is being prefetched at the moment. As long as it is, its quiet says nothing.
+    /// Whether the launch is being prefetched at the moment. As long as it is, its quiet says nothing, but
+    /// for no longer than [`Limits::timeout`].
     pub prefetching: Arc<AtomicBool>,
     /// Dropped once the launch is being watched: what holds the process in its execve.
     pub held: Option<Box<dyn Send>>,
@@ -175,13 +176,16 @@ fn watch(
     stop: &AtomicBool,
 ) -> Result<(Ended, LaunchTime), NotLearned> {
     let mut follow = Follow::new(tracer, Learned::Live, job.limits);
+    let begun = Instant::now();
     loop {
         let events = tracer.wake_fd();
         wait(&mut [PollFd::new(&events, PollFlags::IN)]).map_err(NotLearned::failed)?;
         if stop.load(Ordering::Acquire) {
             return Err(NotLearned::Failed("the service is stopping".to_owned()));
         }
-        let prefetching = job.prefetching.load(Ordering::Acquire);
+        // A prefetch that waits for a dead drive may never end.
+        let prefetching =
+            job.prefetching.load(Ordering::Acquire) && begun.elapsed() < job.limits.timeout;
         if let Some(ended) = follow
             .look(tracer, prefetching)
             .map_err(NotLearned::failed)?

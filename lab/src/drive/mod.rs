@@ -3,8 +3,9 @@
 //! An emulated drive is real to the kernel: a loop device with direct I/O over the one file of a FUSE
 //! file system, which a process of its own ([`serve`]) answers from memory. It delays each request
 //! until the moment that a [`model`] of the drive computes. So file systems, readahead and request
-//! queues above it are the kernel's own. What it cannot be is faster than its floor: the time that a
-//! request needs through all of this when the model adds nothing; [`check`] measures both.
+//! queues above it are the kernel's own. What it cannot be is faster than the time that a request needs
+//! through all of this ([`Drive::overhead`]), nor than the machine wakes its threads; [`check`] says what
+//! that comes to.
 
 mod attach;
 mod check;
