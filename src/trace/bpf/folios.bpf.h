@@ -5,6 +5,8 @@
 #ifndef PARALFETCH_FOLIOS_BPF_H
 #define PARALFETCH_FOLIOS_BPF_H
 
+#include "memory.bpf.h"
+
 /* Pages of the kernel's size. */
 struct span {
 	__u64 start;
@@ -16,14 +18,14 @@ static __always_inline __u64 folio_pages(struct folio *folio)
 	unsigned long flags;
 
 	if (bpf_core_field_exists(((struct folio___memdesc *)0)->flags.f))
-		flags = BPF_CORE_READ((struct folio___memdesc *)folio, flags.f);
+		flags = LOOK(struct folio___memdesc, folio, flags.f);
 	else
-		flags = BPF_CORE_READ((struct folio___flags *)folio, flags);
+		flags = LOOK(struct folio___flags, folio, flags);
 	if (!(flags & (1UL << bpf_core_enum_value(enum pageflags, PG_head))))
 		return 1;
 	if (bpf_core_field_exists(struct folio___order, _folio_order))
-		return 1UL << (BPF_CORE_READ((struct folio___order *)folio, _folio_order) & 31);
-	return 1UL << (BPF_CORE_READ((struct folio___flags_1 *)folio, _flags_1) & 31);
+		return 1UL << (LOOK(struct folio___order, folio, _folio_order) & 31);
+	return 1UL << (LOOK(struct folio___flags_1, folio, _flags_1) & 31);
 }
 
 /* The xarray's own entries have these low bits; a pointer to a folio has none. */
@@ -42,10 +44,8 @@ static __always_inline bool is_node(__u64 entry)
 static __always_inline __u64 slot_of(struct xa_node *node, __u64 offset)
 {
 	__u64 slots = (__u64)node + bpf_core_field_offset(struct xa_node, slots);
-	__u64 entry = 0;
 
-	bpf_probe_read_kernel(&entry, sizeof(entry), (void *)(slots + offset * sizeof(void *)));
-	return entry;
+	return word_at(slots + offset * sizeof(void *));
 }
 
 /* The leaf of the tree that a walk has ended in: pages near by are in it, too. */
@@ -82,10 +82,10 @@ static __always_inline bool cached_folio_near(struct address_space *mapping, __u
 	if (leaf->node && leaf->first == (index & ~most)) {
 		entry = entry_of(leaf->node, index & most, most);
 	} else {
-		entry = (__u64)BPF_CORE_READ(mapping, i_pages.xa_head);
+		entry = (__u64)mapping->i_pages.xa_head;
 		for (level = 0; level < XA_LEVELS && is_node(entry); level++) {
 			node = (struct xa_node *)(entry - XA_INTERNAL);
-			shift = BPF_CORE_READ(node, shift) & 63;
+			shift = LOOK(struct xa_node, node, shift) & 63;
 			if (level == 0 && index >> shift > most)
 				return false;
 			if (!shift) {
@@ -98,7 +98,7 @@ static __always_inline bool cached_folio_near(struct address_space *mapping, __u
 	if (!entry || entry & XA_BITS)
 		return false;
 	folio = (struct folio *)entry;
-	found->start = BPF_CORE_READ(folio, index);
+	found->start = LOOK(struct folio, folio, index);
 	found->pages = folio_pages(folio);
 	return found->start <= index && index < found->start + found->pages;
 }

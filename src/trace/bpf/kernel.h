@@ -41,6 +41,7 @@ enum {
 	BPF_LOCAL_STORAGE_GET_F_CREATE = 1,
 	BPF_RB_NO_WAKEUP = 1,
 	BPF_RB_FORCE_WAKEUP = 2,
+	BPF_RB_AVAIL_DATA = 0,
 };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -134,6 +135,10 @@ struct inode {
 
 struct xarray {
 	void *xa_head;
+};
+
+struct timespec64 {
+	__s64 tv_sec;
 };
 
 struct xa_node {

@@ -50,9 +50,11 @@ const volatile bool touches_count = false;
  */
 volatile __u64 launch_cgroup = 0;
 
+#define EVENTS_BYTES (8 << 20)
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 16 << 20);
+	__uint(max_entries, EVENTS_BYTES);
 } events SEC(".maps");
 
 /* Events that found no room in the ring buffer. */
@@ -97,82 +99,78 @@ static __always_inline __u8 by_role(__u32 role)
 	return is_newcomer() ? PF_NEWCOMER : PF_OTHER;
 }
 
-/*
- * Completes the event with who and when, and sends it unless all of its pages are known. Of tasks that
- * have nothing to do with the launch, only what they bring into the caches matters.
- */
-static __always_inline void send(struct pf_event *e)
+/* Of tasks that have nothing to do with the launch, only what they bring into the caches matters. */
+static __always_inline bool uses_matter(__u8 by)
 {
+	return by == PF_TREE || by == PF_NEWCOMER;
+}
+
+/*
+ * Completes the event, and sends it unless all of its pages are known: then it returns false. `inode` is
+ * that of a file.
+ */
+static __always_inline bool send(struct pf_event *e, struct inode *inode)
+{
+	__u64 wakeup = BPF_RB_NO_WAKEUP;
 	struct pf_event *slot;
 
-	e->by = by_role(current_role());
-	if (e->kind != PF_ADDED && (e->by == PF_OTHER || e->by == PF_OWN))
-		return;
 	if (!mark_new(e))
-		return;
-
+		return false;
+	/*
+	 * User space empties the buffer at its own pace: a wake-up for each event would disturb. A launch
+	 * does not fill it meanwhile, but others may, who read gigabytes.
+	 */
+	if (e->by == PF_OTHER &&
+	    bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_BYTES / 2)
+		wakeup = BPF_RB_FORCE_WAKEUP;
 	slot = bpf_ringbuf_reserve(&events, sizeof(*slot), 0);
 	if (!slot) {
 		__sync_fetch_and_add(&lost_events, 1);
-		return;
+		return true;
 	}
 	e->time_ns = bpf_ktime_get_ns();
+	/* Only now: unlike the rest, the kernel does not use it when it maps a page. */
+	if (inode)
+		e->generation = inode->i_generation;
 	*slot = *e;
-	/* User space empties the buffer at its own pace: a wake-up for each event would disturb. */
-	bpf_ringbuf_submit(slot, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(slot, wakeup);
+	return true;
 }
 
-/* Names the file, or the device whose metadata the inode's pages are. */
-static __always_inline bool name_subject(struct pf_event *e, struct inode *inode)
+/*
+ * Pages of the file, or of the device whose metadata the inode's pages are. False if all of them were
+ * reported before.
+ */
+static __always_inline bool report(struct inode *inode, __u64 start, __u64 pages, __u8 kind, __u8 by)
 {
+	struct pf_event e = { .start = start, .pages = pages, .kind = kind, .by = by };
 	struct super_block *sb;
 
-	if (!active_since_ns || !inode)
+	if (!pages || !inode)
 		return false;
 	sb = inode->i_sb;
 	if (!sb)
 		return false;
 	if (sb->s_magic == BDEVFS_MAGIC) {
-		e->dev = inode->i_rdev;
-	} else {
-		e->dev = sb->s_dev;
-		e->ino = inode->i_ino;
-		e->generation = inode->i_generation;
+		e.dev = inode->i_rdev;
+		return send(&e, NULL);
 	}
-	return true;
+	e.dev = sb->s_dev;
+	e.ino = inode->i_ino;
+	return send(&e, inode);
 }
 
-static __always_inline void report(struct inode *inode, __u64 start, __u64 pages, __u8 kind)
+/* Who the current task is, if it matters which cached pages it has mapped; otherwise 0. */
+static __always_inline __u8 who_maps(void)
 {
-	struct pf_event e = { .start = start, .pages = pages, .kind = kind };
+	__u32 role;
+	__u8 by;
 
-	if (pages && name_subject(&e, inode))
-		send(&e);
-}
-
-/*
- * Whether a window was reported before, and with it the folios around: each process of an app maps the
- * same libraries, so most were. A window has 16 pages of 4 KiB, or fewer larger ones.
- */
-static __always_inline bool is_known_window(struct inode *inode, __u64 start, __u64 end)
-{
-	struct pf_event e = {};
-	__u64 first = ~0ULL << (start & 63), last = ~0ULL >> (63 - (end & 63));
-
-	if (!name_subject(&e, inode))
-		return true;
-	if (start >> 6 == end >> 6)
-		return were_mapped(&e, start >> 6, first & last);
-	return end - start < 64 && were_mapped(&e, start >> 6, first) &&
-	       were_mapped(&e, end >> 6, last);
-}
-
-/* Whether it matters which cached pages the current task uses. */
-static __always_inline bool uses_matter(void)
-{
-	__u8 by = by_role(current_role());
-
-	return (by == PF_TREE || by == PF_NEWCOMER) && !is_copy_of_ours();
+	if (!active_since_ns)
+		return 0;
+	role = current_role();
+	by = by_role(role);
+	return uses_matter(by) && !is_copy_of_ours(role) ? by : 0;
 }
 
 #include "folios.bpf.h"
@@ -182,8 +180,9 @@ int BPF_PROG(page_added, struct folio *folio)
 {
 	struct address_space *mapping = folio->mapping;
 
-	if (mapping)
-		report(mapping->host, folio->index, folio_pages(folio), PF_ADDED);
+	if (active_since_ns && mapping)
+		report(mapping->host, folio->index, folio_pages(folio), PF_ADDED,
+		       by_role(current_role()));
 	return 0;
 }
 
@@ -191,15 +190,19 @@ static __always_inline void pages_used(struct address_space *mapping, __u64 inde
 {
 	struct inode *inode = mapping->host;
 	__u64 end;
+	__u8 by;
 
-	if (!inode || last_index < index)
+	if (!active_since_ns || !inode || last_index < index)
+		return;
+	by = by_role(current_role());
+	if (!uses_matter(by))
 		return;
 	/* The range is what read(2) was asked for: cut it at the end of the file. */
 	end = ((__u64)inode->i_size + page_bytes - 1) / page_bytes;
 	if (last_index + 1 < end)
 		end = last_index + 1;
 	if (end > index)
-		report(inode, index, end - index, PF_READ);
+		report(inode, index, end - index, PF_READ, by);
 }
 
 /*
@@ -210,9 +213,9 @@ static __always_inline void window_mapped(struct address_space *mapping, __u64 s
 {
 	struct span first = {}, last = {};
 	struct leaf leaf = {};
+	__u8 by = who_maps();
 
-	if (end < start || !active_since_ns || !uses_matter() ||
-	    is_known_window(mapping->host, start, end))
+	if (!by || end < start)
 		return;
 	if (cached_folio_near(mapping, start, &first, &leaf)) {
 		if (first.start < start)
@@ -224,19 +227,19 @@ static __always_inline void window_mapped(struct address_space *mapping, __u64 s
 		end = first.start + first.pages - 1;
 	else if (cached_folio_near(mapping, end, &last, &leaf) && last.start + last.pages - 1 > end)
 		end = last.start + last.pages - 1;
-	report(mapping->host, start, end - start + 1, PF_WINDOW);
+	report(mapping->host, start, end - start + 1, PF_WINDOW, by);
 }
 
 static __always_inline void page_touched(struct address_space *mapping, __u64 index)
 {
 	struct span folio = {};
+	__u8 by = who_maps();
 
-	if (!active_since_ns || !uses_matter())
+	if (!by)
 		return;
-	report(mapping->host, index, 1, PF_FAULT);
-	if (!is_known_window(mapping->host, index, index) &&
+	if (report(mapping->host, index, 1, PF_FAULT, by) &&
 	    cached_folio(mapping, index, &folio) && folio.pages > 1)
-		report(mapping->host, folio.start, folio.pages, PF_WINDOW);
+		report(mapping->host, folio.start, folio.pages, PF_WINDOW, by);
 }
 
 SEC("?tp_btf/mm_filemap_get_pages")
@@ -270,7 +273,7 @@ int BPF_PROG(pages_mapped, struct address_space *mapping, unsigned long start, u
 SEC("tp_btf/block_touch_buffer")
 int BPF_PROG(block_touched, struct buffer_head *bh)
 {
-	struct pf_event e = { .kind = PF_READ };
+	struct pf_event e = { .kind = PF_READ, .by = PF_TREE };
 	__u64 start, end;
 
 	if (!active_since_ns || !is_of_launch())
@@ -280,7 +283,7 @@ int BPF_PROG(block_touched, struct buffer_head *bh)
 	e.dev = bh->b_bdev->bd_dev;
 	e.start = start / page_bytes;
 	e.pages = (end + page_bytes - 1) / page_bytes - e.start;
-	send(&e);
+	send(&e, NULL);
 	return 0;
 }
 

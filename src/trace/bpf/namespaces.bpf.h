@@ -26,7 +26,7 @@ static __always_inline __u32 mount_number(struct vfsmount *mnt)
 {
 	__u64 mount = (__u64)mnt - bpf_core_field_offset(struct mount, mnt);
 
-	return BPF_CORE_READ((struct mount *)mount, mnt_id);
+	return LOOK(struct mount, mount, mnt_id);
 }
 
 /* The process's number in user space's pid namespace, or 0: containers number theirs anew. */

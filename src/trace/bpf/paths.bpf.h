@@ -15,6 +15,8 @@
 #ifndef PARALFETCH_PATHS_BPF_H
 #define PARALFETCH_PATHS_BPF_H
 
+#include "memory.bpf.h"
+#include "table.bpf.h"
 #include "syscall_args.bpf.h"
 #include "namespaces.bpf.h"
 
@@ -33,20 +35,50 @@ struct {
 	__type(value, struct pf_syscall);
 } syscalls SEC(".maps");
 
-/* Hashes of the paths that were reported. */
+/* Names of paths that were reported: a line of the processor's cache. */
+struct path_names {
+	__u64 at[8];
+};
+
+/*
+ * Few enough for a processor's cache to hold, and for the kernel to take them from memory that it maps by
+ * large pages: a miss of the caches or of the TLB takes longer than all else that a path costs.
+ */
+#define NEAR_PATH_LINES 480
+
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 16);
-	__type(key, __u64);
-	__type(value, __u8);
-} seen_paths SEC(".maps");
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, NEAR_PATH_LINES);
+	__type(key, __u32);
+	__type(value, struct path_names);
+} near_paths SEC(".maps");
+
+/* For what finds no room there. */
+#define FAR_PATH_LINES (1 << 13)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FAR_PATH_LINES);
+	__type(key, __u32);
+	__type(value, struct path_names);
+} far_paths SEC(".maps");
 
 /* Room to put a path together: larger than a program's stack. */
+struct path_scratch {
+	/*
+	 * What tells the path apart, beside its text. A pointer can be stored, and not computed with: that
+	 * is why the key is in memory.
+	 */
+	__u64 key[6];
+	bool absolute;
+	struct pf_path path;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct pf_path);
+	__type(value, struct path_scratch);
 } path_scratch SEC(".maps");
 
 /* Paths that are longer than PF_PATH_MAX, or that were not in memory any more. */
@@ -54,9 +86,9 @@ __u64 lost_paths = 0;
 
 static __always_inline void name_inode(struct pf_inode *out, struct inode *inode)
 {
-	out->ino = BPF_CORE_READ(inode, i_ino);
-	out->dev = BPF_CORE_READ(inode, i_sb, s_dev);
-	out->generation = BPF_CORE_READ(inode, i_generation);
+	out->ino = LOOK(struct inode, inode, i_ino);
+	out->dev = LOOK(struct super_block, LOOK(struct inode, inode, i_sb), s_dev);
+	out->generation = LOOK(struct inode, inode, i_generation);
 }
 
 /* The same for a directory that the task itself leads to: such pointers can be followed by plain loads. */
@@ -71,49 +103,124 @@ static __always_inline void name_directory(struct pf_inode *out, struct dentry *
 
 static __always_inline struct file *file_of_fd(struct task_struct *task, __s32 fd)
 {
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	struct file **files = BPF_CORE_READ(table, fd);
-	struct file *file = NULL;
+	struct fdtable *table = task->files->fdt;
 
-	if (fd < 0 || (__u32)fd >= BPF_CORE_READ(table, max_fds))
+	if (fd < 0 || (__u32)fd >= table->max_fds)
 		return NULL;
-	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
-	return file;
+	return (struct file *)word_at((__u64)table->fd + fd * sizeof(struct file *));
 }
 
-/* Mixes so many 8-byte words into the hash. */
-static __always_inline __u64 mix(__u64 hash, const __u64 *words, __u32 count, __u32 most)
+static __always_inline struct path_scratch *begin_path(__u8 use)
 {
+	__u32 zero = 0;
+	struct path_scratch *s = bpf_map_lookup_elem(&path_scratch, &zero);
+
+	if (!s)
+		return NULL;
+	s->absolute = false;
+	s->path.kind = PF_PATH;
+	s->path.use = use;
+	s->path.nofollow = 0;
+	s->path.length = 0;
+	return s;
+}
+
+static __always_inline void start_here(struct path_scratch *s, struct task_struct *task)
+{
+	name_directory(&s->path.from, task->fs->pwd.dentry);
+	s->path.from_mount = mount_number(task->fs->pwd.mnt);
+}
+
+static __always_inline void start_at_file(struct path_scratch *s, struct file *file)
+{
+	name_inode(&s->path.from, LOOK(struct file, file, f_inode));
+	s->path.from_mount = mount_number(LOOK(struct file, file, f_path.mnt));
+}
+
+/*
+ * The path's name in the table. Most paths are absolute, and half of them were reported before: to look
+ * up what their root is would cost more than all else, so two pointers stand for it. No other root gets
+ * the same ones before every task has left this one.
+ */
+static __always_inline __u64 name_of_path(struct path_scratch *s, struct task_struct *task)
+{
+	struct pf_path *p = &s->path;
+	__u32 words = (p->length + 7) / 8;
+	__u64 *key = s->key, name;
+
+	key[0] = p->use | p->nofollow << 8 | s->absolute << 16;
+	key[1] = (__u64)task->fs->root.dentry;
+	key[2] = (__u64)task->fs->root.mnt;
+	key[3] = s->absolute ? 0 : p->from.ino;
+	key[4] = s->absolute ? 0 : (__u64)p->from.dev << 32 | p->from.generation;
+	key[5] = s->absolute ? 0 : p->from_mount;
+	/* Or the compiler would compute with what it has just stored. */
+	barrier();
+	name = mix(0, key, 6, 6);
+	name = mix(name, (__u64 *)p->path, words, PF_PATH_MAX / 8);
+	return name ? name : 1;
+}
+
+enum note { NOTED, KNOWN, NO_ROOM };
+
+/* Notes the name in the line, if it is not known there and there is room. */
+static __always_inline enum note note_path(struct path_names *line, __u64 name)
+{
+	__u64 held;
 	__u32 i;
 
-	for (i = 0; i < most && i < count; i++) {
-		hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15ULL;
-		hash ^= hash >> 29;
+	for (i = 0; i < 8; i++) {
+		held = line->at[i];
+		if (!held)
+			held = __sync_val_compare_and_swap(&line->at[i], 0, name);
+		if (!held)
+			return NOTED;
+		if (held == name)
+			return KNOWN;
 	}
-	return hash;
+	return NO_ROOM;
 }
 
-/* Reports the path in `p` unless it has been; `p->length` counts its bytes without the zero. */
-static __always_inline void report_path(struct pf_path *p)
+/* Whether it is the first time that this path is reported; notes that it is. */
+static __always_inline bool is_new_path(__u64 name)
 {
-	__u32 length = p->length, words = (length + 7) / 8, size;
+	__u32 near = (name >> 32) * NEAR_PATH_LINES >> 32, far = name % FAR_PATH_LINES;
+	struct path_names *line = bpf_map_lookup_elem(&near_paths, &near);
+	enum note note = line ? note_path(line, name) : NO_ROOM;
+
+	if (note == NO_ROOM) {
+		line = bpf_map_lookup_elem(&far_paths, &far);
+		/* Where this is full, too, the path is reported each time from now on. */
+		note = line ? note_path(line, name) : NO_ROOM;
+	}
+	return note != KNOWN;
+}
+
+/* Reports the path unless it has been; `length` counts its bytes without the zero. */
+static __always_inline void report_path(struct path_scratch *s, struct task_struct *task)
+{
+	struct pf_path *p = &s->path;
 	__u64 *text = (__u64 *)p->path;
 	__u64 wakeup = BPF_RB_NO_WAKEUP;
-	__u64 hash;
-	__u8 one = 1;
+	__u32 length = p->length, size;
 
 	if (length >= PF_PATH_MAX)
 		return;
 	/* What an earlier path left in the last word is no part of this one. */
 	if (length & 7)
 		text[(length / 8) & (PF_PATH_MAX / 8 - 1)] &= ~0ULL >> (64 - 8 * (length & 7));
-	hash = mix(p->use | (__u64)p->nofollow << 8, (__u64 *)&p->from, 5, 5);
-	hash = mix(hash, text, words, PF_PATH_MAX / 8);
-	if (bpf_map_update_elem(&seen_paths, &hash, &one, BPF_NOEXIST) == -EEXIST)
+	if (!is_new_path(name_of_path(s, task)))
 		return;
+	name_directory(&p->root, task->fs->root.dentry);
+	p->root_mount = mount_number(task->fs->root.mnt);
+	if (s->absolute) {
+		p->from = p->root;
+		p->from_mount = p->root_mount;
+	}
+	p->mount_ns = task->nsproxy->mnt_ns->ns.inum;
 	p->pid = 0;
 	if (p->mount_ns != own_mount_ns) {
-		p->pid = own_number_of(bpf_get_current_task_btf());
+		p->pid = own_number_of(task);
 		/* Its mounts can only be seen while it has a process, and that may be gone soon. */
 		if (is_first_of_mount_ns(p->mount_ns))
 			wakeup = BPF_RB_FORCE_WAKEUP;
@@ -126,105 +233,70 @@ static __always_inline void report_path(struct pf_path *p)
 		__sync_fetch_and_add(&lost_events, 1);
 }
 
-/* The scratch area, with all that does not depend on the path filled in. */
-static __always_inline struct pf_path *begin_path(struct task_struct *task, __u8 use)
+/* Notes how long the path is that was copied, `copied` counting its final zero. False if it is empty. */
+static __always_inline bool set_length(struct path_scratch *s, long copied, __u64 most)
 {
-	__u32 zero = 0;
-	struct pf_path *p = bpf_map_lookup_elem(&path_scratch, &zero);
-
-	if (!p)
-		return NULL;
-	p->kind = PF_PATH;
-	p->use = use;
-	p->nofollow = 0;
-	p->pad = 0;
-	p->length = 0;
-	name_directory(&p->root, task->fs->root.dentry);
-	name_directory(&p->from, task->fs->pwd.dentry);
-	p->root_mount = mount_number(BPF_CORE_READ(task, fs, root.mnt));
-	p->from_mount = mount_number(BPF_CORE_READ(task, fs, pwd.mnt));
-	p->mount_ns = task->nsproxy->mnt_ns->ns.inum;
-	return p;
-}
-
-static __always_inline void start_at_root(struct pf_path *p)
-{
-	p->from = p->root;
-	p->from_mount = p->root_mount;
-}
-
-static __always_inline void start_at_file(struct pf_path *p, struct file *file)
-{
-	name_inode(&p->from, BPF_CORE_READ(file, f_inode));
-	p->from_mount = mount_number(BPF_CORE_READ(file, f_path.mnt));
+	if (copied < 0 || copied >= PF_PATH_MAX) {
+		__sync_fetch_and_add(&lost_paths, 1);
+		return false;
+	}
+	if (copied <= 1 || !most)
+		return false;
+	s->path.length = copied - 1 < most ? copied - 1 : most;
+	s->absolute = s->path.path[0] == '/';
+	return true;
 }
 
 /* A path in user memory, relative to `dirfd`. */
 static __always_inline void user_path(struct task_struct *task, __u64 address, __s32 dirfd,
 				      bool nofollow, __u64 most)
 {
-	struct pf_path *p = begin_path(task, PF_LOOK_UP);
+	struct path_scratch *s = begin_path(PF_LOOK_UP);
 	struct file *from;
-	long length;
 
-	if (!p || !address)
+	if (!s || !address)
 		return;
-	length = bpf_probe_read_user_str(p->path, sizeof(p->path), (void *)address);
-	if (length < 0 || length >= PF_PATH_MAX) {
-		__sync_fetch_and_add(&lost_paths, 1);
-		return;
-	}
-	length -= 1;
-	if (length > most)
-		length = most;
 	/* An empty path means the descriptor itself, and nothing is looked up. */
-	if (length <= 0)
+	if (!set_length(s, bpf_probe_read_user_str(s->path.path, sizeof(s->path.path), (void *)address),
+			most))
 		return;
-	p->length = length;
-	p->nofollow = nofollow;
-	if (p->path[0] == '/') {
-		start_at_root(p);
-	} else if (dirfd != AT_FDCWD) {
+	s->path.nofollow = nofollow;
+	if (!s->absolute && dirfd == AT_FDCWD) {
+		start_here(s, task);
+	} else if (!s->absolute) {
 		from = file_of_fd(task, dirfd);
 		if (!from)
 			return;
-		start_at_file(p, from);
+		start_at_file(s, from);
 	}
-	report_path(p);
+	report_path(s, task);
 }
 
 /* A path that the kernel has: of a program that was executed. */
 static __always_inline void kernel_path(struct task_struct *task, const char *path)
 {
-	struct pf_path *p = begin_path(task, PF_EXECUTED);
-	long length;
+	struct path_scratch *s = begin_path(PF_EXECUTED);
 
-	if (!p)
+	if (!s || !set_length(s, bpf_probe_read_kernel_str(s->path.path, sizeof(s->path.path), path),
+			      PF_PATH_MAX))
 		return;
-	length = bpf_probe_read_kernel_str(p->path, sizeof(p->path), path);
-	if (length < 0 || length >= PF_PATH_MAX) {
-		__sync_fetch_and_add(&lost_paths, 1);
-		return;
-	}
-	length -= 1;
-	if (length <= 0)
-		return;
-	p->length = length;
-	if (p->path[0] == '/')
-		start_at_root(p);
-	report_path(p);
+	if (!s->absolute)
+		start_here(s, task);
+	report_path(s, task);
 }
 
-/* The directory `p->from` itself, listed or entered. */
+/* A directory itself, listed or entered: that of the file, or where the task is now. */
 static __always_inline void whole_directory(struct task_struct *task, struct file *dir, __u8 use)
 {
-	struct pf_path *p = begin_path(task, use);
+	struct path_scratch *s = begin_path(use);
 
-	if (!p)
+	if (!s)
 		return;
 	if (dir)
-		start_at_file(p, dir);
-	report_path(p);
+		start_at_file(s, dir);
+	else
+		start_here(s, task);
+	report_path(s, task);
 }
 
 static __always_inline bool is_nofollow(const struct pf_syscall *call, struct pt_regs *regs)
@@ -278,13 +350,16 @@ static __always_inline struct pf_syscall *call_with_paths(struct pt_regs *regs)
 static __always_inline void paths_of_syscall(struct pf_syscall *call, struct pt_regs *regs, long result)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	struct file *listed;
 	bool nofollow;
 
 	if (syscall_is_compat(task))
 		return;
 	switch (call->rule) {
 	case PF_LIST:
-		whole_directory(task, file_of_fd(task, syscall_arg(regs, 1)), PF_LISTED);
+		listed = file_of_fd(task, syscall_arg(regs, 1));
+		if (listed)
+			whole_directory(task, listed, PF_LISTED);
 		return;
 	case PF_SOCKET:
 		socket_path(task, syscall_arg(regs, 2), syscall_arg(regs, 3));

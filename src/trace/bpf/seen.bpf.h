@@ -5,16 +5,11 @@
 #ifndef PARALFETCH_SEEN_BPF_H
 #define PARALFETCH_SEEN_BPF_H
 
-/* 64 pages of a file or a device. */
-struct seen_key {
-	__u64 ino;
-	__u64 word;
-	__u32 dev;
-	__u32 pad;
-};
+#include "table.bpf.h"
 
-/* Which of the 64 were reported, a bit each. */
+/* What tells 64 pages of a file or a device from others, and which of them were reported, a bit each. */
 struct seen {
+	__u64 name;
 	__u64 added;
 	__u64 tree;
 	__u64 other;
@@ -22,12 +17,97 @@ struct seen {
 	__u64 window;
 };
 
+#define SEEN_MOST (1 << 16)
+
+/* In the order in which they came. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1 << 16);
-	__type(key, struct seen_key);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SEEN_MOST);
+	__type(key, __u32);
 	__type(value, struct seen);
 } seen_pages SEC(".maps");
+
+/* Entries of `seen_pages` that were given out. */
+__u64 seen_count = 0;
+
+/*
+ * Where an entry is, counted from 1. A hash map would do, but it scatters its entries over memory: each
+ * that is new is a miss of the caches and of the TLB, and a launch uses little but new pages. That was
+ * half of what learning cost. Here the entries lie one behind the other, the places of a file's words
+ * are neighbours, and those of a usual launch are few enough for a processor's cache.
+ */
+#define SEEN_NEAR (1 << 12)
+#define SEEN_NEAR_PROBES 4
+
+struct near_places {
+	__u32 at[SEEN_NEAR];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct near_places);
+} seen_near SEC(".maps");
+
+/* For what finds no place there; each try is by other bits of the file's name. */
+#define SEEN_FAR (1 << 17)
+#define SEEN_FAR_PROBES 12
+#define SEEN_FAR_BITS 4
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SEEN_FAR);
+	__type(key, __u32);
+	__type(value, __u32);
+} seen_far SEC(".maps");
+
+/* The entry of that name if it is the one at this place, or the place is free for it. */
+static __always_inline struct seen *seen_at(__u32 *place, __u64 name)
+{
+	__u32 held = *place, entry;
+	struct seen *seen;
+
+	if (!held) {
+		entry = __sync_fetch_and_add(&seen_count, 1);
+		seen = bpf_map_lookup_elem(&seen_pages, &entry);
+		if (!seen)
+			return NULL;
+		seen->name = name;
+		held = __sync_val_compare_and_swap(place, 0, entry + 1);
+		if (!held)
+			return seen;
+	}
+	entry = held - 1;
+	seen = bpf_map_lookup_elem(&seen_pages, &entry);
+	return seen && seen->name == name ? seen : NULL;
+}
+
+/* The entry of the word-th 64 pages, a new one if they have none. NULL if there is no room for it. */
+static __always_inline struct seen *find_seen(__u64 ino, __u32 dev, __u64 word)
+{
+	__u64 words[] = { ino, dev }, file = mix(0, words, 2, 2), name = mix(file, &word, 1, 1);
+	struct near_places *near;
+	__u32 i, slot = 0, *place;
+	struct seen *seen;
+
+	near = bpf_map_lookup_elem(&seen_near, &slot);
+	for (i = 0; i < SEEN_NEAR_PROBES && near; i++) {
+		seen = seen_at(&near->at[(file + word + i) % SEEN_NEAR], name);
+		if (seen)
+			return seen;
+	}
+	for (i = 0; i < SEEN_FAR_PROBES; i++) {
+		slot = ((file >> i * SEEN_FAR_BITS) + word) % SEEN_FAR;
+		place = bpf_map_lookup_elem(&seen_far, &slot);
+		if (!place)
+			return NULL;
+		seen = seen_at(place, name);
+		if (seen)
+			return seen;
+	}
+	return NULL;
+}
 
 /* A single event marks at most this many words of the filter: 16 MiB of 4 KiB pages. */
 #define MAX_WORDS 64
@@ -47,19 +127,14 @@ struct mark {
 static long mark_word(__u64 i, struct mark *m)
 {
 	__u64 word = (m->first >> 6) + i, mask = ~0ULL, old, *bits;
-	struct seen_key key = { .ino = m->ino, .word = word, .dev = m->dev };
-	struct seen none = {}, *seen;
+	struct seen *seen;
 
 	if (word == m->first >> 6)
 		mask &= ~0ULL << (m->first & 63);
 	if (word == m->last >> 6)
 		mask &= ~0ULL >> (63 - (m->last & 63));
 
-	seen = bpf_map_lookup_elem(&seen_pages, &key);
-	if (!seen) {
-		bpf_map_update_elem(&seen_pages, &key, &none, BPF_NOEXIST);
-		seen = bpf_map_lookup_elem(&seen_pages, &key);
-	}
+	seen = find_seen(m->ino, m->dev, word);
 	if (!seen) {
 		/* The filter is full: from here on each access is reported again. */
 		m->fresh = true;
@@ -72,7 +147,7 @@ static long mark_word(__u64 i, struct mark *m)
 	if (m->kind == PF_ADDED) {
 		/* A fault is reported before the addition that it causes: both are wanted. */
 		if (!touches_count)
-			__sync_fetch_and_or(bits, mask);
+			*bits |= mask;
 		bits = &seen->added;
 	}
 	old = *bits;
@@ -84,8 +159,9 @@ static long mark_word(__u64 i, struct mark *m)
 	} else if (mask & ~old) {
 		m->fresh = true;
 	}
+	/* If another processor's bits are lost so, its pages are reported twice at worst. */
 	if (mask & ~old)
-		__sync_fetch_and_or(bits, mask);
+		*bits |= mask;
 	return 0;
 }
 
@@ -111,15 +187,6 @@ static __always_inline bool mark_new(struct pf_event *e)
 		return true;
 	bpf_loop(words, mark_word, &m, 0);
 	return m.fresh;
-}
-
-/* Whether these pages of one word of the filter were in windows of the tree before. */
-static __always_inline bool were_mapped(const struct pf_event *e, __u64 word, __u64 mask)
-{
-	struct seen_key key = { .ino = e->ino, .word = word, .dev = e->dev };
-	struct seen *seen = bpf_map_lookup_elem(&seen_pages, &key);
-
-	return seen && !(mask & ~seen->window);
 }
 
 #endif

@@ -57,15 +57,14 @@ static __always_inline __u32 current_role(void)
 #define TASK_FORKED_NOT_EXECED 0x40
 
 /*
- * Whether the memory of the current task is still a copy of ours. It is the app's some time before
+ * Whether the memory of the current task, which has that role, is still a copy of ours. It is the app's some time before
  * sched_process_exec: the kernel has mapped the program by then, and written zeros to the last page of
  * its data, which the program then never faults on.
  */
-static __always_inline bool is_copy_of_ours(void)
+static __always_inline bool is_copy_of_ours(__u32 role)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-
-	return role_of(task) == PF_ROLE_STARTING && task->flags & TASK_FORKED_NOT_EXECED;
+	return role == PF_ROLE_STARTING &&
+	       bpf_get_current_task_btf()->flags & TASK_FORKED_NOT_EXECED;
 }
 
 static __always_inline void tree_fork(struct task_struct *parent, struct task_struct *child)
