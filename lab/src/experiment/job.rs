@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use paralfetch::bench::completion::{self, Found};
 use paralfetch::device::Class;
-use paralfetch::trace::Storage;
+use paralfetch::trace::{Focus, Loaded, Storage};
 use serde::{Deserialize, Serialize};
 
 use super::disturbance::judge;
@@ -162,7 +162,8 @@ impl Work {
         Ok(())
     }
 
-    /// Launches an app before anything is learned or measured of it. The first launch on a display server
+    /// Launches an app and measures nothing: before anything else is done with it, and before each warm
+    /// launch. The first launch on a display server
     /// does what later ones need not: GTK looks through the GL drivers once, and leaves what it found in
     /// a property of the root window (GDK_VISUALS).
     pub(super) fn settle(&mut self, app: &App) -> Result<()> {
@@ -245,7 +246,16 @@ impl Work {
             .method()
             .map(|method| self.plan(method, scenario, shelf, completion))
             .transpose()?;
+        let mut storage = Storage::new();
+        // Before anything is cached: in the service, it was loaded long before the launch.
+        let loaded = if scenario.learns_live() {
+            Some(Loaded::load(&mut storage, Focus::Touches)?)
+        } else {
+            None
+        };
         if scenario.is_warm() {
+            // The processor's caches, too: what ran before, such as the loading just now, is in them.
+            self.settle(app)?;
             // Where it stays cached, the window alone times the launch.
             if let Some(found) = completion {
                 completion = found.evict()?.then_some(found);
@@ -269,12 +279,9 @@ impl Work {
             let command = self.launcher.find(&app.command)?;
             let windows = self.watch_window(app)?;
             let plans: Vec<&Plan> = plan.iter().collect();
-            let mut storage = Storage::new();
-            let mut live = if scenario.learns_live() {
-                Some(LiveLearning::attach(&mut storage, &self.launcher.root)?)
-            } else {
-                None
-            };
+            let mut live = loaded
+                .map(|loaded| LiveLearning::attach(loaded, &self.launcher.root))
+                .transpose()?;
             self.launcher.launch(Request {
                 command: &command,
                 windows,

@@ -8,7 +8,7 @@ use paralfetch::launch::{Limits, QuietDetector};
 use paralfetch::manager::{LearningSettings, ReadCounter};
 use paralfetch::profile::Learned;
 use paralfetch::resolve::mounts::MountTable;
-use paralfetch::trace::{Focus, StartMark, Storage, Tracer};
+use paralfetch::trace::{Loaded, StartMark, Tracer};
 
 use crate::clock::monotonic_ns;
 
@@ -28,17 +28,17 @@ pub struct LiveLearning<'a> {
 }
 
 impl<'a> LiveLearning<'a> {
-    /// Sets what live learning sets and attaches the tracer, for a launch in the image at `root`.
-    /// Belongs to the process's main thread.
+    /// Sets what live learning sets and attaches the tracer, which is loaded already, for a launch in the
+    /// image at `root`. Belongs to the process's main thread.
     ///
     /// # Errors
     /// When a knob cannot be set or the launch not be traced.
-    pub fn attach(storage: &'a mut Storage, root: &Path) -> Result<Self> {
+    pub fn attach(loaded: Loaded<'a>, root: &Path) -> Result<Self> {
         let how = Learned::Live;
         // What a killed session leaves changed, the next learning run puts back.
         let settings = LearningSettings::apply(&MountTable::read()?, Some(root), how, None)?;
         Ok(LiveLearning {
-            tracer: Some(Tracer::attach(storage, Focus::Touches)?),
+            tracer: Some(loaded.launcher(None)?),
             counter: ReadCounter::new(how),
             quiet: None,
             counted: 0,

@@ -69,15 +69,16 @@ impl Wait<'_> {
                 return Ok(());
             }
             self.sleep(meter, supervisor, limit - elapsed)?;
-            if let Some(live) = &mut self.live {
-                live.drain()?;
-            }
             for (watch, mapped) in self
                 .windows
                 .iter_mut()
                 .filter(|(_, mapped)| mapped.is_none())
             {
                 *mapped = watch.poll()?.map(|window| window.at_ns);
+            }
+            // Only now: the time of a window is when it is looked for.
+            if let Some(live) = &mut self.live {
+                live.drain()?;
             }
             if let Some(exit) = supervisor.on_signals()? {
                 self.exit = Some((monotonic_ns(), exit));
