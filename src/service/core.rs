@@ -12,6 +12,7 @@ use super::active::{Active, TICK};
 use super::calls::Calls;
 use super::catalogue::Catalogue;
 use super::holding::Holding;
+use super::learners::Learners;
 use super::message::Message;
 use super::notify::Notifier;
 use super::packages::{Packages, REST};
@@ -25,7 +26,7 @@ use crate::announce;
 use crate::bus::{self, Bus};
 use crate::config::Config;
 use crate::launch::{Clocks, signals};
-use crate::manager::{LiveLearner, Registry};
+use crate::manager::Registry;
 use crate::phases::Observation;
 use crate::profile::Store;
 use crate::watch::Watch;
@@ -43,7 +44,7 @@ pub struct Service<'obj> {
     /// Launches under way, by number.
     pub(super) active: HashMap<u64, Active>,
     pub(super) holding: Holding,
-    pub(super) learner: Option<LiveLearner>,
+    pub(super) learners: Learners,
     pub(super) socket: Option<announce::Socket>,
     pub(super) file: Option<announce::File>,
     pub(super) bus: Option<Bus>,

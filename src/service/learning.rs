@@ -77,10 +77,10 @@ impl Service<'_> {
         let Some(pid) = Pid::from_raw(active.pid as i32) else {
             return;
         };
-        let Some(learner) = &self.learner else {
+        if self.learners.is_empty() {
             active.note = Some("not learned: tracing cannot be had".to_owned());
             return;
-        };
+        }
         let hold = held.map(Hold::new);
         active.held = hold.clone();
         let earlier = self
@@ -97,37 +97,43 @@ impl Service<'_> {
             prefetching: Arc::clone(&active.prefetching),
             held: hold.map(|hold| Box::new(LetGo(hold)) as Box<dyn Send>),
         };
-        match learner.learn(job) {
+        match self.learners.learn(job) {
             Ok(()) => active.learning = true,
-            // One launch is learned at a time; there will be others of this app.
+            // There will be other launches of this app.
             Err(_) => {
                 active.note = Some(
-                    "not learned: tracing is not ready, or busy with another launch".to_owned(),
+                    "not learned: tracing is not ready, or busy with other launches".to_owned(),
                 )
             }
         }
+        // There may be another app, and then it is to be learned, too.
+        self.watch_for_learning();
     }
 
-    /// The learning thread has something to tell.
-    pub(super) fn on_learning(&mut self, news: LiveNews) {
+    /// A learning thread has something to tell.
+    pub(super) fn on_learning(&mut self, thread: u64, news: LiveNews) {
         match news {
             LiveNews::Ready => {
+                self.learners.is_ready(thread);
                 // The kernel's type information was unpacked for it.
                 self.worker.run(|_| ());
                 tracing::debug!("ready to learn");
+                self.watch_for_learning();
             }
-            LiveNews::Done(result) => self.on_learned(*result),
+            LiveNews::Done(result) => self.on_learned(thread, *result),
             LiveNews::Failed(why) => {
-                self.learner = None;
-                self.state.can_learn = false;
-                self.warn(format!("nothing can be learned: {why}"));
+                self.state.can_learn = self.learners.failed(thread);
+                self.warn(match self.state.can_learn {
+                    true => format!("fewer launches can be learned at once: {why}"),
+                    false => format!("nothing can be learned: {why}"),
+                });
             }
         }
     }
 
-    fn on_learned(&mut self, result: LiveResult) {
+    fn on_learned(&mut self, thread: u64, result: LiveResult) {
         // It learns one launch; another is started if there is another app to learn.
-        self.learner = None;
+        self.learners.ended(thread);
         let launch = result.launch;
         self.take_lesson(result);
         self.finish(launch, None);

@@ -13,8 +13,8 @@ use crate::watch::CountingWaits;
 
 /// A message to the event loop.
 pub enum Message {
-    /// From the learning thread.
-    Learning(LiveNews),
+    /// From the learning thread of this number.
+    Learning(u64, LiveNews),
     /// Waits are counted from now on, or are not any more, or cannot be.
     Waits(std::io::Result<Option<CountingWaits>>),
     /// The prefetch thread of this launch has ended.

@@ -6,7 +6,7 @@ use super::message::Message;
 impl Service<'_> {
     pub(super) fn on_message(&mut self, message: Message) {
         match message {
-            Message::Learning(news) => self.on_learning(news),
+            Message::Learning(thread, news) => self.on_learning(thread, news),
             Message::Waits(changed) => self.on_waits(changed),
             Message::Prefetched(launch) => self.on_prefetched(launch),
             Message::Profiles { found, known } => self.on_profiles(found, &known),

@@ -2,7 +2,7 @@
 //!
 //! One thread, the event loop ([`Service::run`]), owns all state and waits for no drive between a launch
 //! and its prefetch. Beside it:
-//! the prefetch threads, the learning thread ([`crate::manager::LiveLearner`]), the worker, which writes
+//! the prefetch threads, the learning threads ([`crate::manager::LiveLearner`]), the worker, which writes
 //! state and schedules anew, and the bus's.
 //!
 //! ```text
@@ -23,6 +23,7 @@ mod ending;
 mod face;
 mod holding;
 mod launching;
+mod learners;
 mod learning;
 mod local;
 mod message;

@@ -62,8 +62,8 @@ impl Service<'_> {
         self.watch_for_learning();
     }
 
-    /// Holds the executables of apps whose next launch is to be learned, and no others, and has the
-    /// learning thread ready if there are any.
+    /// Holds the executables of apps whose next launch is to be learned, and no others, and has learning
+    /// threads ready if there are any.
     pub(super) fn watch_for_learning(&mut self) {
         let to_learn: HashSet<String> = self
             .registry
@@ -77,22 +77,22 @@ impl Service<'_> {
                     .map(str::to_owned),
             )
             .collect();
-        let wanted = !to_learn.is_empty();
+        let wanted = to_learn.len();
         for warning in self.holding.set(to_learn) {
             self.warn(warning);
         }
-        if wanted && self.learner.is_none() && self.state.can_learn {
-            let outbox = self.outbox.clone();
+        if !self.state.can_learn {
+            return;
+        }
+        let outbox = self.outbox.clone();
+        let kept = self.learners.keep(wanted, |thread| {
             let tell = move |news| {
-                outbox.send(Message::Learning(news));
+                outbox.send(Message::Learning(thread, news));
             };
-            let started = start_behind(|| LiveLearner::start(tell));
-            match started {
-                Ok(learner) => self.learner = Some(learner),
-                Err(error) => self.warn(format!("nothing can be learned: {error}")),
-            }
-        } else if !wanted && self.active.values().all(|active| !active.learning) {
-            self.learner = None;
+            start_behind(|| LiveLearner::start(tell))
+        });
+        if let Err(error) = kept {
+            self.warn(format!("fewer launches can be learned at once: {error}"));
         }
     }
 }

@@ -11,6 +11,7 @@ use super::catalogue::{Catalogue, Home};
 use super::core::{Service, State};
 use super::face::Face;
 use super::holding::Holding;
+use super::learners::Learners;
 use super::notify::Notifier;
 use super::packages::Packages;
 use super::priority::raise;
@@ -137,7 +138,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
         ready,
         active: HashMap::new(),
         holding: Holding::new(gate),
-        learner: None,
+        learners: Learners::default(),
         socket,
         file,
         bus,

@@ -1,5 +1,6 @@
 //! Launches that nobody prefixes with anything.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
@@ -8,9 +9,10 @@ use std::time::Instant;
 
 use paralfetch::device::drop_caches;
 use paralfetch::manager::Registry;
-use paralfetch::profile::Store;
+use paralfetch::profile::{Profile, Store};
+use paralfetch::schedule::Place;
 
-use crate::running::{LIMIT, Running, files_in, number};
+use crate::running::{LIMIT, Launched, Running, files_in, number};
 use crate::set_up;
 
 #[test]
@@ -201,4 +203,67 @@ fn forked_apps_are_announced() {
     assert!(line.contains("kind=Prefetched"), "{line}");
     drop(stdin);
     server.wait().unwrap();
+}
+
+#[test]
+fn apps_that_are_started_at_once_are_all_learned() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    // Each reads 30 files of its own.
+    let apps = [("first", "[1-3]"), ("second", "[4-6]"), ("third", "[7-9]")];
+    for (name, tens) in apps {
+        let text = format!("cat /data/{tens}?; until [ -e /go ]; do sleep 0.01; done");
+        image.script(name, &text);
+        image.enable(name);
+    }
+    let mut service = image.start();
+    for _ in 0..2 {
+        service.line(&["ready to learn"]);
+    }
+    // Two at the same time, with two threads ready; for the third, another one is made ready meanwhile.
+    let mut running = vec![image.spawn("first"), image.spawn("second")];
+    service.line(&["ready to learn"]);
+    running.push(image.spawn("third"));
+    service.line(&["launch begins", "third"]);
+    image.let_end();
+    running.into_iter().for_each(Launched::succeed);
+    for _ in apps {
+        let line = service.line(&["INFO launch "]);
+        assert!(line.contains("kind=Learned"), "{line}");
+    }
+    for (name, _) in apps {
+        image.until_stored(name);
+    }
+    service.stop();
+    let stored = Store::create(image.root.state.path())
+        .unwrap()
+        .list()
+        .unwrap();
+    for (name, tens) in apps {
+        let mut of_app = stored
+            .iter()
+            .map(|stored| stored.profile.as_ref().unwrap())
+            .filter(|profile| profile.app.path.ends_with(name.as_bytes()));
+        let scheduled = data_files(of_app.next().unwrap());
+        let wanted = (10..100).filter(|number| {
+            let first = char::from_digit(number / 10, 10).unwrap();
+            (tens.as_bytes()[1]..=tens.as_bytes()[3]).contains(&(first as u8))
+        });
+        let wanted: BTreeSet<String> = wanted.map(|number| format!("/data/{number}")).collect();
+        assert_eq!(scheduled, wanted, "{name}");
+    }
+}
+
+/// Files in /data that the profile's schedule reads.
+fn data_files(profile: &Profile) -> BTreeSet<String> {
+    let places = profile.entries.iter().map(|entry| entry.span.place);
+    places
+        .filter_map(|place| match place {
+            Place::Data { file } => profile.files[file as usize].path.clone(),
+            Place::Metadata { .. } => None,
+        })
+        .map(|path| String::from_utf8(path).unwrap())
+        .filter(|path| path.starts_with("/data/"))
+        .collect()
 }

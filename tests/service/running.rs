@@ -176,14 +176,11 @@ impl Image {
 
     /// The same where another thread may still be learning, or loading what it needs.
     pub fn learn_in_the_end(&self, running: &mut Running, name: &str) {
-        for _ in 0..50 {
+        until("it is learned", || {
             self.launch(name);
             let line = running.launch_of(&self.id(name));
-            if line.contains("kind=Learned") {
-                return;
-            }
-        }
-        panic!("{name} was not learned");
+            line.contains("kind=Learned")
+        });
     }
 
     /// Launches from empty caches until that is prefetched. An app that is as fast as its prefetching is
