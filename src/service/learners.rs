@@ -9,7 +9,7 @@ use std::io;
 
 use crate::manager::{LiveJob, LiveLearner};
 
-/// Threads that wait for launches, at most. Each keeps 12 MiB of the kernel's memory.
+/// Threads that wait for launches, at most. Each keeps 13 MiB of the kernel's memory.
 const SPARE: usize = 2;
 
 /// Threads in all: while they learn, each costs every process of the system.

@@ -60,7 +60,7 @@ struct {
 /* Events that found no room in the ring buffer. */
 __u64 lost_events = 0;
 
-#include "seen.bpf.h"
+#include "seen_pages.bpf.h"
 #include "paths.bpf.h"
 
 struct pf_types _types = {};

@@ -2,10 +2,10 @@
 /*
  * The filter: which pages were reported already, a bit for each, by whom and how.
  */
-#ifndef PARALFETCH_SEEN_BPF_H
-#define PARALFETCH_SEEN_BPF_H
+#ifndef PARALFETCH_SEEN_PAGES_BPF_H
+#define PARALFETCH_SEEN_PAGES_BPF_H
 
-#include "table.bpf.h"
+#include "names.bpf.h"
 
 /* What tells 64 pages of a file or a device from others, and which of them were reported, a bit each. */
 struct seen {
@@ -32,9 +32,9 @@ __u64 seen_count = 0;
 
 /*
  * Where an entry is, counted from 1. A hash map would do, but it scatters its entries over memory: each
- * that is new is a miss of the caches and of the TLB, and a launch uses little but new pages. That was
- * half of what learning cost. Here the entries lie one behind the other, the places of a file's words
- * are neighbours, and those of a usual launch are few enough for a processor's cache.
+ * that is new is a miss of the caches and of the TLB, and a launch uses little but new pages. Here the
+ * entries lie one behind the other, the places of a file's words are neighbours, and those of a usual
+ * launch are few enough for a processor's cache.
  */
 #define SEEN_NEAR (1 << 12)
 #define SEEN_NEAR_PROBES 4
