@@ -19,6 +19,8 @@ const MOST: usize = 6;
 #[derive(Default)]
 pub struct Learners {
     threads: Vec<Thread>,
+    /// Apps that are to be learned.
+    apps: usize,
     /// Number of the thread that is started next.
     next: u64,
     /// Set once another one could not be had.
@@ -49,6 +51,7 @@ impl Learners {
         apps: usize,
         start: impl FnOnce(u64) -> io::Result<LiveLearner>,
     ) -> io::Result<()> {
+        self.apps = apps;
         let states: Vec<State> = self.threads.iter().map(|thread| thread.state).collect();
         match change(&states, apps, self.most.unwrap_or(MOST)) {
             Change::None => {}
@@ -87,6 +90,17 @@ impl Learners {
             }
         }
         Err(job)
+    }
+
+    /// How many apps are to be learned, as [`Learners::keep`] was told.
+    pub fn apps(&self) -> usize {
+        self.apps
+    }
+
+    /// Whether a launch would be learned now.
+    pub fn can_learn(&self) -> bool {
+        let mut states = self.threads.iter().map(|thread| thread.state);
+        states.any(|state| state == State::Ready)
     }
 
     /// Whether there is any.

@@ -107,7 +107,7 @@ impl Service<'_> {
             }
         }
         // There may be another app, and then it is to be learned, too.
-        self.watch_for_learning();
+        self.keep_learners(self.learners.apps());
     }
 
     /// A learning thread has something to tell.
@@ -117,7 +117,6 @@ impl Service<'_> {
                 self.learners.is_ready(thread);
                 // The kernel's type information was unpacked for it.
                 self.worker.run(|_| ());
-                tracing::debug!("ready to learn");
                 self.watch_for_learning();
             }
             LiveNews::Done(result) => self.on_learned(thread, *result),

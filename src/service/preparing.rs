@@ -77,15 +77,23 @@ impl Service<'_> {
                     .map(str::to_owned),
             )
             .collect();
-        let wanted = to_learn.len();
+        let apps = to_learn.len();
         for warning in self.holding.set(to_learn) {
             self.warn(warning);
         }
+        self.keep_learners(apps);
+        if apps > 0 && self.learners.can_learn() {
+            tracing::debug!(apps, "ready to learn");
+        }
+    }
+
+    /// Has as many learning threads ready as so many apps need.
+    pub(super) fn keep_learners(&mut self, apps: usize) {
         if !self.state.can_learn {
             return;
         }
         let outbox = self.outbox.clone();
-        let kept = self.learners.keep(wanted, |thread| {
+        let kept = self.learners.keep(apps, |thread| {
             let tell = move |news| {
                 outbox.send(Message::Learning(thread, news));
             };
