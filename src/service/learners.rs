@@ -1,7 +1,7 @@
 //! The learning threads: how many are kept ready.
 //!
 //! A thread learns one launch, and it takes a fifth of a second of processor time until it is ready to. Two
-//! wait, so that two apps that are started at once, as those of a session are, are both learned. Once
+//! wait, so that two apps that are started at once, as those of a login are, are both learned. Once
 //! both are at it, another one is made ready for a third; with one of them at it, that can wait until the
 //! launch is over, which it would only slow down.
 
