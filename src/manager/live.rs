@@ -66,6 +66,17 @@ pub enum LiveNews {
     Failed(String),
 }
 
+/// How far a learning thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It loads what it needs.
+    Loading,
+    /// It waits for a launch.
+    Ready,
+    /// It has one.
+    Learning,
+}
+
 const LOADING: u8 = 0;
 const READY: u8 = 1;
 const BUSY: u8 = 2;
@@ -91,6 +102,15 @@ impl LiveLearner {
             .name("pf-learn".to_owned())
             .spawn(move || work(&inbox, &shown, &stopping, &tell))?;
         Ok(LiveLearner { jobs, state, stop })
+    }
+
+    /// How far it is.
+    pub fn stage(&self) -> Stage {
+        match self.state.load(Ordering::Acquire) {
+            LOADING => Stage::Loading,
+            READY => Stage::Ready,
+            _ => Stage::Learning,
+        }
     }
 
     /// Gives the thread a launch to learn. It comes back if the thread is loading, busy or gone.

@@ -16,7 +16,7 @@ mod settings;
 pub use learn::{
     LearnError, LearnOptions, Learned, Lesson, NotLearned, Summary, launch_sequence, learn,
 };
-pub use live::{LiveJob, LiveLearner, LiveNews, LiveResult};
+pub use live::{LiveJob, LiveLearner, LiveNews, LiveResult, Stage};
 pub use reads::ReadCounter;
 pub use registry::{Added, Marks, Record, Registry, RegistryError};
 pub use settings::{LearningSettings, RUN_DIR, devices_below};

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use crate::manager::{LiveJob, LiveLearner};
+use crate::manager::{LiveJob, LiveLearner, Stage};
 
 /// Threads that wait for launches, at most. Each keeps 13 MiB of the kernel's memory.
 const SPARE: usize = 2;
@@ -29,15 +29,7 @@ pub struct Learners {
 
 struct Thread {
     number: u64,
-    state: State,
     learner: LiveLearner,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Loading,
-    Ready,
-    Learning,
 }
 
 impl Learners {
@@ -52,21 +44,20 @@ impl Learners {
         start: impl FnOnce(u64) -> io::Result<LiveLearner>,
     ) -> io::Result<()> {
         self.apps = apps;
-        let states: Vec<State> = self.threads.iter().map(|thread| thread.state).collect();
-        match change(&states, apps, self.most.unwrap_or(MOST)) {
+        let stages: Vec<Stage> = self.stages().collect();
+        match change(&stages, apps, self.most.unwrap_or(MOST)) {
             Change::None => {}
             Change::Start => {
                 let number = self.next;
                 self.next += 1;
                 self.threads.push(Thread {
                     number,
-                    state: State::Loading,
                     learner: start(number)?,
                 });
             }
             Change::LetGo => self
                 .threads
-                .retain(|thread| thread.state == State::Learning),
+                .retain(|thread| thread.learner.stage() == Stage::Learning),
         }
         Ok(())
     }
@@ -75,17 +66,11 @@ impl Learners {
     ///
     /// # Errors
     /// The job itself.
-    pub fn learn(&mut self, job: LiveJob) -> Result<(), Box<LiveJob>> {
+    pub fn learn(&self, job: LiveJob) -> Result<(), Box<LiveJob>> {
         let mut job = Box::new(job);
-        for thread in &mut self.threads {
-            if thread.state != State::Ready {
-                continue;
-            }
+        for thread in &self.threads {
             match thread.learner.learn(*job) {
-                Ok(()) => {
-                    thread.state = State::Learning;
-                    return Ok(());
-                }
+                Ok(()) => return Ok(()),
                 Err(back) => job = back,
             }
         }
@@ -99,20 +84,12 @@ impl Learners {
 
     /// Whether a launch would be learned now.
     pub fn can_learn(&self) -> bool {
-        let mut states = self.threads.iter().map(|thread| thread.state);
-        states.any(|state| state == State::Ready)
+        self.stages().any(|stage| stage == Stage::Ready)
     }
 
     /// Whether there is any.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
-    }
-
-    /// A thread has loaded what it needs.
-    pub fn is_ready(&mut self, number: u64) {
-        if let Some(thread) = self.find(number) {
-            thread.state = State::Ready;
-        }
     }
 
     /// A thread has ended.
@@ -127,10 +104,8 @@ impl Learners {
         !self.is_empty()
     }
 
-    fn find(&mut self, number: u64) -> Option<&mut Thread> {
-        self.threads
-            .iter_mut()
-            .find(|thread| thread.number == number)
+    fn stages(&self) -> impl Iterator<Item = Stage> {
+        self.threads.iter().map(|thread| thread.learner.stage())
     }
 }
 
@@ -143,18 +118,18 @@ enum Change {
 
 /// What is to be done about the threads if so many apps are to be learned. One is loaded at a time: they
 /// would only take the processor from each other.
-fn change(states: &[State], apps: usize, most: usize) -> Change {
-    let count = |state| states.iter().filter(|&&of| of == state).count();
+fn change(stages: &[Stage], apps: usize, most: usize) -> Change {
+    let count = |stage| stages.iter().filter(|&&of| of == stage).count();
     let (loading, ready, learning) = (
-        count(State::Loading),
-        count(State::Ready),
-        count(State::Learning),
+        count(Stage::Loading),
+        count(Stage::Ready),
+        count(Stage::Learning),
     );
     let waiting = apps.saturating_sub(learning);
     let spare = if learning > 0 { 1 } else { SPARE };
     if waiting == 0 && loading + ready > 0 {
         Change::LetGo
-    } else if loading == 0 && ready < waiting.min(spare) && states.len() < most {
+    } else if loading == 0 && ready < waiting.min(spare) && stages.len() < most {
         Change::Start
     } else {
         Change::None
@@ -163,12 +138,12 @@ fn change(states: &[State], apps: usize, most: usize) -> Change {
 
 #[cfg(test)]
 mod tests {
-    use super::State::{Learning, Loading, Ready};
+    use super::Stage::{Learning, Loading, Ready};
     use super::*;
 
     #[test]
     fn as_many_are_made_ready_as_may_be_needed() {
-        let of = |states: &[State], apps| change(states, apps, MOST);
+        let of = |stages: &[Stage], apps| change(stages, apps, MOST);
         assert_eq!(of(&[], 0), Change::None);
         assert_eq!(of(&[], 1), Change::Start);
         assert_eq!(of(&[Loading], 50), Change::None);
@@ -179,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_single_launch_is_left_alone_and_of_several_each_is_learned() {
-        let of = |states: &[State], apps| change(states, apps, MOST);
+        let of = |stages: &[Stage], apps| change(stages, apps, MOST);
         assert_eq!(of(&[Learning, Ready], 50), Change::None);
         assert_eq!(of(&[Learning, Learning], 50), Change::Start);
         assert_eq!(of(&[Learning, Learning, Loading], 50), Change::None);
@@ -189,7 +164,7 @@ mod tests {
 
     #[test]
     fn what_nobody_needs_goes() {
-        let of = |states: &[State], apps| change(states, apps, MOST);
+        let of = |stages: &[Stage], apps| change(stages, apps, MOST);
         assert_eq!(of(&[Ready, Ready], 0), Change::LetGo);
         assert_eq!(of(&[Learning, Ready], 1), Change::LetGo);
         assert_eq!(of(&[Learning], 1), Change::None);

@@ -114,7 +114,6 @@ impl Service<'_> {
     pub(super) fn on_learning(&mut self, thread: u64, news: LiveNews) {
         match news {
             LiveNews::Ready => {
-                self.learners.is_ready(thread);
                 // The kernel's type information was unpacked for it.
                 self.worker.run(|_| ());
                 self.watch_for_learning();

@@ -100,7 +100,7 @@ impl Service<'_> {
             start_behind(|| LiveLearner::start(tell))
         });
         if let Err(error) = kept {
-            self.warn(format!("fewer launches can be learned at once: {error}"));
+            self.warn(format!("no learning thread can be started: {error}"));
         }
     }
 }

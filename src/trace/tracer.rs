@@ -233,8 +233,8 @@ impl<'obj> Tracer<'obj> {
     }
 
     /// Readable when the launch tree has ended, when it uses a mount namespace that is new, which should be
-    /// seen before it ends, and when others have half filled the buffer. Other events do not wake: [`Tracer::drain`] fetches them whenever
-    /// it is called.
+    /// seen before it ends, and when others have half filled the buffer. Other events do not wake:
+    /// [`Tracer::drain`] fetches them whenever it is called.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the epoll descriptor is open as long as the ring buffer, which `self` owns.
         unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
