@@ -53,7 +53,7 @@ pub enum LearnError {
 /// Why a launch was watched and nothing came of it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NotLearned {
-    /// The ring buffer overflowed.
+    /// The log overflowed.
     #[error(
         "{0} events of the launch were lost; nothing was learned, try again on a quieter system"
     )]

@@ -1,4 +1,4 @@
-//! From the bytes of a ring-buffer record to an event.
+//! From the bytes of a record to an event.
 
 use rustix::fs::makedev;
 
@@ -7,7 +7,7 @@ use super::path_use::{self, PathUse};
 use super::skel::learn::types::{pf_by, pf_event, pf_kind};
 use crate::schedule::PAGE_SIZE;
 
-/// One record of the ring buffer.
+/// One record of the programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An access to pages.
@@ -16,6 +16,8 @@ pub enum Event {
     Path(PathUse),
     /// The launch tree's last task exited, at this CLOCK_MONOTONIC time in nanoseconds.
     Exit(u64),
+    /// Nothing but a reason to fetch what was recorded.
+    Wakeup,
 }
 
 /// Reads a record. `None` if it is none of ours, which only a mismatch between the compiled BPF
@@ -28,6 +30,9 @@ pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<Event> {
     }
     if kind == pf_kind::PF_EXIT.0 {
         return Some(Event::Exit(raw.time_ns));
+    }
+    if kind == pf_kind::PF_HALF.0 || kind == pf_kind::PF_MOUNT_NS.0 {
+        return Some(Event::Wakeup);
     }
     let source = if kind == pf_kind::PF_ADDED.0 {
         Source::Added

@@ -9,6 +9,7 @@ mod access;
 mod event;
 mod hooks;
 mod launcher;
+mod log;
 mod meter;
 mod namespaces;
 mod path_use;

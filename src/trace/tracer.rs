@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
+use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -16,6 +17,7 @@ use super::access::Access;
 use super::event::{Event, parse};
 use super::hooks::{Choice, Hooks};
 use super::launcher::{StartMark, mark_app, mark_launcher};
+use super::log::{Log, parts_for};
 use super::namespaces::{Namespaces, own_namespace};
 use super::path_use::PathUse;
 use super::skel::learn::{LearnSkel, LearnSkelBuilder};
@@ -57,11 +59,27 @@ pub struct Trace {
     pub lost_paths: u64,
     /// Time at which the launch tree's last task exited, CLOCK_MONOTONIC in nanoseconds.
     pub exit_ns: Option<u64>,
-    /// Events that were lost because the ring buffer was full, and tasks that were because there was no
-    /// memory to mark them.
+    /// Events that were lost because the log was full, and tasks that were because there was no memory to
+    /// mark them.
     pub lost: u64,
     /// By what means pages that were cached before the launch were seen.
     pub hooks: Hooks,
+}
+
+impl Trace {
+    /// Takes in a record of the programs.
+    fn take(&mut self, record: &[u8]) {
+        match parse(record, rustix::param::page_size() as u64) {
+            Some(Event::Access(access)) => self.accesses.push(access),
+            Some(Event::Path(path)) => {
+                self.namespaces.hold_that_of(&path);
+                self.paths.push(path);
+            }
+            Some(Event::Exit(time_ns)) => self.exit_ns = Some(time_ns),
+            Some(Event::Wakeup) => {}
+            None => self.lost += 1,
+        }
+    }
 }
 
 /// What the trace is to be about.
@@ -81,7 +99,8 @@ pub enum Focus {
 /// A learning session, attached from its making to its end.
 pub struct Tracer<'obj> {
     skel: LearnSkel<'obj>,
-    ring: RingBuffer<'static>,
+    log: Log,
+    wakeups: RingBuffer<'static>,
     collected: Rc<RefCell<Trace>>,
     hooks: Hooks,
 }
@@ -91,6 +110,7 @@ pub struct Tracer<'obj> {
 pub struct Loaded<'obj> {
     skel: LearnSkel<'obj>,
     hooks: Hooks,
+    log_parts: usize,
 }
 
 impl<'obj> Loaded<'obj> {
@@ -104,12 +124,14 @@ impl<'obj> Loaded<'obj> {
         let mut open = LearnSkelBuilder::default()
             .open(storage.get())
             .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
+        let log_parts = parts_for(std::thread::available_parallelism().map_or(1, NonZero::get));
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.page_bytes = rustix::param::page_size() as u32;
             rodata.o_nofollow = libc::O_NOFOLLOW as u32;
             rodata.own_mount_ns = own_namespace("mnt");
             rodata.own_pid_ns = own_namespace("pid");
             rodata.touches_count = focus == Focus::Touches;
+            rodata.log_parts_log2 = log_parts.ilog2();
         }
         let uses = focus != Focus::Additions;
         let choice = Choice::make(uses)?;
@@ -123,6 +145,7 @@ impl<'obj> Loaded<'obj> {
         Ok(Loaded {
             skel,
             hooks: choice.hooks(),
+            log_parts,
         })
     }
 
@@ -158,26 +181,17 @@ impl<'obj> Loaded<'obj> {
         if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
             bss.launch_cgroup = cgroup.unwrap_or(0);
         }
-        let page_size = rustix::param::page_size() as u64;
+        let log = Log::map(self.skel.maps.event_log.as_fd(), self.log_parts)?;
         let collected = Rc::new(RefCell::new(Trace::default()));
         let sink = Rc::clone(&collected);
         let mut builder = RingBufferBuilder::new();
         builder
-            .add(&self.skel.maps.events, move |record| {
-                let mut trace = sink.borrow_mut();
-                match parse(record, page_size) {
-                    Some(Event::Access(access)) => trace.accesses.push(access),
-                    Some(Event::Path(path)) => {
-                        trace.namespaces.hold_that_of(&path);
-                        trace.paths.push(path);
-                    }
-                    Some(Event::Exit(time_ns)) => trace.exit_ns = Some(time_ns),
-                    None => trace.lost += 1,
-                }
+            .add(&self.skel.maps.wakeups, move |record| {
+                sink.borrow_mut().take(record);
                 0
             })
             .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        let ring = builder
+        let wakeups = builder
             .build()
             .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
         self.skel
@@ -185,7 +199,8 @@ impl<'obj> Loaded<'obj> {
             .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
         Ok(Tracer {
             skel: self.skel,
-            ring,
+            log,
+            wakeups,
             collected,
             hooks: self.hooks,
         })
@@ -233,22 +248,30 @@ impl<'obj> Tracer<'obj> {
     }
 
     /// Readable when the launch tree has ended, when it uses a mount namespace that is new, which should be
-    /// seen before it ends, and when others have half filled the buffer. Other events do not wake:
+    /// seen before it ends, and when another half of a part of the log is full. Other events do not wake:
     /// [`Tracer::drain`] fetches them whenever it is called.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the epoll descriptor is open as long as the ring buffer, which `self` owns.
-        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
+        unsafe { BorrowedFd::borrow_raw(self.wakeups.epoll_fd()) }
     }
 
     /// Fetches what has been recorded since the last call.
     pub fn drain(&mut self) -> Result<(), TraceError> {
-        self.ring
+        // First: who hears of the end shall have what was before it, too.
+        self.wakeups
             .consume()
-            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))
+            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
+        let trace = &mut *self.collected.borrow_mut();
+        let known = trace.accesses.len();
+        self.log.drain(|record| trace.take(record));
+        // Each processor has recorded by itself.
+        trace.accesses[known..].sort_by_key(|access| access.time_ns);
+        Ok(())
     }
 
     /// Takes away what has been fetched so far, so that a long recording needs no more memory than
-    /// its reader keeps. Events of several CPUs are almost, but not quite, in the order of time.
+    /// its reader keeps. What two calls of [`Tracer::drain`] fetched is almost, but not quite, in the
+    /// order of time.
     pub fn take_accesses(&mut self) -> Vec<Access> {
         std::mem::take(&mut self.collected.borrow_mut().accesses)
     }
@@ -274,7 +297,7 @@ impl<'obj> Tracer<'obj> {
             trace.lost += bss.lost_events + bss.lost_tasks;
             trace.lost_paths = bss.lost_paths;
         }
-        // Two cores record at once: order within the buffer is that of reservation, not of time.
+        // What was being recorded while the rest was fetched comes late.
         trace.accesses.sort_by_key(|access| access.time_ns);
         trace.paths.sort_by_key(|path| path.time_ns);
         Ok(trace)
@@ -296,7 +319,7 @@ pub(super) fn last_warning() -> Option<String> {
     LAST_WARNING.lock().ok()?.take()
 }
 
-/// How long to leave events in the buffer before fetching them, which takes the processor away from the
-/// app. It holds 170,000 (`bpf/learn.bpf.c`), and launches make some 80,000 in a second. When others have
-/// half filled it, [`Tracer::wake_fd`] wakes.
+/// How long to leave events in the log before fetching them, which takes the processor away from the app. It
+/// holds 170,000, and launches make some 80,000 in a second; where one processor makes more than its share,
+/// [`Tracer::wake_fd`] wakes.
 pub const DRAIN_INTERVAL: Duration = Duration::from_millis(250);

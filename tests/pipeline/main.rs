@@ -11,6 +11,7 @@ mod doctor;
 mod faults;
 mod known;
 mod learning;
+mod log;
 mod misses;
 mod newcomers;
 mod passing;

@@ -6,7 +6,7 @@
 #ifndef PARALFETCH_INTF_H
 #define PARALFETCH_INTF_H
 
-/* What an event in the ring buffer says. */
+/* What an event says. */
 enum pf_kind {
 	PF_ADDED = 1,	/* pages added to the page cache or the buffer cache */
 	PF_READ = 2,	/* cached pages that were read */
@@ -14,6 +14,8 @@ enum pf_kind {
 	PF_EXIT = 4,	/* the last task of the launch tree exited; only time_ns is set */
 	PF_FAULT = 5,	/* one page that was faulted on; if it was not cached, its addition follows */
 	PF_PATH = 6,	/* a path was looked up; the record is a pf_path */
+	PF_HALF = 7,	/* another half of a part of the log is full; only time_ns is set */
+	PF_MOUNT_NS = 8,	/* a path came from a mount namespace that is new; only time_ns is set */
 };
 
 /* Who did it. */
@@ -24,7 +26,7 @@ enum pf_by {
 	PF_NEWCOMER = 4,	/* a task of another process that was started since the launch began */
 };
 
-/* One event of the ring buffer; a path has a record of its own, which begins as this one does. */
+/* One event; a path has a record of its own, which begins as this one does. */
 struct pf_event {
 	unsigned long long time_ns;	/* CLOCK_MONOTONIC */
 	unsigned char kind;		/* enum pf_kind */
@@ -107,6 +109,23 @@ enum pf_role {
 	PF_ROLE_TREE = 4,	/* the app and everything that grows from it */
 };
 
+/* The log that events wait in (log.bpf.h); sizes in bytes. */
+enum pf_log {
+	PF_LOG_BYTES = 8 << 20,	/* of all parts, without the room behind each */
+	PF_LOG_PARTS = 16,	/* at most */
+	PF_LOG_RECORD = 1152,	/* the room behind a part: the largest record is no larger */
+};
+
+/*
+ * How far a part of the log is written and read, in bytes since it began. A line of the processor's cache:
+ * parts have nothing in common.
+ */
+struct pf_log_ends {
+	unsigned long long head;	/* claimed by the programs */
+	unsigned long long tail;	/* read by user space */
+	unsigned long long pad[6];
+};
+
 /* Read requests and bytes, counted where a request is made for the block layer. */
 struct pf_reads {
 	unsigned long long requests;
@@ -122,6 +141,8 @@ struct pf_types {
 	struct pf_path path;
 	enum pf_use use;
 	enum pf_rule rule;
+	enum pf_log log;
+	struct pf_log_ends log_ends;
 };
 
 #endif

@@ -28,7 +28,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
-#include "tree.bpf.h"
+#include "remembered_roles.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
@@ -50,16 +50,7 @@ const volatile bool touches_count = false;
  */
 volatile __u64 launch_cgroup = 0;
 
-#define EVENTS_BYTES (8 << 20)
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, EVENTS_BYTES);
-} events SEC(".maps");
-
-/* Events that found no room in the ring buffer. */
-__u64 lost_events = 0;
-
+#include "log.bpf.h"
 #include "seen_pages.bpf.h"
 #include "paths.bpf.h"
 
@@ -74,7 +65,7 @@ static __always_inline bool in_launch_cgroup(__u32 role)
 
 static __always_inline bool is_of_launch(void)
 {
-	__u32 role = current_role();
+	__u32 role = remembered_role();
 
 	return role == PF_ROLE_TREE || in_launch_cgroup(role);
 }
@@ -111,29 +102,19 @@ static __always_inline bool uses_matter(__u8 by)
  */
 static __always_inline bool send(struct pf_event *e, struct inode *inode)
 {
-	__u64 wakeup = BPF_RB_NO_WAKEUP;
-	struct pf_event *slot;
+	struct record *record;
 
 	if (!mark_new(e))
 		return false;
-	/*
-	 * User space empties the buffer at its own pace: a wake-up for each event would disturb. A launch
-	 * does not fill it meanwhile, but others may, who read gigabytes.
-	 */
-	if (e->by == PF_OTHER &&
-	    bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_BYTES / 2)
-		wakeup = BPF_RB_FORCE_WAKEUP;
-	slot = bpf_ringbuf_reserve(&events, sizeof(*slot), 0);
-	if (!slot) {
-		__sync_fetch_and_add(&lost_events, 1);
+	record = claim(sizeof(*e));
+	if (!record)
 		return true;
-	}
 	e->time_ns = bpf_ktime_get_ns();
 	/* Only now: unlike the rest, the kernel does not use it when it maps a page. */
 	if (inode)
 		e->generation = inode->i_generation;
-	*slot = *e;
-	bpf_ringbuf_submit(slot, wakeup);
+	*(struct pf_event *)record->data = *e;
+	publish(record, sizeof(*e));
 	return true;
 }
 
@@ -168,7 +149,7 @@ static __always_inline __u8 who_maps(void)
 
 	if (!active_since_ns)
 		return 0;
-	role = current_role();
+	role = remembered_role();
 	by = by_role(role);
 	return uses_matter(by) && !is_copy_of_ours(role) ? by : 0;
 }
@@ -182,7 +163,7 @@ int BPF_PROG(page_added, struct folio *folio)
 
 	if (active_since_ns && mapping)
 		report(mapping->host, folio->index, folio_pages(folio), PF_ADDED,
-		       by_role(current_role()));
+		       by_role(remembered_role()));
 	return 0;
 }
 
@@ -194,7 +175,7 @@ static __always_inline void pages_used(struct address_space *mapping, __u64 inde
 
 	if (!active_since_ns || !inode || last_index < index)
 		return;
-	by = by_role(current_role());
+	by = by_role(remembered_role());
 	if (!uses_matter(by))
 		return;
 	/* The range is what read(2) was asked for: cut it at the end of the file. */
@@ -320,18 +301,7 @@ int BPF_PROG(syscall_done, struct pt_regs *regs, long result)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(task_exited)
 {
-	struct pf_event *slot;
-
-	if (!tree_exit())
-		return 0;
-	slot = bpf_ringbuf_reserve(&events, sizeof(*slot), 0);
-	if (!slot) {
-		__sync_fetch_and_add(&lost_events, 1);
-		return 0;
-	}
-	__builtin_memset(slot, 0, sizeof(*slot));
-	slot->time_ns = bpf_ktime_get_ns();
-	slot->kind = PF_EXIT;
-	bpf_ringbuf_submit(slot, BPF_RB_FORCE_WAKEUP);
+	if (tree_exit())
+		wake(PF_EXIT);
 	return 0;
 }

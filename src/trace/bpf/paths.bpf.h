@@ -139,8 +139,8 @@ static __always_inline void report_path(struct path_scratch *s, struct task_stru
 {
 	struct pf_path *p = &s->path;
 	__u64 *text = (__u64 *)p->path;
-	__u64 wakeup = BPF_RB_NO_WAKEUP;
 	__u32 length = p->length, size;
+	struct record *record;
 
 	if (length >= PF_PATH_MAX)
 		return;
@@ -161,14 +161,17 @@ static __always_inline void report_path(struct path_scratch *s, struct task_stru
 		p->pid = own_number_of(task);
 		/* Its mounts can only be seen while it has a process, and that may be gone soon. */
 		if (is_first_of_mount_ns(p->mount_ns))
-			wakeup = BPF_RB_FORCE_WAKEUP;
+			wake(PF_MOUNT_NS);
 	}
 	p->time_ns = bpf_ktime_get_ns();
 	size = __builtin_offsetof(struct pf_path, path) + length;
 	if (size > sizeof(*p))
 		return;
-	if (bpf_ringbuf_output(&events, p, size, wakeup))
-		__sync_fetch_and_add(&lost_events, 1);
+	record = claim(size);
+	if (!record)
+		return;
+	bpf_probe_read_kernel(record->data, size, p);
+	publish(record, size);
 }
 
 /* Notes how long the path is that was copied, `copied` counting its final zero. False if it is empty. */

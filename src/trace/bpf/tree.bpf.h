@@ -30,6 +30,9 @@ struct {
  */
 volatile __u64 active_since_ns = 0;
 
+/* Roles that were given, changed, or ended with their tasks. */
+volatile __u64 role_changes = 0;
+
 /* Tasks of the tree that are alive. */
 __s64 live_tasks = 0;
 
@@ -57,9 +60,9 @@ static __always_inline __u32 current_role(void)
 #define TASK_FORKED_NOT_EXECED 0x40
 
 /*
- * Whether the memory of the current task, which has that role, is still a copy of ours. It is the app's some time before
- * sched_process_exec: the kernel has mapped the program by then, and written zeros to the last page of
- * its data, which the program then never faults on.
+ * Whether the memory of the current task, which has that role, is still a copy of ours. It is the app's
+ * some time before sched_process_exec: the kernel has mapped the program by then, and written zeros to the
+ * last page of its data, which the program then never faults on.
  */
 static __always_inline bool is_copy_of_ours(__u32 role)
 {
@@ -85,6 +88,7 @@ static __always_inline void tree_fork(struct task_struct *parent, struct task_st
 		return;
 	}
 	*slot = role;
+	__sync_fetch_and_add(&role_changes, 1);
 	if (is_tree(role))
 		__sync_fetch_and_add(&live_tasks, 1);
 }
@@ -93,8 +97,10 @@ static __always_inline void tree_exec(struct task_struct *task)
 {
 	__u32 *role = bpf_task_storage_get(&roles, task, 0, 0);
 
-	if (role && *role == PF_ROLE_STARTING)
+	if (role && *role == PF_ROLE_STARTING) {
 		*role = PF_ROLE_TREE;
+		__sync_fetch_and_add(&role_changes, 1);
+	}
 }
 
 /* Returns true when the exiting task was the last of the tree. */
@@ -102,6 +108,7 @@ static __always_inline bool tree_exit(void)
 {
 	if (!is_tree(current_role()))
 		return false;
+	__sync_fetch_and_add(&role_changes, 1);
 	return __sync_fetch_and_add(&live_tasks, -1) == 1;
 }
 
