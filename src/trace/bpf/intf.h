@@ -111,7 +111,8 @@ enum pf_role {
 
 /* The log that events wait in (log.bpf.h); sizes in bytes. */
 enum pf_log {
-	PF_LOG_BYTES = 8 << 20,	/* of all parts, without the room behind each */
+	PF_LOG_BYTES_LOG2 = 23,	/* of all parts, without the room behind each: 8 MiB */
+	PF_LOG_BYTES = 1 << PF_LOG_BYTES_LOG2,
 	PF_LOG_PARTS = 16,	/* at most */
 	PF_LOG_RECORD = 1152,	/* the room behind a part: the largest record is no larger */
 };

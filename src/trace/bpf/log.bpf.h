@@ -55,8 +55,8 @@ static __always_inline void lose_event(void)
 	__sync_fetch_and_add(&lost_events, 1);
 }
 
-/* Wakes user space, to say this. */
-static __always_inline void wake(__u8 kind)
+/* Wakes user space, to say this. A function of its own: what runs for each event shall be short. */
+static __noinline void wake(__u8 kind)
 {
 	struct pf_event *slot = bpf_ringbuf_reserve(&wakeups, sizeof(*slot), 0);
 
@@ -72,9 +72,9 @@ static __always_inline void wake(__u8 kind)
 /* Room for a record of so many bytes, to be written and then published; NULL, and lost, if there is none. */
 static __always_inline struct record *claim(__u32 bytes)
 {
-	__u32 parts_log2 = log_parts_log2, zero = 0, i;
+	__u32 parts_log2 = log_parts_log2, part_log2 = PF_LOG_BYTES_LOG2 - parts_log2, zero = 0, i;
 	__u64 part = bpf_get_smp_processor_id() & ((1U << parts_log2) - 1);
-	__u64 part_bytes = PF_LOG_BYTES >> parts_log2, head, end;
+	__u64 part_bytes = 1ULL << part_log2, head, end;
 	struct log *log = bpf_map_lookup_elem(&event_log, &zero);
 	volatile struct pf_log_ends *ends;
 
@@ -84,14 +84,15 @@ static __always_inline struct record *claim(__u32 bytes)
 	for (i = 0; i < LOG_TRIES; i++) {
 		head = ends->head;
 		end = head + sizeof(struct record) + ((bytes + 7) & ~7U);
-		if (end - ends->tail > part_bytes)
+		if (__builtin_expect(end - ends->tail > part_bytes, 0))
 			break;
 		if (__sync_val_compare_and_swap(&ends->head, head, end) != head)
 			continue;
 		/* User space comes by at its own pace; who is faster than that calls it. */
-		if ((head ^ end) & (part_bytes / 2))
+		if (__builtin_expect((head ^ end) & (part_bytes / 2), 0))
 			wake(PF_HALF);
-		return (struct record *)&log->parts[part * (part_bytes + PF_LOG_RECORD) +
+		/* Shifted: older verifiers know nothing of a product whose second factor varies. */
+		return (struct record *)&log->parts[(part << part_log2) + part * PF_LOG_RECORD +
 						    (head & (part_bytes - 1))];
 	}
 	lose_event();
