@@ -158,7 +158,7 @@ pub struct Accuracy {
 /// 4 KiB pages of a set, against another's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// In the exact set.
+    /// In the exact set, until the window came.
     pub needed: u64,
     /// Of these, in this set.
     pub found: u64,

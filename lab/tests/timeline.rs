@@ -222,6 +222,7 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
         log: sequence.log,
         unread: Vec::new(),
         duration: std::time::Duration::from_secs(1),
+        window: None,
     }
 }
 

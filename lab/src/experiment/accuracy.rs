@@ -1,6 +1,7 @@
 //! What a learned set has of what a launch needs.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use crate::record::{Accuracy, Share};
 use crate::rivals::Lesson;
@@ -9,15 +10,19 @@ use paralfetch::schedule::Place;
 /// A page: of a file by inode number and generation, or of the metadata.
 type Page = (Option<(u64, u32)>, u64);
 
-/// Compares what was learned with what was learned exactly, which is what a cold launch waits for.
+/// Compares what was learned with what was learned exactly. A cold launch waits for what it uses until its
+/// window comes; how much of what follows belongs to the launch is up to the moment at which the drive falls
+/// quiet, and that is another one in each launch.
 pub fn of(lesson: &Lesson, exact: &Lesson) -> Accuracy {
-    let (learned, needed) = (pages(lesson), pages(exact));
+    let learned = pages(lesson, Duration::MAX);
+    let used = pages(exact, Duration::MAX);
+    let needed = pages(exact, exact.window.unwrap_or(Duration::MAX));
     let share = |metadata: bool| {
         let is_meant = |page: &&Page| page.0.is_none() == metadata;
         Share {
             needed: needed.iter().filter(is_meant).count() as u64,
             found: needed.intersection(&learned).filter(is_meant).count() as u64,
-            excess: learned.difference(&needed).filter(is_meant).count() as u64,
+            excess: learned.difference(&used).filter(is_meant).count() as u64,
         }
     };
     Accuracy {
@@ -26,7 +31,8 @@ pub fn of(lesson: &Lesson, exact: &Lesson) -> Accuracy {
     }
 }
 
-fn pages(lesson: &Lesson) -> HashSet<Page> {
+/// What was first used in so long a time.
+fn pages(lesson: &Lesson, time: Duration) -> HashSet<Page> {
     let of_entry = |span: &paralfetch::schedule::Span| {
         let file = match span.place {
             Place::Metadata { .. } => None,
@@ -40,6 +46,30 @@ fn pages(lesson: &Lesson) -> HashSet<Page> {
     lesson
         .log
         .iter()
+        .filter(|entry| Duration::from_micros(entry.time_us) <= time)
         .flat_map(|entry| of_entry(&entry.span))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rivals::samples::{FILES, lesson};
+
+    #[test]
+    fn what_is_used_after_the_window_is_neither_needed_nor_beside() {
+        let mut exact = lesson(&[(0, 0, 4), (FILES, 1, 1), (1, 0, 2)], false);
+        let learned = lesson(&[(1, 0, 2), (0, 0, 3), (2, 5, 1)], true);
+        let share = |needed, found, excess| Share {
+            needed,
+            found,
+            excess,
+        };
+        exact.window = Some(Duration::from_micros(1));
+        let accuracy = of(&learned, &exact);
+        assert_eq!(accuracy.data, share(4, 3, 1));
+        assert_eq!(accuracy.metadata, share(1, 0, 0));
+        exact.window = None;
+        assert_eq!(of(&learned, &exact).data, share(6, 5, 1));
+    }
 }

@@ -168,7 +168,7 @@ impl Work {
     /// a property of the root window (GDK_VISUALS).
     pub(super) fn settle(&mut self, app: &App) -> Result<()> {
         let command = self.launcher.find(&app.command)?;
-        let windows = self.watch_window(app)?;
+        let windows = self.watch_window(app)?.into_iter().collect();
         self.launcher.launch(Request {
             command: &command,
             windows,
@@ -188,9 +188,9 @@ impl Work {
     }
 
     /// Begins to look for the app's main window, if it has one.
-    pub(super) fn watch_window(&self, app: &App) -> Result<Vec<Watch>> {
-        let watch = app.window.as_ref().map(|rule| self.display.watch(rule));
-        Ok(watch.transpose()?.into_iter().collect())
+    pub(super) fn watch_window(&self, app: &App) -> Result<Option<Watch>> {
+        let rule = app.window.as_ref();
+        rule.map(|rule| self.display.watch(rule)).transpose()
     }
 
     /// Performs one task, again if it is disturbed, and records what came of it.
@@ -277,7 +277,7 @@ impl Work {
             self.launcher.prefetch_only(plan)?
         } else {
             let command = self.launcher.find(&app.command)?;
-            let windows = self.watch_window(app)?;
+            let windows = self.watch_window(app)?.into_iter().collect();
             let plans: Vec<&Plan> = plan.iter().collect();
             let mut live = loaded
                 .map(|loaded| LiveLearning::attach(loaded, &self.launcher.root))

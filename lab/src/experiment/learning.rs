@@ -10,6 +10,7 @@ use paralfetch::profile::Learned;
 use super::background;
 use super::job::{TRIES, Work};
 use super::lessons::{Shelf, While, describe, needed};
+use super::meanwhile::window_during;
 use super::scenario::Scenario;
 use crate::apps::App;
 use crate::record::{Record, Required, Tuned};
@@ -80,15 +81,22 @@ impl Work {
                 keeper: None,
                 earlier: None,
             };
+            let watch = self.watch_window(app)?;
             let spawn = self.launcher.spawn(&command);
-            let learned = learn(spawn, options, &mut self.launcher.supervisor);
+            let supervisor = &mut self.launcher.supervisor;
+            let (learned, window_ns) = window_during(watch, || learn(spawn, options, supervisor))?;
             let leader = learned.as_ref().ok().map(|learned| learned.started.pid);
             self.launcher.end_tree(leader)?;
-            match learned?.lesson {
+            let learned = learned?;
+            match learned.lesson {
                 Ok(lesson) => {
                     let required = required(&lesson.summary);
+                    let mut lesson = Lesson::from(lesson);
+                    lesson.window = window_ns
+                        .and_then(|at| at.checked_sub(learned.started.time_ns))
+                        .map(Duration::from_nanos);
                     return Ok(Taught {
-                        lesson: lesson.into(),
+                        lesson,
                         required: Some(required),
                         tuned: None,
                     });
@@ -121,15 +129,10 @@ impl Work {
     }
 
     fn start_in_background(&self, app: &App) -> Result<background::Process> {
-        let watch = app
-            .window
-            .as_ref()
-            .map(|rule| self.display.watch(rule))
-            .transpose()?;
         background::start(
             app,
             &self.job.root,
-            watch,
+            self.watch_window(app)?,
             Duration::from_secs(self.job.timeout),
         )
     }

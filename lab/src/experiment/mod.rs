@@ -16,6 +16,7 @@ pub mod launcher;
 mod learning;
 pub mod lessons;
 mod live;
+mod meanwhile;
 mod misses;
 mod processes;
 mod progress;

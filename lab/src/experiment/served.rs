@@ -125,7 +125,7 @@ impl Work {
         let tuning = service.profile()?.as_ref().and_then(parameter_of);
         let command = self.launcher.find(&app.command)?;
         self.launcher.empty_caches()?;
-        let windows = self.watch_window(app)?;
+        let windows = self.watch_window(app)?.into_iter().collect();
         let mut launch = self.begin(&app.name, Scenario::Service);
         let emulator = self.emulator_cpu()?;
         let seen = self.launcher.launch(Request {

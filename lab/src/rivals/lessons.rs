@@ -69,6 +69,8 @@ pub struct Lesson {
     pub unread: Vec<Span>,
     /// From execve to the end of the launch.
     pub duration: Duration,
+    /// From the start of the app to its main window, if that came while it was being learned.
+    pub window: Option<Duration>,
 }
 
 impl From<manager::Lesson> for Lesson {
@@ -78,6 +80,7 @@ impl From<manager::Lesson> for Lesson {
             log: lesson.log,
             unread: lesson.unread,
             duration: lesson.summary.duration,
+            window: None,
         }
     }
 }
@@ -193,6 +196,8 @@ const BLOCKS: &str = "blocks.json";
 struct Kept {
     /// As [`Lesson::duration`], in microseconds.
     duration_us: u64,
+    /// As [`Lesson::window`], in microseconds.
+    window_us: Option<u64>,
     log: Vec<Row>,
     unread: Vec<Pages>,
 }
@@ -212,8 +217,10 @@ impl Kept {
             let pages = Pages::of(&entry.span);
             Row(pages, entry.device, entry.lba, entry.time_us)
         };
+        let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Kept {
-            duration_us: u64::try_from(lesson.duration.as_micros()).unwrap_or(u64::MAX),
+            duration_us: us(lesson.duration),
+            window_us: lesson.window.map(us),
             log: lesson.log.iter().map(row).collect(),
             unread: lesson.unread.iter().map(Pages::of).collect(),
         }
@@ -284,6 +291,7 @@ fn load_lesson(dir: &Path, how: How) -> Result<Option<Lesson>> {
         log,
         unread,
         duration: Duration::from_micros(kept.duration_us),
+        window: kept.window_us.map(Duration::from_micros),
     }))
 }
 

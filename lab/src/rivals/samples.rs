@@ -104,6 +104,7 @@ pub fn lesson(reads: &[Read], turn: bool) -> Lesson {
         log,
         unread: Vec::new(),
         duration: Duration::from_millis(300),
+        window: Some(Duration::from_millis(250)),
     }
 }
 

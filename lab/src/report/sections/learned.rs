@@ -86,8 +86,9 @@ fn accuracy(device: &Device) -> Option<Table> {
         "metadata: recall",
         "excess",
     ];
-    let note = "Against the set that was learned exactly from a cold cache on an idle system: how much \
-                of it is there, and what is there beside it, in 4 KiB pages.";
+    let note = "Against the set that was learned exactly from a cold cache on an idle system: how much is \
+                there of what that launch used until its window came, and what is there beside all that \
+                it used, in 4 KiB pages.";
     let mut table = Table::new("Accuracy", note, head);
     for learned in &device.learned {
         let Some(accuracy) = learned.against_exact else {

@@ -68,6 +68,7 @@ fn lesson(parts: &[(u64, u64)]) -> Lesson {
         log: log.collect(),
         unread: Vec::new(),
         duration: std::time::Duration::from_secs(1),
+        window: None,
     }
 }
 
