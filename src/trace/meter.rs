@@ -89,7 +89,7 @@ impl<'obj> Meter<'obj> {
         let flag = Rc::clone(&completed);
         let mut builder = RingBufferBuilder::new();
         builder
-            .add(&skel.maps.events, move |record| {
+            .add(&skel.maps.wakeups, move |record| {
                 if matches!(parse(record, page_size), Some(Event::Access(_))) {
                     flag.set(true);
                 }

@@ -13,6 +13,8 @@
 #ifndef PARALFETCH_LOG_BPF_H
 #define PARALFETCH_LOG_BPF_H
 
+#include "wakeups.bpf.h"
+
 /*
  * The log has 2^n parts, at most PF_LOG_PARTS; set before the programs are loaded. Processors may share
  * one.
@@ -32,12 +34,6 @@ struct {
 	__type(value, struct log);
 } event_log SEC(".maps");
 
-/* What user space is woken for, and not by every event. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 64 << 10);
-} wakeups SEC(".maps");
-
 /* Events that found no room in the log. */
 __u64 lost_events = 0;
 
@@ -53,20 +49,6 @@ struct record {
 static __always_inline void lose_event(void)
 {
 	__sync_fetch_and_add(&lost_events, 1);
-}
-
-/* Wakes user space, to say this. A function of its own: what runs for each event shall be short. */
-static __noinline void wake(__u8 kind)
-{
-	struct pf_event *slot = bpf_ringbuf_reserve(&wakeups, sizeof(*slot), 0);
-
-	/* Whoever does not read a thousand of them needs no more. */
-	if (!slot)
-		return;
-	__builtin_memset(slot, 0, sizeof(*slot));
-	slot->time_ns = bpf_ktime_get_ns();
-	slot->kind = kind;
-	bpf_ringbuf_submit(slot, BPF_RB_FORCE_WAKEUP);
 }
 
 /* Room for a record of so many bytes, to be written and then published; NULL, and lost, if there is none. */

@@ -15,13 +15,9 @@
 #include <bpf/bpf_core_read.h>
 #include "requests.bpf.h"
 #include "tree.bpf.h"
+#include "wakeups.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 64 << 10);
-} events SEC(".maps");
 
 struct pf_types _types = {};
 
@@ -49,19 +45,6 @@ static __always_inline void count_read(__u64 requests, __u32 bytes)
 	__sync_fetch_and_add(&reads->bytes, bytes);
 }
 
-static __always_inline void say(__u8 kind)
-{
-	struct pf_event *slot = bpf_ringbuf_reserve(&events, sizeof(*slot), 0);
-
-	/* The buffer holds a thousand times the two events that a launch can have. */
-	if (!slot)
-		return;
-	__builtin_memset(slot, 0, sizeof(*slot));
-	slot->time_ns = bpf_ktime_get_ns();
-	slot->kind = kind;
-	bpf_ringbuf_submit(slot, BPF_RB_FORCE_WAKEUP);
-}
-
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(request_done, struct request *rq, int error, unsigned int bytes)
 {
@@ -81,7 +64,7 @@ int BPF_PROG(request_done, struct request *rq, int error, unsigned int bytes)
 	if (first >= completion_sector + completion_sectors || end <= completion_sector)
 		return 0;
 	completed_ns = bpf_ktime_get_ns();
-	say(PF_ADDED);
+	wake(PF_ADDED);
 	return 0;
 }
 
@@ -103,6 +86,6 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(task_exited)
 {
 	if (tree_exit())
-		say(PF_EXIT);
+		wake(PF_EXIT);
 	return 0;
 }
