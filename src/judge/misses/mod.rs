@@ -224,13 +224,17 @@ struct Request {
     by: By,
     key: FileKey,
     pages: Range<u64>,
-    /// The page of the file that the tree had faulted on last.
-    fault: Option<u64>,
+    /// The pages of the file that the tree had faulted on last.
+    faults: Faults,
 }
+
+/// The last faults on a file, the latest first. Several, for the tree's processes take turns: while the
+/// kernel reads around the fault of one, another may fault on a page that is cached.
+type Faults = [Option<u64>; 4];
 
 /// The requests of the launch tree and of others, each in time order.
 fn requests(launch: &Launch<'_>) -> Vec<Request> {
-    let mut faults: HashMap<FileKey, u64> = HashMap::new();
+    let mut faults: HashMap<FileKey, Faults> = HashMap::new();
     let mut streams = [By::Tree, By::Other].map(|by| (ReadCounter::joined(by), None));
     let mut requests: Vec<Request> = Vec::new();
     for access in launch.accesses {
@@ -240,7 +244,9 @@ fn requests(launch: &Launch<'_>) -> Vec<Request> {
             generation: access.generation,
         };
         if access.by == By::Tree && access.source == Source::Fault {
-            faults.insert(key, access.start);
+            let faults = faults.entry(key).or_default();
+            faults.rotate_right(1);
+            faults[0] = Some(access.start);
         }
         if access.source != Source::Added {
             continue;
@@ -264,7 +270,7 @@ fn requests(launch: &Launch<'_>) -> Vec<Request> {
                     by,
                     key,
                     pages: access.start..end,
-                    fault: faults.get(&key).copied(),
+                    faults: faults.get(&key).copied().unwrap_or_default(),
                 });
             }
         }
@@ -362,11 +368,15 @@ impl Judge<'_> {
 /// that was faulted on.
 fn asked_for(request: &Request) -> Option<u64> {
     let pages = &request.pages;
-    match request.fault {
-        Some(page) if pages.contains(&page) => Some(page),
-        Some(page) if page < pages.start && pages.start - page <= AROUND_PAGES => None,
-        Some(page) if page >= pages.end && page - pages.end < AROUND_PAGES => None,
-        _ => Some(pages.start),
+    let faults = || request.faults.iter().flatten().copied();
+    let is_near = |page: u64| {
+        page < pages.start && pages.start - page <= AROUND_PAGES
+            || page >= pages.end && page - pages.end < AROUND_PAGES
+    };
+    match faults().find(|page| pages.contains(page)) {
+        Some(page) => Some(page),
+        None if faults().any(is_near) => None,
+        None => Some(pages.start),
     }
 }
 

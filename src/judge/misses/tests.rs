@@ -249,6 +249,31 @@ fn requests_around_a_fault_are_read_around() {
 }
 
 #[test]
+fn what_is_read_around_one_fault_is_so_while_others_come() {
+    let trace = accesses(&[
+        (11, 60, 1, Fault, Tree),
+        (11, 61, 4, Added, Tree),
+        (11, 200, 1, Fault, Tree),
+        (11, 201, 1, Fault, Tree),
+        (11, 70, 6, Added, Tree),
+        (11, 59, 2, Added, Tree),
+        (11, 300, 1, Fault, Tree),
+        (11, 301, 1, Fault, Tree),
+        (11, 85, 3, Added, Tree),
+    ]);
+    let found = judged(&trace, &Report::default(), &mut Fake::default());
+    assert_eq!(
+        short(&found.misses),
+        [
+            (11, 61, 4, Reason::ReadAround),
+            (11, 70, 6, Reason::ReadAround),
+            (11, 59, 2, Reason::Stale),
+            (11, 85, 3, Reason::Stale),
+        ]
+    );
+}
+
+#[test]
 fn others_are_listed_apart_and_memory_and_the_journal_are_not_read() {
     let mut trace = accesses(&[
         (11, 0, 1, Added, Other),
