@@ -136,6 +136,14 @@ pub fn until_held(app: &Launched) {
     });
 }
 
+/// Waits until it goes on: that a launch has begun is said before its app is let go.
+pub fn until_let_go(app: &Launched) {
+    let path = format!("/proc/{}/comm", app.0.id());
+    until("the app is let go", || {
+        fs::read_to_string(&path).is_ok_and(|name| name.trim_end() == "app")
+    });
+}
+
 #[test]
 fn while_a_launch_is_learned_and_when_that_is_resolved_and_written() {
     let Some((image, _turn)) = set_up() else {

@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 
-use crate::killed::until_held;
+use crate::killed::{until_held, until_let_go};
 use crate::running::until;
 use crate::set_up;
 
@@ -24,6 +24,7 @@ fn a_stopped_service_goes_on_where_it_was() {
     until_held(&app);
     service.signal(Signal::CONT);
     service.line(&["launch begins", "Learn"]);
+    until_let_go(&app);
 
     // In the middle of learning; the app ends meanwhile.
     service.signal(Signal::STOP);
