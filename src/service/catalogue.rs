@@ -232,7 +232,14 @@ impl Catalogue {
     /// The app of this id, about to be executed by a process in the system's own root or one of its own.
     pub fn of_process(&self, id: &str, pid: i32) -> Option<Found> {
         let root = fs::read_link(format!("/proc/{pid}/root")).ok()?;
-        found(id, (root != Path::new("/")).then_some(root), executable(id))
+        let root = (root != Path::new("/")).then_some(root);
+        // A later launch may end before anybody looks at it.
+        if let Some(root) = &root
+            && let Ok(found) = fs::metadata(root)
+        {
+            self.remember_root((found.dev(), found.ino()), root.clone());
+        }
+        found(id, root, executable(id))
     }
 
     /// By the path, by where that leads to, by the file that runs.
@@ -258,19 +265,24 @@ impl Catalogue {
         let is_root = |root: &PathBuf| {
             fs::metadata(root).is_ok_and(|found| (found.dev(), found.ino()) == seen.root)
         };
-        let mut roots = self.roots.borrow_mut();
-        if let Some(known) = roots.get(&seen.root).filter(|root| is_root(root)) {
-            return Some(Some(known.clone()));
+        let known = self.roots.borrow().get(&seen.root).cloned();
+        if let Some(known) = known.filter(is_root) {
+            return Some(Some(known));
         }
         let root = fs::read_link(format!("/proc/{}/root", seen.pid)).ok()?;
         if !is_root(&root) {
             return None;
         }
+        self.remember_root(seen.root, root.clone());
+        Some(Some(root))
+    }
+
+    fn remember_root(&self, identity: (u64, u64), root: PathBuf) {
+        let mut roots = self.roots.borrow_mut();
         if roots.len() >= MOST_ROOTS {
             roots.clear();
         }
-        roots.insert(seen.root, root.clone());
-        Some(Some(root))
+        roots.insert(identity, root);
     }
 }
 
