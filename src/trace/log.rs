@@ -44,15 +44,17 @@ impl Log {
     }
 
     /// Hands over what was written since the last time, record by record; of one processor in the order of
-    /// time.
-    pub fn drain(&mut self, take: impl FnMut(&[u8])) {
-        drain(self.memory.words(), self.parts, take);
+    /// time. Returns in how many parts something stays behind that a program has claimed and not written
+    /// yet.
+    pub fn drain(&mut self, take: impl FnMut(&[u8])) -> usize {
+        drain(self.memory.words(), self.parts, take)
     }
 }
 
-/// Reads all parts, and gives the room back to the programs.
-fn drain(words: &[AtomicU64], parts: usize, mut take: impl FnMut(&[u8])) {
+/// Reads all parts, and gives the room back to the programs. Returns how many were not read to their end.
+fn drain(words: &[AtomicU64], parts: usize, mut take: impl FnMut(&[u8])) -> usize {
     let (ends, room) = words.split_at(ENDS_BYTES / WORD);
+    let mut behind = 0;
     let part_words = LOG_BYTES / parts / WORD;
     let mut record = Vec::with_capacity(RECORD_BYTES);
     for part in 0..parts {
@@ -65,13 +67,12 @@ fn drain(words: &[AtomicU64], parts: usize, mut take: impl FnMut(&[u8])) {
         while tail < head {
             let begin = (tail / WORD as u64) as usize % part_words;
             let bytes = ring[begin].load(Ordering::Acquire) as usize;
-            // Claimed, and not written yet.
-            if bytes == 0 {
-                break;
-            }
             let count = bytes.div_ceil(WORD);
-            let Some(data) = ring.get(begin + 1..begin + 1 + count) else {
-                // No program of ours writes that: nothing behind it can be made out.
+            // No length yet: claimed, and not written. One that no program of ours writes: nothing behind it
+            // can be made out.
+            let data = ring.get(begin + 1..begin + 1 + count);
+            let Some(data) = data.filter(|data| !data.is_empty()) else {
+                behind += 1;
                 break;
             };
             record.clear();
@@ -86,6 +87,7 @@ fn drain(words: &[AtomicU64], parts: usize, mut take: impl FnMut(&[u8])) {
             ends[TAIL].store(tail, Ordering::Release);
         }
     }
+    behind
 }
 
 /// The map's memory, shared with the kernel.
@@ -172,11 +174,16 @@ mod tests {
         }
 
         fn drain(&self) -> Vec<Vec<u8>> {
+            self.drain_some().0
+        }
+
+        /// And how many parts were not read to their end.
+        fn drain_some(&self) -> (Vec<Vec<u8>>, usize) {
             let mut taken = Vec::new();
-            drain(&self.words, self.parts, |record| {
+            let behind = drain(&self.words, self.parts, |record| {
                 taken.push(record.to_vec());
             });
-            taken
+            (taken, behind)
         }
     }
 
@@ -198,14 +205,17 @@ mod tests {
 
     #[test]
     fn what_is_not_written_yet_is_waited_for() {
-        let log = Written::new(1);
+        let log = Written::new(2);
         log.publish(log.claim(0, b"first").unwrap());
         let late = log.claim(0, b"late").unwrap();
         log.publish(log.claim(0, b"behind").unwrap());
-        assert_eq!(log.drain(), [b"first"]);
-        assert!(log.drain().is_empty());
+        log.publish(log.claim(1, b"beside").unwrap());
+        let soon = vec![b"first".to_vec(), b"beside".to_vec()];
+        assert_eq!(log.drain_some(), (soon, 1));
+        assert_eq!(log.drain_some(), (Vec::new(), 1));
         log.publish(late);
-        assert_eq!(log.drain(), [b"late".to_vec(), b"behind".to_vec()]);
+        let rest = vec![b"late".to_vec(), b"behind".to_vec()];
+        assert_eq!(log.drain_some(), (rest, 0));
     }
 
     #[test]
@@ -230,7 +240,7 @@ mod tests {
         let log = Written::new(1);
         let (begin, _) = log.claim(0, &[1; 40]).unwrap();
         log.words[begin].store(u64::MAX >> 1, Ordering::Relaxed);
-        assert!(log.drain().is_empty());
+        assert_eq!(log.drain_some(), (Vec::new(), 1));
     }
 
     proptest! {

@@ -59,8 +59,8 @@ pub struct Trace {
     pub lost_paths: u64,
     /// Time at which the launch tree's last task exited, CLOCK_MONOTONIC in nanoseconds.
     pub exit_ns: Option<u64>,
-    /// Events that were lost because the log was full, and tasks that were because there was no memory to
-    /// mark them.
+    /// Events that were lost because the log was full or could not be read to its end, and tasks that were
+    /// because there was no memory to mark them.
     pub lost: u64,
     /// By what means pages that were cached before the launch were seen.
     pub hooks: Hooks,
@@ -257,16 +257,21 @@ impl<'obj> Tracer<'obj> {
 
     /// Fetches what has been recorded since the last call.
     pub fn drain(&mut self) -> Result<(), TraceError> {
+        self.fetch().map(|_| ())
+    }
+
+    /// Returns in how many parts of the log something stays behind that is being written.
+    fn fetch(&mut self) -> Result<usize, TraceError> {
         // First: who hears of the end shall have what was before it, too.
         self.wakeups
             .consume()
             .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
         let trace = &mut *self.collected.borrow_mut();
         let known = trace.accesses.len();
-        self.log.drain(|record| trace.take(record));
+        let behind = self.log.drain(|record| trace.take(record));
         // Each processor has recorded by itself.
         trace.accesses[known..].sort_by_key(|access| access.time_ns);
-        Ok(())
+        Ok(behind)
     }
 
     /// Takes away what has been fetched so far, so that a long recording needs no more memory than
@@ -286,13 +291,22 @@ impl<'obj> Tracer<'obj> {
 
     /// Detaches the programs and returns all that was recorded.
     pub fn finish(mut self) -> Result<Trace, TraceError> {
-        // Detach first, so that what is then in the buffer is all there is.
+        // Detach first, so that what is then in the log is all there is.
         self.skel.links = Default::default();
-        self.drain()?;
+        let mut behind = self.fetch()?;
+        // A program that was under way on another processor writes for a microsecond yet.
+        for _ in 0..LAST_TRIES {
+            if behind == 0 {
+                break;
+            }
+            std::thread::yield_now();
+            behind = self.fetch()?;
+        }
         let start_ns = self.start_mark().get();
         let mut trace = self.collected.take();
         trace.start_ns = start_ns;
         trace.hooks = self.hooks;
+        trace.lost += behind as u64;
         if let Some(bss) = self.skel.maps.bss_data.as_deref() {
             trace.lost += bss.lost_events + bss.lost_tasks;
             trace.lost_paths = bss.lost_paths;
@@ -318,6 +332,9 @@ pub(crate) fn capture_warnings() {
 pub(super) fn last_warning() -> Option<String> {
     LAST_WARNING.lock().ok()?.take()
 }
+
+/// How often the end of the log is looked for once nothing is attached: some milliseconds.
+const LAST_TRIES: usize = 10_000;
 
 /// How long to leave events in the log before fetching them, which takes the processor away from the app. It
 /// holds 170,000, and launches make some 80,000 in a second; where one processor makes more than its share,
