@@ -8,6 +8,10 @@ use std::process::{Command, ExitCode};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/vm.sh");
 
+/// After so long the machine is given up. It is done after a minute and a half on two slow cores, and after
+/// five and more where others take half of them.
+const LIMIT_SECONDS: u32 = 1800;
+
 /// What the machine's first process is.
 #[derive(Clone, Copy)]
 pub enum Init {
@@ -68,11 +72,11 @@ pub fn run_tests<T>(
 }
 
 /// Boots the machine with a kernel, as `scripts/vm.sh` knows it, and executes this very program there,
-/// beside the product's and `files`, for so many seconds at most.
+/// beside the product's and `files`.
 ///
 /// # Errors
 /// All that the guest and the machine said, if the guest did not succeed.
-pub fn boot(kernel: &str, init: Init, seconds: u32, files: &[&Path]) -> Result<String, String> {
+pub fn boot(kernel: &str, init: Init, files: &[&Path]) -> Result<String, String> {
     let output = Command::new(SCRIPT)
         .env("PARALFETCH_VM_KERNEL", kernel)
         .env(
@@ -82,7 +86,7 @@ pub fn boot(kernel: &str, init: Init, seconds: u32, files: &[&Path]) -> Result<S
                 Init::Systemd => "systemd",
             },
         )
-        .args(["run", &seconds.to_string()])
+        .args(["run", &LIMIT_SECONDS.to_string()])
         .arg(std::env::current_exe().expect("a running program has a file"))
         .arg(env!("CARGO_BIN_EXE_paralfetch"))
         .args(files)

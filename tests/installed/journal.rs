@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 /// How long to wait for something that is sure to come, unless it is broken.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// journalctl(1), which prints what is new.
 pub struct Journal {

@@ -73,7 +73,7 @@ pub fn status_of(pid: u32, field: &str) -> String {
 
 /// Waits for something that is sure to come, and that nobody tells of.
 pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(60);
+    let limit = Instant::now() + Duration::from_secs(300);
     while !reached() {
         assert!(Instant::now() < limit, "waited in vain until {what}");
         std::thread::yield_now();

@@ -21,7 +21,7 @@ use crate::common::LoopExt4;
 static CACHES: Mutex<()> = Mutex::new(());
 
 /// How long the drive may take to become idle.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Blocks that something needs, and those that it also asks for without waiting.
 #[derive(Debug, Default)]

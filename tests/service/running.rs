@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use crate::root::Root;
 
 /// How long to wait for something that is sure to come, unless it is broken.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(180);
 
 /// The image, with an app that reads all of its data: a script, as many apps are.
 pub struct Image {

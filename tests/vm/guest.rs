@@ -38,7 +38,7 @@ const SYSTEM: [&str; 7] = [
 const DATA: &str = "/srv/app/opt/data";
 const DATA_BYTES: usize = 1024 * 4096;
 /// Longest prefetch: emulated processors are slow.
-const PREFETCH_LIMIT: Duration = Duration::from_secs(30);
+const PREFETCH_LIMIT: Duration = Duration::from_secs(300);
 
 /// Finds everything out and prints it. What it is about to do is printed as well, for a machine that
 /// does not come to its end.
