@@ -3,7 +3,8 @@
 //! CLOCK_MONOTONIC does not count a suspension, but does count the second or so that drivers take to
 //! stop and to start again. Nothing reads then, and a launch in the middle of its reads would seem to be
 //! over. The same holds while an app waits behind its own prefetch, on a drive that does one thing at a
-//! time.
+//! time; while the drive stands still, as cheap flash does to tidy up; and while the machine does, as one
+//! of several on a host may.
 
 use std::time::Duration;
 
@@ -58,17 +59,22 @@ impl LaunchTime {
         }
     }
 
-    /// Takes the clocks of now, and whether the launch is held up by its prefetch. If it is, or if the
-    /// machine was suspended since the last call, all of the time since then does not count.
-    pub fn look(&mut self, now: Clocks, behind_prefetch: bool) {
+    /// Takes the clocks of now, and whether the launch is held up. If it is, or if the machine was
+    /// suspended since the last call, all of the time since then does not count.
+    pub fn look(&mut self, now: Clocks, held_up: bool) {
         let (start, end) = (self.last.monotonic_ns, now.monotonic_ns);
-        if (behind_prefetch || now.was_suspended_since(self.last)) && end > start {
+        if (held_up || now.was_suspended_since(self.last)) && end > start {
             match self.held_up.last_mut() {
                 Some((_, before)) if *before == start => *before = end,
                 _ => self.held_up.push((start, end)),
             }
         }
         self.last = now;
+    }
+
+    /// How long ago the last look was.
+    pub fn since_last(&self, now: Clocks) -> Duration {
+        Duration::from_nanos(now.monotonic_ns.saturating_sub(self.last.monotonic_ns))
     }
 
     /// A time of CLOCK_MONOTONIC less all before it that does not count. Order stays.
@@ -113,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_behind_the_prefetch_takes_no_time() {
+    fn being_held_up_takes_no_time() {
         let mut time = LaunchTime::new(clocks(1000, 0));
         for ms in [1050, 1100, 3000] {
             time.look(clocks(ms, 0), true);
@@ -150,10 +156,10 @@ mod tests {
         ) {
             let (mut monotonic, mut suspended) = (1000, 0);
             let mut time = LaunchTime::new(clocks(monotonic, suspended));
-            for (passed, slept, behind) in looks {
+            for (passed, slept, held_up) in looks {
                 monotonic += passed;
                 suspended += slept;
-                time.look(clocks(monotonic, suspended), behind);
+                time.look(clocks(monotonic, suspended), held_up);
             }
             let (first, second) = (times[0].min(times[1]), times[0].max(times[1]));
             prop_assert!(time.at(first * MS) <= time.at(second * MS));

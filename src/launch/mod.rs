@@ -24,7 +24,7 @@ pub use command::{Command, CommandError};
 pub use completion::{Limits, QuietDetector, completion_block};
 pub use exit::{Exit, Status, Usage};
 pub use launch_time::{Clocks, LaunchTime};
-pub use processes::Kin;
+pub use processes::{Kin, any_waits};
 pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};
 pub use supervise::{Started, Supervisor};
 pub use tree::Subreaper;

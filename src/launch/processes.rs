@@ -11,6 +11,8 @@ pub(super) struct Process {
     pub parent: i32,
     /// It has ended and waits to be reaped.
     pub zombie: bool,
+    /// It waits for something that is sure to come, as for a drive.
+    pub uninterruptible: bool,
     /// Clock ticks since boot. With the process id it names this very process.
     pub start_time: u64,
 }
@@ -41,6 +43,12 @@ pub(super) fn one(pid: i32) -> io::Result<Option<Process>> {
     }
 }
 
+/// Whether one of these threads waits for a drive, or for something else that is sure to come.
+pub fn any_waits(mut threads: impl Iterator<Item = i32>) -> bool {
+    // One that cannot be read has ended.
+    threads.any(|id| matches!(one(id), Ok(Some(thread)) if thread.uninterruptible))
+}
+
 /// The process's name stands in parentheses and may hold anything, further ones included.
 fn parse(stat: &[u8]) -> Option<Process> {
     let open = stat.iter().position(|&byte| byte == b'(')?;
@@ -53,6 +61,7 @@ fn parse(stat: &[u8]) -> Option<Process> {
         pid,
         parent: fields.get(1)?.parse().ok()?,
         zombie: matches!(*fields.first()?, "Z" | "X"),
+        uninterruptible: *fields.first()? == "D",
         start_time: fields.get(19)?.parse().ok()?,
     })
 }
@@ -127,6 +136,7 @@ mod tests {
             pid,
             parent,
             zombie: false,
+            uninterruptible: false,
             start_time: 5,
         }
     }
@@ -178,6 +188,14 @@ mod tests {
     fn zombies_are_told_apart() {
         let stat = b"42 (sh) Z 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0";
         assert!(parse(stat).unwrap().zombie);
+    }
+
+    #[test]
+    fn who_waits_for_a_drive_is_told_apart() {
+        let stat = b"42 (sh) D 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0";
+        assert!(parse(stat).unwrap().uninterruptible);
+        let us = rustix::process::getpid().as_raw_nonzero().get();
+        assert!(!any_waits([us, i32::MAX].into_iter()));
     }
 
     #[test]

@@ -20,6 +20,7 @@ use super::launcher::{StartMark, mark_app, mark_launcher};
 use super::log::{Log, parts_for};
 use super::namespaces::{Namespaces, own_namespace};
 use super::path_use::PathUse;
+use super::skel::learn::types::{pf_remembered, pf_role};
 use super::skel::learn::{LearnSkel, LearnSkelBuilder};
 use super::syscalls;
 
@@ -272,6 +273,22 @@ impl<'obj> Tracer<'obj> {
         // Each processor has recorded by itself.
         trace.accesses[known..].sort_by_key(|access| access.time_ns);
         Ok(behind)
+    }
+
+    /// Ids of threads of the launch tree that were seen, up to 256 of them; some may have ended.
+    pub fn threads(&self) -> impl Iterator<Item = i32> {
+        const ROLE: u64 = (1 << pf_remembered::PF_ROLE_BITS.0) - 1;
+        let words = self
+            .skel
+            .maps
+            .bss_data
+            .as_deref()
+            .map(|bss| bss.remembered_roles);
+        words
+            .into_iter()
+            .flatten()
+            .filter(|word| word & ROLE == u64::from(pf_role::PF_ROLE_TREE.0))
+            .map(|word| (word >> pf_remembered::PF_REMEMBERED_PID.0) as i32)
     }
 
     /// Takes away what has been fetched so far, so that a long recording needs no more memory than

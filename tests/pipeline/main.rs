@@ -19,6 +19,7 @@ mod prefetching;
 mod processes;
 mod root;
 mod sandbox;
+mod stalls;
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};

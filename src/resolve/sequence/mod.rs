@@ -1,6 +1,7 @@
 //! The launch sequence: the reads of a launch in the order of first access, each page once, with the
 //! metadata that they depend on.
 //!
+//! Where uses count, those that the kernel passes over are made up for (`passed_over`).
 //! Accesses are grouped by file (`subjects`), and each file is looked at once ([`Probe`]). Then the
 //! accesses are walked in time order (`walk`): what was accessed before is taken off, the rest is cut
 //! where the disk does (`split`), and neighbours are joined (`log`). Last, missing metadata are
@@ -9,6 +10,7 @@
 mod earlier;
 mod log;
 mod metadata;
+mod passed_over;
 mod probe;
 #[cfg(test)]
 mod relearning_tests;
@@ -96,6 +98,9 @@ pub fn resolve(seen: &Observed<'_>, mounts: &MountTable, class: &dyn Fn(u64) -> 
     let mut accesses = [seen.accesses, &looked_up.accesses].concat();
     // What was read for a look-up comes before the look-up is reported; the sort keeps it so.
     accesses.sort_by_key(|access| access.time_ns);
+    if seen.touches {
+        passed_over::extend_reads(&mut accesses);
+    }
     let seen = Observed {
         accesses: &accesses,
         ..*seen
