@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use paralfetch::device::drop_caches;
 use paralfetch::launch::Limits;
 use paralfetch::manager::{LearnOptions, Summary, learn};
 use paralfetch::profile::Learned;
@@ -41,9 +42,11 @@ impl Work {
             let learned = match when {
                 _ if how == How::Dynamic => self.tuned(app, &shelf),
                 While::Idle | While::Background => self.learn(app, how.learned()),
-                // The first launch fills the caches, whatever they held.
-                While::Live => self
-                    .learn(app, Learned::Live)
+                // The first launch fills the caches, with the usual readahead: what learned exactly before
+                // left in them is no page more than was needed.
+                While::Live => drop_caches()
+                    .map_err(anyhow::Error::from)
+                    .and_then(|()| self.learn(app, Learned::Live))
                     .and_then(|_| self.learn(app, Learned::Live)),
             };
             drop(background);
