@@ -4,52 +4,67 @@
 //! one that is still being read, it waits for that one and hands over those before it without a word; what
 //! it tells next begins behind them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use super::subjects;
 use crate::trace::{Access, By, Source};
 
-/// Pages of a file that one task's readahead added one after the other.
-struct Run {
-    pages: Range<u64>,
-    /// Whether a use of one of them was told of.
-    is_used: bool,
+/// Pages of a file that readahead added one after the other, as far as no use of them was told of. What is
+/// used is forgotten, so that a hostile launch cannot make us look at all of it again and again.
+#[derive(Default)]
+struct Runs {
+    /// Ends, by starts.
+    ends: BTreeMap<u64, u64>,
+    /// Start of the one that was added to last.
+    last: u64,
+}
+
+impl Runs {
+    fn add(&mut self, pages: Range<u64>) {
+        match self.ends.get_mut(&self.last) {
+            Some(end) if *end == pages.start => *end = pages.end,
+            _ => {
+                self.last = pages.start;
+                self.ends.insert(pages.start, pages.end);
+            }
+        }
+    }
+
+    /// The start of the run that this page is in.
+    fn start_of(&self, page: u64) -> Option<u64> {
+        let (&start, &end) = self.ends.range(..=page).next_back()?;
+        (page < end).then_some(start)
+    }
+
+    fn forget(&mut self, used: Range<u64>) {
+        while let Some((&start, &end)) = self.ends.range(..used.end).next_back()
+            && end > used.start
+        {
+            self.ends.remove(&start);
+        }
+    }
 }
 
 /// Lets reads begin where the readahead began that they found the pages of, if no use of its pages was told
 /// of before: it began with the page that was asked for. `accesses` are in time order.
 pub fn extend_reads(accesses: &mut [Access]) {
-    let mut files: HashMap<(u64, u64, By), Vec<Run>> = HashMap::new();
+    let mut files: HashMap<(u64, u64, By), Runs> = HashMap::new();
     for access in accesses.iter_mut().filter(|access| !access.is_metadata()) {
-        let pages = subjects::pages(access);
         let runs = files
             .entry((access.dev, access.ino, access.by))
             .or_default();
         if access.source == Source::Added {
-            match runs.last_mut() {
-                Some(run) if run.pages.end == pages.start && !run.is_used => {
-                    run.pages.end = pages.end;
-                }
-                _ => runs.push(Run {
-                    pages,
-                    is_used: false,
-                }),
-            }
+            runs.add(subjects::pages(access));
             continue;
         }
-        let has_before = |run: &&Run| run.pages.start < pages.start && pages.start < run.pages.end;
-        let run = runs.iter().rev().find(has_before);
         if access.source == Source::Read
-            && let Some(run) = run.filter(|run| !run.is_used)
+            && let Some(start) = runs.start_of(access.start)
         {
-            access.len += access.start - run.pages.start;
-            access.start = run.pages.start;
+            access.len += access.start - start;
+            access.start = start;
         }
-        let used = subjects::pages(access);
-        for run in runs {
-            run.is_used |= run.pages.start < used.end && used.start < run.pages.end;
-        }
+        runs.forget(subjects::pages(access));
     }
 }
 
