@@ -49,24 +49,29 @@ pub fn of(a: &Results, b: &Results) -> String {
             "verdict",
         ],
     );
-    let (mut only_a, mut only_b) = (Vec::new(), Vec::new());
+    let (mut only_a, mut only_b, mut disturbed) = (Vec::new(), Vec::new(), Vec::new());
     for key in all {
         match (times(&first, &key), times(&second, &key)) {
             (Some(old), Some(new)) => table.push(row(&key, old, new)),
             (Some(_), None) => only_a.push(key),
             (None, Some(_)) => only_b.push(key),
-            (None, None) => {}
+            (None, None) => disturbed.push(key),
         }
     }
     let mut text = if table.rows.is_empty() {
-        "The two sets have nothing in common.\n".to_owned()
+        "The two sets have no undisturbed launches in common.\n".to_owned()
     } else {
         table.to_text()
     };
-    for (name, only) in [("A", only_a), ("B", only_b)] {
-        if !only.is_empty() {
-            text.push_str(&format!("\nOnly in {name}:\n"));
-            for (device, app, _, scenario) in only {
+    let lists = [
+        ("Only in A", only_a),
+        ("Only in B", only_b),
+        ("Disturbed, and left out", disturbed),
+    ];
+    for (what, left) in lists {
+        if !left.is_empty() {
+            text.push_str(&format!("\n{what}:\n"));
+            for (device, app, _, scenario) in left {
                 text.push_str(&format!("  {device}, {app}, {scenario}\n"));
             }
         }
@@ -81,19 +86,15 @@ fn keys(devices: &[Device]) -> BTreeSet<Key> {
     let mut keys = BTreeSet::new();
     for device in devices {
         for app in &device.apps {
-            keys.extend(
-                app.runs
-                    .keys()
-                    .filter(|name| !app.times(name).is_empty())
-                    .map(|name| {
-                        (
-                            device.name.clone(),
-                            app.name.clone(),
-                            scenarios::rank(name),
-                            name.clone(),
-                        )
-                    }),
-            );
+            let timed = app.runs.keys().filter(|name| !app.times(name).is_empty());
+            keys.extend(timed.chain(app.disturbed.keys()).map(|name| {
+                (
+                    device.name.clone(),
+                    app.name.clone(),
+                    scenarios::rank(name),
+                    name.clone(),
+                )
+            }));
         }
     }
     keys
@@ -202,9 +203,24 @@ mod tests {
     #[test]
     fn what_is_in_one_set_only_is_listed() {
         let text = of(&set("gimp", "cold", &[1.0]), &set("vlc", "warm", &[1.0]));
-        assert!(text.contains("nothing in common"));
+        assert!(text.contains("no undisturbed launches in common"));
         assert!(text.contains("Only in A:\n  ufs, gimp, cold"), "{text}");
         assert!(text.contains("Only in B:\n  ufs, vlc, warm"), "{text}");
+    }
+
+    #[test]
+    fn what_was_disturbed_each_time_is_listed() {
+        let mut disturbed = set("gimp", "cold", &[1.0, 1.1]);
+        for launch in &mut disturbed.launches {
+            launch.disturbed = vec!["steal".into()];
+        }
+        let text = of(&disturbed, &disturbed);
+        assert!(
+            text.contains("Disturbed, and left out:\n  ufs, gimp, cold"),
+            "{text}"
+        );
+        let text = of(&disturbed, &set("gimp", "cold", &[1.0]));
+        assert!(text.contains("Only in B:\n  ufs, gimp, cold"), "{text}");
     }
 
     #[test]
