@@ -12,22 +12,22 @@ use crate::set_up;
 /// So few requests in a second that each is a pause of the launch.
 const REQUESTS_PER_SECOND: u32 = 1;
 
-/// The control group of all processes that are in no other.
-const CONTROL: &str = "/sys/fs/cgroup/blkio/blkio.throttle.read_iops_device";
+/// Where control groups are made.
+const GROUPS: &str = "/sys/fs/cgroup/blkio";
 
-/// A drive that serves few requests, until this is dropped.
-struct Throttle {
-    control: PathBuf,
-    device: String,
-}
+/// What sets how many read requests in a second a group gets from a drive.
+const LIMIT: &str = "blkio.throttle.read_iops_device";
 
-impl Throttle {
+/// A control group whose processes get few requests from a drive. It is theirs alone: if these tests are
+/// killed, an empty group is left, and the drive is as fast as before for everybody.
+struct Slowed(PathBuf);
+
+impl Slowed {
     /// `None`, with the reason, where the kernel cannot do that for us.
-    fn of(device: &Path) -> Option<Throttle> {
-        let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
-        let is_root = groups.lines().any(|line| line.ends_with(":blkio:/"));
-        if !is_root || !Path::new(CONTROL).exists() {
-            let why = format!("drives cannot be slowed down: this needs {CONTROL}");
+    fn on(device: &Path) -> Option<Slowed> {
+        let groups = Path::new(GROUPS);
+        if !groups.join(LIMIT).exists() {
+            let why = format!("drives cannot be slowed down: there is no {GROUPS}/{LIMIT}");
             assert!(
                 std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
                 "{why}"
@@ -35,24 +35,32 @@ impl Throttle {
             eprintln!("SKIPPED: {why}");
             return None;
         }
+        let group = groups.join(format!("paralfetch-test-{}", std::process::id()));
+        fs::create_dir(&group).unwrap();
+        let slowed = Slowed(group);
         let id = rustix::fs::stat(device).unwrap().st_rdev;
-        let throttle = Throttle {
-            control: CONTROL.into(),
-            device: format!("{}:{}", major(id), minor(id)),
-        };
-        throttle.set(REQUESTS_PER_SECOND);
-        Some(throttle)
+        let limit = format!("{}:{} {REQUESTS_PER_SECOND}", major(id), minor(id));
+        fs::write(slowed.0.join(LIMIT), limit).unwrap();
+        Some(slowed)
     }
 
-    fn set(&self, requests: u32) {
-        fs::write(&self.control, format!("{} {requests}", self.device)).unwrap();
+    /// The same command, as a process of the group.
+    fn command(&self, command: &Command) -> Command {
+        let mut within = Command::new("sh");
+        within
+            .args(["-c", "echo $$ >\"$0\" && exec \"$@\""])
+            .arg(self.0.join("cgroup.procs"))
+            .arg(command.get_program())
+            .args(command.get_args())
+            .stdin(Stdio::null());
+        within
     }
 }
 
-impl Drop for Throttle {
+impl Drop for Slowed {
     fn drop(&mut self) {
-        // 0 is no limit.
-        self.set(0);
+        // Nothing is lost where it stays, as after a kill.
+        let _ = fs::remove_dir(&self.0);
     }
 }
 
@@ -80,11 +88,12 @@ fn what_is_read_after_a_pause_of_the_drive_is_learned() {
     let files: Vec<String> = (0..6).map(|file| format!("/data/{file}")).collect();
     let read = format!("cat {}", files.join(" "));
     leave_out_data(&root, &files, &read);
-    let Some(throttle) = Throttle::of(root.image.device()) else {
+    let Some(slowed) = Slowed::on(root.image.device()) else {
         return;
     };
-    root.learn(&["--live"], &["/bin/sh", "-c", &read]);
-    drop(throttle);
+    let learn = root.paralfetch(&["learn", "--live"], &["/bin/sh", "-c", &read]);
+    let output = slowed.command(&learn).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
     let profile = root.show("sh");
     assert_eq!(profile["ended"], "exit");
     for file in files {
