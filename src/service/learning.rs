@@ -58,8 +58,14 @@ impl Service<'_> {
             return;
         }
         // Its call of execve was not seen, and its success comes too late.
-        let adopted = Pid::from_raw(pid).map(|pid| self.watch.adopt(pid));
-        if let Some(Ok(Some(launch))) = adopted {
+        let Some(process) = Pid::from_raw(pid) else {
+            return;
+        };
+        // What a launch executes is part of it. A process that cannot be asked for that is gone.
+        if !matches!(self.watch.is_part_of_launch(process), Ok(false)) {
+            return;
+        }
+        if let Ok(Some(launch)) = self.watch.adopt(process) {
             self.begin(launch, pid as u32, found, true);
             self.learn(launch, Some(held));
             self.confirmed(launch);

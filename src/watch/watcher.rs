@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -214,14 +214,30 @@ impl<'obj> Watch<'obj> {
         slots::set_completion(&self.shared, launch, page);
     }
 
-    /// Begins a launch with a process that is running already, and returns its number. What it has
-    /// forked before is not part of it. `None` if no slot is free.
+    /// Whether the process belongs to a launch that has not ended.
+    ///
+    /// # Errors
+    /// When the process is gone or the map cannot be read.
+    pub fn is_part_of_launch(&self, pid: Pid) -> Result<bool, TraceError> {
+        let pidfd = open(pid)?;
+        let key = pidfd.as_raw_fd().to_ne_bytes();
+        let member = self
+            .skel
+            .maps
+            .members
+            .lookup(&key, MapFlags::ANY)
+            .map_err(|error| TraceError::from_bpf("looking up a process", error))?;
+        let launch = member.and_then(|member| Some(u64::from_ne_bytes(*member.first_chunk()?)));
+        Ok(launch.is_some_and(|launch| self.counts(launch).is_some()))
+    }
+
+    /// Begins a launch with a process that is running already, whatever it was part of, and returns its
+    /// number. What it has forked before is not part of it. `None` if no slot is free.
     ///
     /// # Errors
     /// When the process is gone or a map refuses it.
     pub fn adopt(&mut self, pid: Pid) -> Result<Option<u64>, TraceError> {
-        let pidfd = pidfd_open(pid, PidfdFlags::empty())
-            .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;
+        let pidfd = open(pid)?;
         let now = clock_gettime(ClockId::Monotonic);
         let start_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
         let Some(launch) = slots::take(&self.shared, start_ns) else {
@@ -283,6 +299,11 @@ impl<'obj> Watch<'obj> {
 
 /// Events that are taken from the ring buffer at a time.
 const MOST_TAKEN: usize = 1024;
+
+fn open(pid: Pid) -> Result<OwnedFd, TraceError> {
+    pidfd_open(pid, PidfdFlags::empty())
+        .map_err(|error| TraceError::system("opening a pidfd", error.into()))
+}
 
 const MAPPED: &str = "a loaded object with globals has its .bss mapped";
 

@@ -13,52 +13,50 @@ use paralfetch::profile::{Profile, Store};
 use paralfetch::schedule::Place;
 
 use crate::running::{LIMIT, Launched, Running, files_in, number};
-use crate::set_up;
+use crate::{seen_early_and_late, set_up};
 
 #[test]
 fn a_plain_launch_is_learned_and_the_next_is_prefetched() {
-    let Some((image, _turn)) = set_up() else {
-        return;
-    };
-    image.enable("app");
-    let mut service = image.start();
-    image.learn(&mut service, "app");
-    let line = image.launch_cold(&mut service, "app");
-    assert!(line.contains("kind=Prefetched"), "{line}");
-    // The app reads as fast as it is prefetched: who is first, chance decides.
-    assert!(number(&line, "prefetched_bytes") > 1 << 20, "{line}");
-    assert!(number(&line, "read_bytes") > 7 << 20, "{line}");
-    service.stop();
-    let names = files_in(image.root.state.path());
-    assert!(names.iter().any(|name| name.ends_with(".pf")), "{names:?}");
-    assert!(names.contains(&"managed.json".to_owned()), "{names:?}");
+    seen_early_and_late(|image| {
+        image.enable("app");
+        let mut service = image.start();
+        image.learn(&mut service, "app");
+        let line = image.launch_cold(&mut service, "app");
+        assert!(line.contains("kind=Prefetched"), "{line}");
+        // The app reads as fast as it is prefetched: who is first, chance decides.
+        assert!(number(&line, "prefetched_bytes") > 1 << 20, "{line}");
+        assert!(number(&line, "read_bytes") > 7 << 20, "{line}");
+        service.stop();
+        let names = files_in(image.root.state.path());
+        assert!(names.iter().any(|name| name.ends_with(".pf")), "{names:?}");
+        assert!(names.contains(&"managed.json".to_owned()), "{names:?}");
+    });
 }
 
 #[test]
 fn a_profile_and_the_registry_name_the_executable() {
-    let Some((image, _turn)) = set_up() else {
-        return;
-    };
-    image.enable("app");
-    let mut service = image.start();
-    image.learn(&mut service, "app");
-    image.until_recorded("app");
-    // An app that is gone before it can be looked at is known by its path alone.
-    for _ in 0..3 {
-        image.launch_cold(&mut service, "app");
-    }
-    service.stop();
-    let id = image.id("app");
-    let file = fs::metadata(&id).unwrap();
-    let state = image.root.state.path();
-    let stored = Store::create(state).unwrap().list().unwrap();
-    assert_eq!(stored.len(), 1);
-    let app = stored[0].profile.as_ref().unwrap().app.clone();
-    assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
-    let (registry, damaged) = Registry::load(state).unwrap();
-    assert_eq!(damaged, None);
-    let app = registry.get(&id).unwrap().app.clone().unwrap();
-    assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
+    seen_early_and_late(|image| {
+        image.enable("app");
+        let mut service = image.start();
+        image.learn(&mut service, "app");
+        image.until_recorded("app");
+        // An app that is gone before it can be looked at is known by its path alone.
+        for _ in 0..3 {
+            image.launch_cold(&mut service, "app");
+        }
+        service.stop();
+        let id = image.id("app");
+        let file = fs::metadata(&id).unwrap();
+        let state = image.root.state.path();
+        let stored = Store::create(state).unwrap().list().unwrap();
+        assert_eq!(stored.len(), 1);
+        let app = stored[0].profile.as_ref().unwrap().app.clone();
+        assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
+        let (registry, damaged) = Registry::load(state).unwrap();
+        assert_eq!(damaged, None);
+        let app = registry.get(&id).unwrap().app.clone().unwrap();
+        assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
+    });
 }
 
 #[test]
@@ -99,19 +97,18 @@ fn other_programs_and_other_roots_are_left_alone() {
 
 #[test]
 fn names_of_any_length_are_seen() {
-    let Some((image, _turn)) = set_up() else {
-        return;
-    };
-    let names = ["a", "vi", "cal", "gimp", "kword"];
-    for name in names {
-        image.script(name, "cat /data/*");
-        image.enable(name);
-    }
-    let mut service = image.start();
-    for name in names {
-        image.launch(name);
-        service.launch_of(&image.id(name));
-    }
+    seen_early_and_late(|image| {
+        let names = ["a", "vi", "cal", "gimp", "kword"];
+        for name in names {
+            image.script(name, "cat /data/*");
+            image.enable(name);
+        }
+        let mut service = image.start();
+        for name in names {
+            image.launch(name);
+            service.launch_of(&image.id(name));
+        }
+    });
 }
 
 #[test]
@@ -143,18 +140,19 @@ fn the_learning_thread_goes_once_nothing_is_to_be_learned() {
 
 #[test]
 fn a_wrapper_and_what_it_executes_are_one_launch() {
-    let Some((image, _turn)) = set_up() else {
-        return;
-    };
-    image.script("wrapper", "exec /app");
-    image.enable("wrapper");
-    image.enable("app");
-    let mut service = image.start();
-    image.learn(&mut service, "wrapper");
-    let line = image.launch_cold(&mut service, "wrapper");
-    assert!(line.contains("kind=Prefetched"), "{line}");
-    // The app by itself is an app of its own, not launched so far.
-    image.learn(&mut service, "app");
+    seen_early_and_late(|image| {
+        image.script("wrapper", "exec /app");
+        image.enable("wrapper");
+        image.enable("app");
+        let mut service = image.start();
+        image.learn(&mut service, "wrapper");
+        let line = image.launch_cold(&mut service, "wrapper");
+        assert!(line.contains("kind=Prefetched"), "{line}");
+        let of_app = format!("app=\"{}\"", image.id("app"));
+        assert_eq!(service.heard(&[&of_app]), Vec::<&str>::new());
+        // The app by itself is an app of its own, not launched so far.
+        image.learn_in_the_end(&mut service, "app");
+    });
 }
 
 /// A fork server preloads what apps have in common, and forks. The child is the app, without execve.
@@ -207,52 +205,53 @@ fn forked_apps_are_announced() {
 
 #[test]
 fn apps_that_are_started_at_once_are_all_learned() {
-    let Some((image, _turn)) = set_up() else {
-        return;
-    };
-    // Each reads 30 files of its own.
-    let apps = [("first", "[1-3]"), ("second", "[4-6]"), ("third", "[7-9]")];
-    for (name, tens) in apps {
-        let text = format!("cat /data/{tens}?; until [ -e /go ]; do sleep 0.01; done");
-        image.script(name, &text);
-        image.enable(name);
-    }
-    let mut service = image.start();
-    for _ in 0..2 {
+    seen_early_and_late(|image| {
+        // None of them is over before it is let end, however long it takes to get the third thread ready.
+        image.configure("[launch]\nquiet_window_ms = 20000\n");
+        // Each reads 30 files of its own.
+        let apps = [("first", "[1-3]"), ("second", "[4-6]"), ("third", "[7-9]")];
+        for (name, tens) in apps {
+            let text = format!("cat /data/{tens}?; until [ -e /go ]; do sleep 0.01; done");
+            image.script(name, &text);
+            image.enable(name);
+        }
+        let mut service = image.start();
+        for _ in 0..2 {
+            service.line(&["ready to learn"]);
+        }
+        // Two at the same time, with two threads ready; for the third, another one is made ready meanwhile.
+        let mut running = vec![image.spawn("first"), image.spawn("second")];
         service.line(&["ready to learn"]);
-    }
-    // Two at the same time, with two threads ready; for the third, another one is made ready meanwhile.
-    let mut running = vec![image.spawn("first"), image.spawn("second")];
-    service.line(&["ready to learn"]);
-    running.push(image.spawn("third"));
-    service.line(&["launch begins", "third"]);
-    image.let_end();
-    running.into_iter().for_each(Launched::succeed);
-    for _ in apps {
-        let line = service.line(&["INFO launch "]);
-        assert!(line.contains("kind=Learned"), "{line}");
-    }
-    for (name, _) in apps {
-        image.until_stored(name);
-    }
-    service.stop();
-    let stored = Store::create(image.root.state.path())
-        .unwrap()
-        .list()
-        .unwrap();
-    for (name, tens) in apps {
-        let mut of_app = stored
-            .iter()
-            .map(|stored| stored.profile.as_ref().unwrap())
-            .filter(|profile| profile.app.path.ends_with(name.as_bytes()));
-        let scheduled = data_files(of_app.next().unwrap());
-        let wanted = (10..100).filter(|number| {
-            let first = char::from_digit(number / 10, 10).unwrap();
-            (tens.as_bytes()[1]..=tens.as_bytes()[3]).contains(&(first as u8))
-        });
-        let wanted: BTreeSet<String> = wanted.map(|number| format!("/data/{number}")).collect();
-        assert_eq!(scheduled, wanted, "{name}");
-    }
+        running.push(image.spawn("third"));
+        service.line(&["launch begins", "third"]);
+        image.let_end();
+        running.into_iter().for_each(Launched::succeed);
+        for _ in apps {
+            let line = service.line(&["INFO launch "]);
+            assert!(line.contains("kind=Learned"), "{line}");
+        }
+        for (name, _) in apps {
+            image.until_stored(name);
+        }
+        service.stop();
+        let stored = Store::create(image.root.state.path())
+            .unwrap()
+            .list()
+            .unwrap();
+        for (name, tens) in apps {
+            let mut of_app = stored
+                .iter()
+                .map(|stored| stored.profile.as_ref().unwrap())
+                .filter(|profile| profile.app.path.ends_with(name.as_bytes()));
+            let scheduled = data_files(of_app.next().unwrap());
+            let wanted = (10..100).filter(|number| {
+                let first = char::from_digit(number / 10, 10).unwrap();
+                (tens.as_bytes()[1]..=tens.as_bytes()[3]).contains(&(first as u8))
+            });
+            let wanted: BTreeSet<String> = wanted.map(|number| format!("/data/{number}")).collect();
+            assert_eq!(scheduled, wanted, "{name}");
+        }
+    });
 }
 
 /// Files in /data that the profile's schedule reads.

@@ -16,17 +16,48 @@ mod running;
 mod stopped;
 mod storms;
 
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
+use common::Mounted;
 use running::Image;
 
 static TURN: Mutex<()> = Mutex::new(());
 
+/// A test's turn.
+struct Turn {
+    /// Goes first.
+    _tracefs: Option<Mounted>,
+    _guard: MutexGuard<'static, ()>,
+}
+
 /// An image with an app on it, and the test's turn; `None` where the machine does not allow it.
-fn set_up() -> Option<(Image, MutexGuard<'static, ()>)> {
+fn set_up() -> Option<(Image, Turn)> {
     if !common::privileged() {
         return None;
     }
-    let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let guard = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let turn = Turn {
+        _tracefs: mount_tracefs(),
+        _guard: guard,
+    };
     Some((Image::new(), turn))
+}
+
+/// Where users are, systemd mounts it: without it, launches are seen later.
+fn mount_tracefs() -> Option<Mounted> {
+    let place = Path::new("/sys/kernel/tracing");
+    let is_mounted = place.join("events").exists();
+    (!is_mounted).then(|| Mounted::new("tracefs", "tracefs", place))
+}
+
+/// The test in both ways in which launches are seen: when execve is called, and when it has succeeded.
+fn seen_early_and_late(test: impl Fn(&Image)) {
+    for early in [true, false] {
+        let Some((mut image, _turn)) = set_up() else {
+            return;
+        };
+        image.early = early;
+        test(&image);
+    }
 }

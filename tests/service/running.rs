@@ -21,6 +21,8 @@ pub const LIMIT: Duration = Duration::from_secs(180);
 /// The image, with an app that reads all of its data: a script, as many apps are.
 pub struct Image {
     pub root: Root,
+    /// Whether the service is to see launches when execve is called, and not only when it has succeeded.
+    pub early: bool,
     /// Configuration and run directories.
     places: tempfile::TempDir,
 }
@@ -30,6 +32,7 @@ impl Image {
         let root = Root::new();
         let image = Image {
             root,
+            early: true,
             places: tempfile::tempdir().unwrap(),
         };
         image.script("app", "cat /data/*");
@@ -77,11 +80,11 @@ impl Image {
     /// Writes config.toml. Without it, everything is as it comes, but for the mode: the machine's own
     /// apps are no part of these tests.
     pub fn configure(&self, text: &str) {
-        let dir = self.config_dir();
+        let (dir, early) = (self.config_dir(), self.early);
         fs::create_dir_all(&dir).unwrap();
         fs::write(
             dir.join("config.toml"),
-            format!("mode = \"manual\"\nlog.level = \"debug\"\n{text}"),
+            format!("mode = \"manual\"\nlog.level = \"debug\"\nwatch.early = {early}\n{text}"),
         )
         .unwrap();
     }
@@ -137,7 +140,11 @@ impl Image {
             }
         });
         Starting {
-            running: Running { child, lines },
+            running: Running {
+                child,
+                lines,
+                heard: Vec::new(),
+            },
             systemd,
         }
     }
@@ -266,6 +273,8 @@ impl Starting {
 pub struct Running {
     pub child: Child,
     lines: Receiver<String>,
+    /// Those that were looked at.
+    heard: Vec<String>,
 }
 
 impl Running {
@@ -278,10 +287,17 @@ impl Running {
                 .lines
                 .recv_timeout(left)
                 .unwrap_or_else(|error| panic!("no line with {words:?}: {error}"));
-            if words.iter().all(|word| line.contains(word)) {
+            self.heard.push(line.clone());
+            if are_in(words, &line) {
                 return line;
             }
         }
+    }
+
+    /// The lines so far in which all of `words` are, as far as was listened.
+    pub fn heard(&self, words: &[&str]) -> Vec<&str> {
+        let lines = self.heard.iter().map(String::as_str);
+        lines.filter(|line| are_in(words, line)).collect()
     }
 
     /// Listens for so long, and returns what was said.
@@ -328,6 +344,10 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn are_in(words: &[&str], line: &str) -> bool {
+    words.iter().all(|word| line.contains(word))
 }
 
 /// Waits until something is so that is sure to come, unless it is broken.
