@@ -43,7 +43,7 @@ test_programs() {
 # Compiles as the invoking user, whose files the build must stay, and runs the test programs as root:
 # cargo itself would run them as the user that it runs as.
 run_tests() {
-    local list programs program log
+    local list programs program log failed=()
     list=$(test_programs) || die "the tests do not compile: see the messages above"
     mapfile -t programs <<<"$list"
     [[ -n $list ]] || die "cargo named no test program"
@@ -55,10 +55,12 @@ run_tests() {
     : >"$log"
     for program in "${programs[@]}"; do
         say "Tests: ${program##*/}"
-        "${TEST_USER[@]}" "$program" | tee -a "$log" || die "failed: $program"
+        # The others may have more to say.
+        "${TEST_USER[@]}" "$program" | tee -a "$log" || failed+=("${program##*/}")
     done
     # The sum of libtest's closing lines; another harness counts its own.
     awk '/^test result:/ { passed += $4; failed += $6 } END { print passed " passed, " failed " failed" }' "$log"
+    [[ ${#failed[@]} -eq 0 ]] || die "failed: ${failed[*]}"
 }
 
 # The machine that older kernels are tested in, where it can be had; elsewhere its test is skipped.
