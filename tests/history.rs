@@ -5,7 +5,7 @@ mod common;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use common::{Mounted, privileged, succeed};
 use paralfetch::history::{FILE_NAME, Found, History, HistoryError, Kind, Launch, Limits};
@@ -126,4 +126,30 @@ fn a_read_only_file_system_is_an_error() {
     remount(dir.path(), "ro");
     read_only(History::open(&path, LIMITS).unwrap_err());
     assert!(!dir.path().join("history.sqlite.damaged").exists());
+}
+
+#[test]
+fn processes_that_make_it_at_once_do_not_take_it_for_a_damaged_one() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        // Empty, as its maker leaves it who is killed then.
+        File::create(dir.path().join(FILE_NAME)).unwrap();
+        let stats = || {
+            Command::new(env!("CARGO_BIN_EXE_paralfetch"))
+                .arg("--state-dir")
+                .arg(dir.path())
+                .args(["stats", "--json"])
+                .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap()
+        };
+        let all = [stats(), stats(), stats(), stats()];
+        for mut one in all {
+            assert!(one.wait().unwrap().success());
+        }
+        let entries = fs::read_dir(dir.path()).unwrap();
+        let mut names = entries.map(|entry| entry.unwrap().file_name());
+        assert!(names.all(|name| !name.to_string_lossy().contains("damaged")));
+    }
 }

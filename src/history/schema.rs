@@ -108,9 +108,8 @@ pub(super) fn connect(path: &Path, limits: Limits) -> Result<Connection, Unusabl
     db.execute_batch(SETTINGS)?;
     if pragma(&db, "page_count")? == 0 {
         lay_out(&mut db)?;
-    } else {
-        check(&db)?;
     }
+    check(&db)?;
     // Answers with the mode.
     db.query_row("PRAGMA journal_mode = TRUNCATE", [], |_| Ok(()))?;
     bound(&db, limits)?;
@@ -122,10 +121,17 @@ pub(super) fn pragma(db: &Connection, name: &str) -> rusqlite::Result<i64> {
     db.pragma_query_value(None, name, |row| row.get(0))
 }
 
+/// All at once: whoever is killed meanwhile leaves an empty file.
 fn lay_out(db: &mut Connection) -> rusqlite::Result<()> {
-    // Only an empty database takes it.
-    db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
     let transaction = db.transaction()?;
+    // Only an empty database takes it. It is the first that writes, and waits for others that do.
+    transaction.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
+    let tables: i64 =
+        transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables > 0 {
+        // Another process was faster.
+        return transaction.rollback();
+    }
     for (_, sql) in LAYOUT {
         transaction.execute_batch(sql)?;
     }

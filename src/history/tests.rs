@@ -93,6 +93,17 @@ fn what_is_added_is_found_again_newest_first() {
 }
 
 #[test]
+fn a_database_is_made_all_at_once() {
+    let (_dir, path) = place();
+    drop(open(&path, LIMITS));
+    // The file change counter (SQLite's file format, 1.3.7): each transaction adds one.
+    let header = fs::read(&path).unwrap();
+    assert_eq!(header[24..28], 1u32.to_be_bytes());
+    let db = Connection::open(&path).unwrap();
+    assert_eq!(schema::pragma(&db, "auto_vacuum").unwrap(), 2);
+}
+
+#[test]
 fn words_and_numbers_of_any_kind_are_kept() {
     let (_dir, path) = place();
     let (mut history, _) = open(&path, LIMITS);
