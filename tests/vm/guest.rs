@@ -37,8 +37,10 @@ const SYSTEM: [&str; 7] = [
 /// The file that the app reads parts of, as it is called from outside.
 const DATA: &str = "/srv/app/opt/data";
 const DATA_BYTES: usize = 1024 * 4096;
-/// Longest prefetch: emulated processors are slow.
-const PREFETCH_LIMIT: Duration = Duration::from_secs(300);
+/// Longest launch and prefetch: emulated processors are slow.
+const LIMIT: Duration = Duration::from_secs(300);
+/// The same for the command line.
+const TIMEOUT: [&str; 2] = ["--timeout", "300"];
 
 /// Finds everything out and prints it. What it is about to do is printed as well, for a machine that
 /// does not come to its end.
@@ -64,29 +66,21 @@ pub fn main() {
     let is_file = |page: &Page| !page.is_metadata();
     let is_data = |page: &Page| page.is_of(DATA);
     begin("learn, run and bench");
-    let learn_report = paralfetch("learn", &[]);
+    let learn_report = paralfetch("learn", &TIMEOUT);
     let run_report = {
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
         paralfetch("run", &["-v"])
     };
-    paralfetch(
-        "bench",
-        &[
-            "--runs",
-            "1",
-            "--scenarios",
-            "cold,prefetch",
-            "--json",
-            "bench.json",
-        ],
-    );
+    let bench = "--runs 1 --scenarios cold,prefetch --json bench.json";
+    let bench: Vec<&str> = bench.split(' ').chain(TIMEOUT).collect();
+    paralfetch("bench", &bench);
     begin("the launch after its prefetch");
     let cold_reads = reads_of(|| {});
     let profile = idle.profile.clone();
     let reads_after_prefetch = reads_of(|| {
         let load = move || Some(profile);
         let prefetch = Prefetch::start(load, prefetch::Options::default()).unwrap();
-        let report = prefetch.finish_within(PREFETCH_LIMIT).unwrap();
+        let report = prefetch.finish_within(LIMIT).unwrap();
         assert_eq!(report.refused, None);
     });
     begin("directories without case");
@@ -163,7 +157,10 @@ pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: profile::Lear
     let mut supervisor = Supervisor::new().unwrap();
     let options = LearnOptions {
         how,
-        limits: Limits::default(),
+        limits: Limits {
+            timeout: LIMIT,
+            ..Limits::default()
+        },
         keeper: None,
         earlier: None,
     };
