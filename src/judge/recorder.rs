@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::launch::{Exit, Limits, QuietDetector, Supervisor};
+use crate::launch::{Clocks, EndDetector, Exit, Limits, Look, Supervisor};
 use crate::manager::ReadCounter;
 use crate::profile::Ended;
 use crate::trace::{
@@ -24,7 +24,8 @@ const MOST_ACCESSES: usize = 1 << 18;
 pub struct Recorder<'obj> {
     tracer: Tracer<'obj>,
     limits: Limits,
-    quiet: Option<QuietDetector>,
+    /// Once the launch has begun.
+    end: Option<EndDetector>,
     /// The tree's reads and our own: the launch goes on while either does.
     counters: [ReadCounter; 2],
     accesses: Vec<Access>,
@@ -55,7 +56,7 @@ impl<'obj> Recorder<'obj> {
         Ok(Recorder {
             tracer: Tracer::attach(storage, Focus::Additions)?,
             limits,
-            quiet: None,
+            end: None,
             counters: [By::Tree, By::Own].map(ReadCounter::joined),
             accesses: Vec::new(),
             dropped: 0,
@@ -107,29 +108,36 @@ impl<'obj> Recorder<'obj> {
     /// Fetches what was recorded; true if the launch is over.
     fn is_over(&mut self, learned: Option<Ended>) -> Result<bool, TraceError> {
         // Before fetching: a moment is only quiet if all reads up to it are known.
-        let now = monotonic_ns();
+        let now = Clocks::now();
         self.tracer.drain()?;
         let (start_ns, exited) = self
             .tracer
             .with_trace(|trace| (trace.start_ns, trace.exit_ns.is_some()));
         let fetched = self.tracer.take_accesses();
-        let limits = self.limits;
-        let quiet = self
-            .quiet
-            .get_or_insert_with(|| QuietDetector::new(start_ns, limits));
-        for access in &fetched {
+        let counters = &mut self.counters;
+        let reads = fetched.iter().filter(|access| {
             let reads = |counter: &mut ReadCounter| counter.is_read(access);
-            if self.counters.iter_mut().any(reads) {
-                quiet.read(access.time_ns);
-            }
-        }
-        let ended = quiet.ended(now);
+            counters.iter_mut().any(reads)
+        });
+        let reads_ns: Vec<u64> = reads.map(|access| access.time_ns).collect();
+        let limits = self.limits;
+        let end = self
+            .end
+            .get_or_insert_with(|| EndDetector::new(start_ns, now, limits));
+        let look = Look {
+            now,
+            reads_ns: &reads_ns,
+            is_behind_prefetch: false,
+        };
+        let ended = end.look(look, self.tracer.threads());
+        let is_over = match ended {
+            Some(Ended::Quiet) if matches!(learned, Some(Ended::Quiet | Ended::Timeout)) => true,
+            // What ended otherwise when it was learned may be quiet before its end.
+            Some(Ended::Quiet) => end.is_past_limit(now),
+            other => other.is_some(),
+        };
         self.keep(fetched);
-        Ok(exited
-            || match ended {
-                Some(Ended::Quiet) => matches!(learned, Some(Ended::Quiet | Ended::Timeout)),
-                _ => now >= start_ns.saturating_add(limits.timeout.as_nanos() as u64),
-            })
+        Ok(exited || is_over)
     }
 
     fn keep(&mut self, fetched: Vec<Access>) {

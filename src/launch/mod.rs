@@ -4,12 +4,13 @@
 //! called for it through sudo or pkexec, [`Spawn`] starts it in that user's name with the signal
 //! dispositions and limits that we were started with, and [`Supervisor`] passes on signals, stops
 //! when the app stops, and hands back an [`Exit`] that the caller can repeat as its own.
-//! [`QuietDetector`] tells when the launch is complete, and [`Subreaper`] ends an app that was
+//! [`EndDetector`] tells when the launch is complete, and [`Subreaper`] ends an app that was
 //! started only to be measured.
 
 mod accounts;
 mod command;
 mod completion;
+mod end;
 mod exit;
 mod launch_time;
 mod processes;
@@ -22,9 +23,10 @@ mod user;
 
 pub use command::{Command, CommandError};
 pub use completion::{Limits, QuietDetector, completion_block};
+pub use end::{EndDetector, Look};
 pub use exit::{Exit, Status, Usage};
 pub use launch_time::{Clocks, LaunchTime};
-pub use processes::{Kin, any_waits};
+pub use processes::Kin;
 pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};
 pub use supervise::{Started, Supervisor};
 pub use tree::Subreaper;

@@ -1,6 +1,6 @@
 //! The process table, from /proc.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::{fs, str};
 
@@ -13,6 +13,10 @@ pub(super) struct Process {
     pub zombie: bool,
     /// It waits for something that is sure to come, as for a drive.
     pub uninterruptible: bool,
+    /// It runs, or waits for a processor to run on.
+    pub runnable: bool,
+    /// Processor time that it has had, in clock ticks.
+    pub ticks: u64,
     /// Clock ticks since boot. With the process id it names this very process.
     pub start_time: u64,
 }
@@ -43,10 +47,91 @@ pub(super) fn one(pid: i32) -> io::Result<Option<Process>> {
     }
 }
 
-/// Whether one of these threads waits for a drive, or for something else that is sure to come.
-pub fn any_waits(mut threads: impl Iterator<Item = i32>) -> bool {
-    // One that cannot be read has ended.
-    threads.any(|id| matches!(one(id), Ok(Some(thread)) if thread.uninterruptible))
+/// Threads that are looked at again and again.
+#[derive(Clone, Debug)]
+pub struct Threads {
+    /// The last look, CLOCK_BOOTTIME in nanoseconds.
+    last_ns: u64,
+    /// Those that were ready to run then.
+    ready: HashMap<i32, Ready>,
+}
+
+/// How much a thread that is ready to run had run at an earlier moment.
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    /// CLOCK_BOOTTIME in nanoseconds.
+    at_ns: u64,
+    ticks: u64,
+}
+
+/// The unit of [`Process::ticks`] and [`Process::start_time`] (USER_HZ), in nanoseconds.
+const TICK_NS: u64 = 10_000_000;
+
+/// What a thread does in less time than this, ticks are too coarse to tell.
+const LEAST_NS: u64 = 10 * TICK_NS;
+
+/// Who is ready to run and gets less than one in so many of a processor waits for it.
+const SHARE: u64 = 4;
+
+impl Threads {
+    /// To be looked at from now on; `now_ns` is CLOCK_BOOTTIME in nanoseconds.
+    pub fn new(now_ns: u64) -> Self {
+        Threads {
+            last_ns: now_ns,
+            ready: HashMap::new(),
+        }
+    }
+
+    /// Whether one of these threads waits for a drive (or for something else that is sure to come), or has
+    /// waited for a processor since the last look, as on a machine that is busy or that its host does not
+    /// let run. `now_ns` is CLOCK_BOOTTIME in nanoseconds.
+    pub fn are_held_up(&mut self, threads: impl Iterator<Item = i32>, now_ns: u64) -> bool {
+        // One that cannot be read has ended.
+        let found = threads.filter_map(|id| one(id).ok().flatten());
+        self.note(found, now_ns)
+    }
+
+    fn note(&mut self, threads: impl Iterator<Item = Process>, now_ns: u64) -> bool {
+        let mut held_up = false;
+        let before = std::mem::take(&mut self.ready);
+        for thread in threads {
+            held_up |= thread.uninterruptible;
+            if !thread.runnable {
+                continue;
+            }
+            let mut ready = Ready {
+                at_ns: now_ns,
+                ticks: thread.ticks,
+            };
+            if let Some(earlier) = self.earlier(&thread, &before) {
+                let ran_ns = thread
+                    .ticks
+                    .saturating_sub(earlier.ticks)
+                    .saturating_mul(TICK_NS);
+                let time_ns = now_ns.saturating_sub(earlier.at_ns);
+                if time_ns < LEAST_NS {
+                    ready = earlier;
+                } else {
+                    held_up |= ran_ns.saturating_mul(SHARE) < time_ns;
+                }
+            }
+            self.ready.insert(thread.pid, ready);
+        }
+        self.last_ns = now_ns;
+        held_up
+    }
+
+    /// Since when the thread is known to be ready; `None` for one that may have slept meanwhile.
+    fn earlier(&self, thread: &Process, before: &HashMap<i32, Ready>) -> Option<Ready> {
+        let start = Ready {
+            at_ns: thread.start_time.saturating_mul(TICK_NS),
+            ticks: 0,
+        };
+        before
+            .get(&thread.pid)
+            .copied()
+            .or_else(|| (start.at_ns >= self.last_ns).then_some(start))
+    }
 }
 
 /// The process's name stands in parentheses and may hold anything, further ones included.
@@ -55,14 +140,18 @@ fn parse(stat: &[u8]) -> Option<Process> {
     let close = stat.iter().rposition(|&byte| byte == b')')?;
     let pid = str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?;
     let rest = str::from_utf8(stat.get(close + 1..)?).ok()?;
-    // From here on: state, parent, and, 20th, the start time.
+    // From here on: state, parent, 12th and 13th the time as user and in the kernel, 20th the start time.
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let number = |field: usize| fields.get(field)?.parse::<u64>().ok();
+    let state = *fields.first()?;
     Some(Process {
         pid,
         parent: fields.get(1)?.parse().ok()?,
-        zombie: matches!(*fields.first()?, "Z" | "X"),
-        uninterruptible: *fields.first()? == "D",
-        start_time: fields.get(19)?.parse().ok()?,
+        zombie: matches!(state, "Z" | "X"),
+        uninterruptible: state == "D",
+        runnable: state == "R",
+        ticks: number(11)?.saturating_add(number(12)?),
+        start_time: number(19)?,
     })
 }
 
@@ -137,14 +226,18 @@ mod tests {
             parent,
             zombie: false,
             uninterruptible: false,
+            runnable: false,
+            ticks: 0,
             start_time: 5,
         }
     }
 
     #[test]
     fn names_cannot_confuse_the_parser() {
-        let tail = "R 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0 0\n";
+        let tail = "R 7 1 1 0 -1 0 0 0 0 0 10 20 7 7 20 0 1 0 4711 0 0\n";
         let expected = Process {
+            runnable: true,
+            ticks: 30,
             start_time: 4711,
             ..process(42, 7)
         };
@@ -194,8 +287,34 @@ mod tests {
     fn who_waits_for_a_drive_is_told_apart() {
         let stat = b"42 (sh) D 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0";
         assert!(parse(stat).unwrap().uninterruptible);
-        let us = rustix::process::getpid().as_raw_nonzero().get();
-        assert!(!any_waits([us, i32::MAX].into_iter()));
+        let waiting = parse(stat).unwrap();
+        assert!(waiting.uninterruptible);
+        assert!(Threads::new(0).note([waiting].into_iter(), 0));
+        assert!(!Threads::new(0).note([process(1, 0)].into_iter(), 0));
+        assert!(!Threads::new(0).are_held_up([i32::MAX].into_iter(), 0));
+    }
+
+    #[test]
+    fn who_waits_for_a_processor_is_told_apart() {
+        let ready = |ticks| Process {
+            runnable: true,
+            ticks,
+            ..process(42, 7)
+        };
+        let mut threads = Threads::new(0);
+        let mut look = |ms: u64, thread| threads.note(std::iter::once(thread), ms * 1_000_000);
+        // It began to run at 50 ms.
+        assert!(!look(100, ready(1)));
+        assert!(look(150, ready(1)));
+        assert!(!look(200, ready(1)));
+        assert!(look(400, ready(6)));
+        // It runs.
+        assert!(!look(650, ready(20)));
+        assert!(!look(651, ready(20)));
+        // It sleeps, and is ready again.
+        assert!(!look(850, process(42, 7)));
+        assert!(!look(1100, ready(20)));
+        assert!(look(1350, ready(20)));
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod reads;
 mod registry;
 mod settings;
 
+pub use follow::Follow;
 pub use learn::{
     LearnError, LearnOptions, Learned, Lesson, NotLearned, Summary, launch_sequence, learn,
 };

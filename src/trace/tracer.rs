@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::abilities::{TraceError, check};
@@ -20,7 +20,6 @@ use super::launcher::{StartMark, mark_app, mark_launcher};
 use super::log::{Log, parts_for};
 use super::namespaces::{Namespaces, own_namespace};
 use super::path_use::PathUse;
-use super::skel::learn::types::{pf_remembered, pf_role};
 use super::skel::learn::{LearnSkel, LearnSkelBuilder};
 use super::syscalls;
 
@@ -171,6 +170,13 @@ impl<'obj> Loaded<'obj> {
             .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;
         let mut tracer = self.attach(None)?;
         mark_app(&tracer.skel.maps.roles, pidfd.as_fd())?;
+        let id = pid.as_raw_nonzero().get().to_ne_bytes();
+        tracer
+            .skel
+            .maps
+            .tree_threads
+            .update(&id, &[1], MapFlags::ANY)
+            .map_err(|error| TraceError::from_bpf("naming a launch's first thread", error))?;
         if let Some(bss) = tracer.skel.maps.bss_data.as_deref_mut() {
             bss.live_tasks = 1;
         }
@@ -275,20 +281,12 @@ impl<'obj> Tracer<'obj> {
         Ok(behind)
     }
 
-    /// Ids of threads of the launch tree that were seen, up to 256 of them; some may have ended.
+    /// Ids of the launch tree's threads that are alive, 1024 of them at most.
     pub fn threads(&self) -> impl Iterator<Item = i32> {
-        const ROLE: u64 = (1 << pf_remembered::PF_ROLE_BITS.0) - 1;
-        let words = self
-            .skel
-            .maps
-            .bss_data
-            .as_deref()
-            .map(|bss| bss.remembered_roles);
-        words
-            .into_iter()
-            .flatten()
-            .filter(|word| word & ROLE == u64::from(pf_role::PF_ROLE_TREE.0))
-            .map(|word| (word >> pf_remembered::PF_REMEMBERED_PID.0) as i32)
+        let keys = self.skel.maps.tree_threads.keys();
+        // While threads come and go, the kernel may begin anew.
+        keys.take(MOST_THREADS)
+            .filter_map(|key| Some(i32::from_ne_bytes(*key.first_chunk()?)))
     }
 
     /// Takes away what has been fetched so far, so that a long recording needs no more memory than
@@ -349,6 +347,9 @@ pub(crate) fn capture_warnings() {
 pub(super) fn last_warning() -> Option<String> {
     LAST_WARNING.lock().ok()?.take()
 }
+
+/// Threads that are told of at most: as many as the programs note.
+const MOST_THREADS: usize = 1024;
 
 /// How often the end of the log is looked for once nothing is attached: some milliseconds.
 const LAST_TRIES: usize = 10_000;

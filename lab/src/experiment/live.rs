@@ -4,24 +4,21 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use paralfetch::launch::{Limits, QuietDetector};
-use paralfetch::manager::{LearningSettings, ReadCounter};
+use paralfetch::launch::Limits;
+use paralfetch::manager::{Follow, LearningSettings};
 use paralfetch::profile::Learned;
 use paralfetch::resolve::mounts::MountTable;
 use paralfetch::trace::{Loaded, StartMark, Tracer};
 
-use crate::clock::monotonic_ns;
+const HOW: Learned = Learned::Live;
 
 /// Everything that `paralfetch learn --live` has running while an app starts, from its attachment on:
 /// [`paralfetch::manager::learn()`] in the hands of one who waits for something else, too.
 pub struct LiveLearning<'a> {
     /// Until the launch is over by the rule for that, as the product detaches it then.
     tracer: Option<Tracer<'a>>,
-    counter: ReadCounter,
     /// Once the launch has started.
-    quiet: Option<QuietDetector>,
-    /// Accesses that the two have been told of.
-    counted: usize,
+    follow: Option<Follow>,
     /// Events that were lost.
     lost: u64,
     settings: LearningSettings,
@@ -34,14 +31,11 @@ impl<'a> LiveLearning<'a> {
     /// # Errors
     /// When a knob cannot be set or the launch not be traced.
     pub fn attach(loaded: Loaded<'a>, root: &Path) -> Result<Self> {
-        let how = Learned::Live;
         // What a killed session leaves changed, the next learning run puts back.
-        let settings = LearningSettings::apply(&MountTable::read()?, Some(root), how, None)?;
+        let settings = LearningSettings::apply(&MountTable::read()?, Some(root), HOW, None)?;
         Ok(LiveLearning {
             tracer: Some(loaded.launcher(None)?),
-            counter: ReadCounter::new(how),
-            quiet: None,
-            counted: 0,
+            follow: None,
             lost: 0,
             settings,
         })
@@ -66,24 +60,16 @@ impl<'a> LiveLearning<'a> {
         let Some(tracer) = &mut self.tracer else {
             return Ok(());
         };
-        tracer.drain()?;
-        let (counter, counted) = (&mut self.counter, &mut self.counted);
-        let quiet = &mut self.quiet;
-        let over = tracer.with_trace(|trace| {
-            if trace.start_ns == 0 {
-                return false;
-            }
-            let quiet =
-                quiet.get_or_insert_with(|| QuietDetector::new(trace.start_ns, Limits::default()));
-            for access in &trace.accesses[*counted..] {
-                if counter.is_read(access) {
-                    quiet.read(access.time_ns);
-                }
-            }
-            *counted = trace.accesses.len();
-            trace.exit_ns.is_some() || quiet.ended(monotonic_ns()).is_some()
-        });
-        if over { self.detach() } else { Ok(()) }
+        if self.follow.is_none() && tracer.with_trace(|trace| trace.start_ns == 0) {
+            return Ok(());
+        }
+        let follow = self
+            .follow
+            .get_or_insert_with(|| Follow::new(tracer, HOW, Limits::default()));
+        match follow.look(tracer, false)? {
+            Some(_) => self.detach(),
+            None => Ok(()),
+        }
     }
 
     fn detach(&mut self) -> Result<()> {

@@ -109,12 +109,6 @@ enum pf_role {
 	PF_ROLE_TREE = 4,	/* the app and everything that grows from it */
 };
 
-/* A remembered role (remembered_roles.bpf.h): a word of the role, what dates it, and the thread's id. */
-enum pf_remembered {
-	PF_ROLE_BITS = 3,	/* of the role, lowest */
-	PF_REMEMBERED_PID = 32,	/* where the id begins */
-};
-
 /* The log that events wait in (log.bpf.h); sizes in bytes. */
 enum pf_log {
 	PF_LOG_BYTES_LOG2 = 23,	/* of all parts, without the room behind each: 8 MiB */
@@ -148,7 +142,6 @@ struct pf_types {
 	struct pf_path path;
 	enum pf_use use;
 	enum pf_rule rule;
-	enum pf_remembered remembered;
 	enum pf_log log;
 	struct pf_log_ends log_ends;
 };

@@ -10,7 +10,8 @@
 
 /* A word each: the pid, how many changes of roles there had been, and the role. */
 #define ROLES_REMEMBERED 256
-#define ROLE_MASK ((1ULL << PF_ROLE_BITS) - 1)
+#define ROLE_BITS 3
+#define ROLE_MASK ((1ULL << ROLE_BITS) - 1)
 
 __u64 remembered_roles[ROLES_REMEMBERED] = {};
 
@@ -27,7 +28,7 @@ static __always_inline __u32 remembered_role(void)
 	__u32 pid = task->pid, role;
 	volatile __u64 *place = &remembered_roles[pid % ROLES_REMEMBERED];
 	/* Read before the role: if that changes meanwhile, the word is out of date from the start. */
-	__u64 name = (__u64)pid << PF_REMEMBERED_PID | (__u32)role_changes << PF_ROLE_BITS, word = *place;
+	__u64 name = (__u64)pid << 32 | (__u32)role_changes << ROLE_BITS, word = *place;
 
 	if ((word & ~ROLE_MASK) == name)
 		return word & ROLE_MASK;

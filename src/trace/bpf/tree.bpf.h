@@ -24,6 +24,15 @@ struct {
 	__type(value, __u32);
 } roles SEC(".maps");
 
+/* Ids of the tree's threads that are alive, for user space to look at them; not all of very many. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, __u8);
+} tree_threads SEC(".maps");
+
 /*
  * CLOCK_MONOTONIC time of the app's execve, written by the child itself through the shared mapping
  * of this section, as its last act before execve: nothing before it is part of the launch.
@@ -70,6 +79,14 @@ static __always_inline bool is_copy_of_ours(__u32 role)
 	       bpf_get_current_task_btf()->flags & TASK_FORKED_NOT_EXECED;
 }
 
+static __always_inline void note_thread(struct task_struct *task)
+{
+	__u32 id = task->pid;
+	__u8 alive = 1;
+
+	bpf_map_update_elem(&tree_threads, &id, &alive, BPF_ANY);
+}
+
 static __always_inline void tree_fork(struct task_struct *parent, struct task_struct *child)
 {
 	__u32 role = role_of(parent);
@@ -89,15 +106,21 @@ static __always_inline void tree_fork(struct task_struct *parent, struct task_st
 	}
 	*slot = role;
 	__sync_fetch_and_add(&role_changes, 1);
-	if (is_tree(role))
+	if (is_tree(role)) {
 		__sync_fetch_and_add(&live_tasks, 1);
+		note_thread(child);
+	}
 }
 
 static __always_inline void tree_exec(struct task_struct *task)
 {
 	__u32 *role = bpf_task_storage_get(&roles, task, 0, 0);
 
-	if (role && *role == PF_ROLE_STARTING) {
+	if (!role || !is_tree(*role))
+		return;
+	/* A thread that executes takes over the id of its process. */
+	note_thread(task);
+	if (*role == PF_ROLE_STARTING) {
 		*role = PF_ROLE_TREE;
 		__sync_fetch_and_add(&role_changes, 1);
 	}
@@ -106,8 +129,11 @@ static __always_inline void tree_exec(struct task_struct *task)
 /* Returns true when the exiting task was the last of the tree. */
 static __always_inline bool tree_exit(void)
 {
+	__u32 id = (__u32)bpf_get_current_pid_tgid();
+
 	if (!is_tree(current_role()))
 		return false;
+	bpf_map_delete_elem(&tree_threads, &id);
 	__sync_fetch_and_add(&role_changes, 1);
 	return __sync_fetch_and_add(&live_tasks, -1) == 1;
 }
