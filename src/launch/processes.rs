@@ -70,7 +70,7 @@ const TICK_NS: u64 = 10_000_000;
 /// What a thread does in less time than this, ticks are too coarse to tell.
 const LEAST_NS: u64 = 10 * TICK_NS;
 
-/// Who is ready to run and gets less than one in so many of a processor waits for it.
+/// Threads that are ready to run and together get less than one in so many of a processor wait for it.
 const SHARE: u64 = 4;
 
 impl Threads {
@@ -82,9 +82,9 @@ impl Threads {
         }
     }
 
-    /// Whether one of these threads waits for a drive (or for something else that is sure to come), or has
-    /// waited for a processor since the last look, as on a machine that is busy or that its host does not
-    /// let run. `now_ns` is CLOCK_BOOTTIME in nanoseconds.
+    /// Whether one of these threads waits for a drive (or for something else that is sure to come), or
+    /// those that are ready have waited for a processor since the last look, as on a machine that is busy
+    /// or that its host does not let run. `now_ns` is CLOCK_BOOTTIME in nanoseconds.
     pub fn are_held_up(&mut self, threads: impl Iterator<Item = i32>, now_ns: u64) -> bool {
         // One that cannot be read has ended.
         let found = threads.filter_map(|id| one(id).ok().flatten());
@@ -92,10 +92,12 @@ impl Threads {
     }
 
     fn note(&mut self, threads: impl Iterator<Item = Process>, now_ns: u64) -> bool {
-        let mut held_up = false;
+        let mut waits_for_drive = false;
+        // Of all together: of many threads that share the processors, none gets much.
+        let (mut ran_ns, mut longest_ns) = (0_u64, 0);
         let before = std::mem::take(&mut self.ready);
         for thread in threads {
-            held_up |= thread.uninterruptible;
+            waits_for_drive |= thread.uninterruptible;
             if !thread.runnable {
                 continue;
             }
@@ -104,21 +106,19 @@ impl Threads {
                 ticks: thread.ticks,
             };
             if let Some(earlier) = self.earlier(&thread, &before) {
-                let ran_ns = thread
-                    .ticks
-                    .saturating_sub(earlier.ticks)
-                    .saturating_mul(TICK_NS);
                 let time_ns = now_ns.saturating_sub(earlier.at_ns);
                 if time_ns < LEAST_NS {
                     ready = earlier;
                 } else {
-                    held_up |= ran_ns.saturating_mul(SHARE) < time_ns;
+                    let ran = thread.ticks.saturating_sub(earlier.ticks);
+                    ran_ns = ran.saturating_mul(TICK_NS).saturating_add(ran_ns);
+                    longest_ns = time_ns.max(longest_ns);
                 }
             }
             self.ready.insert(thread.pid, ready);
         }
         self.last_ns = now_ns;
-        held_up
+        waits_for_drive || ran_ns.saturating_mul(SHARE) < longest_ns
     }
 
     /// Since when the thread is known to be ready; `None` for one that may have slept meanwhile.
@@ -315,6 +315,18 @@ mod tests {
         assert!(!look(850, process(42, 7)));
         assert!(!look(1100, ready(20)));
         assert!(look(1350, ready(20)));
+        assert!(look(1600, ready(21)));
+        // It gets little because another one runs.
+        let mut both = |ms: u64, ticks: [u64; 2]| {
+            let second = Process {
+                pid: 43,
+                ..ready(ticks[1])
+            };
+            threads.note([ready(ticks[0]), second].into_iter(), ms * 1_000_000)
+        };
+        both(1850, [21, 7]);
+        assert!(!both(2100, [22, 30]));
+        assert!(both(2350, [23, 31]));
     }
 
     #[test]
