@@ -229,8 +229,8 @@ struct Request {
 }
 
 /// The last faults on a file, the latest first. Several, for the tree's processes take turns: while the
-/// kernel reads around the fault of one, another may fault on a page that is cached.
-type Faults = [Option<u64>; 4];
+/// kernel reads around the fault of one, others may fault on pages that are cached.
+type Faults = [Option<u64>; 16];
 
 /// The requests of the launch tree and of others, each in time order.
 fn requests(launch: &Launch<'_>) -> Vec<Request> {

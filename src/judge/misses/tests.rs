@@ -250,17 +250,17 @@ fn requests_around_a_fault_are_read_around() {
 
 #[test]
 fn what_is_read_around_one_fault_is_so_while_others_come() {
-    let trace = accesses(&[
+    let mut list = vec![
         (11, 60, 1, Fault, Tree),
         (11, 61, 4, Added, Tree),
         (11, 200, 1, Fault, Tree),
         (11, 201, 1, Fault, Tree),
         (11, 70, 6, Added, Tree),
         (11, 59, 2, Added, Tree),
-        (11, 300, 1, Fault, Tree),
-        (11, 301, 1, Fault, Tree),
-        (11, 85, 3, Added, Tree),
-    ]);
+    ];
+    list.extend((0..14).map(|page| (11, 300 + page, 1, Fault, Tree)));
+    list.push((11, 85, 3, Added, Tree));
+    let trace = accesses(&list);
     let found = judged(&trace, &Report::default(), &mut Fake::default());
     assert_eq!(
         short(&found.misses),
