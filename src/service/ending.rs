@@ -120,6 +120,9 @@ impl Service<'_> {
             && let Some(seen) = seen
         {
             self.judge(&active, seen);
+        } else if !active.learning {
+            // That its executable is another file was seen at its beginning.
+            self.watch_for_learning();
         }
         self.suspect_ended(&active, &counts);
         // Before the history: who finds a launch there finds what it changed, too.

@@ -202,6 +202,23 @@ fn an_app_whose_executable_is_replaced_is_learned_again() {
     assert!(number(&line, "prefetched_bytes") > 1 << 20, "{line}");
 }
 
+/// The launch that tells of it says nothing else: it ends before its prefetch.
+#[test]
+fn an_app_that_is_replaced_and_ends_at_once_is_learned_again() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    image.script("new", "exit 0");
+    fs::rename(image.root.path().join("new"), image.root.path().join("app")).unwrap();
+    image.launch_cold(&mut service, "app");
+    image.script("new", "cat /data/*");
+    fs::rename(image.root.path().join("new"), image.root.path().join("app")).unwrap();
+    image.learn(&mut service, "app");
+}
+
 /// Context switches of all threads of a process so far, those that it was waiting for.
 fn switches(pid: u32) -> u64 {
     fs::read_dir(format!("/proc/{pid}/task"))
