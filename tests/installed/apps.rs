@@ -39,8 +39,10 @@ const BOX: &str = "/srv/box";
 /// The sandboxed app ends when somebody has written to this FIFO.
 const STAY: &str = "/opt/pf/inside/stay";
 
-/// An app that takes seconds to read its data.
+/// An app that takes seconds to read its data, a file at a time.
 pub const SLOW: &str = "/opt/pf/slow";
+/// A FIFO that nobody writes to: to wait for it is a pause.
+const PAUSE: &str = "/opt/pf/pause";
 
 /// Puts all of them on the disk.
 pub fn install() {
@@ -62,10 +64,14 @@ pub fn install() {
         BOXED,
         &format!("exec bwrap --dev-bind / / --bind {INSIDE} {BOX} -- /bin/sh -c '{inside}'"),
     );
-    script(
-        SLOW,
-        &format!("for part in {DATA}/*; do cat \"$part\"/*; sleep 0.1; done"),
+    // It executes nothing: a program may take an emulated processor as long as quiet does.
+    let slow = format!(
+        "exec 9<>{PAUSE}; for file in {DATA}/*/*; do read -rN {FILE_BYTES} text <\"$file\"; \
+         read -rt 0.03 -u 9 text; done; exit 0"
     );
+    fs::write(SLOW, format!("#!/bin/bash\n{slow}\n")).unwrap();
+    fs::set_permissions(SLOW, fs::Permissions::from_mode(0o755)).unwrap();
+    output(&["mkfifo", "--mode=666", PAUSE]);
     output(&["mkfifo", "--mode=644", STAY]);
     rustix::fs::sync();
 }
