@@ -211,11 +211,10 @@ fn an_app_that_is_replaced_and_ends_at_once_is_learned_again() {
     image.enable("app");
     let mut service = image.start();
     image.learn(&mut service, "app");
-    image.script("new", "exit 0");
-    fs::rename(image.root.path().join("new"), image.root.path().join("app")).unwrap();
+    image.script("new", "[ ! -e /go ] || cat /data/*");
+    fs::rename(image.root.path().join("new"), image.id("app")).unwrap();
     image.launch_cold(&mut service, "app");
-    image.script("new", "cat /data/*");
-    fs::rename(image.root.path().join("new"), image.root.path().join("app")).unwrap();
+    image.let_end();
     image.learn(&mut service, "app");
 }
 
