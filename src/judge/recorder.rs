@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::launch::{Clocks, EndDetector, Exit, Limits, Look, Supervisor};
 use crate::manager::ReadCounter;
@@ -156,7 +155,7 @@ impl<'obj> Recorder<'obj> {
     /// # Errors
     /// When the events cannot be fetched.
     pub fn finish(mut self) -> Result<Recording, TraceError> {
-        let end_ns = monotonic_ns();
+        let end_ns = Clocks::now().monotonic_ns;
         let accesses = std::mem::take(&mut self.accesses);
         let dropped = self.dropped;
         let mut trace = self.tracer.finish()?;
@@ -191,9 +190,4 @@ fn wait(events: BorrowedFd<'_>, signals: Option<BorrowedFd<'_>>) -> io::Result<(
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
