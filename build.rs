@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    build_skeleton("trace", "learn");
-    build_skeleton("trace", "meter");
-    build_skeleton("trace", "probe");
-    build_skeleton("watch", "watch");
+    build_skeleton("kernel", "learn");
+    build_skeleton("kernel", "meter");
+    build_skeleton("kernel", "probe");
+    build_skeleton("kernel/watch", "watch");
     build_ext4_shim();
 }
 
@@ -20,7 +20,7 @@ fn build_skeleton(module: &str, name: &str) {
         PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("src");
     let dir = source.join(module).join("bpf");
     // The kernel's types are declared once.
-    let include = format!("-I{}", source.join("trace/bpf").display());
+    let include = format!("-I{}", source.join("kernel/bpf").display());
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"))
         .join(format!("{name}.skel.rs"));
     println!("cargo:rerun-if-changed={}", dir.display());
@@ -39,12 +39,12 @@ fn build_skeleton(module: &str, name: &str) {
 
 /// The product's narrow door to libext2fs.
 fn build_ext4_shim() {
-    const FOLDER: &str = "src/resolve/ext4";
+    const FOLDER: &str = "src/fs/ext4";
     let sources = ["shim.c", "shim_directory.c"].map(|name| format!("{FOLDER}/{name}"));
     for path in sources
         .iter()
         .map(String::as_str)
-        .chain(["src/resolve/ext4/shim.h", "src/resolve/ext4/shim_fs.h"])
+        .chain(["src/fs/ext4/shim.h", "src/fs/ext4/shim_fs.h"])
     {
         println!("cargo:rerun-if-changed={path}");
     }

@@ -10,7 +10,7 @@ fn main() {
     let own = lab.join("src/timeline/bpf");
     // The launch tree is the product's, and so are folios: who belongs to a launch and which pages a
     // folio has is decided in one place.
-    let shared = lab.join("../src/trace/bpf");
+    let shared = lab.join("../src/kernel/bpf");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("timeline.skel.rs");
     println!("cargo:rerun-if-changed={}", own.display());
     println!("cargo:rerun-if-changed={}", shared.display());

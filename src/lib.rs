@@ -20,25 +20,19 @@
 //! [`schedule`], [`phases`] and the profile format are plain functions over plain data: they know
 //! nothing of kernels and root.
 
-pub mod announce;
 pub mod apps;
 pub mod bench;
-pub mod bus;
 pub mod cli;
-pub mod config;
-pub mod device;
 pub mod doctor;
-pub mod history;
+pub mod drive;
+pub mod fs;
 pub mod judge;
-pub mod launch;
-pub mod manager;
-pub mod phases;
+pub mod kernel;
+pub mod learn;
+pub mod model;
+pub mod policy;
 pub mod prefetch;
+pub mod process;
 pub mod profile;
-mod replace;
-pub mod resolve;
 pub mod schedule;
 pub mod service;
-pub mod trace;
-mod trusted;
-pub mod watch;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{Mounted, privileged, succeed};
-use paralfetch::history::{FILE_NAME, Found, History, HistoryError, Kind, Launch, Limits};
+use paralfetch::service::history::{FILE_NAME, Found, History, HistoryError, Kind, Launch, Limits};
 
 const LIMITS: Limits = Limits {
     max_launches: 10_000,

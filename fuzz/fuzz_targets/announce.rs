@@ -2,7 +2,7 @@
 //! not depend on how they were cut. The first byte tells where to cut.
 #![no_main]
 
-use paralfetch::announce::{Announcement, Lines, MAX_NAME, MAX_TEXT, parse};
+use paralfetch::service::announce::{Announcement, Lines, MAX_NAME, MAX_TEXT, parse};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some((&at, bytes)) = input.split_first() else {

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use paralfetch::config::{Config, ConfigError};
-use paralfetch::launch::Limits;
+use paralfetch::service::config::{Config, ConfigError};
+use paralfetch::model::Limits;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     match Config::parse(Path::new("config.toml"), bytes) {

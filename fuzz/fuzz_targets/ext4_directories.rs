@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use paralfetch::resolve::ext4::Ext4;
+use paralfetch::fs::ext4::Ext4;
 
 /// Bytes that the changes leave alone: the superblock is libext2fs's own business.
 const SPARED: usize = 2048;

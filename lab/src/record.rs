@@ -75,7 +75,7 @@ pub struct Learned {
 pub struct Tuned {
     /// Cold launches that were made.
     pub launches: u32,
-    /// Why it ended, as [`paralfetch::phases::Ended`] in kebab case, or `relearn`, where the service wants
+    /// Why it ended, as [`paralfetch::policy::Ended`] in kebab case, or `relearn`, where the service wants
     /// to learn the app anew; `None` if it had not by then.
     pub ended: Option<String>,
     /// The schedules that were in force, oldest first; one alone if nothing was changed, none on a drive
@@ -127,7 +127,7 @@ pub struct Served {
     pub note: String,
 }
 
-/// What a launch requires, as [`paralfetch::resolve::sequence::Requirements`].
+/// What a launch requires, as [`paralfetch::learn::sequence::Requirements`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Required {
     /// Requests for metadata.

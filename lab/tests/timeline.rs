@@ -16,13 +16,15 @@ use std::time::SystemTime;
 use common::{LoopExt4, privileged};
 use lab::rivals::Lesson;
 use lab::timeline::{Facts, Raw, Recorder, Timeline, What, Why, analyse};
-use paralfetch::device::Class;
-use paralfetch::launch::{Command, Spawn, Status, Stdio, Supervisor};
-use paralfetch::profile::{Ended, Learned, Profile, Revision};
-use paralfetch::resolve::mounts::MountTable;
-use paralfetch::resolve::{Earlier, Observed, resolve};
-use paralfetch::schedule::{Params, Place, SECTORS_PER_PAGE, schedule};
-use paralfetch::trace::{self, DRAIN_INTERVAL, Focus, Hooks, Tracer};
+use paralfetch::fs::mounts::MountTable;
+use paralfetch::kernel::{self, DRAIN_INTERVAL, Focus, Tracer};
+use paralfetch::learn::{Earlier, Observed, resolve};
+use paralfetch::model::Class;
+use paralfetch::model::Hooks;
+use paralfetch::model::{Ended, Learned, Profile, Revision};
+use paralfetch::model::{Params, Place, SECTORS_PER_PAGE};
+use paralfetch::process::{Command, Spawn, Status, Stdio, Supervisor};
+use paralfetch::schedule::schedule;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -172,7 +174,7 @@ fn launch(supervisor: &mut Supervisor, spawn: Spawn, mut drain: impl FnMut() -> 
 /// which would empty the whole system's caches.
 fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
     let started = SystemTime::now();
-    let mut storage = trace::Storage::new();
+    let mut storage = kernel::Storage::new();
     let mut tracer = Tracer::attach(&mut storage, Focus::Reads).unwrap();
     let mark = tracer.start_mark();
     let mut spawn = spawn(image);
@@ -230,7 +232,7 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
 /// returns is kept until the launch is over.
 fn record<T>(image: &LoopExt4, supervisor: &mut Supervisor, prefetch: impl FnOnce() -> T) -> Raw {
     let dev = fs::metadata(image.mount_point()).unwrap().dev();
-    let mut storage = trace::Storage::new();
+    let mut storage = kernel::Storage::new();
     let mut recorder = Recorder::attach(&mut storage, dev).unwrap();
     let mark = recorder.start_mark().unwrap();
     let mut spawn = spawn(image);

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::trusted::{self, Refused, objection};
+use crate::fs::root_owned::{self, Refused, objection};
 
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +65,7 @@ pub(super) fn read_trusted(
     name: &Path,
     limit: usize,
 ) -> Result<Vec<u8>, ReadError> {
-    match trusted::read_at(dir, name, limit) {
+    match root_owned::read_at(dir, name, limit) {
         Ok(Some(bytes)) if bytes.len() > limit => Err(ReadError::TooLarge { limit }),
         Ok(Some(bytes)) => Ok(bytes),
         Ok(None) => Err(ReadError::Missing),

@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Advice, OFlags, fadvise};
 
-use crate::profile::Profile;
-use crate::resolve::mounts::MountTable;
-use crate::resolve::{fiemap, handle, residency};
-use crate::schedule::{PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
-use crate::trace::CompletionBlock;
+use crate::fs::mounts::MountTable;
+use crate::fs::{fiemap, handle, residency};
+use crate::kernel::CompletionBlock;
+use crate::model::Profile;
+use crate::model::{PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
 
 /// A completion block, where it lies and how to evict it.
 pub struct Found {

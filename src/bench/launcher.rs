@@ -10,11 +10,12 @@ use thiserror::Error;
 use super::completion;
 use super::interleave::Launcher;
 use super::results::{Sample, Scenario};
-use crate::device::drop_caches;
-use crate::launch::{Command, Spawn, SpawnError, Status, Stdio, Subreaper, Supervisor, User};
+use crate::drive::drop_caches;
+use crate::kernel::{CompletionBlock, Meter, Storage, TraceError};
+use crate::model::Profile;
 use crate::prefetch::{Options, Prefetch};
-use crate::profile::{Profile, Store, StoreError};
-use crate::trace::{CompletionBlock, Meter, Storage, TraceError};
+use crate::process::{Command, Spawn, SpawnError, Status, Stdio, Subreaper, Supervisor, User};
+use crate::profile::{Store, StoreError};
 
 /// A launch could not be measured.
 #[derive(Debug, Error)]

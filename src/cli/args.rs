@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::Scenario;
-use crate::phases::Request;
+use crate::policy::Request;
 
 /// Where profiles are kept.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/paralfetch";
@@ -147,7 +147,7 @@ pub struct ServiceArgs {
     #[arg(long, value_name = "DIR", default_value = crate::service::CONFIG_DIR)]
     pub config_dir: PathBuf,
     /// Directory of the socket and the file for announcements
-    #[arg(long, value_name = "DIR", default_value = crate::announce::DIRECTORY)]
+    #[arg(long, value_name = "DIR", default_value = crate::service::announce::DIRECTORY)]
     pub run_dir: PathBuf,
     /// Do not serve the bus
     #[arg(long)]

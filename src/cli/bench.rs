@@ -9,11 +9,12 @@ use super::profiles::write_out;
 use super::show::list_line;
 use super::{Failure, say};
 use crate::bench::{AppLauncher, BenchError, End, Results, Scenario, interleave, render};
-use crate::launch::{Command, Subreaper, Supervisor};
-use crate::manager::{Lesson, learn};
+use crate::kernel::check;
+use crate::learn::{Lesson, learn};
+use crate::model::Learned;
 use crate::prefetch::raise_open_files;
-use crate::profile::{Learned, Store};
-use crate::trace::check;
+use crate::process::{Command, Subreaper, Supervisor};
+use crate::profile::Store;
 
 /// Measures, prints, and writes JSON if asked to.
 pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {

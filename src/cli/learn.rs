@@ -11,12 +11,14 @@ use serde_json::{Value, json};
 
 use super::args::{Learn, Learning};
 use super::show::app_name;
-use super::words::{mib, text_of};
 use super::{Failure, say};
-use crate::launch::{Command, Limits, Spawn, SpawnError, Status, Supervisor, User};
-use crate::manager::{LearnError, LearnOptions, Lesson, Summary, learn};
-use crate::profile::{Learned, Profile, Store};
-use crate::trace::check;
+use crate::cli::format::{mib, text_of};
+use crate::kernel::check;
+use crate::learn::{LearnError, LearnOptions, Lesson, Summary, learn};
+use crate::model::Limits;
+use crate::model::{Learned, Profile};
+use crate::process::{Command, Spawn, SpawnError, Status, Supervisor, User};
+use crate::profile::Store;
 
 /// Learns one launch, keeps the profile, and ends as the app ends.
 pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
@@ -160,7 +162,7 @@ pub fn report(profile: &Profile, summary: &Summary) {
         summary.duration.as_secs_f64(),
         profile.log_entries,
         profile.entries.len(),
-        mib(pages * crate::schedule::PAGE_SIZE),
+        mib(pages * crate::model::PAGE_SIZE),
         profile.scheduled_files(),
         resolved.missing_metadata,
     ));

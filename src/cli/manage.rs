@@ -7,9 +7,9 @@ use super::Failure;
 use super::args::{self, Disable, Enable, Pfsetmode, SetMode};
 use super::profiles::write_out;
 use super::service::{app_argument, failed, service_or_local};
-use super::words::text_of;
-use crate::bus::Mode;
-use crate::phases::Request;
+use crate::cli::format::text_of;
+use crate::policy::Request;
+use crate::service::bus::Mode;
 
 /// Manages an app.
 pub fn enable(state_dir: &Path, args: &Enable) -> Result<(), Failure> {

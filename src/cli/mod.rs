@@ -6,6 +6,7 @@
 mod args;
 mod bench;
 mod doctor;
+mod format;
 mod learn;
 mod manage;
 mod profiles;
@@ -16,7 +17,6 @@ mod service;
 mod show;
 mod status;
 mod watch;
-mod words;
 
 pub use serve::serve;
 
@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::device::{Leftovers, keep, restore_leftovers};
-use crate::manager::RUN_DIR;
+use crate::drive::{Leftovers, keep, restore_leftovers};
+use crate::learn::RUN_DIR;
 use args::{Cli, Command};
 
 /// Exit status for a failure of ours, as env(1) and other wrappers have it; 126 and 127 are for apps

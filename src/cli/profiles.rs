@@ -7,8 +7,9 @@ use std::path::Path;
 use super::args::{DEFAULT_STATE_DIR, Forget, List, Show};
 use super::status::{joined, table};
 use super::{Failure, say, show as print};
-use crate::bus::{AppState, Backend, Client};
-use crate::profile::{Profile, Store};
+use crate::model::Profile;
+use crate::profile::Store;
+use crate::service::bus::{AppState, Backend, Client};
 
 /// Prints a profile.
 pub fn show(state_dir: &Path, args: &Show) -> Result<(), Failure> {

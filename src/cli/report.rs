@@ -11,11 +11,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::say;
-use super::words::{mib, text_of};
+use crate::cli::format::{mib, text_of};
+use crate::fs::mounts::MountTable;
 use crate::judge::{Launch, LiveSystem, Miss, Misses, Recording, Subject, misses};
-use crate::prefetch::Report;
-use crate::profile::Profile;
-use crate::resolve::mounts::MountTable;
+use crate::model::Profile;
+use crate::model::Report;
 
 /// Misses that are listed as text; all of them are in a file.
 const MOST_LINES: usize = 100;
@@ -167,7 +167,7 @@ fn lines(verdict: &Verdict) -> Vec<String> {
         lines.push(format!(
             "others read meanwhile, for the app or not: {} requests, {}",
             misses.others.len(),
-            mib(pages * crate::schedule::PAGE_SIZE)
+            mib(pages * crate::model::PAGE_SIZE)
         ));
         lines.extend(table(&misses.others, "requests of others"));
     }

@@ -7,13 +7,16 @@ use std::time::{Duration, SystemTime};
 use super::args::Run;
 use super::report::{self, Case, Judging, Target};
 use super::show::app_name;
-use super::words::mib;
 use super::{Failure, say};
+use crate::cli::format::mib;
 use crate::judge::Recorder;
-use crate::launch::{Command, Exit, Limits, Spawn, Supervisor, User};
-use crate::prefetch::{Options, Prefetch, Report, raise_open_files};
-use crate::profile::{App, Ended, Profile, Store};
-use crate::trace::Storage;
+use crate::kernel::Storage;
+use crate::model::Limits;
+use crate::model::Report;
+use crate::model::{App, Ended, Profile};
+use crate::prefetch::{Options, Prefetch, raise_open_files};
+use crate::process::{Command, Exit, Spawn, Supervisor, User};
+use crate::profile::Store;
 
 /// Starts the app, prefetched if there is a profile, and ends as it ends. Whatever fails in us, the
 /// app is started.

@@ -9,9 +9,9 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 use super::Failure;
 use super::args::ServiceArgs;
-use crate::bus::Address;
-use crate::config::{Config, Level};
-use crate::device::Sysfs;
+use crate::drive::Sysfs;
+use crate::service::bus::Address;
+use crate::service::config::{Config, Level};
 use crate::service::{Places, run};
 
 /// Runs until a signal asks to end.

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::path::{self, Path};
 
 use super::args::DEFAULT_STATE_DIR;
-use super::words::text_of;
 use super::{Failure, say};
-use crate::bus::{Backend, BackendError, BusError, Client};
+use crate::cli::format::text_of;
 use crate::service::Local;
+use crate::service::bus::{Backend, BackendError, BusError, Client};
 
 /// The running service; started if the system knows how, and if it does not run, what can be done
 /// without it. Other profiles than the service's are none of its business.

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::words::{date, text_of};
-use crate::profile::{App, File, Profile};
-use crate::schedule::{Infill, Params, Place, PrefetchEntry, Span};
+use crate::cli::format::{date, text_of};
+use crate::model::{App, File, Profile};
+use crate::model::{Infill, Params, Place, PrefetchEntry, Span};
 
 /// The profile as the paper's pfviewer prints it: device, inode, start and length of each prefetch
 /// entry, here with the file's path; before them what the profile is of, after them the totals.

@@ -4,18 +4,19 @@ use std::path::Path;
 
 use serde_json::json;
 
+use super::Failure;
 use super::args::{Stats, Status};
 use super::profiles::write_out;
 use super::service::{app_argument, failed, running, running_or_local};
-use super::words::{date, mib, text_of};
-use super::{Failure, words};
-use crate::bus::{AppState, Backend, LaunchRecord, Status as Report};
+use crate::cli::format;
+use crate::cli::format::{date, mib, text_of};
+use crate::service::bus::{AppState, Backend, LaunchRecord, Status as Report};
 
 /// Launches that `stats` lists as text.
 const LISTED: u32 = 20;
 
 /// Launches that `stats --json` has.
-const IN_JSON: u32 = crate::bus::MAX_LAUNCHES;
+const IN_JSON: u32 = crate::service::bus::MAX_LAUNCHES;
 
 /// Prints how the service is doing.
 pub fn status(args: &Status) -> Result<(), Failure> {
@@ -149,7 +150,7 @@ fn launches_table(launches: &[LaunchRecord]) -> Vec<String> {
 
 /// One launch.
 pub fn launch_line(launch: &LaunchRecord) -> String {
-    let time = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), words::seconds);
+    let time = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), format::seconds);
     let note = match launch.note.as_str() {
         "" => String::new(),
         note => format!(" ({note})"),
@@ -182,7 +183,7 @@ fn gain(app: &AppState) -> String {
 fn duration(us: u64) -> String {
     match us {
         0 => "-".to_owned(),
-        us => words::seconds(us),
+        us => format::seconds(us),
     }
 }
 

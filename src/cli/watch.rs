@@ -7,7 +7,7 @@ use super::profiles::write_out;
 use super::service::running;
 use super::status::{joined, launch_line};
 use super::{Failure, say};
-use crate::bus::{BusError, Event, plan_word};
+use crate::service::bus::{BusError, Event, plan_word};
 
 /// Prints a line for each event until the service stops or we are interrupted.
 pub fn main(args: &Watch) -> Result<(), Failure> {

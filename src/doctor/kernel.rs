@@ -5,10 +5,9 @@ use std::io;
 use std::path::Path;
 
 use super::Check;
+use crate::kernel::{Focus, LOCKDOWN, Storage, Tracer, VMLINUX_BTF, bpf_syscall_exists};
+use crate::model::{Hooks, Means};
 use crate::prefetch::has_cachestat;
-use crate::trace::{
-    Focus, Hooks, LOCKDOWN, Means, Storage, Tracer, VMLINUX_BTF, bpf_syscall_exists,
-};
 
 /// The running kernel's release.
 pub fn release() -> String {

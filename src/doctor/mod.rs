@@ -9,7 +9,7 @@ mod system;
 
 use serde::Serialize;
 
-use crate::trace::Hooks;
+use crate::model::Hooks;
 
 /// How an ability stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

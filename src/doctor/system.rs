@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 
 use super::Check;
-use crate::device::{Memory, MemoryLimits, Sysfs};
-use crate::manager::devices_below;
-use crate::resolve::blockdev;
-use crate::resolve::mounts::MountTable;
+use crate::drive::{Memory, MemoryLimits, Sysfs};
+use crate::fs::blockdev;
+use crate::fs::mounts::MountTable;
+use crate::learn::devices_below;
 
 const FILE_SYSTEMS: &str = "file systems";
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::resolve::ext4::Fixed;
+use crate::fs::ext4::Fixed;
 
 /// Kinds of ext4 metadata blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

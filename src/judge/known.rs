@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use super::misses::{FileNow, Reason};
-use crate::prefetch::{Report, Skipped};
-use crate::profile::Profile;
-use crate::resolve::ranges::RangeSet;
-use crate::resolve::sequence::FileKey;
-use crate::schedule::{PAGE_SIZE, Place};
+use crate::learn::sequence::FileKey;
+use crate::model::Profile;
+use crate::model::ranges::RangeSet;
+use crate::model::{PAGE_SIZE, Place};
+use crate::model::{Report, Skipped};
 
 /// A profile, ready for questions, with what became of its schedule.
 pub struct Known<'a> {

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::launch::{Clocks, EndDetector, Exit, Limits, Look, Supervisor};
-use crate::manager::ReadCounter;
-use crate::profile::Ended;
-use crate::trace::{
-    Access, By, DRAIN_INTERVAL, Focus, Source, StartMark, Storage, TraceError, Tracer,
-};
+use crate::kernel::{DRAIN_INTERVAL, Focus, StartMark, Storage, TraceError, Tracer};
+use crate::learn::ReadCounter;
+use crate::model::Ended;
+use crate::model::Limits;
+use crate::model::{Access, By, Source};
+use crate::process::{Clocks, EndDetector, Exit, Look, Supervisor};
 
 /// Most accesses that are kept, of 56 bytes each; a prefetched launch has hundreds, and a launch
 /// without any prefetching tens of thousands.

@@ -10,12 +10,12 @@ use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, StatxTimestamp, major, s
 
 use super::blocks::BlockKind;
 use super::misses::{Fate, FileNow, System};
-use crate::resolve::ext4::Ext4;
-use crate::resolve::mounts::{MountTable, OpenMount};
-use crate::resolve::sequence::FileKey;
-use crate::resolve::support::Support;
-use crate::resolve::{blockdev, handle};
-use crate::schedule::PAGE_SIZE;
+use crate::fs::ext4::Ext4;
+use crate::fs::mounts::{MountTable, OpenMount};
+use crate::fs::support::Support;
+use crate::fs::{blockdev, handle};
+use crate::learn::sequence::FileKey;
+use crate::model::PAGE_SIZE;
 
 /// File times come from the kernel's coarse clock, which may lag by a timer tick: 10 ms at the
 /// lowest usual tick rate.

@@ -5,8 +5,8 @@ use std::os::fd::AsFd;
 use super::devices::OpenDevice;
 use super::files::Files;
 use super::sys::cached_pages;
-use crate::profile::Profile;
-use crate::schedule::{PAGE_SIZE, Place, PrefetchEntry, Span};
+use crate::model::Profile;
+use crate::model::{PAGE_SIZE, Place, PrefetchEntry, Span};
 
 /// Entries that are looked at, of each kind.
 const SAMPLES: usize = 48;

@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::device::Sysfs;
-use crate::profile::Device;
-use crate::resolve::blockdev;
-use crate::resolve::mounts::{MountTable, fs_uuid};
+use crate::drive::Sysfs;
+use crate::fs::blockdev;
+use crate::fs::mounts::{MountTable, fs_uuid};
+use crate::model::Device;
 
 /// A device of the profile, opened.
 pub struct OpenDevice {

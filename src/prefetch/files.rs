@@ -7,10 +7,10 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::devices::OpenDevice;
-use super::report::Skipped;
-use crate::profile::{File, Profile};
-use crate::resolve::handle;
-use crate::schedule::{PAGE_SIZE, Place};
+use crate::fs::handle;
+use crate::model::Skipped;
+use crate::model::{File, Profile};
+use crate::model::{PAGE_SIZE, Place};
 
 /// Raises this process's limit on open files as far as it goes, for a prefetch holds hundreds open.
 /// Returns what it was: the app is to have that.

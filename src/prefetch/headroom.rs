@@ -1,6 +1,6 @@
 //! Whether there is still memory to prefetch into, while it is being filled.
 
-use crate::device::{Memory, MemoryLimits};
+use crate::drive::{Memory, MemoryLimits};
 
 /// Bytes of the schedule from one look at memory to the next: small beside any machine's memory, and so
 /// much that looking (some 50 µs) costs nothing beside the reading.

@@ -8,15 +8,13 @@
 mod cached;
 mod devices;
 mod files;
+mod head_start;
 mod headroom;
-mod lead;
 mod reader;
-mod report;
 mod sys;
 mod thread;
 
 pub use files::raise_open_files;
-pub use lead::Lead;
-pub use report::{Report, Skipped};
+pub use head_start::Lead;
 pub use sys::has_cachestat;
 pub use thread::{Options, Prefetch, THREAD_NAME};

@@ -7,11 +7,11 @@ use std::time::Instant;
 use super::devices::OpenDevice;
 use super::files::Files;
 use super::headroom::Headroom;
-use super::report::{Report, Skipped};
 use super::sys::readahead;
-use crate::device::Memory;
-use crate::profile::Profile;
-use crate::schedule::{PAGE_SIZE, Place, PrefetchEntry, Span};
+use crate::drive::Memory;
+use crate::model::Profile;
+use crate::model::{PAGE_SIZE, Place, PrefetchEntry, Span};
+use crate::model::{Report, Skipped};
 
 /// A walk over a schedule, under way.
 pub struct Walk<'a, L> {

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// readahead(2): starts reading a range into the page cache (of a file) or the buffer cache (of a
-/// block device). `offset` and `len` in bytes. Reads at most [`crate::device::Sysfs::readahead_limit`]
+/// block device). `offset` and `len` in bytes. Reads at most [`crate::drive::Sysfs::readahead_limit`]
 /// bytes and says nothing of the rest.
 ///
 /// It returns when the requests are queued. It waits for the drive when the queue is full, and for

@@ -12,11 +12,11 @@ use super::devices::OpenDevice;
 use super::files::Files;
 use super::headroom::Headroom;
 use super::reader::{Requests, Walk};
-use super::report::Report;
-use crate::device::{Memory, MemoryLimits, Sysfs};
-use crate::profile::Profile;
-use crate::resolve::mounts::MountTable;
-use crate::schedule::Span;
+use crate::drive::{Memory, MemoryLimits, Sysfs};
+use crate::fs::mounts::MountTable;
+use crate::model::Profile;
+use crate::model::Report;
+use crate::model::Span;
 
 /// Name of the prefetch thread, as `ps -L` and traces show it.
 pub const THREAD_NAME: &str = "pf-prefetch";

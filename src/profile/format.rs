@@ -25,9 +25,9 @@ use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 use serde::{Deserialize, Serialize};
 
-use super::{App, Device, Ended, Learned, NewcomerRead, Profile, Revision};
-use crate::schedule::{PrefetchEntry, Span};
-use crate::trace::Hooks;
+use crate::model::Hooks;
+use crate::model::{App, Device, Ended, Learned, NewcomerRead, Profile, Revision};
+use crate::model::{PrefetchEntry, Span};
 
 pub use limits::MAX_FILE_BYTES;
 

@@ -5,10 +5,10 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{App, Device, Ended, File, Learned, NewcomerRead, Profile, Revision};
-use crate::device::Class;
-use crate::schedule::{Infill, Params, Place, PrefetchEntry, Span};
-use crate::trace::{Hooks, Means};
+use crate::model::Class;
+use crate::model::{App, Device, Ended, File, Learned, NewcomerRead, Profile, Revision};
+use crate::model::{Hooks, Means};
+use crate::model::{Infill, Params, Place, PrefetchEntry, Span};
 
 /// A small valid profile of the app at `path`.
 pub fn sample(path: &str) -> Profile {

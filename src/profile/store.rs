@@ -16,9 +16,10 @@ use name::{SUFFIX, base_name, file_name, file_prefix, sequence_name};
 
 pub use name::{AppKey, full_path};
 
-use super::{FormatError, MAX_FILE_BYTES, Profile, decode, encode};
-use crate::replace;
-use crate::trusted::{self, Refused};
+use super::{FormatError, MAX_FILE_BYTES, decode, encode};
+use crate::fs::atomic_write;
+use crate::fs::root_owned::{self, Refused};
+use crate::model::Profile;
 
 /// Why a profile cannot be loaded or saved.
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +133,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Directory`].
     pub fn remove_leftovers(&self) -> Result<usize, StoreError> {
-        replace::remove_leftovers(&self.dir).map_err(|cause| directory_error(&self.dir, cause))
+        atomic_write::remove_leftovers(&self.dir).map_err(|cause| directory_error(&self.dir, cause))
     }
 
     /// The profile of `app`; `None` if there is none.
@@ -163,9 +164,9 @@ impl Store {
             path: path.to_owned(),
             cause,
         })?;
-        let file = replace::new_file(&self.dir)
+        let file = atomic_write::new_file(&self.dir)
             .map_err(|error| directory_error(&self.dir, io_cause(error)))?;
-        replace::put(file, &bytes, path).map_err(|cause| io_error("write", path, cause))
+        atomic_write::put(file, &bytes, path).map_err(|cause| io_error("write", path, cause))
     }
 
     /// The launch sequence that is kept beside the profile of `app`, as a profile whose entries are in
@@ -304,7 +305,7 @@ impl Store {
 
     /// The profile in a file; `None` if there is no such file.
     fn read(&self, path: &Path) -> Result<Option<Profile>, StoreError> {
-        let bytes = match trusted::read(path, MAX_FILE_BYTES) {
+        let bytes = match root_owned::read(path, MAX_FILE_BYTES) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(None),
             Err(Refused::Untrusted(why)) => {

@@ -9,7 +9,7 @@
 //! [`Run`]s, which remember where in the launch sequence their members stood. The sequence is sorted
 //! into disk order once; every pass is then linear.
 
-use super::{Infill, LogEntry, SECTORS_PER_PAGE};
+use crate::model::{Infill, LogEntry, SECTORS_PER_PAGE};
 
 /// One walk in disk order.
 pub(super) struct Pass {

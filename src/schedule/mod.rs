@@ -6,9 +6,7 @@
 //! [`reorder`] and [`resequence`] go the way back, for a schedule that is made anew with other
 //! parameters (dynamic scheduling, paper §3.3).
 
-mod entry;
 mod merge;
-mod params;
 mod reschedule;
 mod shift;
 
@@ -17,11 +15,10 @@ mod generate;
 #[cfg(test)]
 mod tests;
 
+use crate::model::{LogEntry, Params, PrefetchEntry};
 use merge::Pass;
 
-pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 pub use merge::{infill_merge, range_merge};
-pub use params::{Infill, Params};
 pub use reschedule::{Located, Resequenced, reorder, resequence};
 pub use shift::metadata_shift;
 

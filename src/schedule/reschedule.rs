@@ -10,13 +10,13 @@
 //!   counts as one position, so that I/O distances come out shorter than in the launch, and a
 //!   threshold reaches a little further than its number says. What was merged stays merged.
 //! - **Narrower merging**: not from the schedule. Whoever wants to take back a merge keeps the launch
-//!   sequence beside the profile, as entries in access order ([`super::LogEntry`] without its disk
+//!   sequence beside the profile, as entries in access order ([`crate::model::LogEntry`] without its disk
 //!   position), and gives that to [`resequence`], which is then exact in both directions.
 
 use std::ops::Range;
 
 use super::shift::shift;
-use super::{LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
+use crate::model::{LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 
 /// Pages of a file that lie one after the other on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::{LogEntry, Span};
+use crate::model::{LogEntry, Span};
 
 /// Moves metadata forward past data: a data entry waits until at least `shift_bytes` bytes of
 /// later metadata have gone before it, or until the sequence ends.

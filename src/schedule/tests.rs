@@ -6,6 +6,7 @@ use proptest::test_runner::TestRunner;
 
 use super::generate::launch;
 use super::*;
+use crate::model::{Infill, PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
 
 fn data(file: u32, page: u64, disk_page: u64) -> LogEntry {
     entry(Place::Data { file }, page, disk_page)

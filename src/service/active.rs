@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::launch::Limits;
-use crate::phases::Plan;
-use crate::prefetch::{Prefetch, Report};
-use crate::profile::App;
-use crate::watch::{Counts, Held};
+use crate::kernel::Counts;
+use crate::kernel::Held;
+use crate::model::App;
+use crate::model::Limits;
+use crate::model::Report;
+use crate::policy::Plan;
+use crate::prefetch::Prefetch;
 
 /// What is done with a launch.
 pub struct Active {

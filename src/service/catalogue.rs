@@ -10,9 +10,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::apps::{Key, Rules};
-use crate::manager::{Added, Marks, Record, Registry};
-use crate::profile::App;
-use crate::watch::{Name, Seen};
+use crate::kernel::{Name, Seen};
+use crate::model::App;
+use crate::service::registry::{Added, Marks, Record, Registry};
 
 /// An app that is managed from its first launch on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -376,7 +376,7 @@ fn command_line(proc: &Path) -> Option<Vec<OsString>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::SeenKind;
+    use crate::kernel::SeenKind;
 
     const HOME: Home = Home {
         root: (1, 2),

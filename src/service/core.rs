@@ -9,27 +9,27 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::active::{Active, TICK};
-use super::calls::Calls;
 use super::catalogue::Catalogue;
-use super::holding::Holding;
 use super::learners::Learners;
 use super::message::Message;
 use super::notify::Notifier;
 use super::packages::{Packages, REST};
-use super::ready::Ready;
 use super::start::{manage, read_profiles};
 use super::waits::Waits;
 use super::wake::{Inbox, Outbox};
 use super::worker::Worker;
 use super::{Places, daily};
-use crate::announce;
-use crate::bus::{self, Bus};
-use crate::config::Config;
-use crate::launch::{Clocks, signals};
-use crate::manager::Registry;
-use crate::phases::Observation;
+use crate::kernel::Watch;
+use crate::policy::Observation;
+use crate::process::{Clocks, signals};
 use crate::profile::Store;
-use crate::watch::Watch;
+use crate::service::announce;
+use crate::service::bus::{self, Bus};
+use crate::service::cached_profile::Ready;
+use crate::service::config::Config;
+use crate::service::exec_gate::Holding;
+use crate::service::pending_execs::Calls;
+use crate::service::registry::Registry;
 
 /// The service.
 pub struct Service<'obj> {

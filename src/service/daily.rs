@@ -6,7 +6,7 @@ use super::core::Service;
 use super::deciding::keep;
 use super::message::Message;
 use super::reschedule::{look_at_files, take_replacements};
-use crate::phases::{Observation, check_files};
+use crate::policy::{Observation, check_files};
 use crate::profile::decode;
 
 /// From one pass to the next.
@@ -74,7 +74,7 @@ impl Service<'_> {
         id: &str,
         obsolete: u64,
         entries: u64,
-        ready: Option<super::ready::Ready>,
+        ready: Option<crate::service::cached_profile::Ready>,
     ) {
         tracing::info!(
             app = id,

@@ -2,13 +2,14 @@
 
 use super::core::Service;
 use super::message::{Message, Outcome};
-use super::ready::Ready;
 use super::reschedule::{now_s, reschedule};
-use crate::manager::Record;
-use crate::phases::{Decision, Observation, Off, Phase, Reason};
-use crate::profile::{Profile, Store};
-use crate::resolve::mounts::MountTable;
-use crate::schedule::Params;
+use crate::fs::mounts::MountTable;
+use crate::model::Params;
+use crate::model::Profile;
+use crate::policy::{Decision, Observation, Off, Phase, Reason};
+use crate::profile::Store;
+use crate::service::cached_profile::Ready;
+use crate::service::registry::Record;
 
 impl Service<'_> {
     /// Takes what happened to an app, and carries out what is decided.

@@ -8,10 +8,10 @@
 use super::active::Active;
 use super::catalogue::Candidate;
 use super::core::Service;
-use crate::config::Mode;
-use crate::manager::{Added, Marks};
-use crate::phases::Plan;
-use crate::watch::{Counts, Seen};
+use crate::kernel::{Counts, Seen};
+use crate::policy::Plan;
+use crate::service::config::Mode;
+use crate::service::registry::{Added, Marks};
 
 /// A program that may turn out to be an app.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,12 @@ const TRUSTED: [&str; 4] = ["/usr/", "/opt/", "/snap/", "/var/lib/flatpak/"];
 impl Suspect {
     /// Takes a launch that read `bytes` and waited for `waiting_us`; true if that is enough. Warm launches
     /// read next to nothing, and say nothing.
-    fn launched(&mut self, bytes: u64, waiting_us: u64, wanted: &crate::config::Automatic) -> bool {
+    fn launched(
+        &mut self,
+        bytes: u64,
+        waiting_us: u64,
+        wanted: &crate::service::config::Automatic,
+    ) -> bool {
         if bytes < WARM_BYTES {
             return false;
         }
@@ -122,7 +127,7 @@ mod tests {
 
     #[test]
     fn launches_must_be_large_and_slow_and_in_a_row() {
-        let wanted = crate::config::Automatic::default();
+        let wanted = crate::service::config::Automatic::default();
         let large = wanted.min_read_mib << 20;
         let slow = wanted.min_wait_ms * 1000;
         let mut suspect = Suspect::default();

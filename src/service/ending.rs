@@ -7,11 +7,11 @@ use super::active::{Active, CALL_LIMIT, HOLD_LIMIT, duration_us};
 use super::core::Service;
 use super::face::record_of;
 use super::message::Message;
-use crate::bus;
-use crate::history::{Kind, Launch};
-use crate::launch::Clocks;
-use crate::phases::{Observation, Plan, Prefetched, Seen, Warmth};
-use crate::watch::Counts;
+use crate::kernel::Counts;
+use crate::policy::{Observation, Plan, Prefetched, Seen, Warmth};
+use crate::process::Clocks;
+use crate::service::bus;
+use crate::service::history::{Kind, Launch};
 
 impl Service<'_> {
     /// Looks which launches are over.

@@ -11,11 +11,11 @@ use super::preparing::PATH;
 use super::wake::Outbox;
 use super::worker::Jobs;
 use crate::apps::desktop;
-use crate::bus::{AppState, Backend, BackendError, Event, LaunchRecord, Mode, Status};
-use crate::config::{self, set_mode};
-use crate::history::{Launch, Summary};
-use crate::manager::{Added, Record};
-use crate::phases::{Observation, Phase, Plan, Request, Verdict, Warmth};
+use crate::policy::{Observation, Phase, Plan, Request, Verdict, Warmth};
+use crate::service::bus::{AppState, Backend, BackendError, Event, LaunchRecord, Mode, Status};
+use crate::service::config::{self, set_mode};
+use crate::service::history::{Launch, Summary};
+use crate::service::registry::{Added, Record};
 
 /// How long an answer may take. The event loop answers in well under a millisecond.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -47,7 +47,9 @@ impl Face {
     /// Asks the history; `None` if there is none.
     fn history<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&crate::history::History) -> Result<T, crate::history::HistoryError>
+        ask: impl FnOnce(
+            &crate::service::history::History,
+        ) -> Result<T, crate::service::history::HistoryError>
         + Send
         + 'static,
     ) -> Result<Option<T>, BackendError> {
@@ -159,7 +161,7 @@ pub(super) fn pick(apps: Vec<AppState>, name: &str) -> Result<AppState, BackendE
 
 /// Figures of the history.
 pub(super) fn add_times(app: &mut AppState, summary: &Summary) {
-    let waiting = |typical: &Option<crate::history::Typical>| {
+    let waiting = |typical: &Option<crate::service::history::Typical>| {
         typical.as_ref().map_or(0, |typical| typical.waiting_us)
     };
     app.cold_with_us = waiting(&summary.with);

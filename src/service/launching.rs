@@ -12,14 +12,14 @@ use super::core::Service;
 use super::face::begun;
 use super::message::Message;
 use super::priority::start_behind;
-use super::ready::Ready;
 use super::reschedule::now_s;
-use crate::device::MemoryLimits;
-use crate::launch::Limits;
-use crate::phases::{Observation, Plan};
+use crate::drive::MemoryLimits;
+use crate::kernel::{Seen, SeenKind};
+use crate::model::Limits;
+use crate::policy::{Observation, Plan};
 use crate::prefetch::{Options, Prefetch};
 use crate::profile::decode;
-use crate::watch::{Seen, SeenKind};
+use crate::service::cached_profile::Ready;
 
 /// Launches that are dealt with at a time; more are left alone.
 const MOST_ACTIVE: usize = 48;

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use crate::manager::{LiveJob, LiveLearner, Stage};
+use crate::learn::{LiveJob, LiveLearner, Stage};
 
 /// Threads that wait for launches, at most. Each keeps 13 MiB of the kernel's memory.
 const SPARE: usize = 2;

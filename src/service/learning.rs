@@ -8,11 +8,12 @@ use super::active::{Hold, LetGo};
 use super::core::Service;
 use super::deciding::prepare;
 use super::message::Message;
-use crate::launch::Limits;
-use crate::manager::{LiveJob, LiveNews, LiveResult};
-use crate::phases::{Observation, Plan, Seen, Warmth};
+use crate::kernel::Counts;
+use crate::kernel::Held;
+use crate::learn::{LiveJob, LiveNews, LiveResult};
+use crate::model::Limits;
+use crate::policy::{Observation, Plan, Seen, Warmth};
 use crate::profile::decode;
-use crate::watch::{Counts, Held};
 
 impl Service<'_> {
     /// Programs that wait to be learned.

@@ -5,15 +5,15 @@ use std::path::Path;
 use super::face::{add_times, config_mode, find_record, mode_of, pick, record_of, state_of};
 use super::reschedule::now_s;
 use super::{CONFIG_DIR, Places};
-use crate::announce;
 use crate::apps::Rules;
-use crate::bus::{AppState, Backend, BackendError, LaunchRecord, Mode, Status};
-use crate::config::{Config, set_mode};
-use crate::device::Sysfs;
-use crate::history::{self, History};
-use crate::manager::Registry;
-use crate::phases::{Observation, Request};
+use crate::drive::Sysfs;
+use crate::policy::{Observation, Request};
 use crate::profile::Store;
+use crate::service::announce;
+use crate::service::bus::{AppState, Backend, BackendError, LaunchRecord, Mode, Status};
+use crate::service::config::{Config, set_mode};
+use crate::service::history::{self, History};
+use crate::service::registry::Registry;
 
 /// The service's files.
 pub struct Local {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::SyncSender;
 
 use super::catalogue::Candidate;
-use super::ready::Ready;
 use super::reschedule::Rescheduled;
-use crate::bus::{AppState, BackendError, Mode, Status};
-use crate::manager::LiveNews;
-use crate::phases::Request;
-use crate::watch::CountingWaits;
+use crate::kernel::CountingWaits;
+use crate::learn::LiveNews;
+use crate::policy::Request;
+use crate::service::bus::{AppState, BackendError, Mode, Status};
+use crate::service::cached_profile::Ready;
 
 /// A message to the event loop.
 pub enum Message {
@@ -73,7 +73,7 @@ impl Outcome {
     /// Of what `reschedule` gave, once a finished profile has been stored.
     pub fn of(
         rescheduled: Rescheduled,
-        store: impl FnOnce(&crate::profile::Profile) -> Result<Ready, String>,
+        store: impl FnOnce(&crate::model::Profile) -> Result<Ready, String>,
     ) -> Self {
         match rescheduled {
             Rescheduled::NoEffect => Outcome::NoEffect,

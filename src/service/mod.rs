@@ -2,7 +2,7 @@
 //!
 //! One thread, the event loop ([`Service::run`]), owns all state and waits for no drive between a launch
 //! and its prefetch. Beside it:
-//! the prefetch threads, the learning threads ([`crate::manager::LiveLearner`]), the worker, which writes
+//! the prefetch threads, the learning threads ([`crate::learn::LiveLearner`]), the worker, which writes
 //! state and schedules anew, and the bus's.
 //!
 //! ```text
@@ -12,16 +12,20 @@
 //! ```
 
 mod active;
-mod announced;
-mod calls;
+pub mod announce;
+mod announcement;
+pub mod bus;
+mod cached_profile;
 mod catalogue;
+pub mod config;
 mod core;
 mod daily;
 mod deciding;
 mod discover;
 mod ending;
+mod exec_gate;
 mod face;
-mod holding;
+pub mod history;
 mod launching;
 mod learners;
 mod learning;
@@ -30,10 +34,11 @@ mod message;
 mod messages;
 mod notify;
 mod packages;
+mod pending_execs;
 mod preparing;
 mod priority;
-mod ready;
 mod records;
+pub mod registry;
 mod reschedule;
 mod resident;
 mod start;
@@ -44,10 +49,10 @@ mod worker;
 
 use std::path::PathBuf;
 
-use crate::device::Sysfs;
+use crate::drive::Sysfs;
 
+pub use cached_profile::main_class;
 pub use local::Local;
-pub use ready::main_class;
 pub use start::{ServiceError, run};
 
 /// Where the service finds and keeps things; other places than the defaults are for tests.

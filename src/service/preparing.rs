@@ -9,8 +9,9 @@ use super::deciding::is_to_learn;
 use super::message::Message;
 use super::priority::start_behind;
 use crate::apps::{Key, Rules, desktop};
-use crate::config::Mode;
-use crate::manager::{Added, LiveLearner};
+use crate::learn::LiveLearner;
+use crate::service::config::Mode;
+use crate::service::registry::Added;
 
 /// Where commands are looked for: a service has no user's PATH.
 pub const PATH: &str =

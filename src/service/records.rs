@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config;
-use crate::history::{self, FILE_NAME, Found, History, HistoryError, Launch};
 use crate::profile::Store;
+use crate::service::config;
+use crate::service::history::{self, FILE_NAME, Found, History, HistoryError, Launch};
 
 /// The history, where it can be had.
 pub struct Records {
@@ -98,7 +98,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::history::Kind;
+    use crate::service::history::Kind;
 
     fn launch() -> Launch {
         Launch {

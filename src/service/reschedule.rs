@@ -11,16 +11,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, statat};
 
-use crate::phases::{Check, Finding, Free};
-use crate::profile::{File, Profile, Revision};
-use crate::resolve::fiemap::extents;
-use crate::resolve::handle;
-use crate::resolve::mounts::MountTable;
-use crate::schedule::{
-    Located, PAGE_SIZE, Params, Place, PrefetchEntry, SECTORS_PER_PAGE, reorder, resequence,
-    schedule,
-};
-use crate::service::ready::main_class;
+use crate::fs::fiemap::extents;
+use crate::fs::handle;
+use crate::fs::mounts::MountTable;
+use crate::model::{File, Profile, Revision};
+use crate::model::{PAGE_SIZE, Params, Place, PrefetchEntry, SECTORS_PER_PAGE};
+use crate::policy::{Check, Finding, Free};
+use crate::schedule::{Located, reorder, resequence, schedule};
+use crate::service::cached_profile::main_class;
 
 /// What came of it.
 pub enum Rescheduled {
@@ -92,7 +90,7 @@ impl<'a> Places<'a> {
     fn new(profile: &'a Profile) -> Result<Self, String> {
         let mounts =
             MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
-        let open = |device: &crate::profile::Device| {
+        let open = |device: &crate::model::Device| {
             let dev = mounts.find_uuid(&device.fs_uuid)?;
             Some(mounts.open_root(dev).ok()?.fd)
         };

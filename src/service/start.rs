@@ -6,16 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::calls::Calls;
 use super::catalogue::{Catalogue, Home};
 use super::core::{Service, State};
 use super::face::Face;
-use super::holding::Holding;
 use super::learners::Learners;
 use super::notify::Notifier;
 use super::packages::Packages;
 use super::priority::raise;
-use super::ready::Ready;
 use super::records::Records;
 use super::reschedule::now_s;
 use super::resident::keep_code;
@@ -24,21 +21,25 @@ use super::waits::Waits;
 use super::wake::mailbox;
 use super::worker::Worker;
 use super::{Places, daily};
-use crate::announce;
 use crate::apps::Rules;
-use crate::bus::{Address, serve};
-use crate::config::Config;
-use crate::device::restore_leftovers;
-use crate::launch::Clocks;
-use crate::launch::signals::{self, Inherited};
-use crate::manager::{Added, Marks, Record, Registry};
-use crate::phases::{Managed, Observation};
+use crate::drive::restore_leftovers;
+use crate::fs::handle::check_paths;
+use crate::fs::mounts::MountTable;
+use crate::kernel::Gate;
+use crate::kernel::{Options, Watch};
+use crate::kernel::{Storage, TraceError};
+use crate::policy::{Managed, Observation};
 use crate::prefetch::raise_open_files;
+use crate::process::Clocks;
+use crate::process::signals::{self, Inherited};
 use crate::profile::{Store, full_path};
-use crate::resolve::handle::check_paths;
-use crate::resolve::mounts::MountTable;
-use crate::trace::{Storage, TraceError};
-use crate::watch::{Gate, Options, Watch};
+use crate::service::announce;
+use crate::service::bus::{Address, serve};
+use crate::service::cached_profile::Ready;
+use crate::service::config::Config;
+use crate::service::exec_gate::Holding;
+use crate::service::pending_execs::Calls;
+use crate::service::registry::{Added, Marks, Record, Registry};
 
 /// The service cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -48,13 +49,13 @@ pub enum ServiceError {
     Trace(#[from] TraceError),
     /// The configuration is wrong.
     #[error(transparent)]
-    Config(#[from] crate::config::ConfigError),
+    Config(#[from] crate::service::config::ConfigError),
     /// The state directory cannot be used.
     #[error(transparent)]
     Store(#[from] crate::profile::StoreError),
     /// The registry cannot be read.
     #[error(transparent)]
-    Registry(#[from] crate::manager::RegistryError),
+    Registry(#[from] crate::service::registry::RegistryError),
     /// A system call failed.
     #[error("{0}")]
     System(#[from] io::Error),

@@ -6,7 +6,7 @@ use std::thread::Builder;
 use super::core::Service;
 use super::message::Message;
 use super::priority::start_behind;
-use crate::watch::CountingWaits;
+use crate::kernel::CountingWaits;
 
 /// Whether waits are counted.
 #[derive(Default)]

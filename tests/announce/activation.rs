@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
-use paralfetch::announce::{Socket, passed};
+use paralfetch::service::announce::{Socket, passed};
 use rustix::net::sockopt::set_socket_passcred;
 
 use super::common::succeed;

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 
-use paralfetch::announce::File;
+use paralfetch::service::announce::File;
 
 use super::common::succeed;
 use super::server::{Dir, NOBODY, Server, expect, is_root};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 
-use paralfetch::announce::{AnnounceError, File, Socket};
+use paralfetch::service::announce::{AnnounceError, File, Socket};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::server::Dir;

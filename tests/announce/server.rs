@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use paralfetch::announce::{Announced, FILE, SOCKET};
+use paralfetch::service::announce::{Announced, FILE, SOCKET};
 use tempfile::TempDir;
 
 /// "nobody", who has no processes but those of the tests.

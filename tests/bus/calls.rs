@@ -2,8 +2,10 @@ use std::fs;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use paralfetch::bus::{Address, Backend, BackendError, BusError, Client, Mode, NAME, PATH, serve};
-use paralfetch::phases::Request;
+use paralfetch::policy::Request;
+use paralfetch::service::bus::{
+    Address, Backend, BackendError, BusError, Client, Mode, NAME, PATH, serve,
+};
 use rustix::fs::{CWD, FileType, Mode as FileMode, mknodat};
 
 use crate::daemon::Daemon;

@@ -2,8 +2,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Output, Stdio};
 
-use paralfetch::bus::Event;
-use paralfetch::phases::Plan;
+use paralfetch::policy::Plan;
+use paralfetch::service::bus::Event;
 use serde_json::Value;
 
 use crate::Served;

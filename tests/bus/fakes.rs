@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use paralfetch::bus::{AppState, Backend, BackendError, LaunchRecord, Mode, Status, request_word};
-use paralfetch::phases::Request;
+use paralfetch::policy::Request;
+use paralfetch::service::bus::{
+    AppState, Backend, BackendError, LaunchRecord, Mode, Status, request_word,
+};
 use zbus::interface;
 use zbus::zvariant::OwnedValue;
 

@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use paralfetch::bus::Backend;
+use paralfetch::service::bus::Backend;
 
 use crate::{Served, until};
 

@@ -12,7 +12,7 @@ mod signals;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use paralfetch::bus::{Address, Bus, Client, serve};
+use paralfetch::service::bus::{Address, Bus, Client, serve};
 
 use daemon::Daemon;
 use fakes::Fake;

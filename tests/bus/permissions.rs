@@ -1,7 +1,7 @@
 use std::process::Command;
 
-use paralfetch::bus::{Action, Backend, BackendError, Mode};
-use paralfetch::phases::Request;
+use paralfetch::policy::Request;
+use paralfetch::service::bus::{Action, Backend, BackendError, Mode};
 
 use crate::fakes::{APP, Answer, Polkit};
 use crate::{Served, as_nobody, client};
@@ -110,8 +110,8 @@ fn nobody_is_asked_who_does_not_want_to_be() {
     assert!(served.fake.changed().is_empty());
 }
 
-fn raw_reload(address: &paralfetch::bus::Address) -> zbus::Result<()> {
-    let paralfetch::bus::Address::At(address) = address else {
+fn raw_reload(address: &paralfetch::service::bus::Address) -> zbus::Result<()> {
+    let paralfetch::service::bus::Address::At(address) = address else {
         panic!("a private bus");
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -122,9 +122,15 @@ fn raw_reload(address: &paralfetch::bus::Address) -> zbus::Result<()> {
         let connection = zbus::connection::Builder::address(address.as_str())?
             .build()
             .await?;
-        let name = paralfetch::bus::NAME;
+        let name = paralfetch::service::bus::NAME;
         connection
-            .call_method(Some(name), paralfetch::bus::PATH, Some(name), "Reload", &())
+            .call_method(
+                Some(name),
+                paralfetch::service::bus::PATH,
+                Some(name),
+                "Reload",
+                &(),
+            )
             .await?;
         Ok(())
     })

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
-use paralfetch::bus::{Backend, BusError, Event, Mode, NAME, PATH};
-use paralfetch::phases::Plan;
+use paralfetch::policy::Plan;
+use paralfetch::service::bus::{Backend, BusError, Event, Mode, NAME, PATH};
 use zbus::fdo::{IntrospectableProxy, PropertiesProxy};
 use zbus::names::InterfaceName;
 

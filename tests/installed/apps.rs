@@ -7,8 +7,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use paralfetch::device::drop_caches;
-use paralfetch::resolve::ext4::Ext4;
+use paralfetch::drive::drop_caches;
+use paralfetch::fs::ext4::Ext4;
 use serde_json::Value;
 
 use crate::journal::{Entry, Journal};

@@ -7,7 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use paralfetch::launch::{self, Spawn, SpawnError, Status, Supervisor};
+use paralfetch::process::{self, Spawn, SpawnError, Status, Supervisor};
 
 use crate::Test;
 use crate::roles::{pipe, run};
@@ -211,7 +211,7 @@ fn hook() {
 fn usage() {
     let find = |argv: &[&str]| {
         let argv: Vec<_> = argv.iter().map(Into::into).collect();
-        launch::Command::find(&argv, None).unwrap()
+        process::Command::find(&argv, None).unwrap()
     };
     let mut supervisor = Supervisor::new().unwrap();
     assert!(supervisor.wait().is_err());
@@ -235,7 +235,7 @@ fn usage() {
         assert_eq!(File::from(reader).read(&mut [0]).unwrap(), 0);
     }
     let mut quiet = Spawn::new(find(&["sh", "-c", "test ! -t 0 && cat && echo lost"]));
-    quiet.stdio = launch::Stdio::Null;
+    quiet.stdio = process::Stdio::Null;
     supervisor.start(quiet).unwrap();
     assert_eq!(supervisor.wait().unwrap().status, Status::Code(0));
     drop(supervisor);

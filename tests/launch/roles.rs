@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, exit};
 use std::time::Duration;
 
-use paralfetch::launch::{self, Spawn, Status, Subreaper, Supervisor, User};
+use paralfetch::process::{self, Spawn, Status, Subreaper, Supervisor, User};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Resource, Rlimit};
 
@@ -85,7 +85,7 @@ fn supervise() -> ! {
         }
     }
     let argv: Vec<OsString> = args.collect();
-    let command = launch::Command::find(&argv, root.as_deref())
+    let command = process::Command::find(&argv, root.as_deref())
         .unwrap_or_else(|error| fail(error.exit_code(), error));
     if drop_root {
         let nobody = rustix::fs::Uid::from_raw(65_534);
@@ -95,7 +95,7 @@ fn supervise() -> ! {
     spawn.user = user;
     spawn.new_session = new_session;
     spawn.open_files = open_files;
-    spawn.before_exec = hook.map(|mut file| -> launch::BeforeExec {
+    spawn.before_exec = hook.map(|mut file| -> process::BeforeExec {
         Box::new(move || {
             let _ = file.write_all(b"called\n");
         })
@@ -150,7 +150,7 @@ fn tree() -> ! {
         exec sleep 1000
     "#;
     let argv = ["sh", "-c", script].map(OsString::from);
-    let command = launch::Command::find(&argv, None).unwrap();
+    let command = process::Command::find(&argv, None).unwrap();
     let started = supervisor.start(Spawn::new(command)).unwrap();
     rustix::stdio::dup2_stdout(&stdout).unwrap();
     let mut said: Vec<String> = BufReader::new(&mut reader)

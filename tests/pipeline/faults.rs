@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use paralfetch::device::drop_caches;
+use paralfetch::drive::drop_caches;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::processes::{until_read, until_single_threaded};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use paralfetch::trace::{Focus, Loaded, Storage, Trace, Tracer};
+use paralfetch::kernel::{Focus, Loaded, Storage, Trace, Tracer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use paralfetch::device::drop_caches;
+use paralfetch::drive::drop_caches;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::Value;
 

@@ -5,9 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use paralfetch::device::drop_caches;
+use paralfetch::drive::drop_caches;
+use paralfetch::model::Profile;
 use paralfetch::prefetch::{Options, Prefetch};
-use paralfetch::profile::{Profile, Store};
+use paralfetch::profile::Store;
 use rustix::fs::{major, minor};
 
 use crate::root::Root;
@@ -65,7 +66,7 @@ fn profile(root: &Root, app: &str) -> Profile {
 }
 
 /// Prefetches for a launch of the app, to the end.
-pub fn prefetch(root: &Root, app: &str) -> paralfetch::prefetch::Report {
+pub fn prefetch(root: &Root, app: &str) -> paralfetch::model::Report {
     let profile = profile(root, app);
     Prefetch::start(move || Some(profile), Options::default())
         .unwrap()

@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use paralfetch::device::drop_caches;
-use paralfetch::resolve::ext4::Ext4;
+use paralfetch::drive::drop_caches;
+use paralfetch::fs::ext4::Ext4;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use paralfetch::device::{checkpoint_journal, drop_caches};
-use paralfetch::resolve::ext4::{Ext4, LookUp};
-use paralfetch::resolve::residency;
+use paralfetch::drive::{checkpoint_journal, drop_caches};
+use paralfetch::fs::ext4::{Ext4, LookUp};
+use paralfetch::fs::residency;
 use rustix::fs::{Advice, fadvise};
 
 use crate::common::LoopExt4;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use paralfetch::resolve::ext4::{Ext4, Ext4Error};
+use paralfetch::fs::ext4::{Ext4, Ext4Error};
 use tempfile::TempDir;
 
 use crate::common::succeed;

@@ -5,9 +5,9 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::Command;
 use std::time::SystemTime;
 
+use paralfetch::fs::ext4::{Ext4, Fixed};
+use paralfetch::fs::mounts::MountTable;
 use paralfetch::judge::{BlockKind, LiveSystem, System};
-use paralfetch::resolve::ext4::{Ext4, Fixed};
-use paralfetch::resolve::mounts::MountTable;
 use rustix::fs::{XattrFlags, setxattr};
 
 use crate::common::{LoopExt4, privileged, succeed};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-use paralfetch::resolve::ext4::Ext4;
-use paralfetch::resolve::fiemap::extents;
+use paralfetch::fs::ext4::Ext4;
+use paralfetch::fs::fiemap::extents;
 
 use crate::common::{LoopExt4, privileged};
 use crate::debugfs::inspect;

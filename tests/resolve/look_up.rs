@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use paralfetch::resolve::ext4::{Ext4, Ext4Error};
+use paralfetch::fs::ext4::{Ext4, Ext4Error};
 use rustix::fs::XattrFlags;
 
 use crate::cold::{Blocks, Cold};

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
-use paralfetch::resolve::ext4::Ext4;
-use paralfetch::resolve::handle::{inode_generation, open_by_ino, path_in_fs};
-use paralfetch::resolve::mounts::{MountError, MountTable, fs_uuid};
-use paralfetch::resolve::{blockdev, residency};
+use paralfetch::fs::ext4::Ext4;
+use paralfetch::fs::handle::{inode_generation, open_by_ino, path_in_fs};
+use paralfetch::fs::mounts::{MountError, MountTable, fs_uuid};
+use paralfetch::fs::{blockdev, residency};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 

@@ -8,13 +8,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use paralfetch::device::Class;
-use paralfetch::resolve::ext4::Ext4;
-use paralfetch::resolve::handle::inode_generation;
-use paralfetch::resolve::mounts::MountTable;
-use paralfetch::resolve::{Earlier, Observed, Report, Sequence, resolve};
-use paralfetch::schedule::Place;
-use paralfetch::trace::{Access, By, Namespaces, Source};
+use paralfetch::fs::ext4::Ext4;
+use paralfetch::fs::handle::inode_generation;
+use paralfetch::fs::mounts::MountTable;
+use paralfetch::kernel::Namespaces;
+use paralfetch::learn::{Earlier, Observed, Report, Sequence, resolve};
+use paralfetch::model::Class;
+use paralfetch::model::Place;
+use paralfetch::model::{Access, By, Source};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use crate::common::{LoopExt4, Mounted, privileged};

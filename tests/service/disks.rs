@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use paralfetch::device::drop_caches;
+use paralfetch::drive::drop_caches;
 
 use crate::common::{Mounted, succeed};
 use crate::running::{Running, files_in, number, until};

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use libbpf_rs::query::ProgInfoIter;
-use paralfetch::device::drop_caches;
+use paralfetch::drive::drop_caches;
 use rustix::process::Signal;
 
 use crate::running::{Image, Launched, Running, files_in, until};

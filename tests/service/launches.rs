@@ -7,10 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use paralfetch::device::drop_caches;
-use paralfetch::manager::Registry;
-use paralfetch::profile::{Profile, Store};
-use paralfetch::schedule::Place;
+use paralfetch::drive::drop_caches;
+use paralfetch::model::Place;
+use paralfetch::model::Profile;
+use paralfetch::profile::Store;
+use paralfetch::service::registry::Registry;
 
 use crate::running::{LIMIT, Launched, Running, files_in, number};
 use crate::{seen_early_and_late, set_up};

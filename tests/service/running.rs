@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use paralfetch::device::drop_caches;
+use paralfetch::drive::drop_caches;
 use rustix::process::Signal;
 
 use crate::root::Root;

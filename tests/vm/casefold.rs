@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
-use paralfetch::profile::Learned;
+use paralfetch::model::Learned;
 
 use crate::compare::{Page, recall, size};
 use crate::facts::Casefold;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use paralfetch::manager::Lesson;
-use paralfetch::profile::Profile;
-use paralfetch::schedule::{Place, Span};
+use paralfetch::learn::Lesson;
+use paralfetch::model::Profile;
+use paralfetch::model::{Place, Span};
 
 use crate::facts::{Learned, Recall};
 

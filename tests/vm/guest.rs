@@ -9,10 +9,11 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use paralfetch::launch::{self, Limits, Spawn, Supervisor};
-use paralfetch::manager::{LearnOptions, Lesson, learn};
+use paralfetch::learn::{LearnOptions, Lesson, learn};
+use paralfetch::model::Learned;
+use paralfetch::model::Limits;
 use paralfetch::prefetch::{self, Prefetch};
-use paralfetch::profile;
+use paralfetch::process::{self, Spawn, Supervisor};
 
 use crate::casefold::casefold;
 use crate::compare::{Page, recall, size};
@@ -53,16 +54,16 @@ pub fn main() {
     begin("doctor, and the launch on an idle system");
     let doctor = output(&["doctor", "--json"]);
     let app = |how| learned(&APP, Some(ROOT), how);
-    let idle = app(profile::Learned::Exact);
+    let idle = app(Learned::Exact);
     begin("the launch while others hold its files");
     // Two: what one process alone has mapped is taken back from it before a launch is learned.
     let holders = [Holder::start(), Holder::start()];
-    let held = app(profile::Learned::Exact);
+    let held = app(Learned::Exact);
     drop(holders);
     begin("the live launches");
     // The first only makes sure that all of it is cached.
-    drop(app(profile::Learned::Live));
-    let live = app(profile::Learned::Live);
+    drop(app(Learned::Live));
+    let live = app(Learned::Live);
     let is_file = |page: &Page| !page.is_metadata();
     let is_data = |page: &Page| page.is_of(DATA);
     begin("learn, run and bench");
@@ -151,9 +152,9 @@ fn install() {
 }
 
 /// One learning run of an app, which drops the caches first unless it is live.
-pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: profile::Learned) -> Lesson {
+pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> Lesson {
     let argv: Vec<OsString> = app.iter().map(|arg| arg.as_ref().to_owned()).collect();
-    let command = launch::Command::find(&argv, root.map(Path::new)).unwrap();
+    let command = process::Command::find(&argv, root.map(Path::new)).unwrap();
     let mut supervisor = Supervisor::new().unwrap();
     let options = LearnOptions {
         how,
@@ -169,7 +170,7 @@ pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: profile::Lear
         Some(exit) => exit,
         None => supervisor.wait().unwrap(),
     };
-    assert_eq!(exit.status, launch::Status::Code(0));
+    assert_eq!(exit.status, process::Status::Code(0));
     learned.lesson.unwrap()
 }
 

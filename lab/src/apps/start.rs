@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use paralfetch::launch::{Command, Spawn, Stdio, Subreaper, Supervisor};
+use paralfetch::process::{Command, Spawn, Stdio, Subreaper, Supervisor};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 

@@ -82,7 +82,7 @@ fn measure(args: args::Run) -> Result<ExitCode> {
     if !scenarios.is_empty() {
         Scenario::parse_list(&scenarios)?;
     }
-    paralfetch::trace::check()?;
+    paralfetch::kernel::check()?;
     let in_image: Vec<App> = match &background {
         Some(app) if scenarios.contains("background") && !apps.contains(app) => {
             apps.iter().chain([app]).cloned().collect()

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use anyhow::{Context, Result};
-use paralfetch::device::Class;
+use paralfetch::model::Class;
 use serde::{Deserialize, Serialize};
 
 use crate::data_file::{self, Wrong};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::record::{Accuracy, Share};
 use crate::rivals::Lesson;
-use paralfetch::schedule::Place;
+use paralfetch::model::Place;
 
 /// A page: of a file by inode number and generation, or of the metadata.
 type Page = (Option<(u64, u32)>, u64);
@@ -33,7 +33,7 @@ pub fn of(lesson: &Lesson, exact: &Lesson) -> Accuracy {
 
 /// What was first used in so long a time.
 fn pages(lesson: &Lesson, time: Duration) -> HashSet<Page> {
-    let of_entry = |span: &paralfetch::schedule::Span| {
+    let of_entry = |span: &paralfetch::model::Span| {
         let file = match span.place {
             Place::Metadata { .. } => None,
             Place::Data { file } => {

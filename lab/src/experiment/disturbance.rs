@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result};
-use paralfetch::schedule::PAGE_SIZE;
+use paralfetch::model::PAGE_SIZE;
 
 /// Largest share of the processors' time that other guests of the host may take (steal).
 const MAX_STEAL: f64 = 0.05;

@@ -1,11 +1,13 @@
 //! The lesson of `dynamic`: the schedule that the service arrives at (paper §3.3).
 
 use anyhow::{Context, Result, bail};
-use paralfetch::device::Class;
-use paralfetch::manager::launch_sequence;
-use paralfetch::phases::{Free, Phase};
-use paralfetch::profile::{self, Profile, Revision};
-use paralfetch::schedule::{Params, schedule};
+use paralfetch::learn::launch_sequence;
+use paralfetch::model;
+use paralfetch::model::Class;
+use paralfetch::model::Params;
+use paralfetch::model::{Profile, Revision};
+use paralfetch::policy::{Free, Phase};
+use paralfetch::schedule::schedule;
 
 use super::job::Work;
 use super::learning::Taught;
@@ -82,7 +84,7 @@ fn ended(service: &Service) -> Result<Option<String>> {
 }
 
 /// The profile that `infill` prefetches, for the app as it is called now and a drive of this class.
-fn untuned(exact: &Lesson, app: profile::App, class: Class) -> Profile {
+fn untuned(exact: &Lesson, app: model::App, class: Class) -> Profile {
     let mut profile = exact.profile.clone();
     let params = Params::for_device(class, true);
     profile.app = app;

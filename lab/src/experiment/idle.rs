@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use paralfetch::device::{Knobs, keep, restore_leftovers};
+use paralfetch::drive::{Knobs, keep, restore_leftovers};
 
 /// Where the knob's old value is recorded; a reboot empties it, as it does the knobs.
 const RECORD_DIR: &str = "/run/paralfetch-lab";

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use paralfetch::bench::completion::{self, Found};
-use paralfetch::device::Class;
-use paralfetch::trace::{Focus, Loaded, Storage};
+use paralfetch::kernel::{Focus, Loaded, Storage};
+use paralfetch::model::Class;
 use serde::{Deserialize, Serialize};
 
 use super::disturbance::judge;

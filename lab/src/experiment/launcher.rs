@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use paralfetch::bench::completion::Found;
-use paralfetch::device::{checkpoint_journal, drop_caches};
-use paralfetch::launch::{Command, Spawn, Stdio, Subreaper, Supervisor};
-use paralfetch::trace::{Meter, Metered, Reads, StartMark, Storage};
+use paralfetch::drive::{checkpoint_journal, drop_caches};
+use paralfetch::kernel::{Meter, Metered, Reads, StartMark, Storage};
+use paralfetch::process::{Command, Spawn, Stdio, Subreaper, Supervisor};
 use rustix::process::{Pid, Rlimit};
 
 use super::disturbance::Counters;

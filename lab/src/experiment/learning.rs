@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use paralfetch::device::drop_caches;
-use paralfetch::launch::Limits;
-use paralfetch::manager::{LearnOptions, Summary, learn};
-use paralfetch::profile::Learned;
+use paralfetch::drive::drop_caches;
+use paralfetch::learn::{LearnOptions, Summary, learn};
+use paralfetch::model::Learned;
+use paralfetch::model::Limits;
 
 use super::background;
 use super::job::{TRIES, Work};

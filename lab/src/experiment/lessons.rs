@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use paralfetch::schedule::{LogEntry, PAGE_SIZE};
+use paralfetch::model::{LogEntry, PAGE_SIZE};
 
 use super::accuracy;
 use super::scenario::Scenario;

@@ -4,16 +4,16 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use paralfetch::launch::Limits;
-use paralfetch::manager::{Follow, LearningSettings};
-use paralfetch::profile::Learned;
-use paralfetch::resolve::mounts::MountTable;
-use paralfetch::trace::{Loaded, StartMark, Tracer};
+use paralfetch::fs::mounts::MountTable;
+use paralfetch::kernel::{Loaded, StartMark, Tracer};
+use paralfetch::learn::{Follow, LearningSettings};
+use paralfetch::model::Learned;
+use paralfetch::model::Limits;
 
 const HOW: Learned = Learned::Live;
 
 /// Everything that `paralfetch learn --live` has running while an app starts, from its attachment on:
-/// [`paralfetch::manager::learn()`] in the hands of one who waits for something else, too.
+/// [`paralfetch::learn::cold()`] in the hands of one who waits for something else, too.
 pub struct LiveLearning<'a> {
     /// Until the launch is over by the rule for that, as the product detaches it then.
     tracer: Option<Tracer<'a>>,
@@ -47,7 +47,7 @@ impl<'a> LiveLearning<'a> {
     }
 
     /// Readable when the launch tree has ended; `None` once the launch is over. Events are to be
-    /// [fetched](Self::drain) every [`paralfetch::trace::DRAIN_INTERVAL`].
+    /// [fetched](Self::drain) every [`paralfetch::kernel::DRAIN_INTERVAL`].
     pub fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         self.tracer.as_ref().map(Tracer::wake_fd)
     }

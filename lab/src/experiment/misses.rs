@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
+use paralfetch::fs::mounts::MountTable;
 use paralfetch::judge::{self, LiveSystem, Miss, Recorder};
-use paralfetch::launch::Limits;
-use paralfetch::resolve::mounts::MountTable;
-use paralfetch::schedule::{Place, Span};
-use paralfetch::trace::Storage;
+use paralfetch::kernel::Storage;
+use paralfetch::model::Limits;
+use paralfetch::model::{Place, Span};
 
 use super::job::{Job, Subject, Work};
 use super::launcher::Request;

@@ -3,10 +3,10 @@
 use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Result, bail};
-use paralfetch::launch::Command;
-use paralfetch::phases::Free;
-use paralfetch::profile::Profile;
-use paralfetch::schedule::Params;
+use paralfetch::model::Params;
+use paralfetch::model::Profile;
+use paralfetch::policy::Free;
+use paralfetch::process::Command;
 use paralfetch::service::main_class;
 
 use super::job::{Subject, TRIES, Work, words};
@@ -108,7 +108,7 @@ impl Work {
     pub(super) fn start_service(
         &mut self,
         state: State,
-        app: &paralfetch::profile::App,
+        app: &paralfetch::model::App,
     ) -> Result<Service> {
         let dev = std::fs::metadata(&self.job.root)?.dev();
         let service = Service::start(state, app, (dev, self.job.class))?;
@@ -157,7 +157,7 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    use paralfetch::device::Class;
+    use paralfetch::model::Class;
 
     use super::*;
 

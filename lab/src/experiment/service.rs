@@ -11,11 +11,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use paralfetch::bus::{Backend, LaunchRecord};
-use paralfetch::device::{Class, Sysfs};
-use paralfetch::manager::{self, Registry};
-use paralfetch::phases::{Phase, Request};
-use paralfetch::profile::{App, Profile, Store, full_path};
+use paralfetch::drive::Sysfs;
+use paralfetch::model::Class;
+use paralfetch::model::{App, Profile};
+use paralfetch::policy::{Phase, Request};
+use paralfetch::profile::{Store, full_path};
+use paralfetch::service::bus::{Backend, LaunchRecord};
+use paralfetch::service::registry::{self, Registry};
 use paralfetch::service::{Local, Places};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde::{Deserialize, Serialize};
@@ -269,7 +271,7 @@ impl Service {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn record(&self) -> Result<Option<manager::Record>> {
+    pub fn record(&self) -> Result<Option<registry::Record>> {
         let (registry, damaged) = Registry::load(&state_dir(self.state.0.path()))?;
         if let Some(why) = damaged {
             bail!("{why}");
@@ -306,7 +308,7 @@ fn can_learn(log: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use paralfetch::config::Config;
+    use paralfetch::service::config::Config;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use paralfetch::launch::{Command, Spawn, Status, Supervisor};
+use paralfetch::process::{Command, Spawn, Status, Supervisor};
 
 use super::idle::Awake;
 use super::job::Job;

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use paralfetch::trace::Storage;
+use paralfetch::kernel::Storage;
 
 use super::job::{Job, Subject, Work};
 use super::launcher::Request;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use paralfetch::launch::{Exit, Status, Supervisor};
-use paralfetch::trace::{DRAIN_INTERVAL, Meter};
+use paralfetch::kernel::{DRAIN_INTERVAL, Meter};
+use paralfetch::process::{Exit, Status, Supervisor};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::launcher::Interrupted;

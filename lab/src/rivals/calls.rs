@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use paralfetch::profile::Profile;
-use paralfetch::schedule::{LogEntry, Place, Span};
+use paralfetch::model::Profile;
+use paralfetch::model::{LogEntry, Place, Span};
 
 use super::blocks::{BlockMap, Replay};
 

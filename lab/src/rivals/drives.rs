@@ -5,8 +5,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use paralfetch::profile::Profile;
-use paralfetch::resolve::mounts::MountTable;
+use paralfetch::fs::mounts::MountTable;
+use paralfetch::model::Profile;
 use rustix::fs::{major, minor};
 
 /// Time between two looks, and so the resolution of [`wait_until_idle`].

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use paralfetch::device::Sysfs;
-use paralfetch::profile::Profile;
-use paralfetch::schedule::{PAGE_SIZE, Place, Span};
+use paralfetch::drive::Sysfs;
+use paralfetch::model::Profile;
+use paralfetch::model::{PAGE_SIZE, Place, Span};
 use rustix::fs::{Advice, Dir, Mode, OFlags, ResolveFlags, fadvise, fstat, openat2};
 use rustix::io::Errno;
 

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use paralfetch::manager;
-use paralfetch::profile::{self, Learned, Profile};
-use paralfetch::schedule::{LogEntry, Place, Span};
+use paralfetch::learn;
+use paralfetch::model::{Learned, Profile};
+use paralfetch::model::{LogEntry, Place, Span};
+use paralfetch::profile;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
@@ -65,7 +66,7 @@ pub struct Lesson {
     pub profile: Profile,
     /// The launch sequence; its places are by the profile's tables.
     pub log: Vec<LogEntry>,
-    /// Pages of the log that the drive did not read, as [`manager::Lesson::unread`].
+    /// Pages of the log that the drive did not read, as [`learn::Lesson::unread`].
     pub unread: Vec<Span>,
     /// From execve to the end of the launch.
     pub duration: Duration,
@@ -73,8 +74,8 @@ pub struct Lesson {
     pub window: Option<Duration>,
 }
 
-impl From<manager::Lesson> for Lesson {
-    fn from(lesson: manager::Lesson) -> Self {
+impl From<learn::Lesson> for Lesson {
+    fn from(lesson: learn::Lesson) -> Self {
         Lesson {
             profile: lesson.profile,
             log: lesson.log,

@@ -6,9 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use paralfetch::resolve::mounts::{MountTable, fs_uuid};
-use paralfetch::resolve::{blockdev, ext4::Ext4, fiemap};
-use paralfetch::schedule::{PAGE_SIZE, Place};
+use paralfetch::fs::ext4::Ext4;
+use paralfetch::fs::mounts::{MountTable, fs_uuid};
+use paralfetch::fs::{blockdev, fiemap};
+use paralfetch::model::{PAGE_SIZE, Place};
 use rustix::fs::{Dir, FileType, OFlags, fstat, open};
 use rustix::io::Errno;
 

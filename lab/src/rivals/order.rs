@@ -1,7 +1,7 @@
 //! The orders of the prefetchers for disks: by inode and offset, by disk position.
 
-use paralfetch::profile::Profile;
-use paralfetch::schedule::{LogEntry, Place, PrefetchEntry};
+use paralfetch::model::Profile;
+use paralfetch::model::{LogEntry, Place, PrefetchEntry};
 
 /// File pages alone, by device, inode number and offset, contiguous pages joined (GSoC Prefetch).
 pub fn by_inode(profile: &Profile, log: &[LogEntry]) -> Vec<PrefetchEntry> {

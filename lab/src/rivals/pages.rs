@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use paralfetch::profile::Profile;
-use paralfetch::schedule::{LogEntry, Place, SECTORS_PER_PAGE, Span};
+use paralfetch::model::Profile;
+use paralfetch::model::{LogEntry, Place, SECTORS_PER_PAGE, Span};
 
 use super::lessons::Lesson;
 

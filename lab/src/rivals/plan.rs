@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use paralfetch::device::Class;
-use paralfetch::profile::Profile;
-use paralfetch::schedule::{
-    LogEntry, Params, Place, PrefetchEntry, Span, metadata_shift, schedule,
-};
+use paralfetch::model::Class;
+use paralfetch::model::Profile;
+use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Span};
+use paralfetch::schedule::{metadata_shift, schedule};
 
 use super::calls::{Calls, generate};
 use super::lessons::{How, Lessons};

@@ -10,8 +10,8 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use paralfetch::prefetch::{self, Options, Prefetch, THREAD_NAME};
-use paralfetch::profile::Profile;
+use paralfetch::model::Profile;
+use paralfetch::prefetch::{Options, Prefetch, THREAD_NAME};
 
 use super::drives::wait_until_idle;
 use super::fast::{Walk, open_root};
@@ -51,7 +51,7 @@ pub struct Report {
     /// drive that takes more than a second for an answer is why.
     pub lost: bool,
     /// The product's own account, for the methods that are carried out by it.
-    pub account: Option<prefetch::Report>,
+    pub account: Option<paralfetch::model::Report>,
     /// From the start of the thread to its first request.
     pub until_first: Option<Duration>,
     /// From the start of the thread to its end; its last reads may still be on their way then.
@@ -79,7 +79,7 @@ impl Report {
         }
     }
 
-    fn of(method: Method, done: &prefetch::Report) -> Self {
+    fn of(method: Method, done: &paralfetch::model::Report) -> Self {
         Report {
             entries: done.metadata.entries + done.data.entries,
             pages: done.metadata.pages + done.data.pages,
@@ -98,7 +98,7 @@ impl Report {
 
 /// A prefetch under way. Its thread bears the product's name for it and is one of the calling
 /// process, so that what counts reads takes it for what it is: make it after
-/// [`paralfetch::trace::Meter`]. Dropping it ends it.
+/// [`paralfetch::kernel::Meter`]. Dropping it ends it.
 pub struct Running {
     method: Method,
     profile: Arc<Profile>,

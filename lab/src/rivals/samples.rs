@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use paralfetch::device::Class;
-use paralfetch::profile::{App, Device, Ended, File, Learned, Profile, Revision};
-use paralfetch::schedule::{LogEntry, Params, Place, SECTORS_PER_PAGE, Span};
-use paralfetch::trace::Hooks;
+use paralfetch::model::Class;
+use paralfetch::model::Hooks;
+use paralfetch::model::{App, Device, Ended, File, Learned, Profile, Revision};
+use paralfetch::model::{LogEntry, Params, Place, SECTORS_PER_PAGE, Span};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

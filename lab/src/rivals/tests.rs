@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use paralfetch::device::Class;
-use paralfetch::schedule::{LogEntry, Params, Place, PrefetchEntry, Span, schedule};
+use paralfetch::model::Class;
+use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Span};
+use paralfetch::schedule::schedule;
 use proptest::prelude::*;
 
 use super::samples::{FILES, METADATA, lesson, reads};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use paralfetch::schedule::{PAGE_SIZE, PrefetchEntry};
+use paralfetch::model::{PAGE_SIZE, PrefetchEntry};
 
 use super::event::{By, Event, FileId, Place, Raw, What};
 use super::format::{Facts, Miss, Timeline, Why};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::skel::types::{tl_by, tl_event, tl_kind};
-use paralfetch::schedule::PAGE_SIZE;
+use paralfetch::model::PAGE_SIZE;
 
 /// A file, or the metadata of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use libbpf_rs::RingBuffer;
-use paralfetch::trace::StartMark;
+use paralfetch::kernel::StartMark;
 
 use super::skel::TimelineSkel;
 use super::skel::types::tl_event;

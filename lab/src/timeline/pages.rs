@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use paralfetch::profile::Profile;
-use paralfetch::schedule::{Place as ProfilePlace, PrefetchEntry, SECTORS_PER_PAGE, Span};
+use paralfetch::model::Profile;
+use paralfetch::model::{Place as ProfilePlace, PrefetchEntry, SECTORS_PER_PAGE, Span};
 
 use super::event::{FileId, Place, Raw};
 use crate::rivals::Lesson;

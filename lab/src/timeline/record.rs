@@ -9,9 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 use libbpf_rs::btf::{Btf, BtfType};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
-use paralfetch::resolve::handle::{open_by_ino, path_in_fs};
-use paralfetch::resolve::mounts::{MountTable, fs_uuid};
-use paralfetch::trace::{StartMark, Storage, mark_launcher};
+use paralfetch::fs::handle::{open_by_ino, path_in_fs};
+use paralfetch::fs::mounts::{MountTable, fs_uuid};
+use paralfetch::kernel::{StartMark, Storage, mark_launcher};
 use rustix::fs::OFlags;
 
 use super::event::{Event, FileId, Raw, What, parse};
@@ -59,7 +59,7 @@ impl<'obj> Recorder<'obj> {
     /// # Errors
     /// Without root; what the kernel lacks; if no file system of the drive is mounted.
     pub fn attach(storage: &'obj mut Storage, dev: u64) -> Result<Self> {
-        paralfetch::trace::check()?;
+        paralfetch::kernel::check()?;
         let btf = Btf::from_vmlinux().context("cannot read the kernel's type information")?;
         for name in TRACEPOINTS {
             ensure!(

@@ -8,8 +8,8 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use paralfetch::device::{checkpoint_journal, drop_caches};
-use paralfetch::resolve::residency;
+use paralfetch::drive::{checkpoint_journal, drop_caches};
+use paralfetch::fs::residency;
 use rustix::fs::{major, minor};
 
 use crate::common::{LoopExt4, succeed};

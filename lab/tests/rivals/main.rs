@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 use lab::rivals::{
     BlockMap, Call, Completion, How, Lessons, Method, Plan, Running, plan, together,
 };
-use paralfetch::device::KnobError;
-use paralfetch::launch::{Command, Limits, Spawn, Stdio, Supervisor};
-use paralfetch::manager::{LearnError, LearnOptions, learn};
-use paralfetch::schedule::{Place, PrefetchEntry, Span};
+use paralfetch::drive::KnobError;
+use paralfetch::learn::{LearnError, LearnOptions, learn};
+use paralfetch::model::Limits;
+use paralfetch::model::{Place, PrefetchEntry, Span};
+use paralfetch::process::{Command, Spawn, Stdio, Supervisor};
 
 use image::Image;
 

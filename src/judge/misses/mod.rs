@@ -11,12 +11,12 @@ use serde::Serialize;
 
 use super::blocks::BlockKind;
 use super::known::Known;
-use crate::manager::ReadCounter;
-use crate::prefetch::Report;
-use crate::profile::Profile;
-use crate::resolve::sequence::FileKey;
-use crate::schedule::PAGE_SIZE;
-use crate::trace::{Access, By, Source};
+use crate::learn::ReadCounter;
+use crate::learn::sequence::FileKey;
+use crate::model::PAGE_SIZE;
+use crate::model::Profile;
+use crate::model::Report;
+use crate::model::{Access, By, Source};
 
 /// How far the kernel's readahead reaches around a page that was missed, in 4 KiB pages: 128 KiB of a
 /// file at the usual setting, and as much of ext4's inode tables (`inode_readahead_blks`).

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::prefetch::Skipped;
+use crate::model::Skipped;
+use crate::model::{Device, File};
+use crate::model::{Place, PrefetchEntry, Span};
 use crate::profile::generate::sample;
-use crate::profile::{Device, File};
-use crate::schedule::{Place, PrefetchEntry, Span};
 
 const DEV: u64 = 0x802;
 const TMPFS: u64 = 0x1b;

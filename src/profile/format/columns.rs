@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::{MAX_ENTRIES, MAX_FILES, MAX_PATH, MAX_PATH_BYTES, at_most, require};
 use super::{FormatError, TIME_QUANTUM_US};
-use crate::profile::File;
-use crate::schedule::{Place, PrefetchEntry, Span};
+use crate::model::File;
+use crate::model::{Place, PrefetchEntry, Span};
 
 const NS_PER_S: i64 = 1_000_000_000;
 

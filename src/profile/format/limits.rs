@@ -2,8 +2,8 @@
 //! be read and nothing read can surprise whoever uses it as an index, a name or a range.
 
 use super::FormatError;
-use crate::profile::{App, Device, File, Profile};
-use crate::schedule::{Place, Span};
+use crate::model::{App, Device, File, Profile};
+use crate::model::{Place, Span};
 
 /// Largest `.pf` file, in bytes. The largest launch measured takes a twentieth.
 pub const MAX_FILE_BYTES: usize = 2 << 20;

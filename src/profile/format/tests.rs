@@ -2,8 +2,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::Place;
 use crate::profile::generate::{profile, realistic, sample};
-use crate::schedule::Place;
 
 fn body_of(profile: &Profile) -> Vec<u8> {
     unseal(&encode(profile).expect("a valid profile")).expect("just written")
@@ -113,7 +113,7 @@ fn shared_prefixes_cannot_multiply() {
     let long = [b"/".as_slice(), &[b'a'; 4_000]].concat();
     let file = profile.files[0].clone();
     profile.files = vec![
-        super::super::File {
+        crate::model::File {
             path: Some(long),
             ..file
         };

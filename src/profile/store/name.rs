@@ -1,6 +1,6 @@
 //! What profiles are called.
 
-use crate::profile::App;
+use crate::model::App;
 
 /// What the name of every profile ends with.
 pub const SUFFIX: &str = ".pf";

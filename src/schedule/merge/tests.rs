@@ -3,9 +3,10 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use super::super::generate::{Launch, check_merged, launch};
-use super::super::{PrefetchEntry, schedule};
+use super::super::schedule;
 use super::*;
-use crate::schedule::{Params, Place, Span};
+use crate::model::PrefetchEntry;
+use crate::model::{Params, Place, Span};
 
 fn data(file: u32, start: u64, len: u64, disk_page: u64) -> LogEntry {
     LogEntry {

@@ -3,8 +3,9 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::{Infill, PAGE_SIZE, Params};
 use crate::schedule::generate::{check_merged, launch};
-use crate::schedule::{Infill, PAGE_SIZE, Params, schedule};
+use crate::schedule::schedule;
 
 /// What a profile would keep of the launch sequence.
 fn kept(log: &[LogEntry]) -> Vec<PrefetchEntry> {

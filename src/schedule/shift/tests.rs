@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::super::generate::launch;
 use super::*;
-use crate::schedule::{PAGE_SIZE, Place};
+use crate::model::{PAGE_SIZE, Place};
 
 fn entry(place: Place, start: u64, len: u64) -> LogEntry {
     LogEntry {

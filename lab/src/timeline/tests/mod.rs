@@ -3,10 +3,10 @@
 use super::*;
 use crate::rivals::Lesson;
 use crate::rivals::samples::app;
-use paralfetch::device::Class;
-use paralfetch::profile::{Device, Ended, File, Learned, Profile};
-use paralfetch::schedule::{LogEntry, Place as ProfilePlace, PrefetchEntry, Span};
-use paralfetch::trace::Hooks;
+use paralfetch::model::Class;
+use paralfetch::model::Hooks;
+use paralfetch::model::{Device, Ended, File, Learned, Profile};
+use paralfetch::model::{LogEntry, Place as ProfilePlace, PrefetchEntry, Span};
 
 mod any;
 

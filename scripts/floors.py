@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Prints the floors of the house and checks its arrows.
+
+  scripts/floors.py [--table]      (--table: the picture for docs/design.md, nothing else)
+
+An arrow is a path `crate::ROOM` in a file of another room, in code and in tests alike. Exits with 1 when
+an arrow goes up, when arrows make a circle, when `schedule` or `policy` look at anything but `model`, when
+a room stands on no floor, and when two types have one name.
+"""
+
+import pathlib
+import re
+import sys
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent / "src"
+FLOORS = [
+    ["model"],
+    ["kernel", "fs", "drive", "process", "schedule", "policy"],
+    ["learn", "prefetch", "profile", "judge", "apps"],
+    ["service"],
+    ["cli", "bench", "doctor"],
+]
+# Plain functions over plain data: they know nothing of kernels, files and root.
+PURE = {"model": set(), "schedule": {"model"}, "policy": {"model"}}
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+# The program and the library's root only name what there is.
+OUTSIDE = {"main.rs", "lib.rs"}
+
+
+def without_comments(text):
+    """Line comments and doc comments blanked: a link in a comment is no arrow."""
+    return re.sub(r"(?m)//.*$", "", text)
+
+
+def arrows(text):
+    """Rooms that the text names as crate::ROOM, or in crate::{ROOM::…, …}."""
+    for match in re.finditer(r"\bcrate::(\w+)", text):
+        yield match.group(1), match.start()
+    for match in re.finditer(r"\bcrate::\{", text):
+        depth, name, at = 1, "", match.end()
+        first = True
+        while depth and at < len(text):
+            char = text[at]
+            if char == "{":
+                depth += 1
+            elif char == "}":
+                depth -= 1
+            elif depth == 1 and char == ",":
+                first, name = True, ""
+            elif depth == 1 and first:
+                if re.match(r"\w", char):
+                    name += char
+                elif name:
+                    yield name, at
+                    first = False
+            at += 1
+
+
+def read_house():
+    """The arrows between rooms, each with the places that draw it, and where each type is declared."""
+    graph = {room: {} for room in FLOOR_OF}
+    types, problems = {}, []
+    for path in sorted(SOURCE.rglob("*.rs")):
+        name = path.relative_to(SOURCE)
+        if str(name) in OUTSIDE:
+            continue
+        room = name.parts[0].removesuffix(".rs")
+        if room not in FLOOR_OF:
+            problems.append(f"src/{name} stands on no floor: move it into a room, or name its room here")
+            continue
+        text = without_comments(path.read_text())
+        for other, at in arrows(text):
+            if other == room:
+                continue
+            line = text.count("\n", 0, at) + 1
+            if other not in FLOOR_OF:
+                problems.append(f"src/{name}:{line}: crate::{other} is no room")
+                continue
+            graph[room].setdefault(other, []).append(f"src/{name}:{line}")
+        for match in re.finditer(r"(?m)^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait) (\w+)", text):
+            types.setdefault(match.group(1), []).append(f"src/{name}")
+    return graph, types, problems
+
+
+def circle(graph):
+    """Rooms that form a circle, in order; empty if there is none."""
+    done, path = set(), []
+
+    def visit(room):
+        if room in path:
+            return path[path.index(room):] + [room]
+        if room in done:
+            return []
+        path.append(room)
+        for other in sorted(graph[room]):
+            found = visit(other)
+            if found:
+                return found
+        path.pop()
+        done.add(room)
+        return []
+
+    for room in sorted(graph):
+        found = visit(room)
+        if found:
+            return found
+    return []
+
+
+def check(graph, types):
+    problems = []
+    for room, others in graph.items():
+        for other, places in others.items():
+            if FLOOR_OF[other] > FLOOR_OF[room]:
+                problems.append(f"{room} -> {other} goes up: {', '.join(places)}")
+            if room in PURE and other not in PURE[room]:
+                problems.append(f"{room} is pure and may not look at {other}: {', '.join(places)}")
+    found = circle(graph)
+    if found:
+        problems.append("a circle: " + " -> ".join(found))
+    for name, places in sorted(types.items()):
+        if len(places) > 1:
+            problems.append(f"{len(places)} types are called {name}: {', '.join(places)}")
+    return problems
+
+
+def picture(graph):
+    width = max(len(room) for room in FLOOR_OF)
+    for floor in reversed(range(len(FLOORS))):
+        print(f"floor {floor}")
+        for room in FLOORS[floor]:
+            below = sorted(graph[room], key=lambda other: (-FLOOR_OF[other], other))
+            print(f"  {room:{width}} -> {', '.join(below) if below else '(nothing)'}")
+
+
+def main():
+    graph, types, problems = read_house()
+    picture(graph)
+    if "--table" in sys.argv[1:]:
+        return 0
+    problems += check(graph, types)
+    for problem in problems:
+        print(f"floors: {problem}", file=sys.stderr)
+    if not problems:
+        count = sum(len(others) for others in graph.values())
+        print(f"floors: {count} arrows, none goes up, no circle; {len(types)} types, no name twice")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,13 @@
+//! The drive under a file system: what it can do, and the kernel's knobs for it.
+
+mod caches;
+mod knobs;
+mod memory;
+mod page_out;
+mod sysfs;
+
+pub use caches::{checkpoint_journal, drop_caches};
+pub use knobs::{KnobError, Knobs, Leftovers, keep, restore_leftovers};
+pub use memory::{Memory, MemoryLimits};
+pub use page_out::page_out_mapped;
+pub use sysfs::Sysfs;

@@ -1,0 +1,120 @@
+//! Disk positions of a file's pages: the `FS_IOC_FIEMAP` ioctl.
+//!
+//! See Documentation/filesystems/fiemap.rst in the kernel.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::model::PAGE_SIZE;
+
+/// Part of a file that is contiguous on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where it begins in the file, in bytes.
+    pub logical: u64,
+    /// Where it begins on the device, in bytes; meaningless unless [`Extent::has_lba`].
+    pub physical: u64,
+    /// Length, in bytes.
+    pub length: u64,
+    /// `FIEMAP_EXTENT_*`.
+    pub flags: u32,
+}
+
+const LAST: u32 = 0x1;
+const UNKNOWN: u32 = 0x2;
+const DELALLOC: u32 = 0x4;
+const ENCODED: u32 = 0x8;
+const NOT_ALIGNED: u32 = 0x100;
+const INLINE: u32 = 0x200;
+const TAIL: u32 = 0x400;
+const UNWRITTEN: u32 = 0x800;
+
+impl Extent {
+    /// Whether reading it reads `physical` from the device. Not so for blocks that are not allocated
+    /// yet (delayed allocation), that read as zeros (unwritten), or that lie inside of metadata or
+    /// in a coded form.
+    pub fn has_lba(&self) -> bool {
+        self.flags & (UNKNOWN | DELALLOC | ENCODED | NOT_ALIGNED | INLINE | TAIL | UNWRITTEN) == 0
+    }
+
+    /// First byte of the file after it.
+    pub fn end(&self) -> u64 {
+        self.logical.saturating_add(self.length)
+    }
+}
+
+/// `FIEMAP_FLAG_SYNC`: write the file first, so that what was only just written has a place. Live learning
+/// syncs nothing else.
+const FLAG_SYNC: u32 = 0x1;
+
+/// Extents asked for in one call.
+const BATCH: usize = 256;
+
+/// `struct fiemap_extent`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct RawExtent {
+    logical: u64,
+    physical: u64,
+    length: u64,
+    reserved64: [u64; 2],
+    flags: u32,
+    reserved: [u32; 3],
+}
+
+/// `struct fiemap`, with its array.
+#[repr(C)]
+struct Request {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped_extents: u32,
+    extent_count: u32,
+    reserved: u32,
+    extents: [RawExtent; BATCH],
+}
+
+/// `_IOWR('f', 11, struct fiemap)`; the array does not count towards the size.
+const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
+
+/// Extents of `pages` 4 KiB pages from `first_page` on, in file order; holes are left out. The first
+/// and the last extent may reach beyond the range.
+///
+/// # Errors
+/// Those of ioctl(2): `EOPNOTSUPP` where the file system has no extents to tell of.
+pub fn extents(file: BorrowedFd<'_>, first_page: u64, pages: u64) -> io::Result<Vec<Extent>> {
+    let mut found = Vec::new();
+    let mut start = first_page.saturating_mul(PAGE_SIZE);
+    let end = first_page.saturating_add(pages).saturating_mul(PAGE_SIZE);
+    while start < end {
+        let mut request = Request {
+            start,
+            length: end - start,
+            flags: FLAG_SYNC,
+            mapped_extents: 0,
+            extent_count: BATCH as u32,
+            reserved: 0,
+            extents: [RawExtent::default(); BATCH],
+        };
+        // SAFETY: the struct is the kernel's, with room for the `extent_count` extents announced.
+        if unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mapped = BATCH.min(request.mapped_extents as usize);
+        let batch = request.extents[..mapped].iter().map(|raw| Extent {
+            logical: raw.logical,
+            physical: raw.physical,
+            length: raw.length,
+            flags: raw.flags,
+        });
+        found.extend(batch);
+        match found.last() {
+            // Without progress there is nothing more to ask for.
+            Some(last) if mapped > 0 && last.flags & LAST == 0 && last.end() > start => {
+                start = last.end()
+            }
+            _ => break,
+        }
+    }
+    Ok(found)
+}

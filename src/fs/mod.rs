@@ -1,0 +1,15 @@
+//! File systems as the kernel shows them: mounts, files by handle, where their blocks lie, what of them is
+//! cached, and ext4's metadata.
+
+pub(crate) mod atomic_write;
+pub mod blockdev;
+pub mod ext4;
+pub mod fiemap;
+pub mod handle;
+mod mountinfo;
+pub mod mounts;
+pub(crate) mod open_mount;
+pub mod residency;
+pub(crate) mod root_owned;
+pub mod support;
+mod uuid;

@@ -1,0 +1,75 @@
+//! Which pages of a file are in the page cache: mincore(2).
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::model::PAGE_SIZE;
+
+/// Most pages asked about in one call, in system pages: bounds the answer's memory to 1 MiB.
+const CHUNK: u64 = 1 << 20;
+
+/// The cached ones among the given pages (4 KiB pages), in file order. Pages past the file's end are
+/// never cached. Maps the file without access and touches nothing.
+///
+/// # Errors
+/// Those of mmap(2) and mincore(2). The caller must own the file or be privileged: for others,
+/// mincore(2) calls every page cached.
+pub fn cached(file: BorrowedFd<'_>, pages: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
+    // Kernels with larger pages cache several of our pages as one.
+    let unit = (rustix::param::page_size() as u64 / PAGE_SIZE).max(1);
+    let mut found: Vec<Range<u64>> = Vec::new();
+    let mut start = pages.start / unit * unit;
+    while start < pages.end {
+        let count = (pages.end - start).div_ceil(unit).min(CHUNK);
+        for (index, cached) in chunk(file, start * PAGE_SIZE, count, unit * PAGE_SIZE)?
+            .into_iter()
+            .enumerate()
+        {
+            let page = start + index as u64 * unit;
+            let page = page.max(pages.start)..(page + unit).min(pages.end);
+            if cached & 1 == 0 {
+                continue;
+            }
+            match found.last_mut() {
+                Some(last) if last.end == page.start => last.end = page.end,
+                _ => found.push(page),
+            }
+        }
+        start += count * unit;
+    }
+    Ok(found)
+}
+
+/// One byte for each of `count` system pages of `page_size` bytes from byte `offset` on; bit 0 says
+/// cached.
+fn chunk(file: BorrowedFd<'_>, offset: u64, count: u64, page_size: u64) -> io::Result<Vec<u8>> {
+    let too_large = || io::Error::from_raw_os_error(libc::EOVERFLOW);
+    let length = usize::try_from(count * page_size).map_err(|_| too_large())?;
+    let offset = libc::off_t::try_from(offset).map_err(|_| too_large())?;
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
+    let address = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_NONE,
+            libc::MAP_SHARED,
+            file.as_raw_fd(),
+            offset,
+        )
+    };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let mut answer = vec![0; count as usize];
+    // SAFETY: the range is the mapping just made, and the answer has a byte for each of its pages.
+    let result = match unsafe { libc::mincore(address, length, answer.as_mut_ptr()) } {
+        0 => Ok(answer),
+        _ => Err(io::Error::last_os_error()),
+    };
+    // SAFETY: unmaps the mapping made above, to which nothing refers.
+    match unsafe { libc::munmap(address, length) } {
+        0 => result,
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,155 @@
+//! From the bytes of a record to an event.
+
+use rustix::fs::makedev;
+
+use super::path_record;
+use super::skel::learn::types::{pf_by, pf_event, pf_kind};
+use crate::model::PAGE_SIZE;
+use crate::model::PathUse;
+use crate::model::{Access, By, Source};
+
+/// One record of the programs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An access to pages.
+    Access(Access),
+    /// A path that was looked up.
+    Path(PathUse),
+    /// The launch tree's last task exited, at this CLOCK_MONOTONIC time in nanoseconds.
+    Exit(u64),
+    /// Nothing but a reason to fetch what was recorded.
+    Wakeup,
+}
+
+/// Reads a record. `None` if it is none of ours, which only a mismatch between the compiled BPF
+/// object and this program could cause.
+pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<Event> {
+    let raw = read_raw(record)?;
+    let kind = u32::from(raw.kind);
+    if kind == pf_kind::PF_PATH.0 {
+        return path_record::parse(record).map(Event::Path);
+    }
+    if kind == pf_kind::PF_EXIT.0 {
+        return Some(Event::Exit(raw.time_ns));
+    }
+    if kind == pf_kind::PF_HALF.0 || kind == pf_kind::PF_MOUNT_NS.0 {
+        return Some(Event::Wakeup);
+    }
+    let source = if kind == pf_kind::PF_ADDED.0 {
+        Source::Added
+    } else if kind == pf_kind::PF_READ.0 {
+        Source::Read
+    } else if kind == pf_kind::PF_FAULT.0 {
+        Source::Fault
+    } else if kind == pf_kind::PF_WINDOW.0 {
+        Source::Window
+    } else {
+        return None;
+    };
+    let by = match u32::from(raw.by) {
+        by if by == pf_by::PF_TREE.0 => By::Tree,
+        by if by == pf_by::PF_OWN.0 => By::Own,
+        by if by == pf_by::PF_NEWCOMER.0 => By::Newcomer,
+        _ => By::Other,
+    };
+    // A kernel page of 16 or 64 KiB is several of ours.
+    let scale = (kernel_page_size / PAGE_SIZE).max(1);
+    Some(Event::Access(Access {
+        time_ns: raw.time_ns,
+        dev: user_dev(raw.dev),
+        ino: raw.ino,
+        generation: raw.generation,
+        start: raw.start.checked_mul(scale)?,
+        len: u64::from(raw.pages).checked_mul(scale)?,
+        source,
+        by,
+    }))
+}
+
+/// The kernel's dev_t (12 bits of major, 20 of minor) in the encoding of `st_dev`.
+pub fn user_dev(kernel_dev: u32) -> u64 {
+    makedev(kernel_dev >> 20, kernel_dev & 0xf_ffff)
+}
+
+/// `st_dev`'s encoding as the kernel's dev_t.
+pub fn kernel_dev(dev: u64) -> u32 {
+    rustix::fs::major(dev) << 20 | rustix::fs::minor(dev)
+}
+
+fn read_raw(record: &[u8]) -> Option<pf_event> {
+    if record.len() < size_of::<pf_event>() {
+        return None;
+    }
+    // SAFETY: the slice is long enough, pf_event is plain integers for which any bytes are a value,
+    // and read_unaligned asks nothing of the slice's alignment.
+    Some(unsafe { std::ptr::read_unaligned(record.as_ptr().cast::<pf_event>()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_numbers_convert_both_ways() {
+        for (major, minor) in [(8, 1), (259, 4), (7, 300), (0, 45)] {
+            let dev = makedev(major, minor);
+            assert_eq!(user_dev(kernel_dev(dev)), dev);
+        }
+        assert_eq!(kernel_dev(makedev(8, 3)), 0x0080_0003);
+    }
+
+    #[test]
+    fn short_or_foreign_records_are_not_events() {
+        assert_eq!(parse(&[], 4096), None);
+        assert_eq!(parse(&[0; 8], 4096), None);
+        assert_eq!(parse(&[0; size_of::<pf_event>()], 4096), None);
+    }
+
+    #[test]
+    fn our_own_accesses_and_faults_are_told_apart() {
+        let event = |kind: pf_kind, by: pf_by| {
+            let raw = pf_event {
+                ino: 7,
+                pages: 1,
+                kind: kind.0 as u8,
+                by: by.0 as u8,
+                ..Default::default()
+            };
+            // SAFETY: any initialised plain struct can be seen as bytes.
+            let bytes = unsafe {
+                std::slice::from_raw_parts((&raw const raw).cast::<u8>(), size_of::<pf_event>())
+            };
+            match parse(bytes, 4096) {
+                Some(Event::Access(access)) => (access.source, access.by),
+                other => panic!("{other:?}"),
+            }
+        };
+        let own = event(pf_kind::PF_ADDED, pf_by::PF_OWN);
+        assert_eq!(own, (Source::Added, By::Own));
+        let other = event(pf_kind::PF_FAULT, pf_by::PF_OTHER);
+        assert_eq!(other, (Source::Fault, By::Other));
+        let newcomer = event(pf_kind::PF_READ, pf_by::PF_NEWCOMER);
+        assert_eq!(newcomer, (Source::Read, By::Newcomer));
+    }
+
+    #[test]
+    fn larger_kernel_pages_become_several() {
+        let raw = pf_event {
+            ino: 7,
+            start: 3,
+            pages: 2,
+            kind: pf_kind::PF_ADDED.0 as u8,
+            by: pf_by::PF_TREE.0 as u8,
+            ..Default::default()
+        };
+        // SAFETY: any initialised plain struct can be seen as bytes.
+        let bytes = unsafe {
+            std::slice::from_raw_parts((&raw const raw).cast::<u8>(), size_of::<pf_event>())
+        };
+        let Some(Event::Access(access)) = parse(bytes, 16384) else {
+            panic!("not an access");
+        };
+        assert_eq!((access.start, access.len), (12, 8));
+        assert_eq!((access.source, access.by), (Source::Added, By::Tree));
+    }
+}

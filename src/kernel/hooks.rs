@@ -1,0 +1,157 @@
+//! What to attach, by what the running kernel has.
+//!
+//! Additions to the page cache have a tracepoint on every kernel that we run on. Uses of pages that
+//! are cached already have one only on newer kernels; on others we attach to the functions that
+//! the tracepoints were later put into (`bpf/older.bpf.h`), where the kernel has them by name and
+//! allows it. Which of these it came to decides how much of a launch is seen while other programs
+//! run, so it is kept with what is learned.
+
+use std::mem::MaybeUninit;
+
+use libbpf_rs::OpenObject;
+use libbpf_rs::btf::types::{Func, FuncProto, Ptr};
+use libbpf_rs::btf::{Btf, BtfType};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use super::abilities::TraceError;
+use super::skel::learn::OpenLearnSkel;
+use super::skel::probe::ProbeSkelBuilder;
+use crate::model::{Hooks, Means};
+
+/// Which program sees each kind of use.
+pub(super) struct Choice {
+    /// Whether uses of cached pages are wanted at all; faults tell of additions, too.
+    uses: bool,
+    reads: Means,
+    /// Whether filemap_get_pages is given an iterator (up to 6.2) or a count.
+    reads_iter: bool,
+    fault: Means,
+    window: Means,
+}
+
+impl Choice {
+    /// Looks at the running kernel; without `uses`, only faults are to be seen. On one without the tracepoints, attaches a program that does
+    /// nothing to each function, to see whether that is allowed.
+    ///
+    /// # Errors
+    /// When the kernel's BTF cannot be read, or it has no tracepoint for additions.
+    pub fn make(uses: bool) -> Result<Self, TraceError> {
+        let kernel = Btf::from_vmlinux()
+            .map(Kernel)
+            .map_err(|error| TraceError::from_bpf("reading the kernel's BTF", error))?;
+        if !kernel.has_tracepoint("mm_filemap_add_to_page_cache") {
+            return Err(TraceError::NoTracepoint("mm_filemap_add_to_page_cache"));
+        }
+        let count = kernel.parameters("filemap_get_pages", 3..=4);
+        let means = |tracepoint: &str, function: &str, known: bool| {
+            if kernel.has_tracepoint(tracepoint) {
+                Means::Tracepoint
+            } else if !known {
+                Means::NoFunction
+            } else if can_attach(function) {
+                Means::Fentry
+            } else {
+                Means::Refused
+            }
+        };
+        Ok(Choice {
+            uses,
+            reads: means("mm_filemap_get_pages", "filemap_get_pages", count.is_some()),
+            reads_iter: count.is_some_and(|pointers| pointers[1]),
+            fault: means(
+                "mm_filemap_fault",
+                "filemap_fault",
+                kernel.parameters("filemap_fault", 1..=1).is_some(),
+            ),
+            window: means(
+                "mm_filemap_map_pages",
+                "filemap_map_pages",
+                kernel.parameters("filemap_map_pages", 3..=3).is_some(),
+            ),
+        })
+    }
+
+    /// Sets which programs will be loaded and attached.
+    pub fn apply(&self, open: &mut OpenLearnSkel) {
+        use Means::{Fentry, Tracepoint};
+        let progs = &mut open.progs;
+        let reads = |means| self.uses && self.reads == means;
+        progs.pages_read.set_autoload(reads(Tracepoint));
+        progs
+            .older_pages_read_iter
+            .set_autoload(reads(Fentry) && self.reads_iter);
+        progs
+            .older_pages_read
+            .set_autoload(reads(Fentry) && !self.reads_iter);
+        // A fault without its window, or the other way around, is half a picture.
+        let faults = self.hooks().faults.sees();
+        progs
+            .page_faulted
+            .set_autoload(faults && self.fault == Tracepoint);
+        progs
+            .older_page_faulted
+            .set_autoload(faults && self.fault == Fentry);
+        let windows = |means| self.uses && faults && self.window == means;
+        progs.pages_mapped.set_autoload(windows(Tracepoint));
+        progs.older_pages_mapped.set_autoload(windows(Fentry));
+    }
+
+    /// The choice in short.
+    pub fn hooks(&self) -> Hooks {
+        Hooks {
+            reads: self.reads,
+            faults: self.fault.weaker(self.window),
+        }
+    }
+}
+
+/// Whether the running kernel has this tracepoint.
+///
+/// # Errors
+/// When its BTF cannot be read.
+pub(crate) fn has_tracepoint(name: &str) -> Result<bool, TraceError> {
+    Btf::from_vmlinux()
+        .map(|btf| Kernel(btf).has_tracepoint(name))
+        .map_err(|error| TraceError::from_bpf("reading the kernel's BTF", error))
+}
+
+/// The running kernel, by its BTF.
+struct Kernel(Btf<'static>);
+
+impl Kernel {
+    fn has_tracepoint(&self, name: &str) -> bool {
+        self.0
+            .type_by_name::<BtfType<'_>>(&format!("btf_trace_{name}"))
+            .is_some()
+    }
+
+    /// For each parameter of a function, whether it is a pointer. `None` if there is no such
+    /// function, or it has another number of parameters than we know it with.
+    fn parameters(
+        &self,
+        function: &str,
+        count: std::ops::RangeInclusive<usize>,
+    ) -> Option<Vec<bool>> {
+        use libbpf_rs::btf::ReferencesType;
+        let function: Func<'_> = self.0.type_by_name(function)?;
+        let prototype = FuncProto::try_from(function.referenced_type()).ok()?;
+        let pointers: Vec<bool> = prototype
+            .iter()
+            .map(|parameter| self.0.type_by_id::<Ptr<'_>>(parameter.ty).is_some())
+            .collect();
+        count.contains(&pointers.len()).then_some(pointers)
+    }
+}
+
+/// Whether the kernel lets us attach to this function of its own: tries it.
+fn can_attach(function: &str) -> bool {
+    let mut storage = MaybeUninit::<OpenObject>::uninit();
+    let attached = (|| {
+        let mut open = ProbeSkelBuilder::default().open(&mut storage)?;
+        open.progs
+            .probe
+            .set_attach_target(0, Some(function.to_owned()))?;
+        open.load()?.progs.probe.attach_trace()
+    })();
+    attached.is_ok()
+}

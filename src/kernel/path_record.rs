@@ -1,0 +1,99 @@
+//! Reads the records of looked-up paths.
+
+use std::mem::offset_of;
+
+use super::event::user_dev;
+use super::skel::learn::types::{pf_inode, pf_path, pf_use};
+use crate::model::{Inode, PathUse, Use};
+
+/// Reads a record that says to be a path. `None` if it is too short to be one.
+pub(super) fn parse(record: &[u8]) -> Option<PathUse> {
+    const HEADER: usize = offset_of!(pf_path, path);
+    let (header, text) = record.split_at_checked(HEADER)?;
+    let mut raw = pf_path::default();
+    // SAFETY: `raw` is plain integers, of which the header's bytes are the first, and any bytes are a
+    // value of theirs.
+    unsafe {
+        std::ptr::copy_nonoverlapping(header.as_ptr(), (&raw mut raw).cast::<u8>(), HEADER);
+    }
+    let path = text.get(..usize::try_from(raw.length).ok()?)?.to_vec();
+    let how = match u32::from(raw.r#use) {
+        value if value == pf_use::PF_LOOK_UP.0 => Use::LookUp {
+            follow: raw.nofollow == 0,
+        },
+        value if value == pf_use::PF_EXECUTED.0 => Use::Execute,
+        value if value == pf_use::PF_LISTED.0 => Use::List,
+        value if value == pf_use::PF_ENTERED.0 => Use::Enter,
+        _ => return None,
+    };
+    Some(PathUse {
+        time_ns: raw.time_ns,
+        from: inode(&raw.from),
+        from_mount: raw.from_mount,
+        root: inode(&raw.root),
+        root_mount: raw.root_mount,
+        mount_ns: raw.mount_ns,
+        pid: raw.pid,
+        path,
+        how,
+    })
+}
+
+fn inode(raw: &pf_inode) -> Inode {
+    Inode {
+        dev: user_dev(raw.dev),
+        ino: raw.ino,
+        generation: raw.generation,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The record that the BPF programs write for a path.
+    fn record(raw: &pf_path, text: &[u8]) -> Vec<u8> {
+        let header = offset_of!(pf_path, path);
+        // SAFETY: any initialised plain struct can be seen as bytes.
+        let bytes = unsafe { std::slice::from_raw_parts((&raw const *raw).cast::<u8>(), header) };
+        [bytes, text].concat()
+    }
+
+    fn raw(text: &[u8]) -> pf_path {
+        pf_path {
+            time_ns: 5,
+            r#use: pf_use::PF_LOOK_UP.0 as u8,
+            nofollow: 1,
+            length: text.len() as u64,
+            from: pf_inode {
+                ino: 12,
+                dev: 7 << 20 | 3,
+                generation: 9,
+            },
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_path_is_read_from_its_record() {
+        let path = parse(&record(&raw(b"usr/lib"), b"usr/lib")).unwrap();
+        assert_eq!(path.path, b"usr/lib");
+        assert_eq!(path.how, Use::LookUp { follow: false });
+        let from = Inode {
+            dev: rustix::fs::makedev(7, 3),
+            ino: 12,
+            generation: 9,
+        };
+        assert_eq!((path.time_ns, path.from), (5, from));
+    }
+
+    #[test]
+    fn short_and_foreign_records_are_no_paths() {
+        assert_eq!(parse(&[]), None);
+        assert_eq!(parse(&[0; 60]), None);
+        assert_eq!(parse(&record(&raw(b"usr/lib"), b"usr")), None);
+        let mut unknown = raw(b"");
+        unknown.r#use = 200;
+        assert_eq!(parse(&record(&unknown, b"")), None);
+    }
+}

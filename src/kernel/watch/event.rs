@@ -1,0 +1,111 @@
+//! From the bytes of a ring-buffer record to what was seen.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use super::skel::types::{pf_watch_event, pf_watch_kind};
+use crate::kernel::user_dev;
+
+/// Something that happened to a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    pub time_ns: u64,
+    /// What it was.
+    pub kind: SeenKind,
+    /// Number of the launch; 0 for [`SeenKind::Large`].
+    pub launch: u64,
+    /// Process id, in the initial pid namespace.
+    pub pid: u32,
+    /// Root directory of the process: device (`st_dev`) and inode number.
+    pub root: (u64, u64),
+    /// Number of its mount namespace.
+    pub mount_ns: u32,
+    /// The path that execve was given, cut off after 255 bytes. Empty for [`SeenKind::Ended`].
+    pub path: OsString,
+}
+
+/// What was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeenKind {
+    /// execve was called; it may fail yet.
+    Called,
+    /// A program was executed.
+    Executed,
+    /// The launch's last task exited.
+    Ended,
+    /// A process exited that was no launch and had read this many bytes from drives since it was
+    /// executed, its children included.
+    Large(u64),
+}
+
+/// Reads a record. `None` if it is none of ours, which only a mismatch between the compiled BPF
+/// object and this program could cause.
+pub fn parse(record: &[u8]) -> Option<Seen> {
+    if record.len() < size_of::<pf_watch_event>() {
+        return None;
+    }
+    // SAFETY: the slice is long enough, pf_watch_event is plain integers for which any bytes are a
+    // value, and an unaligned read asks for no alignment.
+    let raw: pf_watch_event = unsafe { std::ptr::read_unaligned(record.as_ptr().cast()) };
+    let kind = match raw.kind {
+        kind if kind == pf_watch_kind::PF_WATCH_ENTERED.0 => SeenKind::Called,
+        kind if kind == pf_watch_kind::PF_WATCH_EXECUTED.0 => SeenKind::Executed,
+        kind if kind == pf_watch_kind::PF_WATCH_ENDED.0 => SeenKind::Ended,
+        kind if kind == pf_watch_kind::PF_WATCH_LARGE.0 => SeenKind::Large(raw.value),
+        _ => return None,
+    };
+    let path: Vec<u8> = raw
+        .path
+        .iter()
+        .map(|&byte| byte as u8)
+        .take_while(|&byte| byte != 0)
+        .collect();
+    Some(Seen {
+        time_ns: raw.time_ns,
+        kind,
+        launch: raw.launch,
+        pid: raw.pid,
+        root: (user_dev(raw.root_dev), raw.root_ino),
+        mount_ns: raw.mount_ns,
+        path: OsString::from_vec(path),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record as the kernel writes it.
+    fn record(kind: u32, path: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; size_of::<pf_watch_event>()];
+        let put = |bytes: &mut Vec<u8>, at: usize, value: &[u8]| {
+            bytes[at..at + value.len()].copy_from_slice(value);
+        };
+        put(&mut bytes, 0, &7u64.to_ne_bytes());
+        put(&mut bytes, 8, &3u64.to_ne_bytes());
+        put(&mut bytes, 16, &9u64.to_ne_bytes());
+        put(&mut bytes, 24, &2u64.to_ne_bytes());
+        put(&mut bytes, 32, &(8u32 << 20 | 1).to_ne_bytes());
+        put(&mut bytes, 40, &4242u32.to_ne_bytes());
+        put(&mut bytes, 44, &kind.to_ne_bytes());
+        put(&mut bytes, 48, path);
+        bytes
+    }
+
+    #[test]
+    fn records_are_read() {
+        let seen = parse(&record(4, b"/usr/bin/gimp\0left over")).unwrap();
+        assert_eq!(seen.kind, SeenKind::Large(9));
+        assert_eq!((seen.time_ns, seen.launch, seen.pid), (7, 3, 4242));
+        assert_eq!(seen.root, (rustix::fs::makedev(8, 1), 2));
+        assert_eq!(seen.path, "/usr/bin/gimp");
+        assert_eq!(parse(&record(1, b"")).unwrap().kind, SeenKind::Called);
+    }
+
+    #[test]
+    fn what_is_no_record_is_none() {
+        assert_eq!(parse(&record(9, b"")), None);
+        assert_eq!(parse(&[0; 20]), None);
+    }
+}

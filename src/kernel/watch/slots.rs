@@ -1,0 +1,176 @@
+//! What is counted of each launch, in memory that the programs write.
+
+use std::sync::atomic::Ordering;
+
+use super::shared::{LAUNCHES, Shared, no_counts};
+use super::skel::types::pf_counts;
+use crate::kernel::kernel_dev;
+
+/// What was counted of a launch so far. Times are CLOCK_MONOTONIC in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// When execve was called, or had succeeded where calls are not seen.
+    pub start_ns: u64,
+    /// Tasks of the launch tree that are alive.
+    pub tasks: u64,
+    /// Context switches of the tree into a wait for the drive (`in_iowait`); only counted while
+    /// there is a [`super::CountingWaits`].
+    pub switches: u64,
+    /// Time of these waits, summed up over tasks.
+    pub waiting_ns: u64,
+    /// Read requests that the tree made itself.
+    pub requests: u64,
+    /// Their size in bytes.
+    pub bytes: u64,
+    /// The last read request, of the tree or of the prefetch thread; 0 if there was none.
+    pub last_ns: u64,
+    /// Read requests of the prefetch thread.
+    pub prefetch_requests: u64,
+    /// Their size in bytes.
+    pub prefetch_bytes: u64,
+    /// The first of them; 0 if there was none.
+    pub first_prefetch_ns: u64,
+    /// When the completion page was used first; 0 if it was not, or is not known.
+    pub completed_ns: u64,
+    /// [`Counts::requests`] at that time.
+    pub completed_requests: u64,
+}
+
+impl Counts {
+    /// Read requests that the tree made itself in its launch (paper §4.3): until the completion page was
+    /// used, if that is known. What an app reads behind its window is not what it was learned for.
+    pub fn launch_requests(&self) -> u64 {
+        match self.completed_ns {
+            0 => self.requests,
+            _ => self.completed_requests,
+        }
+    }
+}
+
+/// A page of a file: by its use, launches of one app can be timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Device (`st_dev`).
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Index in pages of the kernel's size.
+    pub index: u64,
+}
+
+/// What was counted of a launch so far; `None` if it has no slot (any more).
+pub(super) fn counts(shared: &Shared<'_>, launch: u64) -> Option<Counts> {
+    let slot = shared.slot(launch);
+    let raw = slot.read();
+    // It may have been another's while it was read.
+    let is_its = |number| number == launch && launch != 0;
+    if !is_its(raw.launch) || !is_its(slot.launch().load(Ordering::Acquire)) {
+        return None;
+    }
+    Some(Counts {
+        start_ns: raw.start_ns,
+        tasks: raw.tasks,
+        switches: raw.switches,
+        waiting_ns: raw.waiting_ns,
+        requests: raw.requests,
+        bytes: raw.bytes,
+        last_ns: raw.last_ns,
+        prefetch_requests: raw.prefetch_requests,
+        prefetch_bytes: raw.prefetch_bytes,
+        first_prefetch_ns: raw.first_prefetch_ns,
+        completed_ns: raw.completed_ns,
+        completed_requests: raw.completed_requests,
+    })
+}
+
+/// Tells the launch's completion page, if it still has a slot.
+pub(super) fn set_completion(shared: &Shared<'_>, launch: u64, page: Page) {
+    let slot = shared.slot(launch);
+    if slot.launch().load(Ordering::Relaxed) == launch {
+        slot.set_completion(kernel_dev(page.dev), page.ino, page.index);
+    }
+}
+
+/// Takes a slot for a launch that begins outside of execve at this time, with one task, and returns its
+/// number; `None` if all slots are taken.
+pub(super) fn take(shared: &Shared<'_>, start_ns: u64) -> Option<u64> {
+    // The slot of a number may still be a longer launch's: then it is the next number's turn.
+    for _ in 0..LAUNCHES {
+        let launch = shared.last_launch().fetch_add(1, Ordering::Relaxed) + 1;
+        let slot = shared.slot(launch);
+        let taken = slot
+            .launch()
+            .compare_exchange(0, launch, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() {
+            slot.begin(pf_counts {
+                launch,
+                start_ns,
+                tasks: 1,
+                ..no_counts()
+            });
+            shared.live_launches().fetch_add(1, Ordering::Relaxed);
+            return Some(launch);
+        }
+    }
+    None
+}
+
+/// Frees the launch's slot, if it has one: its tasks count nothing any more.
+pub(super) fn free(shared: &Shared<'_>, launch: u64) {
+    let slot = shared.slot(launch);
+    let freed = launch != 0
+        && slot
+            .launch()
+            .compare_exchange(launch, 0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+    if freed {
+        shared.live_launches().fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shared::tests::globals;
+    use super::*;
+
+    #[test]
+    fn each_launch_has_a_slot_until_it_is_freed() {
+        let mut globals = globals();
+        let shared = Shared::new(&mut globals);
+        let all: Vec<u64> = (0..LAUNCHES).map_while(|_| take(&shared, 7)).collect();
+        assert_eq!(all.len() as u64, LAUNCHES);
+        assert_eq!(take(&shared, 7), None);
+        assert_eq!(shared.live_launches().load(Ordering::Relaxed), 64);
+        let counted = counts(&shared, all[3]).unwrap();
+        assert_eq!((counted.start_ns, counted.tasks), (7, 1));
+        free(&shared, all[3]);
+        free(&shared, all[3]);
+        assert_eq!(shared.live_launches().load(Ordering::Relaxed), 63);
+        assert_eq!(counts(&shared, all[3]), None);
+        let next = take(&shared, 8).unwrap();
+        assert_eq!(next % LAUNCHES, all[3] % LAUNCHES);
+        assert!(next > all[63]);
+        assert_eq!(counts(&shared, next).unwrap().start_ns, 8);
+        assert_eq!(counts(&shared, all[3]), None);
+        assert_eq!(counts(&shared, 0), None);
+    }
+
+    #[test]
+    fn a_completion_page_leaves_the_counts_alone() {
+        let mut globals = globals();
+        let shared = Shared::new(&mut globals);
+        let launch = take(&shared, 7).unwrap();
+        let page = Page {
+            dev: 0x0801,
+            ino: 12,
+            index: 34,
+        };
+        set_completion(&shared, launch + LAUNCHES, page);
+        assert_eq!(shared.slot(launch).read().completion_dev, 0);
+        set_completion(&shared, launch, page);
+        let raw = shared.slot(launch).read();
+        assert_eq!(raw.completion_dev, kernel_dev(page.dev));
+        assert_eq!((raw.completion_ino, raw.completion_page), (12, 34));
+        assert_eq!((raw.start_ns, raw.tasks), (7, 1));
+    }
+}

@@ -1,0 +1,166 @@
+//! From what was seen of a launch to a profile.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::completion::completion_span;
+use super::reads::ReadCounter;
+use crate::drive::Sysfs;
+use crate::fs::mounts::MountTable;
+use crate::kernel::Trace;
+use crate::learn::cold::{Lesson, NotLearned, Summary};
+use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
+use crate::model;
+use crate::model::Limits;
+use crate::model::Params;
+use crate::model::{App, Ended, Profile, Revision};
+use crate::process::{Clocks, LaunchTime, completion_block};
+use crate::schedule::schedule;
+
+/// What is known of a watched launch beside its trace.
+pub(super) struct Watched {
+    pub app: App,
+    pub ended: Ended,
+    pub time: LaunchTime,
+    pub started: SystemTime,
+    pub how: model::Learned,
+    pub exact_faults: bool,
+    pub earlier: Earlier,
+    pub sysfs: Sysfs,
+}
+
+/// From what was seen to a profile.
+pub(super) fn draw_lesson(
+    launch: Watched,
+    trace: &Trace,
+    mounts: &MountTable,
+    limits: &Limits,
+) -> Result<Lesson, NotLearned> {
+    let Watched {
+        app,
+        ended,
+        time,
+        started,
+        how,
+        exact_faults,
+        earlier,
+        sysfs,
+    } = launch;
+    let end_ns = end_of_launch(trace, ended, &time, limits, how);
+    let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
+    let clock = std::time::Instant::now();
+    let seen = Observed {
+        accesses: &trace.accesses,
+        paths: &trace.paths,
+        namespaces: &trace.namespaces,
+        start_ns: trace.start_ns,
+        started,
+        touches: how == model::Learned::Live,
+        earlier: &earlier,
+    };
+    let sequence = resolve(&seen, mounts, &|dev| sysfs.class(dev));
+    let required = Requirements::of(&sequence, trace.hooks.faults.sees());
+    let Sequence {
+        devices,
+        files,
+        log,
+        unread,
+        mapped_along,
+        newcomers,
+        report,
+        ..
+    } = sequence;
+    let resolving = clock.elapsed();
+    if log.is_empty() {
+        let reasons: Vec<String> = report.left_out_lines();
+        let why = if reasons.is_empty() {
+            String::new()
+        } else {
+            format!(" (left out: {})", reasons.join("; "))
+        };
+        return Err(NotLearned::Nothing(why));
+    }
+
+    let clock = std::time::Instant::now();
+    // One set of parameters for all: that of the drive which most of the launch is read from.
+    let mut pages = vec![0; devices.len()];
+    for entry in &log {
+        pages[usize::from(entry.device)] += entry.span.len;
+    }
+    let main_device = (0..devices.len())
+        .max_by_key(|&device| pages[device])
+        .unwrap_or(0);
+    let params = Params::for_device(devices[main_device].class, how.is_touched());
+    let entries = schedule(&log, &params);
+    let scheduling = clock.elapsed();
+
+    let created = started
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let completion = completion_span(&log, duration);
+    let profile = Profile {
+        app,
+        created,
+        learned: how,
+        ended,
+        hooks: trace.hooks,
+        history: vec![Revision {
+            time: created,
+            params,
+        }],
+        devices,
+        files,
+        entries,
+        mapped_along,
+        newcomers,
+        completion,
+        log_entries: log.len() as u32,
+        obsolete: 0,
+    };
+    let summary = Summary {
+        duration,
+        resolved: report,
+        required,
+        resolving,
+        scheduling,
+        exact_faults,
+        lost_paths: trace.lost_paths,
+    };
+    Ok(Lesson {
+        profile,
+        log,
+        unread,
+        summary,
+    })
+}
+
+/// When the launch ended, CLOCK_MONOTONIC in nanoseconds: with its completion block, if it fell
+/// quiet. What was read in the quiet second after that is learned all the same.
+fn end_of_launch(
+    trace: &Trace,
+    ended: Ended,
+    time: &LaunchTime,
+    limits: &Limits,
+    how: model::Learned,
+) -> u64 {
+    let last_ns = trace
+        .accesses
+        .last()
+        .map_or(trace.start_ns, |access| access.time_ns);
+    match ended {
+        Ended::Exit => trace.exit_ns.unwrap_or(last_ns),
+        Ended::Timeout => last_ns,
+        Ended::Quiet => {
+            let mut counter = ReadCounter::new(how);
+            let reads: Vec<u64> = trace
+                .accesses
+                .iter()
+                .filter(|access| counter.is_read(access))
+                .map(|access| access.time_ns)
+                .collect();
+            let counted: Vec<u64> = reads.iter().map(|&read| time.at(read)).collect();
+            let now = time.at(Clocks::now().monotonic_ns);
+            completion_block(&counted, trace.start_ns, now, limits)
+                .map_or(last_ns, |index| reads[index])
+        }
+    }
+}

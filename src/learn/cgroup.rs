@@ -1,0 +1,84 @@
+//! The cgroup that belongs to a launch alone, such as the scope that systemd makes for an app: what runs
+//! in it is of the launch, whoever started it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::fs::mounts::{Mount, MountTable};
+use crate::process::Kin;
+
+/// Number of this process's cgroup (`bpf_get_current_cgroup_id`), if nobody is in it but this process, its
+/// ancestors and what it started: the launch will be in it, too. `None` if it is shared with others, is
+/// the root of the hierarchy, or cannot be looked at: then the launch tree is all that is known.
+pub fn own(mounts: &MountTable) -> Option<u64> {
+    let cgroups = fs::read("/proc/self/cgroup").ok()?;
+    let directory = directory(mounts.mounts(), unified(&cgroups)?)?;
+    let members = fs::read_to_string(directory.join("cgroup.procs")).ok()?;
+    let kin = Kin::of_this_process().ok()?;
+    let is_shared = members
+        .lines()
+        .any(|pid| pid.parse().is_ok_and(|pid| !kin.contains(pid)));
+    if is_shared {
+        return None;
+    }
+    // The number of a cgroup is the inode number of its directory (kernfs).
+    Some(fs::metadata(directory).ok()?.ino())
+}
+
+/// The process's place in the unified hierarchy, from the contents of /proc/PID/cgroup; `None` at its
+/// root.
+fn unified(cgroups: &[u8]) -> Option<&Path> {
+    let path = cgroups
+        .split(|&byte| byte == b'\n')
+        .find_map(|line| line.strip_prefix(b"0::"))?;
+    (path != b"/").then(|| Path::new(OsStr::from_bytes(path)))
+}
+
+/// Where a cgroup is to be seen.
+fn directory(mounts: &[Mount], cgroup: &Path) -> Option<PathBuf> {
+    mounts
+        .iter()
+        .filter(|mount| mount.fs_type == "cgroup2")
+        .find_map(|mount| {
+            let below = cgroup.strip_prefix(OsStr::from_bytes(&mount.root)).ok()?;
+            Some(mount.mount_point.join(below))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_unified_hierarchy_is_found_among_others() {
+        let cgroups = b"9:name=systemd:/x\n1:cpu:/\n0::/user.slice/app-gimp-7.scope\n";
+        assert_eq!(
+            unified(cgroups),
+            Some(Path::new("/user.slice/app-gimp-7.scope"))
+        );
+        assert_eq!(unified(b"0::/\n"), None);
+        assert_eq!(unified(b"4:memory:/a\n"), None);
+        assert_eq!(unified(b""), None);
+    }
+
+    #[test]
+    fn its_directory_is_below_the_mount() {
+        let table = MountTable::parse(
+            b"30 20 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+              31 30 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+        );
+        assert_eq!(
+            directory(table.mounts(), Path::new("/a/b")),
+            Some(PathBuf::from("/sys/fs/cgroup/unified/a/b"))
+        );
+        let part = MountTable::parse(b"31 30 0:27 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        assert_eq!(
+            directory(part.mounts(), Path::new("/box/b")),
+            Some(PathBuf::from("/sys/fs/cgroup/b"))
+        );
+        assert_eq!(directory(part.mounts(), Path::new("/other")), None);
+    }
+}

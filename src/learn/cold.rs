@@ -1,0 +1,245 @@
+//! The learning phase: one launch, from an empty cache to a profile (paper §4.2, design §4).
+
+use std::io;
+use std::process::Command as Keeper;
+use std::time::{Duration, SystemTime};
+
+use rustix::event::{PollFd, PollFlags};
+use thiserror::Error;
+
+use super::cgroup;
+use super::follow::{Follow, wait};
+use super::settings::LearningSettings;
+use crate::drive::{KnobError, Sysfs};
+use crate::fs::mounts::MountTable;
+use crate::kernel::{Focus, Storage, TraceError, Tracer};
+use crate::learn::build_profile::{Watched, draw_lesson};
+use crate::learn::sequence::{self, Earlier, Requirements};
+use crate::model;
+use crate::model::Limits;
+use crate::model::{Ended, Profile};
+use crate::model::{LogEntry, PrefetchEntry, Span};
+use crate::process::{Exit, LaunchTime, Spawn, SpawnError, Started, Status, Supervisor};
+
+/// How to learn.
+pub struct LearnOptions {
+    /// From an empty cache, exactly what is touched or what the drive reads; or from a launch as it
+    /// comes.
+    pub how: model::Learned,
+    /// When the launch is complete, and when to give up.
+    pub limits: Limits,
+    /// The command that restores the knobs should this process be killed.
+    pub keeper: Option<Keeper>,
+    /// The profile that the app has already: what it says of earlier launches settles what this one
+    /// leaves open.
+    pub earlier: Option<Profile>,
+}
+
+/// The learning run could not be made.
+#[derive(Debug, Error)]
+pub enum LearnError {
+    /// Tracing cannot be had.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The settings of a learning run cannot be made.
+    #[error(transparent)]
+    Knob(#[from] KnobError),
+    /// The app could not be started.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// A system call failed.
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+/// Why a launch was watched and nothing came of it.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NotLearned {
+    /// The log overflowed.
+    #[error(
+        "{0} events of the launch were lost; nothing was learned, try again on a quieter system"
+    )]
+    Lost(u64),
+    /// The app was killed in the middle of its launch.
+    #[error("the app was ended by signal {0} in the middle of its launch; nothing was learned")]
+    Killed(i32),
+    /// The learning run failed while the app was running.
+    #[error("{0}; nothing was learned")]
+    Failed(String),
+    /// The launch read nothing that could be prefetched.
+    #[error("the launch read nothing from a supported file system (ext4); nothing was learned{0}")]
+    Nothing(String),
+}
+
+impl NotLearned {
+    pub(super) fn failed(error: impl std::fmt::Display) -> Self {
+        NotLearned::Failed(error.to_string())
+    }
+}
+
+/// Numbers of a learning run, for its report.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// From execve to the end of the launch.
+    pub duration: Duration,
+    /// What was resolved, inserted and left out.
+    pub resolved: sequence::Report,
+    /// What the launch required, as the paper's Table 1 counts it.
+    pub required: Requirements,
+    /// Time that resolving took: missing metadata and disk positions.
+    pub resolving: Duration,
+    /// Time that merging and shifting took.
+    pub scheduling: Duration,
+    /// Whether faults on cached pages tell the very page that was touched: otherwise the window of 16
+    /// pages around it.
+    pub exact_faults: bool,
+    /// Paths that could not be recorded.
+    pub lost_paths: u64,
+}
+
+/// What a watched launch taught.
+#[derive(Clone, Debug)]
+pub struct Lesson {
+    /// The profile, scheduled for the drive.
+    pub profile: Profile,
+    /// The launch sequence that it was scheduled from; its places point into the profile's tables.
+    pub log: Vec<LogEntry>,
+    /// Pages of the log that the drive did not read in the launch, as [`Sequence::unread`].
+    pub unread: Vec<Span>,
+    /// Numbers for the report.
+    pub summary: Summary,
+}
+
+impl Lesson {
+    /// The launch sequence as [`launch_sequence`] keeps it.
+    pub fn sequence(&self) -> Profile {
+        launch_sequence(&self.profile, &self.log)
+    }
+}
+
+/// The launch sequence in the form of a profile: its entries are the log's, in access order; the log's
+/// places point into the profile's tables. Dynamic scheduling merges from it anew (paper §3.3).
+pub fn launch_sequence(profile: &Profile, log: &[LogEntry]) -> Profile {
+    let entry = |entry: &LogEntry| PrefetchEntry {
+        span: entry.span,
+        time_us: entry.time_us,
+    };
+    Profile {
+        entries: log.iter().map(entry).collect(),
+        mapped_along: Vec::new(),
+        newcomers: Vec::new(),
+        ..profile.clone()
+    }
+}
+
+/// What came of a learning run.
+pub struct Learned {
+    /// What was learned, or why nothing was.
+    pub lesson: Result<Lesson, NotLearned>,
+    /// The app's first process.
+    pub started: Started,
+    /// The app's exit, if it has ended already; otherwise it is running on, untraced.
+    pub exit: Option<Exit>,
+}
+
+/// Watches one launch of the app and makes its profile. The calling thread must be the
+/// process's main thread. When this returns, no program is attached and every knob is restored.
+///
+/// # Errors
+/// What prevented the learning run: the app has not been started then. Once it has, what goes wrong
+/// is in [`Learned::lesson`], so that the caller can go on supervising the app.
+pub fn learn(
+    mut spawn: Spawn,
+    mut options: LearnOptions,
+    supervisor: &mut Supervisor,
+) -> Result<Learned, LearnError> {
+    let mounts = MountTable::read()?;
+    let app = spawn.command.app();
+    // First, since it starts the keeper process, which must not become part of the launch tree.
+    let how = options.how;
+    let settings =
+        LearningSettings::apply(&mounts, spawn.command.root(), how, options.keeper.take())?;
+    let exact_faults = settings.exact_faults();
+    let earlier = options.earlier.as_ref().map(|profile| {
+        let number = |device: &model::Device| mounts.find_uuid(&device.fs_uuid);
+        Earlier::new(profile, how == model::Learned::Live, number)
+    });
+    let focus = match how {
+        model::Learned::Live => Focus::Touches,
+        model::Learned::Exact | model::Learned::AsRead => Focus::Reads,
+    };
+    let mut storage = Storage::new();
+    let mut tracer = Tracer::attach_with(&mut storage, focus, cgroup::own(&mounts))?;
+    if how != model::Learned::Live {
+        settings.empty_caches(&mounts, how == model::Learned::Exact)?;
+    }
+
+    let started_at = SystemTime::now();
+    let mark = tracer.start_mark();
+    spawn.before_exec = Some(Box::new(move || mark.set()));
+    let started = supervisor.start(spawn)?;
+    let mut exit = None;
+    let watched = watch(&mut tracer, supervisor, &options, &mut exit);
+    let trace = tracer.finish();
+    let restored = settings.restore();
+
+    let lesson = (|| {
+        let (ended, time) = watched.map_err(NotLearned::failed)?;
+        let trace = trace.map_err(NotLearned::failed)?;
+        restored.map_err(NotLearned::failed)?;
+        // The tree's last task is gone; so then is the app, or all but gone.
+        if ended == Ended::Exit && exit.is_none() {
+            exit = Some(supervisor.wait().map_err(NotLearned::failed)?);
+        }
+        if trace.lost > 0 {
+            return Err(NotLearned::Lost(trace.lost));
+        }
+        let signal = match exit.map(|exit| exit.status) {
+            Some(Status::Signal(signal)) => Some(signal),
+            _ => supervisor.asked_to_end(),
+        };
+        if let Some(signal) = signal {
+            return Err(NotLearned::Killed(signal));
+        }
+        let launch = Watched {
+            app,
+            ended,
+            time,
+            started: started_at,
+            how,
+            exact_faults,
+            earlier: earlier.unwrap_or_default(),
+            sysfs: Sysfs::default(),
+        };
+        draw_lesson(launch, &trace, &mounts, &options.limits)
+    })();
+    Ok(Learned {
+        lesson,
+        started,
+        exit,
+    })
+}
+
+/// Collects events until the launch is over, and says what ended it, and when it could go on;
+/// `exit` is set if the app has exited meanwhile.
+fn watch(
+    tracer: &mut Tracer<'_>,
+    supervisor: &mut Supervisor,
+    options: &LearnOptions,
+    exit: &mut Option<Exit>,
+) -> Result<(Ended, LaunchTime), LearnError> {
+    let mut follow = Follow::new(tracer, options.how, options.limits);
+    loop {
+        let (events, signals) = (tracer.wake_fd(), supervisor.signal_fd());
+        wait(&mut [
+            PollFd::new(&events, PollFlags::IN),
+            PollFd::new(&signals, PollFlags::IN),
+        ])?;
+        if let Some(ended) = supervisor.on_signals()? {
+            *exit = Some(ended);
+        }
+        if let Some(ended) = follow.look(tracer, false)? {
+            return Ok((ended, follow.into_time()));
+        }
+    }
+}

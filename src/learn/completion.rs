@@ -1,0 +1,97 @@
+//! Which block of a launch sequence to time launches by.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use crate::model::{LogEntry, Place, Span};
+
+/// Pages that the kernel's usual readahead may read along before or after one that was asked for:
+/// 128 KiB.
+const READAHEAD_PAGES: u64 = 32;
+
+/// The completion block (paper §4.2): the last read of the launch, which ended after `duration`. It
+/// must come last in every launch, also in one with the usual readahead, which reads pages along that
+/// are touched much later: so it is the last page of file data that no earlier read was near.
+pub fn completion_span(log: &[LogEntry], duration: Duration) -> Option<Span> {
+    // For each file, what was read so far: start and end of its parts.
+    let mut read: HashMap<u32, BTreeMap<u64, u64>> = HashMap::new();
+    let mut last = None;
+    for entry in log {
+        let Place::Data { file } = entry.span.place else {
+            continue;
+        };
+        if u128::from(entry.time_us) > duration.as_micros() {
+            break;
+        }
+        let (start, end) = (entry.span.start, entry.span.end());
+        let parts = read.entry(file).or_default();
+        let reach = end + READAHEAD_PAGES;
+        let near = parts
+            .range(..reach)
+            .next_back()
+            .is_some_and(|(_, end)| end + READAHEAD_PAGES > start);
+        if !near {
+            last = Some(Span {
+                len: 1,
+                ..entry.span
+            });
+        }
+        let known = parts.entry(start).or_insert(end);
+        *known = end.max(*known);
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log(entries: &[(u32, u64, u64)]) -> Vec<LogEntry> {
+        entries
+            .iter()
+            .enumerate()
+            .map(|(time, &(file, start, len))| LogEntry {
+                span: Span {
+                    place: Place::Data { file },
+                    start,
+                    len,
+                },
+                device: 0,
+                lba: 0,
+                time_us: time as u64,
+            })
+            .collect()
+    }
+
+    fn completion(entries: &[(u32, u64, u64)]) -> Option<(Place, u64, u64)> {
+        completion_span(&log(entries), Duration::from_secs(1))
+            .map(|span| (span.place, span.start, span.len))
+    }
+
+    #[test]
+    fn it_is_the_last_read() {
+        let place = Place::Data { file: 2 };
+        assert_eq!(completion(&[(1, 0, 9), (2, 7, 5)]), Some((place, 7, 1)));
+        assert_eq!(completion(&[]), None);
+    }
+
+    #[test]
+    fn what_readahead_brings_along_is_passed_over() {
+        let place = Place::Data { file: 1 };
+        for near in [(1, 101, 1), (1, 130, 2), (1, 69, 1), (1, 40, 35)] {
+            let found = completion(&[(0, 0, 1), (1, 100, 1), near]);
+            assert_eq!(found, Some((place, 100, 1)), "{near:?}");
+        }
+        for far in [(1, 133, 1), (1, 60, 2)] {
+            let found = completion(&[(0, 0, 1), (1, 100, 1), far]);
+            assert_eq!(found, Some((place, far.1, 1)), "{far:?}");
+        }
+    }
+
+    #[test]
+    fn what_comes_after_the_launch_does_not_count() {
+        let log = log(&[(1, 0, 1), (2, 0, 1), (3, 0, 1)]);
+        let span = completion_span(&log, Duration::from_micros(1)).unwrap();
+        assert_eq!(span.place, Place::Data { file: 2 });
+    }
+}

@@ -1,0 +1,22 @@
+//! Learning a launch: what was seen of it becomes a launch sequence with its metadata dependencies and
+//! disk positions, and that a profile.
+
+mod build_profile;
+mod cgroup;
+mod cold;
+mod completion;
+mod follow;
+mod interpreter;
+mod live;
+pub mod lookups;
+mod probe;
+mod reads;
+pub mod sequence;
+mod settings;
+
+pub use cold::{LearnError, LearnOptions, Lesson, NotLearned, Summary, launch_sequence, learn};
+pub use follow::Follow;
+pub use live::{LiveJob, LiveLearner, LiveNews, LiveResult, Stage};
+pub use reads::ReadCounter;
+pub use sequence::{Earlier, Observed, Report, Sequence, resolve};
+pub use settings::{LearningSettings, RUN_DIR, devices_below};

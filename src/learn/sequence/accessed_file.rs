@@ -1,0 +1,216 @@
+//! Who was accessed: the trace's accesses grouped by file and device.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use super::probe::{DeviceState, Facts, FileKey, FileState, Probe};
+use super::report::{LeftOut, Report};
+use crate::model::ranges::{RangeSet, bridge};
+use crate::model::{Access, By, Source};
+
+/// Most pages of a file or device: what the kernel's signed 64-bit file positions can address.
+const MAX_PAGES: u64 = 1 << 51;
+
+/// Ranges this near to each other are asked about together: a system call costs as much as the
+/// answers for so many pages.
+const BRIDGE_PAGES: u64 = 512;
+
+/// A file, or the metadata of a device, with all that was accessed of it.
+#[derive(Debug)]
+pub struct Subject {
+    /// Which one; the inode number is 0 for metadata.
+    pub key: FileKey,
+    /// Pages that the launch tree accessed.
+    tree: RangeSet,
+    /// Of these, pages that it certainly touched itself.
+    pub touched: RangeSet,
+    /// Pages that processes accessed which were started since the launch began.
+    newcomers: RangeSet,
+    /// Pages that any other tasks accessed, newcomers included.
+    other: RangeSet,
+    /// Pages that were added to the cache while tracing, by any task.
+    pub added: RangeSet,
+    /// The same as they came, a folio each: its end by its start. A later one takes the place of one
+    /// that was evicted.
+    folios: BTreeMap<u64, u64>,
+    /// Faultaround windows of the launch tree and of newcomers.
+    windows: Vec<Range<u64>>,
+    /// Whether a page fault of the launch tree reached it.
+    pub mapped: bool,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// Whether a subject's pages go into the sequence.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Left out and, where that is worth it, counted in the report.
+    LeftOut,
+    /// Metadata of a device that can be read.
+    Metadata,
+    /// A file as it is now.
+    File(Box<Facts>),
+}
+
+/// The pages of an access, bounded so that positions in bytes and sectors cannot overflow.
+pub fn pages(access: &Access) -> Range<u64> {
+    let end = access.start.saturating_add(access.len).min(MAX_PAGES);
+    access.start.min(end)..end
+}
+
+/// Groups the accesses; returns the subjects and, for each access, its subject's index. `touches` is as
+/// in [`super::Observed`].
+pub fn group(accesses: &[Access], touches: bool) -> (Vec<Subject>, Vec<usize>) {
+    let mut index: HashMap<FileKey, usize> = HashMap::new();
+    let mut subjects: Vec<Subject> = Vec::new();
+    let of_access = accesses
+        .iter()
+        .map(|access| {
+            let key = FileKey {
+                dev: access.dev,
+                ino: access.ino,
+                generation: if access.is_metadata() {
+                    0
+                } else {
+                    access.generation
+                },
+            };
+            let number = *index.entry(key).or_insert_with(|| {
+                subjects.push(Subject::new(key));
+                subjects.len() - 1
+            });
+            subjects[number].note(access, touches);
+            number
+        })
+        .collect();
+    (subjects, of_access)
+}
+
+impl Subject {
+    fn new(key: FileKey) -> Self {
+        Subject {
+            key,
+            tree: RangeSet::default(),
+            touched: RangeSet::default(),
+            newcomers: RangeSet::default(),
+            other: RangeSet::default(),
+            added: RangeSet::default(),
+            folios: BTreeMap::new(),
+            windows: Vec::new(),
+            mapped: false,
+            outcome: Outcome::LeftOut,
+        }
+    }
+
+    /// Whether newcomers accessed it and the launch tree did not.
+    pub fn is_of_newcomers(&self) -> bool {
+        self.tree.len() == 0 && self.newcomers.len() > 0
+    }
+
+    fn is_file(&self) -> bool {
+        self.key.ino != 0
+    }
+
+    fn note(&mut self, access: &Access, touches: bool) {
+        let range = pages(access);
+        if range.is_empty() {
+            return;
+        }
+        if access.source == Source::Added {
+            self.added.insert(range.clone());
+            self.folios.insert(range.start, range.end);
+        }
+        let is_window = access.source == Source::Window;
+        match access.by {
+            By::Other | By::Own => drop(self.other.insert(range)),
+            By::Newcomer => {
+                if is_window {
+                    self.windows.push(range.clone());
+                }
+                self.newcomers.insert(range.clone());
+                self.other.insert(range);
+            }
+            By::Tree => {
+                self.mapped |= access.is_fault();
+                let alone = range.end - range.start == 1;
+                if is_window {
+                    self.windows.push(range.clone());
+                }
+                // Where touches count, additions may be readahead.
+                if (!is_window || alone) && !(touches && access.source == Source::Added) {
+                    self.touched.insert(range.clone());
+                }
+                self.tree.insert(range);
+            }
+        }
+    }
+
+    /// The large folio that was added and holds the page, if there is one: a fault maps it as a whole.
+    pub fn added_folio(&self, page: u64) -> Option<Range<u64>> {
+        let (&start, &end) = self.folios.range(..=page).next_back()?;
+        (page < end && end - start > 1).then_some(start..end)
+    }
+
+    /// Asks the system about the subject, once, and counts it in the report if it is left out.
+    pub fn decide(&mut self, probe: &mut dyn Probe, report: &mut Report) {
+        let (is_file, other) = (self.is_file(), self.other.len());
+        if is_file {
+            report.other.add(other > 0, other);
+        } else {
+            report.other_metadata_pages += other;
+        }
+        let pages = self.tree.len();
+        if pages == 0 {
+            return self.decide_of_newcomers(probe);
+        }
+        match probe.device(self.key.dev) {
+            DeviceState::Unknown => report.unknown_device.add(is_file, pages),
+            DeviceState::LeftOut { fs_type, support } => report
+                .left_out
+                .entry(fs_type)
+                .or_insert(LeftOut {
+                    support,
+                    count: Default::default(),
+                })
+                .count
+                .add(is_file, pages),
+            DeviceState::Usable { metadata, .. } if !is_file => {
+                if metadata {
+                    self.outcome = Outcome::Metadata;
+                } else {
+                    report.dropped_metadata += pages;
+                }
+            }
+            DeviceState::Usable { .. } => match self.ask(probe) {
+                FileState::Present(facts) => self.outcome = Outcome::File(facts),
+                FileState::Gone => report.gone.add(true, pages),
+                FileState::Written => report.written.add(true, pages),
+            },
+        }
+    }
+
+    /// The same for a subject of newcomers alone, which nobody misses in a sequence.
+    fn decide_of_newcomers(&mut self, probe: &mut dyn Probe) {
+        if self.newcomers.len() == 0 {
+            return;
+        }
+        match probe.device(self.key.dev) {
+            DeviceState::Usable { metadata: true, .. } if !self.is_file() => {
+                self.outcome = Outcome::Metadata;
+            }
+            DeviceState::Usable { .. } if self.is_file() => {
+                if let FileState::Present(facts) = self.ask(probe) {
+                    self.outcome = Outcome::File(facts);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ask(&mut self, probe: &mut dyn Probe) -> FileState {
+        let ranges = self.tree.ranges().chain(self.newcomers.ranges());
+        let wanted = bridge(ranges.collect(), BRIDGE_PAGES);
+        let windows = bridge(std::mem::take(&mut self.windows), BRIDGE_PAGES);
+        probe.file(self.key, &wanted, &windows)
+    }
+}

@@ -1,0 +1,231 @@
+//! Missing metadata (paper §3.1): blocks that data depend on, but that were not read in the learned
+//! launch because the caches still held them.
+
+use std::ops::Range;
+
+use super::log::push;
+use crate::fs::ext4::Node;
+use crate::model::ranges::RangeSet;
+use crate::model::{LogEntry, PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
+
+/// The metadata that a file's data depend on, in 4 KiB pages of its device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dependencies {
+    /// The block of the inode table.
+    inode: Option<Range<u64>>,
+    /// Nodes of the block map; for each depth, in file order.
+    levels: Vec<Vec<MapNode>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct MapNode {
+    /// What it maps, in 4 KiB pages of the file; the first and the last may be covered in part.
+    covers: Range<u64>,
+    /// Where it lies.
+    at: Range<u64>,
+}
+
+impl Dependencies {
+    /// From file-system blocks of `block_size` bytes to 4 KiB pages. `nodes` come parents first and,
+    /// within a depth, in file order.
+    pub fn new(inode_block: Option<u64>, nodes: &[Node], block_size: u64) -> Self {
+        let mut levels: Vec<Vec<MapNode>> = Vec::new();
+        for node in nodes {
+            let depth = node.depth as usize;
+            if levels.len() <= depth {
+                levels.resize_with(depth + 1, Vec::new);
+            }
+            levels[depth].push(MapNode {
+                covers: pages(node.first, node.len, block_size),
+                at: pages(node.physical, 1, block_size),
+            });
+        }
+        Dependencies {
+            inode: inode_block.map(|block| pages(block, 1, block_size)),
+            levels,
+        }
+    }
+
+    /// What must be read before the file's pages of `data`, in the order of dependence.
+    fn of<'a>(&'a self, data: &'a Range<u64>) -> impl Iterator<Item = Range<u64>> + 'a {
+        let nodes = self.levels.iter().flat_map(move |level| {
+            let first = level.partition_point(|node| node.covers.end <= data.start);
+            level[first..]
+                .iter()
+                .take_while(|node| node.covers.start < data.end)
+        });
+        self.inode.iter().chain(nodes.map(|node| &node.at)).cloned()
+    }
+}
+
+/// The 4 KiB pages that hold `len` blocks from `first` on. Blocks smaller than a page share it.
+fn pages(first: u64, len: u64, block_size: u64) -> Range<u64> {
+    let start = first.saturating_mul(block_size);
+    let end = first.saturating_add(len).saturating_mul(block_size);
+    start / PAGE_SIZE..end.div_ceil(PAGE_SIZE)
+}
+
+/// What [`insert_missing`] made of a log.
+#[derive(Debug)]
+pub struct Completed {
+    /// The launch sequence with the missing metadata.
+    pub log: Vec<LogEntry>,
+    /// What was inserted.
+    pub inserted: Vec<Span>,
+    /// Metadata pages that were read in the launch, but after data that depend on them.
+    pub late: u64,
+}
+
+/// Walks the sequence and inserts, just before each data entry, those pages of metadata that it
+/// depends on and that the whole sequence lacks. Metadata that only come later than the data stay
+/// where they are. `dependencies` is indexed as the file table; `devices` is the number of devices.
+pub fn insert_missing(
+    log: &[LogEntry],
+    dependencies: &[Dependencies],
+    devices: usize,
+) -> Completed {
+    let mut traced = vec![RangeSet::default(); devices];
+    for entry in log.iter().filter(|entry| entry.span.place.is_metadata()) {
+        traced[usize::from(entry.device)].insert(entry.span.start..entry.span.end());
+    }
+    // What the output has so far, and what it was found to have too late.
+    let mut present = vec![RangeSet::default(); devices];
+    let mut late = vec![RangeSet::default(); devices];
+    let mut completed = Completed {
+        log: Vec::with_capacity(log.len()),
+        inserted: Vec::new(),
+        late: 0,
+    };
+    for entry in log {
+        let device = usize::from(entry.device);
+        let range = entry.span.start..entry.span.end();
+        let Place::Data { file } = entry.span.place else {
+            present[device].insert(range);
+            completed.log.push(*entry);
+            continue;
+        };
+        for needed in dependencies[file as usize].of(&range) {
+            for absent in present[device].missing(&needed) {
+                for coming in traced[device].overlapping(&absent) {
+                    late[device].insert(coming);
+                }
+                for missing in traced[device].missing(&absent) {
+                    present[device].insert(missing.clone());
+                    let inserted = metadata_entry(entry.device, missing, entry.time_us);
+                    completed.inserted.push(inserted.span);
+                    push(&mut completed.log, inserted);
+                }
+            }
+        }
+        completed.log.push(*entry);
+    }
+    completed.late = late.iter().map(RangeSet::len).sum();
+    completed
+}
+
+/// A log entry for pages of a device's metadata.
+pub fn metadata_entry(device: u16, pages: Range<u64>, time_us: u64) -> LogEntry {
+    LogEntry {
+        span: Span {
+            place: Place::Metadata { device },
+            start: pages.start,
+            len: pages.end - pages.start,
+        },
+        device,
+        lba: pages.start * SECTORS_PER_PAGE,
+        time_us,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(file: u32, start: u64, len: u64, time_us: u64) -> LogEntry {
+        LogEntry {
+            span: Span {
+                place: Place::Data { file },
+                start,
+                len,
+            },
+            device: 0,
+            lba: 1 << 20,
+            time_us,
+        }
+    }
+
+    fn node(first: u64, len: u64, physical: u64, depth: u32) -> Node {
+        Node {
+            first,
+            len,
+            physical,
+            depth,
+        }
+    }
+
+    #[test]
+    fn the_inode_and_the_nodes_that_cover_the_pages_come_first() {
+        // Two levels: an index node at 60; leaves at 61 and 70, of which each maps 100 blocks.
+        let nodes = [
+            node(0, 200, 60, 0),
+            node(0, 100, 61, 1),
+            node(100, 100, 70, 1),
+        ];
+        let files = [Dependencies::new(Some(50), &nodes, 4096)];
+        let done = insert_missing(&[data(0, 10, 5, 3), data(0, 99, 2, 4)], &files, 1);
+        assert_eq!(
+            done.log,
+            [
+                metadata_entry(0, 50..51, 3),
+                metadata_entry(0, 60..62, 3),
+                data(0, 10, 5, 3),
+                metadata_entry(0, 70..71, 4),
+                data(0, 99, 2, 4),
+            ]
+        );
+        let inserted: Vec<_> = done.inserted.iter().map(|s| s.start..s.end()).collect();
+        assert_eq!(inserted, [50..51, 60..61, 61..62, 70..71]);
+        assert_eq!(done.late, 0);
+    }
+
+    #[test]
+    fn what_comes_too_late_is_counted_once_and_left_there() {
+        let files = [Dependencies::new(Some(50), &[], 4096)];
+        let log = [
+            data(0, 0, 1, 1),
+            data(0, 5, 1, 2),
+            metadata_entry(0, 50..51, 3),
+        ];
+        let done = insert_missing(&log, &files, 1);
+        assert_eq!(done.log, log);
+        assert_eq!((done.inserted.len(), done.late), (0, 1));
+    }
+
+    #[test]
+    fn files_of_one_inode_block_need_it_once() {
+        let files = vec![Dependencies::new(Some(50), &[], 4096); 2];
+        let done = insert_missing(&[data(0, 0, 1, 1), data(1, 0, 1, 2)], &files, 1);
+        assert_eq!(
+            done.log,
+            [
+                metadata_entry(0, 50..51, 1),
+                data(0, 0, 1, 1),
+                data(1, 0, 1, 2)
+            ]
+        );
+    }
+
+    #[test]
+    fn blocks_of_other_sizes_become_pages() {
+        let of = |files: &Dependencies, page: u64| -> Vec<u64> {
+            files.of(&(page..page + 1)).flatten().collect()
+        };
+        let small = Dependencies::new(Some(7), &[node(12, 256, 9, 0)], 1024);
+        assert_eq!(of(&small, 2), [1]);
+        assert_eq!(of(&small, 3), [1, 2]);
+        assert_eq!(of(&small, 66), [1, 2]);
+        assert_eq!(of(&small, 67), [1]);
+        let large = Dependencies::new(Some(3), &[], 65_536);
+        assert_eq!(of(&large, 0), (48..64).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,83 @@
+//! What making a launch sequence needs to know of the system: the one seam between its plain
+//! functions and the kernel.
+
+use std::ops::Range;
+
+use super::metadata::Dependencies;
+use crate::fs::fiemap::Extent;
+use crate::fs::support::Support;
+use crate::model::Device;
+
+/// Names a file for as long as it exists; an inode number of 0 stands for the device's metadata.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileKey {
+    /// Device of the file system (`st_dev`).
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Inode generation.
+    pub generation: u32,
+}
+
+/// What is on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceState {
+    /// A file system that can be prefetched.
+    Usable {
+        /// For the profile's device table.
+        device: Device,
+        /// Whether the block device can be read, and so its metadata be found and prefetched.
+        metadata: bool,
+    },
+    /// A file system that is left out.
+    LeftOut {
+        /// Its type, such as `tmpfs`.
+        fs_type: String,
+        /// What kind of type that is.
+        support: Support,
+    },
+    /// Not mounted here, or not to be opened.
+    Unknown,
+}
+
+/// A regular file as it is after the launch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Size, in bytes.
+    pub size: u64,
+    /// Time of last modification, in nanoseconds since the epoch.
+    pub mtime_ns: i64,
+    /// Path from the file system's own root, where it is known.
+    pub path: Option<Vec<u8>>,
+    /// Which of the pages asked about are in the page cache, in 4 KiB pages, in order.
+    pub cached: Vec<Range<u64>>,
+    /// Extents of the pages asked about, in file order; they do not overlap.
+    pub extents: Vec<Extent>,
+    /// The metadata that the data depend on; none if they cannot be found.
+    pub dependencies: Dependencies,
+}
+
+/// What became of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileState {
+    /// It is there and was not changed since the launch began.
+    Present(Box<Facts>),
+    /// Deleted, replaced, no regular file, or not to be opened.
+    Gone,
+    /// Written or changed since the launch began.
+    Written,
+}
+
+/// Answers about the system.
+pub trait Probe {
+    /// What is on the device. Asked for each file; the answer must not change.
+    fn device(&mut self, dev: u64) -> DeviceState;
+
+    /// A file on a usable device; asked once for each. `pages` are those to be found on the disk,
+    /// `windows` those to be found in the page cache. Both are in order, in 4 KiB pages, and may reach
+    /// past the file's end.
+    fn file(&mut self, key: FileKey, pages: &[Range<u64>], windows: &[Range<u64>]) -> FileState;
+
+    /// What a person should know about the answers, a line each.
+    fn warnings(&mut self) -> Vec<String>;
+}

@@ -1,0 +1,213 @@
+//! What a launch sequence was made from, and what was left out of it and why.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::fs::support::Support;
+use crate::learn::lookups::Paths;
+
+/// A number of files and of their 4 KiB pages. Pages are counted once, metadata pages with no file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// Regular files.
+    pub files: u64,
+    /// 4 KiB pages.
+    pub pages: u64,
+}
+
+impl Count {
+    /// Adds one file, or none, with so many pages.
+    pub(super) fn add(&mut self, is_file: bool, pages: u64) {
+        self.files += u64::from(is_file);
+        self.pages += pages;
+    }
+}
+
+/// Files of one type of file system that is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Why.
+    pub support: Support,
+    /// How much.
+    pub count: Count,
+}
+
+/// What a launch sequence was made from, and what was left out of it and why. Pages are of 4 KiB.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Accesses by tasks outside of the launch tree: not in the sequence.
+    pub other: Count,
+    /// Metadata pages that tasks outside of the launch tree accessed: not in the sequence.
+    pub other_metadata_pages: u64,
+    /// Left out: file systems that cannot be prefetched, by their type.
+    pub left_out: BTreeMap<String, LeftOut>,
+    /// Left out: the device is not in the mount table, or its file system cannot be opened.
+    pub unknown_device: Count,
+    /// Left out: deleted or replaced since, not a regular file, or not to be opened.
+    pub gone: Count,
+    /// Left out: written or changed since the launch began.
+    pub written: Count,
+    /// Left out: pages past the end of their file.
+    pub past_end_pages: u64,
+    /// Left out: pages in holes, unwritten, or otherwise without a place on the disk.
+    pub unmapped_pages: u64,
+    /// In the sequence: pages that were cached before the launch, as the faults of the launch on
+    /// cached pages show.
+    pub window_pages: u64,
+    /// Left out: pages that were mapped along with others, and that an earlier launch did not need.
+    pub refined_pages: u64,
+    /// In the sequence: pages that processes accessed which were started meanwhile, in this launch and
+    /// in an earlier one.
+    pub recurring_pages: u64,
+    /// Not in the sequence: pages that such processes accessed in this launch alone.
+    pub newcomer_pages: u64,
+    /// Paths that the launch looked up.
+    pub paths: Paths,
+    /// In the sequence: metadata pages that look-ups of paths depend on and that were cached.
+    pub path_metadata: u64,
+    /// In the sequence: metadata pages that were inserted (paper §3.1).
+    pub missing_metadata: u64,
+    /// In the sequence: metadata pages that were read only after data that depend on them.
+    pub late_metadata: u64,
+    /// Left out: metadata pages on devices that cannot be opened.
+    pub dropped_metadata: u64,
+    /// What a person should know, a line each.
+    pub warnings: Vec<String>,
+}
+
+impl Report {
+    /// What was left out of the sequence although the launch asked for it, and why, a line each.
+    pub fn left_out_lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .left_out
+            .iter()
+            .map(|(fs_type, left_out)| {
+                let reason = left_out.support.reason().unwrap_or("is left out");
+                format!("{}: {fs_type} {reason}", left_out.count)
+            })
+            .collect();
+        for (count, reason) in [
+            (self.unknown_device, "on devices that are not mounted here"),
+            (self.gone, "deleted, replaced or not regular files"),
+            (self.written, "written since the launch began"),
+        ] {
+            if count != Count::default() {
+                lines.push(format!("{count}: {reason}"));
+            }
+        }
+        for (pages, reason) in [
+            (self.past_end_pages, "past the ends of files"),
+            (
+                self.unmapped_pages,
+                "in holes or otherwise without a place on the disk",
+            ),
+            (
+                self.dropped_metadata,
+                "metadata of devices that cannot be read",
+            ),
+        ] {
+            if pages > 0 {
+                lines.push(format!("{}: {reason}", Count { files: 0, pages }));
+            }
+        }
+        lines
+    }
+
+    /// The whole report for a person to read, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = self.warnings.clone();
+        for (pages, what) in [
+            (self.window_pages, "cached before the launch"),
+            (
+                self.path_metadata,
+                "of metadata that look-ups need and caches held",
+            ),
+            (
+                self.refined_pages,
+                "mapped along with others and not needed in an earlier launch, left out",
+            ),
+            (
+                self.recurring_pages,
+                "read by processes that were started for this launch, as before",
+            ),
+            (
+                self.newcomer_pages,
+                "read by processes that were started meanwhile: learned if they recur in the next launch \
+                 that is learned",
+            ),
+            (self.missing_metadata, "of missing metadata inserted"),
+            (
+                self.late_metadata,
+                "of metadata read only after data that depend on them",
+            ),
+        ] {
+            if pages > 0 {
+                lines.push(format!("{} {what}", Count { files: 0, pages }));
+            }
+        }
+        lines.extend(self.paths.lines());
+        let left_out = self.left_out_lines();
+        lines.extend(left_out.into_iter().map(|line| format!("left out: {line}")));
+        let other = Count {
+            files: self.other.files,
+            pages: self.other.pages + self.other_metadata_pages,
+        };
+        if other != Count::default() {
+            lines.push(format!(
+                "not of this app: {other} accessed by other programs"
+            ));
+        }
+        lines
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.files > 0 {
+            write!(f, "{} file{}, ", self.files, plural(self.files))?;
+        }
+        write!(f, "{} page{}", self.pages, plural(self.pages))
+    }
+}
+
+fn plural(number: u64) -> &'static str {
+    if number == 1 { "" } else { "s" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_report_says_nothing() {
+        assert_eq!(Report::default().lines(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_was_left_out_is_told_with_its_reason() {
+        let mut report = Report {
+            missing_metadata: 1,
+            gone: Count { files: 1, pages: 2 },
+            unmapped_pages: 3,
+            warnings: vec!["loop0: something".to_owned()],
+            ..Report::default()
+        };
+        let left_out = LeftOut {
+            support: Support::Memory,
+            count: Count { files: 2, pages: 7 },
+        };
+        report.left_out.insert("tmpfs".to_owned(), left_out);
+        assert_eq!(
+            report.lines(),
+            [
+                "loop0: something",
+                "1 page of missing metadata inserted",
+                "left out: 2 files, 7 pages: tmpfs lives in memory: nothing is read from a drive",
+                "left out: 1 file, 2 pages: deleted, replaced or not regular files",
+                "left out: 3 pages: in holes or otherwise without a place on the disk",
+            ]
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! The system settings of a learning run.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::drive::{KnobError, Knobs, Sysfs, checkpoint_journal, drop_caches, page_out_mapped};
+use crate::fs::mounts::{Mount, MountTable};
+use crate::fs::support::Support;
+use crate::model::Learned;
+
+/// Where the record of changed knobs is: emptied by a reboot, as the knobs are.
+pub const RUN_DIR: &str = "/run/paralfetch";
+
+/// Devices whose file systems can be learned from: those mounted at or below `root`, and the one that
+/// holds `root` itself.
+pub fn devices_below(mounts: &[Mount], root: Option<&Path>) -> Vec<u64> {
+    let root = root.unwrap_or(Path::new("/"));
+    let holder = mounts
+        .iter()
+        .filter(|mount| root.starts_with(&mount.mount_point))
+        .max_by_key(|mount| mount.mount_point.as_os_str().len())
+        .map(|mount| mount.dev);
+    let mut devices: Vec<u64> = mounts
+        .iter()
+        .filter(|mount| mount.mount_point.starts_with(root) || Some(mount.dev) == holder)
+        .filter(|mount| Support::of(&mount.fs_type) == Support::Ext4)
+        .map(|mount| mount.dev)
+        .collect();
+    devices.sort_unstable();
+    devices.dedup();
+    devices
+}
+
+/// How many bytes around a fault the kernel maps of what is cached (mm/memory.c). With one page, each
+/// fault tells exactly what was touched. Kernel lockdown refuses it.
+const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
+
+/// The knobs of a learning run (design §4.1 and paper §4.2); dropping it restores them.
+pub struct LearningSettings {
+    /// `None` if there was nothing to change.
+    knobs: Option<Knobs>,
+    /// Devices that the launch may be read from.
+    devices: Vec<u64>,
+    exact_faults: bool,
+}
+
+impl LearningSettings {
+    /// Sets what this way of learning needs. For a cold run: ext4's inode readahead off, so that
+    /// what is learned of inode tables is what was needed (1 would still read a block along,
+    /// `__ext4_get_inode_loc`); for an exact one, the devices'
+    /// readahead to 0. For an exact or live one, faultaround to one page, where the kernel allows that.
+    ///
+    /// # Errors
+    /// When another run holds the knobs, or one cannot be changed.
+    pub fn apply(
+        mounts: &MountTable,
+        root: Option<&Path>,
+        learned: Learned,
+        keeper: Option<Command>,
+    ) -> Result<Self, KnobError> {
+        let sysfs = Sysfs::default();
+        let canonical: Option<PathBuf> = root.and_then(|root| root.canonicalize().ok());
+        let devices = devices_below(mounts.mounts(), canonical.as_deref().or(root));
+        let mut wanted: Vec<(PathBuf, String)> = Vec::new();
+        if learned != Learned::Live {
+            for &dev in &devices {
+                wanted.extend(
+                    sysfs
+                        .inode_readahead_knob(dev)
+                        .map(|knob| (knob, "0".into())),
+                );
+                let exact = learned == Learned::Exact;
+                let read_ahead = sysfs.read_ahead_knob(dev).filter(|_| exact);
+                wanted.extend(read_ahead.map(|knob| (knob, "0".into())));
+            }
+        }
+        let exact_faults = learned.is_touched() && is_writable(Path::new(FAULT_AROUND));
+        if exact_faults {
+            let page = rustix::param::page_size().to_string();
+            wanted.push((FAULT_AROUND.into(), page));
+        }
+        let mut settings = LearningSettings {
+            knobs: None,
+            devices,
+            exact_faults,
+        };
+        if !wanted.is_empty() {
+            let knobs = settings
+                .knobs
+                .insert(Knobs::acquire(Path::new(RUN_DIR), keeper)?);
+            for (knob, value) in &wanted {
+                knobs.set(knob, value)?;
+            }
+        }
+        Ok(settings)
+    }
+
+    /// Whether a fault on a cached page maps that page alone. Otherwise it maps what is cached of the
+    /// 16 pages around it, and which of them was touched is not known.
+    pub fn exact_faults(&self) -> bool {
+        self.exact_faults
+    }
+
+    /// Empties the caches, those metadata included that ext4's journals still hold. `mapped`: also of
+    /// pages that one running program has mapped; without, the paper's way (§2.2).
+    ///
+    /// # Errors
+    /// When the kernel refuses to drop caches.
+    pub fn empty_caches(&self, mounts: &MountTable, mapped: bool) -> io::Result<()> {
+        if mapped {
+            page_out_mapped(&self.devices)?;
+        }
+        for &dev in &self.devices {
+            // Where the journal cannot be emptied (there is none, or before Linux 5.14), recently
+            // written metadata stay cached, and only those that data depend on are found.
+            if let Ok(open) = mounts.open_root(dev) {
+                let _ = checkpoint_journal(open.fd.as_fd());
+            }
+        }
+        drop_caches()
+    }
+
+    /// Restores the knobs.
+    ///
+    /// # Errors
+    /// The first that could not be restored.
+    pub fn restore(self) -> Result<(), KnobError> {
+        self.knobs.map_or(Ok(()), Knobs::restore)
+    }
+}
+
+/// Whether the file can be opened for writing; nothing is written.
+fn is_writable(path: &Path) -> bool {
+    std::fs::OpenOptions::new().write(true).open(path).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::mounts::parse_mountinfo;
+
+    const MOUNTS: &[u8] = b"\
+        20 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+        21 20 0:20 / /proc rw - proc proc rw\n\
+        22 20 8:2 / /home rw - ext4 /dev/sda2 rw\n\
+        23 20 7:0 / /mnt/image rw - ext4 /dev/loop0 rw\n\
+        24 23 0:30 / /mnt/image/tmp rw - tmpfs tmpfs rw\n\
+        25 23 8:2 /x /mnt/image/data rw - ext4 /dev/sda2 rw\n\
+        26 20 8:3 / /srv rw - xfs /dev/sda3 rw\n";
+
+    fn below(root: Option<&str>) -> Vec<(u32, u32)> {
+        devices_below(&parse_mountinfo(MOUNTS).0, root.map(Path::new))
+            .into_iter()
+            .map(|dev| (rustix::fs::major(dev), rustix::fs::minor(dev)))
+            .collect()
+    }
+
+    #[test]
+    fn the_system_concerns_all_devices() {
+        assert_eq!(below(None), [(7, 0), (8, 1), (8, 2)]);
+    }
+
+    #[test]
+    fn an_image_concerns_what_is_mounted_in_it() {
+        assert_eq!(below(Some("/mnt/image")), [(7, 0), (8, 2)]);
+        assert_eq!(below(Some("/srv/chroot")), []);
+        assert_eq!(below(Some("/opt/chroot")), [(8, 1)]);
+    }
+}

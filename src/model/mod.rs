@@ -1,0 +1,23 @@
+//! Plain data that every floor shares: pages and where they lie, accesses, log and prefetch entries,
+//! scheduling parameters, a profile, what a prefetch did. Imports nothing of the crate.
+
+mod access;
+mod drive_class;
+mod entry;
+mod hooks;
+mod launch_limits;
+mod params;
+mod path_use;
+mod prefetch_report;
+mod profile;
+pub(crate) mod ranges;
+
+pub use access::{Access, By, Source};
+pub use drive_class::Class;
+pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
+pub use hooks::{Hooks, Means};
+pub use launch_limits::Limits;
+pub use params::{Infill, Params};
+pub use path_use::{Inode, PathUse, Use};
+pub use prefetch_report::{Report, Skipped};
+pub use profile::{App, Device, Ended, File, Learned, NewcomerRead, Profile, Revision};

@@ -1,0 +1,91 @@
+//! Scheduling parameters and their defaults.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Class;
+
+/// Thresholds of infill merge (Mobifetch §2; VanDeBogart, USENIX ATC '09).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Infill {
+    /// Largest hole of unneeded blocks that is read along, in 4 KiB pages.
+    pub hole_pages: u64,
+    /// Largest I/O distance of entries merged across a hole, in positions of the launch sequence.
+    pub distance: u64,
+}
+
+impl Infill {
+    /// An I/O distance that no launch sequence has: entries are merged wherever they stand in it.
+    pub const ANY_DISTANCE: u64 = u32::MAX as u64;
+}
+
+/// Everything that decides how a launch sequence is scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Params {
+    /// Largest I/O distance of entries joined by range merge, in positions of the launch sequence.
+    pub merge_distance: u64,
+    /// Metadata shift size, in bytes; 0 leaves the order as it is.
+    pub shift_bytes: u64,
+    /// Infill merge, where one request costs more than a small hole.
+    pub infill: Option<Infill>,
+}
+
+impl Params {
+    /// Table 2 of the paper for the drive's class; infill for exact launch sequences, whose pages
+    /// are scattered.
+    ///
+    /// A drive without command queuing serves one request after the other, and each costs it as much as
+    /// the transfer of several pages: 7 on a MicroSD card with 4.3 MB/s of random 4 KiB reads and
+    /// 28.6 MB/s of 128 KiB (paper §5.3). There the number of requests decides, so that scattered pages
+    /// are joined across holes of that size wherever they stand in the launch sequence.
+    pub fn for_device(class: Class, exact: bool) -> Self {
+        let queued = Infill {
+            hole_pages: 2,
+            distance: 64,
+        };
+        let (shift_bytes, infill) = match class {
+            Class::CommandQueuing | Class::Rotational => (64 << 10, queued),
+            Class::NoCommandQueuing => {
+                let one_by_one = Infill {
+                    hole_pages: 7,
+                    distance: Infill::ANY_DISTANCE,
+                };
+                (4 << 10, one_by_one)
+            }
+        };
+        Params {
+            merge_distance: 8,
+            shift_bytes,
+            infill: exact.then_some(infill),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_follow_table_2() {
+        for (class, shift_bytes, hole_pages, distance) in [
+            (Class::CommandQueuing, 65536, 2, 64),
+            (Class::NoCommandQueuing, 4096, 7, Infill::ANY_DISTANCE),
+            // Not in the table, which is about flash: such disks queue commands.
+            (Class::Rotational, 65536, 2, 64),
+        ] {
+            let as_read = Params {
+                merge_distance: 8,
+                shift_bytes,
+                infill: None,
+            };
+            assert_eq!(Params::for_device(class, false), as_read, "{class:?}");
+            let exact = Params {
+                infill: Some(Infill {
+                    hole_pages,
+                    distance,
+                }),
+                ..as_read
+            };
+            assert_eq!(Params::for_device(class, true), exact, "{class:?}, exact");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What a prefetch did.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::model::{PAGE_SIZE, Span};
+
+/// Why entries of the schedule were not prefetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Skipped {
+    /// The file is gone, or another one has its inode number.
+    Gone,
+    /// The file is shorter than when it was learned, and the entry lies past its end.
+    Truncated,
+    /// The file system is not mounted, or cannot be opened.
+    DeviceGone,
+    /// The block device's node cannot be opened, and metadata is read through it.
+    NoNode,
+    /// The device's readahead and largest request are 0, so that readahead(2) reads nothing.
+    ReadaheadOff,
+    /// The kernel refused.
+    Refused,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Skipped::Gone => "file gone or replaced",
+            Skipped::Truncated => "file truncated",
+            Skipped::DeviceGone => "file system not mounted",
+            Skipped::NoNode => "block device cannot be opened",
+            Skipped::ReadaheadOff => "device allows no readahead",
+            Skipped::Refused => "refused by the kernel",
+        })
+    }
+}
+
+/// A number of entries of the schedule and their pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Prefetch entries.
+    pub entries: u64,
+    /// 4 KiB pages.
+    pub pages: u64,
+}
+
+impl Count {
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.pages * PAGE_SIZE
+    }
+}
+
+/// What a prefetch did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Entries of the schedule.
+    pub scheduled: u64,
+    /// Metadata read ahead.
+    pub metadata: Count,
+    /// File data read ahead.
+    pub data: Count,
+    /// Entries left out, by reason.
+    pub skipped: BTreeMap<Skipped, Count>,
+    /// The pages left out, in the order of the schedule.
+    pub skipped_spans: Vec<(Span, Skipped)>,
+    /// The numbers (`st_dev`) under which the profile's devices were found, in the order of its device
+    /// table; `None` for those that were not.
+    pub devices: Vec<Option<u64>>,
+    /// Files of the profile that are gone, replaced or truncated.
+    pub stale_files: u64,
+    /// Files that were written to since they were learned; prefetched all the same.
+    pub changed_files: u64,
+    /// readahead(2) calls.
+    pub calls: u64,
+    /// The sampled parts of the schedule were all cached: nothing was prefetched.
+    pub warm: bool,
+    /// Why nothing was prefetched, if the system was in no state for it.
+    pub refused: Option<String>,
+    /// Why the rest of the schedule was left out, if memory became short in the middle.
+    pub ran_short: Option<String>,
+    /// The app ended before the schedule did.
+    pub cut_short: bool,
+    /// From the start of the thread to its first readahead(2).
+    pub until_first: Option<Duration>,
+    /// From the start of the thread to its end.
+    pub duration: Duration,
+}
+
+impl Report {
+    /// Why this prefetch was none, if so: it was refused, or not one entry could be read ahead.
+    pub fn prevented(&self) -> Option<String> {
+        let done = self.metadata.entries + self.data.entries > 0 || self.warm;
+        match (&self.refused, self.skipped.keys().next()) {
+            (Some(why), _) => Some(why.clone()),
+            (None, Some(reason)) if !done => Some(reason.to_string()),
+            _ => None,
+        }
+    }
+
+    /// One line of warning, if something is wrong that the user should know of; of stale files only
+    /// with `stale_too`.
+    pub fn warning(&self, stale_too: bool) -> Option<String> {
+        let gone = |reason| {
+            self.skipped
+                .get(&reason)
+                .map_or(0, |count: &Count| count.entries)
+        };
+        if gone(Skipped::DeviceGone) > 0 {
+            return Some(format!(
+                "{} of {} entries lie on a file system that is not mounted",
+                gone(Skipped::DeviceGone),
+                self.scheduled
+            ));
+        }
+        if let Some(why) = &self.ran_short {
+            return Some(format!("prefetching was given up in the middle: {why}"));
+        }
+        if gone(Skipped::NoNode) > 0 {
+            return Some(format!(
+                "the block device cannot be opened: {} of {} entries, which are metadata, were not \
+                 prefetched",
+                gone(Skipped::NoNode),
+                self.scheduled
+            ));
+        }
+        if gone(Skipped::ReadaheadOff) > 0 {
+            return Some(
+                "the device allows no readahead: read_ahead_kb and max_sectors_kb are 0".to_owned(),
+            );
+        }
+        if gone(Skipped::Refused) > 0 && self.metadata.entries + self.data.entries == 0 {
+            return Some(
+                "the kernel refused to read anything ahead (does CAP_DAC_READ_SEARCH lack? \
+                 grep CapEff /proc/self/status)"
+                    .to_owned(),
+            );
+        }
+        if stale_too && self.stale_files > 0 {
+            return Some(format!(
+                "{} files of the profile were replaced, removed or truncated since; \
+                 learn the app again to prefetch their successors",
+                self.stale_files
+            ));
+        }
+        None
+    }
+}

@@ -1,0 +1,149 @@
+//! What is known of how to prefetch one app.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Class;
+use crate::model::Hooks;
+use crate::model::{Params, PrefetchEntry, Span};
+
+/// The application that a profile belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct App {
+    /// Absolute path of the executable as it was asked for, inside `root`; arbitrary bytes.
+    pub path: Vec<u8>,
+    /// Directory that the app is chrooted into, for images; `None` for the system itself.
+    pub root: Option<Vec<u8>>,
+    /// Device of the executable (after following symbolic links), as `st_dev` of stat(2).
+    pub dev: u64,
+    /// Inode number of the executable.
+    pub ino: u64,
+}
+
+/// How the launch sequence was learned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Learned {
+    /// With the devices' readahead off: the pages that the launch touched.
+    Exact,
+    /// With the usual readahead: the pages that the drive read, as the paper does.
+    AsRead,
+    /// From a launch as it came, whatever was cached: the pages that it touched, as far as the kernel
+    /// tells (design §4, live learning).
+    Live,
+}
+
+impl Learned {
+    /// Whether the launch sequence consists of the pages that were touched, which lie scattered.
+    pub fn is_touched(self) -> bool {
+        self != Learned::AsRead
+    }
+}
+
+/// What ended the learned launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// The launch tree's last task exited.
+    Exit,
+    /// Fewer than 10 block reads in a second.
+    Quiet,
+    /// The time limit.
+    Timeout,
+}
+
+/// A device of the profile's device table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Device number in the user-space encoding (`st_dev`) when the profile was made.
+    pub dev: u64,
+    /// Kernel name when the profile was made, such as `nvme0n1p2`.
+    pub name: String,
+    /// File system, such as `ext4`.
+    pub fs: String,
+    /// The file system's UUID, by which it is found again under another device number.
+    pub fs_uuid: [u8; 16],
+    /// Kind of drive that the schedule was made for.
+    pub class: Class,
+}
+
+/// A regular file of the profile's file table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct File {
+    /// Index in the device table.
+    pub device: u16,
+    /// Inode number.
+    pub ino: u64,
+    /// Inode generation; with the inode number it names this very file, and no later one.
+    pub generation: u32,
+    /// Size in bytes when the profile was made.
+    pub size: u64,
+    /// Time of last modification, in nanoseconds since the epoch.
+    pub mtime_ns: i64,
+    /// Path from the file system's own root (arbitrary bytes), where it is known.
+    pub path: Option<Vec<u8>>,
+}
+
+/// One set of scheduling parameters that the profile has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revision {
+    /// When it came into force, in seconds since the epoch.
+    pub time: u64,
+    /// The parameters.
+    pub params: Params,
+}
+
+/// What a process accessed that was started while the app was being launched: on its behalf, as a
+/// service that the bus starts for it, or by chance. What comes again in another launch is needed
+/// (FAST §4.1.2: the common sequence of several launches).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewcomerRead {
+    /// The pages, and when.
+    pub entry: PrefetchEntry,
+    /// Seen in more than one launch: then it is scheduled, too.
+    pub recurs: bool,
+}
+
+/// Everything known about how to prefetch one app.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Whose launch it is.
+    pub app: App,
+    /// When it was learned, in seconds since the epoch.
+    pub created: u64,
+    /// How it was learned.
+    pub learned: Learned,
+    /// What ended the learned launch.
+    pub ended: Ended,
+    /// By what means pages that were cached before the learned launch were seen.
+    pub hooks: Hooks,
+    /// Scheduling parameters, oldest first; the last is in force. Never empty.
+    pub history: Vec<Revision>,
+    /// Devices, indexed by [`crate::model::Place::Metadata`] and [`File::device`].
+    pub devices: Vec<Device>,
+    /// Files, indexed by [`crate::model::Place::Data`].
+    pub files: Vec<File>,
+    /// The schedule, in prefetch order.
+    pub entries: Vec<PrefetchEntry>,
+    /// Pages of the schedule that were mapped along with a touched one and need not have been touched
+    /// themselves: a later launch may tell.
+    pub mapped_along: Vec<Span>,
+    /// What newcomers accessed and the app did not: evidence for the next launch that is learned.
+    pub newcomers: Vec<NewcomerRead>,
+    /// The completion block (paper §4.2): the one page whose read ended the learned launch.
+    pub completion: Option<Span>,
+    /// Log entries in the launch sequence that the schedule was made from.
+    pub log_entries: u32,
+    /// Files found gone, replaced or truncated since.
+    pub obsolete: u32,
+}
+
+impl Profile {
+    /// Number of files that the schedule reads.
+    pub fn scheduled_files(&self) -> usize {
+        let files = self.entries.iter().map(|entry| entry.span.place);
+        let mut files: Vec<_> = files.filter(|place| !place.is_metadata()).collect();
+        files.sort_unstable();
+        files.dedup();
+        files.len()
+    }
+}

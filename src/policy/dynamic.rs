@@ -1,0 +1,269 @@
+//! Dynamic scheduling (paper §3.3): raising one scheduling parameter from launch to launch until the
+//! prefetch thread keeps ahead of the app.
+//!
+//! A *level* is one value of the free parameter ([`Free`]). After a cold, prefetched launch:
+//!
+//! 1. If it was slower than the fastest level so far, and a second launch at its level was, too, the
+//!    fastest is put back and tuning ends. The paper only ever raises; design §6 takes a step back that
+//!    made the launch slower.
+//! 2. If the launch tree's context switches are no more than 5 % of the prefetch entries, the prefetch
+//!    thread is in time, and tuning ends with this level (paper).
+//! 3. If none of the last three levels was the fastest so far, more of the same is pointless: context
+//!    switches have other causes, too. The fastest is put back and tuning ends.
+//! 4. Otherwise the parameter goes up by a step (paper). At the end of its range, the fastest level is
+//!    put back and tuning ends.
+//!
+//! One launch suffices to go up, as in the paper ("after four launches", §5.2), and two are needed to
+//! go back: going up is tried on a suspicion, and a single slow launch proves little.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Class;
+use crate::model::Params;
+use crate::model::Revision;
+use crate::policy::launch_figures::{Seen, Warmth};
+use crate::policy::tuned_parameter::Free;
+
+/// Context switches, in percent of the prefetch entries, up to which prefetching is in time (paper
+/// §3.3).
+const IN_TIME_PERCENT: u64 = 5;
+
+/// By how many percent a launch must be longer than one at the fastest level to be called slower:
+/// about the spread of launches of one kind. All levels are held against the fastest, so that small
+/// losses do not add up.
+const SLOWER_PERCENT: u64 = 2;
+
+/// Launches at a level that must all be slower for it to be taken back.
+const LAUNCHES_TO_GO_BACK: u32 = 2;
+
+/// Levels in a row, none of them the fastest, after which tuning ends.
+const LEVELS_WITHOUT_GAIN: usize = 3;
+
+/// What to do with the schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Leave it.
+    Stay,
+    /// Schedule anew with these parameters, one or more steps up.
+    Raise(Params),
+    /// Schedule anew with these parameters, which were in force before.
+    TakeBack(Params),
+}
+
+/// Why tuning ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// No parameter is free on this class of drive.
+    NothingFree,
+    /// The prefetch thread keeps ahead of the app.
+    InTime,
+    /// A step made launches slower, and was taken back.
+    Slower,
+    /// Several steps made launches no faster.
+    NoGain,
+    /// The free parameter is at the end of its range.
+    AtLimit,
+    /// The schedule could not be made anew.
+    NotRescheduled,
+    /// The profile's history shows a step that was taken back; when is not known any more.
+    Before,
+}
+
+/// A set of parameters that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Level {
+    /// The parameters.
+    pub params: Params,
+    /// Cold launches seen with them.
+    pub launches: u32,
+    /// The shortest of these, in microseconds. What disturbs a launch only makes it longer.
+    pub fastest_us: u64,
+}
+
+impl Level {
+    fn new(params: Params) -> Self {
+        Level {
+            params,
+            launches: 0,
+            fastest_us: u64::MAX,
+        }
+    }
+}
+
+/// Dynamic scheduling of one profile.
+///
+/// It asks for parameters and learns from the profile's history whether they came into force, so
+/// that a crash between the two does no harm.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tuning {
+    class: Class,
+    /// Levels that were in force, oldest first. Empty for a profile without parameters.
+    levels: Vec<Level>,
+    /// What should be in force, if that is not the last level.
+    wanted: Option<Params>,
+    ended: Option<Ended>,
+}
+
+impl Tuning {
+    /// Starts with the parameters in force: the last of `history`, the profile's
+    /// ([`crate::model::Profile::history`]). `class` is the class of the drive that it was scheduled
+    /// for, the one that holds most of its pages.
+    ///
+    /// Also to start over where this state was lost. If the parameters in force stood in the history
+    /// before, a step was taken back, and there is nothing left to try.
+    pub fn new(class: Class, history: &[Revision]) -> Self {
+        let Some((last, before)) = history.split_last() else {
+            return Tuning {
+                class,
+                levels: Vec::new(),
+                wanted: None,
+                ended: Some(Ended::NothingFree),
+            };
+        };
+        let taken_back = before.iter().any(|earlier| earlier.params == last.params);
+        let ended = match Free::of(class, &last.params) {
+            None => Some(Ended::NothingFree),
+            Some(_) if taken_back => Some(Ended::Before),
+            Some(_) => None,
+        };
+        Tuning {
+            class,
+            levels: vec![Level::new(last.params)],
+            wanted: None,
+            ended,
+        }
+    }
+
+    /// Takes what was seen of a launch that was prefetched with the last parameters in `history`, and
+    /// says what to do. Launches that were not cold, or not prefetched, change nothing.
+    pub fn next(&mut self, history: &[Revision], seen: &Seen) -> Step {
+        let Some(in_force) = history.last().map(|revision| revision.params) else {
+            return Step::Stay;
+        };
+        self.recognise(in_force, history);
+        if self.ended.is_some() {
+            // Put back once more what a crash kept from being put back.
+            return self.wanted.map_or(Step::Stay, Step::TakeBack);
+        }
+        let Some(prefetched) = seen.prefetched.filter(|prefetched| prefetched.done) else {
+            return Step::Stay;
+        };
+        if seen.warmth() != Warmth::Cold {
+            return Step::Stay;
+        }
+        let in_time = u128::from(prefetched.switches) * 100
+            <= u128::from(prefetched.entries) * u128::from(IN_TIME_PERCENT);
+        self.judge(seen.duration_us, in_time)
+    }
+
+    /// What to do instead of the last step, if it would not change the schedule at all: a launch spent
+    /// on it would be wasted.
+    pub fn no_effect(&mut self) -> Step {
+        match (self.ended, self.wanted.take()) {
+            (None, Some(wanted)) => self.raise(&wanted),
+            _ => Step::Stay,
+        }
+    }
+
+    /// The last step could not be made: disk positions or the launch sequence are not to be had. Ends
+    /// tuning with what is in force.
+    pub fn not_rescheduled(&mut self) {
+        if self.wanted.take().is_some() {
+            self.ended = Some(Ended::NotRescheduled);
+        }
+    }
+
+    /// Why tuning ended, if it has.
+    pub fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// The parameters that were asked for last, unless they were found in force at a launch since.
+    pub fn wanted(&self) -> Option<Params> {
+        self.wanted
+    }
+
+    /// The levels that were tried, oldest first.
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// The class of drive that the profile was scheduled for.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Brings the state in line with the parameters that really are in force.
+    fn recognise(&mut self, in_force: Params, history: &[Revision]) {
+        if self.wanted == Some(in_force) {
+            self.wanted = None;
+            if self.ended.is_none() {
+                self.levels.push(Level::new(in_force));
+            }
+        } else if !self.levels.iter().any(|level| level.params == in_force) {
+            // Somebody else made this schedule.
+            *self = Tuning::new(self.class, history);
+        } else if self.ended.is_none() {
+            // What was asked for did not happen; judge the level that it was asked for once more.
+            self.wanted = None;
+        }
+    }
+
+    fn judge(&mut self, duration_us: u64, in_time: bool) -> Step {
+        let Some(level) = self.levels.last_mut() else {
+            return Step::Stay;
+        };
+        level.launches = level.launches.saturating_add(1);
+        level.fastest_us = level.fastest_us.min(duration_us);
+        let level = *level;
+        let (at, fastest) = self.fastest(level);
+        let bound = u128::from(fastest.fastest_us) * u128::from(100 + SLOWER_PERCENT);
+        if u128::from(level.fastest_us) * 100 > bound {
+            if level.launches < LAUNCHES_TO_GO_BACK {
+                return Step::Stay;
+            }
+            return self.end(Ended::Slower);
+        }
+        if in_time {
+            self.ended = Some(Ended::InTime);
+            return Step::Stay;
+        }
+        if self.levels.len() - at > LEVELS_WITHOUT_GAIN {
+            return self.end(Ended::NoGain);
+        }
+        self.raise(&level.params)
+    }
+
+    /// The fastest level, the oldest of several, and its index; `level` if there is none.
+    fn fastest(&self, level: Level) -> (usize, Level) {
+        let levels = self.levels.iter().copied().enumerate();
+        levels
+            .min_by_key(|(_, level)| level.fastest_us)
+            .unwrap_or((0, level))
+    }
+
+    fn raise(&mut self, from: &Params) -> Step {
+        match Free::of(self.class, from).and_then(|free| free.raise(from)) {
+            Some(raised) => {
+                self.wanted = Some(raised);
+                Step::Raise(raised)
+            }
+            None => self.end(Ended::AtLimit),
+        }
+    }
+
+    /// Ends tuning with the fastest level.
+    fn end(&mut self, why: Ended) -> Step {
+        self.ended = Some(why);
+        let Some(level) = self.levels.last().copied() else {
+            return Step::Stay;
+        };
+        let fastest = self.fastest(level).1.params;
+        self.wanted = (fastest != level.params).then_some(fastest);
+        self.wanted.map_or(Step::Stay, Step::TakeBack)
+    }
+}
+
+#[cfg(test)]
+mod tests;

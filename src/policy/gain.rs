@@ -1,0 +1,297 @@
+//! Whether prefetching an app helps: a small share of cold launches goes without, and the time that
+//! both kinds waited for the drive is compared.
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::launch_figures::Warmth;
+
+/// Prefetching is withheld from at most one in this many cold launches: at a gain of half the launch
+/// time, that costs a twentieth of the gain.
+pub const WITHHELD_ONE_IN: u32 = 10;
+
+/// Prefetched cold launches that pay for one without.
+const PRICE: u32 = WITHHELD_ONE_IN - 1;
+
+/// When a launch may be withheld, one in this many is: which one should follow no rhythm that the
+/// user's day has, too (the first launch after the boot is not like the others).
+const DRAW_ONE_IN: u64 = 4;
+
+/// Launches of each kind that must have been seen before prefetching is judged.
+const LEAST_LAUNCHES: usize = 3;
+
+/// Launches of each kind that are remembered; files and caches change, and old times with them.
+const MOST_LAUNCHES: usize = 8;
+
+/// What prefetching must save of the time that launches wait for the drive, in percent. Less is not to
+/// be told from chance, and not worth the memory.
+const LEAST_GAIN_PERCENT: u64 = 5;
+
+/// What the comparison says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Too few launches were seen.
+    Open,
+    /// Prefetching helps. Median waiting times, in microseconds.
+    Helps {
+        /// With prefetching.
+        with_us: u64,
+        /// Without.
+        without_us: u64,
+    },
+    /// It does not, or not worth while. Median waiting times, in microseconds.
+    DoesNotHelp {
+        /// With prefetching.
+        with_us: u64,
+        /// Without.
+        without_us: u64,
+    },
+}
+
+/// The comparison, with the account that keeps withheld launches rare.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gain {
+    /// Cold launches that were prefetched and not yet set off by one that was not.
+    credit: u32,
+    /// Waiting times in microseconds, oldest first.
+    with_us: Vec<u64>,
+    without_us: Vec<u64>,
+}
+
+impl Gain {
+    /// Whether to withhold prefetching from the launch about to begin. `random` is any number without
+    /// a pattern. It is paid for at once: a launch of which nothing is ever heard again counts, too.
+    pub fn withhold(&mut self, random: u64) -> bool {
+        let withheld = self.credit >= PRICE && random.is_multiple_of(DRAW_ONE_IN);
+        if withheld {
+            self.credit -= PRICE;
+        }
+        withheld
+    }
+
+    /// A prefetched launch ended, of which `waiting_us` microseconds were spent waiting for the drive.
+    pub fn prefetched(&mut self, warmth: Warmth, waiting_us: u64) {
+        if warmth == Warmth::Cold {
+            self.pay(1);
+            remember(&mut self.with_us, waiting_us);
+        }
+    }
+
+    /// A launch ended from which prefetching was withheld. One that was warm would not have been
+    /// prefetched anyway: it cost nobody anything.
+    pub fn withheld(&mut self, warmth: Warmth, waiting_us: u64) {
+        match warmth {
+            Warmth::Cold => remember(&mut self.without_us, waiting_us),
+            Warmth::Partly => {}
+            Warmth::Warm => self.pay(PRICE),
+        }
+    }
+
+    /// A cold launch was not prefetched for another reason: it was learned, with the usual readahead.
+    pub fn learned(&mut self, waiting_us: u64) {
+        remember(&mut self.without_us, waiting_us);
+    }
+
+    /// The profile is another one: forgets what prefetching with the old one took.
+    pub fn new_profile(&mut self) {
+        self.with_us.clear();
+    }
+
+    /// What the comparison says by now, by medians.
+    pub fn verdict(&self) -> Verdict {
+        let (Some(with_us), Some(without_us)) = (median(&self.with_us), median(&self.without_us))
+        else {
+            return Verdict::Open;
+        };
+        let bound = u128::from(without_us) * u128::from(100 - LEAST_GAIN_PERCENT);
+        if u128::from(with_us) * 100 < bound {
+            Verdict::Helps {
+                with_us,
+                without_us,
+            }
+        } else {
+            Verdict::DoesNotHelp {
+                with_us,
+                without_us,
+            }
+        }
+    }
+
+    /// No more than two withheld launches can be saved up: after a long time of few, they would come
+    /// in a row.
+    fn pay(&mut self, credit: u32) {
+        self.credit = self.credit.saturating_add(credit).min(2 * PRICE);
+    }
+}
+
+fn remember(times: &mut Vec<u64>, time_us: u64) {
+    if times.len() >= MOST_LAUNCHES {
+        times.remove(0);
+    }
+    times.push(time_us);
+}
+
+/// The median, the lower of two; `None` of too few.
+fn median(times: &[u64]) -> Option<u64> {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    if times.len() < LEAST_LAUNCHES {
+        return None;
+    }
+    times.get((times.len() - 1) / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gain(with_us: &[u64], without_us: &[u64]) -> Gain {
+        let mut gain = Gain::default();
+        for &time in with_us {
+            gain.prefetched(Warmth::Cold, time);
+        }
+        for &time in without_us {
+            gain.withheld(Warmth::Cold, time);
+        }
+        gain
+    }
+
+    #[test]
+    fn three_launches_of_each_kind_are_needed() {
+        assert_eq!(gain(&[1, 1], &[9, 9, 9]).verdict(), Verdict::Open);
+        assert_eq!(gain(&[1, 1, 1], &[9, 9]).verdict(), Verdict::Open);
+        assert_eq!(
+            gain(&[1, 1, 1], &[9, 9, 9]).verdict(),
+            Verdict::Helps {
+                with_us: 1,
+                without_us: 9
+            }
+        );
+    }
+
+    #[test]
+    fn a_gain_of_five_percent_is_none() {
+        let without = [1000; 3];
+        assert!(matches!(
+            gain(&[949; 3], &without).verdict(),
+            Verdict::Helps { .. }
+        ));
+        assert_eq!(
+            gain(&[950; 3], &without).verdict(),
+            Verdict::DoesNotHelp {
+                with_us: 950,
+                without_us: 1000
+            }
+        );
+        // Nothing to wait for is nothing to gain.
+        assert!(matches!(
+            gain(&[0; 3], &[0; 3]).verdict(),
+            Verdict::DoesNotHelp { .. }
+        ));
+    }
+
+    #[test]
+    fn one_odd_launch_decides_nothing() {
+        let odd = gain(&[100, 120, 90_000], &[1000, 5, 1100]);
+        assert_eq!(
+            odd.verdict(),
+            Verdict::Helps {
+                with_us: 120,
+                without_us: 1000
+            }
+        );
+    }
+
+    #[test]
+    fn only_the_last_eight_launches_count() {
+        let mut gain = gain(&[1; 100], &[1000; 3]);
+        for _ in 0..8 {
+            gain.prefetched(Warmth::Cold, 2000);
+        }
+        assert_eq!(
+            gain.verdict(),
+            Verdict::DoesNotHelp {
+                with_us: 2000,
+                without_us: 1000
+            }
+        );
+        gain.new_profile();
+        assert_eq!(gain.verdict(), Verdict::Open);
+    }
+
+    #[test]
+    fn what_was_not_cold_is_no_evidence() {
+        let mut gain = Gain::default();
+        for warmth in [Warmth::Partly, Warmth::Warm] {
+            gain.prefetched(warmth, 1);
+            gain.withheld(warmth, 1);
+        }
+        assert_eq!((gain.with_us.len(), gain.without_us.len()), (0, 0));
+        gain.learned(7);
+        assert_eq!(gain.without_us, [7]);
+    }
+
+    #[test]
+    fn nine_cold_launches_pay_for_one_and_a_warm_one_is_paid_back() {
+        let mut gain = gain(&[1; 8], &[]);
+        assert!(!gain.withhold(0));
+        gain.prefetched(Warmth::Cold, 1);
+        assert!(!gain.withhold(1));
+        assert!(gain.withhold(0));
+        assert!(!gain.withhold(0));
+        gain.withheld(Warmth::Warm, 0);
+        assert!(gain.withhold(4));
+        gain.withheld(Warmth::Partly, 0);
+        assert!(!gain.withhold(0));
+    }
+
+    fn warmth() -> impl Strategy<Value = Warmth> {
+        prop_oneof![Just(Warmth::Cold), Just(Warmth::Partly), Just(Warmth::Warm)]
+    }
+
+    proptest! {
+        /// However launches turn out, prefetching is never withheld from more than the share of those
+        /// that had something to prefetch; at no time, and whatever the random numbers are.
+        #[test]
+        fn no_more_than_the_share_is_ever_withheld(
+            launches in prop::collection::vec((any::<u64>(), warmth(), any::<bool>()), 0..400),
+        ) {
+            let mut gain = Gain::default();
+            let (mut withheld, mut all) = (0u32, 0u32);
+            for (random, warmth, heard_of) in launches {
+                if gain.withhold(random) {
+                    if heard_of {
+                        gain.withheld(warmth, 1);
+                    }
+                    let cost = u32::from(!(heard_of && warmth == Warmth::Warm));
+                    withheld += cost;
+                    all += cost;
+                } else {
+                    gain.prefetched(warmth, 1);
+                    all += u32::from(warmth == Warmth::Cold);
+                }
+                prop_assert!(withheld * WITHHELD_ONE_IN <= all, "{withheld} of {all}");
+                prop_assert!(gain.with_us.len() <= MOST_LAUNCHES);
+                prop_assert!(gain.without_us.len() <= MOST_LAUNCHES);
+            }
+        }
+
+        /// And it is withheld, so that the question is answered in the end.
+        #[test]
+        fn the_comparison_comes_about(randoms in prop::collection::vec(any::<u64>(), 400)) {
+            let mut gain = Gain::default();
+            for (turn, random) in (0u64..).zip(randoms) {
+                // Every fourth number allows it, so that this needs no luck.
+                let random = if turn % 4 == 0 { 0 } else { random };
+                if gain.withhold(random) {
+                    gain.withheld(Warmth::Cold, 1000);
+                } else {
+                    gain.prefetched(Warmth::Cold, 100);
+                }
+            }
+            let helps = Verdict::Helps { with_us: 100, without_us: 1000 };
+            prop_assert_eq!(gain.verdict(), helps);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The phases of one app (paper §4.1 and §4.3, design §6).
+
+use serde::{Deserialize, Serialize};
+
+use super::dynamic::Tuning;
+use super::gain::{Gain, Verdict};
+use super::relearn::Relearning;
+use crate::model::Class;
+use crate::model::Revision;
+use crate::policy::launch_figures::{Seen, Warmth};
+use crate::policy::types::{Decision, Observation, Off, Phase, Plan, Reason, Request};
+
+/// Launches in a row from which nothing could be learned before the manager leaves it: with the profile
+/// of before, if there is one, or else switched off.
+pub const LEARNING_ATTEMPTS: u32 = 3;
+
+/// Seconds after which an app that was switched off by itself is learned again: apps are updated, and
+/// drives replaced.
+pub const RETRY_AFTER_S: u64 = 30 * 24 * 60 * 60;
+
+/// Share of obsolete entries, in percent, from which the app is learned again: that of the 10 % rule,
+/// since each will probably be a read of the app's own.
+const OBSOLETE_PERCENT: u64 = 10;
+
+/// An app whose launches are managed: what is remembered of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Managed {
+    phase: Phase,
+    /// Dynamic scheduling of the profile; `None` as long as there is none.
+    tuning: Option<Tuning>,
+    gain: Gain,
+    relearning: Relearning,
+    /// Whether the last launch found files replaced, so that they were looked for anew.
+    #[serde(default)]
+    stale: bool,
+}
+
+impl Default for Managed {
+    /// An app that has not been learned yet.
+    fn default() -> Self {
+        Managed {
+            phase: Phase::Learning { attempts: 0 },
+            tuning: None,
+            gain: Gain::default(),
+            relearning: Relearning::default(),
+            stale: false,
+        }
+    }
+}
+
+impl Managed {
+    /// An app that has a profile, of which nothing else is remembered.
+    pub fn with_profile(class: Class, history: &[Revision]) -> Self {
+        Managed {
+            phase: Phase::Prefetching,
+            tuning: Some(Tuning::new(class, history)),
+            ..Managed::default()
+        }
+    }
+
+    /// The phase that the app is in.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Dynamic scheduling of the profile, if there is one.
+    pub fn tuning(&self) -> Option<&Tuning> {
+        self.tuning.as_ref()
+    }
+
+    /// What is known of prefetching's gain.
+    pub fn verdict(&self) -> Verdict {
+        self.gain.verdict()
+    }
+
+    /// What to do with a launch that begins now, at `now_s` seconds since the epoch. `random` is any
+    /// number without a pattern.
+    pub fn plan(&mut self, now_s: u64, random: u64) -> Plan {
+        if let Phase::Disabled { off, since_s } = &mut self.phase {
+            // A clock that was ahead and has been set right must not keep it off for years.
+            *since_s = now_s.min(*since_s);
+            if *off == Off::Asked || now_s - *since_s < RETRY_AFTER_S {
+                return Plan::Leave;
+            }
+            self.learn();
+        }
+        match self.phase {
+            Phase::Learning { .. } => Plan::Learn,
+            Phase::Prefetching if self.gain.withhold(random) => Plan::Withhold,
+            Phase::Prefetching => Plan::Prefetch,
+            Phase::Disabled { .. } => Plan::Leave,
+        }
+    }
+
+    /// Takes what happened, at `now_s` seconds since the epoch, and decides. What comes too late for
+    /// the phase that the app is in by then changes nothing.
+    pub fn next(&mut self, now_s: u64, observation: &Observation<'_>) -> Decision {
+        match *observation {
+            Observation::Learned {
+                class,
+                history,
+                waiting_us,
+            } => {
+                self.tuning = Some(Tuning::new(class, history));
+                self.gain.new_profile();
+                if let Some(waiting_us) = waiting_us {
+                    self.gain.learned(waiting_us);
+                }
+                if let Phase::Learning { .. } = self.phase {
+                    self.phase = Phase::Prefetching;
+                }
+                Decision::Keep
+            }
+            Observation::NotLearned => self.not_learned(now_s),
+            Observation::Asked(request) => self.asked(request, now_s),
+            Observation::NoProfile => {
+                self.tuning = None;
+                match self.phase {
+                    Phase::Prefetching => self.relearn(Reason::NoProfile),
+                    Phase::Learning { .. } | Phase::Disabled { .. } => Decision::Keep,
+                }
+            }
+            _ if self.phase != Phase::Prefetching => Decision::Keep,
+            Observation::Launched { history, seen } => self.launched(now_s, history, &seen),
+            Observation::NoEffect => self
+                .tuning
+                .as_mut()
+                .map_or(Decision::Keep, |tuning| tuning.no_effect().into()),
+            Observation::NotRescheduled => {
+                if let Some(tuning) = &mut self.tuning {
+                    tuning.not_rescheduled();
+                }
+                Decision::Keep
+            }
+            Observation::Checked { obsolete, entries } => {
+                let most = u128::from(entries) * u128::from(OBSOLETE_PERCENT);
+                if u128::from(obsolete) * 100 <= most {
+                    return Decision::Keep;
+                }
+                self.relearn(Reason::Obsolete)
+            }
+            Observation::NewExecutable => self.relearn(Reason::NewExecutable),
+        }
+    }
+
+    /// What is wrong with the profile comes first, then whether it is of any use, and only then how it
+    /// could be better.
+    fn launched(&mut self, now_s: u64, history: &[Revision], seen: &Seen) -> Decision {
+        let warmth = seen.warmth();
+        let Some(prefetched) = seen.prefetched else {
+            self.gain.withheld(warmth, seen.waiting_us);
+            return self.judge_gain(now_s);
+        };
+        if prefetched.done {
+            self.gain.prefetched(warmth, seen.waiting_us);
+            // A warm launch misses nothing, and says nothing good of the profile by that.
+            let asked = seen.own_readaheads;
+            if warmth != Warmth::Warm && self.relearning.next(asked, prefetched.entries) {
+                return self.relearn(Reason::Missed);
+            }
+        }
+        // An app that replaces a file of its own at every launch is judged and tuned all the same.
+        let is_stale = prefetched.stale_files > 0;
+        let was_stale = std::mem::replace(&mut self.stale, is_stale);
+        if is_stale && !was_stale {
+            return Decision::Refresh;
+        }
+        match self.judge_gain(now_s) {
+            Decision::Keep => {}
+            decision => return decision,
+        }
+        let tuned = self
+            .tuning
+            .as_mut()
+            .map_or(Decision::Keep, |tuning| tuning.next(history, seen).into());
+        match tuned {
+            Decision::Keep if is_stale => Decision::Refresh,
+            decision => decision,
+        }
+    }
+
+    fn judge_gain(&mut self, now_s: u64) -> Decision {
+        let Verdict::DoesNotHelp {
+            with_us,
+            without_us,
+        } = self.gain.verdict()
+        else {
+            return Decision::Keep;
+        };
+        let off = Off::NoGain {
+            with_us,
+            without_us,
+        };
+        self.switch_off(off, now_s)
+    }
+
+    fn not_learned(&mut self, now_s: u64) -> Decision {
+        let Phase::Learning { attempts } = &mut self.phase else {
+            return Decision::Keep;
+        };
+        *attempts = attempts.saturating_add(1);
+        if *attempts < LEARNING_ATTEMPTS {
+            return Decision::Keep;
+        }
+        if self.tuning.is_some() {
+            self.phase = Phase::Prefetching;
+            return Decision::Keep;
+        }
+        self.switch_off(Off::NothingToLearn, now_s)
+    }
+
+    fn asked(&mut self, request: Request, now_s: u64) -> Decision {
+        // What the user says counts for more than what was seen.
+        self.gain = Gain::default();
+        self.relearning = Relearning::default();
+        match request {
+            Request::Disable => return self.switch_off(Off::Asked, now_s),
+            Request::Prefetch if self.tuning.is_some() => {
+                self.phase = Phase::Prefetching;
+                return Decision::Keep;
+            }
+            Request::Learn | Request::Prefetch => {}
+        }
+        self.relearn(Reason::Asked)
+    }
+
+    fn relearn(&mut self, reason: Reason) -> Decision {
+        self.phase = Phase::Learning { attempts: 0 };
+        Decision::Relearn(reason)
+    }
+
+    /// After a time switched off: from the start, but for the old profile.
+    fn learn(&mut self) {
+        self.phase = Phase::Learning { attempts: 0 };
+        self.gain = Gain::default();
+        self.relearning = Relearning::default();
+    }
+
+    fn switch_off(&mut self, off: Off, now_s: u64) -> Decision {
+        self.phase = Phase::Disabled {
+            off,
+            since_s: now_s,
+        };
+        Decision::SwitchedOff(off)
+    }
+}
+
+#[cfg(test)]
+mod tests;

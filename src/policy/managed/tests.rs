@@ -1,0 +1,339 @@
+use super::*;
+use crate::model::Params;
+use crate::policy::{Ended, Prefetched};
+
+mod properties;
+
+const CLASS: Class = Class::CommandQueuing;
+const NOW: u64 = 1_700_000_000;
+
+fn history() -> Vec<Revision> {
+    vec![Revision {
+        time: NOW,
+        params: Params::for_device(CLASS, true),
+    }]
+}
+
+fn learned(history: &[Revision]) -> Observation<'_> {
+    Observation::Learned {
+        class: CLASS,
+        history,
+        waiting_us: None,
+    }
+}
+
+/// An app that has been learned.
+fn prefetching() -> Managed {
+    let mut app = Managed::default();
+    app.next(NOW, &learned(&history()));
+    app
+}
+
+/// A cold launch that prefetching served well.
+fn good() -> Seen {
+    Seen {
+        duration_us: 1000,
+        waiting_us: 100,
+        read_bytes: 100,
+        schedule_bytes: 100,
+        own_readaheads: 0,
+        prefetched: Some(Prefetched {
+            entries: 100,
+            switches: 0,
+            stale_files: 0,
+            done: true,
+        }),
+    }
+}
+
+/// The same, but for what was seen of prefetching.
+fn prefetched(change: impl FnOnce(&mut Prefetched)) -> Seen {
+    let mut seen = good();
+    change(seen.prefetched.as_mut().expect("it was prefetched"));
+    seen
+}
+
+fn launch(app: &mut Managed, seen: Seen) -> Decision {
+    let history = history();
+    let history = &history;
+    app.next(NOW, &Observation::Launched { history, seen })
+}
+
+#[test]
+fn an_app_is_learned_and_then_prefetched() {
+    let mut app = Managed::default();
+    assert_eq!(app.phase().byte(), 3);
+    assert_eq!(app.plan(NOW, 0), Plan::Learn);
+    assert_eq!(app.next(NOW, &learned(&history())), Decision::Keep);
+    assert_eq!(app.phase(), Phase::Prefetching);
+    assert_eq!(app.phase().byte(), 1);
+    assert_eq!(app.plan(NOW, 0), Plan::Prefetch);
+    assert_eq!(app, Managed::with_profile(CLASS, &history()));
+}
+
+#[test]
+fn without_a_profile_nothing_is_taken_for_one() {
+    let mut lost = prefetching();
+    let relearn = Decision::Relearn(Reason::NoProfile);
+    assert_eq!(lost.next(NOW, &Observation::NoProfile), relearn);
+    assert_eq!(lost.tuning(), None);
+    assert_eq!(lost.plan(NOW, 0), Plan::Learn);
+    // There is nothing to go back to when learning is in vain.
+    for _ in 1..LEARNING_ATTEMPTS {
+        lost.next(NOW, &Observation::NotLearned);
+    }
+    let off = Decision::SwitchedOff(Off::NothingToLearn);
+    assert_eq!(lost.next(NOW, &Observation::NotLearned), off);
+    assert_eq!(lost.next(NOW, &Observation::NoProfile), Decision::Keep);
+    assert_eq!(lost.phase().byte(), 9, "what is switched off stays so");
+}
+
+#[test]
+fn three_attempts_that_teach_nothing_end_learning() {
+    let mut new = Managed::default();
+    let mut known = prefetching();
+    known.next(NOW, &Observation::Asked(Request::Learn));
+    for app in [&mut new, &mut known] {
+        for _ in 1..LEARNING_ATTEMPTS {
+            assert_eq!(app.next(NOW, &Observation::NotLearned), Decision::Keep);
+            assert_eq!(app.plan(NOW, 0), Plan::Learn);
+        }
+    }
+    let off = Decision::SwitchedOff(Off::NothingToLearn);
+    assert_eq!(new.next(NOW, &Observation::NotLearned), off);
+    assert_eq!(new.phase().byte(), 9);
+    // The old profile is better than none.
+    assert_eq!(known.next(NOW, &Observation::NotLearned), Decision::Keep);
+    assert_eq!(known.phase(), Phase::Prefetching);
+}
+
+#[test]
+fn more_than_ten_percent_of_own_reads_lead_back_to_learning() {
+    let own = |own_readaheads| Seen {
+        own_readaheads,
+        ..good()
+    };
+    let mut app = prefetching();
+    assert_eq!(launch(&mut app, own(10)), Decision::Keep);
+    let again = Decision::Relearn(Reason::Missed);
+    assert_eq!(launch(&mut app, own(11)), again);
+    assert_eq!(app.plan(NOW, 0), Plan::Learn);
+    // Launches that were under way meanwhile do not count.
+    assert_eq!(launch(&mut app, own(100)), Decision::Keep);
+}
+
+#[test]
+fn own_reads_say_nothing_where_nothing_was_prefetched() {
+    let mut refused = prefetched(|prefetched| prefetched.done = false);
+    refused.own_readaheads = 100;
+    let withheld = Seen {
+        own_readaheads: 100,
+        prefetched: None,
+        ..good()
+    };
+    let mut app = prefetching();
+    for seen in [refused, withheld] {
+        assert_eq!(launch(&mut app, seen), Decision::Keep);
+    }
+    assert_eq!(app.phase(), Phase::Prefetching);
+}
+
+#[test]
+fn stale_files_are_resolved_anew_and_teach_tuning_nothing() {
+    let mut app = prefetching();
+    let stale = prefetched(|prefetched| {
+        prefetched.stale_files = 1;
+        prefetched.switches = 100;
+    });
+    assert_eq!(launch(&mut app, stale), Decision::Refresh);
+    assert_eq!(app.tuning(), prefetching().tuning());
+}
+
+#[test]
+fn an_app_that_always_replaces_a_file_of_its_own_is_tuned_all_the_same() {
+    let mut app = prefetching();
+    let stale = |switches| {
+        prefetched(|prefetched| {
+            prefetched.stale_files = 1;
+            prefetched.switches = switches;
+        })
+    };
+    assert_eq!(launch(&mut app, stale(100)), Decision::Refresh);
+    let step = launch(&mut app, stale(100));
+    assert!(matches!(step, Decision::Reschedule(_)), "{step:?}");
+    let mut app = prefetching();
+    assert_eq!(launch(&mut app, stale(0)), Decision::Refresh);
+    assert_eq!(launch(&mut app, stale(0)), Decision::Refresh);
+    let ended = app.tuning().and_then(Tuning::ended);
+    assert_eq!(ended, Some(Ended::InTime));
+}
+
+#[test]
+fn a_launch_that_waits_is_scheduled_anew() {
+    let late = prefetched(|prefetched| prefetched.switches = 6);
+    let params = |shift_kib: u64| Params {
+        shift_bytes: shift_kib << 10,
+        ..Params::for_device(CLASS, true)
+    };
+    let mut app = prefetching();
+    assert_eq!(launch(&mut app, late), Decision::Reschedule(params(80)));
+    let next = app.next(NOW, &Observation::NoEffect);
+    assert_eq!(next, Decision::Reschedule(params(96)));
+    let next = app.next(NOW, &Observation::NotRescheduled);
+    assert_eq!(next, Decision::Keep);
+    let ended = app.tuning().and_then(Tuning::ended);
+    assert_eq!(ended, Some(Ended::NotRescheduled));
+    // A new profile is tuned from the start.
+    app.next(NOW, &learned(&history()));
+    assert_eq!(app.tuning().and_then(Tuning::ended), None);
+}
+
+#[test]
+fn many_obsolete_entries_or_another_executable_lead_back_to_learning() {
+    let mut app = prefetching();
+    let found = |obsolete| Observation::Checked {
+        obsolete,
+        entries: 50,
+    };
+    assert_eq!(app.next(NOW, &found(5)), Decision::Keep);
+    let again = Decision::Relearn(Reason::Obsolete);
+    assert_eq!(app.next(NOW, &found(6)), again);
+    let mut app = prefetching();
+    let again = Decision::Relearn(Reason::NewExecutable);
+    assert_eq!(app.next(NOW, &Observation::NewExecutable), again);
+    assert_eq!(app.plan(NOW, 0), Plan::Learn);
+}
+
+/// Cold launches, prefetched and withheld as the plan says, of which the withheld ones wait for
+/// `without_us` microseconds. Returns the first decision, and how many were prefetched and withheld.
+fn launches(app: &mut Managed, without_us: u64) -> (Decision, [u32; 2]) {
+    let mut count = [0; 2];
+    for _ in 0..200 {
+        let seen = match app.plan(NOW, 0) {
+            Plan::Prefetch => {
+                count[0] += 1;
+                good()
+            }
+            Plan::Withhold => {
+                count[1] += 1;
+                Seen {
+                    waiting_us: without_us,
+                    prefetched: None,
+                    ..good()
+                }
+            }
+            plan => panic!("{plan:?}"),
+        };
+        match launch(app, seen) {
+            Decision::Keep => {}
+            decision => return (decision, count),
+        }
+    }
+    (Decision::Keep, count)
+}
+
+#[test]
+fn what_does_not_gain_is_switched_off_and_said_so() {
+    let mut app = prefetching();
+    let off = Off::NoGain {
+        with_us: 100,
+        without_us: 105,
+    };
+    let (decision, [with, without]) = launches(&mut app, 105);
+    assert_eq!(decision, Decision::SwitchedOff(off));
+    assert_eq!((with, without), (27, 3));
+    assert_eq!(app.phase(), Phase::Disabled { off, since_s: NOW });
+    assert_eq!(app.plan(NOW + 1, 0), Plan::Leave);
+}
+
+#[test]
+fn what_gains_is_prefetched_on() {
+    let mut app = prefetching();
+    let (decision, [with, without]) = launches(&mut app, 200);
+    assert_eq!(decision, Decision::Keep);
+    assert_eq!((with, without), (180, 20));
+    assert_eq!(
+        app.verdict(),
+        Verdict::Helps {
+            with_us: 100,
+            without_us: 200
+        }
+    );
+}
+
+#[test]
+fn cold_launches_that_were_learned_live_take_part_in_the_comparison() {
+    let mut app = Managed::default();
+    for _ in 0..3 {
+        let observation = Observation::Learned {
+            class: CLASS,
+            history: &history(),
+            waiting_us: Some(100),
+        };
+        app.next(NOW, &observation);
+    }
+    let (decision, count) = launches(&mut app, 0);
+    assert!(matches!(
+        decision,
+        Decision::SwitchedOff(Off::NoGain { .. })
+    ));
+    assert_eq!(count, [3, 0]);
+}
+
+#[test]
+fn what_was_switched_off_by_itself_is_learned_again_after_a_month() {
+    let mut app = prefetching();
+    launches(&mut app, 100);
+    assert_eq!(app.plan(NOW + RETRY_AFTER_S - 1, 0), Plan::Leave);
+    assert_eq!(app.plan(NOW + RETRY_AFTER_S, 0), Plan::Learn);
+    assert_eq!(app.verdict(), Verdict::Open);
+}
+
+#[test]
+fn a_clock_set_back_counts_from_then_on() {
+    let mut app = prefetching();
+    launches(&mut app, 100);
+    assert_eq!(app.plan(1000, 0), Plan::Leave);
+    assert_eq!(app.plan(1000 + RETRY_AFTER_S, 0), Plan::Learn);
+}
+
+#[test]
+fn what_the_user_switched_off_stays_so_until_the_user_says_otherwise() {
+    let mut app = prefetching();
+    let ask = |app: &mut Managed, byte| {
+        let request = Request::from_byte(byte).expect("a phase byte");
+        app.next(NOW, &Observation::Asked(request))
+    };
+    assert_eq!(ask(&mut app, 9), Decision::SwitchedOff(Off::Asked));
+    assert_eq!(app.plan(u64::MAX, 0), Plan::Leave);
+    // Also if a launch was being learned meanwhile.
+    app.next(NOW, &learned(&history()));
+    app.next(NOW, &Observation::NotLearned);
+    app.next(NOW, &Observation::NewExecutable);
+    assert_eq!(app.plan(u64::MAX, 0), Plan::Leave);
+    assert_eq!(ask(&mut app, 1), Decision::Keep);
+    assert_eq!(app.plan(NOW, 0), Plan::Prefetch);
+    assert_eq!(ask(&mut app, 3), Decision::Relearn(Reason::Asked));
+    assert_eq!(app.plan(NOW, 0), Plan::Learn);
+    assert_eq!(Request::from_byte(0), None);
+}
+
+#[test]
+fn without_a_profile_prefetching_begins_with_learning() {
+    let mut app = Managed::default();
+    app.next(NOW, &Observation::Asked(Request::Disable));
+    let asked = app.next(NOW, &Observation::Asked(Request::Prefetch));
+    assert_eq!(asked, Decision::Relearn(Reason::Asked));
+    assert_eq!(app.plan(NOW, 0), Plan::Learn);
+}
+
+#[test]
+fn the_state_survives_being_written_and_read() {
+    let mut app = prefetching();
+    let late = prefetched(|prefetched| prefetched.switches = 6);
+    launch(&mut app, late);
+    launches(&mut app, 100);
+    let written = serde_json::to_vec(&app).expect("plain data");
+    let read: Managed = serde_json::from_slice(&written).expect("its own format");
+    assert_eq!(read, app);
+}

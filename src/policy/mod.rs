@@ -1,0 +1,40 @@
+//! What is done with the next launch of an app, judged by those before: its phases (paper §4.1 and
+//! §4.3) and dynamic scheduling (paper §3.3).
+//!
+//! ```text
+//!              learned                    does not gain, or the user says so
+//!  learning ───────────► prefetching ────────────────────────────► disabled
+//!   ▲ ▲ │                 │   │   ▲                                 │  ▲
+//!   │ │ │                 │   └───┘ dynamic scheduling              │  │
+//!   │ └─┼─────────────────┘ 10 % rule, obsolete entries,            │  │
+//!   │   │                   another executable                      │  │
+//!   │   └───────────────── nothing to learn ────────────────────────┼──┘
+//!   └───────────────────── after 30 days ───────────────────────────┘
+//! ```
+//!
+//! [`Managed`] is all that is remembered of one app from launch to launch. Before a launch,
+//! [`Managed::plan`] says what to do with it; after it, [`Managed::next`] takes what was seen of it
+//! and decides what to change. Both are plain, deterministic functions over plain data: the caller
+//! brings the time, the random number and the figures, and carries out the decisions. The state can
+//! be serialised; losing it costs a few launches' worth of tuning, nothing else.
+//!
+//! [`Tuning`] is dynamic scheduling by itself, [`Gain`] tells whether prefetching helps, and
+//! [`check_files`] finds obsolete entries.
+
+mod dynamic;
+mod gain;
+mod launch_figures;
+mod managed;
+mod obsolete;
+mod relearn;
+mod tuned_parameter;
+mod types;
+
+pub use dynamic::{Ended, Level, Step, Tuning};
+pub use gain::{Gain, Verdict, WITHHELD_ONE_IN};
+pub use launch_figures::{Prefetched, Seen, Warmth};
+pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
+pub use obsolete::{Check, Checked, Finding, check_files};
+pub use relearn::Relearning;
+pub use tuned_parameter::Free;
+pub use types::{Decision, Observation, Off, Phase, Plan, Reason, Request};

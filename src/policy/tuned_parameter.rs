@@ -1,0 +1,185 @@
+//! The one scheduling parameter that dynamic scheduling raises (paper §3.3, Table 2).
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::Class;
+use crate::model::{Infill, Params};
+
+/// Step of the metadata shift, in bytes (paper §3.3).
+const SHIFT_STEP: u64 = 16 << 10;
+
+/// Largest shift that is tried, in bytes. The paper names no bound; at 256 KiB, used for
+/// all its apps alike, their launches became 3.8 % longer on average (§5). Twelve steps from the
+/// default.
+const MAX_SHIFT: u64 = 256 << 10;
+
+/// Step of the I/O distance, in positions of the launch sequence (paper §3.3).
+const DISTANCE_STEP: u64 = 4;
+
+/// Largest I/O distance that is tried. The paper names no bound. Entries so far apart are merged on
+/// drives with command queuing, across holes, without loss (`Params::for_device`); fourteen steps
+/// from the default.
+const MAX_DISTANCE: u64 = 64;
+
+/// Step of infill's hole, in 4 KiB pages.
+const HOLE_STEP: u64 = 2;
+
+/// Largest hole that is tried, in 4 KiB pages: reading it takes the time of two random reads on the
+/// paper's MicroSD card (§5.3). With it, a scattered page makes a request of 64 KiB at most.
+const MAX_HOLE: u64 = 15;
+
+/// What dynamic scheduling may raise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Free {
+    /// The metadata shift, on drives with command queuing.
+    Shift,
+    /// The I/O distance, on drives without.
+    Distance,
+    /// The hole of infill merge, on drives without command queuing for which entries are merged at
+    /// [`Infill::ANY_DISTANCE`] already. There a larger I/O distance would change nothing. The end is the
+    /// same, fewer requests, and what is left to give for it is unneeded pages read along.
+    Hole,
+}
+
+impl Free {
+    /// The free parameter for a class of drive and a schedule with these parameters; `None` for disks
+    /// with heads: what the original does for them (slides A-5) is no matter of thresholds.
+    pub fn of(class: Class, params: &Params) -> Option<Self> {
+        match (class, params.infill) {
+            (Class::Rotational, _) => None,
+            (Class::CommandQueuing, _) => Some(Free::Shift),
+            (Class::NoCommandQueuing, Some(infill)) if infill.distance > MAX_DISTANCE => {
+                Some(Free::Hole)
+            }
+            (Class::NoCommandQueuing, _) => Some(Free::Distance),
+        }
+    }
+
+    /// The parameters with the free one a step higher; `None` if that is beyond its range. Nothing
+    /// else changes.
+    pub fn raise(self, params: &Params) -> Option<Params> {
+        let up = |value: u64, step: u64, most: u64| {
+            value.checked_add(step).filter(|&raised| raised <= most)
+        };
+        let mut raised = *params;
+        match self {
+            Free::Shift => raised.shift_bytes = up(params.shift_bytes, SHIFT_STEP, MAX_SHIFT)?,
+            Free::Distance => {
+                raised.merge_distance = up(params.merge_distance, DISTANCE_STEP, MAX_DISTANCE)?;
+                // Infill merge joins what is contiguous, too, so that the larger distance decides.
+                if let Some(infill) = &mut raised.infill {
+                    infill.distance = up(infill.distance, DISTANCE_STEP, MAX_DISTANCE)?;
+                }
+            }
+            Free::Hole => {
+                let infill = params.infill?;
+                raised.infill = Some(Infill {
+                    hole_pages: up(infill.hole_pages, HOLE_STEP, MAX_HOLE)?,
+                    ..infill
+                });
+            }
+        }
+        Some(raised)
+    }
+
+    /// Whether a schedule with other parameters can be made from the entries of a schedule alone, in
+    /// both directions, by [`crate::schedule::reorder`]. Otherwise disk positions are needed, and the
+    /// launch sequence for a way back ([`crate::schedule::resequence`]).
+    pub fn is_order_only(self) -> bool {
+        self == Free::Shift
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All levels from the defaults on.
+    fn levels(class: Class, touched: bool) -> Vec<Params> {
+        let first = Params::for_device(class, touched);
+        let free = Free::of(class, &first).expect("flash");
+        std::iter::successors(Some(first), |params| free.raise(params)).collect()
+    }
+
+    #[test]
+    fn queued_drives_shift_metadata_further_in_steps_of_16_kib() {
+        for touched in [false, true] {
+            let levels = levels(Class::CommandQueuing, touched);
+            let shifts: Vec<u64> = levels.iter().map(|level| level.shift_bytes >> 10).collect();
+            let expected = [64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256];
+            assert_eq!(shifts, expected);
+            for level in &levels {
+                let shift_bytes = levels[0].shift_bytes;
+                let same = Params {
+                    shift_bytes,
+                    ..*level
+                };
+                assert_eq!(same, levels[0]);
+            }
+        }
+    }
+
+    #[test]
+    fn other_drives_merge_further_apart_in_steps_of_4() {
+        let levels = levels(Class::NoCommandQueuing, false);
+        let distances: Vec<u64> = levels.iter().map(|level| level.merge_distance).collect();
+        assert_eq!(distances, (8..=64).step_by(4).collect::<Vec<_>>());
+        assert!(levels.iter().all(|level| level.shift_bytes == 4096));
+    }
+
+    #[test]
+    fn where_all_distances_are_merged_the_hole_grows() {
+        let levels = levels(Class::NoCommandQueuing, true);
+        let holes: Vec<_> = levels
+            .iter()
+            .map(|level| level.infill.expect("touched pages").hole_pages)
+            .collect();
+        assert_eq!(holes, [7, 9, 11, 13, 15]);
+        assert!(levels.iter().all(|level| level.merge_distance == 8));
+    }
+
+    #[test]
+    fn a_bounded_infill_goes_along_with_the_distance() {
+        let params = Params {
+            merge_distance: 8,
+            shift_bytes: 4096,
+            infill: Some(Infill {
+                hole_pages: 2,
+                distance: 56,
+            }),
+        };
+        assert_eq!(
+            Free::of(Class::NoCommandQueuing, &params),
+            Some(Free::Distance)
+        );
+        let raised = Free::Distance.raise(&params).expect("in range");
+        assert_eq!(
+            (
+                raised.merge_distance,
+                raised.infill.map(|infill| infill.distance)
+            ),
+            (12, Some(60))
+        );
+        let last = Free::Distance.raise(&raised).expect("in range");
+        assert_eq!(Free::Distance.raise(&last), None);
+    }
+
+    #[test]
+    fn disks_with_heads_have_no_free_parameter() {
+        let params = Params::for_device(Class::Rotational, true);
+        assert_eq!(Free::of(Class::Rotational, &params), None);
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_not_raised() {
+        let params = Params {
+            merge_distance: u64::MAX,
+            shift_bytes: u64::MAX,
+            infill: None,
+        };
+        for free in [Free::Shift, Free::Distance, Free::Hole] {
+            assert_eq!(free.raise(&params), None, "{free:?}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What goes into and comes out of the phases of an app: plain data.
+
+use serde::{Deserialize, Serialize};
+
+use super::dynamic::Step;
+use crate::model::Class;
+use crate::model::Params;
+use crate::model::Revision;
+use crate::policy::launch_figures::Seen;
+
+/// What the next launch is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// The next launch is learned.
+    Learning {
+        /// Launches in a row that should have been learned and were not.
+        attempts: u32,
+    },
+    /// The next launch is prefetched.
+    Prefetching,
+    /// Launches are left alone.
+    Disabled {
+        /// Why.
+        off: Off,
+        /// Since when, in seconds since the epoch.
+        since_s: u64,
+    },
+}
+
+impl Phase {
+    /// The phase byte of the original (paper §4.1), as `pfsetmode` shows and takes it.
+    pub fn byte(self) -> u8 {
+        match self {
+            Phase::Learning { .. } => 3,
+            Phase::Prefetching => 1,
+            Phase::Disabled { .. } => 9,
+        }
+    }
+}
+
+/// Why an app is switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Off {
+    /// The user said so; only the user says otherwise.
+    Asked,
+    /// Prefetching does not shorten the time that launches wait for the drive. Medians, in
+    /// microseconds.
+    NoGain {
+        /// With prefetching.
+        with_us: u64,
+        /// Without.
+        without_us: u64,
+    },
+    /// Its launches read nothing that could be learned.
+    NothingToLearn,
+}
+
+/// What to do with the launch about to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Learn from it.
+    Learn,
+    /// Prefetch it.
+    Prefetch,
+    /// Do not prefetch it, and measure it as if it were: it is compared with those that are.
+    Withhold,
+    /// Leave it alone.
+    Leave,
+}
+
+/// What the user asks for (`pfsetmode`, `enable`, `disable`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Learn the next launch (phase byte 3).
+    Learn,
+    /// Prefetch (phase byte 1); learn first if there is no profile.
+    Prefetch,
+    /// Leave the app alone (phase byte 9).
+    Disable,
+}
+
+impl Request {
+    /// The request that a phase byte of the original stands for; `None` for any other number.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        match byte {
+            3 => Some(Request::Learn),
+            1 => Some(Request::Prefetch),
+            9 => Some(Request::Disable),
+            _ => None,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug)]
+pub enum Observation<'a> {
+    /// A launch was learned, and there is a new profile.
+    Learned {
+        /// Class of the drive that it was scheduled for.
+        class: Class,
+        /// The profile's history.
+        history: &'a [Revision],
+        /// How long the launch waited for the drive, in microseconds, if it was as cold as one from
+        /// which prefetching is withheld, and no slower: learned live, from cold caches.
+        waiting_us: Option<u64>,
+    },
+    /// A launch was to be learned, and nothing came of it.
+    NotLearned,
+    /// A launch ended that was to be prefetched, or was withheld.
+    Launched {
+        /// The profile's history; the last parameters were in force.
+        history: &'a [Revision],
+        /// The figures.
+        seen: Seen,
+    },
+    /// The last [`Decision::Reschedule`] would not change the schedule.
+    NoEffect,
+    /// The last [`Decision::Reschedule`] could not be carried out.
+    NotRescheduled,
+    /// The daily pass found obsolete entries ([`super::check_files`]) and has dealt with them.
+    Checked {
+        /// Obsolete entries.
+        obsolete: u64,
+        /// All entries before the pass.
+        entries: u64,
+    },
+    /// The app's executable is another file than when it was learned.
+    NewExecutable,
+    /// The profile is gone, cannot be used or could not be stored.
+    NoProfile,
+    /// The user wants something.
+    Asked(Request),
+}
+
+/// Why the app is learned again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The 10 % rule (paper §4.3).
+    Missed,
+    /// Too many entries are obsolete.
+    Obsolete,
+    /// Its executable is another file.
+    NewExecutable,
+    /// There is no profile.
+    NoProfile,
+    /// The user asked for it.
+    Asked,
+}
+
+/// What to change before the next launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Nothing.
+    Keep,
+    /// Schedule the profile anew with these parameters and add them to its history.
+    Reschedule(Params),
+    /// Resolve files that were replaced by their paths, and drop what is gone.
+    Refresh,
+    /// Learn the next launch. The old profile stays until there is a new one.
+    Relearn(Reason),
+    /// The app was switched off; say so.
+    SwitchedOff(Off),
+}
+
+impl From<Step> for Decision {
+    fn from(step: Step) -> Self {
+        match step {
+            Step::Stay => Decision::Keep,
+            Step::Raise(params) | Step::TakeBack(params) => Decision::Reschedule(params),
+        }
+    }
+}

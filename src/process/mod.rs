@@ -1,0 +1,33 @@
+//! One launch of an application: which file it is, starting it, and when the launch is over.
+//!
+//! The app must not notice us. [`Command`] finds the file that execvp(3) would find, [`User`] is who
+//! called for it through sudo or pkexec, [`Spawn`] starts it in that user's name with the signal
+//! dispositions and limits that we were started with, and [`Supervisor`] passes on signals, stops
+//! when the app stops, and hands back an [`Exit`] that the caller can repeat as its own.
+//! [`EndDetector`] tells when the launch is complete, and [`Subreaper`] ends an app that was
+//! started only to be measured.
+
+mod accounts;
+mod command;
+mod completion;
+mod end;
+mod exit;
+mod launch_time;
+mod processes;
+mod session;
+pub(crate) mod signals;
+mod spawn;
+mod supervise;
+mod tree;
+mod user;
+
+pub use command::{Command, CommandError};
+pub use completion::{QuietDetector, completion_block};
+pub use end::{EndDetector, Look};
+pub use exit::{Exit, Status, Usage};
+pub use launch_time::{Clocks, LaunchTime};
+pub use processes::Kin;
+pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};
+pub use supervise::{Started, Supervisor};
+pub use tree::Subreaper;
+pub use user::User;

@@ -1,0 +1,96 @@
+//! A profile kept ready in memory: packed, but for what the first requests need.
+
+use std::sync::Arc;
+
+use crate::drive::Sysfs;
+use crate::fs::mounts::MountTable;
+use crate::kernel::Page;
+use crate::model::Class;
+use crate::model::Place;
+use crate::model::{App, Device, Profile, Revision};
+use crate::prefetch::Lead;
+use crate::profile::encode;
+
+/// A profile that can be prefetched at once.
+#[derive(Clone)]
+pub struct Ready {
+    /// The `.pf` file's bytes. Unpacking them takes the prefetch thread a millisecond, in which the lead
+    /// keeps the drive busy; unpacked, fifty profiles would take ten times the memory.
+    pub packed: Arc<[u8]>,
+    /// The first requests.
+    pub lead: Option<Lead>,
+    /// The completion page, if its file system is there.
+    pub completion: Option<Page>,
+    /// Whose profile it is.
+    pub app: App,
+    /// Scheduling parameters, oldest first.
+    pub history: Vec<Revision>,
+    /// Class of the drive that most of it is read from.
+    pub class: Class,
+    /// Prefetch entries.
+    pub entries: u64,
+    /// Bytes of the schedule.
+    pub bytes: u64,
+}
+
+impl Ready {
+    /// Makes a profile ready.
+    ///
+    /// # Errors
+    /// If it breaks a rule of the format.
+    pub fn new(
+        profile: &Profile,
+        mounts: &MountTable,
+    ) -> Result<Self, crate::profile::FormatError> {
+        let sysfs = Sysfs::default();
+        let lead = Lead::prepare(profile, mounts, &sysfs);
+        let page_bytes = rustix::param::page_size() as u64;
+        let completion = profile.completion.and_then(|span| match span.place {
+            Place::Data { file } => {
+                let file = profile.files.get(file as usize)?;
+                let device = profile.devices.get(usize::from(file.device))?;
+                Some(Page {
+                    dev: present_number(device, mounts)?,
+                    ino: file.ino,
+                    index: span.start * crate::model::PAGE_SIZE / page_bytes,
+                })
+            }
+            Place::Metadata { .. } => None,
+        });
+        Ok(Ready {
+            packed: encode(profile)?.into(),
+            lead,
+            completion,
+            app: profile.app.clone(),
+            history: profile.history.clone(),
+            class: main_class(profile),
+            entries: profile.entries.len() as u64,
+            bytes: profile.entries.iter().map(|entry| entry.span.bytes()).sum(),
+        })
+    }
+}
+
+/// The device's number now.
+fn present_number(device: &Device, mounts: &MountTable) -> Option<u64> {
+    if mounts.of_device(device.dev).next().is_some() {
+        return Some(device.dev);
+    }
+    mounts.find_uuid(&device.fs_uuid)
+}
+
+/// Class of the drive that most of the schedule is read from.
+pub fn main_class(profile: &Profile) -> Class {
+    let mut pages = vec![0; profile.devices.len()];
+    for entry in &profile.entries {
+        let device = match entry.span.place {
+            Place::Metadata { device } => device,
+            Place::Data { file } => profile.files[file as usize].device,
+        };
+        pages[usize::from(device)] += entry.span.len;
+    }
+    (0..pages.len())
+        .max_by_key(|&device| pages[device])
+        .map_or(Class::CommandQueuing, |device| {
+            profile.devices[device].class
+        })
+}
