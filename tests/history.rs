@@ -8,9 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::{Mounted, privileged, succeed};
-use paralfetch::service::history::{FILE_NAME, Found, History, HistoryError, Kind, Launch, Limits};
+use paralfetch::service::history::{
+    FILE_NAME, History, HistoryError, HistoryLimits, Kind, Launch, OpenedHistory,
+};
 
-const LIMITS: Limits = Limits {
+const LIMITS: HistoryLimits = HistoryLimits {
     max_launches: 10_000,
     max_days: 365,
 };
@@ -75,7 +77,7 @@ fn a_full_disk_is_an_error_and_costs_nothing_that_is_there() {
 
     fs::remove_file(&filler).unwrap();
     let (mut history, found) = History::open(&path, LIMITS).unwrap();
-    assert_eq!(found, Found::Nothing);
+    assert_eq!(found, OpenedHistory::Nothing);
     for index in 0..10 {
         history.add(&launch(index)).unwrap();
     }
@@ -93,7 +95,7 @@ fn a_full_disk_is_an_error_and_costs_nothing_that_is_there() {
     drop(history);
 
     let (mut history, found) = History::open(&path, LIMITS).unwrap();
-    assert_eq!((count(&history), found), (kept, Found::Database));
+    assert_eq!((count(&history), found), (kept, OpenedHistory::Database));
     fs::remove_file(&filler).unwrap();
     history.add(&launch(0)).unwrap();
     assert_eq!(count(&history), kept + 1);

@@ -17,13 +17,13 @@ use common::{LoopExt4, privileged};
 use lab::rivals::Lesson;
 use lab::timeline::{Facts, Raw, Recorder, Timeline, What, Why, analyse};
 use paralfetch::fs::mounts::MountTable;
-use paralfetch::kernel::{self, DRAIN_INTERVAL, Focus, Tracer};
+use paralfetch::kernel::{self, DRAIN_INTERVAL, TraceMode, Tracer};
 use paralfetch::learn::{Earlier, Observed, resolve};
-use paralfetch::model::Class;
+use paralfetch::model::DriveClass;
 use paralfetch::model::Hooks;
 use paralfetch::model::{Ended, Learned, Profile, Revision};
 use paralfetch::model::{Params, Place, SECTORS_PER_PAGE};
-use paralfetch::process::{Command, Spawn, Status, Stdio, Supervisor};
+use paralfetch::process::{AppStatus, Command, Spawn, Stdio, Supervisor};
 use paralfetch::schedule::schedule;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -167,7 +167,7 @@ fn launch(supervisor: &mut Supervisor, spawn: Spawn, mut drain: impl FnMut() -> 
         let interval = Timespec::try_from(DRAIN_INTERVAL).unwrap();
         poll(&mut fds, Some(&interval)).unwrap();
     }
-    assert_eq!(supervisor.wait().unwrap().status, Status::Code(0));
+    assert_eq!(supervisor.wait().unwrap().status, AppStatus::Code(0));
 }
 
 /// What a cold launch teaches. It is made from the product's parts rather than by its learning run,
@@ -175,7 +175,7 @@ fn launch(supervisor: &mut Supervisor, spawn: Spawn, mut drain: impl FnMut() -> 
 fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
     let started = SystemTime::now();
     let mut storage = kernel::Storage::new();
-    let mut tracer = Tracer::attach(&mut storage, Focus::Reads).unwrap();
+    let mut tracer = Tracer::attach(&mut storage, TraceMode::Reads).unwrap();
     let mark = tracer.start_mark();
     let mut spawn = spawn(image);
     let app = spawn.command.app();
@@ -191,7 +191,7 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
     let accesses = trace.accesses.into_iter();
     let accesses: Vec<_> = accesses.filter(|access| access.dev == dev).collect();
     let mounts = MountTable::read().unwrap();
-    let class = |_| Class::CommandQueuing;
+    let class = |_| DriveClass::CommandQueuing;
     let seen = Observed {
         accesses: &accesses,
         paths: &[],
@@ -202,7 +202,7 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
         earlier: &Earlier::default(),
     };
     let sequence = resolve(&seen, &mounts, &class);
-    let params = Params::for_device(Class::CommandQueuing, false);
+    let params = Params::for_device(DriveClass::CommandQueuing, false);
     let profile = Profile {
         app,
         created: 0,
@@ -213,8 +213,8 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
         devices: sequence.devices,
         files: sequence.files,
         entries: schedule(&sequence.log, &params),
-        mapped_along: Vec::new(),
-        newcomers: Vec::new(),
+        fault_around: Vec::new(),
+        helpers: Vec::new(),
         completion: None,
         log_entries: sequence.log.len() as u32,
         obsolete: 0,

@@ -12,9 +12,9 @@ mod scan;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-pub use entry::{Entry, EntryError};
+pub use entry::{DesktopEntry, EntryError};
 pub use exec::{ExecError, command_line};
-pub use find::{FindError, Found, find_app};
+pub use find::{FindError, FoundEntry, find_app};
 pub use scan::{MAX_ENTRIES, MAX_ENTRY_BYTES, entries, system_directories};
 
 use super::identify::Identity;
@@ -94,7 +94,7 @@ impl Unsuitable {
 
 /// A .desktop file that is left out.
 #[derive(Debug)]
-pub struct LeftOut {
+pub struct LeftOutEntry {
     /// Desktop file ID; empty for a directory that cannot be read.
     pub id: String,
     /// The .desktop file or directory.
@@ -109,7 +109,7 @@ pub struct Entries {
     /// The applications, in the order of the directories and of their IDs.
     pub apps: Vec<DesktopApp>,
     /// The others, in the same order.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<LeftOutEntry>,
 }
 
 /// The app of one .desktop file with the given ID.
@@ -123,7 +123,7 @@ pub fn read_app(
     path: &OsStr,
 ) -> Result<DesktopApp, Unsuitable> {
     let bytes = super::read::read(entry, MAX_ENTRY_BYTES)?;
-    let parsed = Entry::parse(&bytes)?;
+    let parsed = DesktopEntry::parse(&bytes)?;
     if parsed.hidden {
         return Err(Unsuitable::Hidden);
     }

@@ -43,7 +43,7 @@ enum Told<'a> {
 }
 
 /// Finds commands, as execvp(3) does in PATH.
-type LookUp<'a> = &'a dyn Fn(&OsStr) -> Option<PathBuf>;
+type CommandLookUp<'a> = &'a dyn Fn(&OsStr) -> Option<PathBuf>;
 
 impl Rules {
     /// The app that is started when `file` is executed with `argv` (`argv[0]` included) by a process
@@ -69,7 +69,7 @@ impl Rules {
         program: PathBuf,
         argv: &[OsString],
         cwd: &Path,
-        look_up: LookUp,
+        look_up: CommandLookUp,
         depth: usize,
     ) -> Identity {
         let base = base_name(program.as_os_str());
@@ -120,7 +120,7 @@ impl Rules {
         &self,
         argv: &[OsString],
         cwd: &Path,
-        look_up: LookUp,
+        look_up: CommandLookUp,
         depth: usize,
     ) -> Option<Identity> {
         let command = argv.first()?;

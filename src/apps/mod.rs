@@ -16,4 +16,4 @@ pub use identify::Identity;
 pub use key::Key;
 pub use lookup::executable_in;
 pub use read::ReadError;
-pub use rules::{LAUNCHERS_DIR, Loaded, Rules, RulesError};
+pub use rules::{LAUNCHERS_DIR, LoadedRules, Rules, RulesError};

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::fs::root_owned::{self, Refused, objection};
+use crate::fs::root_owned::{self, NotRootOwned, objection};
 
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
@@ -69,8 +69,8 @@ pub(super) fn read_trusted(
         Ok(Some(bytes)) if bytes.len() > limit => Err(ReadError::TooLarge { limit }),
         Ok(Some(bytes)) => Ok(bytes),
         Ok(None) => Err(ReadError::Missing),
-        Err(Refused::Untrusted(why)) => Err(ReadError::Untrusted(why)),
-        Err(Refused::Io(error)) => Err(ReadError::Io(error)),
+        Err(NotRootOwned::Untrusted(why)) => Err(ReadError::Untrusted(why)),
+        Err(NotRootOwned::Io(error)) => Err(ReadError::Io(error)),
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-pub use load::{LAUNCHERS_DIR, Loaded, RulesError};
+pub use load::{LAUNCHERS_DIR, LoadedRules, RulesError};
 
 /// What the first argument of a launcher that is no option says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -12,7 +12,7 @@ use crate::model::Profile;
 use crate::model::{PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
 
 /// A completion block, where it lies and how to evict it.
-pub struct Found {
+pub struct FoundCompletion {
     /// Pages of the file.
     pub span: Span,
     /// The same on the disk.
@@ -22,7 +22,7 @@ pub struct Found {
 
 /// Finds the profile's completion block, which is file data: metadata could not be evicted while the
 /// inode that was made from it is cached. `None` if there is none or its file is gone.
-pub fn find(profile: &Profile) -> Option<Found> {
+pub fn find(profile: &Profile) -> Option<FoundCompletion> {
     let span = profile.completion?;
     let Place::Data { file } = span.place else {
         return None;
@@ -38,7 +38,7 @@ pub fn find(profile: &Profile) -> Option<Found> {
         .into_iter()
         .next()?;
     let physical = extent.physical + (span.start * PAGE_SIZE).checked_sub(extent.logical)?;
-    Some(Found {
+    Some(FoundCompletion {
         span,
         on_disk: CompletionBlock {
             dev,
@@ -49,7 +49,7 @@ pub fn find(profile: &Profile) -> Option<Found> {
     })
 }
 
-impl Found {
+impl FoundCompletion {
     /// Drops the block from the page cache, so that a warm launch has to read it. False if it stays,
     /// because a process has it mapped.
     ///

@@ -13,8 +13,8 @@ use super::results::{Sample, Scenario};
 use crate::drive::drop_caches;
 use crate::kernel::{CompletionBlock, Meter, Storage, TraceError};
 use crate::model::Profile;
-use crate::prefetch::{Options, Prefetch};
-use crate::process::{Command, Spawn, SpawnError, Status, Stdio, Subreaper, Supervisor, User};
+use crate::prefetch::{Prefetch, PrefetchOptions};
+use crate::process::{AppStatus, Command, Spawn, SpawnError, Stdio, Subreaper, Supervisor, User};
 use crate::profile::{Store, StoreError};
 
 /// A launch could not be measured.
@@ -70,7 +70,7 @@ const GRACE: Duration = Duration::from_secs(3);
 
 /// What ends a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum LaunchEnd {
     /// The app's exit.
     Exit,
     /// The arrival of the completion block.
@@ -84,7 +84,7 @@ pub struct AppLauncher<'a> {
     /// Where its profile is.
     pub store: &'a Store,
     /// What ends a launch.
-    pub end: End,
+    pub end: LaunchEnd,
     /// Time that a launch may take at the most.
     pub timeout: Duration,
     /// Signals to this process and the end of the app.
@@ -111,7 +111,7 @@ impl AppLauncher<'_> {
     /// As a measured launch.
     pub fn warm_up(&mut self) -> Result<(), BenchError> {
         match self.measured(None, |_| Ok(None)) {
-            Err(BenchError::Timeout(_)) if self.end == End::Quiet => Ok(()),
+            Err(BenchError::Timeout(_)) if self.end == LaunchEnd::Quiet => Ok(()),
             other => other.map(drop),
         }
     }
@@ -218,9 +218,9 @@ impl AppLauncher<'_> {
                 Some(_) if until_completion => return Err(BenchError::NotCompleted),
                 Some(exit) => {
                     return match exit.status {
-                        Status::Code(0) => Ok(()),
-                        Status::Code(code) => Err(BenchError::Failed(format!("status {code}"))),
-                        Status::Signal(signal) => {
+                        AppStatus::Code(0) => Ok(()),
+                        AppStatus::Code(code) => Err(BenchError::Failed(format!("status {code}"))),
+                        AppStatus::Signal(signal) => {
                             Err(BenchError::Failed(format!("signal {signal}")))
                         }
                     };
@@ -236,8 +236,8 @@ impl Launcher for AppLauncher<'_> {
 
     fn launch(&mut self, scenario: Scenario) -> Result<Sample, BenchError> {
         let block = match self.end {
-            End::Exit => None,
-            End::Quiet => {
+            LaunchEnd::Exit => None,
+            LaunchEnd::Quiet => {
                 let profile = self.load()?;
                 Some(completion::find(&profile).ok_or(BenchError::NoCompletionBlock)?)
             }
@@ -259,9 +259,9 @@ impl Launcher for AppLauncher<'_> {
             }
             let (store, app) = (launcher.store.clone(), launcher.command.app());
             let load = move || store.load(app.key()).ok().flatten();
-            let options = Options {
+            let options = PrefetchOptions {
                 left_out,
-                ..Options::default()
+                ..PrefetchOptions::default()
             };
             Ok(Some(Prefetch::start(load, options)?))
         })

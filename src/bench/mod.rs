@@ -8,6 +8,6 @@ mod stats;
 mod table;
 
 pub use interleave::{Launcher, interleave};
-pub use launcher::{AppLauncher, BenchError, End};
+pub use launcher::{AppLauncher, BenchError, LaunchEnd};
 pub use results::{Results, Sample, Scenario, Series};
 pub use table::render;

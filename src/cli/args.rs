@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::Scenario;
-use crate::policy::Request;
+use crate::policy::PhaseRequest;
 
 /// Where profiles are kept.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/paralfetch";
@@ -20,15 +20,15 @@ pub struct Cli {
     #[arg(long, value_name = "DIR", default_value = DEFAULT_STATE_DIR)]
     pub state_dir: PathBuf,
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Watch one launch of CMD, from a cold cache, and keep what it reads as the app's profile
     Learn(Learn),
     /// Start CMD and read its profile ahead while it runs
-    Run(Run),
+    Run(RunArgs),
     /// Print the profile of APP: its prefetch entries, files, totals and scheduling parameters
     Show(Show),
     /// List the apps that have a profile
@@ -46,11 +46,11 @@ pub enum Command {
     /// Print which apps the service manages, or set it
     Mode(SetMode),
     /// Say how the service is doing: what it manages, its memory, what it can see
-    Status(Status),
+    Status(StatusArgs),
     /// Print what is known of the launches of APP, or of all apps
     Stats(Stats),
     /// Print launches as they begin and end
-    Watch(Watch),
+    Watch(WatchArgs),
     /// Set the phase of APP by the number that the original has for it
     Pfsetmode(Pfsetmode),
     /// Run the system service: see launches, learn them, prefetch them
@@ -74,7 +74,7 @@ pub struct Learn {
     #[arg(long, conflicts_with = "as_read")]
     pub live: bool,
     #[command(flatten)]
-    pub launch: Launch,
+    pub launch: LaunchArgs,
 }
 
 /// How a launch is learned.
@@ -90,7 +90,7 @@ pub struct Learning {
 
 /// What is launched.
 #[derive(Debug, Args)]
-pub struct Launch {
+pub struct LaunchArgs {
     /// Run CMD chrooted into DIR, such as a mounted image
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
@@ -100,7 +100,7 @@ pub struct Launch {
 }
 
 #[derive(Debug, Args)]
-pub struct Run {
+pub struct RunArgs {
     /// Report on standard error what was prefetched, skipped and missed, once the app has ended
     #[arg(short, long)]
     pub verbose: bool,
@@ -109,7 +109,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub report: Option<Option<PathBuf>>,
     #[command(flatten)]
-    pub launch: Launch,
+    pub launch: LaunchArgs,
 }
 
 #[derive(Debug, Args)]
@@ -168,7 +168,7 @@ pub struct Disable {
 
 /// Which apps the service manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
+pub enum ModeArg {
     /// Those that were enabled
     Manual,
     /// Those, all that have a .desktop entry, and programs whose launches turn out to be worth it
@@ -179,11 +179,11 @@ pub enum Mode {
 pub struct SetMode {
     /// The mode to set
     #[arg(value_enum)]
-    pub mode: Option<Mode>,
+    pub mode: Option<ModeArg>,
 }
 
 #[derive(Debug, Args)]
-pub struct Status {
+pub struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -199,7 +199,7 @@ pub struct Stats {
 }
 
 #[derive(Debug, Args)]
-pub struct Watch {
+pub struct WatchArgs {
     /// Print JSON, a line for each event
     #[arg(long)]
     pub json: bool,
@@ -209,7 +209,7 @@ pub struct Watch {
 pub struct Pfsetmode {
     /// 3: learn the next launch; 1: prefetch; 9: disable
     #[arg(value_name = "PHASE", value_parser = phase)]
-    pub request: Request,
+    pub request: PhaseRequest,
     /// Path of the app
     pub app: OsString,
 }
@@ -241,14 +241,14 @@ pub struct Bench {
     #[command(flatten)]
     pub how: Learning,
     #[command(flatten)]
-    pub launch: Launch,
+    pub launch: LaunchArgs,
 }
 
 /// The phase byte of the original.
-fn phase(text: &str) -> Result<Request, String> {
+fn phase(text: &str) -> Result<PhaseRequest, String> {
     text.parse()
         .ok()
-        .and_then(Request::from_byte)
+        .and_then(PhaseRequest::from_byte)
         .ok_or_else(|| "wanted: 3 (learn), 1 (prefetch) or 9 (disable)".to_owned())
 }
 
@@ -320,7 +320,7 @@ mod tests {
             "-b",
         ]);
         assert_eq!(cli.state_dir, PathBuf::from("/s"));
-        let Command::Run(run) = cli.command else {
+        let CliCommand::Run(run) = cli.command else {
             panic!("not run");
         };
         assert!(run.verbose);
@@ -331,7 +331,7 @@ mod tests {
     fn files_of_reports_are_optional() {
         let of = |option: &str| {
             let cli = Cli::parse_from(["paralfetch", "run", option, "--", "a"]);
-            let Command::Run(run) = cli.command else {
+            let CliCommand::Run(run) = cli.command else {
                 panic!("not run");
             };
             run.report
@@ -345,14 +345,14 @@ mod tests {
     fn phases_are_the_numbers_of_the_original() {
         let of = |phase: &str| {
             let cli = Cli::try_parse_from(["paralfetch", "pfsetmode", phase, "/a"]).ok()?;
-            let Command::Pfsetmode(args) = cli.command else {
+            let CliCommand::Pfsetmode(args) = cli.command else {
                 panic!("not pfsetmode");
             };
             Some(args.request)
         };
-        assert_eq!(of("3"), Some(Request::Learn));
-        assert_eq!(of("1"), Some(Request::Prefetch));
-        assert_eq!(of("9"), Some(Request::Disable));
+        assert_eq!(of("3"), Some(PhaseRequest::Learn));
+        assert_eq!(of("1"), Some(PhaseRequest::Prefetch));
+        assert_eq!(of("9"), Some(PhaseRequest::Disable));
         for bad in ["", "0", "2", "257", "x"] {
             assert_eq!(of(bad), None, "{bad}");
         }

@@ -8,9 +8,9 @@ use super::learn::{from_learn, options, report};
 use super::profiles::write_out;
 use super::show::list_line;
 use super::{Failure, say};
-use crate::bench::{AppLauncher, BenchError, End, Results, Scenario, interleave, render};
+use crate::bench::{AppLauncher, BenchError, LaunchEnd, Results, Scenario, interleave, render};
 use crate::kernel::check;
-use crate::learn::{Lesson, learn};
+use crate::learn::{LearnedProfile, learn};
 use crate::model::Learned;
 use crate::prefetch::raise_open_files;
 use crate::process::{Command, Subreaper, Supervisor};
@@ -25,8 +25,8 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     let subreaper = Subreaper::new().map_err(Failure::own)?;
     let store = Store::create(state_dir).map_err(Failure::own)?;
     let end = match args.until {
-        Until::Exit => End::Exit,
-        Until::Quiet => End::Quiet,
+        Until::Exit => LaunchEnd::Exit,
+        Until::Quiet => LaunchEnd::Quiet,
     };
     let mut launcher = AppLauncher {
         command: &command,
@@ -41,7 +41,7 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     // The first launch of an app often sets it up, and no later one is like it.
     say(&format!("warming up: {}", shown(&args).join(" ")));
     launcher.warm_up().map_err(failure)?;
-    if args.scenarios.contains(&Scenario::Prefetch) || end == End::Quiet {
+    if args.scenarios.contains(&Scenario::Prefetch) || end == LaunchEnd::Quiet {
         match store.load(command.app().key()).map_err(Failure::own)? {
             Some(profile) if args.how.as_read && profile.learned == Learned::Exact => {
                 say("learning one launch as read, since the profile is of an exact one");
@@ -58,8 +58,8 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     let mut results = Results {
         command: shown(&args),
         until: match end {
-            End::Exit => "exit".to_owned(),
-            End::Quiet => "quiet".to_owned(),
+            LaunchEnd::Exit => "exit".to_owned(),
+            LaunchEnd::Quiet => "quiet".to_owned(),
         },
         ..Results::default()
     };
@@ -86,7 +86,7 @@ fn learn_first(
         return Err(failure(BenchError::Interrupted(signal)));
     }
     let learned = learned.map_err(from_learn)?;
-    let Lesson {
+    let LearnedProfile {
         profile, summary, ..
     } = learned.lesson.map_err(Failure::own)?;
     store.save(&profile).map_err(Failure::own)?;

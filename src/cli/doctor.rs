@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::args::Doctor;
 use super::profiles::write_out;
 use super::{Failure, say};
-use crate::doctor::{Diagnosis, Level, diagnose};
+use crate::doctor::{AbilityLevel, Diagnosis, diagnose};
 
 /// Exit status when learning or prefetching does not work.
 const BROKEN: u8 = 1;
@@ -28,7 +28,7 @@ pub fn main(args: &Doctor) -> Result<(), Failure> {
     if diagnosis
         .checks
         .iter()
-        .any(|check| check.level == Level::Less)
+        .any(|check| check.level == AbilityLevel::Less)
         && !args.json
     {
         say("learning and prefetching work, with the losses that are named");
@@ -41,9 +41,9 @@ fn text(diagnosis: &Diagnosis) -> String {
     let mut out = String::new();
     for check in &diagnosis.checks {
         let mark = match check.level {
-            Level::Ok => "ok",
-            Level::Less => "less",
-            Level::Broken => "broken",
+            AbilityLevel::Ok => "ok",
+            AbilityLevel::Less => "less",
+            AbilityLevel::Broken => "broken",
         };
         writeln!(out, "{mark:<7} {:<34} {}", check.name, check.found)
             .expect("writing to a string cannot fail");

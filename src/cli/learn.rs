@@ -14,10 +14,10 @@ use super::show::app_name;
 use super::{Failure, say};
 use crate::cli::format::{mib, text_of};
 use crate::kernel::check;
-use crate::learn::{LearnError, LearnOptions, Lesson, Summary, learn};
-use crate::model::Limits;
+use crate::learn::{LearnError, LearnOptions, LearnSummary, LearnedProfile, learn};
+use crate::model::LaunchLimits;
 use crate::model::{Learned, Profile};
-use crate::process::{Command, Spawn, SpawnError, Status, Supervisor, User};
+use crate::process::{AppStatus, Command, Spawn, SpawnError, Supervisor, User};
 use crate::profile::Store;
 
 /// Learns one launch, keeps the profile, and ends as the app ends.
@@ -44,7 +44,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
     }
     let learned = learn(spawn, options, &mut supervisor).map_err(from_learn)?;
     match learned.lesson {
-        Ok(Lesson {
+        Ok(LearnedProfile {
             profile, summary, ..
         }) => match store.save(&profile) {
             Ok(_) => {
@@ -53,7 +53,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
                     Some(file) => write_json(file.as_deref(), &profile, &summary),
                     None => report(&profile, &summary),
                 }
-                if let Some(Status::Code(code @ 1..)) = learned.exit.map(|exit| exit.status) {
+                if let Some(AppStatus::Code(code @ 1..)) = learned.exit.map(|exit| exit.status) {
                     say(&format!(
                         "the app ended with status {code}: if its launch failed, learn again"
                     ));
@@ -78,9 +78,9 @@ pub fn options(how: &Learning) -> LearnOptions {
         } else {
             Learned::Exact
         },
-        limits: Limits {
+        limits: LaunchLimits {
             timeout: how.timeout,
-            ..Limits::default()
+            ..LaunchLimits::default()
         },
         keeper: keeper(how.timeout),
         earlier: None,
@@ -117,7 +117,7 @@ fn keeper(timeout: Duration) -> Option<process::Command> {
 
 /// Writes what was learned as one line of JSON, to a file or to standard error. If it cannot be
 /// written, the app is to run all the same.
-fn write_json(file: Option<&Path>, profile: &Profile, summary: &Summary) {
+fn write_json(file: Option<&Path>, profile: &Profile, summary: &LearnSummary) {
     let line = format!("{}\n", json(profile, summary));
     let Some(path) = file else {
         let _ = io::stderr().write_all(line.as_bytes());
@@ -129,7 +129,7 @@ fn write_json(file: Option<&Path>, profile: &Profile, summary: &Summary) {
 }
 
 /// Everything that is known of a learning run.
-fn json(profile: &Profile, summary: &Summary) -> Value {
+fn json(profile: &Profile, summary: &LearnSummary) -> Value {
     let pages: u64 = profile.entries.iter().map(|entry| entry.span.len).sum();
     json!({
         "app": text_of(&profile.app.path),
@@ -152,7 +152,7 @@ fn json(profile: &Profile, summary: &Summary) -> Value {
 }
 
 /// What was learned, in a few lines.
-pub fn report(profile: &Profile, summary: &Summary) {
+pub fn report(profile: &Profile, summary: &LearnSummary) {
     let resolved = &summary.resolved;
     let pages: u64 = profile.entries.iter().map(|entry| entry.span.len).sum();
     say(&format!(

@@ -8,17 +8,17 @@ use super::args::{self, Disable, Enable, Pfsetmode, SetMode};
 use super::profiles::write_out;
 use super::service::{app_argument, failed, service_or_local};
 use crate::cli::format::text_of;
-use crate::policy::Request;
+use crate::policy::PhaseRequest;
 use crate::service::bus::Mode;
 
 /// Manages an app.
 pub fn enable(state_dir: &Path, args: &Enable) -> Result<(), Failure> {
-    ask(state_dir, &args.app, Request::Prefetch)
+    ask(state_dir, &args.app, PhaseRequest::Prefetch)
 }
 
 /// Leaves an app alone.
 pub fn disable(state_dir: &Path, args: &Disable) -> Result<(), Failure> {
-    ask(state_dir, &args.app, Request::Disable)
+    ask(state_dir, &args.app, PhaseRequest::Disable)
 }
 
 /// Sets the phase of an app.
@@ -33,20 +33,20 @@ pub fn mode(state_dir: &Path, args: &SetMode) -> Result<(), Failure> {
         return write_out(&format!("{mode}\n"));
     };
     let mode = match mode {
-        args::Mode::Manual => Mode::Manual,
-        args::Mode::Automatic => Mode::Automatic,
+        args::ModeArg::Manual => Mode::Manual,
+        args::ModeArg::Automatic => Mode::Automatic,
     };
     service_or_local(state_dir)?.set_mode(mode).map_err(failed)
 }
 
-fn ask(state_dir: &Path, app: &OsStr, request: Request) -> Result<(), Failure> {
+fn ask(state_dir: &Path, app: &OsStr, request: PhaseRequest) -> Result<(), Failure> {
     let app = app_argument(app)?;
     let backend = service_or_local(state_dir)?;
     let name = text_of(backend.ask(&app, request).map_err(failed)?.as_bytes());
     let done = match request {
-        Request::Learn => "its next launch will be learned",
-        Request::Prefetch => "prefetched from now on, once it has been learned",
-        Request::Disable => "left alone from now on",
+        PhaseRequest::Learn => "its next launch will be learned",
+        PhaseRequest::Prefetch => "prefetched from now on, once it has been learned",
+        PhaseRequest::Disable => "left alone from now on",
     };
     write_out(&format!("{name}: {done}\n"))
 }

@@ -30,7 +30,7 @@ use clap::Parser;
 
 use crate::drive::{Leftovers, keep, restore_leftovers};
 use crate::learn::RUN_DIR;
-use args::{Cli, Command};
+use args::{Cli, CliCommand};
 
 /// Exit status for a failure of ours, as env(1) and other wrappers have it; 126 and 127 are for apps
 /// that cannot be started.
@@ -41,28 +41,28 @@ const OWN_FAILURE: u8 = 125;
 pub fn main() -> ExitCode {
     let cli = Cli::parse_from(arguments(std::env::args_os()));
     let done = match cli.command {
-        Command::Learn(args) => {
+        CliCommand::Learn(args) => {
             restore_after_crash();
             learn::main(&cli.state_dir, args)
         }
-        Command::Run(args) => run::main(&cli.state_dir, args),
-        Command::Bench(args) => {
+        CliCommand::Run(args) => run::main(&cli.state_dir, args),
+        CliCommand::Bench(args) => {
             restore_after_crash();
             bench::main(&cli.state_dir, args)
         }
-        Command::Show(args) => profiles::show(&cli.state_dir, &args),
-        Command::List(args) => profiles::list(&cli.state_dir, &args),
-        Command::Forget(args) => profiles::forget(&cli.state_dir, &args),
-        Command::Doctor(args) => doctor::main(&args),
-        Command::Enable(args) => manage::enable(&cli.state_dir, &args),
-        Command::Disable(args) => manage::disable(&cli.state_dir, &args),
-        Command::Mode(args) => manage::mode(&cli.state_dir, &args),
-        Command::Status(args) => status::status(&args),
-        Command::Stats(args) => status::stats(&cli.state_dir, &args),
-        Command::Watch(args) => watch::main(&args),
-        Command::Pfsetmode(args) => manage::pfsetmode(&cli.state_dir, &args),
-        Command::Service(args) => serve::main(&cli.state_dir, args),
-        Command::KeepKnobs { limit } => {
+        CliCommand::Show(args) => profiles::show(&cli.state_dir, &args),
+        CliCommand::List(args) => profiles::list(&cli.state_dir, &args),
+        CliCommand::Forget(args) => profiles::forget(&cli.state_dir, &args),
+        CliCommand::Doctor(args) => doctor::main(&args),
+        CliCommand::Enable(args) => manage::enable(&cli.state_dir, &args),
+        CliCommand::Disable(args) => manage::disable(&cli.state_dir, &args),
+        CliCommand::Mode(args) => manage::mode(&cli.state_dir, &args),
+        CliCommand::Status(args) => status::status(&args),
+        CliCommand::Stats(args) => status::stats(&cli.state_dir, &args),
+        CliCommand::Watch(args) => watch::main(&args),
+        CliCommand::Pfsetmode(args) => manage::pfsetmode(&cli.state_dir, &args),
+        CliCommand::Service(args) => serve::main(&cli.state_dir, args),
+        CliCommand::KeepKnobs { limit } => {
             keep(Path::new(RUN_DIR), Duration::from_secs(limit)).map_err(Failure::own)
         }
     };

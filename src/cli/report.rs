@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use super::say;
 use crate::cli::format::{mib, text_of};
 use crate::fs::mounts::MountTable;
-use crate::judge::{Launch, LiveSystem, Miss, Misses, Recording, Subject, misses};
+use crate::judge::{JudgedLaunch, LiveSystem, Miss, MissedPlace, Misses, Recording, misses};
+use crate::model::PrefetchReport;
 use crate::model::Profile;
-use crate::model::Report;
 
 /// Misses that are listed as text; all of them are in a file.
 const MOST_LINES: usize = 100;
@@ -51,17 +51,17 @@ pub struct Case {
     /// What was recorded.
     pub recording: Recording,
     /// Waits for the prefetch to end, and says what it did.
-    pub outcome: Box<dyn FnOnce() -> Option<Report> + Send>,
+    pub outcome: Box<dyn FnOnce() -> Option<PrefetchReport> + Send>,
     /// Loads the profile that was prefetched.
     pub profile: Box<dyn FnOnce() -> Result<Profile, String> + Send>,
 }
 
 /// A judgement under way, in a thread of its own: the app is still running, and its signals are to
 /// be passed on.
-pub struct Judging(Receiver<(Option<Report>, Result<Verdict, String>)>);
+pub struct Judging(Receiver<(Option<PrefetchReport>, Result<ReportVerdict, String>)>);
 
 /// A launch's misses, and how far they can be trusted.
-pub struct Verdict {
+pub struct ReportVerdict {
     misses: Misses,
     duration: Duration,
     lost: u64,
@@ -92,7 +92,7 @@ impl Judging {
     }
 
     /// What the prefetch did and what was missed; both lack if the drive does not answer.
-    pub fn finish(self) -> (Option<Report>, Result<Verdict, String>) {
+    pub fn finish(self) -> (Option<PrefetchReport>, Result<ReportVerdict, String>) {
         self.0.recv_timeout(PATIENCE).unwrap_or_else(|_| {
             let why = "the launch could not be judged in time".to_owned();
             (None, Err(why))
@@ -104,18 +104,18 @@ fn judge(
     recording: &Recording,
     started: SystemTime,
     profile: &Profile,
-    outcome: &Report,
-) -> Result<Verdict, String> {
+    outcome: &PrefetchReport,
+) -> Result<ReportVerdict, String> {
     let mounts =
         MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
-    let launch = Launch {
+    let launch = JudgedLaunch {
         start_ns: recording.start_ns,
         accesses: &recording.accesses,
         profile,
         outcome,
     };
     let duration = recording.end_ns.saturating_sub(recording.start_ns);
-    Ok(Verdict {
+    Ok(ReportVerdict {
         misses: misses(&launch, &mut LiveSystem::new(mounts, started)),
         duration: Duration::from_nanos(duration),
         lost: recording.lost,
@@ -124,7 +124,7 @@ fn judge(
 
 /// Writes the report where it belongs. What goes wrong is said: the app has ended, and its status
 /// counts.
-pub fn write(target: Target, verdict: Result<Verdict, String>) {
+pub fn write(target: Target, verdict: Result<ReportVerdict, String>) {
     let verdict = match verdict {
         Ok(verdict) => verdict,
         Err(why) => return say(&format!("{why}; there is no report")),
@@ -144,7 +144,7 @@ pub fn write(target: Target, verdict: Result<Verdict, String>) {
 }
 
 /// The report for a person to read, a line each.
-fn lines(verdict: &Verdict) -> Vec<String> {
+fn lines(verdict: &ReportVerdict) -> Vec<String> {
     let misses = &verdict.misses;
     let reasons: Vec<String> = misses
         .by_reason
@@ -204,18 +204,18 @@ fn table(misses: &[Miss], what: &str) -> Vec<String> {
     lines
 }
 
-fn subject(subject: &Subject) -> String {
+fn subject(subject: &MissedPlace) -> String {
     match subject {
-        Subject::Data {
+        MissedPlace::Data {
             path: Some(path), ..
         } => text_of(path),
-        Subject::Data { inode, path: None } => format!("inode {inode}"),
-        Subject::Metadata { block } => format!("metadata: {block}"),
+        MissedPlace::Data { inode, path: None } => format!("inode {inode}"),
+        MissedPlace::Metadata { block } => format!("metadata: {block}"),
     }
 }
 
 /// A line for each miss, then one with the totals.
-fn json_lines(verdict: &Verdict) -> Vec<Value> {
+fn json_lines(verdict: &ReportVerdict) -> Vec<Value> {
     let misses = &verdict.misses;
     let mut lines: Vec<Value> = misses
         .misses
@@ -247,34 +247,34 @@ fn tagged(kind: &str, of: &impl Serialize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{BlockKind, Reason, RequestCount};
+    use crate::judge::{BlockKind, MissReason, RequestCount};
 
-    fn verdict(count: usize) -> Verdict {
+    fn verdict(count: usize) -> ReportVerdict {
         let miss = |subject| Miss {
             time_us: 1500,
-            reason: Reason::Late,
+            reason: MissReason::Late,
             dev: 5,
             subject,
             start: 7,
             pages: 2,
         };
-        let data = Subject::Data {
+        let data = MissedPlace::Data {
             inode: 12,
             path: Some(b"/a\n".to_vec()),
         };
-        let metadata = Subject::Metadata {
+        let metadata = MissedPlace::Metadata {
             block: BlockKind::InodeTable,
         };
         let total = RequestCount {
             requests: count as u64,
             pages: 2 * count as u64,
         };
-        Verdict {
+        ReportVerdict {
             misses: Misses {
                 misses: vec![miss(data); count],
                 others: vec![miss(metadata)],
                 total,
-                by_reason: [(Reason::Late, total)].into(),
+                by_reason: [(MissReason::Late, total)].into(),
                 launch_requests: 1000,
                 made_pages: 0,
             },

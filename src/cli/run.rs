@@ -4,23 +4,23 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use super::args::Run;
+use super::args::RunArgs;
 use super::report::{self, Case, Judging, Target};
 use super::show::app_name;
 use super::{Failure, say};
 use crate::cli::format::mib;
 use crate::judge::Recorder;
 use crate::kernel::Storage;
-use crate::model::Limits;
-use crate::model::Report;
+use crate::model::LaunchLimits;
+use crate::model::PrefetchReport;
 use crate::model::{App, Ended, Profile};
-use crate::prefetch::{Options, Prefetch, raise_open_files};
+use crate::prefetch::{Prefetch, PrefetchOptions, raise_open_files};
 use crate::process::{Command, Exit, Spawn, Supervisor, User};
 use crate::profile::Store;
 
 /// Starts the app, prefetched if there is a profile, and ends as it ends. Whatever fails in us, the
 /// app is started.
-pub fn main(state_dir: &Path, args: Run) -> Result<(), Failure> {
+pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     let user = User::invoking();
     let command = Command::find_for(&args.launch.cmd, args.launch.root.as_deref(), user.as_ref())
         .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
@@ -81,8 +81,8 @@ struct Reporter<'obj> {
 
 impl<'obj> Reporter<'obj> {
     fn start(storage: &'obj mut Storage, file: Option<&Path>) -> Result<Self, String> {
-        let recorder =
-            Recorder::attach(storage, Limits::default()).map_err(|error| error.to_string())?;
+        let recorder = Recorder::attach(storage, LaunchLimits::default())
+            .map_err(|error| error.to_string())?;
         let target = Target::open(file)?;
         Ok(Reporter { recorder, target })
     }
@@ -135,20 +135,20 @@ const LAUNCH_GOES_ON: Duration = Duration::from_secs(10);
 /// A prefetch under way.
 struct Running {
     prefetch: Prefetch,
-    app: Prefetched,
+    app: RunPrefetch,
 }
 
 /// Whose launch is prefetched, and where its profile is.
 #[derive(Clone)]
-struct Prefetched {
+struct RunPrefetch {
     store: Store,
     app: App,
     /// Set once the profile is loaded.
-    loaded: Arc<OnceLock<Loaded>>,
+    loaded: Arc<OnceLock<LoadedProfile>>,
 }
 
 /// What of a profile is needed when the app has ended.
-struct Loaded {
+struct LoadedProfile {
     /// When it was learned, in seconds since the epoch.
     created: u64,
     /// How the learned launch ended.
@@ -180,7 +180,7 @@ impl Running {
             let found = source.load(name.key()).map_err(|error| error.to_string());
             match found.and_then(|profile| profile.ok_or(missing)) {
                 Ok(profile) => {
-                    place.get_or_init(|| Loaded {
+                    place.get_or_init(|| LoadedProfile {
                         created: profile.created,
                         ended: profile.ended,
                         known_obsolete: profile.obsolete,
@@ -193,11 +193,11 @@ impl Running {
                 }
             }
         };
-        let prefetch = Prefetch::start(load, Options::default())
+        let prefetch = Prefetch::start(load, PrefetchOptions::default())
             .map_err(|error| format!("cannot start the prefetch thread: {error}"))?;
         Ok(Running {
             prefetch,
-            app: Prefetched {
+            app: RunPrefetch {
                 store,
                 app: app.clone(),
                 loaded,
@@ -206,9 +206,9 @@ impl Running {
     }
 }
 
-impl Prefetched {
+impl RunPrefetch {
     /// Ends the prefetch, or lets it go on if the launch does, and says what it did.
-    fn outcome(&self, prefetch: Prefetch) -> Option<Report> {
+    fn outcome(&self, prefetch: Prefetch) -> Option<PrefetchReport> {
         // A launcher that exits at once leaves the launch to its children.
         match self.loaded.get().map(|loaded| loaded.ended) {
             Some(Ended::Quiet | Ended::Timeout) => prefetch.finish_within(LAUNCH_GOES_ON),
@@ -228,7 +228,7 @@ impl Prefetched {
 
     /// Says what there is to say of a prefetch: all of it if `verbose`, else only what is new and
     /// wrong.
-    fn tell(&self, report: Option<&Report>, exit: &Exit, verbose: bool) {
+    fn tell(&self, report: Option<&PrefetchReport>, exit: &Exit, verbose: bool) {
         let (Some(report), Some(loaded)) = (report, self.loaded.get()) else {
             return;
         };
@@ -259,7 +259,7 @@ fn say_unprefetched(why: &str) {
     say(&format!("{why}; started without prefetching"));
 }
 
-fn print_report(report: &Report, exit: &Exit) {
+fn print_report(report: &PrefetchReport, exit: &Exit) {
     if report.warm {
         say("everything sampled of the schedule was cached: nothing was prefetched");
     } else {

@@ -11,7 +11,7 @@ use super::Failure;
 use super::args::ServiceArgs;
 use crate::drive::Sysfs;
 use crate::service::bus::Address;
-use crate::service::config::{Config, Level};
+use crate::service::config::{Config, LogLevel};
 use crate::service::{Places, run};
 
 /// Runs until a signal asks to end.
@@ -32,18 +32,18 @@ pub fn main(state_dir: &Path, args: ServiceArgs) -> Result<(), Failure> {
 pub fn serve(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> {
     // A configuration that is wrong is told by `run`.
     let level =
-        Config::load(&places.config_dir).map_or(Level::default(), |config| config.log.level);
+        Config::load(&places.config_dir).map_or(LogLevel::default(), |config| config.log.level);
     log_to_journal(level)?;
     Ok(run(places, bus)?)
 }
 
 /// To the journal with all fields, where we write to it anyway; else to standard error.
-fn log_to_journal(level: Level) -> Result<(), TryInitError> {
+fn log_to_journal(level: LogLevel) -> Result<(), TryInitError> {
     let level = match level {
-        Level::Error => LevelFilter::ERROR,
-        Level::Warn => LevelFilter::WARN,
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
     };
     let registry = tracing_subscriber::registry().with(level);
     let in_journal = std::env::var_os("JOURNAL_STREAM").is_some();

@@ -45,7 +45,7 @@ pub fn text(profile: &Profile) -> String {
         "dev", "inode", "start", "length", "path"
     ));
     for entry in &profile.entries {
-        let row = Row::of(profile, &entry.span);
+        let row = TableRow::of(profile, &entry.span);
         line(format!(
             "{:<10} {:>12} {:>12} {:>10}  {}",
             format!("{:#08x}", row.dev),
@@ -67,13 +67,13 @@ pub fn text(profile: &Profile) -> String {
         profile.scheduled_files(),
         profile.obsolete
     ));
-    if !profile.mapped_along.is_empty() {
+    if !profile.fault_around.is_empty() {
         line(format!(
             "{} pages of these were mapped along with others and need not have been touched",
-            pages(&profile.mapped_along)
+            pages(&profile.fault_around)
         ));
     }
-    let chance: Vec<Span> = (profile.newcomers.iter())
+    let chance: Vec<Span> = (profile.helpers.iter())
         .filter(|read| !read.recurs)
         .map(|read| read.entry.span)
         .collect();
@@ -122,8 +122,8 @@ pub fn json(profile: &Profile) -> Value {
         "files": profile.files.iter().map(file_json).collect::<Vec<_>>(),
         "entries": profile.entries.iter().map(|entry| entry_json(profile, entry)).collect::<Vec<_>>(),
         "completion": profile.completion.map(|span| span_json(profile, &span)),
-        "mapped_along": profile.mapped_along.iter().map(|span| span_json(profile, span)).collect::<Vec<_>>(),
-        "newcomers": profile.newcomers.iter().map(|read| {
+        "mapped_along": profile.fault_around.iter().map(|span| span_json(profile, span)).collect::<Vec<_>>(),
+        "newcomers": profile.helpers.iter().map(|read| {
             let mut read_json = entry_json(profile, &read.entry);
             read_json["recurs"] = json!(read.recurs);
             read_json
@@ -224,7 +224,7 @@ impl Totals {
 
 /// An entry in the columns of pfviewer: for metadata, inode 0, start in blocks and length in bytes;
 /// for data, both in pages.
-struct Row {
+struct TableRow {
     dev: u32,
     ino: u64,
     start: u64,
@@ -232,10 +232,10 @@ struct Row {
     path: Option<String>,
 }
 
-impl Row {
+impl TableRow {
     fn of(profile: &Profile, span: &Span) -> Self {
         match span.place {
-            Place::Metadata { device } => Row {
+            Place::Metadata { device } => TableRow {
                 dev: kernel_dev(profile.devices[usize::from(device)].dev),
                 ino: 0,
                 start: span.start,
@@ -244,7 +244,7 @@ impl Row {
             },
             Place::Data { file } => {
                 let file = &profile.files[file as usize];
-                Row {
+                TableRow {
                     dev: kernel_dev(profile.devices[usize::from(file.device)].dev),
                     ino: file.ino,
                     start: span.start,
@@ -263,7 +263,7 @@ fn entry_json(profile: &Profile, entry: &PrefetchEntry) -> Value {
 }
 
 fn span_json(profile: &Profile, span: &Span) -> Value {
-    let row = Row::of(profile, span);
+    let row = TableRow::of(profile, span);
     json!({
         "kind": if span.place.is_metadata() { "metadata" } else { "data" },
         "dev": row.dev,

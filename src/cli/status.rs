@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::Failure;
-use super::args::{Stats, Status};
+use super::args::{Stats, StatusArgs};
 use super::profiles::write_out;
 use super::service::{app_argument, failed, running, running_or_local};
 use crate::cli::format;
@@ -19,7 +19,7 @@ const LISTED: u32 = 20;
 const IN_JSON: u32 = crate::service::bus::MAX_LAUNCHES;
 
 /// Prints how the service is doing.
-pub fn status(args: &Status) -> Result<(), Failure> {
+pub fn status(args: &StatusArgs) -> Result<(), Failure> {
     let report = running()?.status().map_err(failed)?;
     write_out(&if args.json {
         format!("{:#}\n", json!(report))

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::args::Watch;
+use super::args::WatchArgs;
 use super::profiles::write_out;
 use super::service::running;
 use super::status::{joined, launch_line};
@@ -10,7 +10,7 @@ use super::{Failure, say};
 use crate::service::bus::{BusError, Event, plan_word};
 
 /// Prints a line for each event until the service stops or we are interrupted.
-pub fn main(args: &Watch) -> Result<(), Failure> {
+pub fn main(args: &WatchArgs) -> Result<(), Failure> {
     for event in running()?.events().map_err(Failure::own)? {
         match event {
             Ok(event) if args.json => write_out(&format!("{}\n", json_line(&event)))?,

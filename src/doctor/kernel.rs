@@ -4,9 +4,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::Check;
-use crate::kernel::{Focus, LOCKDOWN, Storage, Tracer, VMLINUX_BTF, bpf_syscall_exists};
-use crate::model::{Hooks, Means};
+use super::AbilityCheck;
+use crate::kernel::{LOCKDOWN, Storage, TraceMode, Tracer, VMLINUX_BTF, bpf_syscall_exists};
+use crate::model::{HookKind, Hooks};
 use crate::prefetch::has_cachestat;
 
 /// The running kernel's release.
@@ -17,48 +17,48 @@ pub fn release() -> String {
         .into_owned()
 }
 
-pub fn root() -> Check {
+pub fn root() -> AbilityCheck {
     let uid = rustix::process::geteuid();
     if uid.is_root() {
-        return Check::ok("privileges", "root");
+        return AbilityCheck::ok("privileges", "root");
     }
-    Check::broken(
+    AbilityCheck::broken(
         "privileges",
         format!("user {}", uid.as_raw()),
         "learning and prefetching need root: run it with sudo",
     )
 }
 
-pub fn bpf() -> Check {
+pub fn bpf() -> AbilityCheck {
     if bpf_syscall_exists() {
-        return Check::ok("BPF", "there");
+        return AbilityCheck::ok("BPF", "there");
     }
-    Check::broken(
+    AbilityCheck::broken(
         "BPF",
         "not in this kernel",
         "nothing can be learned: a kernel with CONFIG_BPF_SYSCALL=y is needed",
     )
 }
 
-pub fn btf() -> Check {
+pub fn btf() -> AbilityCheck {
     if Path::new(VMLINUX_BTF).exists() {
-        return Check::ok("BTF", VMLINUX_BTF);
+        return AbilityCheck::ok("BTF", VMLINUX_BTF);
     }
-    Check::broken(
+    AbilityCheck::broken(
         "BTF",
         format!("{VMLINUX_BTF} is missing"),
         "nothing can be learned: a kernel with CONFIG_DEBUG_INFO_BTF=y is needed",
     )
 }
 
-pub fn lockdown() -> Check {
+pub fn lockdown() -> AbilityCheck {
     judge_lockdown(fs::read_to_string(LOCKDOWN).ok().as_deref())
 }
 
 /// `modes` is the content of the file, with the mode in force in brackets; `None` without it.
-fn judge_lockdown(modes: Option<&str>) -> Check {
+fn judge_lockdown(modes: Option<&str>) -> AbilityCheck {
     let Some(modes) = modes else {
-        return Check::ok(
+        return AbilityCheck::ok(
             "lockdown",
             "unknown (securityfs is not mounted, or the kernel has no lockdown)",
         );
@@ -68,14 +68,14 @@ fn judge_lockdown(modes: Option<&str>) -> Check {
         .find_map(|mode| mode.strip_prefix('[')?.strip_suffix(']'))
         .unwrap_or("none");
     match mode {
-        "none" => Check::ok("lockdown", mode),
-        "confidentiality" => Check::broken(
+        "none" => AbilityCheck::ok("lockdown", mode),
+        "confidentiality" => AbilityCheck::broken(
             "lockdown",
             mode,
             "BPF is refused, so nothing can be learned: start the kernel without \
              lockdown=confidentiality",
         ),
-        other => Check::less(
+        other => AbilityCheck::less(
             "lockdown",
             other,
             "debugfs files (fault_around_bytes) and, on some kernels, fentry programs are refused",
@@ -84,18 +84,21 @@ fn judge_lockdown(modes: Option<&str>) -> Check {
 }
 
 /// Loads and attaches a learning session for real.
-pub fn hooks() -> (Option<Hooks>, Vec<Check>) {
+pub fn hooks() -> (Option<Hooks>, Vec<AbilityCheck>) {
     const ADDITIONS: &str = "hook: pages added to the cache";
     let mut storage = Storage::new();
-    match Tracer::attach(&mut storage, Focus::Reads).map(|tracer| tracer.hooks()) {
+    match Tracer::attach(&mut storage, TraceMode::Reads).map(|tracer| tracer.hooks()) {
         Ok(hooks) => {
-            let mut checks = vec![Check::ok(ADDITIONS, Means::Tracepoint.to_string())];
+            let mut checks = vec![AbilityCheck::ok(
+                ADDITIONS,
+                HookKind::Tracepoint.to_string(),
+            )];
             checks.extend(judge_hooks(&hooks));
             (Some(hooks), checks)
         }
         Err(error) => (
             None,
-            vec![Check::broken(
+            vec![AbilityCheck::broken(
                 ADDITIONS,
                 "not attached",
                 format!("nothing can be learned: {error}"),
@@ -104,7 +107,7 @@ pub fn hooks() -> (Option<Hooks>, Vec<Check>) {
     }
 }
 
-fn judge_hooks(hooks: &Hooks) -> Vec<Check> {
+fn judge_hooks(hooks: &Hooks) -> Vec<AbilityCheck> {
     [
         (
             "hook: reads of cached pages",
@@ -120,9 +123,9 @@ fn judge_hooks(hooks: &Hooks) -> Vec<Check> {
     .into_iter()
     .map(|(name, means, lost)| {
         if means.sees() {
-            Check::ok(name, means.to_string())
+            AbilityCheck::ok(name, means.to_string())
         } else {
-            Check::less(
+            AbilityCheck::less(
                 name,
                 means.to_string(),
                 format!("{lost} are missing from what is learned: learn with other programs ended"),
@@ -132,29 +135,29 @@ fn judge_hooks(hooks: &Hooks) -> Vec<Check> {
     .collect()
 }
 
-pub fn fault_around() -> Check {
+pub fn fault_around() -> AbilityCheck {
     judge_fault_around(fs::read_to_string("/sys/kernel/debug/fault_around_bytes"))
 }
 
-fn judge_fault_around(content: io::Result<String>) -> Check {
+fn judge_fault_around(content: io::Result<String>) -> AbilityCheck {
     const NAME: &str = "debugfs fault_around_bytes";
     const COST: &str = "page faults on cached pages are learned as windows of 16 pages, of which some \
                         may not be needed";
     match content {
-        Ok(bytes) => Check::ok(NAME, bytes.trim()),
+        Ok(bytes) => AbilityCheck::ok(NAME, bytes.trim()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Check::less(NAME, "not there (is debugfs mounted?)", COST)
+            AbilityCheck::less(NAME, "not there (is debugfs mounted?)", COST)
         }
-        Err(error) => Check::less(NAME, format!("refused ({error})"), COST),
+        Err(error) => AbilityCheck::less(NAME, format!("refused ({error})"), COST),
     }
 }
 
-pub fn cachestat() -> Check {
+pub fn cachestat() -> AbilityCheck {
     const NAME: &str = "cachestat(2)";
     if has_cachestat() {
-        return Check::ok(NAME, "there");
+        return AbilityCheck::ok(NAME, "there");
     }
-    Check::less(
+    AbilityCheck::less(
         NAME,
         "not in this kernel (Linux 6.5 has it)",
         "a launch that is warm already is not noticed: its profile is walked through in vain",
@@ -164,30 +167,33 @@ pub fn cachestat() -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Level;
+    use crate::doctor::AbilityLevel;
 
     #[test]
     fn the_mode_in_brackets_is_in_force() {
         for (modes, level) in [
-            ("[none] integrity confidentiality\n", Level::Ok),
-            ("none [integrity] confidentiality\n", Level::Less),
-            ("none integrity [confidentiality]\n", Level::Broken),
+            ("[none] integrity confidentiality\n", AbilityLevel::Ok),
+            ("none [integrity] confidentiality\n", AbilityLevel::Less),
+            ("none integrity [confidentiality]\n", AbilityLevel::Broken),
         ] {
             assert_eq!(judge_lockdown(Some(modes)).level, level, "{modes}");
         }
-        assert_eq!(judge_lockdown(None).level, Level::Ok);
+        assert_eq!(judge_lockdown(None).level, AbilityLevel::Ok);
     }
 
     #[test]
     fn hooks_that_are_missing_cost_something_but_break_nothing() {
         let hooks = Hooks {
-            reads: Means::Refused,
-            faults: Means::Fentry,
+            reads: HookKind::Refused,
+            faults: HookKind::Fentry,
         };
         let checks = judge_hooks(&hooks);
-        assert_eq!(checks[0].level, Level::Less);
+        assert_eq!(checks[0].level, AbilityLevel::Less);
         assert!(checks[0].cost.as_ref().unwrap().contains("missing from"));
-        assert_eq!((checks[1].level, &*checks[1].found), (Level::Ok, "fentry"));
+        assert_eq!(
+            (checks[1].level, &*checks[1].found),
+            (AbilityLevel::Ok, "fentry")
+        );
     }
 
     #[test]
@@ -195,7 +201,10 @@ mod tests {
         let absent = judge_fault_around(Err(io::ErrorKind::NotFound.into()));
         let refused = judge_fault_around(Err(io::ErrorKind::PermissionDenied.into()));
         assert_ne!(absent.found, refused.found);
-        assert_eq!((absent.level, refused.level), (Level::Less, Level::Less));
+        assert_eq!(
+            (absent.level, refused.level),
+            (AbilityLevel::Less, AbilityLevel::Less)
+        );
         assert_eq!(judge_fault_around(Ok("65536\n".to_owned())).found, "65536");
     }
 }

@@ -14,7 +14,7 @@ use crate::model::Hooks;
 /// How an ability stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Level {
+pub enum AbilityLevel {
     /// As it should be.
     Ok,
     /// Paralfetch works, but not as well as it could.
@@ -25,39 +25,39 @@ pub enum Level {
 
 /// One ability.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub struct AbilityCheck {
     /// What was looked at.
     pub name: &'static str,
     /// How it stands.
-    pub level: Level,
+    pub level: AbilityLevel,
     /// What was found.
     pub found: String,
     /// What it costs that it is not as it should be, and what to do; `None` if it is.
     pub cost: Option<String>,
 }
 
-impl Check {
+impl AbilityCheck {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Check {
+        AbilityCheck {
             name,
-            level: Level::Ok,
+            level: AbilityLevel::Ok,
             found: found.into(),
             cost: None,
         }
     }
 
     fn less(name: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
-        Check {
-            level: Level::Less,
+        AbilityCheck {
+            level: AbilityLevel::Less,
             cost: Some(cost.into()),
-            ..Check::ok(name, found)
+            ..AbilityCheck::ok(name, found)
         }
     }
 
     fn broken(name: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
-        Check {
-            level: Level::Broken,
-            ..Check::less(name, found, cost)
+        AbilityCheck {
+            level: AbilityLevel::Broken,
+            ..AbilityCheck::less(name, found, cost)
         }
     }
 }
@@ -72,7 +72,7 @@ pub struct Diagnosis {
     /// By what means a learning session sees cached pages; `None` if none could be attached.
     pub hooks: Option<Hooks>,
     /// Each ability, in the order in which they build on each other.
-    pub checks: Vec<Check>,
+    pub checks: Vec<AbilityCheck>,
 }
 
 /// Looks at everything. Takes part of a second; the calling thread must be the process's main thread,
@@ -80,7 +80,7 @@ pub struct Diagnosis {
 pub fn diagnose() -> Diagnosis {
     let kernel = kernel::release();
     let mut checks = vec![
-        Check::ok("kernel", kernel.clone()),
+        AbilityCheck::ok("kernel", kernel.clone()),
         kernel::root(),
         kernel::bpf(),
         kernel::btf(),
@@ -94,7 +94,9 @@ pub fn diagnose() -> Diagnosis {
     checks.push(system::memory());
     checks.push(system::memory_cgroup());
     Diagnosis {
-        works: checks.iter().all(|check| check.level < Level::Broken),
+        works: checks
+            .iter()
+            .all(|check| check.level < AbilityLevel::Broken),
         kernel,
         hooks,
         checks,

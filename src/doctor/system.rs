@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
 
-use super::Check;
+use super::AbilityCheck;
 use crate::drive::{Memory, MemoryLimits, Sysfs};
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
@@ -14,11 +14,11 @@ use crate::learn::devices_below;
 const FILE_SYSTEMS: &str = "file systems";
 
 /// The file systems that can be learned from, and their drives' settings.
-pub fn drives() -> Vec<Check> {
+pub fn drives() -> Vec<AbilityCheck> {
     let mounts = match MountTable::read() {
         Ok(mounts) => mounts,
         Err(error) => {
-            return vec![Check::broken(
+            return vec![AbilityCheck::broken(
                 FILE_SYSTEMS,
                 format!("cannot read the mount table: {error}"),
                 "nothing can be learned or prefetched: mount /proc",
@@ -31,7 +31,7 @@ pub fn drives() -> Vec<Check> {
         names.join(", ")
     };
     if devices.is_empty() {
-        return vec![Check::broken(
+        return vec![AbilityCheck::broken(
             FILE_SYSTEMS,
             "no ext4 (ext3, ext2) is mounted",
             "nothing can be learned or prefetched: other file systems are not supported yet",
@@ -42,13 +42,13 @@ pub fn drives() -> Vec<Check> {
     let on_all = |name, there: &dyn Fn(u64) -> bool, cost: &str| {
         let lacking: Vec<u64> = devices.iter().copied().filter(|&dev| !there(dev)).collect();
         if lacking.is_empty() {
-            Check::ok(name, format!("there ({})", names(&devices)))
+            AbilityCheck::ok(name, format!("there ({})", names(&devices)))
         } else {
-            Check::less(name, format!("missing for {}", names(&lacking)), cost)
+            AbilityCheck::less(name, format!("missing for {}", names(&lacking)), cost)
         }
     };
     vec![
-        Check::ok(FILE_SYSTEMS, format!("ext4 on {}", names(&devices))),
+        AbilityCheck::ok(FILE_SYSTEMS, format!("ext4 on {}", names(&devices))),
         on_all(
             "block device nodes",
             &|dev| blockdev::node(dev, &mounts).is_some_and(|node| can_open(&node)),
@@ -73,15 +73,17 @@ fn can_open(node: &Path) -> bool {
 }
 
 /// Whether a launch would be prefetched now.
-pub fn memory() -> Check {
+pub fn memory() -> AbilityCheck {
     let memory = Memory::read();
     let refused = memory.refuses(0, &MemoryLimits::default());
     match (refused, memory.available) {
-        (Some(why), _) => Check::less("memory", why, "nothing is prefetched while that is so"),
-        (None, Some(available)) => {
-            Check::ok("memory", format!("{} MiB available", available >> 20))
+        (Some(why), _) => {
+            AbilityCheck::less("memory", why, "nothing is prefetched while that is so")
         }
-        (None, None) => Check::less(
+        (None, Some(available)) => {
+            AbilityCheck::ok("memory", format!("{} MiB available", available >> 20))
+        }
+        (None, None) => AbilityCheck::less(
             "memory",
             "the kernel does not say how much is available",
             "a schedule larger than memory would not be noticed",
@@ -90,7 +92,7 @@ pub fn memory() -> Check {
 }
 
 /// Prefetched pages are charged to the memory cgroup of who prefetches them: ours.
-pub fn memory_cgroup() -> Check {
+pub fn memory_cgroup() -> AbilityCheck {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     judge_cgroup(&own, &|directory| {
         fs::read_to_string(
@@ -104,18 +106,18 @@ pub fn memory_cgroup() -> Check {
 
 /// `own` is /proc/self/cgroup; `limit` gives the content of a group's `memory.max`, by the group's
 /// path below the root group.
-fn judge_cgroup(own: &str, limit: &dyn Fn(&Path) -> Option<String>) -> Check {
+fn judge_cgroup(own: &str, limit: &dyn Fn(&Path) -> Option<String>) -> AbilityCheck {
     const NAME: &str = "memory cgroup";
     let Some(path) = own.lines().find_map(|line| line.strip_prefix("0::/")) else {
-        return Check::ok(NAME, "none (no unified hierarchy)");
+        return AbilityCheck::ok(NAME, "none (no unified hierarchy)");
     };
     let smallest = PathBuf::from(path)
         .ancestors()
         .filter_map(|group| Some((limit(group)?.trim().parse::<u64>().ok()?, group.to_owned())))
         .min();
     match smallest {
-        None => Check::ok(NAME, format!("/{path}, no limit")),
-        Some((bytes, group)) => Check::less(
+        None => AbilityCheck::ok(NAME, format!("/{path}, no limit")),
+        Some((bytes, group)) => AbilityCheck::less(
             NAME,
             format!("/{} is limited to {} MiB", group.display(), bytes >> 20),
             "prefetched pages count against this limit and may be dropped before they are used: \
@@ -127,7 +129,7 @@ fn judge_cgroup(own: &str, limit: &dyn Fn(&Path) -> Option<String>) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::Level;
+    use crate::doctor::AbilityLevel;
 
     #[test]
     fn the_smallest_limit_on_the_way_up_counts() {
@@ -140,10 +142,10 @@ mod tests {
             Some(text.to_owned())
         };
         let limited = judge_cgroup("1:name=x:/y\n0::/a/b\n", &limit);
-        assert_eq!(limited.level, Level::Less);
+        assert_eq!(limited.level, AbilityLevel::Less);
         assert_eq!(limited.found, "/a is limited to 1024 MiB");
-        assert_eq!(judge_cgroup("0::/c\n", &limit).level, Level::Ok);
-        assert_eq!(judge_cgroup("0::/\n", &limit).level, Level::Ok);
-        assert_eq!(judge_cgroup("", &limit).level, Level::Ok);
+        assert_eq!(judge_cgroup("0::/c\n", &limit).level, AbilityLevel::Ok);
+        assert_eq!(judge_cgroup("0::/\n", &limit).level, AbilityLevel::Ok);
+        assert_eq!(judge_cgroup("", &limit).level, AbilityLevel::Ok);
     }
 }

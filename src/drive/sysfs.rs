@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, minor};
 
-use crate::model::Class;
+use crate::model::DriveClass;
 
 /// How many devices may be stacked (a file on a loop device on a volume on a disk) before the search
 /// for the drive at the bottom ends.
@@ -16,7 +16,7 @@ const MAX_STACK: u32 = 8;
 #[derive(Clone, Debug)]
 pub struct Sysfs {
     root: PathBuf,
-    known: Vec<(u64, Class)>,
+    known: Vec<(u64, DriveClass)>,
 }
 
 impl Default for Sysfs {
@@ -36,7 +36,7 @@ impl Sysfs {
 
     /// With the class of a device, encoded as `st_dev`, that is known otherwise: an emulated drive has
     /// no attribute that would say it.
-    pub fn knowing(mut self, dev: u64, class: Class) -> Self {
+    pub fn knowing(mut self, dev: u64, class: DriveClass) -> Self {
         self.known.push((dev, class));
         self
     }
@@ -97,21 +97,21 @@ impl Sysfs {
 
     /// What kind of drive is under the device. A drive that says nothing of its queue is taken for
     /// one with command queuing, as NVMe and virtual drives are.
-    pub fn class(&self, dev: u64) -> Class {
+    pub fn class(&self, dev: u64) -> DriveClass {
         let known = self.known.iter().find(|(known, _)| *known == dev);
         known
             .map(|(_, class)| *class)
             .or_else(|| self.class_below(dev, 0))
-            .unwrap_or(Class::CommandQueuing)
+            .unwrap_or(DriveClass::CommandQueuing)
     }
 
-    fn class_below(&self, dev: u64, depth: u32) -> Option<Class> {
+    fn class_below(&self, dev: u64, depth: u32) -> Option<DriveClass> {
         if depth == MAX_STACK {
             return None;
         }
         let disk = self.disk(dev)?;
         // A stack of devices is as slow as its slowest part.
-        let mut below: Vec<Class> = Vec::new();
+        let mut below: Vec<DriveClass> = Vec::new();
         for slave in fs::read_dir(disk.join("slaves"))
             .into_iter()
             .flatten()
@@ -126,26 +126,26 @@ impl Sysfs {
             below.extend(self.class_below(meta.dev(), depth + 1));
         }
         if flag(&disk.join("queue/rotational")) {
-            below.push(Class::Rotational);
+            below.push(DriveClass::Rotational);
         } else if let Some(depth) = read(&disk.join("device/queue_depth")) {
             below.push(queuing(depth.parse().unwrap_or(1) > 1));
         } else if disk.file_name()?.to_str()?.starts_with("mmcblk") {
             below.push(queuing(flag(&disk.join("device/cmdq_en"))));
         }
-        let slowest = |class: &Class| match class {
-            Class::CommandQueuing => 0,
-            Class::NoCommandQueuing => 1,
-            Class::Rotational => 2,
+        let slowest = |class: &DriveClass| match class {
+            DriveClass::CommandQueuing => 0,
+            DriveClass::NoCommandQueuing => 1,
+            DriveClass::Rotational => 2,
         };
         below.into_iter().max_by_key(slowest)
     }
 }
 
-fn queuing(yes: bool) -> Class {
+fn queuing(yes: bool) -> DriveClass {
     if yes {
-        Class::CommandQueuing
+        DriveClass::CommandQueuing
     } else {
-        Class::NoCommandQueuing
+        DriveClass::NoCommandQueuing
     }
 }
 
@@ -250,16 +250,18 @@ mod tests {
         )
         .unwrap();
         let class = |major, minor| fake.sysfs().class(makedev(major, minor));
-        assert_eq!(class(8, 0), Class::CommandQueuing);
-        assert_eq!(class(8, 16), Class::NoCommandQueuing);
-        assert_eq!(class(8, 32), Class::Rotational);
-        assert_eq!(class(179, 0), Class::NoCommandQueuing);
-        assert_eq!(class(179, 8), Class::CommandQueuing);
-        assert_eq!(class(259, 0), Class::CommandQueuing);
-        assert_eq!(class(253, 0), Class::NoCommandQueuing);
-        assert_eq!(class(1, 1), Class::CommandQueuing);
-        let told = fake.sysfs().knowing(makedev(8, 0), Class::NoCommandQueuing);
-        assert_eq!(told.class(makedev(8, 0)), Class::NoCommandQueuing);
-        assert_eq!(told.class(makedev(8, 32)), Class::Rotational);
+        assert_eq!(class(8, 0), DriveClass::CommandQueuing);
+        assert_eq!(class(8, 16), DriveClass::NoCommandQueuing);
+        assert_eq!(class(8, 32), DriveClass::Rotational);
+        assert_eq!(class(179, 0), DriveClass::NoCommandQueuing);
+        assert_eq!(class(179, 8), DriveClass::CommandQueuing);
+        assert_eq!(class(259, 0), DriveClass::CommandQueuing);
+        assert_eq!(class(253, 0), DriveClass::NoCommandQueuing);
+        assert_eq!(class(1, 1), DriveClass::CommandQueuing);
+        let told = fake
+            .sysfs()
+            .knowing(makedev(8, 0), DriveClass::NoCommandQueuing);
+        assert_eq!(told.class(makedev(8, 0)), DriveClass::NoCommandQueuing);
+        assert_eq!(told.class(makedev(8, 32)), DriveClass::Rotational);
     }
 }

@@ -9,7 +9,7 @@ use crate::model::PAGE_SIZE;
 
 /// Part of a file that is contiguous on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct FileExtent {
     /// Where it begins in the file, in bytes.
     pub logical: u64,
     /// Where it begins on the device, in bytes; meaningless unless [`Extent::has_lba`].
@@ -29,7 +29,7 @@ const INLINE: u32 = 0x200;
 const TAIL: u32 = 0x400;
 const UNWRITTEN: u32 = 0x800;
 
-impl Extent {
+impl FileExtent {
     /// Whether reading it reads `physical` from the device. Not so for blocks that are not allocated
     /// yet (delayed allocation), that read as zeros (unwritten), or that lie inside of metadata or
     /// in a coded form.
@@ -64,7 +64,7 @@ struct RawExtent {
 
 /// `struct fiemap`, with its array.
 #[repr(C)]
-struct Request {
+struct FiemapRequest {
     start: u64,
     length: u64,
     flags: u32,
@@ -82,12 +82,12 @@ const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
 ///
 /// # Errors
 /// Those of ioctl(2): `EOPNOTSUPP` where the file system has no extents to tell of.
-pub fn extents(file: BorrowedFd<'_>, first_page: u64, pages: u64) -> io::Result<Vec<Extent>> {
+pub fn extents(file: BorrowedFd<'_>, first_page: u64, pages: u64) -> io::Result<Vec<FileExtent>> {
     let mut found = Vec::new();
     let mut start = first_page.saturating_mul(PAGE_SIZE);
     let end = first_page.saturating_add(pages).saturating_mul(PAGE_SIZE);
     while start < end {
-        let mut request = Request {
+        let mut request = FiemapRequest {
             start,
             length: end - start,
             flags: FLAG_SYNC,
@@ -101,7 +101,7 @@ pub fn extents(file: BorrowedFd<'_>, first_page: u64, pages: u64) -> io::Result<
             return Err(io::Error::last_os_error());
         }
         let mapped = BATCH.min(request.mapped_extents as usize);
-        let batch = request.extents[..mapped].iter().map(|raw| Extent {
+        let batch = request.extents[..mapped].iter().map(|raw| FileExtent {
             logical: raw.logical,
             physical: raw.physical,
             length: raw.length,

@@ -25,7 +25,7 @@ const MOST_DOORS: usize = 64;
 pub const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// What statx(2) tells of a node.
-pub struct Node {
+pub struct OpenNode {
     /// Device (`st_dev`).
     pub dev: u64,
     /// Inode number.
@@ -37,12 +37,12 @@ pub struct Node {
 }
 
 /// Asks about an open node without asking anybody outside of the kernel.
-pub fn look_at(fd: &OwnedFd) -> Option<Node> {
+pub fn look_at(fd: &OwnedFd) -> Option<OpenNode> {
     // linux/stat.h; not among rustix's flags.
     const AT_STATX_DONT_SYNC: AtFlags = AtFlags::from_bits_retain(0x4000);
     let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::MNT_ID;
     let stat = statx(fd, "", AtFlags::EMPTY_PATH | AT_STATX_DONT_SYNC, wanted).ok()?;
-    Some(Node {
+    Some(OpenNode {
         dev: makedev(stat.stx_dev_major, stat.stx_dev_minor),
         ino: stat.stx_ino,
         mount: stat.stx_mnt_id,

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 /// Why a file cannot be read.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum NotRootOwned {
     /// What is wrong with it, as the end of a sentence: "it is a symbolic link".
     Untrusted(&'static str),
     /// What the kernel said.
@@ -27,7 +27,7 @@ pub(crate) enum Refused {
 ///
 /// # Errors
 /// [`Refused`].
-pub(crate) fn read(path: &Path, max: usize) -> Result<Option<Vec<u8>>, Refused> {
+pub(crate) fn read(path: &Path, max: usize) -> Result<Option<Vec<u8>>, NotRootOwned> {
     read_at(CWD, path, max)
 }
 
@@ -35,30 +35,34 @@ pub(crate) fn read(path: &Path, max: usize) -> Result<Option<Vec<u8>>, Refused> 
 ///
 /// # Errors
 /// [`Refused`].
-pub(crate) fn read_at(dir: impl AsFd, path: &Path, max: usize) -> Result<Option<Vec<u8>>, Refused> {
+pub(crate) fn read_at(
+    dir: impl AsFd,
+    path: &Path,
+    max: usize,
+) -> Result<Option<Vec<u8>>, NotRootOwned> {
     // NONBLOCK: opening a FIFO would otherwise wait for whoever holds its other end.
     let flags =
         OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = match rustix::fs::openat(dir, path, flags, Mode::empty()) {
         Ok(fd) => File::from(fd),
         Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::LOOP) => return Err(Refused::Untrusted("it is a symbolic link")),
+        Err(Errno::LOOP) => return Err(NotRootOwned::Untrusted("it is a symbolic link")),
         // What open(2) says of sockets.
-        Err(Errno::NXIO) => return Err(Refused::Untrusted("it is not a regular file")),
-        Err(errno) => return Err(Refused::Io(errno.into())),
+        Err(Errno::NXIO) => return Err(NotRootOwned::Untrusted("it is not a regular file")),
+        Err(errno) => return Err(NotRootOwned::Io(errno.into())),
     };
-    let stat = rustix::fs::fstat(&file).map_err(|errno| Refused::Io(errno.into()))?;
+    let stat = rustix::fs::fstat(&file).map_err(|errno| NotRootOwned::Io(errno.into()))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Refused::Untrusted("it is not a regular file"));
+        return Err(NotRootOwned::Untrusted("it is not a regular file"));
     }
     if let Some(why) = objection(&stat) {
-        return Err(Refused::Untrusted(why));
+        return Err(NotRootOwned::Untrusted(why));
     }
     let size = usize::try_from(stat.st_size).unwrap_or(0);
     let mut bytes = Vec::with_capacity(size.min(max) + 1);
     file.take(max as u64 + 1)
         .read_to_end(&mut bytes)
-        .map_err(Refused::Io)?;
+        .map_err(NotRootOwned::Io)?;
     Ok(Some(bytes))
 }
 

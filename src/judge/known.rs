@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use super::misses::{FileNow, Reason};
+use super::misses::{FileNow, MissReason};
 use crate::learn::sequence::FileKey;
 use crate::model::Profile;
 use crate::model::ranges::RangeSet;
 use crate::model::{PAGE_SIZE, Place};
-use crate::model::{Report, Skipped};
+use crate::model::{PrefetchReport, Skipped};
 
 /// A profile, ready for questions, with what became of its schedule.
-pub struct Known<'a> {
+pub struct KnownFiles<'a> {
     profile: &'a Profile,
-    outcome: &'a Report,
+    outcome: &'a PrefetchReport,
     /// Present device number → index in the device table.
     devices: HashMap<u64, u16>,
     files: HashMap<FileKey, u32>,
@@ -22,15 +22,15 @@ pub struct Known<'a> {
     skipped: HashMap<(Place, Skipped), RangeSet>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> KnownFiles<'a> {
     /// Sorts the profile's entries and what the prefetch skipped of them.
-    pub fn new(profile: &'a Profile, outcome: &'a Report) -> Self {
+    pub fn new(profile: &'a Profile, outcome: &'a PrefetchReport) -> Self {
         let present = |device: u16| {
             let index = usize::from(device);
             let found = outcome.devices.get(index).copied().flatten();
             found.unwrap_or(profile.devices[index].dev)
         };
-        let mut known = Known {
+        let mut known = KnownFiles {
             profile,
             outcome,
             devices: HashMap::new(),
@@ -66,24 +66,24 @@ impl<'a> Known<'a> {
     }
 
     /// Why a metadata page was missed.
-    pub fn metadata(&self, dev: u64, page: u64) -> Reason {
+    pub fn metadata(&self, dev: u64, page: u64) -> MissReason {
         let place = self
             .devices
             .get(&dev)
             .map(|&device| Place::Metadata { device });
         place
             .and_then(|place| self.scheduled(place, page))
-            .unwrap_or(Reason::NotInProfile)
+            .unwrap_or(MissReason::NotInProfile)
     }
 
     /// Why a page of a file was missed.
-    pub fn data(&self, key: FileKey, page: u64, now: &FileNow) -> Reason {
+    pub fn data(&self, key: FileKey, page: u64, now: &FileNow) -> MissReason {
         let learned = self.files.get(&key).copied();
         if let Some(reason) = learned.and_then(|file| self.scheduled(Place::Data { file }, page)) {
             return reason;
         }
         if now.is_written() {
-            return Reason::Written;
+            return MissReason::Written;
         }
         let changed = match learned {
             Some(file) => {
@@ -97,23 +97,23 @@ impl<'a> Known<'a> {
                 .is_some_and(|path| self.paths.contains_key(&(key.dev, path))),
         };
         if changed {
-            Reason::Stale
+            MissReason::Stale
         } else {
-            Reason::NotInProfile
+            MissReason::NotInProfile
         }
     }
 
     /// Why a page was missed that is in the schedule; `None` if it is not.
-    fn scheduled(&self, place: Place, page: u64) -> Option<Reason> {
+    fn scheduled(&self, place: Place, page: u64) -> Option<MissReason> {
         if !holds(self.scheduled.get(&place), page) {
             return None;
         }
         if self.outcome.refused.is_some() || self.outcome.warm {
-            return Some(Reason::Skipped);
+            return Some(MissReason::Skipped);
         }
         let skipped = |reason| holds(self.skipped.get(&(place, reason)), page);
         Some(if skipped(Skipped::Gone) || skipped(Skipped::Truncated) {
-            Reason::Stale
+            MissReason::Stale
         } else if [
             Skipped::DeviceGone,
             Skipped::NoNode,
@@ -123,9 +123,9 @@ impl<'a> Known<'a> {
         .into_iter()
         .any(skipped)
         {
-            Reason::Skipped
+            MissReason::Skipped
         } else {
-            Reason::Late
+            MissReason::Late
         })
     }
 }

@@ -13,7 +13,8 @@ mod system;
 
 pub use blocks::BlockKind;
 pub use misses::{
-    Fate, FileNow, Launch, Miss, Misses, Reason, RequestCount, Subject, System, misses,
+    FileLookUp, FileNow, JudgedLaunch, Miss, MissReason, MissedPlace, Misses, PageFate,
+    RequestCount, misses,
 };
 pub use recorder::{Recorder, Recording};
 pub use system::LiveSystem;

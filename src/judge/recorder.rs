@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::kernel::{DRAIN_INTERVAL, Focus, StartMark, Storage, TraceError, Tracer};
+use crate::kernel::{DRAIN_INTERVAL, StartMark, Storage, TraceError, TraceMode, Tracer};
 use crate::learn::ReadCounter;
 use crate::model::Ended;
-use crate::model::Limits;
+use crate::model::LaunchLimits;
 use crate::model::{Access, By, Source};
 use crate::process::{Clocks, EndDetector, Exit, Look, Supervisor};
 
@@ -22,7 +22,7 @@ const MOST_ACCESSES: usize = 1 << 18;
 /// for what it is by that.
 pub struct Recorder<'obj> {
     tracer: Tracer<'obj>,
-    limits: Limits,
+    limits: LaunchLimits,
     /// Once the launch has begun.
     end: Option<EndDetector>,
     /// The tree's reads and our own: the launch goes on while either does.
@@ -51,9 +51,9 @@ impl<'obj> Recorder<'obj> {
     ///
     /// # Errors
     /// Says which privilege or kernel ability is missing.
-    pub fn attach(storage: &'obj mut Storage, limits: Limits) -> Result<Self, TraceError> {
+    pub fn attach(storage: &'obj mut Storage, limits: LaunchLimits) -> Result<Self, TraceError> {
         Ok(Recorder {
-            tracer: Tracer::attach(storage, Focus::Additions)?,
+            tracer: Tracer::attach(storage, TraceMode::Additions)?,
             limits,
             end: None,
             counters: [By::Tree, By::Own].map(ReadCounter::joined),

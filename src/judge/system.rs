@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, StatxTimestamp, major, statx};
 
 use super::blocks::BlockKind;
-use super::misses::{Fate, FileNow, System};
+use super::misses::{FileLookUp, FileNow, PageFate};
 use crate::fs::ext4::Ext4;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::support::Support;
@@ -72,11 +72,11 @@ impl LiveSystem {
         }
         let since = |time: &StatxTimestamp| nanoseconds(time) >= self.started_ns;
         let fate = if stat.stx_mask & StatxFlags::BTIME.bits() != 0 && since(&stat.stx_btime) {
-            Fate::Made
+            PageFate::Made
         } else if since(&stat.stx_mtime) || since(&stat.stx_ctime) {
-            Fate::Written
+            PageFate::Written
         } else {
-            Fate::Unchanged
+            PageFate::Unchanged
         };
         Some(FileNow {
             path: handle::path_in_fs(fd.as_fd(), root),
@@ -93,7 +93,7 @@ impl LiveSystem {
     }
 }
 
-impl System for LiveSystem {
+impl FileLookUp for LiveSystem {
     fn on_drive(&mut self, dev: u64) -> bool {
         match self.mounts.fs_type(dev) {
             Some(fs_type) => matches!(Support::of(fs_type), Support::Ext4 | Support::NotYet),
@@ -106,7 +106,7 @@ impl System for LiveSystem {
     fn file(&mut self, key: FileKey) -> FileNow {
         self.look(key).unwrap_or(FileNow {
             path: None,
-            fate: Fate::Gone,
+            fate: PageFate::Gone,
         })
     }
 

@@ -10,7 +10,7 @@ use crate::model::{Access, By, Source};
 
 /// One record of the programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum TraceEvent {
     /// An access to pages.
     Access(Access),
     /// A path that was looked up.
@@ -23,17 +23,17 @@ pub enum Event {
 
 /// Reads a record. `None` if it is none of ours, which only a mismatch between the compiled BPF
 /// object and this program could cause.
-pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<Event> {
+pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<TraceEvent> {
     let raw = read_raw(record)?;
     let kind = u32::from(raw.kind);
     if kind == pf_kind::PF_PATH.0 {
-        return path_record::parse(record).map(Event::Path);
+        return path_record::parse(record).map(TraceEvent::Path);
     }
     if kind == pf_kind::PF_EXIT.0 {
-        return Some(Event::Exit(raw.time_ns));
+        return Some(TraceEvent::Exit(raw.time_ns));
     }
     if kind == pf_kind::PF_HALF.0 || kind == pf_kind::PF_MOUNT_NS.0 {
-        return Some(Event::Wakeup);
+        return Some(TraceEvent::Wakeup);
     }
     let source = if kind == pf_kind::PF_ADDED.0 {
         Source::Added
@@ -49,12 +49,12 @@ pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<Event> {
     let by = match u32::from(raw.by) {
         by if by == pf_by::PF_TREE.0 => By::Tree,
         by if by == pf_by::PF_OWN.0 => By::Own,
-        by if by == pf_by::PF_NEWCOMER.0 => By::Newcomer,
+        by if by == pf_by::PF_NEWCOMER.0 => By::Helper,
         _ => By::Other,
     };
     // A kernel page of 16 or 64 KiB is several of ours.
     let scale = (kernel_page_size / PAGE_SIZE).max(1);
-    Some(Event::Access(Access {
+    Some(TraceEvent::Access(Access {
         time_ns: raw.time_ns,
         dev: user_dev(raw.dev),
         ino: raw.ino,
@@ -120,7 +120,7 @@ mod tests {
                 std::slice::from_raw_parts((&raw const raw).cast::<u8>(), size_of::<pf_event>())
             };
             match parse(bytes, 4096) {
-                Some(Event::Access(access)) => (access.source, access.by),
+                Some(TraceEvent::Access(access)) => (access.source, access.by),
                 other => panic!("{other:?}"),
             }
         };
@@ -129,7 +129,7 @@ mod tests {
         let other = event(pf_kind::PF_FAULT, pf_by::PF_OTHER);
         assert_eq!(other, (Source::Fault, By::Other));
         let newcomer = event(pf_kind::PF_READ, pf_by::PF_NEWCOMER);
-        assert_eq!(newcomer, (Source::Read, By::Newcomer));
+        assert_eq!(newcomer, (Source::Read, By::Helper));
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         let bytes = unsafe {
             std::slice::from_raw_parts((&raw const raw).cast::<u8>(), size_of::<pf_event>())
         };
-        let Some(Event::Access(access)) = parse(bytes, 16384) else {
+        let Some(TraceEvent::Access(access)) = parse(bytes, 16384) else {
             panic!("not an access");
         };
         assert_eq!((access.start, access.len), (12, 8));

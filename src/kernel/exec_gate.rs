@@ -29,12 +29,12 @@ pub enum GateError {
 }
 
 /// Files whose execution waits for us.
-pub struct Gate {
+pub struct ExecGate {
     fd: Arc<OwnedFd>,
 }
 
 /// A process that waits in its execve. It goes on when this is dropped.
-pub struct Held {
+pub struct HeldExec {
     gate: Arc<OwnedFd>,
     /// The file that is about to be executed.
     pub file: OwnedFd,
@@ -44,7 +44,7 @@ pub struct Held {
     pub inode: (u64, u64),
 }
 
-impl Gate {
+impl ExecGate {
     /// A gate without any files.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Gate {
         }
         // SAFETY: a descriptor that the kernel has just given to us alone.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Gate { fd: Arc::new(fd) })
+        Ok(ExecGate { fd: Arc::new(fd) })
     }
 
     /// From now on, execution of this file waits for us.
@@ -107,7 +107,7 @@ impl Gate {
     ///
     /// # Errors
     /// [`GateError::Read`].
-    pub fn waiting(&self) -> Result<Vec<Held>, GateError> {
+    pub fn waiting(&self) -> Result<Vec<HeldExec>, GateError> {
         const SIZE: usize = size_of::<libc::fanotify_event_metadata>();
         let mut buffer = [MaybeUninit::<libc::fanotify_event_metadata>::uninit(); 32];
         // SAFETY: the buffer is as long as is said, and aligned for the events that the kernel puts there.
@@ -136,7 +136,7 @@ impl Gate {
             // SAFETY: each event comes with a descriptor of its own, which is ours.
             let file = unsafe { OwnedFd::from_raw_fd(event.fd) };
             let inode = fstat(&file).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
-            held.push(Held {
+            held.push(HeldExec {
                 gate: Arc::clone(&self.fd),
                 file,
                 pid: event.pid,
@@ -147,7 +147,7 @@ impl Gate {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldExec {
     fn drop(&mut self) {
         let answer = libc::fanotify_response {
             fd: self.file.as_raw_fd(),

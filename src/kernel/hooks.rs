@@ -16,26 +16,26 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use super::abilities::TraceError;
 use super::skel::learn::OpenLearnSkel;
 use super::skel::probe::ProbeSkelBuilder;
-use crate::model::{Hooks, Means};
+use crate::model::{HookKind, Hooks};
 
 /// Which program sees each kind of use.
-pub(super) struct Choice {
+pub(super) struct ProgramSelection {
     /// Whether uses of cached pages are wanted at all; faults tell of additions, too.
     uses: bool,
-    reads: Means,
+    reads: HookKind,
     /// Whether filemap_get_pages is given an iterator (up to 6.2) or a count.
     reads_iter: bool,
-    fault: Means,
-    window: Means,
+    fault: HookKind,
+    window: HookKind,
 }
 
-impl Choice {
+impl ProgramSelection {
     /// Looks at the running kernel; without `uses`, only faults are to be seen. On one without the tracepoints, attaches a program that does
     /// nothing to each function, to see whether that is allowed.
     ///
     /// # Errors
     /// When the kernel's BTF cannot be read, or it has no tracepoint for additions.
-    pub fn make(uses: bool) -> Result<Self, TraceError> {
+    pub fn select(uses: bool) -> Result<Self, TraceError> {
         let kernel = Btf::from_vmlinux()
             .map(Kernel)
             .map_err(|error| TraceError::from_bpf("reading the kernel's BTF", error))?;
@@ -45,16 +45,16 @@ impl Choice {
         let count = kernel.parameters("filemap_get_pages", 3..=4);
         let means = |tracepoint: &str, function: &str, known: bool| {
             if kernel.has_tracepoint(tracepoint) {
-                Means::Tracepoint
+                HookKind::Tracepoint
             } else if !known {
-                Means::NoFunction
+                HookKind::NoFunction
             } else if can_attach(function) {
-                Means::Fentry
+                HookKind::Fentry
             } else {
-                Means::Refused
+                HookKind::Refused
             }
         };
-        Ok(Choice {
+        Ok(ProgramSelection {
             uses,
             reads: means("mm_filemap_get_pages", "filemap_get_pages", count.is_some()),
             reads_iter: count.is_some_and(|pointers| pointers[1]),
@@ -73,7 +73,7 @@ impl Choice {
 
     /// Sets which programs will be loaded and attached.
     pub fn apply(&self, open: &mut OpenLearnSkel) {
-        use Means::{Fentry, Tracepoint};
+        use HookKind::{Fentry, Tracepoint};
         let progs = &mut open.progs;
         let reads = |means| self.uses && self.reads == means;
         progs.pages_read.set_autoload(reads(Tracepoint));

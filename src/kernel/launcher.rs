@@ -15,7 +15,7 @@ use super::skel::learn::types::pf_role;
 ///
 /// # Errors
 /// When the map refuses the mark.
-pub fn mark_launcher(roles: &impl MapCore) -> Result<(), TraceError> {
+pub fn mark_tree_root(roles: &impl MapCore) -> Result<(), TraceError> {
     // Task storage is addressed from user space by pidfd, which for a process means its main thread.
     let pidfd = pidfd_open(getpid(), PidfdFlags::empty())
         .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;

@@ -28,7 +28,7 @@ pub(super) fn parts_for(processors: usize) -> usize {
 
 /// The log of a loaded object, mapped into this process. Only one of these may read a log.
 pub(super) struct Log {
-    memory: Mapping,
+    memory: LogMapping,
     parts: usize,
 }
 
@@ -39,7 +39,7 @@ impl Log {
     /// When it cannot be mapped.
     pub fn map(map: BorrowedFd<'_>, parts: usize) -> Result<Log, TraceError> {
         let memory =
-            Mapping::new(map).map_err(|error| TraceError::system("mapping the log", error))?;
+            LogMapping::new(map).map_err(|error| TraceError::system("mapping the log", error))?;
         Ok(Log { memory, parts })
     }
 
@@ -91,10 +91,10 @@ fn drain(words: &[AtomicU64], parts: usize, mut take: impl FnMut(&[u8])) -> usiz
 }
 
 /// The map's memory, shared with the kernel.
-struct Mapping(*const AtomicU64);
+struct LogMapping(*const AtomicU64);
 
-impl Mapping {
-    fn new(map: BorrowedFd<'_>) -> std::io::Result<Mapping> {
+impl LogMapping {
+    fn new(map: BorrowedFd<'_>) -> std::io::Result<LogMapping> {
         // SAFETY: a new mapping, at an address that the kernel chooses, touches no memory in use.
         let start = unsafe {
             mmap(
@@ -106,7 +106,7 @@ impl Mapping {
                 0,
             )
         }?;
-        Ok(Mapping(start.cast_const().cast()))
+        Ok(LogMapping(start.cast_const().cast()))
     }
 
     fn words(&self) -> &[AtomicU64] {
@@ -116,7 +116,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for LogMapping {
     fn drop(&mut self) {
         // SAFETY: nothing borrowed from `self` is left, so nobody uses the mapping any more.
         // It fails only for a range that is no mapping.

@@ -8,24 +8,24 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use super::abilities::{TraceError, check};
-use super::event::{Event, kernel_dev, parse};
-use super::launcher::{StartMark, mark_helper, mark_launcher};
+use super::event::{TraceEvent, kernel_dev, parse};
+use super::launcher::{StartMark, mark_helper, mark_tree_root};
 use super::skel::meter::types::pf_reads;
 use super::skel::meter::{MeterSkel, MeterSkelBuilder};
 use super::tracer::{Storage, capture_warnings};
 
 /// Reads from drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reads {
+pub struct DeviceReads {
     /// Read requests, as the block layer makes them.
     pub requests: u64,
     /// Bytes read.
     pub bytes: u64,
 }
 
-impl From<pf_reads> for Reads {
+impl From<pf_reads> for DeviceReads {
     fn from(raw: pf_reads) -> Self {
-        Reads {
+        DeviceReads {
             requests: raw.requests,
             bytes: raw.bytes,
         }
@@ -47,9 +47,9 @@ pub struct CompletionBlock {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metered {
     /// Reads that the launch tree made itself, and so had to wait for.
-    pub app: Reads,
+    pub app: DeviceReads,
     /// Reads of the prefetch thread.
-    pub prefetch: Reads,
+    pub prefetch: DeviceReads,
 }
 
 /// A measuring session, attached from its making to its end.
@@ -83,14 +83,14 @@ impl<'obj> Meter<'obj> {
         let mut skel = open
             .load()
             .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
-        mark_launcher(&skel.maps.roles)?;
+        mark_tree_root(&skel.maps.roles)?;
         let page_size = rustix::param::page_size() as u64;
         let completed = Rc::new(Cell::new(false));
         let flag = Rc::clone(&completed);
         let mut builder = RingBufferBuilder::new();
         builder
             .add(&skel.maps.wakeups, move |record| {
-                if matches!(parse(record, page_size), Some(Event::Access(_))) {
+                if matches!(parse(record, page_size), Some(TraceEvent::Access(_))) {
                     flag.set(true);
                 }
                 0

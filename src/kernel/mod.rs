@@ -23,9 +23,12 @@ pub(crate) use hooks::has_tracepoint;
 pub(crate) use tracer::capture_warnings;
 
 pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
-pub use exec_gate::{Gate, GateError, Held};
-pub use launcher::{StartMark, mark_launcher};
-pub use meter::{CompletionBlock, Meter, Metered, Reads};
+pub use exec_gate::{ExecGate, GateError, HeldExec};
+pub use launcher::{StartMark, mark_tree_root};
+pub use meter::{CompletionBlock, DeviceReads, Meter, Metered};
 pub use namespaces::{MOST_HELD, Namespaces, own_namespace};
-pub use tracer::{DRAIN_INTERVAL, Focus, Loaded, Storage, Trace, Tracer};
-pub use watch::{CountingWaits, Counts, Name, Options, Page, Seen, SeenKind, WaitPrograms, Watch};
+pub use tracer::{DRAIN_INTERVAL, LoadedTracer, Storage, Trace, TraceMode, Tracer};
+pub use watch::{
+    CountingWaits, LaunchCounts, LaunchEvent, LaunchEventKind, WaitPrograms, Watch, WatchOptions,
+    WatchedName, WatchedPage,
+};

@@ -59,10 +59,10 @@ fn open(number: u32, pid: u32) -> Option<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Inode, Use};
+    use crate::model::{InodeId, Use};
 
     fn path(mount_ns: u32, pid: u32) -> PathUse {
-        let root = Inode {
+        let root = InodeId {
             dev: 1,
             ino: 2,
             generation: 0,

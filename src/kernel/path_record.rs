@@ -4,7 +4,7 @@ use std::mem::offset_of;
 
 use super::event::user_dev;
 use super::skel::learn::types::{pf_inode, pf_path, pf_use};
-use crate::model::{Inode, PathUse, Use};
+use crate::model::{InodeId, PathUse, Use};
 
 /// Reads a record that says to be a path. `None` if it is too short to be one.
 pub(super) fn parse(record: &[u8]) -> Option<PathUse> {
@@ -39,8 +39,8 @@ pub(super) fn parse(record: &[u8]) -> Option<PathUse> {
     })
 }
 
-fn inode(raw: &pf_inode) -> Inode {
-    Inode {
+fn inode(raw: &pf_inode) -> InodeId {
+    InodeId {
         dev: user_dev(raw.dev),
         ino: raw.ino,
         generation: raw.generation,
@@ -79,7 +79,7 @@ mod tests {
         let path = parse(&record(&raw(b"usr/lib"), b"usr/lib")).unwrap();
         assert_eq!(path.path, b"usr/lib");
         assert_eq!(path.how, Use::LookUp { follow: false });
-        let from = Inode {
+        let from = InodeId {
             dev: rustix::fs::makedev(7, 3),
             ino: 12,
             generation: 9,

@@ -13,9 +13,9 @@ use libbpf_rs::{MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBuffe
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::abilities::{TraceError, check};
-use super::event::{Event, parse};
-use super::hooks::Choice;
-use super::launcher::{StartMark, mark_app, mark_launcher};
+use super::event::{TraceEvent, parse};
+use super::hooks::ProgramSelection;
+use super::launcher::{StartMark, mark_app, mark_tree_root};
 use super::log::{Log, parts_for};
 use super::namespaces::{Namespaces, own_namespace};
 use super::skel::learn::{LearnSkel, LearnSkelBuilder};
@@ -71,13 +71,13 @@ impl Trace {
     /// Takes in a record of the programs.
     fn take(&mut self, record: &[u8]) {
         match parse(record, rustix::param::page_size() as u64) {
-            Some(Event::Access(access)) => self.accesses.push(access),
-            Some(Event::Path(path)) => {
+            Some(TraceEvent::Access(access)) => self.accesses.push(access),
+            Some(TraceEvent::Path(path)) => {
                 self.namespaces.hold_that_of(&path);
                 self.paths.push(path);
             }
-            Some(Event::Exit(time_ns)) => self.exit_ns = Some(time_ns),
-            Some(Event::Wakeup) => {}
+            Some(TraceEvent::Exit(time_ns)) => self.exit_ns = Some(time_ns),
+            Some(TraceEvent::Wakeup) => {}
             None => self.lost += 1,
         }
     }
@@ -85,7 +85,7 @@ impl Trace {
 
 /// What the trace is to be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Focus {
+pub enum TraceMode {
     /// What is read from the drive, and what of the rest was cached before. A page that was added to
     /// the cache is not reported again when it is used.
     Reads,
@@ -108,18 +108,18 @@ pub struct Tracer<'obj> {
 
 /// The programs loaded and verified, and nothing attached: what takes long is done before the launch is
 /// there. It holds no memory of this process for events yet.
-pub struct Loaded<'obj> {
+pub struct LoadedTracer<'obj> {
     skel: LearnSkel<'obj>,
     hooks: Hooks,
     log_parts: usize,
 }
 
-impl<'obj> Loaded<'obj> {
+impl<'obj> LoadedTracer<'obj> {
     /// Loads the programs.
     ///
     /// # Errors
     /// Says which privilege or kernel ability is missing.
-    pub fn load(storage: &'obj mut Storage, focus: Focus) -> Result<Self, TraceError> {
+    pub fn load(storage: &'obj mut Storage, focus: TraceMode) -> Result<Self, TraceError> {
         check()?;
         capture_warnings();
         let mut open = LearnSkelBuilder::default()
@@ -131,11 +131,11 @@ impl<'obj> Loaded<'obj> {
             rodata.o_nofollow = libc::O_NOFOLLOW as u32;
             rodata.own_mount_ns = own_namespace("mnt");
             rodata.own_pid_ns = own_namespace("pid");
-            rodata.touches_count = focus == Focus::Touches;
+            rodata.touches_count = focus == TraceMode::Touches;
             rodata.log_parts_log2 = log_parts.ilog2();
         }
-        let uses = focus != Focus::Additions;
-        let choice = Choice::make(uses)?;
+        let uses = focus != TraceMode::Additions;
+        let choice = ProgramSelection::select(uses)?;
         choice.apply(&mut open);
         open.progs.block_touched.set_autoload(uses);
         open.progs.syscall_done.set_autoload(uses);
@@ -143,7 +143,7 @@ impl<'obj> Loaded<'obj> {
             .load()
             .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
         syscalls::fill(&skel.maps.syscalls)?;
-        Ok(Loaded {
+        Ok(LoadedTracer {
             skel,
             hooks: choice.hooks(),
             log_parts,
@@ -156,7 +156,7 @@ impl<'obj> Loaded<'obj> {
     /// # Errors
     /// When the programs cannot be attached.
     pub fn launcher(self, cgroup: Option<u64>) -> Result<Tracer<'obj>, TraceError> {
-        mark_launcher(&self.skel.maps.roles)?;
+        mark_tree_root(&self.skel.maps.roles)?;
         self.attach(cgroup)
     }
 
@@ -221,7 +221,7 @@ impl<'obj> Tracer<'obj> {
     ///
     /// # Errors
     /// Says which privilege or kernel ability is missing.
-    pub fn attach(storage: &'obj mut Storage, focus: Focus) -> Result<Self, TraceError> {
+    pub fn attach(storage: &'obj mut Storage, focus: TraceMode) -> Result<Self, TraceError> {
         Self::attach_with(storage, focus, None)
     }
 
@@ -232,10 +232,10 @@ impl<'obj> Tracer<'obj> {
     /// As [`Tracer::attach`].
     pub fn attach_with(
         storage: &'obj mut Storage,
-        focus: Focus,
+        focus: TraceMode,
         cgroup: Option<u64>,
     ) -> Result<Self, TraceError> {
-        Loaded::load(storage, focus)?.launcher(cgroup)
+        LoadedTracer::load(storage, focus)?.launcher(cgroup)
     }
 
     /// By what means this session sees pages that are cached already.

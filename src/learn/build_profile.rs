@@ -7,10 +7,10 @@ use super::reads::ReadCounter;
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::Trace;
-use crate::learn::cold::{Lesson, NotLearned, Summary};
+use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
 use crate::model;
-use crate::model::Limits;
+use crate::model::LaunchLimits;
 use crate::model::Params;
 use crate::model::{App, Ended, Profile, Revision};
 use crate::process::{Clocks, LaunchTime, completion_block};
@@ -29,12 +29,12 @@ pub(super) struct Watched {
 }
 
 /// From what was seen to a profile.
-pub(super) fn draw_lesson(
+pub(super) fn build_profile(
     launch: Watched,
     trace: &Trace,
     mounts: &MountTable,
-    limits: &Limits,
-) -> Result<Lesson, NotLearned> {
+    limits: &LaunchLimits,
+) -> Result<LearnedProfile, NotLearned> {
     let Watched {
         app,
         ended,
@@ -64,8 +64,8 @@ pub(super) fn draw_lesson(
         files,
         log,
         unread,
-        mapped_along,
-        newcomers,
+        fault_around: mapped_along,
+        helpers: newcomers,
         report,
         ..
     } = sequence;
@@ -110,13 +110,13 @@ pub(super) fn draw_lesson(
         devices,
         files,
         entries,
-        mapped_along,
-        newcomers,
+        fault_around: mapped_along,
+        helpers: newcomers,
         completion,
         log_entries: log.len() as u32,
         obsolete: 0,
     };
-    let summary = Summary {
+    let summary = LearnSummary {
         duration,
         resolved: report,
         required,
@@ -125,7 +125,7 @@ pub(super) fn draw_lesson(
         exact_faults,
         lost_paths: trace.lost_paths,
     };
-    Ok(Lesson {
+    Ok(LearnedProfile {
         profile,
         log,
         unread,
@@ -139,7 +139,7 @@ fn end_of_launch(
     trace: &Trace,
     ended: Ended,
     time: &LaunchTime,
-    limits: &Limits,
+    limits: &LaunchLimits,
     how: model::Learned,
 ) -> u64 {
     let last_ns = trace

@@ -12,14 +12,14 @@ use super::follow::{Follow, wait};
 use super::settings::LearningSettings;
 use crate::drive::{KnobError, Sysfs};
 use crate::fs::mounts::MountTable;
-use crate::kernel::{Focus, Storage, TraceError, Tracer};
-use crate::learn::build_profile::{Watched, draw_lesson};
+use crate::kernel::{Storage, TraceError, TraceMode, Tracer};
+use crate::learn::build_profile::{Watched, build_profile};
 use crate::learn::sequence::{self, Earlier, Requirements};
 use crate::model;
-use crate::model::Limits;
+use crate::model::LaunchLimits;
 use crate::model::{Ended, Profile};
 use crate::model::{LogEntry, PrefetchEntry, Span};
-use crate::process::{Exit, LaunchTime, Spawn, SpawnError, Started, Status, Supervisor};
+use crate::process::{AppStatus, Exit, LaunchTime, Spawn, SpawnError, Started, Supervisor};
 
 /// How to learn.
 pub struct LearnOptions {
@@ -27,7 +27,7 @@ pub struct LearnOptions {
     /// comes.
     pub how: model::Learned,
     /// When the launch is complete, and when to give up.
-    pub limits: Limits,
+    pub limits: LaunchLimits,
     /// The command that restores the knobs should this process be killed.
     pub keeper: Option<Keeper>,
     /// The profile that the app has already: what it says of earlier launches settles what this one
@@ -79,11 +79,11 @@ impl NotLearned {
 
 /// Numbers of a learning run, for its report.
 #[derive(Clone, Debug, Default)]
-pub struct Summary {
+pub struct LearnSummary {
     /// From execve to the end of the launch.
     pub duration: Duration,
     /// What was resolved, inserted and left out.
-    pub resolved: sequence::Report,
+    pub resolved: sequence::ResolveReport,
     /// What the launch required, as the paper's Table 1 counts it.
     pub required: Requirements,
     /// Time that resolving took: missing metadata and disk positions.
@@ -99,7 +99,7 @@ pub struct Summary {
 
 /// What a watched launch taught.
 #[derive(Clone, Debug)]
-pub struct Lesson {
+pub struct LearnedProfile {
     /// The profile, scheduled for the drive.
     pub profile: Profile,
     /// The launch sequence that it was scheduled from; its places point into the profile's tables.
@@ -107,10 +107,10 @@ pub struct Lesson {
     /// Pages of the log that the drive did not read in the launch, as [`Sequence::unread`].
     pub unread: Vec<Span>,
     /// Numbers for the report.
-    pub summary: Summary,
+    pub summary: LearnSummary,
 }
 
-impl Lesson {
+impl LearnedProfile {
     /// The launch sequence as [`launch_sequence`] keeps it.
     pub fn sequence(&self) -> Profile {
         launch_sequence(&self.profile, &self.log)
@@ -126,16 +126,16 @@ pub fn launch_sequence(profile: &Profile, log: &[LogEntry]) -> Profile {
     };
     Profile {
         entries: log.iter().map(entry).collect(),
-        mapped_along: Vec::new(),
-        newcomers: Vec::new(),
+        fault_around: Vec::new(),
+        helpers: Vec::new(),
         ..profile.clone()
     }
 }
 
 /// What came of a learning run.
-pub struct Learned {
+pub struct LearnedLaunch {
     /// What was learned, or why nothing was.
-    pub lesson: Result<Lesson, NotLearned>,
+    pub lesson: Result<LearnedProfile, NotLearned>,
     /// The app's first process.
     pub started: Started,
     /// The app's exit, if it has ended already; otherwise it is running on, untraced.
@@ -152,7 +152,7 @@ pub fn learn(
     mut spawn: Spawn,
     mut options: LearnOptions,
     supervisor: &mut Supervisor,
-) -> Result<Learned, LearnError> {
+) -> Result<LearnedLaunch, LearnError> {
     let mounts = MountTable::read()?;
     let app = spawn.command.app();
     // First, since it starts the keeper process, which must not become part of the launch tree.
@@ -165,8 +165,8 @@ pub fn learn(
         Earlier::new(profile, how == model::Learned::Live, number)
     });
     let focus = match how {
-        model::Learned::Live => Focus::Touches,
-        model::Learned::Exact | model::Learned::AsRead => Focus::Reads,
+        model::Learned::Live => TraceMode::Touches,
+        model::Learned::Exact | model::Learned::AsRead => TraceMode::Reads,
     };
     let mut storage = Storage::new();
     let mut tracer = Tracer::attach_with(&mut storage, focus, cgroup::own(&mounts))?;
@@ -195,7 +195,7 @@ pub fn learn(
             return Err(NotLearned::Lost(trace.lost));
         }
         let signal = match exit.map(|exit| exit.status) {
-            Some(Status::Signal(signal)) => Some(signal),
+            Some(AppStatus::Signal(signal)) => Some(signal),
             _ => supervisor.asked_to_end(),
         };
         if let Some(signal) = signal {
@@ -211,9 +211,9 @@ pub fn learn(
             earlier: earlier.unwrap_or_default(),
             sysfs: Sysfs::default(),
         };
-        draw_lesson(launch, &trace, &mounts, &options.limits)
+        build_profile(launch, &trace, &mounts, &options.limits)
     })();
-    Ok(Learned {
+    Ok(LearnedLaunch {
         lesson,
         started,
         exit,

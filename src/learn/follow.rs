@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::reads::ReadCounter;
 use crate::kernel::{DRAIN_INTERVAL, TraceError, Tracer};
-use crate::model::Limits;
+use crate::model::LaunchLimits;
 use crate::model::{Ended, Learned};
 use crate::process::{Clocks, EndDetector, LaunchTime, Look};
 
@@ -21,7 +21,7 @@ pub struct Follow {
 
 impl Follow {
     /// Begins with the launch.
-    pub fn new(tracer: &mut Tracer<'_>, how: Learned, limits: Limits) -> Follow {
+    pub fn new(tracer: &mut Tracer<'_>, how: Learned, limits: LaunchLimits) -> Follow {
         let start_ns = tracer.with_trace(|trace| trace.start_ns);
         Follow {
             counter: ReadCounter::new(how),

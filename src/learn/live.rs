@@ -18,11 +18,11 @@ use rustix::process::Pid;
 use super::follow::{Follow, wait};
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
-use crate::kernel::{Focus, Loaded, Storage, Tracer};
-use crate::learn::build_profile::{Watched, draw_lesson};
-use crate::learn::cold::{Lesson, NotLearned};
+use crate::kernel::{LoadedTracer, Storage, TraceMode, Tracer};
+use crate::learn::build_profile::{Watched, build_profile};
+use crate::learn::cold::{LearnedProfile, NotLearned};
 use crate::learn::sequence::Earlier;
-use crate::model::Limits;
+use crate::model::LaunchLimits;
 use crate::model::{App, Ended, Learned, Profile};
 use crate::process::LaunchTime;
 
@@ -37,7 +37,7 @@ pub struct LiveJob {
     /// The profile that the app has already.
     pub earlier: Option<Profile>,
     /// When the launch is over.
-    pub limits: Limits,
+    pub limits: LaunchLimits,
     /// What kinds of drives there are.
     pub sysfs: Sysfs,
     /// Whether the launch is being prefetched at the moment. As long as it is, its quiet says nothing, but
@@ -54,7 +54,7 @@ pub struct LiveResult {
     /// Whose launch it was.
     pub app: App,
     /// What was learned, or why nothing was.
-    pub lesson: Result<Lesson, NotLearned>,
+    pub lesson: Result<LearnedProfile, NotLearned>,
 }
 
 /// What the learning thread tells.
@@ -141,7 +141,7 @@ impl Drop for LiveLearner {
 
 fn work(jobs: &Receiver<LiveJob>, state: &AtomicU8, stop: &AtomicBool, tell: &impl Fn(LiveNews)) {
     let mut storage = Storage::new();
-    let loaded = match Loaded::load(&mut storage, Focus::Touches) {
+    let loaded = match LoadedTracer::load(&mut storage, TraceMode::Touches) {
         Ok(loaded) => loaded,
         Err(error) => return tell(LiveNews::Failed(error.to_string())),
     };
@@ -159,7 +159,11 @@ fn work(jobs: &Receiver<LiveJob>, state: &AtomicU8, stop: &AtomicBool, tell: &im
     })));
 }
 
-fn learn(loaded: Loaded<'_>, mut job: LiveJob, stop: &AtomicBool) -> Result<Lesson, NotLearned> {
+fn learn(
+    loaded: LoadedTracer<'_>,
+    mut job: LiveJob,
+    stop: &AtomicBool,
+) -> Result<LearnedProfile, NotLearned> {
     let started = SystemTime::now();
     let adopted = loaded.adopt(job.pid);
     // The app goes on, whatever came of it.
@@ -187,7 +191,7 @@ fn learn(loaded: Loaded<'_>, mut job: LiveJob, stop: &AtomicBool) -> Result<Less
         earlier,
         sysfs: job.sysfs,
     };
-    draw_lesson(launch, &trace, &mounts, &job.limits)
+    build_profile(launch, &trace, &mounts, &job.limits)
 }
 
 /// Collects events until the launch is over, and says what ended it, and when it could go on.

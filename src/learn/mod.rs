@@ -14,9 +14,11 @@ mod reads;
 pub mod sequence;
 mod settings;
 
-pub use cold::{LearnError, LearnOptions, Lesson, NotLearned, Summary, launch_sequence, learn};
+pub use cold::{
+    LearnError, LearnOptions, LearnSummary, LearnedProfile, NotLearned, launch_sequence, learn,
+};
 pub use follow::Follow;
 pub use live::{LiveJob, LiveLearner, LiveNews, LiveResult, Stage};
 pub use reads::ReadCounter;
-pub use sequence::{Earlier, Observed, Report, Sequence, resolve};
+pub use sequence::{Earlier, Observed, ResolveReport, Sequence, resolve};
 pub use settings::{LearningSettings, RUN_DIR, devices_below};

@@ -15,8 +15,8 @@ use crate::fs::ext4::{Ext4, Ext4Error};
 use crate::fs::mounts::{MountTable, OpenMount, fs_uuid};
 use crate::fs::support::Support;
 use crate::fs::{blockdev, fiemap, handle, residency};
-use crate::model::Class;
 use crate::model::Device;
+use crate::model::DriveClass;
 use crate::model::PAGE_SIZE;
 
 /// File times come from the kernel's coarse clock, which may lag by a timer tick: 10 ms at the
@@ -26,17 +26,17 @@ const COARSE_CLOCK_NS: i64 = 10_000_000;
 /// Asks the kernel, each question once.
 pub struct LiveProbe<'a> {
     mounts: &'a MountTable,
-    class: &'a dyn Fn(u64) -> Class,
+    class: &'a dyn Fn(u64) -> DriveClass,
     /// Files with later times were written in the launch; nanoseconds since the epoch.
     written_since_ns: i64,
-    devices: HashMap<u64, Answer>,
+    devices: HashMap<u64, ProbeAnswer>,
     warnings: Vec<String>,
     /// Device and subject of the warnings given: one of each kind is enough.
     warned: HashSet<(u64, &'static str)>,
 }
 
 /// What is known of a device.
-struct Answer {
+struct ProbeAnswer {
     state: DeviceState,
     open: Option<OpenFs>,
 }
@@ -51,7 +51,7 @@ impl<'a> LiveProbe<'a> {
     /// `started` is the launch's start.
     pub fn new(
         mounts: &'a MountTable,
-        class: &'a dyn Fn(u64) -> Class,
+        class: &'a dyn Fn(u64) -> DriveClass,
         started: SystemTime,
     ) -> Self {
         // Before 1970 and after 2262 are clocks that were never set: everything was written since,
@@ -69,8 +69,8 @@ impl<'a> LiveProbe<'a> {
         }
     }
 
-    fn look_at_device(&mut self, dev: u64) -> Answer {
-        let closed = |state| Answer { state, open: None };
+    fn look_at_device(&mut self, dev: u64) -> ProbeAnswer {
+        let closed = |state| ProbeAnswer { state, open: None };
         let Some(fs_type) = self.mounts.fs_type(dev) else {
             return closed(DeviceState::Unknown);
         };
@@ -111,7 +111,7 @@ impl<'a> LiveProbe<'a> {
             fs_uuid,
             class: (self.class)(dev),
         };
-        Answer {
+        ProbeAnswer {
             state: DeviceState::Usable {
                 device,
                 metadata: ext4.is_some(),

@@ -28,7 +28,7 @@ pub enum By {
     Own,
     /// A task of another process that was started since the launch began: a service that the bus starts
     /// for the app, or something that has nothing to do with it.
-    Newcomer,
+    Helper,
     /// Any other task.
     Other,
 }

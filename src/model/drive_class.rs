@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Class of drive, after Table 2 of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Class {
+pub enum DriveClass {
     /// Flash with command queuing: NCQ, NVMe queues, eMMC CMDQ, SD A2.
     CommandQueuing,
     /// Flash that serves one command at a time.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// How uses of cached pages are seen, or why they are not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Means {
+pub enum HookKind {
     /// By the kernel's own tracepoints.
     Tracepoint,
     /// By programs on entry to or exit from the kernel's functions.
@@ -21,19 +21,19 @@ pub enum Means {
     Refused,
 }
 
-impl Means {
+impl HookKind {
     /// Whether anything is seen.
     pub fn sees(self) -> bool {
-        matches!(self, Means::Tracepoint | Means::Fentry)
+        matches!(self, HookKind::Tracepoint | HookKind::Fentry)
     }
 
     /// The one of the two that sees less.
-    pub(crate) fn weaker(self, other: Means) -> Means {
+    pub(crate) fn weaker(self, other: HookKind) -> HookKind {
         let rank = |means| match means {
-            Means::Tracepoint => 0,
-            Means::Fentry => 1,
-            Means::Refused => 2,
-            Means::NoFunction => 3,
+            HookKind::Tracepoint => 0,
+            HookKind::Fentry => 1,
+            HookKind::Refused => 2,
+            HookKind::NoFunction => 3,
         };
         if rank(other) > rank(self) {
             other
@@ -43,13 +43,13 @@ impl Means {
     }
 }
 
-impl fmt::Display for Means {
+impl fmt::Display for HookKind {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self {
-            Means::Tracepoint => "tracepoint",
-            Means::Fentry => "fentry",
-            Means::NoFunction => "not seen (no tracepoint, no such function)",
-            Means::Refused => "not seen (no tracepoint, fentry refused)",
+            HookKind::Tracepoint => "tracepoint",
+            HookKind::Fentry => "fentry",
+            HookKind::NoFunction => "not seen (no tracepoint, no such function)",
+            HookKind::Refused => "not seen (no tracepoint, fentry refused)",
         })
     }
 }
@@ -59,10 +59,10 @@ impl fmt::Display for Means {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hooks {
     /// Pages that read(2) and its kin take from the cache: `filemap_get_pages`.
-    pub reads: Means,
+    pub reads: HookKind,
     /// Pages that page faults take from the cache: `filemap_fault` and `filemap_map_pages`. If the
     /// two are seen by different means, the weaker one.
-    pub faults: Means,
+    pub faults: HookKind,
 }
 
 impl Hooks {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_weaker_means_counts() {
-        use Means::{Fentry, NoFunction, Refused, Tracepoint};
+        use HookKind::{Fentry, NoFunction, Refused, Tracepoint};
         for (a, b, weaker) in [
             (Tracepoint, Tracepoint, Tracepoint),
             (Tracepoint, Fentry, Fentry),
@@ -118,14 +118,14 @@ mod tests {
     #[test]
     fn losses_name_what_is_not_seen_and_why() {
         let all = Hooks {
-            reads: Means::Fentry,
-            faults: Means::Tracepoint,
+            reads: HookKind::Fentry,
+            faults: HookKind::Tracepoint,
         };
         assert!(all.see_all());
         assert!(all.losses().is_empty());
         let none = Hooks {
-            reads: Means::NoFunction,
-            faults: Means::Refused,
+            reads: HookKind::NoFunction,
+            faults: HookKind::Refused,
         };
         assert!(!none.see_all());
         let losses = none.losses();

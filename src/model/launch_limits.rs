@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// When a launch counts as complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct LaunchLimits {
     /// A window with fewer reads than this is quiet. With 0 no window ever is, and only the
     /// time limit ends a launch.
     pub min_reads: usize,
@@ -14,10 +14,10 @@ pub struct Limits {
     pub timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for LaunchLimits {
     /// 10 reads in a second, 30 seconds.
     fn default() -> Self {
-        Limits {
+        LaunchLimits {
             min_reads: 10,
             window: Duration::from_secs(1),
             timeout: Duration::from_secs(30),
@@ -25,7 +25,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl LaunchLimits {
     pub(crate) fn window_ns(&self) -> u64 {
         nanoseconds(self.window)
     }

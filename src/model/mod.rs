@@ -13,11 +13,11 @@ mod profile;
 pub(crate) mod ranges;
 
 pub use access::{Access, By, Source};
-pub use drive_class::Class;
+pub use drive_class::DriveClass;
 pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
-pub use hooks::{Hooks, Means};
-pub use launch_limits::Limits;
+pub use hooks::{HookKind, Hooks};
+pub use launch_limits::LaunchLimits;
 pub use params::{Infill, Params};
-pub use path_use::{Inode, PathUse, Use};
-pub use prefetch_report::{Report, Skipped};
-pub use profile::{App, Device, Ended, File, Learned, NewcomerRead, Profile, Revision};
+pub use path_use::{InodeId, PathUse, Use};
+pub use prefetch_report::{PrefetchReport, Skipped};
+pub use profile::{App, Device, Ended, File, HelperRead, Learned, Profile, Revision};

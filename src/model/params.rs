@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Class;
+use crate::model::DriveClass;
 
 /// Thresholds of infill merge (Mobifetch §2; VanDeBogart, USENIX ATC '09).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,14 +37,14 @@ impl Params {
     /// the transfer of several pages: 7 on a MicroSD card with 4.3 MB/s of random 4 KiB reads and
     /// 28.6 MB/s of 128 KiB (paper §5.3). There the number of requests decides, so that scattered pages
     /// are joined across holes of that size wherever they stand in the launch sequence.
-    pub fn for_device(class: Class, exact: bool) -> Self {
+    pub fn for_device(class: DriveClass, exact: bool) -> Self {
         let queued = Infill {
             hole_pages: 2,
             distance: 64,
         };
         let (shift_bytes, infill) = match class {
-            Class::CommandQueuing | Class::Rotational => (64 << 10, queued),
-            Class::NoCommandQueuing => {
+            DriveClass::CommandQueuing | DriveClass::Rotational => (64 << 10, queued),
+            DriveClass::NoCommandQueuing => {
                 let one_by_one = Infill {
                     hole_pages: 7,
                     distance: Infill::ANY_DISTANCE,
@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn defaults_follow_table_2() {
         for (class, shift_bytes, hole_pages, distance) in [
-            (Class::CommandQueuing, 65536, 2, 64),
-            (Class::NoCommandQueuing, 4096, 7, Infill::ANY_DISTANCE),
+            (DriveClass::CommandQueuing, 65536, 2, 64),
+            (DriveClass::NoCommandQueuing, 4096, 7, Infill::ANY_DISTANCE),
             // Not in the table, which is about flash: such disks queue commands.
-            (Class::Rotational, 65536, 2, 64),
+            (DriveClass::Rotational, 65536, 2, 64),
         ] {
             let as_read = Params {
                 merge_distance: 8,

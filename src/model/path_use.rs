@@ -2,7 +2,7 @@
 
 /// Names an inode for as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Inode {
+pub struct InodeId {
     /// Device of its file system, in the encoding of `st_dev`.
     pub dev: u64,
     /// Inode number.
@@ -35,11 +35,11 @@ pub struct PathUse {
     /// When the system call returned, CLOCK_MONOTONIC in nanoseconds.
     pub time_ns: u64,
     /// The directory that the path starts from; for absolute paths the task's root.
-    pub from: Inode,
+    pub from: InodeId,
     /// Number of the mount that it was reached through, as /proc/PID/mountinfo shows it.
     pub from_mount: u32,
     /// Root directory of the task: what `/` means to it.
-    pub root: Inode,
+    pub root: InodeId,
     /// Number of the mount that the root was reached through.
     pub root_mount: u32,
     /// Number of the task's mount namespace, as /proc/PID/ns/mnt shows it.

@@ -38,14 +38,14 @@ impl fmt::Display for Skipped {
 
 /// A number of entries of the schedule and their pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct EntryCount {
     /// Prefetch entries.
     pub entries: u64,
     /// 4 KiB pages.
     pub pages: u64,
 }
 
-impl Count {
+impl EntryCount {
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.pages * PAGE_SIZE
@@ -54,15 +54,15 @@ impl Count {
 
 /// What a prefetch did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct PrefetchReport {
     /// Entries of the schedule.
     pub scheduled: u64,
     /// Metadata read ahead.
-    pub metadata: Count,
+    pub metadata: EntryCount,
     /// File data read ahead.
-    pub data: Count,
+    pub data: EntryCount,
     /// Entries left out, by reason.
-    pub skipped: BTreeMap<Skipped, Count>,
+    pub skipped: BTreeMap<Skipped, EntryCount>,
     /// The pages left out, in the order of the schedule.
     pub skipped_spans: Vec<(Span, Skipped)>,
     /// The numbers (`st_dev`) under which the profile's devices were found, in the order of its device
@@ -88,7 +88,7 @@ pub struct Report {
     pub duration: Duration,
 }
 
-impl Report {
+impl PrefetchReport {
     /// Why this prefetch was none, if so: it was refused, or not one entry could be read ahead.
     pub fn prevented(&self) -> Option<String> {
         let done = self.metadata.entries + self.data.entries > 0 || self.warm;
@@ -105,7 +105,7 @@ impl Report {
         let gone = |reason| {
             self.skipped
                 .get(&reason)
-                .map_or(0, |count: &Count| count.entries)
+                .map_or(0, |count: &EntryCount| count.entries)
         };
         if gone(Skipped::DeviceGone) > 0 {
             return Some(format!(

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Class;
+use crate::model::DriveClass;
 use crate::model::Hooks;
 use crate::model::{Params, PrefetchEntry, Span};
 
@@ -63,7 +63,7 @@ pub struct Device {
     /// The file system's UUID, by which it is found again under another device number.
     pub fs_uuid: [u8; 16],
     /// Kind of drive that the schedule was made for.
-    pub class: Class,
+    pub class: DriveClass,
 }
 
 /// A regular file of the profile's file table.
@@ -96,7 +96,7 @@ pub struct Revision {
 /// service that the bus starts for it, or by chance. What comes again in another launch is needed
 /// (FAST §4.1.2: the common sequence of several launches).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewcomerRead {
+pub struct HelperRead {
     /// The pages, and when.
     pub entry: PrefetchEntry,
     /// Seen in more than one launch: then it is scheduled, too.
@@ -126,9 +126,9 @@ pub struct Profile {
     pub entries: Vec<PrefetchEntry>,
     /// Pages of the schedule that were mapped along with a touched one and need not have been touched
     /// themselves: a later launch may tell.
-    pub mapped_along: Vec<Span>,
+    pub fault_around: Vec<Span>,
     /// What newcomers accessed and the app did not: evidence for the next launch that is learned.
-    pub newcomers: Vec<NewcomerRead>,
+    pub helpers: Vec<HelperRead>,
     /// The completion block (paper §4.2): the one page whose read ended the learned launch.
     pub completion: Option<Span>,
     /// Log entries in the launch sequence that the schedule was made from.

@@ -18,11 +18,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Class;
+use crate::model::DriveClass;
 use crate::model::Params;
 use crate::model::Revision;
-use crate::policy::launch_figures::{Seen, Warmth};
-use crate::policy::tuned_parameter::Free;
+use crate::policy::launch_figures::{LaunchFigures, Warmth};
+use crate::policy::tuned_parameter::TunedParameter;
 
 /// Context switches, in percent of the prefetch entries, up to which prefetching is in time (paper
 /// §3.3).
@@ -53,7 +53,7 @@ pub enum Step {
 /// Why tuning ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ended {
+pub enum TuningEnd {
     /// No parameter is free on this class of drive.
     NothingFree,
     /// The prefetch thread keeps ahead of the app.
@@ -97,12 +97,12 @@ impl Level {
 /// that a crash between the two does no harm.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tuning {
-    class: Class,
+    class: DriveClass,
     /// Levels that were in force, oldest first. Empty for a profile without parameters.
     levels: Vec<Level>,
     /// What should be in force, if that is not the last level.
     wanted: Option<Params>,
-    ended: Option<Ended>,
+    ended: Option<TuningEnd>,
 }
 
 impl Tuning {
@@ -112,19 +112,19 @@ impl Tuning {
     ///
     /// Also to start over where this state was lost. If the parameters in force stood in the history
     /// before, a step was taken back, and there is nothing left to try.
-    pub fn new(class: Class, history: &[Revision]) -> Self {
+    pub fn new(class: DriveClass, history: &[Revision]) -> Self {
         let Some((last, before)) = history.split_last() else {
             return Tuning {
                 class,
                 levels: Vec::new(),
                 wanted: None,
-                ended: Some(Ended::NothingFree),
+                ended: Some(TuningEnd::NothingFree),
             };
         };
         let taken_back = before.iter().any(|earlier| earlier.params == last.params);
-        let ended = match Free::of(class, &last.params) {
-            None => Some(Ended::NothingFree),
-            Some(_) if taken_back => Some(Ended::Before),
+        let ended = match TunedParameter::of(class, &last.params) {
+            None => Some(TuningEnd::NothingFree),
+            Some(_) if taken_back => Some(TuningEnd::Before),
             Some(_) => None,
         };
         Tuning {
@@ -137,7 +137,7 @@ impl Tuning {
 
     /// Takes what was seen of a launch that was prefetched with the last parameters in `history`, and
     /// says what to do. Launches that were not cold, or not prefetched, change nothing.
-    pub fn next(&mut self, history: &[Revision], seen: &Seen) -> Step {
+    pub fn next(&mut self, history: &[Revision], seen: &LaunchFigures) -> Step {
         let Some(in_force) = history.last().map(|revision| revision.params) else {
             return Step::Stay;
         };
@@ -170,12 +170,12 @@ impl Tuning {
     /// tuning with what is in force.
     pub fn not_rescheduled(&mut self) {
         if self.wanted.take().is_some() {
-            self.ended = Some(Ended::NotRescheduled);
+            self.ended = Some(TuningEnd::NotRescheduled);
         }
     }
 
     /// Why tuning ended, if it has.
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn ended(&self) -> Option<TuningEnd> {
         self.ended
     }
 
@@ -190,7 +190,7 @@ impl Tuning {
     }
 
     /// The class of drive that the profile was scheduled for.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> DriveClass {
         self.class
     }
 
@@ -223,14 +223,14 @@ impl Tuning {
             if level.launches < LAUNCHES_TO_GO_BACK {
                 return Step::Stay;
             }
-            return self.end(Ended::Slower);
+            return self.end(TuningEnd::Slower);
         }
         if in_time {
-            self.ended = Some(Ended::InTime);
+            self.ended = Some(TuningEnd::InTime);
             return Step::Stay;
         }
         if self.levels.len() - at > LEVELS_WITHOUT_GAIN {
-            return self.end(Ended::NoGain);
+            return self.end(TuningEnd::NoGain);
         }
         self.raise(&level.params)
     }
@@ -244,17 +244,17 @@ impl Tuning {
     }
 
     fn raise(&mut self, from: &Params) -> Step {
-        match Free::of(self.class, from).and_then(|free| free.raise(from)) {
+        match TunedParameter::of(self.class, from).and_then(|free| free.raise(from)) {
             Some(raised) => {
                 self.wanted = Some(raised);
                 Step::Raise(raised)
             }
-            None => self.end(Ended::AtLimit),
+            None => self.end(TuningEnd::AtLimit),
         }
     }
 
     /// Ends tuning with the fastest level.
-    fn end(&mut self, why: Ended) -> Step {
+    fn end(&mut self, why: TuningEnd) -> Step {
         self.ended = Some(why);
         let Some(level) = self.levels.last().copied() else {
             return Step::Stay;

@@ -28,7 +28,7 @@ const LEAST_GAIN_PERCENT: u64 = 5;
 
 /// What the comparison says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum GainVerdict {
     /// Too few launches were seen.
     Open,
     /// Prefetching helps. Median waiting times, in microseconds.
@@ -97,19 +97,19 @@ impl Gain {
     }
 
     /// What the comparison says by now, by medians.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> GainVerdict {
         let (Some(with_us), Some(without_us)) = (median(&self.with_us), median(&self.without_us))
         else {
-            return Verdict::Open;
+            return GainVerdict::Open;
         };
         let bound = u128::from(without_us) * u128::from(100 - LEAST_GAIN_PERCENT);
         if u128::from(with_us) * 100 < bound {
-            Verdict::Helps {
+            GainVerdict::Helps {
                 with_us,
                 without_us,
             }
         } else {
-            Verdict::DoesNotHelp {
+            GainVerdict::DoesNotHelp {
                 with_us,
                 without_us,
             }
@@ -159,11 +159,11 @@ mod tests {
 
     #[test]
     fn three_launches_of_each_kind_are_needed() {
-        assert_eq!(gain(&[1, 1], &[9, 9, 9]).verdict(), Verdict::Open);
-        assert_eq!(gain(&[1, 1, 1], &[9, 9]).verdict(), Verdict::Open);
+        assert_eq!(gain(&[1, 1], &[9, 9, 9]).verdict(), GainVerdict::Open);
+        assert_eq!(gain(&[1, 1, 1], &[9, 9]).verdict(), GainVerdict::Open);
         assert_eq!(
             gain(&[1, 1, 1], &[9, 9, 9]).verdict(),
-            Verdict::Helps {
+            GainVerdict::Helps {
                 with_us: 1,
                 without_us: 9
             }
@@ -175,11 +175,11 @@ mod tests {
         let without = [1000; 3];
         assert!(matches!(
             gain(&[949; 3], &without).verdict(),
-            Verdict::Helps { .. }
+            GainVerdict::Helps { .. }
         ));
         assert_eq!(
             gain(&[950; 3], &without).verdict(),
-            Verdict::DoesNotHelp {
+            GainVerdict::DoesNotHelp {
                 with_us: 950,
                 without_us: 1000
             }
@@ -187,7 +187,7 @@ mod tests {
         // Nothing to wait for is nothing to gain.
         assert!(matches!(
             gain(&[0; 3], &[0; 3]).verdict(),
-            Verdict::DoesNotHelp { .. }
+            GainVerdict::DoesNotHelp { .. }
         ));
     }
 
@@ -196,7 +196,7 @@ mod tests {
         let odd = gain(&[100, 120, 90_000], &[1000, 5, 1100]);
         assert_eq!(
             odd.verdict(),
-            Verdict::Helps {
+            GainVerdict::Helps {
                 with_us: 120,
                 without_us: 1000
             }
@@ -211,13 +211,13 @@ mod tests {
         }
         assert_eq!(
             gain.verdict(),
-            Verdict::DoesNotHelp {
+            GainVerdict::DoesNotHelp {
                 with_us: 2000,
                 without_us: 1000
             }
         );
         gain.new_profile();
-        assert_eq!(gain.verdict(), Verdict::Open);
+        assert_eq!(gain.verdict(), GainVerdict::Open);
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
                     gain.prefetched(Warmth::Cold, 100);
                 }
             }
-            let helps = Verdict::Helps { with_us: 100, without_us: 1000 };
+            let helps = GainVerdict::Helps { with_us: 100, without_us: 1000 };
             prop_assert_eq!(gain.verdict(), helps);
         }
     }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Report, Skipped};
+use crate::model::{PrefetchReport, Skipped};
 
 /// Share of the schedule's bytes, in percent, that the drive must have read for a launch to count as
 /// cold. The paper checks "the overall disk read size … to remove the results from the warm cache"
@@ -31,7 +31,7 @@ pub enum Warmth {
 /// All counts are of the launch alone: from its execve until it was over (design §4.3). What was
 /// lost (events, counters) makes a launch no evidence: it is to be left out, not guessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct LaunchFigures {
     /// Length of the launch, in microseconds: from execve to the completion block's arrival, or to
     /// the app's exit.
     pub duration_us: u64,
@@ -44,12 +44,12 @@ pub struct Seen {
     /// Synchronous readaheads of the launch tree (paper §4.3): reads that it had to begin itself.
     pub own_readaheads: u64,
     /// What the prefetch thread did; `None` if prefetching was withheld.
-    pub prefetched: Option<Prefetched>,
+    pub prefetched: Option<PrefetchFigures>,
 }
 
 /// What was seen of prefetching itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefetched {
+pub struct PrefetchFigures {
     /// Prefetch entries of the schedule.
     pub entries: u64,
     /// Context switches that the launch tree made from execve until the prefetch thread's end (paper
@@ -63,10 +63,10 @@ pub struct Prefetched {
     pub done: bool,
 }
 
-impl Prefetched {
+impl PrefetchFigures {
     /// From the report of the prefetch thread. That the app ended before the schedule did is no
     /// reason to leave it out: prefetching that comes too late is what dynamic scheduling is for.
-    pub fn new(report: &Report, switches: u64) -> Self {
+    pub fn new(report: &PrefetchReport, switches: u64) -> Self {
         let by_system = [
             Skipped::DeviceGone,
             Skipped::NoNode,
@@ -76,7 +76,7 @@ impl Prefetched {
         let kept_from = by_system
             .iter()
             .any(|reason| report.skipped.contains_key(reason));
-        Prefetched {
+        PrefetchFigures {
             entries: report.scheduled,
             switches,
             stale_files: report.stale_files,
@@ -89,7 +89,7 @@ impl Prefetched {
     }
 }
 
-impl Seen {
+impl LaunchFigures {
     /// How warm the launch was, by what the drive read.
     pub fn warmth(&self) -> Warmth {
         let percent = |share: u64| u128::from(self.schedule_bytes) * u128::from(share);
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn warmth_goes_by_the_share_that_was_read() {
         let warmth = |read_bytes, schedule_bytes| {
-            let seen = Seen {
+            let seen = LaunchFigures {
                 duration_us: 0,
                 waiting_us: 0,
                 read_bytes,
@@ -131,14 +131,14 @@ mod tests {
 
     #[test]
     fn only_what_was_prefetched_on_all_devices_counts() {
-        let done = |change: fn(&mut Report)| {
-            let mut report = Report {
+        let done = |change: fn(&mut PrefetchReport)| {
+            let mut report = PrefetchReport {
                 scheduled: 10,
                 stale_files: 2,
-                ..Report::default()
+                ..PrefetchReport::default()
             };
             change(&mut report);
-            let prefetched = Prefetched::new(&report, 5);
+            let prefetched = PrefetchFigures::new(&report, 5);
             assert_eq!((prefetched.switches, prefetched.stale_files), (5, 2));
             prefetched.done
         };
@@ -159,12 +159,12 @@ mod tests {
             Skipped::ReadaheadOff,
             Skipped::Refused,
         ] {
-            let mut report = Report {
+            let mut report = PrefetchReport {
                 scheduled: 10,
-                ..Report::default()
+                ..PrefetchReport::default()
             };
             report.skipped.insert(reason, Default::default());
-            assert!(!Prefetched::new(&report, 0).done, "{reason:?}");
+            assert!(!PrefetchFigures::new(&report, 0).done, "{reason:?}");
         }
     }
 }

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::dynamic::Tuning;
-use super::gain::{Gain, Verdict};
+use super::gain::{Gain, GainVerdict};
 use super::relearn::Relearning;
-use crate::model::Class;
+use crate::model::DriveClass;
 use crate::model::Revision;
-use crate::policy::launch_figures::{Seen, Warmth};
-use crate::policy::types::{Decision, Observation, Off, Phase, Plan, Reason, Request};
+use crate::policy::launch_figures::{LaunchFigures, Warmth};
+use crate::policy::types::{Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan};
 
 /// Launches in a row from which nothing could be learned before the manager leaves it: with the profile
 /// of before, if there is one, or else switched off.
@@ -50,7 +50,7 @@ impl Default for Managed {
 
 impl Managed {
     /// An app that has a profile, of which nothing else is remembered.
-    pub fn with_profile(class: Class, history: &[Revision]) -> Self {
+    pub fn with_profile(class: DriveClass, history: &[Revision]) -> Self {
         Managed {
             phase: Phase::Prefetching,
             tuning: Some(Tuning::new(class, history)),
@@ -69,7 +69,7 @@ impl Managed {
     }
 
     /// What is known of prefetching's gain.
-    pub fn verdict(&self) -> Verdict {
+    pub fn verdict(&self) -> GainVerdict {
         self.gain.verdict()
     }
 
@@ -116,7 +116,7 @@ impl Managed {
             Observation::NoProfile => {
                 self.tuning = None;
                 match self.phase {
-                    Phase::Prefetching => self.relearn(Reason::NoProfile),
+                    Phase::Prefetching => self.relearn(DecisionReason::NoProfile),
                     Phase::Learning { .. } | Phase::Disabled { .. } => Decision::Keep,
                 }
             }
@@ -137,15 +137,15 @@ impl Managed {
                 if u128::from(obsolete) * 100 <= most {
                     return Decision::Keep;
                 }
-                self.relearn(Reason::Obsolete)
+                self.relearn(DecisionReason::Obsolete)
             }
-            Observation::NewExecutable => self.relearn(Reason::NewExecutable),
+            Observation::NewExecutable => self.relearn(DecisionReason::NewExecutable),
         }
     }
 
     /// What is wrong with the profile comes first, then whether it is of any use, and only then how it
     /// could be better.
-    fn launched(&mut self, now_s: u64, history: &[Revision], seen: &Seen) -> Decision {
+    fn launched(&mut self, now_s: u64, history: &[Revision], seen: &LaunchFigures) -> Decision {
         let warmth = seen.warmth();
         let Some(prefetched) = seen.prefetched else {
             self.gain.withheld(warmth, seen.waiting_us);
@@ -156,7 +156,7 @@ impl Managed {
             // A warm launch misses nothing, and says nothing good of the profile by that.
             let asked = seen.own_readaheads;
             if warmth != Warmth::Warm && self.relearning.next(asked, prefetched.entries) {
-                return self.relearn(Reason::Missed);
+                return self.relearn(DecisionReason::Missed);
             }
         }
         // An app that replaces a file of its own at every launch is judged and tuned all the same.
@@ -180,7 +180,7 @@ impl Managed {
     }
 
     fn judge_gain(&mut self, now_s: u64) -> Decision {
-        let Verdict::DoesNotHelp {
+        let GainVerdict::DoesNotHelp {
             with_us,
             without_us,
         } = self.gain.verdict()
@@ -209,22 +209,22 @@ impl Managed {
         self.switch_off(Off::NothingToLearn, now_s)
     }
 
-    fn asked(&mut self, request: Request, now_s: u64) -> Decision {
+    fn asked(&mut self, request: PhaseRequest, now_s: u64) -> Decision {
         // What the user says counts for more than what was seen.
         self.gain = Gain::default();
         self.relearning = Relearning::default();
         match request {
-            Request::Disable => return self.switch_off(Off::Asked, now_s),
-            Request::Prefetch if self.tuning.is_some() => {
+            PhaseRequest::Disable => return self.switch_off(Off::Asked, now_s),
+            PhaseRequest::Prefetch if self.tuning.is_some() => {
                 self.phase = Phase::Prefetching;
                 return Decision::Keep;
             }
-            Request::Learn | Request::Prefetch => {}
+            PhaseRequest::Learn | PhaseRequest::Prefetch => {}
         }
-        self.relearn(Reason::Asked)
+        self.relearn(DecisionReason::Asked)
     }
 
-    fn relearn(&mut self, reason: Reason) -> Decision {
+    fn relearn(&mut self, reason: DecisionReason) -> Decision {
         self.phase = Phase::Learning { attempts: 0 };
         Decision::Relearn(reason)
     }

@@ -30,11 +30,11 @@ mod relearn;
 mod tuned_parameter;
 mod types;
 
-pub use dynamic::{Ended, Level, Step, Tuning};
-pub use gain::{Gain, Verdict, WITHHELD_ONE_IN};
-pub use launch_figures::{Prefetched, Seen, Warmth};
+pub use dynamic::{Level, Step, Tuning, TuningEnd};
+pub use gain::{Gain, GainVerdict, WITHHELD_ONE_IN};
+pub use launch_figures::{LaunchFigures, PrefetchFigures, Warmth};
 pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
-pub use obsolete::{Check, Checked, Finding, check_files};
+pub use obsolete::{Checked, FileCheck, Finding, check_files};
 pub use relearn::Relearning;
-pub use tuned_parameter::Free;
-pub use types::{Decision, Observation, Off, Phase, Plan, Reason, Request};
+pub use tuned_parameter::TunedParameter;
+pub use types::{Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan};

@@ -31,7 +31,7 @@ pub enum Finding {
 
 /// A file of the profile as it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Check {
+pub struct FileCheck {
     /// What has become of it.
     pub finding: Finding,
     /// Time of last access (`st_atime`), in seconds since the epoch; `None` where that says nothing:
@@ -57,7 +57,7 @@ pub struct Checked {
 /// (some of the last launches will do), in seconds since the epoch.
 pub fn check_files(
     entries: &[PrefetchEntry],
-    checks: &[Check],
+    checks: &[FileCheck],
     learned_s: u64,
     launches_s: &[u64],
 ) -> Checked {
@@ -130,8 +130,8 @@ mod tests {
         }
     }
 
-    fn found(finding: Finding) -> Check {
-        Check {
+    fn found(finding: Finding) -> FileCheck {
+        FileCheck {
             finding,
             accessed_s: None,
         }
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn what_three_later_launches_left_alone_goes() {
         let left = |accessed_s, launches: &[u64]| {
-            let check = Check {
+            let check = FileCheck {
                 finding: Finding::There,
                 accessed_s,
             };
@@ -204,9 +204,9 @@ mod tests {
             entries in prop::collection::vec((0..8u32, 0..8u64, 1..4u64), 0..30),
             launches in 0..5usize,
         ) {
-            let checks: Vec<Check> = files
+            let checks: Vec<FileCheck> = files
                 .into_iter()
-                .map(|(kind, pages, accessed)| Check {
+                .map(|(kind, pages, accessed)| FileCheck {
                     finding: match kind {
                         0 => Finding::There,
                         1 => Finding::Replaced,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::Class;
+use crate::model::DriveClass;
 use crate::model::{Infill, Params};
 
 /// Step of the metadata shift, in bytes (paper §3.3).
@@ -31,7 +31,7 @@ const MAX_HOLE: u64 = 15;
 /// What dynamic scheduling may raise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Free {
+pub enum TunedParameter {
     /// The metadata shift, on drives with command queuing.
     Shift,
     /// The I/O distance, on drives without.
@@ -42,17 +42,17 @@ pub enum Free {
     Hole,
 }
 
-impl Free {
+impl TunedParameter {
     /// The free parameter for a class of drive and a schedule with these parameters; `None` for disks
     /// with heads: what the original does for them (slides A-5) is no matter of thresholds.
-    pub fn of(class: Class, params: &Params) -> Option<Self> {
+    pub fn of(class: DriveClass, params: &Params) -> Option<Self> {
         match (class, params.infill) {
-            (Class::Rotational, _) => None,
-            (Class::CommandQueuing, _) => Some(Free::Shift),
-            (Class::NoCommandQueuing, Some(infill)) if infill.distance > MAX_DISTANCE => {
-                Some(Free::Hole)
+            (DriveClass::Rotational, _) => None,
+            (DriveClass::CommandQueuing, _) => Some(TunedParameter::Shift),
+            (DriveClass::NoCommandQueuing, Some(infill)) if infill.distance > MAX_DISTANCE => {
+                Some(TunedParameter::Hole)
             }
-            (Class::NoCommandQueuing, _) => Some(Free::Distance),
+            (DriveClass::NoCommandQueuing, _) => Some(TunedParameter::Distance),
         }
     }
 
@@ -64,15 +64,17 @@ impl Free {
         };
         let mut raised = *params;
         match self {
-            Free::Shift => raised.shift_bytes = up(params.shift_bytes, SHIFT_STEP, MAX_SHIFT)?,
-            Free::Distance => {
+            TunedParameter::Shift => {
+                raised.shift_bytes = up(params.shift_bytes, SHIFT_STEP, MAX_SHIFT)?
+            }
+            TunedParameter::Distance => {
                 raised.merge_distance = up(params.merge_distance, DISTANCE_STEP, MAX_DISTANCE)?;
                 // Infill merge joins what is contiguous, too, so that the larger distance decides.
                 if let Some(infill) = &mut raised.infill {
                     infill.distance = up(infill.distance, DISTANCE_STEP, MAX_DISTANCE)?;
                 }
             }
-            Free::Hole => {
+            TunedParameter::Hole => {
                 let infill = params.infill?;
                 raised.infill = Some(Infill {
                     hole_pages: up(infill.hole_pages, HOLE_STEP, MAX_HOLE)?,
@@ -87,7 +89,7 @@ impl Free {
     /// both directions, by [`crate::schedule::reorder`]. Otherwise disk positions are needed, and the
     /// launch sequence for a way back ([`crate::schedule::resequence`]).
     pub fn is_order_only(self) -> bool {
-        self == Free::Shift
+        self == TunedParameter::Shift
     }
 }
 
@@ -96,16 +98,16 @@ mod tests {
     use super::*;
 
     /// All levels from the defaults on.
-    fn levels(class: Class, touched: bool) -> Vec<Params> {
+    fn levels(class: DriveClass, touched: bool) -> Vec<Params> {
         let first = Params::for_device(class, touched);
-        let free = Free::of(class, &first).expect("flash");
+        let free = TunedParameter::of(class, &first).expect("flash");
         std::iter::successors(Some(first), |params| free.raise(params)).collect()
     }
 
     #[test]
     fn queued_drives_shift_metadata_further_in_steps_of_16_kib() {
         for touched in [false, true] {
-            let levels = levels(Class::CommandQueuing, touched);
+            let levels = levels(DriveClass::CommandQueuing, touched);
             let shifts: Vec<u64> = levels.iter().map(|level| level.shift_bytes >> 10).collect();
             let expected = [64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256];
             assert_eq!(shifts, expected);
@@ -122,7 +124,7 @@ mod tests {
 
     #[test]
     fn other_drives_merge_further_apart_in_steps_of_4() {
-        let levels = levels(Class::NoCommandQueuing, false);
+        let levels = levels(DriveClass::NoCommandQueuing, false);
         let distances: Vec<u64> = levels.iter().map(|level| level.merge_distance).collect();
         assert_eq!(distances, (8..=64).step_by(4).collect::<Vec<_>>());
         assert!(levels.iter().all(|level| level.shift_bytes == 4096));
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn where_all_distances_are_merged_the_hole_grows() {
-        let levels = levels(Class::NoCommandQueuing, true);
+        let levels = levels(DriveClass::NoCommandQueuing, true);
         let holes: Vec<_> = levels
             .iter()
             .map(|level| level.infill.expect("touched pages").hole_pages)
@@ -150,10 +152,10 @@ mod tests {
             }),
         };
         assert_eq!(
-            Free::of(Class::NoCommandQueuing, &params),
-            Some(Free::Distance)
+            TunedParameter::of(DriveClass::NoCommandQueuing, &params),
+            Some(TunedParameter::Distance)
         );
-        let raised = Free::Distance.raise(&params).expect("in range");
+        let raised = TunedParameter::Distance.raise(&params).expect("in range");
         assert_eq!(
             (
                 raised.merge_distance,
@@ -161,14 +163,14 @@ mod tests {
             ),
             (12, Some(60))
         );
-        let last = Free::Distance.raise(&raised).expect("in range");
-        assert_eq!(Free::Distance.raise(&last), None);
+        let last = TunedParameter::Distance.raise(&raised).expect("in range");
+        assert_eq!(TunedParameter::Distance.raise(&last), None);
     }
 
     #[test]
     fn disks_with_heads_have_no_free_parameter() {
-        let params = Params::for_device(Class::Rotational, true);
-        assert_eq!(Free::of(Class::Rotational, &params), None);
+        let params = Params::for_device(DriveClass::Rotational, true);
+        assert_eq!(TunedParameter::of(DriveClass::Rotational, &params), None);
     }
 
     #[test]
@@ -178,7 +180,11 @@ mod tests {
             shift_bytes: u64::MAX,
             infill: None,
         };
-        for free in [Free::Shift, Free::Distance, Free::Hole] {
+        for free in [
+            TunedParameter::Shift,
+            TunedParameter::Distance,
+            TunedParameter::Hole,
+        ] {
             assert_eq!(free.raise(&params), None, "{free:?}");
         }
     }

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::dynamic::Step;
-use crate::model::Class;
+use crate::model::DriveClass;
 use crate::model::Params;
 use crate::model::Revision;
-use crate::policy::launch_figures::Seen;
+use crate::policy::launch_figures::LaunchFigures;
 
 /// What the next launch is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ pub enum Plan {
 
 /// What the user asks for (`pfsetmode`, `enable`, `disable`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum PhaseRequest {
     /// Learn the next launch (phase byte 3).
     Learn,
     /// Prefetch (phase byte 1); learn first if there is no profile.
@@ -81,13 +81,13 @@ pub enum Request {
     Disable,
 }
 
-impl Request {
+impl PhaseRequest {
     /// The request that a phase byte of the original stands for; `None` for any other number.
     pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {
-            3 => Some(Request::Learn),
-            1 => Some(Request::Prefetch),
-            9 => Some(Request::Disable),
+            3 => Some(PhaseRequest::Learn),
+            1 => Some(PhaseRequest::Prefetch),
+            9 => Some(PhaseRequest::Disable),
             _ => None,
         }
     }
@@ -99,7 +99,7 @@ pub enum Observation<'a> {
     /// A launch was learned, and there is a new profile.
     Learned {
         /// Class of the drive that it was scheduled for.
-        class: Class,
+        class: DriveClass,
         /// The profile's history.
         history: &'a [Revision],
         /// How long the launch waited for the drive, in microseconds, if it was as cold as one from
@@ -113,7 +113,7 @@ pub enum Observation<'a> {
         /// The profile's history; the last parameters were in force.
         history: &'a [Revision],
         /// The figures.
-        seen: Seen,
+        seen: LaunchFigures,
     },
     /// The last [`Decision::Reschedule`] would not change the schedule.
     NoEffect,
@@ -131,12 +131,12 @@ pub enum Observation<'a> {
     /// The profile is gone, cannot be used or could not be stored.
     NoProfile,
     /// The user wants something.
-    Asked(Request),
+    Asked(PhaseRequest),
 }
 
 /// Why the app is learned again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum DecisionReason {
     /// The 10 % rule (paper §4.3).
     Missed,
     /// Too many entries are obsolete.
@@ -159,7 +159,7 @@ pub enum Decision {
     /// Resolve files that were replaced by their paths, and drop what is gone.
     Refresh,
     /// Learn the next launch. The old profile stays until there is a new one.
-    Relearn(Reason),
+    Relearn(DecisionReason),
     /// The app was switched off; say so.
     SwitchedOff(Off),
 }

@@ -26,7 +26,7 @@ pub fn raise_open_files() -> Rlimit {
 }
 
 /// A file's state.
-enum State {
+enum OpenState {
     Unopened,
     Open { fd: OwnedFd, pages: u64 },
     Unusable(Skipped),
@@ -35,15 +35,15 @@ enum State {
 /// The open files of a running prefetch.
 pub struct Files<'a> {
     table: &'a [File],
-    states: Vec<State>,
+    states: Vec<OpenState>,
     /// For each file, the last entry of the schedule that needs it.
     last_use: Vec<usize>,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<FileVerdict>,
 }
 
 /// What a file is, compared with the one that was learned.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum FileVerdict {
     /// Not looked at.
     Unknown,
     /// The same, as far as size and time of modification tell.
@@ -65,9 +65,9 @@ impl<'a> Files<'a> {
         }
         Files {
             table: &profile.files,
-            states: profile.files.iter().map(|_| State::Unopened).collect(),
+            states: profile.files.iter().map(|_| OpenState::Unopened).collect(),
             last_use,
-            verdicts: vec![Verdict::Unknown; profile.files.len()],
+            verdicts: vec![FileVerdict::Unknown; profile.files.len()],
         }
     }
 
@@ -86,7 +86,7 @@ impl<'a> Files<'a> {
         device: &OpenDevice,
     ) -> Result<(BorrowedFd<'_>, u64), Skipped> {
         let index = file as usize;
-        if matches!(self.states[index], State::Unopened) {
+        if matches!(self.states[index], OpenState::Unopened) {
             let opened = match open(&self.table[index], device) {
                 Err(Failed::TooMany) => {
                     self.close_all();
@@ -98,53 +98,53 @@ impl<'a> Files<'a> {
                 Ok((fd, size, mtime_ns)) => {
                     let learned = &self.table[index];
                     self.verdicts[index] = if size < learned.size {
-                        Verdict::Stale
+                        FileVerdict::Stale
                     } else if mtime_ns != learned.mtime_ns {
-                        Verdict::Changed
+                        FileVerdict::Changed
                     } else {
-                        Verdict::Same
+                        FileVerdict::Same
                     };
-                    State::Open {
+                    OpenState::Open {
                         fd,
                         pages: size.div_ceil(PAGE_SIZE),
                     }
                 }
-                Err(Failed::TooMany) => State::Unusable(Skipped::Refused),
+                Err(Failed::TooMany) => OpenState::Unusable(Skipped::Refused),
                 Err(Failed::Skip(reason)) => {
                     if reason == Skipped::Gone {
-                        self.verdicts[index] = Verdict::Stale;
+                        self.verdicts[index] = FileVerdict::Stale;
                     }
-                    State::Unusable(reason)
+                    OpenState::Unusable(reason)
                 }
             };
         }
         match &self.states[index] {
-            State::Open { fd, pages } => Ok((fd.as_fd(), *pages)),
-            State::Unusable(reason) => Err(*reason),
-            State::Unopened => Err(Skipped::Refused),
+            OpenState::Open { fd, pages } => Ok((fd.as_fd(), *pages)),
+            OpenState::Unusable(reason) => Err(*reason),
+            OpenState::Unopened => Err(Skipped::Refused),
         }
     }
 
     /// Closes the file if no later entry than `entry` needs it.
     pub fn done(&mut self, file: u32, entry: usize) {
         let index = file as usize;
-        if self.last_use[index] <= entry && matches!(self.states[index], State::Open { .. }) {
+        if self.last_use[index] <= entry && matches!(self.states[index], OpenState::Open { .. }) {
             // Later look-ups can only come from sampling, which is over by now.
-            self.states[index] = State::Unopened;
+            self.states[index] = OpenState::Unopened;
         }
     }
 
     /// Files that are gone, replaced or truncated.
     pub fn stale(&self) -> u64 {
-        self.count(Verdict::Stale)
+        self.count(FileVerdict::Stale)
     }
 
     /// Files that were written to since.
     pub fn changed(&self) -> u64 {
-        self.count(Verdict::Changed)
+        self.count(FileVerdict::Changed)
     }
 
-    fn count(&self, verdict: Verdict) -> u64 {
+    fn count(&self, verdict: FileVerdict) -> u64 {
         self.verdicts
             .iter()
             .filter(|&&found| found == verdict)
@@ -153,8 +153,8 @@ impl<'a> Files<'a> {
 
     fn close_all(&mut self) {
         for state in &mut self.states {
-            if matches!(state, State::Open { .. }) {
-                *state = State::Unopened;
+            if matches!(state, OpenState::Open { .. }) {
+                *state = OpenState::Unopened;
             }
         }
     }

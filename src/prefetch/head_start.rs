@@ -28,14 +28,14 @@ const REACH: usize = 128;
 
 /// The prepared requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lead {
+pub struct HeadStart {
     dev: u64,
     node: PathBuf,
     /// Offset and length in bytes.
     requests: Vec<(u64, u64)>,
 }
 
-impl Lead {
+impl HeadStart {
     /// Prepares the first metadata entries of the schedule, as far as they are on one device. `None`
     /// if there are none, or if the device is not there under the number that it had.
     pub fn prepare(profile: &Profile, mounts: &MountTable, sysfs: &Sysfs) -> Option<Self> {
@@ -67,7 +67,7 @@ impl Lead {
             left -= bytes;
             requests.push((offset, bytes));
         }
-        (!requests.is_empty()).then_some(Lead {
+        (!requests.is_empty()).then_some(HeadStart {
             dev,
             node,
             requests,

@@ -15,6 +15,6 @@ mod sys;
 mod thread;
 
 pub use files::raise_open_files;
-pub use head_start::Lead;
+pub use head_start::HeadStart;
 pub use sys::has_cachestat;
-pub use thread::{Options, Prefetch, THREAD_NAME};
+pub use thread::{Prefetch, PrefetchOptions, THREAD_NAME};

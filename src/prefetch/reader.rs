@@ -11,10 +11,10 @@ use super::sys::readahead;
 use crate::drive::Memory;
 use crate::model::Profile;
 use crate::model::{PAGE_SIZE, Place, PrefetchEntry, Span};
-use crate::model::{Report, Skipped};
+use crate::model::{PrefetchReport, Skipped};
 
 /// A walk over a schedule, under way.
-pub struct Walk<'a, L> {
+pub struct ScheduleReader<'a, L> {
     /// The profile's devices, where they can be used.
     pub devices: &'a [Option<OpenDevice>],
     /// The profile's files.
@@ -24,7 +24,7 @@ pub struct Walk<'a, L> {
     /// Whether there is memory for the rest.
     pub headroom: Headroom<L>,
     /// What was done.
-    pub report: Report,
+    pub report: PrefetchReport,
 }
 
 /// Makes the requests.
@@ -40,14 +40,14 @@ pub struct Requests<'a> {
 }
 
 /// What came of an entry.
-enum Outcome {
+enum ReadResult {
     /// Read ahead: so many pages.
     Done(u64),
     /// So many pages read ahead, and so many that the file does not have any more.
     Cut { done: u64, missing: u64 },
 }
 
-impl<L: FnMut() -> Memory> Walk<'_, L> {
+impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
     /// Reads the schedule ahead, in order, until it ends, `stop` is set or memory becomes short.
     pub fn read(&mut self, profile: &Profile) {
         let entries = &profile.entries;
@@ -87,10 +87,10 @@ impl<L: FnMut() -> Memory> Walk<'_, L> {
         stopped
     }
 
-    fn count(&mut self, span: &Span, entries: u64, outcome: Result<Outcome, Skipped>) {
+    fn count(&mut self, span: &Span, entries: u64, outcome: Result<ReadResult, Skipped>) {
         let (done, missing, reason) = match outcome {
-            Ok(Outcome::Done(done)) => (done, 0, None),
-            Ok(Outcome::Cut { done, missing }) => (done, missing, Some(Skipped::Truncated)),
+            Ok(ReadResult::Done(done)) => (done, 0, None),
+            Ok(ReadResult::Cut { done, missing }) => (done, missing, Some(Skipped::Truncated)),
             Err(reason) => (0, span.len, Some(reason)),
         };
         let read = if span.place.is_metadata() {
@@ -115,7 +115,7 @@ impl<L: FnMut() -> Memory> Walk<'_, L> {
         }
     }
 
-    fn entry(&mut self, span: &Span) -> Result<Outcome, Skipped> {
+    fn entry(&mut self, span: &Span) -> Result<ReadResult, Skipped> {
         match span.place {
             Place::Metadata { device } => {
                 let device = self.devices[usize::from(device)].as_ref();
@@ -124,7 +124,7 @@ impl<L: FnMut() -> Memory> Walk<'_, L> {
                 let pages = self
                     .requests
                     .read(node.as_fd(), span, device.readahead_limit)?;
-                Ok(Outcome::Done(pages))
+                Ok(ReadResult::Done(pages))
             }
             Place::Data { file } => {
                 let device = self.devices[self.files.device(file)].as_ref();
@@ -139,8 +139,8 @@ impl<L: FnMut() -> Memory> Walk<'_, L> {
                 };
                 let done = self.requests.read(fd, &inside, device.readahead_limit)?;
                 Ok(match span.len - inside.len {
-                    0 => Outcome::Done(done),
-                    missing => Outcome::Cut { done, missing },
+                    0 => ReadResult::Done(done),
+                    missing => ReadResult::Cut { done, missing },
                 })
             }
         }

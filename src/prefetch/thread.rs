@@ -11,11 +11,11 @@ use super::cached::is_warm;
 use super::devices::OpenDevice;
 use super::files::Files;
 use super::headroom::Headroom;
-use super::reader::{Requests, Walk};
+use super::reader::{Requests, ScheduleReader};
 use crate::drive::{Memory, MemoryLimits, Sysfs};
 use crate::fs::mounts::MountTable;
+use crate::model::PrefetchReport;
 use crate::model::Profile;
-use crate::model::Report;
 use crate::model::Span;
 
 /// Name of the prefetch thread, as `ps -L` and traces show it.
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How a prefetch may differ from the profile.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
+pub struct PrefetchOptions {
     /// Pages that are not prefetched: the completion block, when a launch is timed by it (paper
     /// §5.1).
     pub left_out: Option<Span>,
@@ -37,7 +37,7 @@ pub struct Options {
 /// A prefetch under way.
 pub struct Prefetch {
     stop: Arc<AtomicBool>,
-    report: Receiver<Report>,
+    report: Receiver<PrefetchReport>,
 }
 
 impl Prefetch {
@@ -48,7 +48,7 @@ impl Prefetch {
     /// When the system has no thread to give.
     pub fn start(
         load: impl FnOnce() -> Option<Profile> + Send + 'static,
-        options: Options,
+        options: PrefetchOptions,
     ) -> io::Result<Self> {
         Self::start_then(load, options, || ())
     }
@@ -59,7 +59,7 @@ impl Prefetch {
     /// When the system has no thread to give.
     pub fn start_then(
         load: impl FnOnce() -> Option<Profile> + Send + 'static,
-        options: Options,
+        options: PrefetchOptions,
         done: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -78,7 +78,7 @@ impl Prefetch {
     }
 
     /// What it did, if it has ended by now.
-    pub fn poll(&self) -> Option<Report> {
+    pub fn poll(&self) -> Option<PrefetchReport> {
         self.report.try_recv().ok()
     }
 
@@ -90,14 +90,14 @@ impl Prefetch {
     /// Ends the prefetch if it is still under way, and says what it did. `None` if there was no profile,
     /// if it does not end within a second, for want of an answer from the drive, or if it failed, of
     /// which a message has then been printed.
-    pub fn finish(self) -> Option<Report> {
+    pub fn finish(self) -> Option<PrefetchReport> {
         self.stop.store(true, Ordering::Relaxed);
         self.report.recv_timeout(PATIENCE).ok()
     }
 
     /// Lets the prefetch go on to the end of its schedule, but no longer than `limit`, and says what
     /// it did, as [`Prefetch::finish`].
-    pub fn finish_within(self, limit: Duration) -> Option<Report> {
+    pub fn finish_within(self, limit: Duration) -> Option<PrefetchReport> {
         match self.report.recv_timeout(limit) {
             Ok(report) => Some(report),
             Err(RecvTimeoutError::Timeout) => self.finish(),
@@ -106,12 +106,17 @@ impl Prefetch {
     }
 }
 
-fn prefetch(profile: &Profile, options: Options, started: Instant, stop: &AtomicBool) -> Report {
+fn prefetch(
+    profile: &Profile,
+    options: PrefetchOptions,
+    started: Instant,
+    stop: &AtomicBool,
+) -> PrefetchReport {
     let mut report = match read_ahead(profile, options, started, stop) {
         Ok(report) => report,
-        Err(why) => Report {
+        Err(why) => PrefetchReport {
             refused: Some(why),
-            ..Report::default()
+            ..PrefetchReport::default()
         },
     };
     report.scheduled = profile.entries.len() as u64;
@@ -122,10 +127,10 @@ fn prefetch(profile: &Profile, options: Options, started: Instant, stop: &Atomic
 /// Reads the schedule ahead, or says why the system is in no state for it.
 fn read_ahead(
     profile: &Profile,
-    options: Options,
+    options: PrefetchOptions,
     started: Instant,
     stop: &AtomicBool,
-) -> Result<Report, String> {
+) -> Result<PrefetchReport, String> {
     let bytes = profile.entries.iter().map(|entry| entry.span.bytes()).sum();
     let headroom = Headroom::new(bytes, options.memory, Memory::read)?;
     let mounts =
@@ -136,7 +141,7 @@ fn read_ahead(
         .iter()
         .map(|device| OpenDevice::find(device, &mounts, &sysfs))
         .collect();
-    let mut walk = Walk {
+    let mut walk = ScheduleReader {
         devices: &devices,
         files: Files::new(profile),
         requests: Requests {
@@ -146,7 +151,7 @@ fn read_ahead(
             first: None,
         },
         headroom,
-        report: Report::default(),
+        report: PrefetchReport::default(),
     };
     walk.report.warm = is_warm(profile, &devices, &mut walk.files);
     if !walk.report.warm {

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 use crate::model::Ended;
-use crate::model::Limits;
+use crate::model::LaunchLimits;
 
 /// Index in `read_times_ns` of the completion block.
 ///
@@ -23,7 +23,7 @@ pub fn completion_block(
     read_times_ns: &[u64],
     start_ns: u64,
     end_ns: u64,
-    limits: &Limits,
+    limits: &LaunchLimits,
 ) -> Option<usize> {
     let window = limits.window_ns();
     let end = end_ns.min(limits.last_ns(start_ns));
@@ -42,7 +42,7 @@ pub fn completion_block(
 /// Follows the reads of a launch under way and says when it is complete.
 #[derive(Clone, Debug)]
 pub struct QuietDetector {
-    limits: Limits,
+    limits: LaunchLimits,
     start_ns: u64,
     /// The latest `min_reads` reads. A window that starts at the oldest of them holds fewer than
     /// `min_reads` reads for as long as no other read comes.
@@ -53,7 +53,7 @@ pub struct QuietDetector {
 
 impl QuietDetector {
     /// For a launch that starts at `start_ns`.
-    pub fn new(start_ns: u64, limits: Limits) -> Self {
+    pub fn new(start_ns: u64, limits: LaunchLimits) -> Self {
         QuietDetector {
             limits,
             start_ns,
@@ -119,8 +119,8 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn limits(min_reads: usize, window: u64, timeout: u64) -> Limits {
-        Limits {
+    fn limits(min_reads: usize, window: u64, timeout: u64) -> LaunchLimits {
+        LaunchLimits {
             min_reads,
             window: Duration::from_nanos(window),
             timeout: Duration::from_nanos(timeout),
@@ -131,7 +131,7 @@ mod tests {
     fn the_second_after_a_burst_is_quiet() {
         // 50 reads a millisecond apart: the first that only 9 others follow is number 40.
         let times: Vec<u64> = (0..50).map(|i| i * 1_000_000).collect();
-        let found = completion_block(&times, 0, 2 * SECOND, &Limits::default());
+        let found = completion_block(&times, 0, 2 * SECOND, &LaunchLimits::default());
         assert_eq!(found, Some(40));
     }
 
@@ -139,7 +139,7 @@ mod tests {
     fn ten_reads_in_the_second_are_not_quiet() {
         let mut times = vec![0];
         times.extend((1..=10).map(|i| i * SECOND / 10));
-        let all = Limits::default();
+        let all = LaunchLimits::default();
         assert_eq!(completion_block(&times, 0, 3 * SECOND, &all), Some(1));
         times.pop();
         assert_eq!(completion_block(&times, 0, 3 * SECOND, &all), Some(0));
@@ -147,14 +147,14 @@ mod tests {
 
     #[test]
     fn an_unfinished_window_proves_nothing() {
-        let all = Limits::default();
+        let all = LaunchLimits::default();
         assert_eq!(completion_block(&[5], 0, SECOND + 4, &all), None);
         assert_eq!(completion_block(&[5], 0, SECOND + 5, &all), Some(0));
     }
 
     #[test]
     fn reads_before_the_start_are_not_the_launch() {
-        let all = Limits::default();
+        let all = LaunchLimits::default();
         assert_eq!(
             completion_block(&[1, 2, 300], 100, 9 * SECOND, &all),
             Some(2)

@@ -7,12 +7,12 @@ use super::completion::QuietDetector;
 use super::launch_time::{Clocks, LaunchTime};
 use super::processes::Threads;
 use crate::model::Ended;
-use crate::model::Limits;
+use crate::model::LaunchLimits;
 
 /// What has been seen of the launch so far.
 #[derive(Clone, Debug)]
 pub struct EndDetector {
-    limits: Limits,
+    limits: LaunchLimits,
     /// CLOCK_MONOTONIC in nanoseconds.
     start_ns: u64,
     quiet: QuietDetector,
@@ -38,7 +38,7 @@ const LATE: Duration = Duration::from_millis(500);
 impl EndDetector {
     /// For a launch that began at `start_ns` (CLOCK_MONOTONIC in nanoseconds), and is to be looked at from
     /// now on, every quarter of a second or more often.
-    pub fn new(start_ns: u64, now: Clocks, limits: Limits) -> Self {
+    pub fn new(start_ns: u64, now: Clocks, limits: LaunchLimits) -> Self {
         EndDetector {
             limits,
             start_ns,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     fn detector() -> EndDetector {
-        EndDetector::new(1000 * MS, at(1000), Limits::default())
+        EndDetector::new(1000 * MS, at(1000), LaunchLimits::default())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::signals;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
+pub enum AppStatus {
     /// By itself, with this exit status (0 to 255).
     Code(i32),
     /// By this signal.
@@ -41,13 +41,13 @@ pub struct Usage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
     /// How it ended.
-    pub status: Status,
+    pub status: AppStatus,
     /// What it used.
     pub usage: Usage,
 }
 
 /// A change of state that wait4(2) told of.
-pub(super) enum Change {
+pub(super) enum ChildChange {
     Stopped,
     Ended(Exit),
 }
@@ -59,8 +59,8 @@ impl Exit {
         // Nobody is left to tell if this fails.
         let _ = io::stdout().flush();
         let signal = match self.status {
-            Status::Code(code) => std::process::exit(code),
-            Status::Signal(signal) => signal,
+            AppStatus::Code(code) => std::process::exit(code),
+            AppStatus::Signal(signal) => signal,
         };
         // A limit of 0 keeps core files from being written, but not from being piped to a handler.
         let no_core = Rlimit {
@@ -79,14 +79,14 @@ impl Exit {
     /// The exit status by which shells tell it: 128 + n for death by signal n.
     pub fn exit_code(self) -> i32 {
         match self.status {
-            Status::Code(code) => code,
-            Status::Signal(signal) => 128 + signal,
+            AppStatus::Code(code) => code,
+            AppStatus::Signal(signal) => 128 + signal,
         }
     }
 }
 
 /// Looks, without waiting, whether the child `pid` has stopped or ended; reaps it if it has ended.
-pub(super) fn look(pid: Pid) -> io::Result<Option<Change>> {
+pub(super) fn look(pid: Pid) -> io::Result<Option<ChildChange>> {
     let mut status = 0;
     // SAFETY: an rusage is plain integers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -100,12 +100,12 @@ pub(super) fn look(pid: Pid) -> io::Result<Option<Change>> {
             error if error.kind() == io::ErrorKind::Interrupted => Ok(None),
             error => Err(error),
         },
-        _ if libc::WIFSTOPPED(status) => Ok(Some(Change::Stopped)),
-        _ => Ok(Some(Change::Ended(Exit {
+        _ if libc::WIFSTOPPED(status) => Ok(Some(ChildChange::Stopped)),
+        _ => Ok(Some(ChildChange::Ended(Exit {
             status: if libc::WIFSIGNALED(status) {
-                Status::Signal(libc::WTERMSIG(status))
+                AppStatus::Signal(libc::WTERMSIG(status))
             } else {
-                Status::Code(libc::WEXITSTATUS(status))
+                AppStatus::Code(libc::WEXITSTATUS(status))
             },
             usage: Usage::new(&usage),
         }))),

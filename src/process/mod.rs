@@ -24,7 +24,7 @@ mod user;
 pub use command::{Command, CommandError};
 pub use completion::{QuietDetector, completion_block};
 pub use end::{EndDetector, Look};
-pub use exit::{Exit, Status, Usage};
+pub use exit::{AppStatus, Exit, Usage};
 pub use launch_time::{Clocks, LaunchTime};
 pub use processes::Kin;
 pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};

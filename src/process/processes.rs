@@ -6,7 +6,7 @@ use std::{fs, str};
 
 /// What is needed of /proc/PID/stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(super) struct ProcessEntry {
     pub pid: i32,
     pub parent: i32,
     /// It has ended and waits to be reaped.
@@ -22,7 +22,7 @@ pub(super) struct Process {
 }
 
 /// All processes, as far as one can say while they come and go.
-pub(super) fn all() -> io::Result<Vec<Process>> {
+pub(super) fn all() -> io::Result<Vec<ProcessEntry>> {
     let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
@@ -34,7 +34,7 @@ pub(super) fn all() -> io::Result<Vec<Process>> {
 }
 
 /// One process; `None` if there is none of that id.
-pub(super) fn one(pid: i32) -> io::Result<Option<Process>> {
+pub(super) fn one(pid: i32) -> io::Result<Option<ProcessEntry>> {
     match fs::read(format!("/proc/{pid}/stat")) {
         Ok(stat) => parse(&stat).map(Some).ok_or_else(|| {
             let text = format!("/proc/{pid}/stat is not as proc(5) describes it");
@@ -53,12 +53,12 @@ pub struct Threads {
     /// The last look, CLOCK_BOOTTIME in nanoseconds.
     last_ns: u64,
     /// Those that were ready to run then.
-    ready: HashMap<i32, Ready>,
+    ready: HashMap<i32, ReadyThreads>,
 }
 
 /// How much a thread that is ready to run had run at an earlier moment.
 #[derive(Clone, Copy, Debug)]
-struct Ready {
+struct ReadyThreads {
     /// CLOCK_BOOTTIME in nanoseconds.
     at_ns: u64,
     ticks: u64,
@@ -91,7 +91,7 @@ impl Threads {
         self.note(found, now_ns)
     }
 
-    fn note(&mut self, threads: impl Iterator<Item = Process>, now_ns: u64) -> bool {
+    fn note(&mut self, threads: impl Iterator<Item = ProcessEntry>, now_ns: u64) -> bool {
         let mut waits_for_drive = false;
         // Of all together: of many threads that share the processors, none gets much.
         let (mut ran_ns, mut longest_ns) = (0_u64, 0);
@@ -101,7 +101,7 @@ impl Threads {
             if !thread.runnable {
                 continue;
             }
-            let mut ready = Ready {
+            let mut ready = ReadyThreads {
                 at_ns: now_ns,
                 ticks: thread.ticks,
             };
@@ -122,8 +122,12 @@ impl Threads {
     }
 
     /// Since when the thread is known to be ready; `None` for one that may have slept meanwhile.
-    fn earlier(&self, thread: &Process, before: &HashMap<i32, Ready>) -> Option<Ready> {
-        let start = Ready {
+    fn earlier(
+        &self,
+        thread: &ProcessEntry,
+        before: &HashMap<i32, ReadyThreads>,
+    ) -> Option<ReadyThreads> {
+        let start = ReadyThreads {
             at_ns: thread.start_time.saturating_mul(TICK_NS),
             ticks: 0,
         };
@@ -135,7 +139,7 @@ impl Threads {
 }
 
 /// The process's name stands in parentheses and may hold anything, further ones included.
-fn parse(stat: &[u8]) -> Option<Process> {
+fn parse(stat: &[u8]) -> Option<ProcessEntry> {
     let open = stat.iter().position(|&byte| byte == b'(')?;
     let close = stat.iter().rposition(|&byte| byte == b')')?;
     let pid = str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?;
@@ -144,7 +148,7 @@ fn parse(stat: &[u8]) -> Option<Process> {
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field)?.parse::<u64>().ok();
     let state = *fields.first()?;
-    Some(Process {
+    Some(ProcessEntry {
         pid,
         parent: fields.get(1)?.parse().ok()?,
         zombie: matches!(state, "Z" | "X"),
@@ -157,16 +161,16 @@ fn parse(stat: &[u8]) -> Option<Process> {
 
 /// Those of `processes` that descend from `ancestor`, without the `spared` and their descendants.
 pub(super) fn descendants(
-    processes: &[Process],
+    processes: &[ProcessEntry],
     ancestor: i32,
-    spared: &[Process],
-) -> Vec<Process> {
-    let is_spared = |process: &Process| {
+    spared: &[ProcessEntry],
+) -> Vec<ProcessEntry> {
+    let is_spared = |process: &ProcessEntry| {
         spared
             .iter()
             .any(|s| (s.pid, s.start_time) == (process.pid, process.start_time))
     };
-    let mut found: Vec<Process> = Vec::new();
+    let mut found: Vec<ProcessEntry> = Vec::new();
     let mut parents = vec![ancestor];
     // Each process has one parent, so none can be found twice, whatever the table holds.
     while let Some(parent) = parents.pop() {
@@ -197,7 +201,7 @@ impl Kin {
         ))
     }
 
-    fn of(processes: &[Process], own: i32) -> Self {
+    fn of(processes: &[ProcessEntry], own: i32) -> Self {
         let below = descendants(processes, own, &[]).into_iter();
         let mut kin: HashSet<i32> = below.map(|process| process.pid).collect();
         let mut next = own;
@@ -220,8 +224,8 @@ impl Kin {
 mod tests {
     use super::*;
 
-    fn process(pid: i32, parent: i32) -> Process {
-        Process {
+    fn process(pid: i32, parent: i32) -> ProcessEntry {
+        ProcessEntry {
             pid,
             parent,
             zombie: false,
@@ -235,7 +239,7 @@ mod tests {
     #[test]
     fn names_cannot_confuse_the_parser() {
         let tail = "R 7 1 1 0 -1 0 0 0 0 0 10 20 7 7 20 0 1 0 4711 0 0\n";
-        let expected = Process {
+        let expected = ProcessEntry {
             runnable: true,
             ticks: 30,
             start_time: 4711,
@@ -296,7 +300,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_a_processor_is_told_apart() {
-        let ready = |ticks| Process {
+        let ready = |ticks| ProcessEntry {
             runnable: true,
             ticks,
             ..process(42, 7)
@@ -318,7 +322,7 @@ mod tests {
         assert!(look(1600, ready(21)));
         // It gets little because another one runs.
         let mut both = |ms: u64, ticks: [u64; 2]| {
-            let second = Process {
+            let second = ProcessEntry {
                 pid: 43,
                 ..ready(ticks[1])
             };
@@ -338,7 +342,7 @@ mod tests {
             process(4, 1),
             process(2, 2),
         ];
-        let pids = |spared: &[Process]| {
+        let pids = |spared: &[ProcessEntry]| {
             let mut pids: Vec<i32> = descendants(&table, 1, spared)
                 .iter()
                 .map(|process| process.pid)
@@ -349,7 +353,7 @@ mod tests {
         assert_eq!(pids(&[]), [3, 4, 8, 9]);
         assert_eq!(pids(&[process(8, 3)]), [3, 4]);
         // The id of a spared process that has passed to another is not spared.
-        let earlier = Process {
+        let earlier = ProcessEntry {
             start_time: 4,
             ..process(8, 3)
         };

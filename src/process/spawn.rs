@@ -104,7 +104,7 @@ impl SpawnError {
 
 /// What the new process does before execve(2), in this order.
 #[derive(Clone, Copy)]
-enum Step {
+enum SpawnStep {
     Session = 1,
     OpenFiles,
     Root,
@@ -114,15 +114,15 @@ enum Step {
     Signals,
 }
 
-impl Step {
-    const ALL: [(Step, &'static str); 7] = [
-        (Step::Session, "start a session"),
-        (Step::OpenFiles, "set the limit on open files"),
-        (Step::Root, "change the root directory"),
-        (Step::Groups, "set the supplementary groups"),
-        (Step::Group, "set the group"),
-        (Step::User, "set the user"),
-        (Step::Signals, "restore the signal dispositions"),
+impl SpawnStep {
+    const ALL: [(SpawnStep, &'static str); 7] = [
+        (SpawnStep::Session, "start a session"),
+        (SpawnStep::OpenFiles, "set the limit on open files"),
+        (SpawnStep::Root, "change the root directory"),
+        (SpawnStep::Groups, "set the supplementary groups"),
+        (SpawnStep::Group, "set the group"),
+        (SpawnStep::User, "set the user"),
+        (SpawnStep::Signals, "restore the signal dispositions"),
     ];
 
     /// The one number that reaches the parent when preparing fails: the error's own in the lower
@@ -135,7 +135,7 @@ impl Step {
     /// Takes the number apart again; `None` for an error that is not from preparing.
     fn of(error: &io::Error) -> Option<(&'static str, io::Error)> {
         let number = error.raw_os_error()?;
-        let (_, what) = Step::ALL
+        let (_, what) = SpawnStep::ALL
             .into_iter()
             .find(|(step, _)| *step as i32 == number >> 16)?;
         Some((what, io::Error::from_raw_os_error(number & 0xffff)))
@@ -186,20 +186,22 @@ impl Spawn {
         // lock; the caller's hook is bound to the same by its documentation.
         unsafe { child.pre_exec(move || preparation.run()) };
         // Dropped without being waited for: that is the supervisor's part.
-        let child = child.spawn().map_err(|source| match Step::of(&source) {
-            Some((step, source)) => SpawnError::Prepare {
-                step,
-                path: path.clone(),
-                source,
-            },
-            None if source.kind() == io::ErrorKind::NotFound => {
-                SpawnError::NoInterpreter(path.clone())
-            }
-            None => SpawnError::Execute {
-                path: path.clone(),
-                source,
-            },
-        })?;
+        let child = child
+            .spawn()
+            .map_err(|source| match SpawnStep::of(&source) {
+                Some((step, source)) => SpawnError::Prepare {
+                    step,
+                    path: path.clone(),
+                    source,
+                },
+                None if source.kind() == io::ErrorKind::NotFound => {
+                    SpawnError::NoInterpreter(path.clone())
+                }
+                None => SpawnError::Execute {
+                    path: path.clone(),
+                    source,
+                },
+            })?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         pid.ok_or_else(|| SpawnError::Execute {
             path,
@@ -237,25 +239,26 @@ impl Spawn {
 impl Preparation {
     /// Runs in the new process. Root's privileges go last but for signals, which need none.
     fn run(&mut self) -> io::Result<()> {
-        let at = |step: Step| move |error: rustix::io::Errno| step.failed(error.into());
+        let at = |step: SpawnStep| move |error: rustix::io::Errno| step.failed(error.into());
         if self.new_session {
-            rustix::process::setsid().map_err(at(Step::Session))?;
+            rustix::process::setsid().map_err(at(SpawnStep::Session))?;
         }
         if let Some(limit) = self.open_files {
-            rustix::process::setrlimit(Resource::Nofile, limit).map_err(at(Step::OpenFiles))?;
+            rustix::process::setrlimit(Resource::Nofile, limit)
+                .map_err(at(SpawnStep::OpenFiles))?;
         }
         if let Some(root) = &self.root {
-            rustix::process::chroot(root.as_c_str()).map_err(at(Step::Root))?;
-            rustix::process::chdir(c"/").map_err(at(Step::Root))?;
+            rustix::process::chroot(root.as_c_str()).map_err(at(SpawnStep::Root))?;
+            rustix::process::chdir(c"/").map_err(at(SpawnStep::Root))?;
         }
         if let Some((uid, gid, groups)) = &self.credentials {
             // The plain system calls change one thread; there is only one here.
-            rustix::thread::set_thread_groups(groups).map_err(at(Step::Groups))?;
-            rustix::thread::set_thread_res_gid(*gid, *gid, *gid).map_err(at(Step::Group))?;
-            rustix::thread::set_thread_res_uid(*uid, *uid, *uid).map_err(at(Step::User))?;
+            rustix::thread::set_thread_groups(groups).map_err(at(SpawnStep::Groups))?;
+            rustix::thread::set_thread_res_gid(*gid, *gid, *gid).map_err(at(SpawnStep::Group))?;
+            rustix::thread::set_thread_res_uid(*uid, *uid, *uid).map_err(at(SpawnStep::User))?;
         }
         let restored = self.inherited.restore_for_exec();
-        restored.map_err(|error| Step::Signals.failed(error))?;
+        restored.map_err(|error| SpawnStep::Signals.failed(error))?;
         if let Some(hook) = &mut self.before_exec {
             match hook.get_mut() {
                 Ok(hook) => hook(),
@@ -277,13 +280,13 @@ mod tests {
 
     #[test]
     fn steps_and_errors_survive_the_way_to_the_parent() {
-        for (step, what) in Step::ALL {
+        for (step, what) in SpawnStep::ALL {
             let sent = step.failed(io::Error::from_raw_os_error(libc::EPERM));
-            let (told, source) = Step::of(&sent).unwrap();
+            let (told, source) = SpawnStep::of(&sent).unwrap();
             assert_eq!(told, what);
             assert_eq!(source.raw_os_error(), Some(libc::EPERM));
         }
-        assert!(Step::of(&io::Error::from_raw_os_error(libc::ENOENT)).is_none());
-        assert!(Step::of(&io::Error::other("no number")).is_none());
+        assert!(SpawnStep::of(&io::Error::from_raw_os_error(libc::ENOENT)).is_none());
+        assert!(SpawnStep::of(&io::Error::other("no number")).is_none());
     }
 }

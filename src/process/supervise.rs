@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::ClockId;
 
-use super::exit::{self, Change, Exit};
+use super::exit::{self, ChildChange, Exit};
 use super::signals::{self, Inherited, Received};
 use super::spawn::{Spawn, SpawnError};
 
@@ -64,14 +64,14 @@ pub struct Started {
 pub struct Supervisor {
     inherited: Inherited,
     signals: OwnedFd,
-    child: Option<Child>,
+    child: Option<SupervisedChild>,
     asked_to_end: Option<c_int>,
     /// Masks belong to threads, so it must stay in its own.
     _thread: PhantomData<*const ()>,
 }
 
 #[derive(Clone, Copy)]
-struct Child {
+struct SupervisedChild {
     pid: Pid,
     own_session: bool,
 }
@@ -107,7 +107,7 @@ impl Supervisor {
         let own_session = spawn.new_session;
         let now = rustix::time::clock_gettime(ClockId::Monotonic);
         let pid = spawn.start(self.inherited)?;
-        self.child = Some(Child { pid, own_session });
+        self.child = Some(SupervisedChild { pid, own_session });
         Ok(Started {
             pid,
             time_ns: now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs(),
@@ -138,8 +138,10 @@ impl Supervisor {
         loop {
             match exit::look(child.pid)? {
                 None => return Ok(None),
-                Some(Change::Stopped) => kill_process(rustix::process::getpid(), Signal::STOP)?,
-                Some(Change::Ended(exit)) => {
+                Some(ChildChange::Stopped) => {
+                    kill_process(rustix::process::getpid(), Signal::STOP)?
+                }
+                Some(ChildChange::Ended(exit)) => {
                     self.child = None;
                     return Ok(Some(exit));
                 }
@@ -184,7 +186,7 @@ impl Drop for Supervisor {
     }
 }
 
-impl Child {
+impl SupervisedChild {
     /// Whether a signal that we got is for the child, and has not reached it by itself.
     fn is_to_get(&self, received: Received) -> bool {
         let Received { signal, code, pid } = received;
@@ -228,7 +230,7 @@ mod tests {
 
     fn is_to_get(own_session: bool, signal: c_int, code: c_int, sender: u32) -> bool {
         let pid = Pid::from_raw(1000).unwrap();
-        Child { pid, own_session }.is_to_get(Received {
+        SupervisedChild { pid, own_session }.is_to_get(Received {
             signal,
             code,
             pid: sender,

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
-use super::processes::{self, Process};
+use super::processes::{self, ProcessEntry};
 
 /// How long processes may take to go after SIGKILL: one in an uninterruptible wait goes only when
 /// the drive has answered.
@@ -22,7 +22,7 @@ const RESCAN: Duration = Duration::from_millis(100);
 pub struct Subreaper {
     /// Processes that are nobody's launch tree: children that we had before, and those of
     /// [`Self::spare`].
-    spared: Vec<Process>,
+    spared: Vec<ProcessEntry>,
     was_subreaper: bool,
 }
 
@@ -71,12 +71,12 @@ impl Subreaper {
     /// Sends `signals` once to each process until none is left; whether that was so in time.
     fn end_all(&self, signals: &[Signal], time: Duration, leader: Option<Pid>) -> io::Result<bool> {
         let deadline = Instant::now() + time;
-        let mut signalled: Vec<(Process, OwnedFd)> = Vec::new();
+        let mut signalled: Vec<(ProcessEntry, OwnedFd)> = Vec::new();
         let mut was_empty = false;
         loop {
             let found = descendants(&self.spared)?;
             reap(&found, leader)?;
-            let alive: Vec<Process> = found.into_iter().filter(|p| !p.zombie).collect();
+            let alive: Vec<ProcessEntry> = found.into_iter().filter(|p| !p.zombie).collect();
             signalled.retain(|(known, _)| alive.iter().any(|p| is_same(p, known)));
             for process in &alive {
                 if !signalled.iter().any(|(known, _)| is_same(process, known))
@@ -115,19 +115,19 @@ impl Drop for Subreaper {
     }
 }
 
-fn descendants(spared: &[Process]) -> io::Result<Vec<Process>> {
+fn descendants(spared: &[ProcessEntry]) -> io::Result<Vec<ProcessEntry>> {
     let us = rustix::process::getpid().as_raw_nonzero().get();
     Ok(processes::descendants(&processes::all()?, us, spared))
 }
 
 /// Whether it is one process, although its parent may have changed.
-fn is_same(a: &Process, b: &Process) -> bool {
+fn is_same(a: &ProcessEntry, b: &ProcessEntry) -> bool {
     (a.pid, a.start_time) == (b.pid, b.start_time)
 }
 
 /// A descriptor of a process found before; `None` if it is gone. Once we hold it, no other process
 /// can be meant, so the id is checked after that.
-fn open(process: &Process) -> io::Result<Option<OwnedFd>> {
+fn open(process: &ProcessEntry) -> io::Result<Option<OwnedFd>> {
     let Some(pid) = Pid::from_raw(process.pid) else {
         return Ok(None);
     };
@@ -149,7 +149,7 @@ fn send(fd: &OwnedFd, signal: Signal) -> io::Result<()> {
 
 /// Reaps those of `found` that have ended. Zombies whose parent lives are the parent's to reap, and
 /// become ours with its end.
-fn reap(found: &[Process], leader: Option<Pid>) -> io::Result<()> {
+fn reap(found: &[ProcessEntry], leader: Option<Pid>) -> io::Result<()> {
     for pid in found
         .iter()
         .filter(|process| process.zombie)
@@ -166,7 +166,7 @@ fn reap(found: &[Process], leader: Option<Pid>) -> io::Result<()> {
 }
 
 /// Waits until one of the processes has ended, or for `time`.
-fn wait_for_any(processes: &[(Process, OwnedFd)], time: Duration) -> io::Result<()> {
+fn wait_for_any(processes: &[(ProcessEntry, OwnedFd)], time: Duration) -> io::Result<()> {
     let mut fds: Vec<PollFd<'_>> = processes
         .iter()
         .map(|(_, fd)| PollFd::new(fd, PollFlags::IN))

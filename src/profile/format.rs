@@ -26,7 +26,7 @@ use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 use serde::{Deserialize, Serialize};
 
 use crate::model::Hooks;
-use crate::model::{App, Device, Ended, Learned, NewcomerRead, Profile, Revision};
+use crate::model::{App, Device, Ended, HelperRead, Learned, Profile, Revision};
 use crate::model::{PrefetchEntry, Span};
 
 pub use limits::MAX_FILE_BYTES;
@@ -108,8 +108,8 @@ impl Body {
         let (devices, files) = (profile.devices.len(), profile.files.len());
         let columns = |entries: &[PrefetchEntry]| EntryColumns::new(entries, devices, files);
         let at_once = |&span: &Span| PrefetchEntry { span, time_us: 0 };
-        let mapped_along: Vec<_> = profile.mapped_along.iter().map(at_once).collect();
-        let newcomers: Vec<_> = profile.newcomers.iter().map(|read| read.entry).collect();
+        let mapped_along: Vec<_> = profile.fault_around.iter().map(at_once).collect();
+        let newcomers: Vec<_> = profile.helpers.iter().map(|read| read.entry).collect();
         Body {
             app: profile.app.clone(),
             created: profile.created,
@@ -123,7 +123,7 @@ impl Body {
             completion: profile.completion,
             mapped_along: columns(&mapped_along),
             newcomers: columns(&newcomers),
-            recurs: profile.newcomers.iter().map(|read| read.recurs).collect(),
+            recurs: profile.helpers.iter().map(|read| read.recurs).collect(),
             log_entries: profile.log_entries,
             obsolete: profile.obsolete,
         }
@@ -134,7 +134,7 @@ impl Profile {
     /// Rounds all times as the file format does. What is written is read back exactly, but for
     /// this: a profile that was rounded first comes back equal to itself.
     pub fn round_times(&mut self) {
-        let newcomers = self.newcomers.iter_mut().map(|read| &mut read.entry);
+        let newcomers = self.helpers.iter_mut().map(|read| &mut read.entry);
         for entry in self.entries.iter_mut().chain(newcomers) {
             entry.time_us -= entry.time_us % TIME_QUANTUM_US;
         }
@@ -187,11 +187,11 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, FormatError> {
         history: body.history,
         devices: body.devices,
         completion: body.completion,
-        mapped_along: mapped_along.iter().map(|entry| entry.span).collect(),
-        newcomers: newcomers
+        fault_around: mapped_along.iter().map(|entry| entry.span).collect(),
+        helpers: newcomers
             .into_iter()
             .zip(body.recurs)
-            .map(|(entry, recurs)| NewcomerRead { entry, recurs })
+            .map(|(entry, recurs)| HelperRead { entry, recurs })
             .collect(),
         log_entries: body.log_entries,
         obsolete: body.obsolete,

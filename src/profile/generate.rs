@@ -5,9 +5,9 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use crate::model::Class;
-use crate::model::{App, Device, Ended, File, Learned, NewcomerRead, Profile, Revision};
-use crate::model::{Hooks, Means};
+use crate::model::DriveClass;
+use crate::model::{App, Device, Ended, File, HelperRead, Learned, Profile, Revision};
+use crate::model::{HookKind, Hooks};
 use crate::model::{Infill, Params, Place, PrefetchEntry, Span};
 
 /// A small valid profile of the app at `path`.
@@ -26,19 +26,19 @@ pub fn sample(path: &str) -> Profile {
         learned: Learned::Exact,
         ended: Ended::Exit,
         hooks: Hooks {
-            reads: Means::Tracepoint,
-            faults: Means::Fentry,
+            reads: HookKind::Tracepoint,
+            faults: HookKind::Fentry,
         },
         history: vec![Revision {
             time: 1_700_000_001,
-            params: Params::for_device(Class::CommandQueuing, true),
+            params: Params::for_device(DriveClass::CommandQueuing, true),
         }],
         devices: vec![Device {
             dev: 0x802,
             name: "sda2".into(),
             fs: "ext4".into(),
             fs_uuid: *b"0123456789abcdef",
-            class: Class::CommandQueuing,
+            class: DriveClass::CommandQueuing,
         }],
         files: vec![File {
             device: 0,
@@ -62,8 +62,8 @@ pub fn sample(path: &str) -> Profile {
                 time_us: 500,
             },
         ],
-        mapped_along: vec![span(data, 4, 2)],
-        newcomers: vec![NewcomerRead {
+        fault_around: vec![span(data, 4, 2)],
+        helpers: vec![HelperRead {
             entry: PrefetchEntry {
                 span: span(data, 12, 3),
                 time_us: 700,
@@ -97,7 +97,7 @@ fn path() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn device() -> impl Strategy<Value = Device> {
-    use Class::{CommandQueuing, NoCommandQueuing, Rotational};
+    use DriveClass::{CommandQueuing, NoCommandQueuing, Rotational};
     (
         any::<u64>(),
         "[a-z][a-z0-9!.-]{0,20}",
@@ -158,10 +158,10 @@ fn entry(devices: usize, files: usize) -> impl Strategy<Value = PrefetchEntry> {
 fn hooks() -> impl Strategy<Value = Hooks> {
     let means = || {
         select(vec![
-            Means::Tracepoint,
-            Means::Fentry,
-            Means::NoFunction,
-            Means::Refused,
+            HookKind::Tracepoint,
+            HookKind::Fentry,
+            HookKind::NoFunction,
+            HookKind::Refused,
         ])
     };
     (means(), means()).prop_map(|(reads, faults)| Hooks { reads, faults })
@@ -209,10 +209,10 @@ pub fn profile() -> impl Strategy<Value = Profile> {
                 devices,
                 files,
                 entries,
-                mapped_along,
-                newcomers: newcomers
+                fault_around: mapped_along,
+                helpers: newcomers
                     .into_iter()
-                    .map(|(entry, recurs)| NewcomerRead { entry, recurs })
+                    .map(|(entry, recurs)| HelperRead { entry, recurs })
                     .collect(),
                 completion,
                 log_entries: counts.0,
@@ -245,8 +245,8 @@ pub fn realistic(entries: usize, count: usize) -> Profile {
     let mut profile = sample("/usr/lib/libreoffice/program/soffice.bin");
     profile.files.clear();
     profile.entries.clear();
-    profile.mapped_along.clear();
-    profile.newcomers.clear();
+    profile.fault_around.clear();
+    profile.helpers.clear();
     for number in 0..count as u64 {
         let mut path = DIRECTORIES[random(6) as usize].to_owned();
         for _ in 0..4 + random(8) {

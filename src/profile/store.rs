@@ -18,7 +18,7 @@ pub use name::{AppKey, full_path};
 
 use super::{FormatError, MAX_FILE_BYTES, decode, encode};
 use crate::fs::atomic_write;
-use crate::fs::root_owned::{self, Refused};
+use crate::fs::root_owned::{self, NotRootOwned};
 use crate::model::Profile;
 
 /// Why a profile cannot be loaded or saved.
@@ -308,13 +308,13 @@ impl Store {
         let bytes = match root_owned::read(path, MAX_FILE_BYTES) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(None),
-            Err(Refused::Untrusted(why)) => {
+            Err(NotRootOwned::Untrusted(why)) => {
                 return Err(StoreError::Untrusted {
                     path: path.into(),
                     why,
                 });
             }
-            Err(Refused::Io(cause)) => return Err(io_error("read", path, cause)),
+            Err(NotRootOwned::Io(cause)) => return Err(io_error("read", path, cause)),
         };
         decode(&bytes)
             .map(Some)

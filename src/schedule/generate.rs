@@ -11,7 +11,7 @@ use crate::model::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, 
 
 /// A generated launch.
 #[derive(Clone, Debug)]
-pub struct Launch {
+pub struct GeneratedLaunch {
     /// The launch sequence, in access order. Positions are indices.
     pub log: Vec<LogEntry>,
     /// Size of each file in bytes.
@@ -20,7 +20,7 @@ pub struct Launch {
 
 /// What becomes of one page of a file or of one metadata block.
 #[derive(Clone, Debug)]
-struct Page {
+struct GeneratedPage {
     needed: bool,
     /// Starts a log entry of its own even where it continues the last one.
     cut: bool,
@@ -33,15 +33,15 @@ struct Page {
 }
 
 #[derive(Clone, Debug)]
-struct Extent {
+struct GeneratedExtent {
     device: u16,
     metadata: bool,
-    pages: Vec<Page>,
+    pages: Vec<GeneratedPage>,
     /// Bytes in a file's last page.
     tail: u64,
 }
 
-fn page() -> impl Strategy<Value = Page> {
+fn page() -> impl Strategy<Value = GeneratedPage> {
     (
         prop::bool::weighted(0.7),
         prop::bool::weighted(0.6),
@@ -49,7 +49,7 @@ fn page() -> impl Strategy<Value = Page> {
         prop::bool::weighted(0.05),
         prop_oneof![3 => 0..4u64, 1 => 0..80u64],
     )
-        .prop_map(|(needed, cut, gap, elsewhere, late)| Page {
+        .prop_map(|(needed, cut, gap, elsewhere, late)| GeneratedPage {
             needed,
             cut,
             gap,
@@ -59,14 +59,14 @@ fn page() -> impl Strategy<Value = Page> {
 }
 
 /// Any launch of up to a dozen files and metadata areas on two devices.
-pub fn launch() -> impl Strategy<Value = Launch> {
+pub fn launch() -> impl Strategy<Value = GeneratedLaunch> {
     let extent = (
         0..2u16,
         prop::bool::weighted(0.4),
         vec(page(), 1..24),
         1..=PAGE_SIZE,
     )
-        .prop_map(|(device, metadata, pages, tail)| Extent {
+        .prop_map(|(device, metadata, pages, tail)| GeneratedExtent {
             device,
             metadata,
             pages,
@@ -75,7 +75,7 @@ pub fn launch() -> impl Strategy<Value = Launch> {
     vec(extent, 1..12).prop_map(|extents| lay_out(&extents))
 }
 
-fn lay_out(extents: &[Extent]) -> Launch {
+fn lay_out(extents: &[GeneratedExtent]) -> GeneratedLaunch {
     const ELSEWHERE: u64 = 1 << 20;
     let mut disk = [64u64; 2];
     let mut spare = [ELSEWHERE; 2];
@@ -139,14 +139,14 @@ fn lay_out(extents: &[Extent]) -> Launch {
             ..entry
         })
         .collect();
-    Launch { log, sizes }
+    GeneratedLaunch { log, sizes }
 }
 
 /// Checks what must hold of any merge of `launch`: nothing lost, nothing read twice, nothing
 /// invented but holes of at most `hole_pages`, nothing beyond a file's end, places kept apart, and
 /// nothing moved forward by more than `distance` positions. `entries` may be in any order.
 pub fn check_merged(
-    launch: &Launch,
+    launch: &GeneratedLaunch,
     entries: &[PrefetchEntry],
     distance: u64,
     hole_pages: u64,

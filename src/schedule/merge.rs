@@ -20,7 +20,7 @@ pub(super) struct Pass {
 }
 
 /// Log entries that will be read by one request.
-struct Run {
+struct MergedRun {
     entry: LogEntry,
     /// Position of the earliest member in the launch sequence; the run stands there.
     earliest: u64,
@@ -69,11 +69,11 @@ pub fn infill_merge(log: &[LogEntry], infill: &Infill) -> Vec<LogEntry> {
 /// Runs `passes` one after the other over `log`; every pass counts I/O distances in positions of
 /// `log`. The result is in sequence order.
 pub(super) fn merge(log: &[LogEntry], passes: &[Pass]) -> Vec<LogEntry> {
-    let mut runs: Vec<Run> = log
+    let mut runs: Vec<MergedRun> = log
         .iter()
         .zip(file_ranks(log))
         .zip(0u64..)
-        .map(|((&entry, rank), position)| Run {
+        .map(|((&entry, rank), position)| MergedRun {
             entry,
             earliest: position,
             latest: position,
@@ -103,8 +103,8 @@ fn file_ranks(log: &[LogEntry]) -> Vec<usize> {
 }
 
 /// One pass over runs in disk order; the result is in disk order too.
-fn walk(runs: Vec<Run>, pass: &Pass) -> Vec<Run> {
-    let mut merged: Vec<Run> = Vec::with_capacity(runs.len());
+fn walk(runs: Vec<MergedRun>, pass: &Pass) -> Vec<MergedRun> {
+    let mut merged: Vec<MergedRun> = Vec::with_capacity(runs.len());
     for next in runs {
         match merged.last_mut() {
             Some(curr) if joinable(curr, &next, pass) => curr.join(next),
@@ -115,7 +115,7 @@ fn walk(runs: Vec<Run>, pass: &Pass) -> Vec<Run> {
 }
 
 /// Whether `next`, the neighbour of `curr` on the disk, may become part of it.
-fn joinable(curr: &Run, next: &Run, pass: &Pass) -> bool {
+fn joinable(curr: &MergedRun, next: &MergedRun, pass: &Pass) -> bool {
     let (a, b) = (&curr.entry, &next.entry);
     if a.device != b.device || a.span.place != b.span.place || curr.ranks.1 + 1 != next.ranks.0 {
         return false;
@@ -129,8 +129,8 @@ fn joinable(curr: &Run, next: &Run, pass: &Pass) -> bool {
         && distance <= pass.distance
 }
 
-impl Run {
-    fn join(&mut self, next: Run) {
+impl MergedRun {
+    fn join(&mut self, next: MergedRun) {
         self.entry.span.len = next.entry.span.end() - self.entry.span.start;
         self.entry.time_us = self.entry.time_us.min(next.entry.time_us);
         self.earliest = self.earliest.min(next.earliest);

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::kernel::Counts;
-use crate::kernel::Held;
+use crate::kernel::HeldExec;
+use crate::kernel::LaunchCounts;
 use crate::model::App;
-use crate::model::Limits;
-use crate::model::Report;
+use crate::model::LaunchLimits;
+use crate::model::PrefetchReport;
 use crate::policy::Plan;
 use crate::prefetch::Prefetch;
 
@@ -38,7 +38,7 @@ pub struct Active {
     /// Thread id of the prefetch thread, once it runs; 0 before.
     pub helper: Arc<AtomicU32>,
     /// What the prefetch thread did, once it has ended.
-    pub report: Option<Report>,
+    pub report: Option<PrefetchReport>,
     /// Context switches until then.
     pub switches: u64,
     /// Whether it goes on.
@@ -69,11 +69,11 @@ impl Drop for UnderWay {
 /// A held program that two may let go: the learning thread when it is ready, and the event loop when that
 /// takes too long.
 #[derive(Clone)]
-pub struct Hold(Arc<Mutex<Option<Held>>>);
+pub struct Hold(Arc<Mutex<Option<HeldExec>>>);
 
 impl Hold {
     /// Holds on.
-    pub fn new(held: Held) -> Self {
+    pub fn new(held: HeldExec) -> Self {
         Hold(Arc::new(Mutex::new(Some(held))))
     }
 
@@ -96,7 +96,7 @@ impl Drop for LetGo {
 /// Says when a launch is over, from how many reads were counted at which times (design §4.3). Looking now
 /// and then, it sees the end of a quiet window a little late, which nobody is waiting for.
 pub struct Quiet {
-    limits: Limits,
+    limits: LaunchLimits,
     /// Reads counted so far and when, the oldest a window ago.
     seen: VecDeque<(Instant, u64)>,
     begun: Instant,
@@ -107,7 +107,7 @@ const WARM_WINDOWS: u32 = 3;
 
 impl Quiet {
     /// For a launch that begins now.
-    pub fn new(limits: Limits, begun: Instant) -> Self {
+    pub fn new(limits: LaunchLimits, begun: Instant) -> Self {
         Quiet {
             limits,
             seen: VecDeque::new(),
@@ -151,7 +151,7 @@ impl Quiet {
 
 /// Length of a launch that was counted, in microseconds: until its completion page was used, or its last
 /// task exited, or else its last read.
-pub fn duration_us(counts: &Counts, exited_ns: Option<u64>) -> u64 {
+pub fn duration_us(counts: &LaunchCounts, exited_ns: Option<u64>) -> u64 {
     let end = match (counts.completed_ns, exited_ns) {
         (0, Some(exited)) => exited,
         (0, None) => counts.last_ns,
@@ -176,7 +176,7 @@ mod tests {
     /// Looks every 100 ms at launches with these numbers of reads in each 100 ms.
     fn over_after_ms(reads: &[u64]) -> Option<u64> {
         let begun = Instant::now();
-        let mut quiet = Quiet::new(Limits::default(), begun);
+        let mut quiet = Quiet::new(LaunchLimits::default(), begun);
         let mut total = 0;
         let more = reads.iter().copied().chain(std::iter::repeat(0));
         for (tick, count) in (1..=400).zip(more) {
@@ -200,7 +200,7 @@ mod tests {
     fn a_suspended_launch_goes_on() {
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
-        let mut quiet = Quiet::new(Limits::default(), begun);
+        let mut quiet = Quiet::new(LaunchLimits::default(), begun);
         assert!(!quiet.is_over(at(100), 50));
         quiet.resume();
         // Starting drivers took longer than a window.
@@ -216,14 +216,14 @@ mod tests {
 
     #[test]
     fn a_launch_has_a_length() {
-        let counts = Counts {
+        let counts = LaunchCounts {
             start_ns: 1_000_000,
             last_ns: 5_000_000,
-            ..Counts::default()
+            ..LaunchCounts::default()
         };
         assert_eq!(duration_us(&counts, None), 4000);
         assert_eq!(duration_us(&counts, Some(9_000_000)), 8000);
-        let completed = Counts {
+        let completed = LaunchCounts {
             completed_ns: 3_000_000,
             ..counts
         };

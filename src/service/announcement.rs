@@ -1,9 +1,9 @@
 //! Launches that somebody announced.
 
-use super::catalogue::{Candidate, Found};
+use super::catalogue::{Candidate, FoundApp};
 use super::core::Service;
 use crate::model::App;
-use crate::service::announce::Announced;
+use crate::service::announce::AnnouncedLaunch;
 use crate::service::registry::{Added, Marks};
 
 impl Service<'_> {
@@ -25,9 +25,9 @@ impl Service<'_> {
         }
     }
 
-    fn on_announcement(&mut self, announced: &Announced) {
+    fn on_announcement(&mut self, announced: &AnnouncedLaunch) {
         let id = announced.identity();
-        let found = Found {
+        let found = FoundApp {
             id: id.clone(),
             app: App {
                 path: id.clone().into_bytes(),

@@ -4,36 +4,36 @@ use std::sync::Arc;
 
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
-use crate::kernel::Page;
-use crate::model::Class;
+use crate::kernel::WatchedPage;
+use crate::model::DriveClass;
 use crate::model::Place;
 use crate::model::{App, Device, Profile, Revision};
-use crate::prefetch::Lead;
+use crate::prefetch::HeadStart;
 use crate::profile::encode;
 
 /// A profile that can be prefetched at once.
 #[derive(Clone)]
-pub struct Ready {
+pub struct CachedProfile {
     /// The `.pf` file's bytes. Unpacking them takes the prefetch thread a millisecond, in which the lead
     /// keeps the drive busy; unpacked, fifty profiles would take ten times the memory.
     pub packed: Arc<[u8]>,
     /// The first requests.
-    pub lead: Option<Lead>,
+    pub lead: Option<HeadStart>,
     /// The completion page, if its file system is there.
-    pub completion: Option<Page>,
+    pub completion: Option<WatchedPage>,
     /// Whose profile it is.
     pub app: App,
     /// Scheduling parameters, oldest first.
     pub history: Vec<Revision>,
     /// Class of the drive that most of it is read from.
-    pub class: Class,
+    pub class: DriveClass,
     /// Prefetch entries.
     pub entries: u64,
     /// Bytes of the schedule.
     pub bytes: u64,
 }
 
-impl Ready {
+impl CachedProfile {
     /// Makes a profile ready.
     ///
     /// # Errors
@@ -43,13 +43,13 @@ impl Ready {
         mounts: &MountTable,
     ) -> Result<Self, crate::profile::FormatError> {
         let sysfs = Sysfs::default();
-        let lead = Lead::prepare(profile, mounts, &sysfs);
+        let lead = HeadStart::prepare(profile, mounts, &sysfs);
         let page_bytes = rustix::param::page_size() as u64;
         let completion = profile.completion.and_then(|span| match span.place {
             Place::Data { file } => {
                 let file = profile.files.get(file as usize)?;
                 let device = profile.devices.get(usize::from(file.device))?;
-                Some(Page {
+                Some(WatchedPage {
                     dev: present_number(device, mounts)?,
                     ino: file.ino,
                     index: span.start * crate::model::PAGE_SIZE / page_bytes,
@@ -57,7 +57,7 @@ impl Ready {
             }
             Place::Metadata { .. } => None,
         });
-        Ok(Ready {
+        Ok(CachedProfile {
             packed: encode(profile)?.into(),
             lead,
             completion,
@@ -79,7 +79,7 @@ fn present_number(device: &Device, mounts: &MountTable) -> Option<u64> {
 }
 
 /// Class of the drive that most of the schedule is read from.
-pub fn main_class(profile: &Profile) -> Class {
+pub fn main_class(profile: &Profile) -> DriveClass {
     let mut pages = vec![0; profile.devices.len()];
     for entry in &profile.entries {
         let device = match entry.span.place {
@@ -90,7 +90,7 @@ pub fn main_class(profile: &Profile) -> Class {
     }
     (0..pages.len())
         .max_by_key(|&device| pages[device])
-        .map_or(Class::CommandQueuing, |device| {
+        .map_or(DriveClass::CommandQueuing, |device| {
             profile.devices[device].class
         })
 }

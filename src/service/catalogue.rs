@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::apps::{Key, Rules};
-use crate::kernel::{Name, Seen};
+use crate::kernel::{LaunchEvent, WatchedName};
 use crate::model::App;
 use crate::service::registry::{Added, Marks, Record, Registry};
 
@@ -27,7 +27,7 @@ pub struct Candidate {
 
 /// An app that is being launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundApp {
     /// Its id: absolute path as the system sees it, or `launcher:name`.
     pub id: String,
     /// Whose profile it has.
@@ -128,7 +128,10 @@ impl Catalogue {
 
     /// Looks again where the executables of all apps are, and says what to watch for: names, and arguments
     /// of launchers. Touches the file system.
-    pub fn refresh(&mut self, registry: &Registry) -> (HashMap<OsString, Name>, Vec<OsString>) {
+    pub fn refresh(
+        &mut self,
+        registry: &Registry,
+    ) -> (HashMap<OsString, WatchedName>, Vec<OsString>) {
         self.paths.clear();
         self.inodes.clear();
         let (mut names, mut arguments) = (HashMap::new(), Vec::new());
@@ -142,13 +145,13 @@ impl Catalogue {
             .map(|(id, candidate)| (id.as_str(), &candidate.marks));
         for (id, marks) in managed.chain(others) {
             let kind = match marks.argument {
-                None => Name::App,
-                Some(_) => Name::Launcher,
+                None => WatchedName::App,
+                Some(_) => WatchedName::Launcher,
             };
             for name in &marks.names {
                 // A name that is both is watched for as an app: that tells of all of its launches.
                 let known = names.entry(OsString::from(name)).or_insert(kind);
-                if kind == Name::App {
+                if kind == WatchedName::App {
                     *known = kind;
                 }
             }
@@ -178,7 +181,7 @@ impl Catalogue {
     /// The app that a called execve would start, as far as its path tells; its executable is not named
     /// yet. Asks /proc for the root directory at the most, and looks at no file: on a cold system each look
     /// is a read from the drive, and the first requests of the prefetch would wait for it.
-    pub fn called(&self, seen: &Seen) -> Option<Found> {
+    pub fn called(&self, seen: &LaunchEvent) -> Option<FoundApp> {
         let path = Path::new(&seen.path);
         if !path.is_absolute() {
             return None;
@@ -193,7 +196,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// [`Gone`] if its process has ended, and cannot be looked at any more.
-    pub fn executed(&self, seen: &Seen) -> Result<Option<Found>, Gone> {
+    pub fn executed(&self, seen: &LaunchEvent) -> Result<Option<FoundApp>, Gone> {
         let Some(root) = self.root_of(seen) else {
             return Ok(None);
         };
@@ -223,14 +226,14 @@ impl Catalogue {
     }
 
     /// The app that was executed by a process that has ended, as far as its path tells.
-    pub fn gone(&self, seen: &Seen) -> Option<Found> {
+    pub fn gone(&self, seen: &LaunchEvent) -> Option<FoundApp> {
         let mut found = self.called(seen)?;
         (found.app.dev, found.app.ino) = executable(&found.id);
         Some(found)
     }
 
     /// The app of this id, about to be executed by a process in the system's own root or one of its own.
-    pub fn of_process(&self, id: &str, pid: i32) -> Option<Found> {
+    pub fn of_process(&self, id: &str, pid: i32) -> Option<FoundApp> {
         let root = fs::read_link(format!("/proc/{pid}/root")).ok()?;
         let root = (root != Path::new("/")).then_some(root);
         // A later launch may end before anybody looks at it.
@@ -255,7 +258,7 @@ impl Catalogue {
 
     /// The root directory of a process, as the system sees it: `Some(None)` for the system's own, `None`
     /// for a container's, whose paths mean something else.
-    fn root_of(&self, seen: &Seen) -> Option<Option<PathBuf>> {
+    fn root_of(&self, seen: &LaunchEvent) -> Option<Option<PathBuf>> {
         if seen.root == self.home.root {
             return Some(None);
         }
@@ -296,7 +299,7 @@ fn executable(id: &str) -> (u64, u64) {
 }
 
 /// `id` with the identity of its profile; `None` if it is not below `root`.
-fn found(id: &str, root: Option<PathBuf>, (dev, ino): (u64, u64)) -> Option<Found> {
+fn found(id: &str, root: Option<PathBuf>, (dev, ino): (u64, u64)) -> Option<FoundApp> {
     let inside = match &root {
         Some(root) if id.starts_with('/') => {
             let inside = Path::new(id).strip_prefix(root).ok()?;
@@ -304,7 +307,7 @@ fn found(id: &str, root: Option<PathBuf>, (dev, ino): (u64, u64)) -> Option<Foun
         }
         _ => id.as_bytes().to_vec(),
     };
-    Some(Found {
+    Some(FoundApp {
         id: id.to_owned(),
         app: App {
             path: inside,
@@ -376,7 +379,7 @@ fn command_line(proc: &Path) -> Option<Vec<OsString>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::SeenKind;
+    use crate::kernel::LaunchEventKind;
 
     const HOME: Home = Home {
         root: (1, 2),
@@ -403,10 +406,10 @@ mod tests {
         catalogue
     }
 
-    fn seen(path: &str, root: (u64, u64), mount_ns: u32) -> Seen {
-        Seen {
+    fn seen(path: &str, root: (u64, u64), mount_ns: u32) -> LaunchEvent {
+        LaunchEvent {
             time_ns: 0,
-            kind: SeenKind::Called,
+            kind: LaunchEventKind::Called,
             launch: 1,
             pid: std::process::id(),
             root,

@@ -25,10 +25,10 @@ use crate::process::{Clocks, signals};
 use crate::profile::Store;
 use crate::service::announce;
 use crate::service::bus::{self, Bus};
-use crate::service::cached_profile::Ready;
+use crate::service::cached_profile::CachedProfile;
 use crate::service::config::Config;
 use crate::service::exec_gate::Holding;
-use crate::service::pending_execs::Calls;
+use crate::service::pending_execs::PendingExecs;
 use crate::service::registry::Registry;
 
 /// The service.
@@ -40,13 +40,13 @@ pub struct Service<'obj> {
     pub(super) store: Store,
     pub(super) catalogue: Catalogue,
     /// Profiles by app.
-    pub(super) ready: HashMap<String, Ready>,
+    pub(super) ready: HashMap<String, CachedProfile>,
     /// Launches under way, by number.
     pub(super) active: HashMap<u64, Active>,
     pub(super) holding: Holding,
     pub(super) learners: Learners,
     pub(super) socket: Option<announce::Socket>,
-    pub(super) file: Option<announce::File>,
+    pub(super) file: Option<announce::FetchAppFile>,
     pub(super) bus: Option<Bus>,
     pub(super) worker: Worker,
     pub(super) inbox: Inbox<Message>,
@@ -54,18 +54,18 @@ pub struct Service<'obj> {
     pub(super) notifier: Notifier,
     pub(super) packages: Option<Packages>,
     pub(super) signals: OwnedFd,
-    pub(super) state: State,
+    pub(super) state: ServiceState,
 }
 
 /// What is only counted and told.
-pub(super) struct State {
+pub(super) struct ServiceState {
     pub since_s: u64,
     pub launches_seen: u64,
     pub abilities: Vec<String>,
     /// What is wrong, the latest last.
     pub warnings: Vec<String>,
     /// Calls of execve that no path has told the app of.
-    pub calls: Calls,
+    pub calls: PendingExecs,
     /// Unknown programs that read much: how often their launches looked like an app's.
     pub large: HashMap<String, super::discover::Suspect>,
     /// When the profiles are looked through next.
@@ -227,7 +227,7 @@ impl Service<'_> {
     }
 
     /// The profiles were read again.
-    pub(super) fn on_profiles(&mut self, found: HashMap<String, Ready>, known: &[String]) {
+    pub(super) fn on_profiles(&mut self, found: HashMap<String, CachedProfile>, known: &[String]) {
         for id in known.iter().filter(|id| !found.contains_key(*id)) {
             // Forgotten; should it be launched again, it begins anew.
             self.ready.remove(id);

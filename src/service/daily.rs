@@ -74,7 +74,7 @@ impl Service<'_> {
         id: &str,
         obsolete: u64,
         entries: u64,
-        ready: Option<crate::service::cached_profile::Ready>,
+        ready: Option<crate::service::cached_profile::CachedProfile>,
     ) {
         tracing::info!(
             app = id,

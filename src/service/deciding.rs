@@ -6,9 +6,9 @@ use super::reschedule::{now_s, reschedule};
 use crate::fs::mounts::MountTable;
 use crate::model::Params;
 use crate::model::Profile;
-use crate::policy::{Decision, Observation, Off, Phase, Reason};
+use crate::policy::{Decision, DecisionReason, Observation, Off, Phase};
 use crate::profile::Store;
-use crate::service::cached_profile::Ready;
+use crate::service::cached_profile::CachedProfile;
 use crate::service::registry::Record;
 
 impl Service<'_> {
@@ -86,25 +86,25 @@ impl Service<'_> {
 }
 
 /// Stores a profile and makes it ready.
-pub(super) fn keep(store: &Store, profile: &Profile) -> Result<Ready, String> {
+pub(super) fn keep(store: &Store, profile: &Profile) -> Result<CachedProfile, String> {
     store.save(profile).map_err(|error| error.to_string())?;
     prepare(profile)
 }
 
 /// Makes a profile ready.
-pub(super) fn prepare(profile: &Profile) -> Result<Ready, String> {
+pub(super) fn prepare(profile: &Profile) -> Result<CachedProfile, String> {
     let mounts =
         MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
-    Ready::new(profile, &mounts).map_err(|error| error.to_string())
+    CachedProfile::new(profile, &mounts).map_err(|error| error.to_string())
 }
 
-fn reason_word(reason: Reason) -> &'static str {
+fn reason_word(reason: DecisionReason) -> &'static str {
     match reason {
-        Reason::Missed => "it reads too much itself",
-        Reason::Obsolete => "too many entries are obsolete",
-        Reason::NewExecutable => "its executable is another file",
-        Reason::NoProfile => "there is no profile of it",
-        Reason::Asked => "the user asked for it",
+        DecisionReason::Missed => "it reads too much itself",
+        DecisionReason::Obsolete => "too many entries are obsolete",
+        DecisionReason::NewExecutable => "its executable is another file",
+        DecisionReason::NoProfile => "there is no profile of it",
+        DecisionReason::Asked => "the user asked for it",
     }
 }
 

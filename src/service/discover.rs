@@ -8,7 +8,7 @@
 use super::active::Active;
 use super::catalogue::Candidate;
 use super::core::Service;
-use crate::kernel::{Counts, Seen};
+use crate::kernel::{LaunchCounts, LaunchEvent};
 use crate::policy::Plan;
 use crate::service::config::Mode;
 use crate::service::registry::{Added, Marks};
@@ -38,7 +38,7 @@ impl Suspect {
         &mut self,
         bytes: u64,
         waiting_us: u64,
-        wanted: &crate::service::config::Automatic,
+        wanted: &crate::service::config::AutomaticConfig,
     ) -> bool {
         if bytes < WARM_BYTES {
             return false;
@@ -59,7 +59,7 @@ const WARM_BYTES: u64 = 1 << 20;
 
 impl Service<'_> {
     /// A process has exited that had read much.
-    pub(super) fn on_large(&mut self, seen: &Seen, bytes: u64) {
+    pub(super) fn on_large(&mut self, seen: &LaunchEvent, bytes: u64) {
         let Some(path) = seen.path.to_str() else {
             return;
         };
@@ -92,7 +92,7 @@ impl Service<'_> {
     }
 
     /// A launch is over that may have been a suspect's.
-    pub(super) fn suspect_ended(&mut self, active: &Active, counts: &Counts) {
+    pub(super) fn suspect_ended(&mut self, active: &Active, counts: &LaunchCounts) {
         if active.plan != Plan::Leave || !self.is_suspect(&active.id) {
             return;
         }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn launches_must_be_large_and_slow_and_in_a_row() {
-        let wanted = crate::service::config::Automatic::default();
+        let wanted = crate::service::config::AutomaticConfig::default();
         let large = wanted.min_read_mib << 20;
         let slow = wanted.min_wait_ms * 1000;
         let mut suspect = Suspect::default();

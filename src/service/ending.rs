@@ -7,8 +7,8 @@ use super::active::{Active, CALL_LIMIT, HOLD_LIMIT, duration_us};
 use super::core::Service;
 use super::face::record_of;
 use super::message::Message;
-use crate::kernel::Counts;
-use crate::policy::{Observation, Plan, Prefetched, Seen, Warmth};
+use crate::kernel::LaunchCounts;
+use crate::policy::{LaunchFigures, Observation, Plan, PrefetchFigures, Warmth};
 use crate::process::Clocks;
 use crate::service::bus;
 use crate::service::history::{Kind, Launch};
@@ -131,16 +131,21 @@ impl Service<'_> {
     }
 
     /// The launch in numbers; `None` without a profile to hold it against, or if it was cut short.
-    fn seen(&self, active: &Active, counts: &Counts, exited_ns: Option<u64>) -> Option<Seen> {
+    fn seen(
+        &self,
+        active: &Active,
+        counts: &LaunchCounts,
+        exited_ns: Option<u64>,
+    ) -> Option<LaunchFigures> {
         let ready = self.ready.get(&active.id)?;
         let prefetched = active
             .report
             .as_ref()
-            .map(|report| Prefetched::new(report, active.switches));
+            .map(|report| PrefetchFigures::new(report, active.switches));
         if active.plan == Plan::Prefetch && prefetched.is_none() {
             return None;
         }
-        Some(Seen {
+        Some(LaunchFigures {
             duration_us: duration_us(counts, exited_ns),
             waiting_us: counts.waiting_ns / 1000,
             read_bytes: counts.bytes + counts.prefetch_bytes,
@@ -150,7 +155,7 @@ impl Service<'_> {
         })
     }
 
-    fn judge(&mut self, active: &Active, seen: Seen) {
+    fn judge(&mut self, active: &Active, seen: LaunchFigures) {
         let Some(ready) = self.ready.get(&active.id) else {
             return;
         };
@@ -165,7 +170,7 @@ impl Service<'_> {
     fn write_down(
         &mut self,
         active: &Active,
-        counts: &Counts,
+        counts: &LaunchCounts,
         exited_ns: Option<u64>,
         warmth: Option<Warmth>,
     ) {

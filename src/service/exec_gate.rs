@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode as FileMode, OFlags, fstat};
 
-use crate::kernel::{Gate, GateError, Held};
+use crate::kernel::{ExecGate, GateError, HeldExec};
 
 /// Device and inode number of an executable.
 type Inode = (u64, u64);
@@ -13,7 +13,7 @@ type Inode = (u64, u64);
 /// The executables that are held.
 pub(super) struct Holding {
     /// `None` where fanotify cannot be had.
-    gate: Option<Gate>,
+    gate: Option<ExecGate>,
     /// Whose they are. No descriptors: they would keep file systems from being unmounted.
     held: HashMap<Inode, String>,
     /// Whether executables may be other files by now, or have lost their marks.
@@ -22,7 +22,7 @@ pub(super) struct Holding {
 
 impl Holding {
     /// Nothing is held yet.
-    pub fn new(gate: Option<Gate>) -> Self {
+    pub fn new(gate: Option<ExecGate>) -> Self {
         Holding {
             gate,
             held: HashMap::new(),
@@ -32,17 +32,17 @@ impl Holding {
 
     /// Readable when somebody waits.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.gate.as_ref().map(Gate::fd)
+        self.gate.as_ref().map(ExecGate::fd)
     }
 
     /// Those who wait now.
     ///
     /// # Errors
     /// When the kernel cannot be asked.
-    pub fn waiting(&self) -> Result<Vec<Held>, GateError> {
+    pub fn waiting(&self) -> Result<Vec<HeldExec>, GateError> {
         self.gate
             .as_ref()
-            .map_or_else(|| Ok(Vec::new()), Gate::waiting)
+            .map_or_else(|| Ok(Vec::new()), ExecGate::waiting)
     }
 
     /// The app that is held for this executable.
@@ -52,7 +52,7 @@ impl Holding {
 
     /// The next [`Holding::set`] looks at all executables: one that should have been held was not. Its file
     /// was replaced, or its file system was unmounted for a while, which loses the marks.
-    pub fn doubt(&mut self) {
+    pub fn invalidate(&mut self) {
         self.doubted = true;
     }
 

@@ -11,10 +11,10 @@ use super::preparing::PATH;
 use super::wake::Outbox;
 use super::worker::Jobs;
 use crate::apps::desktop;
-use crate::policy::{Observation, Phase, Plan, Request, Verdict, Warmth};
+use crate::policy::{GainVerdict, Observation, Phase, PhaseRequest, Plan, Warmth};
 use crate::service::bus::{AppState, Backend, BackendError, Event, LaunchRecord, Mode, Status};
 use crate::service::config::{self, set_mode};
-use crate::service::history::{Launch, Summary};
+use crate::service::history::{HistorySummary, Launch};
 use crate::service::registry::{Added, Record};
 
 /// How long an answer may take. The event loop answers in well under a millisecond.
@@ -113,7 +113,7 @@ impl Backend for Face {
         Ok(found.unwrap_or_default().iter().map(record_of).collect())
     }
 
-    fn ask(&self, app: &str, request: Request) -> Result<String, BackendError> {
+    fn ask(&self, app: &str, request: PhaseRequest) -> Result<String, BackendError> {
         self.ask(|reply| Ask::App(app.to_owned(), request, reply))?
     }
 
@@ -160,7 +160,7 @@ pub(super) fn pick(apps: Vec<AppState>, name: &str) -> Result<AppState, BackendE
 }
 
 /// Figures of the history.
-pub(super) fn add_times(app: &mut AppState, summary: &Summary) {
+pub(super) fn add_times(app: &mut AppState, summary: &HistorySummary) {
     let waiting = |typical: &Option<crate::service::history::Typical>| {
         typical.as_ref().map_or(0, |typical| typical.waiting_us)
     };
@@ -217,11 +217,11 @@ pub(super) fn state_of(record: &Record) -> AppState {
         Phase::Disabled { off, .. } => ("disabled", off_words(off)),
     };
     let gain = match record.managed.verdict() {
-        Verdict::Helps {
+        GainVerdict::Helps {
             with_us,
             without_us,
         }
-        | Verdict::DoesNotHelp {
+        | GainVerdict::DoesNotHelp {
             with_us,
             without_us,
         } if without_us > 0 => (100 - with_us as i128 * 100 / i128::from(without_us)) as i32,
@@ -295,7 +295,7 @@ impl Service<'_> {
         self.registry.iter().map(state).collect()
     }
 
-    fn ask_app(&mut self, app: &str, request: Request) -> Result<String, BackendError> {
+    fn ask_app(&mut self, app: &str, request: PhaseRequest) -> Result<String, BackendError> {
         let id = match pick(self.apps(), app) {
             Ok(known) => known.app,
             Err(BackendError::Unknown(_)) => {

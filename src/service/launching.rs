@@ -7,36 +7,36 @@ use std::time::Instant;
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::active::{Active, Quiet, UnderWay};
-use super::catalogue::{Found, Gone, NO_EXECUTABLE};
+use super::catalogue::{FoundApp, Gone, NO_EXECUTABLE};
 use super::core::Service;
 use super::face::begun;
 use super::message::Message;
 use super::priority::start_behind;
 use super::reschedule::now_s;
 use crate::drive::MemoryLimits;
-use crate::kernel::{Seen, SeenKind};
-use crate::model::Limits;
+use crate::kernel::{LaunchEvent, LaunchEventKind};
+use crate::model::LaunchLimits;
 use crate::policy::{Observation, Plan};
-use crate::prefetch::{Options, Prefetch};
+use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::profile::decode;
-use crate::service::cached_profile::Ready;
+use crate::service::cached_profile::CachedProfile;
 
 /// Launches that are dealt with at a time; more are left alone.
 const MOST_ACTIVE: usize = 48;
 
 impl Service<'_> {
     /// Something was seen in the kernel.
-    pub(super) fn on_seen(&mut self, seen: Seen) {
+    pub(super) fn on_seen(&mut self, seen: LaunchEvent) {
         match seen.kind {
-            SeenKind::Called => self.on_called(&seen),
-            SeenKind::Executed => self.on_executed(&seen),
-            SeenKind::Ended => self.on_ended(seen.launch, seen.time_ns),
-            SeenKind::Large(bytes) => self.on_large(&seen, bytes),
+            LaunchEventKind::Called => self.on_called(&seen),
+            LaunchEventKind::Executed => self.on_executed(&seen),
+            LaunchEventKind::Ended => self.on_ended(seen.launch, seen.time_ns),
+            LaunchEventKind::Large(bytes) => self.on_large(&seen, bytes),
         }
     }
 
     /// execve was called: the earliest moment to prefetch.
-    fn on_called(&mut self, seen: &Seen) {
+    fn on_called(&mut self, seen: &LaunchEvent) {
         if self.active.contains_key(&seen.launch) {
             // Another place of PATH is tried; the one before was none.
             return;
@@ -60,7 +60,7 @@ impl Service<'_> {
     }
 
     /// execve has succeeded.
-    fn on_executed(&mut self, seen: &Seen) {
+    fn on_executed(&mut self, seen: &LaunchEvent) {
         self.state.calls.remove(seen.launch);
         // Of a process that is gone already, only its path can tell.
         let found = match self.catalogue.executed(seen) {
@@ -114,14 +114,14 @@ impl Service<'_> {
         }
         self.emit(event);
         if plan == Plan::Learn && !is_tried {
-            self.holding.doubt();
+            self.holding.invalidate();
             self.learn(launch, None);
         }
     }
 
     /// Plans a launch and does what was planned.
-    pub(super) fn begin(&mut self, launch: u64, pid: u32, found: Found, confirmed: bool) {
-        let Found { id, app } = found;
+    pub(super) fn begin(&mut self, launch: u64, pid: u32, found: FoundApp, confirmed: bool) {
+        let FoundApp { id, app } = found;
         let twice = self.active.values().any(|active| active.id == id);
         if twice || self.active.len() >= MOST_ACTIVE {
             // One app launched twice at once is one job.
@@ -168,7 +168,7 @@ impl Service<'_> {
             helper: Arc::new(AtomicU32::new(0)),
             report: None,
             switches: 0,
-            quiet: Quiet::new(Limits::from(&self.config.launch), begun),
+            quiet: Quiet::new(LaunchLimits::from(&self.config.launch), begun),
             held: None,
             note: None,
         };
@@ -187,11 +187,11 @@ impl Service<'_> {
     }
 
     /// The first requests at once, all others by a thread.
-    fn prefetch(&mut self, launch: u64, ready: &Ready, active: &mut Active) {
+    fn prefetch(&mut self, launch: u64, ready: &CachedProfile, active: &mut Active) {
         if let Some(lead) = &ready.lead {
-            self.watch.read_for(Some(launch));
+            self.watch.attribute_reads_to(Some(launch));
             lead.read();
-            self.watch.read_for(None);
+            self.watch.attribute_reads_to(None);
         }
         let packed = Arc::clone(&ready.packed);
         let helpers = match self.watch.helpers() {
@@ -213,9 +213,9 @@ impl Service<'_> {
             drop(under_way);
             outbox.send(Message::Prefetched(launch));
         };
-        let options = Options {
+        let options = PrefetchOptions {
             memory: MemoryLimits::from(&self.config.prefetch),
-            ..Options::default()
+            ..PrefetchOptions::default()
         };
         match start_behind(|| Prefetch::start_then(load, options, done)) {
             Ok(prefetch) => active.prefetch = Some(prefetch),

@@ -46,8 +46,8 @@ impl Learners {
         self.apps = apps;
         let stages: Vec<Stage> = self.stages().collect();
         match change(&stages, apps, self.most.unwrap_or(MOST)) {
-            Change::None => {}
-            Change::Start => {
+            StageChange::None => {}
+            StageChange::Start => {
                 let number = self.next;
                 self.next += 1;
                 self.threads.push(Thread {
@@ -55,7 +55,7 @@ impl Learners {
                     learner: start(number)?,
                 });
             }
-            Change::LetGo => self
+            StageChange::LetGo => self
                 .threads
                 .retain(|thread| thread.learner.stage() == Stage::Learning),
         }
@@ -110,7 +110,7 @@ impl Learners {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+enum StageChange {
     None,
     Start,
     LetGo,
@@ -118,7 +118,7 @@ enum Change {
 
 /// What is to be done about the threads if so many apps are to be learned. One is loaded at a time: they
 /// would only take the processor from each other.
-fn change(stages: &[Stage], apps: usize, most: usize) -> Change {
+fn change(stages: &[Stage], apps: usize, most: usize) -> StageChange {
     let count = |stage| stages.iter().filter(|&&of| of == stage).count();
     let (loading, ready, learning) = (
         count(Stage::Loading),
@@ -128,11 +128,11 @@ fn change(stages: &[Stage], apps: usize, most: usize) -> Change {
     let waiting = apps.saturating_sub(learning);
     let spare = if learning > 0 { 1 } else { SPARE };
     if waiting == 0 && loading + ready > 0 {
-        Change::LetGo
+        StageChange::LetGo
     } else if loading == 0 && ready < waiting.min(spare) && stages.len() < most {
-        Change::Start
+        StageChange::Start
     } else {
-        Change::None
+        StageChange::None
     }
 }
 
@@ -144,38 +144,38 @@ mod tests {
     #[test]
     fn as_many_are_made_ready_as_may_be_needed() {
         let of = |stages: &[Stage], apps| change(stages, apps, MOST);
-        assert_eq!(of(&[], 0), Change::None);
-        assert_eq!(of(&[], 1), Change::Start);
-        assert_eq!(of(&[Loading], 50), Change::None);
-        assert_eq!(of(&[Ready], 1), Change::None);
-        assert_eq!(of(&[Ready], 50), Change::Start);
-        assert_eq!(of(&[Ready, Ready], 50), Change::None);
+        assert_eq!(of(&[], 0), StageChange::None);
+        assert_eq!(of(&[], 1), StageChange::Start);
+        assert_eq!(of(&[Loading], 50), StageChange::None);
+        assert_eq!(of(&[Ready], 1), StageChange::None);
+        assert_eq!(of(&[Ready], 50), StageChange::Start);
+        assert_eq!(of(&[Ready, Ready], 50), StageChange::None);
     }
 
     #[test]
     fn a_single_launch_is_left_alone_and_of_several_each_is_learned() {
         let of = |stages: &[Stage], apps| change(stages, apps, MOST);
-        assert_eq!(of(&[Learning, Ready], 50), Change::None);
-        assert_eq!(of(&[Learning, Learning], 50), Change::Start);
-        assert_eq!(of(&[Learning, Learning, Loading], 50), Change::None);
-        assert_eq!(of(&[Learning, Learning], 2), Change::None);
-        assert_eq!(of(&[Learning; MOST], 50), Change::None);
+        assert_eq!(of(&[Learning, Ready], 50), StageChange::None);
+        assert_eq!(of(&[Learning, Learning], 50), StageChange::Start);
+        assert_eq!(of(&[Learning, Learning, Loading], 50), StageChange::None);
+        assert_eq!(of(&[Learning, Learning], 2), StageChange::None);
+        assert_eq!(of(&[Learning; MOST], 50), StageChange::None);
     }
 
     #[test]
     fn what_nobody_needs_goes() {
         let of = |stages: &[Stage], apps| change(stages, apps, MOST);
-        assert_eq!(of(&[Ready, Ready], 0), Change::LetGo);
-        assert_eq!(of(&[Learning, Ready], 1), Change::LetGo);
-        assert_eq!(of(&[Learning], 1), Change::None);
+        assert_eq!(of(&[Ready, Ready], 0), StageChange::LetGo);
+        assert_eq!(of(&[Learning, Ready], 1), StageChange::LetGo);
+        assert_eq!(of(&[Learning], 1), StageChange::None);
         // Two were ready, and the one app that is left needs one: it does no harm.
-        assert_eq!(of(&[Ready, Ready], 1), Change::None);
+        assert_eq!(of(&[Ready, Ready], 1), StageChange::None);
     }
 
     #[test]
     fn what_could_not_be_had_is_not_asked_for_again() {
-        assert_eq!(change(&[Ready], 50, 1), Change::None);
-        assert_eq!(change(&[], 50, 1), Change::Start);
-        assert_eq!(change(&[], 50, 0), Change::None);
+        assert_eq!(change(&[Ready], 50, 1), StageChange::None);
+        assert_eq!(change(&[], 50, 1), StageChange::Start);
+        assert_eq!(change(&[], 50, 0), StageChange::None);
     }
 }

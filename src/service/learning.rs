@@ -8,11 +8,11 @@ use super::active::{Hold, LetGo};
 use super::core::Service;
 use super::deciding::prepare;
 use super::message::Message;
-use crate::kernel::Counts;
-use crate::kernel::Held;
+use crate::kernel::HeldExec;
+use crate::kernel::LaunchCounts;
 use crate::learn::{LiveJob, LiveNews, LiveResult};
-use crate::model::Limits;
-use crate::policy::{Observation, Plan, Seen, Warmth};
+use crate::model::LaunchLimits;
+use crate::policy::{LaunchFigures, Observation, Plan, Warmth};
 use crate::profile::decode;
 
 impl Service<'_> {
@@ -34,7 +34,7 @@ impl Service<'_> {
     }
 
     /// Lets the program go at once, unless its launch is about to be learned.
-    fn on_held_one(&mut self, held: Held) {
+    fn on_held_one(&mut self, held: HeldExec) {
         let Some(id) = self.holding.app(held.inode) else {
             return;
         };
@@ -74,7 +74,7 @@ impl Service<'_> {
     }
 
     /// Hands a launch to the learning thread.
-    pub(super) fn learn(&mut self, launch: u64, held: Option<Held>) {
+    pub(super) fn learn(&mut self, launch: u64, held: Option<HeldExec>) {
         let Some(active) = self.active.get_mut(&launch) else {
             return;
         };
@@ -99,7 +99,7 @@ impl Service<'_> {
             pid,
             app: active.app.clone(),
             earlier,
-            limits: Limits::from(&self.config.launch),
+            limits: LaunchLimits::from(&self.config.launch),
             sysfs: self.places.sysfs.clone(),
             prefetching: Arc::clone(&active.prefetching),
             held: hold.map(|hold| Box::new(LetGo(hold)) as Box<dyn Send>),
@@ -202,8 +202,8 @@ impl Service<'_> {
 }
 
 /// Whether a launch that was learned was as cold as one from which prefetching is withheld.
-fn is_cold(counts: &Counts, bytes: u64) -> bool {
-    let seen = Seen {
+fn is_cold(counts: &LaunchCounts, bytes: u64) -> bool {
+    let seen = LaunchFigures {
         duration_us: 0,
         waiting_us: 0,
         read_bytes: counts.bytes,

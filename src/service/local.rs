@@ -7,7 +7,7 @@ use super::reschedule::now_s;
 use super::{CONFIG_DIR, Places};
 use crate::apps::Rules;
 use crate::drive::Sysfs;
-use crate::policy::{Observation, Request};
+use crate::policy::{Observation, PhaseRequest};
 use crate::profile::Store;
 use crate::service::announce;
 use crate::service::bus::{AppState, Backend, BackendError, LaunchRecord, Mode, Status};
@@ -52,7 +52,7 @@ impl Local {
             return Ok(None);
         }
         let config = self.config()?.history;
-        let limits = history::Limits {
+        let limits = history::HistoryLimits {
             max_launches: config.max_launches,
             max_days: config.max_days,
         };
@@ -108,7 +108,7 @@ impl Backend for Local {
         Ok(launches.iter().map(record_of).collect())
     }
 
-    fn ask(&self, app: &str, request: Request) -> Result<String, BackendError> {
+    fn ask(&self, app: &str, request: PhaseRequest) -> Result<String, BackendError> {
         let mut registry = self.registry()?;
         let id = match pick(registry.iter().map(state_of).collect(), app) {
             Ok(known) => known.app,

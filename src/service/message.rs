@@ -7,9 +7,9 @@ use super::catalogue::Candidate;
 use super::reschedule::Rescheduled;
 use crate::kernel::CountingWaits;
 use crate::learn::LiveNews;
-use crate::policy::Request;
+use crate::policy::PhaseRequest;
 use crate::service::bus::{AppState, BackendError, Mode, Status};
-use crate::service::cached_profile::Ready;
+use crate::service::cached_profile::CachedProfile;
 
 /// A message to the event loop.
 pub enum Message {
@@ -22,7 +22,7 @@ pub enum Message {
     /// The profiles, as they are in the store now.
     Profiles {
         /// By app.
-        found: HashMap<String, Ready>,
+        found: HashMap<String, CachedProfile>,
         /// Apps that had one when it was asked for.
         known: Vec<String>,
     },
@@ -42,7 +42,7 @@ pub enum Message {
         /// Entries before.
         entries: u64,
         /// The profile without them, if it was changed.
-        ready: Option<Ready>,
+        ready: Option<CachedProfile>,
     },
     /// What was learned of an app could not be stored.
     NotKept {
@@ -62,7 +62,7 @@ pub enum Message {
 /// What came of scheduling anew.
 pub enum Outcome {
     /// It is in force.
-    Done(Ready),
+    Done(CachedProfile),
     /// The schedule would be the same.
     NoEffect,
     /// It cannot be done.
@@ -73,7 +73,7 @@ impl Outcome {
     /// Of what `reschedule` gave, once a finished profile has been stored.
     pub fn of(
         rescheduled: Rescheduled,
-        store: impl FnOnce(&crate::model::Profile) -> Result<Ready, String>,
+        store: impl FnOnce(&crate::model::Profile) -> Result<CachedProfile, String>,
     ) -> Self {
         match rescheduled {
             Rescheduled::NoEffect => Outcome::NoEffect,
@@ -96,7 +96,7 @@ pub enum Ask {
     /// The managed apps.
     Apps(Reply<Vec<AppState>>),
     /// What the user wants of an app, and the id that it has.
-    App(String, Request, Reply<Result<String, BackendError>>),
+    App(String, PhaseRequest, Reply<Result<String, BackendError>>),
     /// The app is to be forgotten.
     Forget(String, Reply<Result<(), BackendError>>),
     /// The mode.

@@ -16,9 +16,9 @@ const MOST: usize = 16;
 /// The calls, by the number of the launch that they may become: not by process, each of its threads may
 /// call.
 #[derive(Debug, Default)]
-pub struct Calls(HashMap<u64, (u32, Instant)>);
+pub struct PendingExecs(HashMap<u64, (u32, Instant)>);
 
-impl Calls {
+impl PendingExecs {
     /// A process has called, for the first time in this launch or again: its time begins with the first
     /// call, so that who goes on calling does not go on for ever. Returns a launch that is given up for it.
     pub fn called(&mut self, launch: u64, pid: u32, now: Instant) -> Option<u64> {
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn who_calls_for_ever_is_given_up_all_the_same() {
-        let (mut calls, begun) = (Calls::default(), Instant::now());
+        let (mut calls, begun) = (PendingExecs::default(), Instant::now());
         for second in 0..5 {
             let now = begun + Duration::from_secs(second);
             assert_eq!(calls.called(1, 100, now), None);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn of_too_many_the_oldest_is_given_up() {
-        let (mut calls, begun) = (Calls::default(), Instant::now());
+        let (mut calls, begun) = (PendingExecs::default(), Instant::now());
         let at = |launch: u64| begun + Duration::from_millis(launch);
         // All of one process: they are threads.
         for launch in 1..=MOST as u64 {
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_succeeds_is_waited_for_no_longer() {
-        let (mut calls, now) = (Calls::default(), Instant::now());
+        let (mut calls, now) = (PendingExecs::default(), Instant::now());
         for (launch, pid) in [(1, 100), (2, 200), (3, 300)] {
             assert_eq!(calls.called(launch, pid, now), None);
         }

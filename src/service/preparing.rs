@@ -20,7 +20,7 @@ pub const PATH: &str =
 impl Service<'_> {
     /// Has the .desktop entries looked for, in automatic mode; without, there are no candidates.
     pub(super) fn find_candidates(&mut self) {
-        self.watch.tell_of_large(match self.config.mode {
+        self.watch.report_large_readers(match self.config.mode {
             Mode::Automatic => self.config.automatic.min_read_mib << 20,
             Mode::Manual => 0,
         });
@@ -59,7 +59,7 @@ impl Service<'_> {
             ));
         }
         // What changed may be the executables.
-        self.holding.doubt();
+        self.holding.invalidate();
         self.watch_for_learning();
     }
 

@@ -4,22 +4,22 @@ use std::path::{Path, PathBuf};
 
 use crate::profile::Store;
 use crate::service::config;
-use crate::service::history::{self, FILE_NAME, Found, History, HistoryError, Launch};
+use crate::service::history::{self, FILE_NAME, History, HistoryError, Launch, OpenedHistory};
 
 /// The history, where it can be had.
 pub struct Records {
     dir: PathBuf,
-    limits: history::Limits,
+    limits: history::HistoryLimits,
     history: Option<History>,
 }
 
 impl Records {
     /// Opens the history in the state directory. The second value says what is wrong, if anything; what
     /// cannot be opened is tried again at the next launch.
-    pub fn open(dir: &Path, config: &config::History) -> (Self, Option<String>) {
+    pub fn open(dir: &Path, config: &config::HistoryConfig) -> (Self, Option<String>) {
         let mut records = Records {
             dir: dir.to_owned(),
-            limits: history::Limits {
+            limits: history::HistoryLimits {
                 max_launches: config.max_launches,
                 max_days: config.max_days,
             },
@@ -84,11 +84,11 @@ impl Records {
             History::open(&path, self.limits).map_err(|error| error.to_string())?;
         self.history = Some(history);
         Ok(match found {
-            Found::Damaged { moved_to, why } => Some(format!(
+            OpenedHistory::Damaged { moved_to, why } => Some(format!(
                 "the history was damaged ({why}): it is now {}, and a new one begins",
                 moved_to.display()
             )),
-            Found::Nothing | Found::Database => None,
+            OpenedHistory::Nothing | OpenedHistory::Database => None,
         })
     }
 }
@@ -127,7 +127,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("state");
         fs::create_dir(&dir).unwrap();
-        let (mut records, warning) = Records::open(&dir, &config::History::default());
+        let (mut records, warning) = Records::open(&dir, &config::HistoryConfig::default());
         assert_eq!(warning, None);
         assert_eq!(records.add(&launch()), None);
         assert_eq!(records.add(&launch()), None);
@@ -146,7 +146,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("state");
         fs::create_dir_all(dir.join(FILE_NAME)).unwrap();
-        let (mut records, warning) = Records::open(&dir, &config::History::default());
+        let (mut records, warning) = Records::open(&dir, &config::HistoryConfig::default());
         assert!(warning.unwrap().contains("launches are not recorded"));
         assert!(records.add(&launch()).is_some());
         fs::remove_dir(dir.join(FILE_NAME)).unwrap();
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn one_that_is_damaged_while_it_is_open_is_moved_aside() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut records, _) = Records::open(dir.path(), &config::History::default());
+        let (mut records, _) = Records::open(dir.path(), &config::HistoryConfig::default());
         assert_eq!(records.add(&launch()), None);
         let path = dir.path().join(FILE_NAME);
         let length = fs::metadata(&path).unwrap().len() as usize;

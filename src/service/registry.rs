@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::fs::atomic_write;
-use crate::fs::root_owned::{self, Refused};
+use crate::fs::root_owned::{self, NotRootOwned};
 use crate::model::App;
 use crate::policy::Managed;
 
@@ -113,7 +113,7 @@ impl Record {
 
 /// What is stored.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredRegistry {
     version: u32,
     apps: Vec<Record>,
 }
@@ -164,8 +164,8 @@ impl Registry {
                 }
                 Err(why) => why,
             },
-            Err(Refused::Untrusted(why)) => why.to_owned(),
-            Err(Refused::Io(error)) => return Err(failed(error.to_string())),
+            Err(NotRootOwned::Untrusted(why)) => why.to_owned(),
+            Err(NotRootOwned::Io(error)) => return Err(failed(error.to_string())),
         };
         let aside = path.with_extension("json.damaged");
         fs::rename(&path, &aside).map_err(|error| failed(error.to_string()))?;
@@ -187,7 +187,7 @@ impl Registry {
     /// # Errors
     /// None that is known: all of it can be expressed in JSON.
     pub fn encode(&self) -> Result<Vec<u8>, RegistryError> {
-        let stored = Stored {
+        let stored = StoredRegistry {
             version: VERSION,
             apps: self.records.values().cloned().collect(),
         };
@@ -259,7 +259,8 @@ fn write_error(path: &Path, error: impl std::fmt::Display) -> RegistryError {
 }
 
 fn parse(bytes: &[u8]) -> Result<Vec<Record>, String> {
-    let stored: Stored = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let stored: StoredRegistry =
+        serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if stored.version != VERSION {
         return Err(format!("it is of version {}", stored.version));
     }

@@ -16,7 +16,7 @@ use crate::fs::handle;
 use crate::fs::mounts::MountTable;
 use crate::model::{File, Profile, Revision};
 use crate::model::{PAGE_SIZE, Params, Place, PrefetchEntry, SECTORS_PER_PAGE};
-use crate::policy::{Check, Finding, Free};
+use crate::policy::{FileCheck, Finding, TunedParameter};
 use crate::schedule::{Located, reorder, resequence, schedule};
 use crate::service::cached_profile::main_class;
 
@@ -35,8 +35,8 @@ pub enum Rescheduled {
 pub fn reschedule(mut profile: Profile, sequence: Option<Profile>, params: Params) -> Rescheduled {
     let in_force = profile.history.last().map(|revision| revision.params);
     let order_only = in_force
-        .and_then(|in_force| Free::of(main_class(&profile), &in_force))
-        .is_some_and(Free::is_order_only);
+        .and_then(|in_force| TunedParameter::of(main_class(&profile), &in_force))
+        .is_some_and(TunedParameter::is_order_only);
     let entries = if order_only {
         reorder(&profile.entries, params.shift_bytes)
     } else {
@@ -64,7 +64,7 @@ fn merge_anew(
     sequence: &[PrefetchEntry],
     params: &Params,
 ) -> Result<Vec<PrefetchEntry>, String> {
-    let mut places = Places::new(profile)?;
+    let mut places = LocatedFiles::new(profile)?;
     let found = resequence(sequence, |file, pages| places.locate(file, pages));
     if found.log.is_empty() {
         return Err("none of its files can be found on their disks".to_owned());
@@ -80,13 +80,13 @@ pub fn now_s() -> u64 {
 }
 
 /// The profile's devices and files, opened as they are needed.
-struct Places<'a> {
+struct LocatedFiles<'a> {
     profile: &'a Profile,
     roots: Vec<Option<OwnedFd>>,
     files: HashMap<u32, Option<OwnedFd>>,
 }
 
-impl<'a> Places<'a> {
+impl<'a> LocatedFiles<'a> {
     fn new(profile: &'a Profile) -> Result<Self, String> {
         let mounts =
             MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
@@ -94,7 +94,7 @@ impl<'a> Places<'a> {
             let dev = mounts.find_uuid(&device.fs_uuid)?;
             Some(mounts.open_root(dev).ok()?.fd)
         };
-        Ok(Places {
+        Ok(LocatedFiles {
             profile,
             roots: profile.devices.iter().map(open).collect(),
             files: HashMap::new(),
@@ -134,7 +134,7 @@ impl<'a> Places<'a> {
 }
 
 /// What has become of a profile's files since it was made, in the order of its file table.
-pub fn look_at_files(profile: &Profile) -> Vec<Check> {
+pub fn look_at_files(profile: &Profile) -> Vec<FileCheck> {
     let Ok(mounts) = MountTable::read() else {
         return vec![AWAY; profile.files.len()];
     };
@@ -158,12 +158,12 @@ pub fn look_at_files(profile: &Profile) -> Vec<Check> {
         .collect()
 }
 
-const AWAY: Check = Check {
+const AWAY: FileCheck = FileCheck {
     finding: Finding::Away,
     accessed_s: None,
 };
 
-fn look_at(file: &File, dev: u64, root: &OwnedFd) -> Check {
+fn look_at(file: &File, dev: u64, root: &OwnedFd) -> FileCheck {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let by_handle = handle::open_by_ino(root.as_fd(), file.ino, file.generation, flags);
     let found = by_handle
@@ -180,7 +180,7 @@ fn look_at(file: &File, dev: u64, root: &OwnedFd) -> Check {
         } else {
             Finding::There
         };
-        return Check {
+        return FileCheck {
             finding,
             accessed_s,
         };
@@ -189,7 +189,7 @@ fn look_at(file: &File, dev: u64, root: &OwnedFd) -> Check {
         Some(_) => Finding::Replaced,
         None => Finding::Gone,
     };
-    Check {
+    FileCheck {
         finding,
         accessed_s: None,
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::catalogue::{Catalogue, Home};
-use super::core::{Service, State};
+use super::core::{Service, ServiceState};
 use super::face::Face;
 use super::learners::Learners;
 use super::notify::Notifier;
@@ -25,9 +25,9 @@ use crate::apps::Rules;
 use crate::drive::restore_leftovers;
 use crate::fs::handle::check_paths;
 use crate::fs::mounts::MountTable;
-use crate::kernel::Gate;
-use crate::kernel::{Options, Watch};
+use crate::kernel::ExecGate;
 use crate::kernel::{Storage, TraceError};
+use crate::kernel::{Watch, WatchOptions};
 use crate::policy::{Managed, Observation};
 use crate::prefetch::raise_open_files;
 use crate::process::Clocks;
@@ -35,10 +35,10 @@ use crate::process::signals::{self, Inherited};
 use crate::profile::{Store, full_path};
 use crate::service::announce;
 use crate::service::bus::{Address, serve};
-use crate::service::cached_profile::Ready;
+use crate::service::cached_profile::CachedProfile;
 use crate::service::config::Config;
 use crate::service::exec_gate::Holding;
-use crate::service::pending_execs::Calls;
+use crate::service::pending_execs::PendingExecs;
 use crate::service::registry::{Added, Marks, Record, Registry};
 
 /// The service cannot start or go on.
@@ -93,11 +93,11 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     let (outbox, inbox) = mailbox()?;
 
     let mut storage = Storage::new();
-    let options = Options {
+    let options = WatchOptions {
         early: config.watch.early,
     };
     let watch = Watch::attach(&mut storage, options)?;
-    let gate = Gate::new()
+    let gate = ExecGate::new()
         .inspect_err(|error| warnings.push(format!("launches are learned a little late: {error}")))
         .ok();
     if let Err(error) = check_paths() {
@@ -148,12 +148,12 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
         outbox,
         packages,
         signals,
-        state: State {
+        state: ServiceState {
             since_s: now_s(),
             launches_seen: 0,
             abilities,
             warnings: Vec::new(),
-            calls: Calls::default(),
+            calls: PendingExecs::default(),
             large: HashMap::new(),
             daily: Instant::now() + daily::INTERVAL,
             alive: notifier
@@ -215,14 +215,16 @@ impl Service<'_> {
 /// Makes all profiles ready, by app; and says which cannot be used.
 pub(super) fn read_profiles(
     store: &Store,
-) -> Result<(HashMap<String, Ready>, Vec<String>), ServiceError> {
+) -> Result<(HashMap<String, CachedProfile>, Vec<String>), ServiceError> {
     let mounts = MountTable::read()?;
     let (mut ready, mut warnings) = (HashMap::new(), Vec::new());
     for stored in store.list()? {
         let made = stored
             .profile
             .map_err(|error| error.to_string())
-            .and_then(|profile| Ready::new(&profile, &mounts).map_err(|error| error.to_string()));
+            .and_then(|profile| {
+                CachedProfile::new(&profile, &mounts).map_err(|error| error.to_string())
+            });
         match made {
             Ok(made) => match String::from_utf8(full_path(&made.app)) {
                 Ok(id) => drop(ready.insert(id, made)),
@@ -238,7 +240,7 @@ pub(super) fn read_profiles(
 }
 
 /// An app that the user has learned by hand is managed from then on.
-pub(super) fn manage(registry: &mut Registry, id: &str, ready: &Ready) {
+pub(super) fn manage(registry: &mut Registry, id: &str, ready: &CachedProfile) {
     if registry.get(id).is_some() {
         return;
     }
@@ -253,7 +255,7 @@ pub(super) fn manage(registry: &mut Registry, id: &str, ready: &Ready) {
 }
 
 /// Apps whose profiles are gone or cannot be used are learned again.
-fn learn_what_is_lost(registry: &mut Registry, ready: &HashMap<String, Ready>) {
+fn learn_what_is_lost(registry: &mut Registry, ready: &HashMap<String, CachedProfile>) {
     let lost: Vec<String> = registry
         .iter()
         .filter(|record| record.managed.tuning().is_some() && !ready.contains_key(&record.id))
@@ -270,7 +272,7 @@ fn learn_what_is_lost(registry: &mut Registry, ready: &HashMap<String, Ready>) {
 fn announcements(
     dir: &Path,
     warnings: &mut Vec<String>,
-) -> (Option<announce::Socket>, Option<announce::File>) {
+) -> (Option<announce::Socket>, Option<announce::FetchAppFile>) {
     let passed = announce::passed().unwrap_or_else(|error| {
         warnings.push(error.to_string());
         Vec::new()
@@ -284,7 +286,7 @@ fn announcements(
         warnings.push(format!("launches cannot be announced: {error}"));
     };
     let socket = socket.map_err(&mut usable).ok();
-    let file = announce::File::make(dir).map_err(&mut usable).ok();
+    let file = announce::FetchAppFile::make(dir).map_err(&mut usable).ok();
     (socket, file)
 }
 

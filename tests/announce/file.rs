@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 
-use paralfetch::service::announce::File;
+use paralfetch::service::announce::FetchAppFile;
 
 use super::common::succeed;
 use super::server::{Dir, NOBODY, Server, expect, is_root};
@@ -24,7 +24,7 @@ fn own_pid() -> i32 {
 #[test]
 fn writers_come_and_go() {
     let dir = Dir::new();
-    let file = File::make(&dir.run()).unwrap();
+    let file = FetchAppFile::make(&dir.run()).unwrap();
     for _ in 0..3 {
         assert!(file.receive().unwrap().is_none());
         writeln!(writer(&dir), "{} mail", own_pid()).unwrap();
@@ -35,7 +35,7 @@ fn writers_come_and_go() {
 #[test]
 fn two_writers_with_whole_and_partial_lines() {
     let dir = Dir::new();
-    let file = File::make(&dir.run()).unwrap();
+    let file = FetchAppFile::make(&dir.run()).unwrap();
     let (mut first, mut second) = (writer(&dir), writer(&dir));
     let pid = own_pid();
     first
@@ -60,7 +60,7 @@ fn two_writers_with_whole_and_partial_lines() {
 #[test]
 fn junk_is_skipped_and_counted() {
     let dir = Dir::new();
-    let file = File::make(&dir.run()).unwrap();
+    let file = FetchAppFile::make(&dir.run()).unwrap();
     let mut writer = writer(&dir);
     let pid = own_pid();
     writer.write_all(b"\n\xff\n1 a/b\n").unwrap();
@@ -82,7 +82,7 @@ fn junk_is_skipped_and_counted() {
 #[test]
 fn a_whole_pipe_of_junk_does_not_hide_what_follows() {
     let dir = Dir::new();
-    let file = File::make(&dir.run()).unwrap();
+    let file = FetchAppFile::make(&dir.run()).unwrap();
     let mut writer = writer(&dir);
     let junk = [b'\n'; 4096];
     let mut lines = 0;
@@ -110,7 +110,7 @@ fn root_alone_may_write() {
         return;
     }
     let dir = Dir::new();
-    let file = File::make(&dir.run()).unwrap();
+    let file = FetchAppFile::make(&dir.run()).unwrap();
     let metadata = fs::metadata(dir.file()).unwrap();
     assert_eq!(metadata.mode() & 0o7777, 0o200);
     assert_eq!((metadata.uid(), metadata.gid()), (0, 0));
@@ -132,7 +132,7 @@ fn a_fork_server_announces_by_the_file() {
         return;
     }
     let dir = Dir::new();
-    let file = File::make(&dir.run()).unwrap();
+    let file = FetchAppFile::make(&dir.run()).unwrap();
     let mut server = Server::of(0, &dir.file());
     let (mail, web) = (server.launch("mail"), server.launch("web"));
     server.announce(web, "web");

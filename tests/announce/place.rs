@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 
-use paralfetch::service::announce::{AnnounceError, File, Socket};
+use paralfetch::service::announce::{AnnounceError, FetchAppFile, Socket};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::server::Dir;
@@ -13,7 +13,7 @@ fn both_are_removed_at_the_end() {
     let dir = Dir::new();
     let (socket, file) = (
         Socket::bind(&dir.run()).unwrap(),
-        File::make(&dir.run()).unwrap(),
+        FetchAppFile::make(&dir.run()).unwrap(),
     );
     assert!(dir.socket().exists() && dir.file().exists());
     drop((socket, file));
@@ -28,7 +28,7 @@ fn what_a_crash_left_is_replaced() {
     mkfifoat(CWD, dir.file(), Mode::RUSR).unwrap();
     let (socket, _file) = (
         Socket::bind(&dir.run()).unwrap(),
-        File::make(&dir.run()).unwrap(),
+        FetchAppFile::make(&dir.run()).unwrap(),
     );
     dir.send("mail");
     assert!(socket.receive().unwrap().is_some());
@@ -39,11 +39,11 @@ fn a_second_service_does_not_take_over() {
     let dir = Dir::new();
     let (socket, file) = (
         Socket::bind(&dir.run()).unwrap(),
-        File::make(&dir.run()).unwrap(),
+        FetchAppFile::make(&dir.run()).unwrap(),
     );
     let second = Socket::bind(&dir.run()).unwrap_err();
     assert!(matches!(second, AnnounceError::InUse { .. }), "{second}");
-    let second = File::make(&dir.run()).unwrap_err();
+    let second = FetchAppFile::make(&dir.run()).unwrap_err();
     assert!(matches!(second, AnnounceError::InUse { .. }), "{second}");
     // Also not when nobody reads what has filled the queue.
     let sender = UnixDatagram::unbound().unwrap();
@@ -67,7 +67,7 @@ fn foreign_things_stay_and_are_named() {
         error,
         format!("{path} is not a socket: remove it and start again")
     );
-    let error = File::make(&dir.run()).unwrap_err().to_string();
+    let error = FetchAppFile::make(&dir.run()).unwrap_err().to_string();
     let path = dir.file().display().to_string();
     assert_eq!(
         error,

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use paralfetch::service::announce::{Announced, FILE, SOCKET};
+use paralfetch::service::announce::{AnnouncedLaunch, FILE, SOCKET};
 use tempfile::TempDir;
 
 /// "nobody", who has no processes but those of the tests.
@@ -66,7 +66,7 @@ pub fn start_time(pid: i32) -> u64 {
 }
 
 /// Checks what was received.
-pub fn expect(announced: Option<Announced>, pid: i32, uid: u32, identity: &str) {
+pub fn expect(announced: Option<AnnouncedLaunch>, pid: i32, uid: u32, identity: &str) {
     let announced = announced.expect("an announcement that holds");
     assert_eq!(announced.pid.as_raw_nonzero().get(), pid);
     assert_eq!(announced.uid, uid);

@@ -2,7 +2,7 @@ use std::fs;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
-use paralfetch::policy::Request;
+use paralfetch::policy::PhaseRequest;
 use paralfetch::service::bus::{
     Address, Backend, BackendError, BusError, Client, Mode, NAME, PATH, serve,
 };
@@ -45,7 +45,7 @@ fn errors_keep_their_kind() {
     let unknown = Err(BackendError::Unknown("no app /b".to_owned()));
     assert_eq!(client.app("/b"), unknown);
     let refused = Err(BackendError::Refused("not\u{fffd}this".to_owned()));
-    assert_eq!(client.ask("refused", Request::Learn), refused);
+    assert_eq!(client.ask("refused", PhaseRequest::Learn), refused);
     let failed = Err(BackendError::Failed("config.toml, line 3: no".to_owned()));
     assert_eq!(client.reload(), failed);
 }
@@ -60,7 +60,7 @@ fn arguments_and_answers_are_bounded() {
     for app in ["", &long] {
         assert!(matches!(client.app(app), Err(BackendError::Failed(_))));
         assert!(matches!(client.forget(app), Err(BackendError::Failed(_))));
-        let asked = client.ask(app, Request::Learn);
+        let asked = client.ask(app, PhaseRequest::Learn);
         assert!(
             matches!(&asked, Err(BackendError::Failed(why)) if why.contains("4096")),
             "{asked:?}"

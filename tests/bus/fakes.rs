@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use paralfetch::policy::Request;
+use paralfetch::policy::PhaseRequest;
 use paralfetch::service::bus::{
     AppState, Backend, BackendError, LaunchRecord, Mode, Status, request_word,
 };
@@ -107,7 +107,7 @@ impl Backend for Fake {
         Ok(vec![launch(); limit as usize])
     }
 
-    fn ask(&self, app: &str, request: Request) -> Result<String, BackendError> {
+    fn ask(&self, app: &str, request: PhaseRequest) -> Result<String, BackendError> {
         Self::known(app)?;
         self.change(format!("{} {app}", request_word(request)));
         Ok(APP.to_owned())

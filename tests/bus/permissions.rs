@@ -1,6 +1,6 @@
 use std::process::Command;
 
-use paralfetch::policy::Request;
+use paralfetch::policy::PhaseRequest;
 use paralfetch::service::bus::{Action, Backend, BackendError, Mode};
 
 use crate::fakes::{APP, Answer, Polkit};
@@ -13,7 +13,7 @@ type Change = (Action, fn(&dyn Backend) -> Result<(), BackendError>);
 
 const CHANGES: [Change; 4] = [
     (Action::ManageApps, |service| {
-        service.ask("gimp", Request::Disable).map(drop)
+        service.ask("gimp", PhaseRequest::Disable).map(drop)
     }),
     (Action::ManageApps, |service| service.forget("gimp")),
     (Action::Configure, |service| {
@@ -33,7 +33,7 @@ fn root_changes_without_asking() {
     };
     let polkit = Polkit::start(&served.daemon, Answer(false, false));
     let client = served.client();
-    assert_eq!(client.ask("gimp", Request::Learn).unwrap(), APP);
+    assert_eq!(client.ask("gimp", PhaseRequest::Learn).unwrap(), APP);
     change_all(&client);
     let expected = [
         "learn gimp",

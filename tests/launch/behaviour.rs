@@ -7,7 +7,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use paralfetch::process::{self, Spawn, SpawnError, Status, Supervisor};
+use paralfetch::process::{self, AppStatus, Spawn, SpawnError, Supervisor};
 
 use crate::Test;
 use crate::roles::{pipe, run};
@@ -229,7 +229,7 @@ fn usage() {
         assert!(matches!(again, Err(SpawnError::Busy)));
         drop(writer);
         let exit = supervisor.wait().unwrap();
-        assert_eq!(exit.status, Status::Code(code));
+        assert_eq!(exit.status, AppStatus::Code(code));
         assert!(exit.usage.minor_faults > 0);
         assert!(exit.usage.max_resident > 0);
         assert_eq!(File::from(reader).read(&mut [0]).unwrap(), 0);
@@ -237,7 +237,7 @@ fn usage() {
     let mut quiet = Spawn::new(find(&["sh", "-c", "test ! -t 0 && cat && echo lost"]));
     quiet.stdio = process::Stdio::Null;
     supervisor.start(quiet).unwrap();
-    assert_eq!(supervisor.wait().unwrap().status, Status::Code(0));
+    assert_eq!(supervisor.wait().unwrap().status, AppStatus::Code(0));
     drop(supervisor);
     // Others' children are theirs again, and so are their signals.
     let status = Command::new("true").stdout(Stdio::null()).status();

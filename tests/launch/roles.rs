@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, exit};
 use std::time::Duration;
 
-use paralfetch::process::{self, Spawn, Status, Subreaper, Supervisor, User};
+use paralfetch::process::{self, AppStatus, Spawn, Subreaper, Supervisor, User};
 use rustix::pipe::PipeFlags;
 use rustix::process::{Resource, Rlimit};
 
@@ -164,7 +164,7 @@ fn tree() -> ! {
     let grace = Duration::from_millis(300);
     reaper.terminate(Some(started.pid), grace).unwrap();
     let exit_of_leader = supervisor.wait().unwrap();
-    assert_eq!(exit_of_leader.status, Status::Signal(libc::SIGTERM));
+    assert_eq!(exit_of_leader.status, AppStatus::Signal(libc::SIGTERM));
     // All writers are gone, and none said more.
     assert_eq!(BufReader::new(&mut reader).lines().count(), 0);
     assert!(spared.try_wait().unwrap().is_none());

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use paralfetch::kernel::{Focus, Loaded, Storage, Trace, Tracer};
+use paralfetch::kernel::{LoadedTracer, Storage, Trace, TraceMode, Tracer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
@@ -49,7 +49,7 @@ impl Looker {
     /// Has it executed while it is recorded: what a task did before is not of a launch.
     fn record<'a>(&mut self, storage: &'a mut Storage) -> Tracer<'a> {
         let pid = Pid::from_child(&self.child);
-        let loaded = Loaded::load(storage, Focus::Touches).unwrap();
+        let loaded = LoadedTracer::load(storage, TraceMode::Touches).unwrap();
         let tracer = loaded.adopt(pid).unwrap();
         let orders = self.orders.as_mut().unwrap();
         orders.write_all(b"\n").unwrap();

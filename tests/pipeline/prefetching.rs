@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use paralfetch::drive::drop_caches;
 use paralfetch::model::Profile;
-use paralfetch::prefetch::{Options, Prefetch};
+use paralfetch::prefetch::{Prefetch, PrefetchOptions};
 use paralfetch::profile::Store;
 use rustix::fs::{major, minor};
 
@@ -66,9 +66,9 @@ fn profile(root: &Root, app: &str) -> Profile {
 }
 
 /// Prefetches for a launch of the app, to the end.
-pub fn prefetch(root: &Root, app: &str) -> paralfetch::model::Report {
+pub fn prefetch(root: &Root, app: &str) -> paralfetch::model::PrefetchReport {
     let profile = profile(root, app);
-    Prefetch::start(move || Some(profile), Options::default())
+    Prefetch::start(move || Some(profile), PrefetchOptions::default())
         .unwrap()
         .finish_within(std::time::Duration::from_secs(60))
         .unwrap()

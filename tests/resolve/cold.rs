@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use paralfetch::drive::{checkpoint_journal, drop_caches};
-use paralfetch::fs::ext4::{Ext4, LookUp};
+use paralfetch::fs::ext4::{DirectoryLookUp, Ext4};
 use paralfetch::fs::residency;
 use rustix::fs::{Advice, fadvise};
 
@@ -31,7 +31,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    pub fn add(&mut self, look_up: LookUp) {
+    pub fn add(&mut self, look_up: DirectoryLookUp) {
         self.needed.extend(look_up.blocks);
         self.ahead.extend(look_up.ahead);
     }

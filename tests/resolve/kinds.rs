@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use paralfetch::fs::ext4::{Ext4, Fixed};
 use paralfetch::fs::mounts::MountTable;
-use paralfetch::judge::{BlockKind, LiveSystem, System};
+use paralfetch::judge::{BlockKind, FileLookUp, LiveSystem};
 use rustix::fs::{XattrFlags, setxattr};
 
 use crate::common::{LoopExt4, privileged, succeed};

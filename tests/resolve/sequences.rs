@@ -12,8 +12,8 @@ use paralfetch::fs::ext4::Ext4;
 use paralfetch::fs::handle::inode_generation;
 use paralfetch::fs::mounts::MountTable;
 use paralfetch::kernel::Namespaces;
-use paralfetch::learn::{Earlier, Observed, Report, Sequence, resolve};
-use paralfetch::model::Class;
+use paralfetch::learn::{Earlier, Observed, ResolveReport, Sequence, resolve};
+use paralfetch::model::DriveClass;
 use paralfetch::model::Place;
 use paralfetch::model::{Access, By, Source};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -54,7 +54,7 @@ fn resolved_since(accesses: &[Access], started: SystemTime) -> Sequence {
         touches: false,
         earlier: &Earlier::default(),
     };
-    resolve(&seen, &mounts, &|_| Class::CommandQueuing)
+    resolve(&seen, &mounts, &|_| DriveClass::CommandQueuing)
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn what_does_not_belong_is_left_out_and_counted() {
             .collect::<Vec<_>>(),
         [Some(b"/kept".to_vec())]
     );
-    let Report {
+    let ResolveReport {
         gone,
         written,
         left_out,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use paralfetch::learn::Lesson;
+use paralfetch::learn::LearnedProfile;
 use paralfetch::model::Profile;
 use paralfetch::model::{Place, Span};
 
@@ -63,15 +63,15 @@ fn pages<'a>(profile: &Profile, spans: impl IntoIterator<Item = &'a Span>) -> BT
 }
 
 /// The pages of the launch sequence.
-pub fn log(lesson: &Lesson) -> BTreeSet<Page> {
+pub fn log(lesson: &LearnedProfile) -> BTreeSet<Page> {
     pages(&lesson.profile, lesson.log.iter().map(|entry| &entry.span))
 }
 
-fn unread(lesson: &Lesson) -> BTreeSet<Page> {
+fn unread(lesson: &LearnedProfile) -> BTreeSet<Page> {
     pages(&lesson.profile, &lesson.unread)
 }
 
-pub fn size(lesson: &Lesson) -> Learned {
+pub fn size(lesson: &LearnedProfile) -> Learned {
     let (metadata, files): (Vec<Page>, Vec<Page>) =
         log(lesson).into_iter().partition(Page::is_metadata);
     let unread = unread(lesson);
@@ -88,7 +88,11 @@ pub fn size(lesson: &Lesson) -> Learned {
 }
 
 /// How much of what `exact` has of a kind is in `other` too, and what is in that alone.
-pub fn recall(exact: &Lesson, other: &Lesson, of_kind: impl Fn(&Page) -> bool) -> Recall {
+pub fn recall(
+    exact: &LearnedProfile,
+    other: &LearnedProfile,
+    of_kind: impl Fn(&Page) -> bool,
+) -> Recall {
     let of = |set: BTreeSet<Page>| -> BTreeSet<Page> { set.into_iter().filter(&of_kind).collect() };
     let (wanted, learned) = (of(log(exact)), of(log(other)));
     let read = of(&log(exact) - &unread(exact));

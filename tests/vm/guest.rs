@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use paralfetch::learn::{LearnOptions, Lesson, learn};
+use paralfetch::learn::{LearnOptions, LearnedProfile, learn};
+use paralfetch::model::LaunchLimits;
 use paralfetch::model::Learned;
-use paralfetch::model::Limits;
 use paralfetch::prefetch::{self, Prefetch};
 use paralfetch::process::{self, Spawn, Supervisor};
 
@@ -80,7 +80,7 @@ pub fn main() {
     let profile = idle.profile.clone();
     let reads_after_prefetch = reads_of(|| {
         let load = move || Some(profile);
-        let prefetch = Prefetch::start(load, prefetch::Options::default()).unwrap();
+        let prefetch = Prefetch::start(load, prefetch::PrefetchOptions::default()).unwrap();
         let report = prefetch.finish_within(LIMIT).unwrap();
         assert_eq!(report.refused, None);
     });
@@ -152,15 +152,15 @@ fn install() {
 }
 
 /// One learning run of an app, which drops the caches first unless it is live.
-pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> Lesson {
+pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> LearnedProfile {
     let argv: Vec<OsString> = app.iter().map(|arg| arg.as_ref().to_owned()).collect();
     let command = process::Command::find(&argv, root.map(Path::new)).unwrap();
     let mut supervisor = Supervisor::new().unwrap();
     let options = LearnOptions {
         how,
-        limits: Limits {
+        limits: LaunchLimits {
             timeout: LIMIT,
-            ..Limits::default()
+            ..LaunchLimits::default()
         },
         keeper: None,
         earlier: None,
@@ -170,7 +170,7 @@ pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> L
         Some(exit) => exit,
         None => supervisor.wait().unwrap(),
     };
-    assert_eq!(exit.status, process::Status::Code(0));
+    assert_eq!(exit.status, process::AppStatus::Code(0));
     learned.lesson.unwrap()
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use anyhow::{Context, Result};
-use paralfetch::model::Class;
+use paralfetch::model::DriveClass;
 use serde::{Deserialize, Serialize};
 
 use crate::data_file::{self, Wrong};
@@ -120,11 +120,11 @@ impl DriveProfile {
     }
 
     /// The class that software should see.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> DriveClass {
         match &self.bus {
-            _ if self.heads.is_some() => Class::Rotational,
-            Some(bus) if bus.queue_depth == 1 => Class::NoCommandQueuing,
-            _ => Class::CommandQueuing,
+            _ if self.heads.is_some() => DriveClass::Rotational,
+            Some(bus) if bus.queue_depth == 1 => DriveClass::NoCommandQueuing,
+            _ => DriveClass::CommandQueuing,
         }
     }
 
@@ -276,15 +276,15 @@ mod tests {
         let drives = built_in().unwrap();
         let names: Vec<&str> = drives.iter().map(|drive| &*drive.name).collect();
         assert_eq!(names, ["nvme", "qlc-sata", "microsd", "ufs", "hdd"]);
-        let classes: Vec<Class> = drives.iter().map(DriveProfile::class).collect();
+        let classes: Vec<DriveClass> = drives.iter().map(DriveProfile::class).collect();
         assert_eq!(
             classes,
             [
-                Class::CommandQueuing,
-                Class::CommandQueuing,
-                Class::NoCommandQueuing,
-                Class::CommandQueuing,
-                Class::Rotational
+                DriveClass::CommandQueuing,
+                DriveClass::CommandQueuing,
+                DriveClass::NoCommandQueuing,
+                DriveClass::CommandQueuing,
+                DriveClass::Rotational
             ]
         );
         assert!(!drives[0].is_emulated() && drives[1..].iter().all(DriveProfile::is_emulated));

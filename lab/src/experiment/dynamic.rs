@@ -3,10 +3,10 @@
 use anyhow::{Context, Result, bail};
 use paralfetch::learn::launch_sequence;
 use paralfetch::model;
-use paralfetch::model::Class;
+use paralfetch::model::DriveClass;
 use paralfetch::model::Params;
 use paralfetch::model::{Profile, Revision};
-use paralfetch::policy::{Free, Phase};
+use paralfetch::policy::{Phase, TunedParameter};
 use paralfetch::schedule::schedule;
 
 use super::job::Work;
@@ -84,7 +84,7 @@ fn ended(service: &Service) -> Result<Option<String>> {
 }
 
 /// The profile that `infill` prefetches, for the app as it is called now and a drive of this class.
-fn untuned(exact: &Lesson, app: model::App, class: Class) -> Profile {
+fn untuned(exact: &Lesson, app: model::App, class: DriveClass) -> Profile {
     let mut profile = exact.profile.clone();
     let params = Params::for_device(class, true);
     profile.app = app;
@@ -100,9 +100,12 @@ fn untuned(exact: &Lesson, app: model::App, class: Class) -> Profile {
 }
 
 /// The schedules that were in force, oldest first.
-fn steps(class: Class, history: &[Revision]) -> Vec<TuningStep> {
+fn steps(class: DriveClass, history: &[Revision]) -> Vec<TuningStep> {
     let step = |(at, revision): (usize, &Revision)| {
-        let parameter = parameter(Free::of(class, &revision.params)?, &revision.params)?;
+        let parameter = parameter(
+            TunedParameter::of(class, &revision.params)?,
+            &revision.params,
+        )?;
         let before = &history[..at];
         let taken_back = before
             .iter()
@@ -121,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_way_back_is_told_apart() {
-        let class = Class::CommandQueuing;
+        let class = DriveClass::CommandQueuing;
         let revision = |kib: u64| Revision {
             time: 1,
             params: Params {
@@ -135,6 +138,6 @@ mod tests {
             .map(|step| (step.parameter.value, step.taken_back))
             .collect();
         assert_eq!(values, [(64, false), (80, false), (96, false), (80, true)]);
-        assert!(steps(Class::Rotational, &[revision(64)]).is_empty());
+        assert!(steps(DriveClass::Rotational, &[revision(64)]).is_empty());
     }
 }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use paralfetch::bench::completion::{self, Found};
-use paralfetch::kernel::{Focus, Loaded, Storage};
-use paralfetch::model::Class;
+use paralfetch::bench::completion::{self, FoundCompletion};
+use paralfetch::kernel::{LoadedTracer, Storage, TraceMode};
+use paralfetch::model::DriveClass;
 use serde::{Deserialize, Serialize};
 
 use super::disturbance::judge;
@@ -39,7 +39,7 @@ pub struct Job {
     /// The drive's kernel name, such as `loop3`.
     pub drive: String,
     /// What kind of drive it is: a loop device cannot say so.
-    pub class: Class,
+    pub class: DriveClass,
     /// Process that emulates the drive.
     pub emulator: Option<u32>,
     /// Where the image is mounted.
@@ -97,7 +97,7 @@ pub(super) struct Subject<'a> {
     pub app: &'a App,
     pub shelf: &'a Shelf,
     /// Where its launches can be timed by it.
-    pub completion: Option<&'a Found>,
+    pub completion: Option<&'a FoundCompletion>,
 }
 
 /// A job under way.
@@ -249,7 +249,7 @@ impl Work {
         let mut storage = Storage::new();
         // Before anything is cached: in the service, it was loaded long before the launch.
         let loaded = if scenario.learns_live() {
-            Some(Loaded::load(&mut storage, Focus::Touches)?)
+            Some(LoadedTracer::load(&mut storage, TraceMode::Touches)?)
         } else {
             None
         };
@@ -305,7 +305,7 @@ impl Work {
         method: Method,
         scenario: Scenario,
         shelf: &Shelf,
-        completion: Option<&Found>,
+        completion: Option<&FoundCompletion>,
     ) -> Result<Plan> {
         let plan = plan(method, shelf.lessons(scenario.learned()), self.job.class)?;
         // Only where launches are timed by it.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use paralfetch::bench::completion::Found;
+use paralfetch::bench::completion::FoundCompletion;
 use paralfetch::drive::{checkpoint_journal, drop_caches};
-use paralfetch::kernel::{Meter, Metered, Reads, StartMark, Storage};
+use paralfetch::kernel::{DeviceReads, Meter, Metered, StartMark, Storage};
 use paralfetch::process::{Command, Spawn, Stdio, Subreaper, Supervisor};
 use rustix::process::{Pid, Rlimit};
 
@@ -48,7 +48,7 @@ pub struct Request<'a> {
     /// The windows that must be mapped; empty for a program that ends by exit.
     pub windows: Vec<Watch>,
     /// The completion block, if launches are timed by one.
-    pub completion: Option<&'a Found>,
+    pub completion: Option<&'a FoundCompletion>,
     /// What is prefetched.
     pub plans: &'a [&'a Plan],
     /// Whether the app is held until prefetching ends.
@@ -242,7 +242,7 @@ impl Launcher {
         Ok(Seen {
             exit: Some(seconds),
             reads: Metered {
-                prefetch: Reads {
+                prefetch: DeviceReads {
                     requests: after.requests.saturating_sub(before.requests),
                     bytes,
                 },

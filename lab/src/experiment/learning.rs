@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use paralfetch::drive::drop_caches;
-use paralfetch::learn::{LearnOptions, Summary, learn};
+use paralfetch::learn::{LearnOptions, LearnSummary, learn};
+use paralfetch::model::LaunchLimits;
 use paralfetch::model::Learned;
-use paralfetch::model::Limits;
 
 use super::background;
 use super::job::{TRIES, Work};
@@ -76,9 +76,9 @@ impl Work {
             );
             let options = LearnOptions {
                 how,
-                limits: Limits {
+                limits: LaunchLimits {
                     timeout: Duration::from_secs(self.job.timeout),
-                    ..Limits::default()
+                    ..LaunchLimits::default()
                 },
                 // What a killed learning run leaves changed are settings of a drive that goes with it.
                 keeper: None,
@@ -142,7 +142,7 @@ impl Work {
 }
 
 /// The paper counts metadata of data only; those of look-ups that caches held are missing ones too.
-fn required(summary: &Summary) -> Required {
+fn required(summary: &LearnSummary) -> Required {
     let of = &summary.required;
     Required {
         metadata_requests: of.metadata.requests,

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use paralfetch::fs::mounts::MountTable;
-use paralfetch::kernel::{Loaded, StartMark, Tracer};
+use paralfetch::kernel::{LoadedTracer, StartMark, Tracer};
 use paralfetch::learn::{Follow, LearningSettings};
+use paralfetch::model::LaunchLimits;
 use paralfetch::model::Learned;
-use paralfetch::model::Limits;
 
 const HOW: Learned = Learned::Live;
 
@@ -30,7 +30,7 @@ impl<'a> LiveLearning<'a> {
     ///
     /// # Errors
     /// When a knob cannot be set or the launch not be traced.
-    pub fn attach(loaded: Loaded<'a>, root: &Path) -> Result<Self> {
+    pub fn attach(loaded: LoadedTracer<'a>, root: &Path) -> Result<Self> {
         // What a killed session leaves changed, the next learning run puts back.
         let settings = LearningSettings::apply(&MountTable::read()?, Some(root), HOW, None)?;
         Ok(LiveLearning {
@@ -65,7 +65,7 @@ impl<'a> LiveLearning<'a> {
         }
         let follow = self
             .follow
-            .get_or_insert_with(|| Follow::new(tracer, HOW, Limits::default()));
+            .get_or_insert_with(|| Follow::new(tracer, HOW, LaunchLimits::default()));
         match follow.look(tracer, false)? {
             Some(_) => self.detach(),
             None => Ok(()),

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use paralfetch::fs::mounts::MountTable;
 use paralfetch::judge::{self, LiveSystem, Miss, Recorder};
 use paralfetch::kernel::Storage;
-use paralfetch::model::Limits;
+use paralfetch::model::LaunchLimits;
 use paralfetch::model::{Place, Span};
 
 use super::job::{Job, Subject, Work};
@@ -53,7 +53,7 @@ pub(super) fn record(work: &mut Work, subject: Subject<'_>) -> Result<()> {
     let rule = app.window.as_ref().context("the app has no window")?;
     let windows = vec![work.display.watch(rule)?];
     let mut storage = Storage::new();
-    let mut recorder = Recorder::attach(&mut storage, Limits::default())?;
+    let mut recorder = Recorder::attach(&mut storage, LaunchLimits::default())?;
     let started = SystemTime::now();
     let seen = work.launcher.launch(Request {
         command: &command,
@@ -71,7 +71,7 @@ pub(super) fn record(work: &mut Work, subject: Subject<'_>) -> Result<()> {
         .accesses
         .retain(|access| access.time_ns <= seen.over_ns);
     let account = seen.prefetched.first().and_then(|one| one.account.as_ref());
-    let launch = judge::Launch {
+    let launch = judge::JudgedLaunch {
         start_ns: recording.start_ns,
         accesses: &recording.accesses,
         profile: &plan.profile,
@@ -117,8 +117,8 @@ fn kinds(misses: &[Miss], plan: &Plan) -> Vec<MissKind> {
             miss.reason.to_string()
         };
         let of = match &miss.subject {
-            judge::Subject::Data { .. } => "data".to_owned(),
-            judge::Subject::Metadata { block } => block.to_string(),
+            judge::MissedPlace::Data { .. } => "data".to_owned(),
+            judge::MissedPlace::Metadata { block } => block.to_string(),
         };
         *counts.entry((reason, of)).or_default() += 1;
     }
@@ -136,7 +136,8 @@ fn kinds(misses: &[Miss], plan: &Plan) -> Vec<MissKind> {
 
 /// Whether the request is for this data.
 fn is_of(miss: &Miss, span: &Span, plan: &Plan) -> bool {
-    let (judge::Subject::Data { inode, .. }, Place::Data { file }) = (&miss.subject, span.place)
+    let (judge::MissedPlace::Data { inode, .. }, Place::Data { file }) =
+        (&miss.subject, span.place)
     else {
         return false;
     };

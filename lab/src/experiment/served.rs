@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use anyhow::{Result, bail};
 use paralfetch::model::Params;
 use paralfetch::model::Profile;
-use paralfetch::policy::Free;
+use paralfetch::policy::TunedParameter;
 use paralfetch::process::Command;
 use paralfetch::service::main_class;
 
@@ -33,15 +33,15 @@ pub fn is_done(done: &[&Launch], turn: u32, launches: u32) -> bool {
 /// The parameter that dynamic scheduling raises, as a profile has it.
 pub(super) fn parameter_of(profile: &Profile) -> Option<Parameter> {
     let params = profile.history.last()?.params;
-    parameter(Free::of(main_class(profile), &params)?, &params)
+    parameter(TunedParameter::of(main_class(profile), &params)?, &params)
 }
 
 /// Its value among these.
-pub(super) fn parameter(free: Free, params: &Params) -> Option<Parameter> {
+pub(super) fn parameter(free: TunedParameter, params: &Params) -> Option<Parameter> {
     let (name, value) = match free {
-        Free::Shift => ("shift KiB", params.shift_bytes >> 10),
-        Free::Distance => ("distance", params.merge_distance),
-        Free::Hole => ("hole pages", params.infill?.hole_pages),
+        TunedParameter::Shift => ("shift KiB", params.shift_bytes >> 10),
+        TunedParameter::Distance => ("distance", params.merge_distance),
+        TunedParameter::Hole => ("hole pages", params.infill?.hole_pages),
     };
     Some(Parameter {
         name: name.to_owned(),
@@ -157,7 +157,7 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    use paralfetch::model::Class;
+    use paralfetch::model::DriveClass;
 
     use super::*;
 
@@ -179,13 +179,22 @@ mod tests {
     fn the_free_parameter_is_told() {
         let of = |class, exact| {
             let params = Params::for_device(class, exact);
-            Free::of(class, &params)
+            TunedParameter::of(class, &params)
                 .and_then(|free| parameter(free, &params))
                 .map(|parameter| parameter.to_string())
         };
-        assert_eq!(of(Class::CommandQueuing, true).unwrap(), "shift 64 KiB");
-        assert_eq!(of(Class::NoCommandQueuing, false).unwrap(), "distance 8");
-        assert_eq!(of(Class::NoCommandQueuing, true).unwrap(), "hole 7 pages");
-        assert_eq!(of(Class::Rotational, true), None);
+        assert_eq!(
+            of(DriveClass::CommandQueuing, true).unwrap(),
+            "shift 64 KiB"
+        );
+        assert_eq!(
+            of(DriveClass::NoCommandQueuing, false).unwrap(),
+            "distance 8"
+        );
+        assert_eq!(
+            of(DriveClass::NoCommandQueuing, true).unwrap(),
+            "hole 7 pages"
+        );
+        assert_eq!(of(DriveClass::Rotational, true), None);
     }
 }

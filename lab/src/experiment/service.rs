@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use paralfetch::drive::Sysfs;
-use paralfetch::model::Class;
+use paralfetch::model::DriveClass;
 use paralfetch::model::{App, Profile};
-use paralfetch::policy::{Phase, Request};
+use paralfetch::policy::{Phase, PhaseRequest};
 use paralfetch::profile::{Store, full_path};
 use paralfetch::service::bus::{Backend, LaunchRecord};
 use paralfetch::service::registry::{self, Registry};
@@ -47,7 +47,7 @@ const LAUNCH: &str = "INFO launch app=";
 pub struct Serve {
     dir: PathBuf,
     /// Device that the image is on, and its class.
-    drive: (u64, Class),
+    drive: (u64, DriveClass),
 }
 
 impl Serve {
@@ -104,7 +104,7 @@ impl State {
     /// When it is not there.
     pub fn enable(&self, app: &App) -> Result<()> {
         let id = id_of(app)?;
-        let asked = self.local().ask(&id, Request::Prefetch);
+        let asked = self.local().ask(&id, PhaseRequest::Prefetch);
         asked.map_err(|error| anyhow!("cannot enable {id}: {error}"))?;
         Ok(())
     }
@@ -136,7 +136,7 @@ impl Service {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start(state: State, app: &App, drive: (u64, Class)) -> Result<Self> {
+    pub fn start(state: State, app: &App, drive: (u64, DriveClass)) -> Result<Self> {
         let dir = state.0.path().to_owned();
         let log = File::create(dir.join("log"))?;
         let mut command = Command::new(std::env::current_exe()?);

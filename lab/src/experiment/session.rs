@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use paralfetch::process::{Command, Spawn, Status, Supervisor};
+use paralfetch::process::{AppStatus, Command, Spawn, Supervisor};
 
 use super::idle::Awake;
 use super::job::Job;
@@ -165,7 +165,7 @@ fn jobs(
             all.len()
         );
         match run_job(job, display, lab, supervisor)? {
-            Status::Code(0) => {}
+            AppStatus::Code(0) => {}
             status => failed.push(format!("{} on {}: {status:?}", job.name(), job.device)),
         }
         if let Some(signal) = supervisor.asked_to_end() {
@@ -185,7 +185,7 @@ fn run_job(
     display: &Display,
     lab: &Path,
     supervisor: &mut Supervisor,
-) -> Result<Status> {
+) -> Result<AppStatus> {
     let environment = apps::environment(&job.apps, display.name());
     let mut argv: Vec<OsString> = vec!["env".into(), "-i".into()];
     argv.extend(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use paralfetch::kernel::{DRAIN_INTERVAL, Meter};
-use paralfetch::process::{Exit, Status, Supervisor};
+use paralfetch::process::{AppStatus, Exit, Supervisor};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::launcher::Interrupted;
@@ -85,7 +85,7 @@ impl Wait<'_> {
                 if !self.windows.is_empty() && self.window_ns().is_none() {
                     bail!("the app ended without a window: {}", words(exit.status));
                 }
-                if self.windows.is_empty() && exit.status != Status::Code(0) {
+                if self.windows.is_empty() && exit.status != AppStatus::Code(0) {
                     bail!("the app ended with {}", words(exit.status));
                 }
             }
@@ -116,9 +116,9 @@ impl Wait<'_> {
     }
 }
 
-fn words(status: Status) -> String {
+fn words(status: AppStatus) -> String {
     match status {
-        Status::Code(code) => format!("status {code}"),
-        Status::Signal(signal) => format!("signal {signal}"),
+        AppStatus::Code(code) => format!("status {code}"),
+        AppStatus::Signal(signal) => format!("signal {signal}"),
     }
 }

@@ -74,8 +74,8 @@ pub struct Lesson {
     pub window: Option<Duration>,
 }
 
-impl From<learn::Lesson> for Lesson {
-    fn from(lesson: learn::Lesson) -> Self {
+impl From<learn::LearnedProfile> for Lesson {
+    fn from(lesson: learn::LearnedProfile) -> Self {
         Lesson {
             profile: lesson.profile,
             log: lesson.log,

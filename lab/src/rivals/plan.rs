@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use paralfetch::model::Class;
+use paralfetch::model::DriveClass;
 use paralfetch::model::Profile;
 use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Span};
 use paralfetch::schedule::{metadata_shift, schedule};
@@ -55,7 +55,7 @@ impl Plan {
 ///
 /// # Errors
 /// Names the lesson that is missing.
-pub fn plan(method: Method, lessons: &Lessons, class: Class) -> Result<Plan> {
+pub fn plan(method: Method, lessons: &Lessons, class: DriveClass) -> Result<Plan> {
     let lesson = |how| {
         lessons
             .get(how)

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use paralfetch::model::Profile;
-use paralfetch::prefetch::{Options, Prefetch, THREAD_NAME};
+use paralfetch::prefetch::{Prefetch, PrefetchOptions, THREAD_NAME};
 
 use super::drives::wait_until_idle;
 use super::fast::{Walk, open_root};
@@ -51,7 +51,7 @@ pub struct Report {
     /// drive that takes more than a second for an answer is why.
     pub lost: bool,
     /// The product's own account, for the methods that are carried out by it.
-    pub account: Option<paralfetch::model::Report>,
+    pub account: Option<paralfetch::model::PrefetchReport>,
     /// From the start of the thread to its first request.
     pub until_first: Option<Duration>,
     /// From the start of the thread to its end; its last reads may still be on their way then.
@@ -79,7 +79,7 @@ impl Report {
         }
     }
 
-    fn of(method: Method, done: &paralfetch::model::Report) -> Self {
+    fn of(method: Method, done: &paralfetch::model::PrefetchReport) -> Self {
         Report {
             entries: done.metadata.entries + done.data.entries,
             pages: done.metadata.pages + done.data.pages,
@@ -142,9 +142,9 @@ impl Running {
                     live();
                     Some(Profile::clone(&profile))
                 };
-                let options = Options {
+                let options = PrefetchOptions {
                     left_out,
-                    ..Options::default()
+                    ..PrefetchOptions::default()
                 };
                 Work::Readahead(Prefetch::start(load, options).with_context(said)?)
             }

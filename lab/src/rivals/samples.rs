@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paralfetch::model::Class;
+use paralfetch::model::DriveClass;
 use paralfetch::model::Hooks;
 use paralfetch::model::{App, Device, Ended, File, Learned, Profile, Revision};
 use paralfetch::model::{LogEntry, Params, Place, SECTORS_PER_PAGE, Span};
@@ -75,7 +75,7 @@ pub fn lesson(reads: &[Read], turn: bool) -> Lesson {
     if turn {
         files.reverse();
     }
-    let params = Params::for_device(Class::CommandQueuing, false);
+    let params = Params::for_device(DriveClass::CommandQueuing, false);
     let entries = paralfetch::schedule::schedule(&log, &params);
     let profile = Profile {
         app: app(),
@@ -89,12 +89,12 @@ pub fn lesson(reads: &[Read], turn: bool) -> Lesson {
             name: "sda".to_owned(),
             fs: "ext4".to_owned(),
             fs_uuid: *b"one file system.",
-            class: Class::CommandQueuing,
+            class: DriveClass::CommandQueuing,
         }],
         files,
         entries,
-        mapped_along: Vec::new(),
-        newcomers: Vec::new(),
+        fault_around: Vec::new(),
+        helpers: Vec::new(),
         completion: None,
         log_entries: log.len() as u32,
         obsolete: 0,

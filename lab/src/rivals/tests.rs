@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use paralfetch::model::Class;
+use paralfetch::model::DriveClass;
 use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Span};
 use paralfetch::schedule::schedule;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::samples::{FILES, METADATA, lesson, reads};
 use super::*;
 
-const CLASS: Class = Class::CommandQueuing;
+const CLASS: DriveClass = DriveClass::CommandQueuing;
 
 fn spans(entries: &[PrefetchEntry]) -> Vec<Span> {
     entries.iter().map(|entry| entry.span).collect()

@@ -11,7 +11,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use paralfetch::fs::handle::{open_by_ino, path_in_fs};
 use paralfetch::fs::mounts::{MountTable, fs_uuid};
-use paralfetch::kernel::{StartMark, Storage, mark_launcher};
+use paralfetch::kernel::{StartMark, Storage, mark_tree_root};
 use rustix::fs::OFlags;
 
 use super::event::{Event, FileId, Raw, What, parse};
@@ -85,7 +85,7 @@ impl<'obj> Recorder<'obj> {
         let mut skel = open
             .load()
             .context("cannot load the timeline's BPF programs")?;
-        mark_launcher(&skel.maps.roles)?;
+        mark_tree_root(&skel.maps.roles)?;
         let fetched = Rc::new(RefCell::new(Fetched::default()));
         let sink = Rc::clone(&fetched);
         let mut builder = RingBufferBuilder::new();

@@ -17,7 +17,7 @@ use lab::rivals::{
 };
 use paralfetch::drive::KnobError;
 use paralfetch::learn::{LearnError, LearnOptions, learn};
-use paralfetch::model::Limits;
+use paralfetch::model::LaunchLimits;
 use paralfetch::model::{Place, PrefetchEntry, Span};
 use paralfetch::process::{Command, Spawn, Stdio, Supervisor};
 
@@ -60,7 +60,7 @@ fn learned(image: &Image, supervisor: &mut Supervisor) -> Lessons {
             spawn.stdio = Stdio::Null;
             let options = LearnOptions {
                 how: how.learned(),
-                limits: Limits::default(),
+                limits: LaunchLimits::default(),
                 keeper: None,
                 earlier: None,
             };

@@ -4,7 +4,7 @@ use std::str;
 
 /// What is used of a .desktop file's group `[Desktop Entry]`, untranslated and without escapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct DesktopEntry {
     /// `Application`, `Link`, `Directory`.
     pub kind: String,
     /// The name that menus show; it and the type may be empty in one that is hidden.
@@ -50,17 +50,17 @@ pub enum EntryError {
     Missing(&'static str),
 }
 
-impl Entry {
+impl DesktopEntry {
     /// Reads the contents of a .desktop file. Of a key that stands there several times, the last one
     /// counts.
     ///
     /// # Errors
     /// Where it breaks the specification. Other groups, and keys that are not used, may hold anything.
-    pub fn parse(bytes: &[u8]) -> Result<Entry, EntryError> {
+    pub fn parse(bytes: &[u8]) -> Result<DesktopEntry, EntryError> {
         if bytes.contains(&0) {
             return Err(EntryError::Binary);
         }
-        let mut entry = Entry::default();
+        let mut entry = DesktopEntry::default();
         let mut in_group = false;
         for (number, line) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
             let line = line.trim_ascii();
@@ -159,14 +159,14 @@ mod tests {
             b"# comment\n\n[Desktop Entry]\r\nType=Application\nName=The GIMP\nName[de]=\xe4\n\
             Exec = gimp-2.10 %U \nTryExec=gimp\nPath=\nTerminal=false\nX-Odd=[\n NoDisplay=true\n\
             [Desktop Action new]\nName=New\nExec=rm\nnonsense\n";
-        let entry = Entry::parse(text).unwrap();
-        let expected = Entry {
+        let entry = DesktopEntry::parse(text).unwrap();
+        let expected = DesktopEntry {
             kind: "Application".into(),
             name: "The GIMP".into(),
             exec: Some("gimp-2.10 %U".into()),
             try_exec: Some("gimp".into()),
             no_display: true,
-            ..Entry::default()
+            ..DesktopEntry::default()
         };
         assert_eq!(entry, expected);
     }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_only_hides_needs_no_name() {
-        let entry = Entry::parse(b"[Desktop Entry]\nHidden=true").unwrap();
+        let entry = DesktopEntry::parse(b"[Desktop Entry]\nHidden=true").unwrap();
         assert!(entry.hidden && entry.exec.is_none());
     }
 
@@ -207,10 +207,10 @@ mod tests {
             ),
             (group("a\0b=c"), EntryError::Binary),
         ] {
-            assert_eq!(Entry::parse(text.as_bytes()), Err(error), "{text:?}");
+            assert_eq!(DesktopEntry::parse(text.as_bytes()), Err(error), "{text:?}");
         }
         let latin = b"[Desktop Entry]\nName=\xe4";
-        let error = Entry::parse(latin).unwrap_err();
+        let error = DesktopEntry::parse(latin).unwrap_err();
         assert_eq!(error.to_string(), "line 2: Name is not text in UTF-8");
     }
 
@@ -225,7 +225,7 @@ mod tests {
             ],
             0..12,
         )) {
-            let parsed = Entry::parse(&lines.join(&b'\n'));
+            let parsed = DesktopEntry::parse(&lines.join(&b'\n'));
             if let Ok(entry) = parsed {
                 prop_assert!(entry.hidden || !entry.name.is_empty());
             }

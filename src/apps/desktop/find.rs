@@ -14,7 +14,7 @@ use crate::apps::rules::Rules;
 
 /// The app that was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundEntry {
     /// What menus call it, or what the user did.
     pub name: String,
     /// Desktop file ID, if it has one.
@@ -95,7 +95,7 @@ pub fn find_app(
     entries: &Entries,
     rules: &Rules,
     path: &OsStr,
-) -> Result<Found, FindError> {
+) -> Result<FoundEntry, FindError> {
     let given = Path::new(query);
     if query.is_empty() {
         return Err(FindError::Empty);
@@ -130,9 +130,9 @@ fn by_entry_path(
     entries: &Entries,
     rules: &Rules,
     path: &OsStr,
-) -> Result<Found, FindError> {
+) -> Result<FoundEntry, FindError> {
     match entries.apps.iter().find(|app| app.entry == entry) {
-        Some(app) => Ok(Found::of(app)),
+        Some(app) => Ok(FoundEntry::of(app)),
         None => {
             let id = base_name(entry.as_os_str()).to_string_lossy().into_owned();
             read(entry, id, rules, path)
@@ -145,9 +145,9 @@ fn by_id(
     entries: &Entries,
     rules: &Rules,
     path: &OsStr,
-) -> Result<Found, FindError> {
+) -> Result<FoundEntry, FindError> {
     if let Some(app) = entries.apps.iter().find(|app| *app.id == *query) {
-        return Ok(Found::of(app));
+        return Ok(FoundEntry::of(app));
     }
     match entries.left_out.iter().find(|left| *left.id == *query) {
         // What was wrong with it may be right by now.
@@ -156,9 +156,9 @@ fn by_id(
     }
 }
 
-fn read(entry: &Path, id: String, rules: &Rules, path: &OsStr) -> Result<Found, FindError> {
+fn read(entry: &Path, id: String, rules: &Rules, path: &OsStr) -> Result<FoundEntry, FindError> {
     match read_app(entry, id, rules, path) {
-        Ok(app) => Ok(Found::of(&app)),
+        Ok(app) => Ok(FoundEntry::of(&app)),
         Err(why) => Err(FindError::Unsuitable {
             entry: entry.into(),
             why,
@@ -171,7 +171,7 @@ fn by_program(
     entries: &Entries,
     rules: &Rules,
     path: &OsStr,
-) -> Result<Found, FindError> {
+) -> Result<FoundEntry, FindError> {
     let file = absolute(file, Path::new("/"));
     if !is_executable(&file) {
         return Err(FindError::NotExecutable(file));
@@ -181,7 +181,7 @@ fn by_program(
         Ok(found) => found,
         Err(_) => return Err(FindError::Launcher(file)),
     };
-    let mut found = Found {
+    let mut found = FoundEntry {
         name: base_name(file.as_os_str()).to_string_lossy().into_owned(),
         id: None,
         names: executed_names(&program),
@@ -196,7 +196,7 @@ fn by_program(
     }
     // Parts of an office suite are one app here, and none of them gives it its name.
     if let [app] = fitting[..] {
-        let own = std::mem::replace(&mut found, Found::of(app));
+        let own = std::mem::replace(&mut found, FoundEntry::of(app));
         for name in own.names {
             if !found.names.contains(&name) {
                 found.names.push(name);
@@ -207,7 +207,7 @@ fn by_program(
 }
 
 /// Whether one of two programs is a link to the other.
-fn is_linked(app: &DesktopApp, found: &Found) -> bool {
+fn is_linked(app: &DesktopApp, found: &FoundEntry) -> bool {
     let (Key::File(_), Key::File(_)) = (&app.identity.key, &found.identity.key) else {
         return false;
     };
@@ -224,7 +224,7 @@ fn is_linked(app: &DesktopApp, found: &Found) -> bool {
         && (leads_to(&found.file, &app.file) || leads_to(&app.file, &found.file))
 }
 
-fn by_name(query: &OsStr, entries: &Entries) -> Result<Option<Found>, FindError> {
+fn by_name(query: &OsStr, entries: &Entries) -> Result<Option<FoundEntry>, FindError> {
     let has_id = |app: &DesktopApp| {
         let stem = app.id.strip_suffix(".desktop");
         stem.is_some_and(|stem| *stem == *query)
@@ -244,15 +244,15 @@ fn by_name(query: &OsStr, entries: &Entries) -> Result<Option<Found>, FindError>
             });
         }
         if let Some(app) = fitting.first() {
-            return Ok(Some(Found::of(app)));
+            return Ok(Some(FoundEntry::of(app)));
         }
     }
     Ok(None)
 }
 
-impl Found {
-    fn of(app: &DesktopApp) -> Found {
-        Found {
+impl FoundEntry {
+    fn of(app: &DesktopApp) -> FoundEntry {
+        FoundEntry {
             name: app.name.clone(),
             id: Some(app.id.clone()),
             identity: app.identity.clone(),

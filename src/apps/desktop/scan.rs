@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{Entries, LeftOut, Unsuitable, read_app};
+use super::{Entries, LeftOutEntry, Unsuitable, read_app};
 use crate::apps::read::ReadError;
 use crate::apps::rules::Rules;
 
@@ -41,7 +41,7 @@ pub fn entries(dirs: &[PathBuf], rules: &Rules, path: &OsStr) -> Entries {
     for dir in dirs {
         let mut files = Vec::new();
         if let Err(why) = list(dir, "", true, &mut budget, &mut files) {
-            found.left_out.push(LeftOut {
+            found.left_out.push(LeftOutEntry {
                 id: String::new(),
                 entry: dir.clone(),
                 why,
@@ -54,7 +54,7 @@ pub fn entries(dirs: &[PathBuf], rules: &Rules, path: &OsStr) -> Entries {
             }
             match read_app(&entry, id.clone(), rules, path) {
                 Ok(app) => found.apps.push(app),
-                Err(why) => found.left_out.push(LeftOut { id, entry, why }),
+                Err(why) => found.left_out.push(LeftOutEntry { id, entry, why }),
             }
         }
     }

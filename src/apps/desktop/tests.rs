@@ -8,17 +8,17 @@ use super::*;
 use crate::apps::key::Key;
 
 /// A system with two application directories and one directory of programs.
-struct System {
+struct TestSystem {
     dir: TempDir,
 }
 
-impl System {
-    fn new() -> System {
+impl TestSystem {
+    fn new() -> TestSystem {
         let dir = tempfile::tempdir().unwrap();
         for name in ["local", "share", "bin"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
-        System { dir }
+        TestSystem { dir }
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -48,7 +48,7 @@ impl System {
         entries(&dirs, &Rules::builtin(), &self.path())
     }
 
-    fn find(&self, query: impl AsRef<OsStr>) -> Result<Found, FindError> {
+    fn find(&self, query: impl AsRef<OsStr>) -> Result<FoundEntry, FindError> {
         let found = self.entries();
         find_app(query.as_ref(), &found, &Rules::builtin(), &self.path())
     }
@@ -65,7 +65,7 @@ fn why(found: &Entries, id: &str) -> String {
 
 #[test]
 fn applications_are_found_with_what_to_watch() {
-    let system = System::new();
+    let system = TestSystem::new();
     system.program("gimp-2.10");
     symlink("gimp-2.10", system.at("bin/gimp")).unwrap();
     system.program("python3.11");
@@ -115,7 +115,7 @@ fn applications_are_found_with_what_to_watch() {
 
 #[test]
 fn the_first_directory_with_an_id_counts() {
-    let system = System::new();
+    let system = TestSystem::new();
     system.program("one");
     system.program("two");
     system.entry("local/a.desktop", "One", "Exec=one");
@@ -133,7 +133,7 @@ fn the_first_directory_with_an_id_counts() {
 
 #[test]
 fn what_is_no_application_is_left_out_with_the_reason() {
-    let system = System::new();
+    let system = TestSystem::new();
     for program in ["app", "python3", "env"] {
         system.program(program);
     }
@@ -191,7 +191,7 @@ fn what_is_no_application_is_left_out_with_the_reason() {
 
 #[test]
 fn hostile_files_are_neither_opened_nor_waited_for() {
-    let system = System::new();
+    let system = TestSystem::new();
     system.program("app");
     system.entry("share/good.desktop", "Good", "Exec=app");
     symlink("good.desktop", system.at("share/link.desktop")).unwrap();
@@ -235,7 +235,7 @@ fn hostile_files_are_neither_opened_nor_waited_for() {
 
 #[test]
 fn no_more_files_than_the_limit_are_looked_at() {
-    let system = System::new();
+    let system = TestSystem::new();
     for number in 0..=MAX_ENTRIES {
         let link = system.at("share").join(format!("{number}.desktop"));
         symlink("nowhere", link).unwrap();
@@ -249,7 +249,7 @@ fn no_more_files_than_the_limit_are_looked_at() {
 
 #[test]
 fn an_app_is_found_by_whatever_names_it() {
-    let system = System::new();
+    let system = TestSystem::new();
     system.program("gimp-2.10");
     symlink("gimp-2.10", system.at("bin/gimp")).unwrap();
     system.program("flatpak");
@@ -292,7 +292,7 @@ fn an_app_is_found_by_whatever_names_it() {
 
 #[test]
 fn parts_of_a_suite_are_one_app() {
-    let system = System::new();
+    let system = TestSystem::new();
     system.program("office");
     system.entry("share/office-calc.desktop", "Calc", "Exec=office --calc");
     system.entry(
@@ -309,7 +309,7 @@ fn parts_of_a_suite_are_one_app() {
 
 #[test]
 fn errors_say_what_to_do() {
-    let system = System::new();
+    let system = TestSystem::new();
     for program in ["python3", "one", "two", "env"] {
         system.program(program);
     }

@@ -62,7 +62,7 @@ pub enum RulesError {
 
 /// What [`Rules::load`] found.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedRules {
     /// The built-in rules with those of all files that can be used.
     pub rules: Rules,
     /// What cannot be used; for the log.
@@ -73,8 +73,8 @@ impl Rules {
     /// The built-in rules, extended by the files `*.toml` of `dir` ([`LAUNCHERS_DIR`]) in the order of
     /// their names. Directory and files must be root's or this user's own and writable by nobody else.
     /// A file that cannot be used does not keep the others from it. A missing directory is an empty one.
-    pub fn load(dir: &Path) -> Loaded {
-        let mut loaded = Loaded {
+    pub fn load(dir: &Path) -> LoadedRules {
+        let mut loaded = LoadedRules {
             rules: Rules::builtin(),
             refused: Vec::new(),
         };
@@ -86,7 +86,7 @@ impl Rules {
     }
 }
 
-impl Loaded {
+impl LoadedRules {
     fn add_all(&mut self, dir: &Path) -> Result<(), ReadError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let open = match rustix::fs::open(dir, flags, Mode::empty()) {
@@ -146,11 +146,11 @@ mod tests {
 
     use super::*;
 
-    fn knows(loaded: &Loaded, base: &str) -> bool {
+    fn knows(loaded: &LoadedRules, base: &str) -> bool {
         loaded.rules.launcher(OsStr::new(base)).is_some()
     }
 
-    fn told(loaded: &Loaded) -> Vec<String> {
+    fn told(loaded: &LoadedRules) -> Vec<String> {
         loaded.refused.iter().map(ToString::to_string).collect()
     }
 

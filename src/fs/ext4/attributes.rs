@@ -1,7 +1,7 @@
 //! Blocks of symbolic links and of extended attributes: fs/ext4/symlink.c and xattr.c of the kernel.
 
-use super::inode::{INLINE_DATA, Inode, le16, le32};
-use super::map::Reads;
+use super::inode::{INLINE_DATA, RawInode, le16, le32};
+use super::map::BlockReads;
 use super::raw::Trait;
 use super::{Ext4, Ext4Error};
 
@@ -54,7 +54,7 @@ fn attributes(area: &[u8]) -> Option<Vec<Attribute<'_>>> {
 }
 
 /// The part of an inode's inline data that is an attribute; empty if there is none.
-pub fn inline_data(inode: &Inode) -> Result<&[u8], Ext4Error> {
+pub fn inline_data(inode: &RawInode) -> Result<&[u8], Ext4Error> {
     let area = inode.attributes();
     let bad = || inode.damaged("its extended attributes are damaged");
     let all = attributes(area).ok_or_else(bad)?;
@@ -81,7 +81,7 @@ impl Ext4 {
     /// [`Ext4Error::Inode`] if the inode or its map is damaged.
     pub fn link_blocks(&self, ino: u64) -> Result<Vec<u64>, Ext4Error> {
         let inode = self.inode(ino)?;
-        let mut reads = Reads::default();
+        let mut reads = BlockReads::default();
         if inode.is_link() && !inode.has(INLINE_DATA) && !inode.is_fast_link(&self.traits()) {
             // A target is never longer than a block.
             let block = self.locate(&inode, 0, &mut reads)?;
@@ -99,7 +99,7 @@ impl Ext4 {
     pub fn xattr_blocks(&self, ino: u64) -> Result<Vec<u64>, Ext4Error> {
         let inode = self.inode(ino)?;
         let bad = || inode.damaged("its extended attributes are damaged");
-        let mut reads = Reads::default();
+        let mut reads = BlockReads::default();
         let own = attributes(inode.attributes()).ok_or_else(bad)?;
         self.values(&inode, &own, &mut reads)?;
         let block = inode.attribute_block(&self.traits());
@@ -118,9 +118,9 @@ impl Ext4 {
     /// Notes the blocks of values in inodes of their own (`ext4_xattr_inode_get`).
     fn values(
         &self,
-        owner: &Inode,
+        owner: &RawInode,
         attributes: &[Attribute<'_>],
-        reads: &mut Reads,
+        reads: &mut BlockReads,
     ) -> Result<(), Ext4Error> {
         let traits = self.traits();
         for attribute in attributes {

@@ -7,7 +7,7 @@ const HEADER: usize = 8;
 
 /// An entry in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct DirectoryEntry<'a> {
     pub ino: u64,
     pub name: &'a [u8],
 }
@@ -17,7 +17,7 @@ pub struct Entry<'a> {
 pub struct Damaged;
 
 /// The entries in use of a block, or of inline data.
-pub fn entries(area: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, Damaged>> {
+pub fn entries(area: &[u8]) -> impl Iterator<Item = Result<DirectoryEntry<'_>, Damaged>> {
     let mut rest = area;
     std::iter::from_fn(move || {
         while rest.len() >= HEADER {
@@ -35,7 +35,7 @@ pub fn entries(area: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, Damaged>> 
 }
 
 /// The first entry, in use or not, and what follows it.
-fn split(area: &[u8]) -> Option<(Entry<'_>, &[u8])> {
+fn split(area: &[u8]) -> Option<(DirectoryEntry<'_>, &[u8])> {
     let len = match le16(area, 4)? {
         // Blocks of 64 KiB: the largest length does not fit in 16 bits (`ext4_rec_len_from_disk`).
         0 | u16::MAX if area.len() >= 1 << 16 => 1 << 16,
@@ -51,7 +51,7 @@ fn split(area: &[u8]) -> Option<(Entry<'_>, &[u8])> {
         _ => usize::from(*record.get(6)?),
     };
     let name = record.get(HEADER..HEADER + name_len)?;
-    Some((Entry { ino, name }, after))
+    Some((DirectoryEntry { ino, name }, after))
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
         .concat();
         let found: Result<Vec<_>, _> = entries(&area).collect();
         let expected =
-            [(12, &b"first"[..]), (13, b"second")].map(|(ino, name)| Entry { ino, name });
+            [(12, &b"first"[..]), (13, b"second")].map(|(ino, name)| DirectoryEntry { ino, name });
         assert_eq!(found.unwrap(), expected);
     }
 

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use super::dirent::Damaged;
-use super::htree::{self, Key, Root};
+use super::htree::{self, HashKey, Root};
 use super::look_up::Directory;
-use super::map::Reads;
+use super::map::BlockReads;
 use super::{Ext4, Ext4Error};
 
 /// How searching an index ended.
@@ -17,10 +17,10 @@ pub enum Hashed {
 }
 
 /// A way from the root of an index to a leaf: for each level its keys and the one taken.
-struct Way(Vec<(Vec<Key>, usize)>);
+struct Way(Vec<(Vec<HashKey>, usize)>);
 
 impl Way {
-    fn key(&self) -> Option<Key> {
+    fn key(&self) -> Option<HashKey> {
         self.0.last().and_then(|(keys, at)| keys.get(*at).copied())
     }
 }
@@ -31,7 +31,7 @@ impl Ext4 {
         &self,
         dir: &Directory,
         name: &[u8],
-        reads: &mut Reads,
+        reads: &mut BlockReads,
     ) -> Result<Hashed, Ext4Error> {
         let Some(root) = Root::parse(&self.read_logical(dir, 0, reads)?, dir.shape) else {
             return Ok(Hashed::Useless);
@@ -64,14 +64,14 @@ impl Ext4 {
         dir: &Directory,
         root: Root,
         hash: u32,
-        reads: &mut Reads,
+        reads: &mut BlockReads,
     ) -> Result<Option<Way>, Ext4Error> {
         let mut way = Way(Vec::new());
         let mut passed = vec![0];
         let mut keys = root.keys;
         for level in 0..=root.levels {
             let at = htree::position(&keys, hash);
-            let Some(&Key { block, .. }) = keys.get(at) else {
+            let Some(&HashKey { block, .. }) = keys.get(at) else {
                 return Ok(None);
             };
             way.0.push((keys, at));
@@ -97,7 +97,7 @@ impl Ext4 {
         dir: &Directory,
         way: &mut Way,
         hash: u32,
-        reads: &mut Reads,
+        reads: &mut BlockReads,
     ) -> Result<bool, Ext4Error> {
         let depth = way.0.len();
         // Up to the lowest level that has a key left.
@@ -128,15 +128,16 @@ impl Ext4 {
     pub(super) fn list_hashed(
         &self,
         dir: &Directory,
-        reads: &mut Reads,
+        reads: &mut BlockReads,
     ) -> Result<bool, Ext4Error> {
         let Some(root) = Root::parse(&self.read_logical(dir, 0, reads)?, dir.shape) else {
             return Ok(false);
         };
         let mut seen = HashSet::from([0]);
         // Keys still to follow and their levels; the last comes first.
-        let below = |keys: Vec<Key>, level: u8| keys.into_iter().rev().map(move |key| (key, level));
-        let mut waiting: Vec<(Key, u8)> = below(root.keys, 0).collect();
+        let below =
+            |keys: Vec<HashKey>, level: u8| keys.into_iter().rev().map(move |key| (key, level));
+        let mut waiting: Vec<(HashKey, u8)> = below(root.keys, 0).collect();
         while let Some((key, level)) = waiting.pop() {
             if !seen.insert(key.block) {
                 return Err(dir.inode.damaged("its index runs in circles"));

@@ -30,7 +30,7 @@ pub struct Shape {
 
 /// A key: names whose hash is this or greater, up to the next key, are below that logical block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
+pub struct HashKey {
     /// Of the first key, no meaning.
     pub hash: u32,
     /// In blocks of the directory.
@@ -45,7 +45,7 @@ pub struct Root {
     /// Levels of nodes between the root and the leaves, 0 to 2.
     pub levels: u8,
     /// Never empty.
-    pub keys: Vec<Key>,
+    pub keys: Vec<HashKey>,
 }
 
 impl Root {
@@ -73,14 +73,14 @@ impl Root {
 }
 
 /// Reads a block of the index below the root; `None` as in [`Root::parse`].
-pub fn node(block: &[u8], shape: Shape) -> Option<Vec<Key>> {
+pub fn node(block: &[u8], shape: Shape) -> Option<Vec<HashKey>> {
     // It poses as one unused entry that fills the block, with room for a hash where entries have one.
     let start = if shape.hash_in_entry { 16 } else { 8 };
     keys(block, start, shape)
 }
 
 /// The keys from byte `start` of a block on.
-fn keys(block: &[u8], start: usize, shape: Shape) -> Option<Vec<Key>> {
+fn keys(block: &[u8], start: usize, shape: Shape) -> Option<Vec<HashKey>> {
     let tail = if shape.checksum { 8 } else { 0 };
     let room = block.len().checked_sub(start + tail)? / ENTRY;
     let (limit, count) = (le16(block, start)?, le16(block, start + 2)?);
@@ -91,7 +91,7 @@ fn keys(block: &[u8], start: usize, shape: Shape) -> Option<Vec<Key>> {
         .chunks_exact(ENTRY)
         .take(usize::from(count))
         .map(|entry| {
-            Some(Key {
+            Some(HashKey {
                 hash: le32(entry, 0)?,
                 block: u64::from(le32(entry, 4)? & BLOCK_MASK),
             })
@@ -100,7 +100,7 @@ fn keys(block: &[u8], start: usize, shape: Shape) -> Option<Vec<Key>> {
 }
 
 /// The key that a hash is below: the last one that is not greater, or else the first.
-pub fn position(keys: &[Key], hash: u32) -> usize {
+pub fn position(keys: &[HashKey], hash: u32) -> usize {
     match keys.split_first() {
         Some((_, others)) => others.partition_point(|key| key.hash <= hash),
         None => 0,

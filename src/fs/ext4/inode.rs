@@ -35,7 +35,7 @@ pub fn le32(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// An inode's bytes.
-pub struct Inode {
+pub struct RawInode {
     pub ino: u64,
     /// At least [`CLASSIC_SIZE`].
     bytes: Vec<u8>,
@@ -43,12 +43,12 @@ pub struct Inode {
 
 impl Ext4 {
     /// Reads an inode from its table.
-    pub(super) fn inode(&self, ino: u64) -> Result<Inode, Ext4Error> {
+    pub(super) fn inode(&self, ino: u64) -> Result<RawInode, Ext4Error> {
         let (block, offset) = self.inode_place(ino)?;
         let size = self.traits().inode_size as usize;
         let table = self.read_block(ino, block)?;
         match table.get(offset..offset + size) {
-            Some(bytes) if size >= CLASSIC_SIZE => Ok(Inode {
+            Some(bytes) if size >= CLASSIC_SIZE => Ok(RawInode {
                 ino,
                 bytes: bytes.to_owned(),
             }),
@@ -68,7 +68,7 @@ pub fn damaged(ino: u64, reason: &str) -> Ext4Error {
     }
 }
 
-impl Inode {
+impl RawInode {
     fn u16(&self, at: usize) -> u16 {
         le16(&self.bytes, at).unwrap_or(0)
     }

@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::dirent::{self, Damaged};
 use super::hashed::Hashed;
 use super::htree::Shape;
-use super::inode::{CASEFOLD, ENCRYPT, INDEX, INLINE_DATA, Inode};
-use super::map::Reads;
+use super::inode::{CASEFOLD, ENCRYPT, INDEX, INLINE_DATA, RawInode};
+use super::map::BlockReads;
 use super::raw::{Trait, Traits};
 use super::{Ext4, Ext4Error};
 
@@ -23,7 +23,7 @@ const BATCH: u64 = 8;
 
 /// What looking a name up in a directory reads from empty caches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LookUp {
+pub struct DirectoryLookUp {
     /// Inode number of what has the name; `None` if nothing has.
     pub found: Option<u64>,
     /// What the look-up waits for, in order of first access, each block once; in file-system blocks
@@ -37,7 +37,7 @@ pub struct LookUp {
 
 /// A directory's inode and what its flags mean.
 pub struct Directory {
-    pub inode: Inode,
+    pub inode: RawInode,
     /// Number of blocks; not more than the file system has.
     pub blocks: u64,
     /// Whether it has an index that the kernel uses.
@@ -60,7 +60,7 @@ impl Ext4 {
     /// # Errors
     /// [`Ext4Error::Unsupported`] if the directory is encrypted, or ignores case by rules that libext2fs
     /// does not know; [`Ext4Error::Inode`] if it is no directory or is damaged.
-    pub fn look_up(&self, dir_ino: u64, name: &[u8]) -> Result<LookUp, Ext4Error> {
+    pub fn look_up(&self, dir_ino: u64, name: &[u8]) -> Result<DirectoryLookUp, Ext4Error> {
         let dir = self.directory(dir_ino)?;
         let unsupported = |reason| {
             Err(Ext4Error::Unsupported {
@@ -76,15 +76,15 @@ impl Ext4 {
         }
         let refused = dir.folded && dir.traits.has(Trait::StrictNames) && !self.valid_name(name);
         if name.len() > MAX_NAME || refused {
-            return Ok(LookUp::default());
+            return Ok(DirectoryLookUp::default());
         }
         if dir.inode.has(INLINE_DATA) {
-            return Ok(LookUp {
+            return Ok(DirectoryLookUp {
                 found: self.search_inline(&dir, name)?,
-                ..LookUp::default()
+                ..DirectoryLookUp::default()
             });
         }
-        let mut reads = Reads::default();
+        let mut reads = BlockReads::default();
         if name == b"." || name == b".." {
             return self.search_linear(&dir, name, 0..1, reads);
         }
@@ -96,7 +96,7 @@ impl Ext4 {
                 Hashed::Useless => None,
             };
             if let Some(found) = found {
-                return Ok(LookUp {
+                return Ok(DirectoryLookUp {
                     found,
                     blocks: reads.into_order(),
                     ahead: Vec::new(),
@@ -115,7 +115,7 @@ impl Ext4 {
     /// [`MAX_DIRECTORY_BLOCKS`].
     pub fn directory_blocks(&self, dir_ino: u64) -> Result<Vec<u64>, Ext4Error> {
         let dir = self.directory(dir_ino)?;
-        let mut reads = Reads::default();
+        let mut reads = BlockReads::default();
         if dir.inode.has(INLINE_DATA) {
             return Ok(Vec::new());
         }
@@ -165,7 +165,7 @@ impl Ext4 {
         &self,
         dir: &Directory,
         logical: u64,
-        reads: &mut Reads,
+        reads: &mut BlockReads,
     ) -> Result<u64, Ext4Error> {
         if logical >= dir.blocks {
             return Err(dir.inode.damaged("its index points past its end"));
@@ -182,7 +182,7 @@ impl Ext4 {
         &self,
         dir: &Directory,
         logical: u64,
-        reads: &mut Reads,
+        reads: &mut BlockReads,
     ) -> Result<Vec<u8>, Ext4Error> {
         let block = self.locate_logical(dir, logical, reads)?;
         self.read_block(dir.inode.ino, block)
@@ -229,8 +229,8 @@ impl Ext4 {
         dir: &Directory,
         name: &[u8],
         range: Range<u64>,
-        mut reads: Reads,
-    ) -> Result<LookUp, Ext4Error> {
+        mut reads: BlockReads,
+    ) -> Result<DirectoryLookUp, Ext4Error> {
         let end = range.end.min(dir.blocks);
         if end > MAX_DIRECTORY_BLOCKS {
             return Err(dir
@@ -253,7 +253,7 @@ impl Ext4 {
                     let unread = batch[at + 1..]
                         .iter()
                         .filter(|&&block| !reads.contains(block));
-                    return Ok(LookUp {
+                    return Ok(DirectoryLookUp {
                         found,
                         ahead: unread.copied().collect(),
                         blocks: reads.into_order(),
@@ -261,7 +261,7 @@ impl Ext4 {
                 }
             }
         }
-        Ok(LookUp {
+        Ok(DirectoryLookUp {
             found: None,
             blocks: reads.into_order(),
             ahead: Vec::new(),

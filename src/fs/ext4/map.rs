@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::inode::{EXTENTS, Inode, le16, le32};
+use super::inode::{EXTENTS, RawInode, le16, le32};
 use super::{Ext4, Ext4Error};
 
 /// `EXT4_MAX_EXTENT_DEPTH`: no valid tree is deeper.
@@ -24,12 +24,12 @@ const DIRECT: u64 = 12;
 
 /// Blocks that have been read, each once, in the order of the first access.
 #[derive(Debug, Default)]
-pub struct Reads {
+pub struct BlockReads {
     order: Vec<u64>,
     seen: HashSet<u64>,
 }
 
-impl Reads {
+impl BlockReads {
     pub fn note(&mut self, block: u64) {
         if self.seen.insert(block) {
             self.order.push(block);
@@ -50,9 +50,9 @@ impl Ext4 {
     /// nodes or indirect blocks that tell it are noted as read.
     pub(super) fn locate(
         &self,
-        inode: &Inode,
+        inode: &RawInode,
         logical: u64,
-        reads: &mut Reads,
+        reads: &mut BlockReads,
     ) -> Result<Option<u64>, Ext4Error> {
         if logical > u64::from(u32::MAX) {
             return Err(inode.damaged("it is larger than a file can be"));
@@ -77,9 +77,9 @@ impl Ext4 {
 
     fn locate_extent(
         &self,
-        inode: &Inode,
+        inode: &RawInode,
         logical: u64,
-        reads: &mut Reads,
+        reads: &mut BlockReads,
     ) -> Result<Option<u64>, Ext4Error> {
         let bad = || inode.damaged("its extent tree is damaged");
         let mut node = inode.block_map().to_owned();
@@ -107,9 +107,9 @@ impl Ext4 {
 
     fn locate_indirect(
         &self,
-        inode: &Inode,
+        inode: &RawInode,
         logical: u64,
-        reads: &mut Reads,
+        reads: &mut BlockReads,
     ) -> Result<Option<u64>, Ext4Error> {
         let fanout = self.block_size() / 4;
         let pointer = |node: &[u8], at: u64| le32(node, at as usize * 4).map_or(0, u64::from);
@@ -163,12 +163,12 @@ impl Path {
 }
 
 /// An entry of an extent-tree node: `struct ext4_extent` in leaves, `struct ext4_extent_idx` above.
-struct Entry {
+struct MapEntry {
     first: u32,
     rest: [u8; 8],
 }
 
-impl Entry {
+impl MapEntry {
     fn half(&self, at: usize) -> u64 {
         u64::from(u16::from_le_bytes([self.rest[at], self.rest[at + 1]]))
     }
@@ -187,7 +187,7 @@ impl Entry {
 }
 
 /// The entries of a node that must be of this depth (0 for leaves); `None` if it is damaged.
-fn entries(node: &[u8], depth: u16) -> Option<Vec<Entry>> {
+fn entries(node: &[u8], depth: u16) -> Option<Vec<MapEntry>> {
     let (count, max) = (le16(node, 2)?, le16(node, 4)?);
     let fits = count <= max && usize::from(max) <= (node.len() / ENTRY).saturating_sub(1);
     if le16(node, 0)? != MAGIC || le16(node, 6)? != depth || !fits {
@@ -197,7 +197,7 @@ fn entries(node: &[u8], depth: u16) -> Option<Vec<Entry>> {
         .chunks_exact(ENTRY)
         .take(usize::from(count))
         .map(|entry| {
-            Some(Entry {
+            Some(MapEntry {
                 first: le32(entry, 0)?,
                 rest: entry.get(4..)?.try_into().ok()?,
             })

@@ -19,7 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
-pub use look_up::{LookUp, MAX_DIRECTORY_BLOCKS};
+pub use look_up::{DirectoryLookUp, MAX_DIRECTORY_BLOCKS};
 
 /// Most nodes of one file: enough for 22 million extents, or 16 GiB in indirect blocks of 1 KiB.
 /// Beyond it the tree is taken for damaged.
@@ -31,7 +31,7 @@ const FEW_NODES: usize = 64;
 /// An extent-tree node or indirect block outside of the inode. As the shim's `struct pf_node`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub struct ExtentNode {
     /// First logical block of the file that the node maps, in file-system blocks.
     pub first: u64,
     /// Number of logical blocks from there on, at least 1.
@@ -125,7 +125,7 @@ unsafe extern "C" {
     fn pf_ext4_nodes(
         fs: *mut Opaque,
         ino: u32,
-        out: *mut Node,
+        out: *mut ExtentNode,
         cap: usize,
         count: *mut usize,
     ) -> c_long;
@@ -229,7 +229,7 @@ impl Ext4 {
     ///
     /// # Errors
     /// [`Ext4Error::Inode`] if the inode or its tree is damaged, or has more than [`MAX_NODES`].
-    pub fn extent_nodes(&self, ino: u64) -> Result<Vec<Node>, Ext4Error> {
+    pub fn extent_nodes(&self, ino: u64) -> Result<Vec<ExtentNode>, Ext4Error> {
         match self.nodes_up_to(ino, FEW_NODES) {
             // Either more than a few, or damaged: the larger bound tells.
             Err(_) => self.nodes_up_to(ino, MAX_NODES),
@@ -237,8 +237,8 @@ impl Ext4 {
         }
     }
 
-    fn nodes_up_to(&self, ino: u64, most: usize) -> Result<Vec<Node>, Ext4Error> {
-        let mut nodes = vec![Node::default(); most];
+    fn nodes_up_to(&self, ino: u64, most: usize) -> Result<Vec<ExtentNode>, Ext4Error> {
+        let mut nodes = vec![ExtentNode::default(); most];
         let mut count = 0;
         // SAFETY: as above; the shim writes at most `most` nodes of this layout. No other call runs
         // at the same time: the pointer makes the type neither Send nor Sync.

@@ -10,12 +10,12 @@ use std::ops::Range;
 use serde::Serialize;
 
 use super::blocks::BlockKind;
-use super::known::Known;
+use super::known::KnownFiles;
 use crate::learn::ReadCounter;
 use crate::learn::sequence::FileKey;
 use crate::model::PAGE_SIZE;
+use crate::model::PrefetchReport;
 use crate::model::Profile;
-use crate::model::Report;
 use crate::model::{Access, By, Source};
 
 /// How far the kernel's readahead reaches around a page that was missed, in 4 KiB pages: 128 KiB of a
@@ -25,7 +25,7 @@ const AROUND_PAGES: u64 = 32;
 /// Why the launch tree had to read something itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Reason {
+pub enum MissReason {
     /// The profile does not have it.
     NotInProfile,
     /// The profile has it, but the app came before the prefetch thread.
@@ -43,16 +43,16 @@ pub enum Reason {
     Other,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for MissReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Reason::NotInProfile => "not-in-profile",
-            Reason::Late => "late",
-            Reason::Stale => "stale",
-            Reason::Skipped => "skipped",
-            Reason::Written => "written",
-            Reason::ReadAround => "read-around",
-            Reason::Other => "other",
+            MissReason::NotInProfile => "not-in-profile",
+            MissReason::Late => "late",
+            MissReason::Stale => "stale",
+            MissReason::Skipped => "skipped",
+            MissReason::Written => "written",
+            MissReason::ReadAround => "read-around",
+            MissReason::Other => "other",
         })
     }
 }
@@ -60,7 +60,7 @@ impl fmt::Display for Reason {
 /// What a request was for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Subject {
+pub enum MissedPlace {
     /// Data of a regular file.
     Data {
         /// Inode number.
@@ -82,12 +82,12 @@ pub struct Miss {
     /// Time since the launch's execve, in microseconds.
     pub time_us: u64,
     /// Why.
-    pub reason: Reason,
+    pub reason: MissReason,
     /// Device of the file system (`st_dev`).
     pub dev: u64,
     /// Of what.
     #[serde(flatten)]
-    pub subject: Subject,
+    pub subject: MissedPlace,
     /// First 4 KiB page: of the file, or of the device for metadata.
     pub start: u64,
     /// Number of 4 KiB pages.
@@ -125,7 +125,7 @@ pub struct Misses {
     /// The launch tree's requests.
     pub total: RequestCount,
     /// The same by reason.
-    pub by_reason: BTreeMap<Reason, RequestCount>,
+    pub by_reason: BTreeMap<MissReason, RequestCount>,
     /// Requests of the launch sequence that the profile was made from.
     pub launch_requests: u64,
     /// Pages added to the caches for files that the launch itself made: nothing was read.
@@ -144,7 +144,7 @@ impl Misses {
 
 /// What has become of a file by the end of the launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Fate {
+pub enum PageFate {
     /// It is as it was before.
     #[default]
     Unchanged,
@@ -162,18 +162,18 @@ pub struct FileNow {
     /// Path from the file system's own root, where it is known.
     pub path: Option<Vec<u8>>,
     /// What the launch did to it.
-    pub fate: Fate,
+    pub fate: PageFate,
 }
 
 impl FileNow {
     /// Whether its pages are, or may be, there to be written.
     pub(super) fn is_written(&self) -> bool {
-        self.fate != Fate::Unchanged
+        self.fate != PageFate::Unchanged
     }
 }
 
 /// Answers about the system.
-pub trait System {
+pub trait FileLookUp {
     /// Whether the device's file system lies on a drive, so that additions to its caches are reads.
     fn on_drive(&mut self, dev: u64) -> bool;
 
@@ -186,7 +186,7 @@ pub trait System {
 
 /// A recorded launch and the prefetch that went with it.
 #[derive(Clone, Copy, Debug)]
-pub struct Launch<'a> {
+pub struct JudgedLaunch<'a> {
     /// Time of its execve, CLOCK_MONOTONIC in nanoseconds.
     pub start_ns: u64,
     /// What was traced from then to its end, in time order.
@@ -194,15 +194,15 @@ pub struct Launch<'a> {
     /// What was prefetched.
     pub profile: &'a Profile,
     /// How that went.
-    pub outcome: &'a Report,
+    pub outcome: &'a PrefetchReport,
 }
 
 /// Lists the misses of a launch: additions to the caches by the launch tree, consecutive ones joined
 /// into requests. A request's reason is that of the page which the app asked for, as far as that can
 /// be told: the page that was faulted on, else its first.
-pub fn misses(launch: &Launch<'_>, system: &mut dyn System) -> Misses {
+pub fn misses(launch: &JudgedLaunch<'_>, system: &mut dyn FileLookUp) -> Misses {
     let mut judge = Judge {
-        known: Known::new(launch.profile, launch.outcome),
+        known: KnownFiles::new(launch.profile, launch.outcome),
         system,
         drives: HashMap::new(),
         files: HashMap::new(),
@@ -219,7 +219,7 @@ pub fn misses(launch: &Launch<'_>, system: &mut dyn System) -> Misses {
 }
 
 /// Additions that follow each other, and what was faulted on before them.
-struct Request {
+struct MissRequest {
     time_us: u64,
     by: By,
     key: FileKey,
@@ -233,10 +233,10 @@ struct Request {
 type Faults = [Option<u64>; 16];
 
 /// The requests of the launch tree and of others, each in time order.
-fn requests(launch: &Launch<'_>) -> Vec<Request> {
+fn requests(launch: &JudgedLaunch<'_>) -> Vec<MissRequest> {
     let mut faults: HashMap<FileKey, Faults> = HashMap::new();
     let mut streams = [By::Tree, By::Other].map(|by| (ReadCounter::joined(by), None));
-    let mut requests: Vec<Request> = Vec::new();
+    let mut requests: Vec<MissRequest> = Vec::new();
     for access in launch.accesses {
         let key = FileKey {
             dev: access.dev,
@@ -253,19 +253,19 @@ fn requests(launch: &Launch<'_>) -> Vec<Request> {
         }
         let (stream, by) = match access.by {
             By::Tree => (&mut streams[0], By::Tree),
-            By::Other | By::Newcomer => (&mut streams[1], By::Other),
+            By::Other | By::Helper => (&mut streams[1], By::Other),
             By::Own => continue,
         };
         let end = access.start.saturating_add(access.len);
         let begins = stream.0.is_read(&Access { by, ..*access });
         match stream.1 {
             Some(last) if !begins => {
-                let last: &mut Request = &mut requests[last];
+                let last: &mut MissRequest = &mut requests[last];
                 last.pages.end = end;
             }
             _ => {
                 stream.1 = Some(requests.len());
-                requests.push(Request {
+                requests.push(MissRequest {
                     time_us: access.time_ns.saturating_sub(launch.start_ns) / 1000,
                     by,
                     key,
@@ -279,8 +279,8 @@ fn requests(launch: &Launch<'_>) -> Vec<Request> {
 }
 
 struct Judge<'a> {
-    known: Known<'a>,
-    system: &'a mut dyn System,
+    known: KnownFiles<'a>,
+    system: &'a mut dyn FileLookUp,
     drives: HashMap<u64, bool>,
     files: HashMap<FileKey, FileNow>,
     /// Device and page of the block of an inode table that the tree missed last, while nothing but
@@ -290,7 +290,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn request(&mut self, request: &Request) {
+    fn request(&mut self, request: &MissRequest) {
         let (key, system) = (request.key, &mut *self.system);
         let on_drive = self
             .drives
@@ -308,21 +308,21 @@ impl Judge<'_> {
                 return;
             }
             let reason = self.metadata_reason(request, block);
-            (Subject::Metadata { block }, reason)
+            (MissedPlace::Metadata { block }, reason)
         } else {
             let system = &mut *self.system;
             let now = self.files.entry(key).or_insert_with(|| system.file(key));
-            if now.fate == Fate::Made {
+            if now.fate == PageFate::Made {
                 self.found.made_pages += pages;
                 return;
             }
-            let subject = Subject::Data {
+            let subject = MissedPlace::Data {
                 inode: key.ino,
                 path: now.path.clone(),
             };
             let reason = match asked_for(request) {
                 Some(page) => self.known.data(key, page, now),
-                None => Reason::ReadAround,
+                None => MissReason::ReadAround,
             };
             (subject, reason)
         };
@@ -339,15 +339,15 @@ impl Judge<'_> {
             self.found.by_reason.entry(reason).or_default().add(pages);
             self.found.misses.push(miss);
         } else {
-            miss.reason = Reason::Other;
+            miss.reason = MissReason::Other;
             self.found.others.push(miss);
         }
     }
 
-    fn metadata_reason(&mut self, request: &Request, block: BlockKind) -> Reason {
+    fn metadata_reason(&mut self, request: &MissRequest, block: BlockKind) -> MissReason {
         let (dev, page) = (request.key.dev, request.pages.start);
         if request.by != By::Tree {
-            return Reason::Other;
+            return MissReason::Other;
         }
         // ext4 first adds the block with the inode, then those of its aligned window that are absent,
         // and one block more (__ext4_get_inode_loc).
@@ -356,7 +356,7 @@ impl Judge<'_> {
             let window = missed - missed % AROUND_PAGES;
             let around = (window..=window + AROUND_PAGES).contains(&page);
             if is_table && missed_dev == dev && around {
-                return Reason::ReadAround;
+                return MissReason::ReadAround;
             }
         }
         self.last_table_miss = is_table.then_some((dev, page));
@@ -366,7 +366,7 @@ impl Judge<'_> {
 
 /// The page of a data request that the app asked for; `None` if the request is only around a page
 /// that was faulted on.
-fn asked_for(request: &Request) -> Option<u64> {
+fn asked_for(request: &MissRequest) -> Option<u64> {
     let pages = &request.pages;
     let faults = || request.faults.iter().flatten().copied();
     let is_near = |page: u64| {

@@ -21,7 +21,7 @@ struct Fake {
     asked: Vec<FileKey>,
 }
 
-impl System for Fake {
+impl FileLookUp for Fake {
     fn on_drive(&mut self, dev: u64) -> bool {
         dev != TMPFS
     }
@@ -90,8 +90,8 @@ fn accesses(list: &[(u64, u64, u64, Source, By)]) -> Vec<Access> {
         .collect()
 }
 
-fn judged(accesses: &[Access], outcome: &Report, system: &mut Fake) -> Misses {
-    let launch = Launch {
+fn judged(accesses: &[Access], outcome: &PrefetchReport, system: &mut Fake) -> Misses {
+    let launch = JudgedLaunch {
         start_ns: 0,
         accesses,
         profile: &profile(),
@@ -101,13 +101,13 @@ fn judged(accesses: &[Access], outcome: &Report, system: &mut Fake) -> Misses {
 }
 
 /// Inode number or 0, start, pages and reason of each miss.
-fn short(misses: &[Miss]) -> Vec<(u64, u64, u64, Reason)> {
+fn short(misses: &[Miss]) -> Vec<(u64, u64, u64, MissReason)> {
     misses
         .iter()
         .map(|miss| {
             let ino = match miss.subject {
-                Subject::Data { inode, .. } => inode,
-                Subject::Metadata { .. } => 0,
+                MissedPlace::Data { inode, .. } => inode,
+                MissedPlace::Metadata { .. } => 0,
             };
             (ino, miss.start, miss.pages, miss.reason)
         })
@@ -128,10 +128,10 @@ fn consecutive_additions_by_the_tree_are_a_request() {
         (13, 2, 8, Window, Tree),
     ]);
     let mut system = Fake::default();
-    let found = judged(&trace, &Report::default(), &mut system);
+    let found = judged(&trace, &PrefetchReport::default(), &mut system);
     let expected = [
-        (13, 0, 8, Reason::NotInProfile),
-        (13, 9, 1, Reason::NotInProfile),
+        (13, 0, 8, MissReason::NotInProfile),
+        (13, 9, 1, MissReason::NotInProfile),
     ];
     assert_eq!(short(&found.misses), expected);
     assert_eq!(found.misses[0].time_us, 2000);
@@ -156,27 +156,27 @@ fn what_the_profile_has_was_late_or_passed_over() {
     ]);
     let metadata = Place::Metadata { device: 0 };
     let skipped = |place, start, len| Span { place, start, len };
-    let partly = Report {
+    let partly = PrefetchReport {
         skipped_spans: vec![
             (skipped(Place::Data { file: 1 }, 5, 5), Skipped::Truncated),
             (skipped(metadata, 200, 1), Skipped::NoNode),
         ],
-        ..Report::default()
+        ..PrefetchReport::default()
     };
-    let reasons = |outcome: &Report| -> Vec<Reason> {
+    let reasons = |outcome: &PrefetchReport| -> Vec<MissReason> {
         let found = judged(&trace, outcome, &mut Fake::default());
         found.misses.iter().map(|miss| miss.reason).collect()
     };
-    use Reason::{Late, NotInProfile, Skipped as Passed, Stale};
+    use MissReason::{Late, NotInProfile, Skipped as Passed, Stale};
     assert_eq!(reasons(&partly), [Late, Stale, Passed, NotInProfile]);
-    let warm = Report {
+    let warm = PrefetchReport {
         warm: true,
-        ..Report::default()
+        ..PrefetchReport::default()
     };
     assert_eq!(reasons(&warm), [Passed, Passed, Passed, NotInProfile]);
-    let elsewhere = Report {
+    let elsewhere = PrefetchReport {
         devices: vec![Some(DEV + 1)],
-        ..Report::default()
+        ..PrefetchReport::default()
     };
     assert_eq!(reasons(&elsewhere), [NotInProfile; 4]);
 }
@@ -189,10 +189,10 @@ fn replaced_extended_and_written_files_are_told() {
     };
     let mut system = Fake {
         files: HashMap::from([
-            (21, now("/11", Fate::Unchanged)),
-            (22, now("/22", Fate::Written)),
-            (23, now("/23", Fate::Made)),
-            (24, now("/24", Fate::Gone)),
+            (21, now("/11", PageFate::Unchanged)),
+            (22, now("/22", PageFate::Written)),
+            (23, now("/23", PageFate::Made)),
+            (24, now("/24", PageFate::Gone)),
         ]),
         ..Fake::default()
     };
@@ -204,15 +204,15 @@ fn replaced_extended_and_written_files_are_told() {
         (11, 15, 1, Added, Tree),
         (11, 20, 1, Added, Tree),
     ]);
-    let found = judged(&trace, &Report::default(), &mut system);
+    let found = judged(&trace, &PrefetchReport::default(), &mut system);
     assert_eq!(
         short(&found.misses),
         [
-            (21, 0, 1, Reason::Stale),
-            (22, 0, 1, Reason::Written),
-            (24, 0, 1, Reason::Written),
-            (11, 15, 1, Reason::NotInProfile),
-            (11, 20, 1, Reason::Stale),
+            (21, 0, 1, MissReason::Stale),
+            (22, 0, 1, MissReason::Written),
+            (24, 0, 1, MissReason::Written),
+            (11, 15, 1, MissReason::NotInProfile),
+            (11, 20, 1, MissReason::Stale),
         ]
     );
     assert_eq!(found.made_pages, 5);
@@ -232,18 +232,18 @@ fn requests_around_a_fault_are_read_around() {
         (0, 51, 13, Added, Tree),
         (0, 70, 1, Added, Tree),
     ]);
-    let found = judged(&trace, &Report::default(), &mut Fake::default());
+    let found = judged(&trace, &PrefetchReport::default(), &mut Fake::default());
     assert_eq!(
         short(&found.misses),
         [
-            (11, 5, 5, Reason::ReadAround),
-            (11, 20, 9, Reason::Stale),
-            (11, 35, 2, Reason::ReadAround),
-            (11, 90, 2, Reason::Stale),
-            (0, 50, 1, Reason::Late),
-            (0, 32, 18, Reason::ReadAround),
-            (0, 51, 13, Reason::ReadAround),
-            (0, 70, 1, Reason::NotInProfile),
+            (11, 5, 5, MissReason::ReadAround),
+            (11, 20, 9, MissReason::Stale),
+            (11, 35, 2, MissReason::ReadAround),
+            (11, 90, 2, MissReason::Stale),
+            (0, 50, 1, MissReason::Late),
+            (0, 32, 18, MissReason::ReadAround),
+            (0, 51, 13, MissReason::ReadAround),
+            (0, 70, 1, MissReason::NotInProfile),
         ]
     );
 }
@@ -261,14 +261,14 @@ fn what_is_read_around_one_fault_is_so_while_others_come() {
     list.extend((0..14).map(|page| (11, 300 + page, 1, Fault, Tree)));
     list.push((11, 85, 3, Added, Tree));
     let trace = accesses(&list);
-    let found = judged(&trace, &Report::default(), &mut Fake::default());
+    let found = judged(&trace, &PrefetchReport::default(), &mut Fake::default());
     assert_eq!(
         short(&found.misses),
         [
-            (11, 61, 4, Reason::ReadAround),
-            (11, 70, 6, Reason::ReadAround),
-            (11, 59, 2, Reason::Stale),
-            (11, 85, 3, Reason::Stale),
+            (11, 61, 4, MissReason::ReadAround),
+            (11, 70, 6, MissReason::ReadAround),
+            (11, 59, 2, MissReason::Stale),
+            (11, 85, 3, MissReason::Stale),
         ]
     );
 }
@@ -282,10 +282,13 @@ fn others_are_listed_apart_and_memory_and_the_journal_are_not_read() {
         (30, 0, 9, Added, Tree),
     ]);
     trace[3].dev = TMPFS;
-    let found = judged(&trace, &Report::default(), &mut Fake::default());
+    let found = judged(&trace, &PrefetchReport::default(), &mut Fake::default());
     assert_eq!(found.misses, []);
     assert_eq!((found.total, found.ratio()), (RequestCount::default(), 0.0));
-    let others = [(11, 0, 1, Reason::Other), (0, 300, 1, Reason::Other)];
+    let others = [
+        (11, 0, 1, MissReason::Other),
+        (0, 300, 1, MissReason::Other),
+    ];
     assert_eq!(short(&found.others), others);
     assert_eq!(found.made_pages, 3);
 }
@@ -307,7 +310,7 @@ proptest! {
         ),
     ) {
         let trace = accesses(&raw);
-        let found = judged(&trace, &Report::default(), &mut Fake::default());
+        let found = judged(&trace, &PrefetchReport::default(), &mut Fake::default());
         let added = |by: By| -> u64 {
             let of = raw.iter().filter(|access| access.3 == Added && access.4 == by);
             of.map(|access| access.2).sum()
@@ -319,7 +322,7 @@ proptest! {
         prop_assert_eq!(found.total.requests, found.misses.len() as u64);
         let by_reason: u64 = found.by_reason.values().map(|count| count.requests).sum();
         prop_assert_eq!(by_reason, found.total.requests);
-        prop_assert!(found.others.iter().all(|miss| miss.reason == Reason::Other));
+        prop_assert!(found.others.iter().all(|miss| miss.reason == MissReason::Other));
         prop_assert!(found.misses.is_sorted_by_key(|miss| miss.time_us));
         let scheduled: HashSet<(u64, u64)> = [11, 12]
             .into_iter()
@@ -327,7 +330,7 @@ proptest! {
             .chain([(0, 50), (0, 60), (0, 200)])
             .collect();
         for (ino, start, len, reason) in short(&found.misses) {
-            if reason == Reason::Late {
+            if reason == MissReason::Late {
                 prop_assert!((start..start + len).any(|page| scheduled.contains(&(ino, page))));
             }
         }

@@ -8,11 +8,11 @@ use crate::kernel::user_dev;
 
 /// Something that happened to a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct LaunchEvent {
     /// CLOCK_MONOTONIC, in nanoseconds.
     pub time_ns: u64,
     /// What it was.
-    pub kind: SeenKind,
+    pub kind: LaunchEventKind,
     /// Number of the launch; 0 for [`SeenKind::Large`].
     pub launch: u64,
     /// Process id, in the initial pid namespace.
@@ -27,7 +27,7 @@ pub struct Seen {
 
 /// What was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SeenKind {
+pub enum LaunchEventKind {
     /// execve was called; it may fail yet.
     Called,
     /// A program was executed.
@@ -41,7 +41,7 @@ pub enum SeenKind {
 
 /// Reads a record. `None` if it is none of ours, which only a mismatch between the compiled BPF
 /// object and this program could cause.
-pub fn parse(record: &[u8]) -> Option<Seen> {
+pub fn parse(record: &[u8]) -> Option<LaunchEvent> {
     if record.len() < size_of::<pf_watch_event>() {
         return None;
     }
@@ -49,10 +49,10 @@ pub fn parse(record: &[u8]) -> Option<Seen> {
     // value, and an unaligned read asks for no alignment.
     let raw: pf_watch_event = unsafe { std::ptr::read_unaligned(record.as_ptr().cast()) };
     let kind = match raw.kind {
-        kind if kind == pf_watch_kind::PF_WATCH_ENTERED.0 => SeenKind::Called,
-        kind if kind == pf_watch_kind::PF_WATCH_EXECUTED.0 => SeenKind::Executed,
-        kind if kind == pf_watch_kind::PF_WATCH_ENDED.0 => SeenKind::Ended,
-        kind if kind == pf_watch_kind::PF_WATCH_LARGE.0 => SeenKind::Large(raw.value),
+        kind if kind == pf_watch_kind::PF_WATCH_ENTERED.0 => LaunchEventKind::Called,
+        kind if kind == pf_watch_kind::PF_WATCH_EXECUTED.0 => LaunchEventKind::Executed,
+        kind if kind == pf_watch_kind::PF_WATCH_ENDED.0 => LaunchEventKind::Ended,
+        kind if kind == pf_watch_kind::PF_WATCH_LARGE.0 => LaunchEventKind::Large(raw.value),
         _ => return None,
     };
     let path: Vec<u8> = raw
@@ -61,7 +61,7 @@ pub fn parse(record: &[u8]) -> Option<Seen> {
         .map(|&byte| byte as u8)
         .take_while(|&byte| byte != 0)
         .collect();
-    Some(Seen {
+    Some(LaunchEvent {
         time_ns: raw.time_ns,
         kind,
         launch: raw.launch,
@@ -96,11 +96,14 @@ mod tests {
     #[test]
     fn records_are_read() {
         let seen = parse(&record(4, b"/usr/bin/gimp\0left over")).unwrap();
-        assert_eq!(seen.kind, SeenKind::Large(9));
+        assert_eq!(seen.kind, LaunchEventKind::Large(9));
         assert_eq!((seen.time_ns, seen.launch, seen.pid), (7, 3, 4242));
         assert_eq!(seen.root, (rustix::fs::makedev(8, 1), 2));
         assert_eq!(seen.path, "/usr/bin/gimp");
-        assert_eq!(parse(&record(1, b"")).unwrap().kind, SeenKind::Called);
+        assert_eq!(
+            parse(&record(1, b"")).unwrap().kind,
+            LaunchEventKind::Called
+        );
     }
 
     #[test]

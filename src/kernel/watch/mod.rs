@@ -16,7 +16,7 @@ mod tracefs;
 mod waits;
 mod watcher;
 
-pub use event::{Seen, SeenKind};
-pub use slots::{Counts, Page};
+pub use event::{LaunchEvent, LaunchEventKind};
+pub use slots::{LaunchCounts, WatchedPage};
 pub use waits::{CountingWaits, WaitPrograms};
-pub use watcher::{Name, Options, Watch};
+pub use watcher::{Watch, WatchOptions, WatchedName};

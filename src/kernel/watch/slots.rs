@@ -8,7 +8,7 @@ use crate::kernel::kernel_dev;
 
 /// What was counted of a launch so far. Times are CLOCK_MONOTONIC in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct LaunchCounts {
     /// When execve was called, or had succeeded where calls are not seen.
     pub start_ns: u64,
     /// Tasks of the launch tree that are alive.
@@ -36,7 +36,7 @@ pub struct Counts {
     pub completed_requests: u64,
 }
 
-impl Counts {
+impl LaunchCounts {
     /// Read requests that the tree made itself in its launch (paper §4.3): until the completion page was
     /// used, if that is known. What an app reads behind its window is not what it was learned for.
     pub fn launch_requests(&self) -> u64 {
@@ -49,7 +49,7 @@ impl Counts {
 
 /// A page of a file: by its use, launches of one app can be timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct WatchedPage {
     /// Device (`st_dev`).
     pub dev: u64,
     /// Inode number.
@@ -59,7 +59,7 @@ pub struct Page {
 }
 
 /// What was counted of a launch so far; `None` if it has no slot (any more).
-pub(super) fn counts(shared: &Shared<'_>, launch: u64) -> Option<Counts> {
+pub(super) fn counts(shared: &Shared<'_>, launch: u64) -> Option<LaunchCounts> {
     let slot = shared.slot(launch);
     let raw = slot.read();
     // It may have been another's while it was read.
@@ -67,7 +67,7 @@ pub(super) fn counts(shared: &Shared<'_>, launch: u64) -> Option<Counts> {
     if !is_its(raw.launch) || !is_its(slot.launch().load(Ordering::Acquire)) {
         return None;
     }
-    Some(Counts {
+    Some(LaunchCounts {
         start_ns: raw.start_ns,
         tasks: raw.tasks,
         switches: raw.switches,
@@ -84,7 +84,7 @@ pub(super) fn counts(shared: &Shared<'_>, launch: u64) -> Option<Counts> {
 }
 
 /// Tells the launch's completion page, if it still has a slot.
-pub(super) fn set_completion(shared: &Shared<'_>, launch: u64, page: Page) {
+pub(super) fn set_completion(shared: &Shared<'_>, launch: u64, page: WatchedPage) {
     let slot = shared.slot(launch);
     if slot.launch().load(Ordering::Relaxed) == launch {
         slot.set_completion(kernel_dev(page.dev), page.ino, page.index);
@@ -160,7 +160,7 @@ mod tests {
         let mut globals = globals();
         let shared = Shared::new(&mut globals);
         let launch = take(&shared, 7).unwrap();
-        let page = Page {
+        let page = WatchedPage {
             dev: 0x0801,
             ino: 12,
             index: 34,

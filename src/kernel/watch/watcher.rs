@@ -14,11 +14,11 @@ use libbpf_rs::{MapCore, MapFlags, ProgramMut, RingBuffer, RingBufferBuilder};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::event::{Seen, parse};
+use super::event::{LaunchEvent, parse};
 use super::shared::Shared;
 use super::skel::types::{pf_argument, pf_member, pf_name, pf_name_kind};
 use super::skel::{WatchSkel, WatchSkelBuilder};
-use super::slots::{self, Counts, Page};
+use super::slots::{self, LaunchCounts, WatchedPage};
 use super::tracefs::has_syscall_entry;
 use super::waits::WaitPrograms;
 use crate::kernel::watch::name_filter::Tails;
@@ -26,7 +26,7 @@ use crate::kernel::{Storage, TraceError, check, has_tracepoint};
 
 /// What to watch for, beside names.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct WatchOptions {
     /// See launches when execve is called, not only when it has succeeded. It makes every system call
     /// of the system some nanoseconds longer.
     pub early: bool,
@@ -34,7 +34,7 @@ pub struct Options {
 
 /// Why a name is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name {
+pub enum WatchedName {
     /// Programs of this name are apps.
     App,
     /// It starts other programs, of which an argument tells (`python3`, `flatpak`).
@@ -47,9 +47,9 @@ pub struct Watch<'obj> {
     /// Of the skeleton.
     shared: Shared<'obj>,
     ring: RingBuffer<'static>,
-    seen: Rc<RefCell<Vec<Seen>>>,
+    seen: Rc<RefCell<Vec<LaunchEvent>>>,
     early: bool,
-    names: HashMap<OsString, Name>,
+    names: HashMap<OsString, WatchedName>,
     arguments: Vec<OsString>,
 }
 
@@ -58,7 +58,7 @@ impl<'obj> Watch<'obj> {
     ///
     /// # Errors
     /// Says which privilege or kernel ability is missing.
-    pub fn attach(storage: &'obj mut Storage, options: Options) -> Result<Self, TraceError> {
+    pub fn attach(storage: &'obj mut Storage, options: WatchOptions) -> Result<Self, TraceError> {
         check()?;
         crate::kernel::capture_warnings();
         let mut open = WatchSkelBuilder::default()
@@ -117,7 +117,7 @@ impl<'obj> Watch<'obj> {
     /// arguments (of at most 127), and no others. Returns those that are too long or too many.
     pub fn set_names(
         &mut self,
-        names: HashMap<OsString, Name>,
+        names: HashMap<OsString, WatchedName>,
         arguments: Vec<OsString>,
     ) -> Vec<OsString> {
         let mut refused = Vec::new();
@@ -131,8 +131,8 @@ impl<'obj> Watch<'obj> {
         }
         for (name, kind) in &names {
             let kind = match kind {
-                Name::App => pf_name_kind::PF_NAME_APP,
-                Name::Launcher => pf_name_kind::PF_NAME_LAUNCHER,
+                WatchedName::App => pf_name_kind::PF_NAME_APP,
+                WatchedName::Launcher => pf_name_kind::PF_NAME_LAUNCHER,
             };
             let added = padded::<{ size_of::<pf_name>() }>(name)
                 .is_some_and(|key| map.update(&key, &[kind.0 as u8], MapFlags::ANY).is_ok());
@@ -159,7 +159,7 @@ impl<'obj> Watch<'obj> {
 
     /// From now on, tells of processes that are no launches and have read this many bytes when they exit;
     /// 0: of none. Processes that run already are not known by name, and are not told of.
-    pub fn tell_of_large(&mut self, bytes: u64) {
+    pub fn report_large_readers(&mut self, bytes: u64) {
         self.shared.large_bytes().store(bytes, Ordering::Relaxed);
     }
 
@@ -173,7 +173,7 @@ impl<'obj> Watch<'obj> {
     ///
     /// # Errors
     /// When the ring buffer cannot be read.
-    pub fn take(&mut self) -> Result<Vec<Seen>, TraceError> {
+    pub fn take(&mut self) -> Result<Vec<LaunchEvent>, TraceError> {
         // Whoever fills the buffer as fast as it is emptied must not keep us here.
         let consumed = self.ring.consume_raw_n(MOST_TAKEN);
         if consumed < 0 {
@@ -184,7 +184,7 @@ impl<'obj> Watch<'obj> {
     }
 
     /// What was counted of a launch so far; `None` if it is not followed (any more).
-    pub fn counts(&self, launch: u64) -> Option<Counts> {
+    pub fn counts(&self, launch: u64) -> Option<LaunchCounts> {
         slots::counts(&self.shared, launch)
     }
 
@@ -210,7 +210,7 @@ impl<'obj> Watch<'obj> {
     }
 
     /// Tells a launch's completion page (paper §4.2).
-    pub fn set_completion(&self, launch: u64, page: Page) {
+    pub fn set_completion(&self, launch: u64, page: WatchedPage) {
         slots::set_completion(&self.shared, launch, page);
     }
 
@@ -269,7 +269,7 @@ impl<'obj> Watch<'obj> {
 
     /// The same for the calling thread, without a system call for each launch. There is one such thread:
     /// naming another takes its place.
-    pub fn read_for(&mut self, launch: Option<u64>) {
+    pub fn attribute_reads_to(&mut self, launch: Option<u64>) {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let (reader, of) = self.shared.first_reader();
         reader.store(tid, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::walk::{Id, Step};
+use super::walk::{Id, WalkStep};
 use super::{Blocks, Need};
 use crate::fs::ext4::{Ext4, Ext4Error};
 use crate::learn::probe::LiveProbe;
@@ -11,8 +11,8 @@ use crate::model::PAGE_SIZE;
 impl Blocks for LiveProbe<'_> {
     fn pages(&mut self, need: &Need) -> Vec<Range<u64>> {
         let (dev, asked) = match need {
-            Need::Step(Step::LookUp { dir, .. }) | Need::List(dir) => (dir.0, need),
-            Need::Step(Step::Link(id)) => (id.0, need),
+            Need::Step(WalkStep::LookUp { dir, .. }) | Need::List(dir) => (dir.0, need),
+            Need::Step(WalkStep::Link(id)) => (id.0, need),
         };
         self.ask_ext4(dev, |ext4| {
             let blocks = blocks(ext4, asked)?;
@@ -25,7 +25,7 @@ impl Blocks for LiveProbe<'_> {
 
 fn blocks(ext4: &Ext4, need: &Need) -> Result<Vec<u64>, Ext4Error> {
     match need {
-        Need::Step(Step::LookUp { dir, name, found }) => {
+        Need::Step(WalkStep::LookUp { dir, name, found }) => {
             let mut blocks = inode(ext4, *dir)?;
             let look_up = ext4.look_up(dir.1, name)?;
             blocks.extend(look_up.blocks);
@@ -36,7 +36,7 @@ fn blocks(ext4: &Ext4, need: &Need) -> Result<Vec<u64>, Ext4Error> {
             }
             Ok(blocks)
         }
-        Need::Step(Step::Link(id)) => ext4.link_blocks(id.1),
+        Need::Step(WalkStep::Link(id)) => ext4.link_blocks(id.1),
         Need::List(id) => {
             let mut blocks = inode(ext4, *id)?;
             blocks.extend(ext4.directory_blocks(id.1)?);

@@ -12,13 +12,13 @@ use std::rc::Rc;
 use rustix::fs::{FileType, Mode, OFlags, openat, readlinkat};
 use rustix::io::Errno;
 
-use super::walk::{Child, Id, Tree};
+use super::walk::{ChildNode, Id, Tree};
 use crate::fs::handle;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::open_mount::{LOOK, look_at};
 use crate::fs::support::Support;
 use crate::learn::interpreter;
-use crate::model::Inode;
+use crate::model::InodeId;
 
 /// Most directories that are kept open: half of what a process may open by default.
 const MOST_OPEN: usize = 512;
@@ -45,7 +45,7 @@ pub struct LiveTree {
     /// Ways into file systems by whatever mount, in our own namespace; `None` where there is none.
     entrances: Option<HashMap<u64, Option<Rc<OpenMount>>>>,
     /// Answers given, and how many directories they hold open.
-    known: HashMap<(Id, u64), HashMap<Vec<u8>, Child<Dir>>>,
+    known: HashMap<(Id, u64), HashMap<Vec<u8>, ChildNode<Dir>>>,
     open: usize,
 }
 
@@ -78,7 +78,7 @@ impl LiveTree {
 
     /// Opens a directory that a trace names, in the mount that it was reached through if that is open;
     /// `None` if it is gone or its file system is left out.
-    pub fn directory(&mut self, inode: Inode, mount: u32) -> Option<Dir> {
+    pub fn directory(&mut self, inode: InodeId, mount: u32) -> Option<Dir> {
         let id = (inode.dev, inode.ino);
         let door = self.doors.get(&mount).cloned();
         let door = door.filter(|door| door.mount.dev == inode.dev);
@@ -165,30 +165,34 @@ impl LiveTree {
         })
     }
 
-    fn ask(&self, dir: &Dir, name: &[u8]) -> Child<Dir> {
+    fn ask(&self, dir: &Dir, name: &[u8]) -> ChildNode<Dir> {
         let fd = match openat(&dir.0.fd, name, LOOK, Mode::empty()) {
             Ok(fd) => fd,
-            Err(Errno::NOENT) => return Child::Absent,
+            Err(Errno::NOENT) => return ChildNode::Absent,
             // A name that is too long for any directory among others.
-            Err(_) => return Child::Elsewhere,
+            Err(_) => return ChildNode::Elsewhere,
         };
         let Some(node) = look_at(&fd) else {
-            return Child::Elsewhere;
+            return ChildNode::Elsewhere;
         };
         let ino = node.ino;
         if node.dev != dir.0.id.0 || node.mount != dir.0.mount {
-            return self.opened(fd).map_or(Child::Elsewhere, Child::Mounted);
+            return self
+                .opened(fd)
+                .map_or(ChildNode::Elsewhere, ChildNode::Mounted);
         }
         match node.kind {
-            FileType::Directory => self.opened(fd).map_or(Child::Elsewhere, Child::Directory),
+            FileType::Directory => self
+                .opened(fd)
+                .map_or(ChildNode::Elsewhere, ChildNode::Directory),
             FileType::Symlink => match readlinkat(&fd, "", Vec::new()) {
-                Ok(target) => Child::Link {
+                Ok(target) => ChildNode::Link {
                     ino,
                     target: target.into_bytes(),
                 },
-                Err(_) => Child::Elsewhere,
+                Err(_) => ChildNode::Elsewhere,
             },
-            _ => Child::Other { ino },
+            _ => ChildNode::Other { ino },
         }
     }
 }
@@ -200,7 +204,7 @@ impl Tree for LiveTree {
         dir.0.id
     }
 
-    fn child(&mut self, dir: &Dir, name: &[u8]) -> Child<Dir> {
+    fn child(&mut self, dir: &Dir, name: &[u8]) -> ChildNode<Dir> {
         let key = (dir.0.id, dir.0.mount);
         if let Some(child) = self.known.get(&key).and_then(|names| names.get(name)) {
             return child.clone();
@@ -210,7 +214,10 @@ impl Tree for LiveTree {
             self.open = 0;
         }
         let child = self.ask(dir, name);
-        self.open += usize::from(matches!(child, Child::Directory(_) | Child::Mounted(_)));
+        self.open += usize::from(matches!(
+            child,
+            ChildNode::Directory(_) | ChildNode::Mounted(_)
+        ));
         let names = self.known.entry(key).or_default();
         names.insert(name.to_vec(), child.clone());
         child

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 pub use counts::Paths;
 pub use live::LiveTree;
-pub use walk::{Child, End, Id, Step, Tree, walk};
+pub use walk::{ChildNode, Id, Tree, WalkEnd, WalkStep, walk};
 
 use crate::fs::mounts::MountTable;
 use crate::kernel::Namespaces;
@@ -27,7 +27,7 @@ use walks::Walks;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Need {
     /// A step on the way of a path.
-    Step(Step),
+    Step(WalkStep),
     /// Reading a whole directory.
     List(Id),
 }
@@ -36,8 +36,8 @@ impl Need {
     /// Device (`st_dev`) of what is read.
     fn dev(&self) -> u64 {
         match self {
-            Need::Step(Step::LookUp { dir, .. }) => dir.0,
-            Need::Step(Step::Link(id)) | Need::List(id) => id.0,
+            Need::Step(WalkStep::LookUp { dir, .. }) => dir.0,
+            Need::Step(WalkStep::Link(id)) | Need::List(id) => id.0,
         }
     }
 }
@@ -75,7 +75,7 @@ pub fn accesses(
         if known.contains(&wanted.need) {
             continue;
         }
-        counts.look_ups += u64::from(matches!(wanted.need, Need::Step(Step::LookUp { .. })));
+        counts.look_ups += u64::from(matches!(wanted.need, Need::Step(WalkStep::LookUp { .. })));
         let time_ns = paths[wanted.path].time_ns;
         for pages in blocks.pages(&wanted.need) {
             accesses.push(access(time_ns, wanted.need.dev(), pages));

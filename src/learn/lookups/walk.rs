@@ -10,7 +10,7 @@ pub type Id = (u64, u64);
 
 /// What a name in a directory stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Child<D> {
+pub enum ChildNode<D> {
     /// Nothing.
     Absent,
     /// A directory of the same file system.
@@ -43,7 +43,7 @@ pub trait Tree {
     fn id(&self, dir: &Self::Dir) -> Id;
 
     /// What `name`, which is neither `.` nor `..`, stands for in the directory.
-    fn child(&mut self, dir: &Self::Dir, name: &[u8]) -> Child<Self::Dir>;
+    fn child(&mut self, dir: &Self::Dir, name: &[u8]) -> ChildNode<Self::Dir>;
 
     /// The directory above; `None` if that must not be looked at.
     fn parent(&mut self, dir: &Self::Dir) -> Option<Self::Dir>;
@@ -51,7 +51,7 @@ pub trait Tree {
 
 /// Something that the kernel does on its way, and that may read the drive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Step {
+pub enum WalkStep {
     /// Looks up a name in a directory and gets the inode that it finds.
     LookUp {
         /// The directory.
@@ -67,7 +67,7 @@ pub enum Step {
 
 /// Where a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End<D> {
+pub enum WalkEnd<D> {
     /// Nowhere, or out of sight.
     Nothing,
     /// To a directory.
@@ -89,8 +89,8 @@ pub fn walk<T: Tree>(
     root: &T::Dir,
     path: &[u8],
     follow: bool,
-    visit: &mut dyn FnMut(Step),
-) -> End<T::Dir> {
+    visit: &mut dyn FnMut(WalkStep),
+) -> WalkEnd<T::Dir> {
     let mut at = if path.starts_with(b"/") { root } else { from }.clone();
     let mut left: VecDeque<Vec<u8>> = components(path).collect();
     let mut links = 0;
@@ -101,7 +101,7 @@ pub fn walk<T: Tree>(
                 if tree.id(&at) != tree.id(root) {
                     match tree.parent(&at) {
                         Some(parent) => at = parent,
-                        None => return End::Nothing,
+                        None => return WalkEnd::Nothing,
                     }
                 }
                 continue;
@@ -111,28 +111,28 @@ pub fn walk<T: Tree>(
         let dir = tree.id(&at);
         let child = tree.child(&at, &name);
         let found = match &child {
-            Child::Mounted(_) | Child::Elsewhere => None,
-            Child::Absent => Some(None),
-            Child::Directory(below) => Some(Some(tree.id(below).1)),
-            Child::Link { ino, .. } | Child::Other { ino } => Some(Some(*ino)),
+            ChildNode::Mounted(_) | ChildNode::Elsewhere => None,
+            ChildNode::Absent => Some(None),
+            ChildNode::Directory(below) => Some(Some(tree.id(below).1)),
+            ChildNode::Link { ino, .. } | ChildNode::Other { ino } => Some(Some(*ino)),
         };
         if let Some(found) = found {
             let name = name.clone();
-            visit(Step::LookUp { dir, name, found });
+            visit(WalkStep::LookUp { dir, name, found });
         }
         match child {
-            Child::Absent | Child::Elsewhere => return End::Nothing,
-            Child::Directory(below) | Child::Mounted(below) => at = below,
-            Child::Other { .. } if left.is_empty() => return End::Named { dir: at, name },
-            Child::Other { .. } => return End::Nothing,
-            Child::Link { .. } if left.is_empty() && !follow => {
-                return End::Named { dir: at, name };
+            ChildNode::Absent | ChildNode::Elsewhere => return WalkEnd::Nothing,
+            ChildNode::Directory(below) | ChildNode::Mounted(below) => at = below,
+            ChildNode::Other { .. } if left.is_empty() => return WalkEnd::Named { dir: at, name },
+            ChildNode::Other { .. } => return WalkEnd::Nothing,
+            ChildNode::Link { .. } if left.is_empty() && !follow => {
+                return WalkEnd::Named { dir: at, name };
             }
-            Child::Link { ino, target } => {
-                visit(Step::Link((dir.0, ino)));
+            ChildNode::Link { ino, target } => {
+                visit(WalkStep::Link((dir.0, ino)));
                 links += 1;
                 if links > MOST_LINKS || target.is_empty() {
-                    return End::Nothing;
+                    return WalkEnd::Nothing;
                 }
                 if target.starts_with(b"/") {
                     at = root.clone();
@@ -143,7 +143,7 @@ pub fn walk<T: Tree>(
             }
         }
     }
-    End::Directory(at)
+    WalkEnd::Directory(at)
 }
 
 /// The parts between slashes. A trailing slash leaves an empty one, so that what is before it is not
@@ -163,7 +163,7 @@ mod tests {
     /// A tree of inode numbers on device 1; mounted ones are on device 2.
     #[derive(Default)]
     struct Toy {
-        names: HashMap<(u64, &'static str), Child<Id>>,
+        names: HashMap<(u64, &'static str), ChildNode<Id>>,
         parents: HashMap<u64, Id>,
     }
 
@@ -174,12 +174,12 @@ mod tests {
             *dir
         }
 
-        fn child(&mut self, dir: &Id, name: &[u8]) -> Child<Id> {
+        fn child(&mut self, dir: &Id, name: &[u8]) -> ChildNode<Id> {
             let name = std::str::from_utf8(name).unwrap_or("?");
             self.names
                 .iter()
                 .find(|((ino, known), _)| *ino == dir.1 && *known == name)
-                .map_or(Child::Absent, |(_, child)| child.clone())
+                .map_or(ChildNode::Absent, |(_, child)| child.clone())
         }
 
         fn parent(&mut self, dir: &Id) -> Option<Id> {
@@ -191,26 +191,26 @@ mod tests {
 
     /// /usr/lib/x.so, /lib → usr/lib, /loop → loop, /mnt (another file system), /abs → /usr
     fn toy() -> Toy {
-        let link = |ino, target: &str| Child::Link {
+        let link = |ino, target: &str| ChildNode::Link {
             ino,
             target: target.as_bytes().to_vec(),
         };
         let mut toy = Toy::default();
         toy.names.extend([
-            ((2, "usr"), Child::Directory((1, 10))),
-            ((10, "lib"), Child::Directory((1, 11))),
-            ((11, "x.so"), Child::Other { ino: 12 }),
+            ((2, "usr"), ChildNode::Directory((1, 10))),
+            ((10, "lib"), ChildNode::Directory((1, 11))),
+            ((11, "x.so"), ChildNode::Other { ino: 12 }),
             ((2, "lib"), link(13, "usr/lib")),
             ((2, "loop"), link(14, "loop")),
             ((2, "abs"), link(15, "/usr")),
-            ((2, "mnt"), Child::Mounted((2, 2))),
-            ((2, "net"), Child::Elsewhere),
+            ((2, "mnt"), ChildNode::Mounted((2, 2))),
+            ((2, "net"), ChildNode::Elsewhere),
         ]);
         toy.parents.extend([(10, ROOT), (11, (1, 10))]);
         toy
     }
 
-    fn steps(path: &str, follow: bool) -> (Vec<String>, End<Id>) {
+    fn steps(path: &str, follow: bool) -> (Vec<String>, WalkEnd<Id>) {
         let mut seen = Vec::new();
         let end = walk(
             &mut toy(),
@@ -220,21 +220,21 @@ mod tests {
             follow,
             &mut |step| {
                 seen.push(match step {
-                    Step::LookUp { dir, name, found } => format!(
+                    WalkStep::LookUp { dir, name, found } => format!(
                         "{}/{} {}",
                         dir.1,
                         String::from_utf8(name).unwrap(),
                         found.map_or("-".to_owned(), |ino| ino.to_string())
                     ),
-                    Step::Link((_, ino)) => format!("link {ino}"),
+                    WalkStep::Link((_, ino)) => format!("link {ino}"),
                 });
             },
         );
         (seen, end)
     }
 
-    fn named(dir: Id, name: &str) -> End<Id> {
-        End::Named {
+    fn named(dir: Id, name: &str) -> WalkEnd<Id> {
+        WalkEnd::Named {
             dir,
             name: name.as_bytes().to_vec(),
         }
@@ -261,8 +261,8 @@ mod tests {
     fn a_link_in_the_last_place_is_followed_on_request_or_before_a_slash() {
         assert_eq!(steps("/lib", false).0, ["2/lib 13"]);
         assert_eq!(steps("/lib", false).1, named(ROOT, "lib"));
-        assert_eq!(steps("/lib/", false).1, End::Directory((1, 11)));
-        assert_eq!(steps("/lib", true).1, End::Directory((1, 11)));
+        assert_eq!(steps("/lib/", false).1, WalkEnd::Directory((1, 11)));
+        assert_eq!(steps("/lib", true).1, WalkEnd::Directory((1, 11)));
     }
 
     #[test]
@@ -271,17 +271,17 @@ mod tests {
             steps("/usr/bin/x", true),
             (
                 vec!["2/usr 10".to_owned(), "10/bin -".to_owned()],
-                End::Nothing
+                WalkEnd::Nothing
             )
         );
         let (seen, end) = steps("/usr/lib/x.so/more", true);
-        assert_eq!((seen.len(), end), (3, End::Nothing));
+        assert_eq!((seen.len(), end), (3, WalkEnd::Nothing));
     }
 
     #[test]
     fn circles_end() {
         let (seen, end) = steps("/loop", true);
-        assert_eq!(end, End::Nothing);
+        assert_eq!(end, WalkEnd::Nothing);
         assert_eq!(seen.len(), 2 * (MOST_LINKS as usize + 1));
     }
 
@@ -289,14 +289,14 @@ mod tests {
     fn mount_points_are_in_memory_and_other_file_systems_out_of_sight() {
         assert_eq!(
             steps("/mnt/x", true),
-            (vec!["2/x -".to_owned()], End::Nothing)
+            (vec!["2/x -".to_owned()], WalkEnd::Nothing)
         );
-        assert_eq!(steps("/net/x", true), (vec![], End::Nothing));
+        assert_eq!(steps("/net/x", true), (vec![], WalkEnd::Nothing));
     }
 
     #[test]
     fn above_the_root_is_the_root() {
-        assert_eq!(steps("../../usr", true).1, End::Directory((1, 10)));
+        assert_eq!(steps("../../usr", true).1, WalkEnd::Directory((1, 10)));
     }
 
     proptest! {

@@ -10,12 +10,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::live::Dir;
-use super::walk::{End, Tree, walk};
+use super::walk::{Tree, WalkEnd, walk};
 use super::{LiveTree, Need, Paths};
 use crate::fs::mounts::MountTable;
 use crate::fs::open_mount;
 use crate::kernel::{Namespaces, own_namespace};
-use crate::model::{Inode, PathUse, Use};
+use crate::model::{InodeId, PathUse, Use};
 
 /// Most directories that paths start from that are kept open.
 const MOST_STARTS: usize = 128;
@@ -121,7 +121,7 @@ impl<'a> Walks<'a> {
     }
 
     fn walk(&mut self, tree: &mut LiveTree, paths: &[usize]) {
-        let mut starts: HashMap<(Inode, u32), Option<Dir>> = HashMap::new();
+        let mut starts: HashMap<(InodeId, u32), Option<Dir>> = HashMap::new();
         let mut known: HashSet<Need> = HashSet::new();
         for &at in paths {
             let path = &self.paths[at];
@@ -172,7 +172,7 @@ fn needs(tree: &mut LiveTree, path: &PathUse, from: &Dir, root: &Dir, visit: &mu
         }
         Use::Execute => {
             let end = steps(tree, from, root, &path.path, true);
-            if let End::Named { dir, name } = end
+            if let WalkEnd::Named { dir, name } = end
                 && let Some(interpreter) = tree.interpreter(&dir, &name)
             {
                 steps(tree, from, root, &interpreter, true);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use super::probe::{DeviceState, Facts, FileKey, FileState, Probe};
-use super::report::{LeftOut, Report};
+use super::report::{LeftOut, ResolveReport};
 use crate::model::ranges::{RangeSet, bridge};
 use crate::model::{Access, By, Source};
 
@@ -17,7 +17,7 @@ const BRIDGE_PAGES: u64 = 512;
 
 /// A file, or the metadata of a device, with all that was accessed of it.
 #[derive(Debug)]
-pub struct Subject {
+pub struct AccessedFile {
     /// Which one; the inode number is 0 for metadata.
     pub key: FileKey,
     /// Pages that the launch tree accessed.
@@ -38,12 +38,12 @@ pub struct Subject {
     /// Whether a page fault of the launch tree reached it.
     pub mapped: bool,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: FileDecision,
 }
 
 /// Whether a subject's pages go into the sequence.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum FileDecision {
     /// Left out and, where that is worth it, counted in the report.
     LeftOut,
     /// Metadata of a device that can be read.
@@ -60,9 +60,9 @@ pub fn pages(access: &Access) -> Range<u64> {
 
 /// Groups the accesses; returns the subjects and, for each access, its subject's index. `touches` is as
 /// in [`super::Observed`].
-pub fn group(accesses: &[Access], touches: bool) -> (Vec<Subject>, Vec<usize>) {
+pub fn group(accesses: &[Access], touches: bool) -> (Vec<AccessedFile>, Vec<usize>) {
     let mut index: HashMap<FileKey, usize> = HashMap::new();
-    let mut subjects: Vec<Subject> = Vec::new();
+    let mut subjects: Vec<AccessedFile> = Vec::new();
     let of_access = accesses
         .iter()
         .map(|access| {
@@ -76,7 +76,7 @@ pub fn group(accesses: &[Access], touches: bool) -> (Vec<Subject>, Vec<usize>) {
                 },
             };
             let number = *index.entry(key).or_insert_with(|| {
-                subjects.push(Subject::new(key));
+                subjects.push(AccessedFile::new(key));
                 subjects.len() - 1
             });
             subjects[number].note(access, touches);
@@ -86,9 +86,9 @@ pub fn group(accesses: &[Access], touches: bool) -> (Vec<Subject>, Vec<usize>) {
     (subjects, of_access)
 }
 
-impl Subject {
+impl AccessedFile {
     fn new(key: FileKey) -> Self {
-        Subject {
+        AccessedFile {
             key,
             tree: RangeSet::default(),
             touched: RangeSet::default(),
@@ -98,7 +98,7 @@ impl Subject {
             folios: BTreeMap::new(),
             windows: Vec::new(),
             mapped: false,
-            outcome: Outcome::LeftOut,
+            outcome: FileDecision::LeftOut,
         }
     }
 
@@ -123,7 +123,7 @@ impl Subject {
         let is_window = access.source == Source::Window;
         match access.by {
             By::Other | By::Own => drop(self.other.insert(range)),
-            By::Newcomer => {
+            By::Helper => {
                 if is_window {
                     self.windows.push(range.clone());
                 }
@@ -152,7 +152,7 @@ impl Subject {
     }
 
     /// Asks the system about the subject, once, and counts it in the report if it is left out.
-    pub fn decide(&mut self, probe: &mut dyn Probe, report: &mut Report) {
+    pub fn decide(&mut self, probe: &mut dyn Probe, report: &mut ResolveReport) {
         let (is_file, other) = (self.is_file(), self.other.len());
         if is_file {
             report.other.add(other > 0, other);
@@ -176,13 +176,13 @@ impl Subject {
                 .add(is_file, pages),
             DeviceState::Usable { metadata, .. } if !is_file => {
                 if metadata {
-                    self.outcome = Outcome::Metadata;
+                    self.outcome = FileDecision::Metadata;
                 } else {
                     report.dropped_metadata += pages;
                 }
             }
             DeviceState::Usable { .. } => match self.ask(probe) {
-                FileState::Present(facts) => self.outcome = Outcome::File(facts),
+                FileState::Present(facts) => self.outcome = FileDecision::File(facts),
                 FileState::Gone => report.gone.add(true, pages),
                 FileState::Written => report.written.add(true, pages),
             },
@@ -196,11 +196,11 @@ impl Subject {
         }
         match probe.device(self.key.dev) {
             DeviceState::Usable { metadata: true, .. } if !self.is_file() => {
-                self.outcome = Outcome::Metadata;
+                self.outcome = FileDecision::Metadata;
             }
             DeviceState::Usable { .. } if self.is_file() => {
                 if let FileState::Present(facts) = self.ask(probe) {
-                    self.outcome = Outcome::File(facts);
+                    self.outcome = FileDecision::File(facts);
                 }
             }
             _ => {}

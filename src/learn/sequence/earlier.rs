@@ -7,21 +7,21 @@ use super::probe::{Facts, FileKey};
 use crate::model;
 use crate::model::ranges::RangeSet;
 use crate::model::{Access, By, Source};
-use crate::model::{NewcomerRead, Profile};
+use crate::model::{HelperRead, Profile};
 use crate::model::{Place, Span};
 
 /// What was learned of an app before, under today's device numbers. The default is nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Earlier {
-    files: HashMap<FileKey, Known>,
-    newcomers: HashMap<FileKey, Seen>,
+    files: HashMap<FileKey, KnownPages>,
+    newcomers: HashMap<FileKey, SeenBefore>,
     /// What is to be kept of the newcomers, whether they come again or not.
-    kept: Vec<(FileKey, NewcomerRead)>,
+    kept: Vec<(FileKey, HelperRead)>,
 }
 
 /// A file as it was, and the pages of it that were scheduled.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownPages {
     size: u64,
     mtime_ns: i64,
     pages: RangeSet,
@@ -29,7 +29,7 @@ struct Known {
 
 /// What newcomers accessed of a file, or of a device's metadata.
 #[derive(Clone, Debug, Default)]
-struct Seen {
+struct SeenBefore {
     all: RangeSet,
     recurring: RangeSet,
 }
@@ -64,7 +64,7 @@ impl Earlier {
             let Span { place, start, .. } = entry.span;
             if let (Some(key), Place::Data { file }) = (key(place), place) {
                 let file = &profile.files[file as usize];
-                let known = earlier.files.entry(key).or_insert_with(|| Known {
+                let known = earlier.files.entry(key).or_insert_with(|| KnownPages {
                     size: file.size,
                     mtime_ns: file.mtime_ns,
                     pages: RangeSet::default(),
@@ -72,7 +72,7 @@ impl Earlier {
                 known.pages.insert(start..entry.span.end());
             }
         }
-        for read in &profile.newcomers {
+        for read in &profile.helpers {
             let span = &read.entry.span;
             let Some(key) = key(span.place) else {
                 continue;
@@ -108,7 +108,7 @@ impl Earlier {
     /// What is kept of the newcomers as if they had come again, at their time after `start_ns`
     /// (CLOCK_MONOTONIC, nanoseconds).
     pub(super) fn kept(&self, start_ns: u64) -> Vec<Access> {
-        let access = |(key, read): &(FileKey, NewcomerRead)| Access {
+        let access = |(key, read): &(FileKey, HelperRead)| Access {
             time_ns: start_ns.saturating_add(read.entry.time_us.saturating_mul(1000)),
             dev: key.dev,
             ino: key.ino,
@@ -116,7 +116,7 @@ impl Earlier {
             start: read.entry.span.start,
             len: read.entry.span.len,
             source: Source::Read,
-            by: By::Newcomer,
+            by: By::Helper,
         };
         self.kept.iter().map(access).collect()
     }

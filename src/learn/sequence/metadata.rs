@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::log::push;
-use crate::fs::ext4::Node;
+use crate::fs::ext4::ExtentNode;
 use crate::model::ranges::RangeSet;
 use crate::model::{LogEntry, PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
 
@@ -28,7 +28,7 @@ struct MapNode {
 impl Dependencies {
     /// From file-system blocks of `block_size` bytes to 4 KiB pages. `nodes` come parents first and,
     /// within a depth, in file order.
-    pub fn new(inode_block: Option<u64>, nodes: &[Node], block_size: u64) -> Self {
+    pub fn new(inode_block: Option<u64>, nodes: &[ExtentNode], block_size: u64) -> Self {
         let mut levels: Vec<Vec<MapNode>> = Vec::new();
         for node in nodes {
             let depth = node.depth as usize;
@@ -154,8 +154,8 @@ mod tests {
         }
     }
 
-    fn node(first: u64, len: u64, physical: u64, depth: u32) -> Node {
-        Node {
+    fn node(first: u64, len: u64, physical: u64, depth: u32) -> ExtentNode {
+        ExtentNode {
             first,
             len,
             physical,

@@ -27,16 +27,16 @@ use std::time::SystemTime;
 pub use earlier::Earlier;
 pub use metadata::Dependencies;
 pub use probe::{DeviceState, Facts, FileKey, FileState, Probe};
-pub use report::{Count, LeftOut, Report};
-pub use requirements::{Requests, Requirements};
+pub use report::{FileCount, LeftOut, ResolveReport};
+pub use requirements::{RequestCounts, Requirements};
 
 use super::lookups;
 use super::probe::LiveProbe;
 use crate::fs::mounts::MountTable;
 use crate::kernel::Namespaces;
-use crate::model::Class;
+use crate::model::DriveClass;
 use crate::model::{Access, PathUse};
-use crate::model::{Device, File, NewcomerRead};
+use crate::model::{Device, File, HelperRead};
 use crate::model::{LogEntry, Span};
 
 /// Most files of newcomers alone that the system is asked about: on a system that starts thousands of
@@ -60,12 +60,12 @@ pub struct Sequence {
     pub unread: Vec<Span>,
     /// Pages of the log that were mapped along with a page that the launch touched, and need not have
     /// been touched themselves: of the window around it, or of its large folio.
-    pub mapped_along: Vec<Span>,
+    pub fault_around: Vec<Span>,
     /// What processes that were started since the launch began accessed and the launch tree did not. Of
     /// these, the log holds those that recur.
-    pub newcomers: Vec<NewcomerRead>,
+    pub helpers: Vec<HelperRead>,
     /// What was left out, and why.
-    pub report: Report,
+    pub report: ResolveReport,
 }
 
 /// What was seen of a launch.
@@ -93,7 +93,11 @@ pub struct Observed<'a> {
 ///
 /// Never fails: what cannot be resolved is left out and reported. Dirty data should have been written
 /// back (`sync`) since files were last changed, or their blocks may have no place on the disk yet.
-pub fn resolve(seen: &Observed<'_>, mounts: &MountTable, class: &dyn Fn(u64) -> Class) -> Sequence {
+pub fn resolve(
+    seen: &Observed<'_>,
+    mounts: &MountTable,
+    class: &dyn Fn(u64) -> DriveClass,
+) -> Sequence {
     let mut probe = LiveProbe::new(mounts, class, seen.started);
     let looked_up = lookups::accesses(seen.paths, seen.namespaces, mounts, &mut probe);
     let mut accesses = [seen.accesses, &looked_up.accesses].concat();
@@ -114,7 +118,7 @@ pub fn resolve(seen: &Observed<'_>, mounts: &MountTable, class: &dyn Fn(u64) -> 
 
 /// The launch sequence of what was seen, but for its paths, by the answers of `probe`.
 pub fn resolve_with(seen: &Observed<'_>, probe: &mut dyn Probe) -> Sequence {
-    let mut report = Report::default();
+    let mut report = ResolveReport::default();
     let kept = seen.earlier.kept(seen.start_ns);
     let all = [seen.accesses, &kept].concat();
     let (mut subjects, of_access) = accessed_file::group(&all, seen.touches);
@@ -126,7 +130,7 @@ pub fn resolve_with(seen: &Observed<'_>, probe: &mut dyn Probe) -> Sequence {
         }
     }
     let (of_seen, of_kept) = of_access.split_at(seen.accesses.len());
-    let mut walk = walk::Walk::new(seen, &subjects, probe, report);
+    let mut walk = walk::SequenceBuilder::new(seen, &subjects, probe, report);
     walk.tree(of_seen);
     walk.newcomers(seen.accesses, of_seen, Earlier::by_newcomers);
     walk.newcomers(&kept, of_kept, Earlier::recurring);

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::metadata::Dependencies;
-use crate::fs::fiemap::Extent;
+use crate::fs::fiemap::FileExtent;
 use crate::fs::support::Support;
 use crate::model::Device;
 
@@ -52,7 +52,7 @@ pub struct Facts {
     /// Which of the pages asked about are in the page cache, in 4 KiB pages, in order.
     pub cached: Vec<Range<u64>>,
     /// Extents of the pages asked about, in file order; they do not overlap.
-    pub extents: Vec<Extent>,
+    pub extents: Vec<FileExtent>,
     /// The metadata that the data depend on; none if they cannot be found.
     pub dependencies: Dependencies,
 }

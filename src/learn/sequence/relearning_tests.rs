@@ -19,8 +19,8 @@ fn profile_of(sequence: &Sequence) -> Profile {
         devices: sequence.devices.clone(),
         files: sequence.files.clone(),
         entries: entries.collect(),
-        mapped_along: sequence.mapped_along.clone(),
-        newcomers: sequence.newcomers.clone(),
+        fault_around: sequence.fault_around.clone(),
+        helpers: sequence.helpers.clone(),
         ..sample("/bin/app")
     }
 }
@@ -37,14 +37,14 @@ fn with_newcomer(pages: &[(u64, u64)]) -> Vec<Access> {
     let mut trace = accesses(&list);
     for access in &mut trace {
         if access.ino != 11 {
-            access.by = By::Newcomer;
+            access.by = By::Helper;
         }
     }
     trace
 }
 
 fn by_newcomers(sequence: &Sequence) -> Vec<(u64, u64, bool)> {
-    let reads = sequence.newcomers.iter();
+    let reads = sequence.helpers.iter();
     reads
         .map(|read| (read.entry.span.start, read.entry.span.len, read.recurs))
         .collect()
@@ -107,7 +107,7 @@ fn live_learning_keeps_what_newcomers_were_seen_to_need() {
 #[test]
 fn a_page_of_the_tree_is_no_newcomers() {
     let mut trace = accesses(&[(11, 0, 4, Added), (11, 0, 4, Read)]);
-    trace[0].by = By::Newcomer;
+    trace[0].by = By::Helper;
     let sequence = run(&trace, fake([(11, file(11, 8))]));
     assert_eq!(short(&sequence), [(0, 11, 1, 1), (11, 0, 4, 1)]);
     assert_eq!(by_newcomers(&sequence), []);
@@ -129,7 +129,7 @@ fn what_was_mapped_along_and_not_needed_before_is_left_out() {
         true,
         &mut fake([(11, cached(64))]),
     );
-    assert_eq!(first.mapped_along, []);
+    assert_eq!(first.fault_around, []);
 
     let live = accesses(&[
         (11, 0, 16, Window),
@@ -157,7 +157,7 @@ fn what_was_mapped_along_and_not_needed_before_is_left_out() {
     );
     assert_eq!(second.report.refined_pages, 14 + 15);
     let along: Vec<(u64, u64)> = second
-        .mapped_along
+        .fault_around
         .iter()
         .map(|s| (s.start, s.len))
         .collect();
@@ -178,7 +178,7 @@ fn a_file_that_changed_or_is_new_is_not_refined() {
     changed.mtime_ns += 1;
     let mut system = fake([(11, changed), (12, cached(16))]);
     let second = run_after(&after(&first, true), &live, true, &mut system);
-    let pages: u64 = second.mapped_along.iter().map(|span| span.len).sum();
+    let pages: u64 = second.fault_around.iter().map(|span| span.len).sum();
     assert_eq!((pages, second.report.refined_pages), (32, 0));
 }
 

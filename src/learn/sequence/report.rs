@@ -10,14 +10,14 @@ use crate::learn::lookups::Paths;
 
 /// A number of files and of their 4 KiB pages. Pages are counted once, metadata pages with no file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Count {
+pub struct FileCount {
     /// Regular files.
     pub files: u64,
     /// 4 KiB pages.
     pub pages: u64,
 }
 
-impl Count {
+impl FileCount {
     /// Adds one file, or none, with so many pages.
     pub(super) fn add(&mut self, is_file: bool, pages: u64) {
         self.files += u64::from(is_file);
@@ -31,24 +31,24 @@ pub struct LeftOut {
     /// Why.
     pub support: Support,
     /// How much.
-    pub count: Count,
+    pub count: FileCount,
 }
 
 /// What a launch sequence was made from, and what was left out of it and why. Pages are of 4 KiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct ResolveReport {
     /// Accesses by tasks outside of the launch tree: not in the sequence.
-    pub other: Count,
+    pub other: FileCount,
     /// Metadata pages that tasks outside of the launch tree accessed: not in the sequence.
     pub other_metadata_pages: u64,
     /// Left out: file systems that cannot be prefetched, by their type.
     pub left_out: BTreeMap<String, LeftOut>,
     /// Left out: the device is not in the mount table, or its file system cannot be opened.
-    pub unknown_device: Count,
+    pub unknown_device: FileCount,
     /// Left out: deleted or replaced since, not a regular file, or not to be opened.
-    pub gone: Count,
+    pub gone: FileCount,
     /// Left out: written or changed since the launch began.
-    pub written: Count,
+    pub written: FileCount,
     /// Left out: pages past the end of their file.
     pub past_end_pages: u64,
     /// Left out: pages in holes, unwritten, or otherwise without a place on the disk.
@@ -77,7 +77,7 @@ pub struct Report {
     pub warnings: Vec<String>,
 }
 
-impl Report {
+impl ResolveReport {
     /// What was left out of the sequence although the launch asked for it, and why, a line each.
     pub fn left_out_lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
@@ -93,7 +93,7 @@ impl Report {
             (self.gone, "deleted, replaced or not regular files"),
             (self.written, "written since the launch began"),
         ] {
-            if count != Count::default() {
+            if count != FileCount::default() {
                 lines.push(format!("{count}: {reason}"));
             }
         }
@@ -109,7 +109,7 @@ impl Report {
             ),
         ] {
             if pages > 0 {
-                lines.push(format!("{}: {reason}", Count { files: 0, pages }));
+                lines.push(format!("{}: {reason}", FileCount { files: 0, pages }));
             }
         }
         lines
@@ -144,17 +144,17 @@ impl Report {
             ),
         ] {
             if pages > 0 {
-                lines.push(format!("{} {what}", Count { files: 0, pages }));
+                lines.push(format!("{} {what}", FileCount { files: 0, pages }));
             }
         }
         lines.extend(self.paths.lines());
         let left_out = self.left_out_lines();
         lines.extend(left_out.into_iter().map(|line| format!("left out: {line}")));
-        let other = Count {
+        let other = FileCount {
             files: self.other.files,
             pages: self.other.pages + self.other_metadata_pages,
         };
-        if other != Count::default() {
+        if other != FileCount::default() {
             lines.push(format!(
                 "not of this app: {other} accessed by other programs"
             ));
@@ -163,7 +163,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Count {
+impl fmt::Display for FileCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.files > 0 {
             write!(f, "{} file{}, ", self.files, plural(self.files))?;
@@ -182,21 +182,21 @@ mod tests {
 
     #[test]
     fn an_empty_report_says_nothing() {
-        assert_eq!(Report::default().lines(), Vec::<String>::new());
+        assert_eq!(ResolveReport::default().lines(), Vec::<String>::new());
     }
 
     #[test]
     fn what_was_left_out_is_told_with_its_reason() {
-        let mut report = Report {
+        let mut report = ResolveReport {
             missing_metadata: 1,
-            gone: Count { files: 1, pages: 2 },
+            gone: FileCount { files: 1, pages: 2 },
             unmapped_pages: 3,
             warnings: vec!["loop0: something".to_owned()],
-            ..Report::default()
+            ..ResolveReport::default()
         };
         let left_out = LeftOut {
             support: Support::Memory,
-            count: Count { files: 2, pages: 7 },
+            count: FileCount { files: 2, pages: 7 },
         };
         report.left_out.insert("tmpfs".to_owned(), left_out);
         assert_eq!(

@@ -10,7 +10,7 @@ use crate::model::{PAGE_SIZE, Place};
 
 /// Read requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Requests {
+pub struct RequestCounts {
     /// Log entries: runs of pages that follow each other in the sequence, in their file and on the
     /// disk.
     pub requests: u64,
@@ -18,7 +18,7 @@ pub struct Requests {
     pub kib: u64,
 }
 
-impl Requests {
+impl RequestCounts {
     fn add(&mut self, pages: u64) {
         self.requests += 1;
         self.kib += pages * PAGE_SIZE / 1024;
@@ -31,9 +31,9 @@ impl Requests {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Requirements {
     /// Traced requests for metadata. Missing metadata that were found are not among them.
-    pub metadata: Requests,
+    pub metadata: RequestCounts,
     /// Traced requests for file data, those for pages that were cached before the launch included.
-    pub data: Requests,
+    pub data: RequestCounts,
     /// Missing metadata found, in 4 KiB blocks.
     pub missing_metadata: u64,
     /// Regular files with data in the sequence.
@@ -91,7 +91,7 @@ impl Requirements {
 
     /// The table with its heading, a line each.
     pub fn lines(&self) -> [String; 2] {
-        let size = |of: &Requests| format!("{} ({})", grouped(of.requests), grouped(of.kib));
+        let size = |of: &RequestCounts| format!("{} ({})", grouped(of.requests), grouped(of.kib));
         let mapped = self
             .mapped_files
             .map_or_else(|| "unknown".to_owned(), grouped);
@@ -136,8 +136,8 @@ fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learn::sequence::Report;
-    use crate::model::Class;
+    use crate::learn::sequence::ResolveReport;
+    use crate::model::DriveClass;
     use crate::model::{Device, File};
     use crate::model::{LogEntry, Span};
 
@@ -168,12 +168,12 @@ mod tests {
                 name: String::new(),
                 fs: "ext4".to_owned(),
                 fs_uuid: [0; 16],
-                class: Class::CommandQueuing,
+                class: DriveClass::CommandQueuing,
             }],
             files: vec![file.clone(), file],
             mapped: vec![true, false],
-            mapped_along: Vec::new(),
-            newcomers: Vec::new(),
+            fault_around: Vec::new(),
+            helpers: Vec::new(),
             log: vec![
                 entry(METADATA, 10, 3),
                 entry(Place::Data { file: 0 }, 0, 4),
@@ -186,9 +186,9 @@ mod tests {
                 span(METADATA, 20, 1),
                 span(Place::Data { file: 0 }, 0, 1),
             ],
-            report: Report {
+            report: ResolveReport {
                 missing_metadata: 2,
-                ..Report::default()
+                ..ResolveReport::default()
             },
         }
     }
@@ -198,11 +198,11 @@ mod tests {
         assert_eq!(
             Requirements::of(&sequence(), true),
             Requirements {
-                metadata: Requests {
+                metadata: RequestCounts {
                     requests: 1,
                     kib: 8
                 },
-                data: Requests {
+                data: RequestCounts {
                     requests: 2,
                     kib: 20
                 },

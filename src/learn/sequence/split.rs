@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::fs::fiemap::Extent;
+use crate::fs::fiemap::FileExtent;
 use crate::model::{PAGE_SIZE, SECTORS_PER_PAGE};
 
 /// Pages of a file that lie one after the other on the disk.
@@ -20,7 +20,7 @@ pub struct Piece {
 /// place.
 ///
 /// `extents` are in file order and do not overlap, as FIEMAP gives them.
-pub fn split(pages: Range<u64>, extents: &[Extent]) -> Vec<Piece> {
+pub fn split(pages: Range<u64>, extents: &[FileExtent]) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut page = pages.start;
     let first = extents.partition_point(|extent| extent.end() <= page.saturating_mul(PAGE_SIZE));
@@ -70,8 +70,8 @@ mod tests {
 
     use super::*;
 
-    fn extent(logical: u64, physical: u64, length: u64, flags: u32) -> Extent {
-        Extent {
+    fn extent(logical: u64, physical: u64, length: u64, flags: u32) -> FileExtent {
+        FileExtent {
             logical,
             physical,
             length,
@@ -145,7 +145,7 @@ mod tests {
             start in 0u64..16,
             len in 0u64..16,
         ) {
-            let extents: Vec<Extent> = blocks
+            let extents: Vec<FileExtent> = blocks
                 .iter()
                 .enumerate()
                 .filter(|(_, (kind, _))| *kind != 0)

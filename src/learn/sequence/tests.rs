@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fs::ext4::Node;
-use crate::fs::fiemap::Extent;
+use crate::fs::ext4::ExtentNode;
+use crate::fs::fiemap::FileExtent;
 use crate::fs::support::Support;
 use crate::model::{By, Source};
 use crate::model::{PAGE_SIZE, Place};
@@ -34,7 +34,7 @@ impl Probe for Fake {
                     name: format!("fake{dev}"),
                     fs: "ext4".to_owned(),
                     fs_uuid: [dev as u8; 16],
-                    class: Class::CommandQueuing,
+                    class: DriveClass::CommandQueuing,
                 },
                 metadata: dev == EXT4,
             },
@@ -61,7 +61,7 @@ impl Probe for Fake {
 pub(super) fn file(ino: u64, pages: u64) -> Facts {
     Facts {
         size: pages * PAGE_SIZE,
-        extents: vec![Extent {
+        extents: vec![FileExtent {
             logical: 0,
             physical: ino * 1000 * PAGE_SIZE,
             length: pages * PAGE_SIZE,
@@ -197,7 +197,7 @@ fn a_window_gives_the_pages_that_were_cached_before() {
         [(0, 11, 1, 0), (11, 2, 3, 0), (11, 12, 2, 0), (11, 8, 1, 1)]
     );
     assert_eq!(sequence.report.window_pages, 5);
-    assert_eq!(sequence.report.other, Count { files: 1, pages: 2 });
+    assert_eq!(sequence.report.other, FileCount { files: 1, pages: 2 });
 }
 
 #[test]
@@ -280,10 +280,13 @@ fn what_is_left_out_is_counted_with_its_reason() {
     } = run(&trace, system);
     assert_eq!((devices.len(), files.len(), log.len()), (0, 0, 0));
     assert_eq!(unread, []);
-    assert_eq!(report.gone, Count { files: 1, pages: 2 });
-    assert_eq!(report.written, Count { files: 1, pages: 2 });
-    assert_eq!(report.left_out["tmpfs"].count, Count { files: 1, pages: 3 });
-    assert_eq!(report.unknown_device, Count { files: 1, pages: 4 });
+    assert_eq!(report.gone, FileCount { files: 1, pages: 2 });
+    assert_eq!(report.written, FileCount { files: 1, pages: 2 });
+    assert_eq!(
+        report.left_out["tmpfs"].count,
+        FileCount { files: 1, pages: 3 }
+    );
+    assert_eq!(report.unknown_device, FileCount { files: 1, pages: 4 });
     assert_eq!(report.other_metadata_pages, 3);
     assert_eq!(report.unmapped_pages, 4);
 }
@@ -331,7 +334,7 @@ fn each_file_is_asked_about_once() {
 
 fn any_access() -> impl Strategy<Value = Access> {
     let source = prop_oneof![Just(Added), Just(Read), Just(Window)];
-    let by = prop_oneof![4 => Just(By::Tree), 1 => Just(By::Other), 1 => Just(By::Newcomer)];
+    let by = prop_oneof![4 => Just(By::Tree), 1 => Just(By::Other), 1 => Just(By::Helper)];
     let len = prop_oneof![9 => 0u64..12, 1 => Just(u64::MAX)];
     (1u64..5, 0u64..6, 0u64..40, len, source, by).prop_map(|(dev, ino, start, len, source, by)| {
         Access {
@@ -357,7 +360,7 @@ fn any_facts() -> impl Strategy<Value = Facts> {
         extents: (0u64..)
             .zip(blocks)
             .filter_map(|(page, block)| {
-                Some(Extent {
+                Some(FileExtent {
                     logical: page * PAGE_SIZE,
                     physical: block? * PAGE_SIZE,
                     length: PAGE_SIZE,
@@ -374,7 +377,7 @@ fn any_facts() -> impl Strategy<Value = Facts> {
             Some(inode),
             &nodes
                 .into_iter()
-                .map(|(first, len, physical, depth)| Node {
+                .map(|(first, len, physical, depth)| ExtentNode {
                     first,
                     len,
                     physical,

@@ -7,20 +7,20 @@ use std::ops::Range;
 
 use super::metadata::Dependencies;
 use super::probe::{DeviceState, Facts, Probe};
-use super::report::Report;
+use super::report::ResolveReport;
 use super::{Observed, Sequence, log, metadata, split};
-use crate::learn::sequence::accessed_file::{self, Outcome, Subject};
+use crate::learn::sequence::accessed_file::{self, AccessedFile, FileDecision};
 use crate::model::ranges::RangeSet;
 use crate::model::{Access, By, Source};
-use crate::model::{Device, File, NewcomerRead};
+use crate::model::{Device, File, HelperRead};
 use crate::model::{LogEntry, PAGE_SIZE, Place, Span};
 
 /// The walk over the accesses, and what has come of it so far.
-pub struct Walk<'a> {
+pub struct SequenceBuilder<'a> {
     observed: &'a Observed<'a>,
-    subjects: &'a [Subject],
+    subjects: &'a [AccessedFile],
     probe: &'a mut dyn Probe,
-    report: Report,
+    report: ResolveReport,
     /// For each subject, pages that earlier accesses took.
     seen: Vec<RangeSet>,
     /// For each subject, pages that others have added to the cache so far, in the launch. To it they are
@@ -40,18 +40,18 @@ pub struct Walk<'a> {
     unread: Vec<Span>,
     /// As in [`Sequence`], but neither in order nor joined.
     mapped_along: Vec<Span>,
-    newcomers: Vec<NewcomerRead>,
+    newcomers: Vec<HelperRead>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> SequenceBuilder<'a> {
     /// At its start. `subjects` are those of the accesses.
     pub fn new(
         observed: &'a Observed<'a>,
-        subjects: &'a [Subject],
+        subjects: &'a [AccessedFile],
         probe: &'a mut dyn Probe,
-        report: Report,
+        report: ResolveReport,
     ) -> Self {
-        Walk {
+        SequenceBuilder {
             observed,
             subjects,
             probe,
@@ -88,15 +88,15 @@ impl<'a> Walk<'a> {
         let time_us = access.time_ns.saturating_sub(self.observed.start_ns) / 1000;
         let pages = accessed_file::pages(access);
         match &subject.outcome {
-            Outcome::LeftOut => {}
-            Outcome::Metadata => {
+            FileDecision::LeftOut => {}
+            FileDecision::Metadata => {
                 for fresh in self.seen[number].insert(pages) {
                     if let Some(device) = self.device_number(access.dev) {
                         self.metadata(device, fresh, time_us, access.source, subject);
                     }
                 }
             }
-            Outcome::File(facts) if access.source == Source::Window => {
+            FileDecision::File(facts) if access.source == Source::Window => {
                 let none = RangeSet::default();
                 // Where touches count, what was added meanwhile may have been touched by this fault.
                 let added = if touches { &none } else { &subject.added };
@@ -106,8 +106,8 @@ impl<'a> Walk<'a> {
                 mapped.extend(self.brought[number].overlapping(&window));
                 self.along(mapped, time_us, subject, facts, number);
             }
-            Outcome::File(_) if touches && access.source == Source::Added => {}
-            Outcome::File(facts) => {
+            FileDecision::File(_) if touches && access.source == Source::Added => {}
+            FileDecision::File(facts) => {
                 let end = facts.size.div_ceil(PAGE_SIZE);
                 for fresh in self.seen[number].insert(pages) {
                     self.report.past_end_pages += fresh.end.saturating_sub(fresh.start.max(end));
@@ -135,7 +135,7 @@ impl<'a> Walk<'a> {
         &mut self,
         mapped: Vec<Range<u64>>,
         time_us: u64,
-        subject: &Subject,
+        subject: &AccessedFile,
         facts: &Facts,
         number: usize,
     ) {
@@ -187,7 +187,7 @@ impl<'a> Walk<'a> {
         pages: Range<u64>,
         time_us: u64,
         source: Source,
-        subject: &Subject,
+        subject: &AccessedFile,
     ) {
         if source == Source::LookedUp {
             for cached in subject.added.missing(&pages) {
@@ -206,7 +206,7 @@ impl<'a> Walk<'a> {
         &mut self,
         pages: Range<u64>,
         time_us: u64,
-        subject: &Subject,
+        subject: &AccessedFile,
         facts: &Facts,
         number: usize,
     ) -> u64 {
@@ -254,7 +254,13 @@ impl<'a> Walk<'a> {
         Some(number)
     }
 
-    fn file_number(&mut self, number: usize, device: u16, subject: &Subject, facts: &Facts) -> u32 {
+    fn file_number(
+        &mut self,
+        number: usize,
+        device: u16,
+        subject: &AccessedFile,
+        facts: &Facts,
+    ) -> u32 {
         let key = subject.key;
         *self.file_numbers[number].get_or_insert_with(|| {
             self.files.push(File {
@@ -287,8 +293,8 @@ impl<'a> Walk<'a> {
             mapped: self.mapped,
             log: done.log,
             unread: self.unread,
-            mapped_along: joined(self.mapped_along),
-            newcomers: self.newcomers,
+            fault_around: joined(self.mapped_along),
+            helpers: self.newcomers,
             report: self.report,
         }
     }

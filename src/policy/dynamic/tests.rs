@@ -1,28 +1,28 @@
 use super::*;
-use crate::policy::Prefetched;
+use crate::policy::PrefetchFigures;
 
 mod properties;
 
 /// A profile whose schedule is made as tuning asks, and launches of it.
-struct App {
+struct SimulatedApp {
     tuning: Tuning,
     history: Vec<Revision>,
 }
 
-impl App {
-    fn new(class: Class, touched: bool) -> Self {
+impl SimulatedApp {
+    fn new(class: DriveClass, touched: bool) -> Self {
         let history = vec![Revision {
             time: 0,
             params: Params::for_device(class, touched),
         }];
-        App {
+        SimulatedApp {
             tuning: Tuning::new(class, &history),
             history,
         }
     }
 
     fn queued() -> Self {
-        App::new(Class::CommandQueuing, true)
+        SimulatedApp::new(DriveClass::CommandQueuing, true)
     }
 
     /// A cold launch of so many microseconds with so many context switches for 100 entries.
@@ -47,14 +47,14 @@ impl App {
     }
 }
 
-fn seen(duration_us: u64, switches: u64) -> Seen {
-    Seen {
+fn seen(duration_us: u64, switches: u64) -> LaunchFigures {
+    LaunchFigures {
         duration_us,
         waiting_us: 0,
         read_bytes: 100,
         schedule_bytes: 100,
         own_readaheads: 0,
-        prefetched: Some(Prefetched {
+        prefetched: Some(PrefetchFigures {
             entries: 100,
             switches,
             stale_files: 0,
@@ -69,14 +69,14 @@ const IN_TIME: u64 = 5;
 
 #[test]
 fn each_launch_that_waits_raises_the_shift_until_one_does_not() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     for (duration_us, shift) in [(1000, 80), (990, 96), (980, 112)] {
         assert!(matches!(app.launch(duration_us, LATE), Step::Raise(_)));
         assert_eq!(app.shift(), shift);
         assert_eq!(app.tuning.ended(), None);
     }
     assert_eq!(app.launch(985, IN_TIME), Step::Stay);
-    assert_eq!(app.tuning.ended(), Some(Ended::InTime));
+    assert_eq!(app.tuning.ended(), Some(TuningEnd::InTime));
     // Later launches change nothing any more.
     assert_eq!(app.launch(5000, 100), Step::Stay);
     assert_eq!(app.shift(), 112);
@@ -84,18 +84,18 @@ fn each_launch_that_waits_raises_the_shift_until_one_does_not() {
 
 #[test]
 fn a_step_is_taken_back_after_two_slower_launches() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     app.launch(1000, LATE);
     assert_eq!(app.launch(1021, LATE), Step::Stay);
     assert!(matches!(app.launch(1030, LATE), Step::TakeBack(_)));
     assert_eq!(app.shift(), 64);
-    assert_eq!(app.tuning.ended(), Some(Ended::Slower));
+    assert_eq!(app.tuning.ended(), Some(TuningEnd::Slower));
     assert_eq!(app.launch(1000, LATE), Step::Stay);
 }
 
 #[test]
 fn one_slower_launch_is_forgiven() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     app.launch(1000, LATE);
     assert_eq!(app.launch(1500, LATE), Step::Stay);
     assert!(matches!(app.launch(1020, LATE), Step::Raise(_)));
@@ -105,7 +105,7 @@ fn one_slower_launch_is_forgiven() {
 /// In time or not, what is slower is not kept.
 #[test]
 fn a_slower_level_is_not_kept_for_being_in_time() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     app.launch(1000, LATE);
     app.launch(1500, IN_TIME);
     assert!(matches!(app.launch(1500, IN_TIME), Step::TakeBack(_)));
@@ -114,7 +114,7 @@ fn a_slower_level_is_not_kept_for_being_in_time() {
 
 #[test]
 fn levels_are_held_against_the_fastest_and_not_the_last() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     app.launch(1000, LATE);
     app.launch(1015, LATE);
     assert_eq!(app.launch(1030, LATE), Step::Stay);
@@ -124,7 +124,7 @@ fn levels_are_held_against_the_fastest_and_not_the_last() {
 
 #[test]
 fn three_levels_without_gain_end_it_with_the_fastest() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     app.launch(1000, LATE);
     app.launch(990, LATE);
     for duration_us in [990, 995] {
@@ -132,30 +132,30 @@ fn three_levels_without_gain_end_it_with_the_fastest() {
     }
     assert!(matches!(app.launch(991, LATE), Step::TakeBack(_)));
     assert_eq!(app.shift(), 80);
-    assert_eq!(app.tuning.ended(), Some(Ended::NoGain));
+    assert_eq!(app.tuning.ended(), Some(TuningEnd::NoGain));
 }
 
 #[test]
 fn the_range_ends_it() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     let mut duration_us = 10_000;
     while let Step::Raise(_) = app.launch(duration_us, LATE) {
         duration_us -= 10;
     }
     assert_eq!(app.shift(), 256);
-    assert_eq!(app.tuning.ended(), Some(Ended::AtLimit));
+    assert_eq!(app.tuning.ended(), Some(TuningEnd::AtLimit));
     assert_eq!(app.tuning.levels().len(), 13);
 }
 
 #[test]
 fn what_was_not_cold_or_not_prefetched_is_no_evidence() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     let cold = seen(1000, LATE);
-    let warm = Seen {
+    let warm = LaunchFigures {
         read_bytes: 74,
         ..cold
     };
-    let withheld = Seen {
+    let withheld = LaunchFigures {
         prefetched: None,
         ..cold
     };
@@ -164,13 +164,13 @@ fn what_was_not_cold_or_not_prefetched_is_no_evidence() {
     for launch in [warm, withheld, refused] {
         assert_eq!(app.tuning.next(&app.history, &launch), Step::Stay);
     }
-    assert_eq!(app.tuning, App::queued().tuning);
+    assert_eq!(app.tuning, SimulatedApp::queued().tuning);
     assert!(matches!(app.launch(1000, LATE), Step::Raise(_)));
 }
 
 #[test]
 fn steps_without_effect_are_passed_over() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     let history = app.history.clone();
     app.tuning.next(&history, &seen(1000, LATE));
     let Step::Raise(params) = app.tuning.no_effect() else {
@@ -192,23 +192,23 @@ fn steps_without_effect_are_passed_over() {
         steps += 1;
     }
     assert_eq!(steps, (256 - 112) / 16);
-    assert_eq!(app.tuning.ended(), Some(Ended::AtLimit));
+    assert_eq!(app.tuning.ended(), Some(TuningEnd::AtLimit));
     assert_eq!(app.tuning.no_effect(), Step::Stay);
 }
 
 #[test]
 fn what_cannot_be_scheduled_anew_stays_as_it_is() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     app.tuning.next(&app.history, &seen(1000, LATE));
     app.tuning.not_rescheduled();
-    assert_eq!(app.tuning.ended(), Some(Ended::NotRescheduled));
+    assert_eq!(app.tuning.ended(), Some(TuningEnd::NotRescheduled));
     assert_eq!(app.launch(1000, LATE), Step::Stay);
     assert_eq!(app.shift(), 64);
 }
 
 #[test]
 fn a_step_that_a_crash_kept_from_being_made_is_asked_for_again() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     let up = app.tuning.next(&app.history, &seen(1000, LATE));
     assert_eq!(app.tuning.next(&app.history, &seen(1000, LATE)), up);
     app.launch(1000, LATE);
@@ -222,20 +222,20 @@ fn a_step_that_a_crash_kept_from_being_made_is_asked_for_again() {
 
 #[test]
 fn a_lost_state_starts_with_what_is_in_force() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     app.launch(1000, LATE);
-    app.tuning = Tuning::new(Class::CommandQueuing, &app.history);
+    app.tuning = Tuning::new(DriveClass::CommandQueuing, &app.history);
     assert_eq!(app.tuning.ended(), None);
     app.launch(1000, LATE);
     assert_eq!(app.shift(), 96);
     app.put_in_force(app.history[0].params);
-    let again = Tuning::new(Class::CommandQueuing, &app.history);
-    assert_eq!(again.ended(), Some(Ended::Before));
+    let again = Tuning::new(DriveClass::CommandQueuing, &app.history);
+    assert_eq!(again.ended(), Some(TuningEnd::Before));
 }
 
 #[test]
 fn a_schedule_made_by_others_starts_tuning_over() {
-    let mut app = App::queued();
+    let mut app = SimulatedApp::queued();
     app.launch(1000, LATE);
     let foreign = Params {
         shift_bytes: 5 << 10,
@@ -249,10 +249,10 @@ fn a_schedule_made_by_others_starts_tuning_over() {
 
 #[test]
 fn nothing_is_free_on_disks_with_heads_or_without_parameters() {
-    let mut app = App::new(Class::Rotational, true);
-    assert_eq!(app.tuning.ended(), Some(Ended::NothingFree));
+    let mut app = SimulatedApp::new(DriveClass::Rotational, true);
+    assert_eq!(app.tuning.ended(), Some(TuningEnd::NothingFree));
     assert_eq!(app.launch(1000, LATE), Step::Stay);
-    let mut none = Tuning::new(Class::CommandQueuing, &[]);
-    assert_eq!(none.ended(), Some(Ended::NothingFree));
+    let mut none = Tuning::new(DriveClass::CommandQueuing, &[]);
+    assert_eq!(none.ended(), Some(TuningEnd::NothingFree));
     assert_eq!(none.next(&[], &seen(1000, LATE)), Step::Stay);
 }

@@ -1,10 +1,10 @@
 use super::*;
 use crate::model::Params;
-use crate::policy::{Ended, Prefetched};
+use crate::policy::{PrefetchFigures, TuningEnd};
 
 mod properties;
 
-const CLASS: Class = Class::CommandQueuing;
+const CLASS: DriveClass = DriveClass::CommandQueuing;
 const NOW: u64 = 1_700_000_000;
 
 fn history() -> Vec<Revision> {
@@ -30,14 +30,14 @@ fn prefetching() -> Managed {
 }
 
 /// A cold launch that prefetching served well.
-fn good() -> Seen {
-    Seen {
+fn good() -> LaunchFigures {
+    LaunchFigures {
         duration_us: 1000,
         waiting_us: 100,
         read_bytes: 100,
         schedule_bytes: 100,
         own_readaheads: 0,
-        prefetched: Some(Prefetched {
+        prefetched: Some(PrefetchFigures {
             entries: 100,
             switches: 0,
             stale_files: 0,
@@ -47,13 +47,13 @@ fn good() -> Seen {
 }
 
 /// The same, but for what was seen of prefetching.
-fn prefetched(change: impl FnOnce(&mut Prefetched)) -> Seen {
+fn prefetched(change: impl FnOnce(&mut PrefetchFigures)) -> LaunchFigures {
     let mut seen = good();
     change(seen.prefetched.as_mut().expect("it was prefetched"));
     seen
 }
 
-fn launch(app: &mut Managed, seen: Seen) -> Decision {
+fn launch(app: &mut Managed, seen: LaunchFigures) -> Decision {
     let history = history();
     let history = &history;
     app.next(NOW, &Observation::Launched { history, seen })
@@ -74,7 +74,7 @@ fn an_app_is_learned_and_then_prefetched() {
 #[test]
 fn without_a_profile_nothing_is_taken_for_one() {
     let mut lost = prefetching();
-    let relearn = Decision::Relearn(Reason::NoProfile);
+    let relearn = Decision::Relearn(DecisionReason::NoProfile);
     assert_eq!(lost.next(NOW, &Observation::NoProfile), relearn);
     assert_eq!(lost.tuning(), None);
     assert_eq!(lost.plan(NOW, 0), Plan::Learn);
@@ -92,7 +92,7 @@ fn without_a_profile_nothing_is_taken_for_one() {
 fn three_attempts_that_teach_nothing_end_learning() {
     let mut new = Managed::default();
     let mut known = prefetching();
-    known.next(NOW, &Observation::Asked(Request::Learn));
+    known.next(NOW, &Observation::Asked(PhaseRequest::Learn));
     for app in [&mut new, &mut known] {
         for _ in 1..LEARNING_ATTEMPTS {
             assert_eq!(app.next(NOW, &Observation::NotLearned), Decision::Keep);
@@ -109,13 +109,13 @@ fn three_attempts_that_teach_nothing_end_learning() {
 
 #[test]
 fn more_than_ten_percent_of_own_reads_lead_back_to_learning() {
-    let own = |own_readaheads| Seen {
+    let own = |own_readaheads| LaunchFigures {
         own_readaheads,
         ..good()
     };
     let mut app = prefetching();
     assert_eq!(launch(&mut app, own(10)), Decision::Keep);
-    let again = Decision::Relearn(Reason::Missed);
+    let again = Decision::Relearn(DecisionReason::Missed);
     assert_eq!(launch(&mut app, own(11)), again);
     assert_eq!(app.plan(NOW, 0), Plan::Learn);
     // Launches that were under way meanwhile do not count.
@@ -126,7 +126,7 @@ fn more_than_ten_percent_of_own_reads_lead_back_to_learning() {
 fn own_reads_say_nothing_where_nothing_was_prefetched() {
     let mut refused = prefetched(|prefetched| prefetched.done = false);
     refused.own_readaheads = 100;
-    let withheld = Seen {
+    let withheld = LaunchFigures {
         own_readaheads: 100,
         prefetched: None,
         ..good()
@@ -165,7 +165,7 @@ fn an_app_that_always_replaces_a_file_of_its_own_is_tuned_all_the_same() {
     assert_eq!(launch(&mut app, stale(0)), Decision::Refresh);
     assert_eq!(launch(&mut app, stale(0)), Decision::Refresh);
     let ended = app.tuning().and_then(Tuning::ended);
-    assert_eq!(ended, Some(Ended::InTime));
+    assert_eq!(ended, Some(TuningEnd::InTime));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_launch_that_waits_is_scheduled_anew() {
     let next = app.next(NOW, &Observation::NotRescheduled);
     assert_eq!(next, Decision::Keep);
     let ended = app.tuning().and_then(Tuning::ended);
-    assert_eq!(ended, Some(Ended::NotRescheduled));
+    assert_eq!(ended, Some(TuningEnd::NotRescheduled));
     // A new profile is tuned from the start.
     app.next(NOW, &learned(&history()));
     assert_eq!(app.tuning().and_then(Tuning::ended), None);
@@ -196,10 +196,10 @@ fn many_obsolete_entries_or_another_executable_lead_back_to_learning() {
         entries: 50,
     };
     assert_eq!(app.next(NOW, &found(5)), Decision::Keep);
-    let again = Decision::Relearn(Reason::Obsolete);
+    let again = Decision::Relearn(DecisionReason::Obsolete);
     assert_eq!(app.next(NOW, &found(6)), again);
     let mut app = prefetching();
-    let again = Decision::Relearn(Reason::NewExecutable);
+    let again = Decision::Relearn(DecisionReason::NewExecutable);
     assert_eq!(app.next(NOW, &Observation::NewExecutable), again);
     assert_eq!(app.plan(NOW, 0), Plan::Learn);
 }
@@ -216,7 +216,7 @@ fn launches(app: &mut Managed, without_us: u64) -> (Decision, [u32; 2]) {
             }
             Plan::Withhold => {
                 count[1] += 1;
-                Seen {
+                LaunchFigures {
                     waiting_us: without_us,
                     prefetched: None,
                     ..good()
@@ -254,7 +254,7 @@ fn what_gains_is_prefetched_on() {
     assert_eq!((with, without), (180, 20));
     assert_eq!(
         app.verdict(),
-        Verdict::Helps {
+        GainVerdict::Helps {
             with_us: 100,
             without_us: 200
         }
@@ -286,7 +286,7 @@ fn what_was_switched_off_by_itself_is_learned_again_after_a_month() {
     launches(&mut app, 100);
     assert_eq!(app.plan(NOW + RETRY_AFTER_S - 1, 0), Plan::Leave);
     assert_eq!(app.plan(NOW + RETRY_AFTER_S, 0), Plan::Learn);
-    assert_eq!(app.verdict(), Verdict::Open);
+    assert_eq!(app.verdict(), GainVerdict::Open);
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_clock_set_back_counts_from_then_on() {
 fn what_the_user_switched_off_stays_so_until_the_user_says_otherwise() {
     let mut app = prefetching();
     let ask = |app: &mut Managed, byte| {
-        let request = Request::from_byte(byte).expect("a phase byte");
+        let request = PhaseRequest::from_byte(byte).expect("a phase byte");
         app.next(NOW, &Observation::Asked(request))
     };
     assert_eq!(ask(&mut app, 9), Decision::SwitchedOff(Off::Asked));
@@ -313,17 +313,17 @@ fn what_the_user_switched_off_stays_so_until_the_user_says_otherwise() {
     assert_eq!(app.plan(u64::MAX, 0), Plan::Leave);
     assert_eq!(ask(&mut app, 1), Decision::Keep);
     assert_eq!(app.plan(NOW, 0), Plan::Prefetch);
-    assert_eq!(ask(&mut app, 3), Decision::Relearn(Reason::Asked));
+    assert_eq!(ask(&mut app, 3), Decision::Relearn(DecisionReason::Asked));
     assert_eq!(app.plan(NOW, 0), Plan::Learn);
-    assert_eq!(Request::from_byte(0), None);
+    assert_eq!(PhaseRequest::from_byte(0), None);
 }
 
 #[test]
 fn without_a_profile_prefetching_begins_with_learning() {
     let mut app = Managed::default();
-    app.next(NOW, &Observation::Asked(Request::Disable));
-    let asked = app.next(NOW, &Observation::Asked(Request::Prefetch));
-    assert_eq!(asked, Decision::Relearn(Reason::Asked));
+    app.next(NOW, &Observation::Asked(PhaseRequest::Disable));
+    let asked = app.next(NOW, &Observation::Asked(PhaseRequest::Prefetch));
+    assert_eq!(asked, Decision::Relearn(DecisionReason::Asked));
     assert_eq!(app.plan(NOW, 0), Plan::Learn);
 }
 

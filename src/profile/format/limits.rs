@@ -59,8 +59,8 @@ pub fn check(profile: &Profile) -> Result<(), FormatError> {
     at_most("files", profile.files.len(), MAX_FILES)?;
     for (what, count) in [
         ("entries", profile.entries.len()),
-        ("pages mapped along", profile.mapped_along.len()),
-        ("reads of newcomers", profile.newcomers.len()),
+        ("pages mapped along", profile.fault_around.len()),
+        ("reads of newcomers", profile.helpers.len()),
     ] {
         at_most(what, count, MAX_ENTRIES)?;
     }
@@ -73,8 +73,8 @@ pub fn check(profile: &Profile) -> Result<(), FormatError> {
     at_most("bytes of paths", path_bytes, MAX_PATH_BYTES)?;
     let spans = profile.entries.iter().map(|entry| &entry.span);
     spans
-        .chain(profile.newcomers.iter().map(|read| &read.entry.span))
-        .chain(&profile.mapped_along)
+        .chain(profile.helpers.iter().map(|read| &read.entry.span))
+        .chain(&profile.fault_around)
         .chain(&profile.completion)
         .try_for_each(|span| check_span(span, profile))
 }

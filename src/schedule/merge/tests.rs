@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use super::super::generate::{Launch, check_merged, launch};
+use super::super::generate::{GeneratedLaunch, check_merged, launch};
 use super::super::schedule;
 use super::*;
 use crate::model::PrefetchEntry;
@@ -196,7 +196,11 @@ fn generated_launches_merge() {
 }
 
 /// Whether range merge should have joined two neighbours of its own result.
-fn left_over(launch: &Launch, merged: &[LogEntry], distance: u64) -> Option<(LogEntry, LogEntry)> {
+fn left_over(
+    launch: &GeneratedLaunch,
+    merged: &[LogEntry],
+    distance: u64,
+) -> Option<(LogEntry, LogEntry)> {
     let positions = |outer: &LogEntry| -> Vec<u64> {
         (0u64..)
             .zip(&launch.log)

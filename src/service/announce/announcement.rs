@@ -6,7 +6,7 @@ use rustix::process::Pid;
 
 /// A process that has become an app.
 #[derive(Debug)]
-pub struct Announced {
+pub struct AnnouncedLaunch {
     /// The process, in this process's pid namespace.
     pub pid: Pid,
     /// The very process: it becomes readable when the process has ended.
@@ -20,7 +20,7 @@ pub struct Announced {
     pub name: String,
 }
 
-impl Announced {
+impl AnnouncedLaunch {
     /// Under which name the app is managed: `announced:NAME` when root said so,
     /// `announced:UID:NAME` otherwise, so that users touch neither each other's profiles nor
     /// root's. Names hold no colon, so no two of these are equal by accident.
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     fn identity(uid: u32, name: &str) -> String {
-        Announced {
+        AnnouncedLaunch {
             pid: rustix::process::getpid(),
             pidfd: std::fs::File::open("/dev/null").unwrap().into(),
             start_time: 0,

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::Pid;
 
-use super::process::{self, Process};
+use super::process::{self, AnnouncedProcess};
 use super::refused::Refusal;
 
 /// Who announces.
@@ -20,7 +20,7 @@ pub(super) struct Sender {
 
 /// A process that may be announced.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub(super) struct Announcer {
     pub pid: Pid,
     pub pidfd: OwnedFd,
     pub start_time: u64,
@@ -30,7 +30,7 @@ pub(super) struct Subject {
 ///
 /// # Errors
 /// When a process cannot be looked at, for a reason on our side.
-pub(super) fn any(pid: Pid) -> io::Result<Result<Subject, Refusal>> {
+pub(super) fn any(pid: Pid) -> io::Result<Result<Announcer, Refusal>> {
     let Some((pidfd, found)) = look(pid, None)? else {
         return Ok(Err(Refusal::Gone));
     };
@@ -44,7 +44,7 @@ pub(super) fn any(pid: Pid) -> io::Result<Result<Subject, Refusal>> {
 pub(super) fn announced(
     sender: Sender,
     asked: Option<Pid>,
-) -> io::Result<Result<Subject, Refusal>> {
+) -> io::Result<Result<Announcer, Refusal>> {
     let from_kernel = sender.pidfd.is_some();
     let Some((sender_pidfd, sending)) = look(sender.pid, sender.pidfd)? else {
         return Ok(Err(Refusal::Gone));
@@ -54,7 +54,7 @@ pub(super) fn announced(
     if !from_kernel && sending.real_uid != sender.uid {
         return Ok(Err(Refusal::Gone));
     }
-    let is_theirs = |process: Process| sender.uid == 0 || process.real_uid == sender.uid;
+    let is_theirs = |process: AnnouncedProcess| sender.uid == 0 || process.real_uid == sender.uid;
     let Some(pid) = asked else {
         if !is_theirs(sending) {
             return Ok(Err(Refusal::NotTheirs));
@@ -83,7 +83,7 @@ pub(super) fn announced(
     finish(pid, pidfd, found)
 }
 
-fn look(pid: Pid, pidfd: Option<OwnedFd>) -> io::Result<Option<(OwnedFd, Process)>> {
+fn look(pid: Pid, pidfd: Option<OwnedFd>) -> io::Result<Option<(OwnedFd, AnnouncedProcess)>> {
     let pidfd = match pidfd {
         Some(pidfd) => Some(pidfd),
         None => process::open(pid)?,
@@ -93,11 +93,15 @@ fn look(pid: Pid, pidfd: Option<OwnedFd>) -> io::Result<Option<(OwnedFd, Process
 }
 
 /// A process that is alive only now has been the one of its id all the time.
-fn finish(pid: Pid, pidfd: OwnedFd, found: Process) -> io::Result<Result<Subject, Refusal>> {
+fn finish(
+    pid: Pid,
+    pidfd: OwnedFd,
+    found: AnnouncedProcess,
+) -> io::Result<Result<Announcer, Refusal>> {
     if !process::is_alive(&pidfd)? {
         return Ok(Err(Refusal::Gone));
     }
-    Ok(Ok(Subject {
+    Ok(Ok(Announcer {
         pid,
         pidfd,
         start_time: found.start_time,
@@ -110,7 +114,7 @@ mod tests {
 
     use super::*;
 
-    fn announce(uid: u32) -> Result<Subject, Refusal> {
+    fn announce(uid: u32) -> Result<Announcer, Refusal> {
         let sender = Sender {
             pid: getpid(),
             uid,

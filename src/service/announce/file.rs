@@ -13,9 +13,9 @@ use super::lines::{LineTooLong, Lines};
 use super::refused::{Refusal, Refused};
 use super::text::parse;
 use super::{AnnounceError, FILE};
-use crate::service::announce::announcement::Announced;
+use crate::service::announce::announcement::AnnouncedLaunch;
 use crate::service::announce::authorize;
-use crate::service::announce::owned_path::Place;
+use crate::service::announce::owned_path::OwnedPath;
 
 /// Root alone may write: a pipe does not tell who did, so whoever can open it is believed.
 const MODE: u32 = 0o200;
@@ -31,26 +31,26 @@ const PIECES_AT_ONCE: usize = 16;
 /// A line that is not written in one piece may end up within another writer's. One without its end
 /// spoils the next writer's first line.
 #[derive(Debug)]
-pub struct File {
+pub struct FetchAppFile {
     fifo: fs::File,
-    state: Mutex<State>,
-    _place: Place,
+    state: Mutex<FileReceiver>,
+    _place: OwnedPath,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FileReceiver {
     lines: Lines,
     refused: Refused,
 }
 
-impl File {
+impl FetchAppFile {
     /// Makes `fetch_app` in `dir`, [`super::DIRECTORY`] for the service, which is made if need be.
     /// The file is removed when this is dropped; one that a crash left is replaced.
     ///
     /// # Errors
     /// When somebody receives there already, something else has the name, or the system refuses.
     pub fn make(dir: &Path) -> Result<Self, AnnounceError> {
-        let (place, fifo) = Place::make(
+        let (place, fifo) = OwnedPath::make(
             (dir, FILE),
             MODE,
             ("FIFO", |kind| kind.is_fifo()),
@@ -62,7 +62,7 @@ impl File {
                 open(path, read, write)
             },
         )?;
-        Ok(File {
+        Ok(FetchAppFile {
             fifo,
             state: Mutex::default(),
             _place: place,
@@ -74,7 +74,7 @@ impl File {
     ///
     /// # Errors
     /// When the system refuses something. One announcement may be lost; the file stays usable.
-    pub fn receive(&self) -> Result<Option<Announced>, AnnounceError> {
+    pub fn receive(&self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
         let mut state = self.state();
         let mut pieces = 0;
         loop {
@@ -104,19 +104,19 @@ impl File {
     }
 
     /// No code that can panic runs while it is locked.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FileReceiver> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Readable when something has been written.
-impl AsFd for File {
+impl AsFd for FetchAppFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fifo.as_fd()
     }
 }
 
-fn judge(line: Result<Vec<u8>, LineTooLong>) -> io::Result<Result<Announced, Refusal>> {
+fn judge(line: Result<Vec<u8>, LineTooLong>) -> io::Result<Result<AnnouncedLaunch, Refusal>> {
     let Ok(line) = line else {
         return Ok(Err(Refusal::Malformed));
     };
@@ -127,7 +127,7 @@ fn judge(line: Result<Vec<u8>, LineTooLong>) -> io::Result<Result<Announced, Ref
         return Ok(Err(Refusal::Unidentified));
     };
     let subject = authorize::any(pid)?;
-    Ok(subject.map(|subject| Announced {
+    Ok(subject.map(|subject| AnnouncedLaunch {
         pid: subject.pid,
         pidfd: subject.pidfd,
         start_time: subject.start_time,

@@ -32,8 +32,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use activation::{Passed, passed};
-pub use announcement::Announced;
-pub use file::File;
+pub use announcement::AnnouncedLaunch;
+pub use file::FetchAppFile;
 pub use lines::{LineTooLong, Lines};
 pub use rate::Rate;
 pub use refused::Refused;

@@ -10,13 +10,13 @@ use crate::fs::root_owned::make_directory;
 
 /// What was made at a path; removed when dropped, unless somebody has put something else there.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct OwnedPath {
     path: PathBuf,
     dev: u64,
     ino: u64,
 }
 
-impl Place {
+impl OwnedPath {
     /// Makes something at `dir`/`name` with `make`, and gives it the mode `mode`.
     ///
     /// What a crash left there is replaced, and so recognised: `is_kind` knows its type, which
@@ -56,7 +56,7 @@ impl Place {
         }
         let made = make(&path).map_err(cannot_make)?;
         let found = fs::symlink_metadata(&path).map_err(cannot_make)?;
-        let place = Place {
+        let place = OwnedPath {
             dev: found.dev(),
             ino: found.ino(),
             path: path.clone(),
@@ -67,7 +67,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for OwnedPath {
     fn drop(&mut self) {
         let removed = match fs::symlink_metadata(&self.path) {
             Ok(found) if (found.dev(), found.ino()) == (self.dev, self.ino) => {

@@ -11,7 +11,7 @@ const MAX_GENERATIONS: usize = 64;
 
 /// What is needed of /proc/PID/status and /proc/PID/stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(super) struct AnnouncedProcess {
     /// 0 for one whose parent is outside this pid namespace.
     pub parent: i32,
     pub real_uid: u32,
@@ -52,7 +52,7 @@ pub(super) fn is_alive(pidfd: &OwnedFd) -> io::Result<bool> {
 }
 
 /// Reads about a process; `None` if there is none of that id.
-pub(super) fn read(pid: i32) -> io::Result<Option<Process>> {
+pub(super) fn read(pid: i32) -> io::Result<Option<AnnouncedProcess>> {
     let (Some(status), Some(stat)) = (slurp(pid, "status")?, slurp(pid, "stat")?) else {
         return Ok(None);
     };
@@ -72,7 +72,7 @@ fn slurp(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-fn parse(status: &[u8], stat: &[u8]) -> Option<Process> {
+fn parse(status: &[u8], stat: &[u8]) -> Option<AnnouncedProcess> {
     let field = |name: &str| {
         let line = status
             .split(|&byte| byte == b'\n')
@@ -82,7 +82,7 @@ fn parse(status: &[u8], stat: &[u8]) -> Option<Process> {
     // The name may hold anything, further parentheses included. Behind it: fields from the third on.
     let close = stat.iter().rposition(|&byte| byte == b')')?;
     let rest = str::from_utf8(&stat[close + 1..]).ok()?;
-    Some(Process {
+    Some(AnnouncedProcess {
         parent: field("PPid:")?.next()?.parse().ok()?,
         real_uid: field("Uid:")?.next()?.parse().ok()?,
         // One id for each namespace from ours to its own. Without the line there are no namespaces.
@@ -94,9 +94,9 @@ fn parse(status: &[u8], stat: &[u8]) -> Option<Process> {
 /// Whether `process` descends from the process `ancestor`, as the parents that `look_up` finds say
 /// now. A process whose parent ended belongs to another one's family since.
 pub(super) fn descends(
-    process: Process,
+    process: AnnouncedProcess,
     ancestor: (i32, u64),
-    mut look_up: impl FnMut(i32) -> io::Result<Option<Process>>,
+    mut look_up: impl FnMut(i32) -> io::Result<Option<AnnouncedProcess>>,
 ) -> io::Result<bool> {
     let mut child = process;
     for _ in 0..MAX_GENERATIONS {
@@ -128,7 +128,7 @@ mod tests {
     fn reads_status_and_stat() {
         let status = b"Name:\ta\nPPid:\t5\nUid:\t1000\t0\t0\t0\nNSpid:\t7\n";
         let process = parse(status, STAT).unwrap();
-        let expected = Process {
+        let expected = AnnouncedProcess {
             parent: 5,
             real_uid: 1000,
             nested: false,
@@ -166,8 +166,8 @@ mod tests {
         assert!(open(Pid::from_raw(i32::MAX).unwrap()).unwrap().is_none());
     }
 
-    fn process(parent: i32, start_time: u64) -> Process {
-        Process {
+    fn process(parent: i32, start_time: u64) -> AnnouncedProcess {
+        AnnouncedProcess {
             parent,
             real_uid: 0,
             nested: false,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     /// The process of an id started at that tick, and its parent has the id below.
-    fn chain(pid: i32) -> io::Result<Option<Process>> {
+    fn chain(pid: i32) -> io::Result<Option<AnnouncedProcess>> {
         Ok(Some(process(pid - 1, pid as u64)))
     }
 

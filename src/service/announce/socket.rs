@@ -19,9 +19,9 @@ use super::rate::Rate;
 use super::refused::{Refusal, Refused};
 use super::text::{MAX_TEXT, parse};
 use super::{AnnounceError, SOCKET};
-use crate::service::announce::announcement::Announced;
+use crate::service::announce::announcement::AnnouncedLaunch;
 use crate::service::announce::authorize::{self, Sender};
-use crate::service::announce::owned_path::Place;
+use crate::service::announce::owned_path::OwnedPath;
 
 /// Everybody may send: who does is known, and decides what may be said.
 const MODE: u32 = 0o666;
@@ -43,13 +43,13 @@ const REFUSED_AT_ONCE: usize = 64;
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
-    state: Mutex<State>,
+    state: Mutex<SocketReceiver>,
     /// `None` when systemd made it, and removes it.
-    _place: Option<Place>,
+    _place: Option<OwnedPath>,
 }
 
 #[derive(Debug)]
-struct State {
+struct SocketReceiver {
     started: Instant,
     rate: Rate,
     refused: Refused,
@@ -62,7 +62,7 @@ impl Socket {
     /// # Errors
     /// When somebody receives there already, something else has the name, or the system refuses.
     pub fn bind(dir: &Path) -> Result<Self, AnnounceError> {
-        let (place, fd) = Place::make(
+        let (place, fd) = OwnedPath::make(
             (dir, SOCKET),
             MODE,
             ("socket", |kind| kind.is_socket()),
@@ -97,10 +97,10 @@ impl Socket {
         Ok(Socket::with(fd, None))
     }
 
-    fn with(fd: OwnedFd, place: Option<Place>) -> Self {
+    fn with(fd: OwnedFd, place: Option<OwnedPath>) -> Self {
         Socket {
             fd,
-            state: Mutex::new(State {
+            state: Mutex::new(SocketReceiver {
                 started: Instant::now(),
                 rate: Rate::default(),
                 refused: Refused::default(),
@@ -114,7 +114,7 @@ impl Socket {
     ///
     /// # Errors
     /// When the system refuses something. One announcement may be lost; the socket stays usable.
-    pub fn receive(&self) -> Result<Option<Announced>, AnnounceError> {
+    pub fn receive(&self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
         // Longer texts are cut, which shows.
         let mut text = [0; MAX_TEXT];
         for _ in 0..REFUSED_AT_ONCE {
@@ -136,7 +136,7 @@ impl Socket {
     }
 
     /// Cheap checks first.
-    fn judge(&self, text: &[u8], message: Message) -> io::Result<Result<Announced, Refusal>> {
+    fn judge(&self, text: &[u8], message: Message) -> io::Result<Result<AnnouncedLaunch, Refusal>> {
         let Some((pid, uid)) = message.credentials.as_ref().and_then(|credentials| {
             // 0 when the sender has no id in our namespace.
             Some((Pid::from_raw(credentials.pid)?, credentials.uid))
@@ -159,7 +159,7 @@ impl Socket {
         };
         let sender = Sender { pid, uid, pidfd };
         let subject = authorize::announced(sender, announcement.pid)?;
-        Ok(subject.map(|subject| Announced {
+        Ok(subject.map(|subject| AnnouncedLaunch {
             pid: subject.pid,
             pidfd: subject.pidfd,
             start_time: subject.start_time,
@@ -169,12 +169,12 @@ impl Socket {
     }
 
     /// No code that can panic runs while it is locked.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SocketReceiver> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SocketReceiver {
     fn take(&mut self, uid: u32) -> bool {
         self.rate.take(uid, self.started.elapsed())
     }

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::types::{AppState, LaunchRecord, Mode, Status};
-use crate::policy::Request;
+use crate::policy::PhaseRequest;
 
 /// The calls that the face needs. The service implements them, [`super::Client`] passes them on to
 /// the running service, and [`crate::service::Local`] carries them out without one.
@@ -41,7 +41,7 @@ pub trait Backend: Send + Sync + 'static {
     /// # Errors
     /// [`BackendError::Unknown`] when there is no such app, [`BackendError::Refused`] when it cannot
     /// be managed.
-    fn ask(&self, app: &str, request: Request) -> Result<String, BackendError>;
+    fn ask(&self, app: &str, request: PhaseRequest) -> Result<String, BackendError>;
 
     /// Forgets an app and its profile.
     ///

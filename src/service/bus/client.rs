@@ -20,7 +20,7 @@ use super::events::Events;
 use super::serve::runtime;
 use super::types::{AppState, LaunchRecord, Mode, Status, request_word};
 use super::{NAME, PATH};
-use crate::policy::Request;
+use crate::policy::PhaseRequest;
 
 /// How long it may take to find out whether the service runs.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -219,7 +219,7 @@ impl Backend for Client {
         self.read("ListLaunches", &(app.unwrap_or_default(), limit))
     }
 
-    fn ask(&self, app: &str, request: Request) -> Answer<String> {
+    fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
         self.change("Ask", &(app, request_word(request)))
     }
 

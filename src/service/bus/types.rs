@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use zbus::zvariant::Type;
 
 use super::backend::BackendError;
-use crate::policy::{Plan, Request};
+use crate::policy::{PhaseRequest, Plan};
 
 /// One managed app.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
@@ -212,19 +212,23 @@ impl FromStr for Mode {
 }
 
 /// A request on the bus: `learn`, `prefetch` or `disable`.
-pub fn request_word(request: Request) -> &'static str {
+pub fn request_word(request: PhaseRequest) -> &'static str {
     match request {
-        Request::Learn => "learn",
-        Request::Prefetch => "prefetch",
-        Request::Disable => "disable",
+        PhaseRequest::Learn => "learn",
+        PhaseRequest::Prefetch => "prefetch",
+        PhaseRequest::Disable => "disable",
     }
 }
 
 /// The request that a word stands for.
-pub(super) fn request_of(word: &str) -> Option<Request> {
-    [Request::Learn, Request::Prefetch, Request::Disable]
-        .into_iter()
-        .find(|&request| request_word(request) == word)
+pub(super) fn request_of(word: &str) -> Option<PhaseRequest> {
+    [
+        PhaseRequest::Learn,
+        PhaseRequest::Prefetch,
+        PhaseRequest::Disable,
+    ]
+    .into_iter()
+    .find(|&request| request_word(request) == word)
 }
 
 /// A plan on the bus: `learn`, `prefetch`, `withhold` or `leave`.

@@ -19,12 +19,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use crate::fs::root_owned::{self, Refused};
-use crate::model::Limits;
+use crate::fs::root_owned::{self, NotRootOwned};
+use crate::model::LaunchLimits;
 
-pub use log::Level;
+pub use log::LogLevel;
 pub use mode::{Mode, NotAMode, set_mode};
-pub use values::{Automatic, History, Launch, Log, Prefetch, Watch};
+pub use values::{
+    AutomaticConfig, HistoryConfig, LaunchConfig, LogConfig, PrefetchConfig, WatchConfig,
+};
 
 /// Where the configuration is.
 pub const DEFAULT_DIR: &str = "/etc/paralfetch";
@@ -102,17 +104,17 @@ pub struct Config {
     /// Whose launches are managed.
     pub mode: Mode,
     /// When a launch is over.
-    pub launch: Launch,
+    pub launch: LaunchConfig,
     /// How launches are seen.
-    pub watch: Watch,
+    pub watch: WatchConfig,
     /// How launches are prefetched.
-    pub prefetch: Prefetch,
+    pub prefetch: PrefetchConfig,
     /// Which programs automatic mode takes on.
-    pub automatic: Automatic,
+    pub automatic: AutomaticConfig,
     /// How much is remembered of launches.
-    pub history: History,
+    pub history: HistoryConfig,
     /// What is logged.
-    pub log: Log,
+    pub log: LogConfig,
 }
 
 impl Config {
@@ -167,11 +169,11 @@ fn is_drop_in(name: &OsStr) -> bool {
 /// The contents of a file; `None` if there is none.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, ConfigError> {
     root_owned::read(path, MAX_FILE_BYTES).map_err(|refused| match refused {
-        Refused::Untrusted(why) => ConfigError::Untrusted {
+        NotRootOwned::Untrusted(why) => ConfigError::Untrusted {
             path: path.into(),
             why,
         },
-        Refused::Io(cause) => io_error("read", path, cause),
+        NotRootOwned::Io(cause) => io_error("read", path, cause),
     })
 }
 
@@ -215,7 +217,7 @@ fn finish(path: &Path, values: Table) -> Result<Config, ConfigError> {
     let config: Config = values
         .try_into()
         .map_err(|error: toml::de::Error| together(error.message().to_owned()))?;
-    let limits = Limits::from(&config.launch);
+    let limits = LaunchLimits::from(&config.launch);
     if limits.window >= limits.timeout {
         return Err(together(format!(
             "launch.quiet_window_ms is {} ms and must be shorter than launch.timeout_s, which is {} s",

@@ -203,7 +203,7 @@ fn a_window_must_fit_into_the_launch() {
         (MAIN, window),
         ("config.toml.d/1.toml", "[launch]\ntimeout_s = 31"),
     ]);
-    let limits = Limits::from(&Config::load(dir.path()).expect("right").launch);
+    let limits = LaunchLimits::from(&Config::load(dir.path()).expect("right").launch);
     assert_eq!(
         (limits.window.as_secs(), limits.timeout.as_secs()),
         (30, 31)
@@ -212,7 +212,10 @@ fn a_window_must_fit_into_the_launch() {
 
 #[test]
 fn the_defaults_are_those_of_a_launch_by_hand() {
-    assert_eq!(Limits::from(&Launch::default()), Limits::default());
+    assert_eq!(
+        LaunchLimits::from(&LaunchConfig::default()),
+        LaunchLimits::default()
+    );
 }
 
 #[test]
@@ -327,7 +330,7 @@ proptest! {
         places in prop::collection::vec(0usize..3, 4),
     ) {
         let mode = if mode { Mode::Manual } else { Mode::Automatic };
-        let level = if level { Level::Error } else { Level::Debug };
+        let level = if level { LogLevel::Error } else { LogLevel::Debug };
         let values = [
             format!("mode = \"{mode}\"\n"),
             format!("launch.timeout_s = {timeout}\n"),

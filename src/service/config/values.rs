@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::log::Level;
+use super::log::LogLevel;
 use super::range::{percent, whole};
 use crate::drive::MemoryLimits;
-use crate::model::Limits;
+use crate::model::LaunchLimits;
 use crate::service::history;
 
 /// Fewer reads than this in a window end a launch (paper §4.2).
@@ -21,7 +21,7 @@ const TIMEOUT_S: u64 = 30;
 /// `[launch]`: when a launch is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Launch {
+pub struct LaunchConfig {
     /// A window with fewer block reads than this is quiet, and ends the launch. 1 to 1000; 10.
     #[serde(deserialize_with = "whole::<_, 1, 1000>")]
     pub quiet_reads: u64,
@@ -33,9 +33,9 @@ pub struct Launch {
     pub timeout_s: u64,
 }
 
-impl Default for Launch {
+impl Default for LaunchConfig {
     fn default() -> Self {
-        Launch {
+        LaunchConfig {
             quiet_reads: QUIET_READS,
             quiet_window_ms: QUIET_WINDOW_MS,
             timeout_s: TIMEOUT_S,
@@ -43,9 +43,9 @@ impl Default for Launch {
     }
 }
 
-impl From<&Launch> for Limits {
-    fn from(launch: &Launch) -> Limits {
-        Limits {
+impl From<&LaunchConfig> for LaunchLimits {
+    fn from(launch: &LaunchConfig) -> LaunchLimits {
+        LaunchLimits {
             min_reads: usize::try_from(launch.quiet_reads).unwrap_or(usize::MAX),
             window: Duration::from_millis(launch.quiet_window_ms),
             timeout: Duration::from_secs(launch.timeout_s),
@@ -59,15 +59,15 @@ const EARLY: bool = true;
 /// `[watch]`: how launches are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Watch {
+pub struct WatchConfig {
     /// Whether launches are seen at the execve system call's entry, before the kernel opens the
     /// file, instead of once it has executed it; true.
     pub early: bool,
 }
 
-impl Default for Watch {
+impl Default for WatchConfig {
     fn default() -> Self {
-        Watch { early: EARLY }
+        WatchConfig { early: EARLY }
     }
 }
 
@@ -84,7 +84,7 @@ const PRESSURE_PERCENT: f64 = 10.0;
 /// `[prefetch]`: how launches are prefetched.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Prefetch {
+pub struct PrefetchConfig {
     /// Whether schedules are tuned from launch to launch (dynamic scheduling, paper §3.3); true.
     pub dynamic: bool,
     /// Whether prefetching is withheld from a small share of cold launches, to know its gain; true.
@@ -99,9 +99,9 @@ pub struct Prefetch {
     pub pressure_percent: f64,
 }
 
-impl Default for Prefetch {
+impl Default for PrefetchConfig {
     fn default() -> Self {
-        Prefetch {
+        PrefetchConfig {
             dynamic: DYNAMIC,
             withhold: WITHHOLD,
             max_memory_percent: MAX_MEMORY_PERCENT,
@@ -110,8 +110,8 @@ impl Default for Prefetch {
     }
 }
 
-impl From<&Prefetch> for MemoryLimits {
-    fn from(prefetch: &Prefetch) -> MemoryLimits {
+impl From<&PrefetchConfig> for MemoryLimits {
+    fn from(prefetch: &PrefetchConfig) -> MemoryLimits {
         MemoryLimits {
             available_percent: prefetch.max_memory_percent,
             pressure_percent: prefetch.pressure_percent,
@@ -132,7 +132,7 @@ const MAX_APPS: u64 = 200;
 /// `[automatic]`: which programs automatic mode takes on that have no .desktop entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Automatic {
+pub struct AutomaticConfig {
     /// A launch that makes the drive read less is small, in MiB. 1 to 65,536; 16.
     #[serde(deserialize_with = "whole::<_, 1, 65_536>")]
     pub min_read_mib: u64,
@@ -147,9 +147,9 @@ pub struct Automatic {
     pub max_apps: u64,
 }
 
-impl Default for Automatic {
+impl Default for AutomaticConfig {
     fn default() -> Self {
-        Automatic {
+        AutomaticConfig {
             min_read_mib: MIN_READ_MIB,
             min_wait_ms: MIN_WAIT_MS,
             launches: LAUNCHES,
@@ -166,7 +166,7 @@ const MAX_DAYS: u64 = 365;
 /// `[history]`: how much is remembered of launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct History {
+pub struct HistoryConfig {
     /// Most launches that are remembered. 100 to 100,000; 10,000.
     #[serde(deserialize_with = "whole::<_, 100, 100_000>")]
     pub max_launches: u64,
@@ -175,18 +175,18 @@ pub struct History {
     pub max_days: u64,
 }
 
-impl Default for History {
+impl Default for HistoryConfig {
     fn default() -> Self {
-        History {
+        HistoryConfig {
             max_launches: MAX_LAUNCHES,
             max_days: MAX_DAYS,
         }
     }
 }
 
-impl From<&History> for history::Limits {
-    fn from(history: &History) -> history::Limits {
-        history::Limits {
+impl From<&HistoryConfig> for history::HistoryLimits {
+    fn from(history: &HistoryConfig) -> history::HistoryLimits {
+        history::HistoryLimits {
             max_launches: history.max_launches,
             max_days: history.max_days,
         }
@@ -196,7 +196,7 @@ impl From<&History> for history::Limits {
 /// `[log]`: what is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Log {
+pub struct LogConfig {
     /// How much; info.
-    pub level: Level,
+    pub level: LogLevel,
 }

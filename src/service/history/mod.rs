@@ -19,14 +19,14 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode};
 
 pub use row::{Kind, Launch, MAX_APP_BYTES, MAX_NOTE_BYTES};
-pub use summary::{Counts, RECENT, Summary, Typical};
+pub use summary::{HistorySummary, LaunchesByKind, RECENT, Typical};
 
 /// Name of the database in the state directory.
 pub const FILE_NAME: &str = "history.sqlite";
 
 /// How much is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct HistoryLimits {
     /// Most launches.
     pub max_launches: u64,
     /// For how many days, by the clock that each launch was recorded with.
@@ -35,7 +35,7 @@ pub struct Limits {
 
 /// What [`History::open`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum OpenedHistory {
     /// No database; there is an empty one now.
     Nothing,
     /// The database.
@@ -105,7 +105,7 @@ pub enum HistoryError {
 #[derive(Debug)]
 pub struct History {
     path: PathBuf,
-    limits: Limits,
+    limits: HistoryLimits,
     db: Connection,
     /// Device and inode number of the file.
     file: (u64, u64),
@@ -117,16 +117,19 @@ impl History {
     ///
     /// # Errors
     /// [`HistoryError`], all of which name the file; none for a damaged one.
-    pub fn open(path: &Path, limits: Limits) -> Result<(History, Found), HistoryError> {
+    pub fn open(
+        path: &Path,
+        limits: HistoryLimits,
+    ) -> Result<(History, OpenedHistory), HistoryError> {
         let is_new = damage::make_private(path)?;
         let (db, found) = match schema::connect(path, limits) {
-            Ok(db) if is_new => (db, Found::Nothing),
-            Ok(db) => (db, Found::Database),
+            Ok(db) if is_new => (db, OpenedHistory::Nothing),
+            Ok(db) => (db, OpenedHistory::Database),
             Err(schema::Unusable::Damaged(why)) => {
                 let moved_to = damage::move_aside(path)?;
                 damage::make_private(path)?;
                 let db = schema::connect(path, limits).map_err(|error| error.named(path))?;
-                (db, Found::Damaged { moved_to, why })
+                (db, OpenedHistory::Damaged { moved_to, why })
             }
             Err(error) => return Err(error.named(path)),
         };
@@ -178,7 +181,7 @@ impl History {
     ///
     /// # Errors
     /// As [`History::launches`].
-    pub fn summary(&self, app: &str) -> Result<Option<Summary>, HistoryError> {
+    pub fn summary(&self, app: &str) -> Result<Option<HistorySummary>, HistoryError> {
         let mut found = self.sum_up(Some(app))?;
         Ok(found.pop())
     }
@@ -187,7 +190,7 @@ impl History {
     ///
     /// # Errors
     /// As [`History::launches`].
-    pub fn summaries(&self) -> Result<Vec<Summary>, HistoryError> {
+    pub fn summaries(&self) -> Result<Vec<HistorySummary>, HistoryError> {
         self.sum_up(None)
     }
 
@@ -204,7 +207,7 @@ impl History {
         &self.path
     }
 
-    fn sum_up(&self, app: Option<&str>) -> Result<Vec<Summary>, HistoryError> {
+    fn sum_up(&self, app: Option<&str>) -> Result<Vec<HistorySummary>, HistoryError> {
         summary::sum_up(&self.db, app).map_err(|cause| error("read", &self.path, cause))
     }
 }

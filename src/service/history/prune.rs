@@ -7,7 +7,7 @@
 
 use rusqlite::{Connection, Transaction};
 
-use super::Limits;
+use super::HistoryLimits;
 use super::row::{self, Launch, signed};
 use super::schema::pragma;
 
@@ -25,7 +25,11 @@ const PAGES_OF_A_ROW: i64 = 16;
 const DAY_S: u64 = 24 * 60 * 60;
 
 /// Adds a launch, and removes what is too much.
-pub(super) fn add(db: &mut Connection, launch: &Launch, limits: Limits) -> rusqlite::Result<()> {
+pub(super) fn add(
+    db: &mut Connection,
+    launch: &Launch,
+    limits: HistoryLimits,
+) -> rusqlite::Result<()> {
     let transaction = db.transaction()?;
     row::insert(&transaction, launch)?;
     let newest = transaction.last_insert_rowid();

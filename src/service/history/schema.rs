@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
-use super::{HistoryError, Limits, error, is_damage, row};
+use super::{HistoryError, HistoryLimits, error, is_damage, row};
 
 /// Version of the layout. A database of another version is moved aside, as a damaged one is: the
 /// history is worth no conversion.
@@ -101,7 +101,7 @@ impl From<rusqlite::Error> for Unusable {
 }
 
 /// Opens the database in an existing file, and lays it out if that is empty.
-pub(super) fn connect(path: &Path, limits: Limits) -> Result<Connection, Unusable> {
+pub(super) fn connect(path: &Path, limits: HistoryLimits) -> Result<Connection, Unusable> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(BUSY)?;
@@ -165,7 +165,7 @@ fn check(db: &Connection) -> Result<(), Unusable> {
 }
 
 /// Bounds the size of the file. One that is larger already keeps its size.
-fn bound(db: &Connection, limits: Limits) -> rusqlite::Result<()> {
+fn bound(db: &Connection, limits: HistoryLimits) -> rusqlite::Result<()> {
     let bytes = limits
         .max_launches
         .saturating_mul(BYTES_PER_LAUNCH)

@@ -14,7 +14,7 @@ pub const RECENT: usize = 20;
 
 /// How many launches were seen, by what was done with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
+pub struct LaunchesByKind {
     /// Learned.
     pub learned: u64,
     /// Prefetched.
@@ -38,11 +38,11 @@ pub struct Typical {
 
 /// What is known of the launches of one app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct HistorySummary {
     /// The app's name.
     pub app: String,
     /// Launches that are remembered.
-    pub counts: Counts,
+    pub counts: LaunchesByKind,
     /// When the last of them began, in seconds since the epoch.
     pub last_s: u64,
     /// The last cold ones that were prefetched.
@@ -83,14 +83,14 @@ impl Times {
 /// An app's launches while they are read.
 #[derive(Default)]
 struct Sum {
-    counts: Counts,
+    counts: LaunchesByKind,
     last_s: Option<u64>,
     with: Times,
     without: Times,
 }
 
 /// The summaries of all apps, or of one, by name.
-pub(super) fn sum_up(db: &Connection, app: Option<&str>) -> rusqlite::Result<Vec<Summary>> {
+pub(super) fn sum_up(db: &Connection, app: Option<&str>) -> rusqlite::Result<Vec<HistorySummary>> {
     let mut query = db.prepare(match app {
         Some(_) => "SELECT * FROM launches WHERE app = ?1 ORDER BY id DESC",
         // The parameter must stand in both.
@@ -125,13 +125,13 @@ impl Sum {
         Ok(())
     }
 
-    fn finish(self, app: String) -> Summary {
+    fn finish(self, app: String) -> HistorySummary {
         let (with, without) = (self.with.typical(), self.without.typical());
         let gain = |value: fn(&Typical) -> u64| {
             let (with, without) = (value(with.as_ref()?), value(without.as_ref()?));
             (without > 0).then(|| 1.0 - with as f64 / without as f64)
         };
-        Summary {
+        HistorySummary {
             app,
             counts: self.counts,
             last_s: self.last_s.unwrap_or_default(),

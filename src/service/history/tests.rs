@@ -11,7 +11,7 @@ const DAY_S: u64 = 24 * 60 * 60;
 /// Some time in 2024.
 const NOW_S: u64 = 20_000 * DAY_S;
 
-const LIMITS: Limits = Limits {
+const LIMITS: HistoryLimits = HistoryLimits {
     max_launches: 1000,
     max_days: 100,
 };
@@ -39,7 +39,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-fn open(path: &Path, limits: Limits) -> (History, Found) {
+fn open(path: &Path, limits: HistoryLimits) -> (History, OpenedHistory) {
     History::open(path, limits).expect("opened")
 }
 
@@ -52,7 +52,7 @@ fn times(history: &History) -> Vec<u64> {
 /// A database with `count` launches.
 fn filled(path: &Path, count: u64) -> History {
     let (mut history, found) = open(path, LIMITS);
-    assert_eq!(found, Found::Nothing);
+    assert_eq!(found, OpenedHistory::Nothing);
     for index in 0..count {
         let app = format!("/usr/bin/app-{}", index % 7);
         history.add(&launch(&app, NOW_S + index)).expect("added");
@@ -64,7 +64,7 @@ fn filled(path: &Path, count: u64) -> History {
 fn what_is_added_is_found_again_newest_first() {
     let (_dir, path) = place();
     let (mut history, found) = open(&path, LIMITS);
-    assert_eq!(found, Found::Nothing);
+    assert_eq!(found, OpenedHistory::Nothing);
     let vim = Launch {
         kind: Kind::Watched,
         warmth: None,
@@ -80,7 +80,7 @@ fn what_is_added_is_found_again_newest_first() {
     }
     drop(history);
     let (history, found) = open(&path, LIMITS);
-    assert_eq!(found, Found::Database);
+    assert_eq!(found, OpenedHistory::Database);
     let all = history.launches(None, 9).expect("read");
     assert_eq!(all, [vim.clone(), zygote.clone(), vim.clone()]);
     let one = history
@@ -193,9 +193,9 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
     add("/b", Kind::Prefetched, cold, 7, 0);
 
     let a = history.summary("/a").expect("read").expect("known");
-    let expected = Summary {
+    let expected = HistorySummary {
         app: "/a".to_owned(),
-        counts: Counts {
+        counts: LaunchesByKind {
             learned: 2,
             prefetched: 23,
             withheld: 2,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::rivals::Lesson;
 use crate::rivals::samples::app;
-use paralfetch::model::Class;
+use paralfetch::model::DriveClass;
 use paralfetch::model::Hooks;
 use paralfetch::model::{Device, Ended, File, Learned, Profile};
 use paralfetch::model::{LogEntry, Place as ProfilePlace, PrefetchEntry, Span};
@@ -46,7 +46,7 @@ fn lesson(parts: &[(u64, u64)]) -> Lesson {
             name: "loop1".to_owned(),
             fs: "ext4".to_owned(),
             fs_uuid: [7; 16],
-            class: Class::CommandQueuing,
+            class: DriveClass::CommandQueuing,
         }],
         files: vec![File {
             device: 0,
@@ -57,8 +57,8 @@ fn lesson(parts: &[(u64, u64)]) -> Lesson {
             path: None,
         }],
         entries: Vec::new(),
-        mapped_along: Vec::new(),
-        newcomers: Vec::new(),
+        fault_around: Vec::new(),
+        helpers: Vec::new(),
         completion: None,
         log_entries: parts.len() as u32,
         obsolete: 0,

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::{Walk, span};
-use crate::learn::sequence::accessed_file::Subject;
+use super::{SequenceBuilder, span};
+use crate::learn::sequence::accessed_file::AccessedFile;
 use crate::learn::sequence::{Earlier, FileKey};
-use crate::model::NewcomerRead;
+use crate::model::HelperRead;
 use crate::model::ranges::RangeSet;
 use crate::model::{Access, By};
 use crate::model::{LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE};
@@ -15,7 +15,7 @@ use crate::model::{LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE};
 /// starts thousands of programs meanwhile, they are chance.
 const MOST_OF_NEWCOMERS: usize = 1 << 14;
 
-impl<'a> Walk<'a> {
+impl<'a> SequenceBuilder<'a> {
     /// Walks the accesses of newcomers, after those of the tree. What is in the set that `recurring`
     /// tells of their subject goes into the log.
     pub fn newcomers(
@@ -30,7 +30,7 @@ impl<'a> Walk<'a> {
         let mapped_along = std::mem::take(&mut self.mapped_along);
         let report = self.report.clone();
         for (access, &number) in accesses.iter().zip(numbers) {
-            if access.by == By::Newcomer && self.log.len() < MOST_OF_NEWCOMERS {
+            if access.by == By::Helper && self.log.len() < MOST_OF_NEWCOMERS {
                 self.access(access, number);
             }
         }
@@ -39,7 +39,7 @@ impl<'a> Walk<'a> {
         self.mapped_along = mapped_along;
         self.report = report;
 
-        let subjects: HashMap<FileKey, &Subject> = self
+        let subjects: HashMap<FileKey, &AccessedFile> = self
             .subjects
             .iter()
             .map(|subject| (subject.key, subject))
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
     }
 
     fn newcomer(&mut self, entry: &LogEntry, recurs: bool) {
-        self.newcomers.push(NewcomerRead {
+        self.newcomers.push(HelperRead {
             entry: PrefetchEntry {
                 span: entry.span,
                 time_us: entry.time_us,

@@ -4,11 +4,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn class() -> impl Strategy<Value = Class> {
+fn class() -> impl Strategy<Value = DriveClass> {
     prop_oneof![
-        Just(Class::CommandQueuing),
-        Just(Class::NoCommandQueuing),
-        Just(Class::Rotational),
+        Just(DriveClass::CommandQueuing),
+        Just(DriveClass::NoCommandQueuing),
+        Just(DriveClass::Rotational),
     ]
 }
 
@@ -24,14 +24,14 @@ fn is_allowed(params: &Params, first: &Params) -> bool {
 
 /// How a step is carried out.
 #[derive(Clone, Copy, Debug)]
-enum Fate {
+enum StepFate {
     Done,
     NoEffect,
     Crash,
 }
 
-fn fate() -> impl Strategy<Value = Fate> {
-    prop_oneof![6 => Just(Fate::Done), 1 => Just(Fate::NoEffect), 1 => Just(Fate::Crash)]
+fn fate() -> impl Strategy<Value = StepFate> {
+    prop_oneof![6 => Just(StepFate::Done), 1 => Just(StepFate::NoEffect), 1 => Just(StepFate::Crash)]
 }
 
 proptest! {
@@ -44,7 +44,7 @@ proptest! {
         touched in any::<bool>(),
         launches in prop::collection::vec((900..1100u64, 0..12u64), 40),
     ) {
-        let mut app = App::new(class, touched);
+        let mut app = SimulatedApp::new(class, touched);
         let first = app.history[0].params;
         let mut until_end = 0;
         for (duration_us, switches) in launches {
@@ -60,10 +60,10 @@ proptest! {
         let levels = app.tuning.levels();
         let kept = levels.iter().find(|level| level.params == in_force).expect("was tried");
         let fastest = levels.iter().map(|level| level.fastest_us).min().expect("one at least");
-        if app.tuning.ended() != Some(Ended::NothingFree) {
+        if app.tuning.ended() != Some(TuningEnd::NothingFree) {
             prop_assert!(kept.fastest_us * 100 <= fastest * 102);
         }
-        if !matches!(app.tuning.ended(), Some(Ended::InTime | Ended::NothingFree)) {
+        if !matches!(app.tuning.ended(), Some(TuningEnd::InTime | TuningEnd::NothingFree)) {
             prop_assert_eq!(kept.fastest_us, fastest);
         }
         // At most all levels, and one step back: far below what a profile can keep.
@@ -77,16 +77,16 @@ proptest! {
         touched in any::<bool>(),
         launches in prop::collection::vec((900..1100u64, 0..12u64, fate(), any::<bool>()), 60),
     ) {
-        let mut app = App::new(class, touched);
+        let mut app = SimulatedApp::new(class, touched);
         let first = app.history[0].params;
         for (duration_us, switches, fate, forgotten) in launches {
             let mut step = app.tuning.next(&app.history, &seen(duration_us, switches));
-            if let (Fate::NoEffect, Step::Raise(_)) = (fate, step) {
+            if let (StepFate::NoEffect, Step::Raise(_)) = (fate, step) {
                 step = app.tuning.no_effect();
             }
             if let Step::Raise(params) | Step::TakeBack(params) = step {
                 prop_assert!(is_allowed(&params, &first), "{:?}", params);
-                if !matches!(fate, Fate::Crash) {
+                if !matches!(fate, StepFate::Crash) {
                     app.put_in_force(params);
                 } else if forgotten {
                     app.tuning = Tuning::new(class, &app.history);
@@ -116,7 +116,7 @@ proptest! {
         });
         let params = Params { merge_distance, shift_bytes, infill };
         let history = vec![Revision { time: 0, params }];
-        let mut app = App { tuning: Tuning::new(class, &history), history };
+        let mut app = SimulatedApp { tuning: Tuning::new(class, &history), history };
         for (duration_us, switches) in launches {
             prop_assert_eq!(app.launch(duration_us, switches), Step::Stay);
         }

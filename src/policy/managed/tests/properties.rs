@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::policy::WITHHELD_ONE_IN;
 
-fn any_seen() -> impl Strategy<Value = Seen> {
+fn any_seen() -> impl Strategy<Value = LaunchFigures> {
     let number = || prop_oneof![0..120u64, Just(u64::MAX)];
     let of_prefetch = (number(), number(), 0..2u64, prop::bool::weighted(0.8)).prop_map(
-        |(entries, switches, stale_files, done)| Prefetched {
+        |(entries, switches, stale_files, done)| PrefetchFigures {
             entries,
             switches,
             stale_files,
@@ -18,7 +18,7 @@ fn any_seen() -> impl Strategy<Value = Seen> {
     let of_launch = (number(), number(), number(), number(), number());
     (of_launch, prop::option::weighted(0.8, of_prefetch)).prop_map(
         |((duration_us, waiting_us, read_bytes, schedule_bytes, own_readaheads), prefetched)| {
-            Seen {
+            LaunchFigures {
                 duration_us,
                 waiting_us,
                 read_bytes,
@@ -31,7 +31,7 @@ fn any_seen() -> impl Strategy<Value = Seen> {
 }
 
 /// What may happen to an app in one turn; 0 to 3 stand for launches.
-fn event() -> impl Strategy<Value = (u8, Seen, u64)> {
+fn event() -> impl Strategy<Value = (u8, LaunchFigures, u64)> {
     (
         0..12u8,
         any_seen(),
@@ -90,7 +90,7 @@ proptest! {
                     entries: seen.read_bytes,
                 }),
                 8 => app.next(now_s, &Observation::NewExecutable),
-                9 => match Request::from_byte((random % 10) as u8) {
+                9 => match PhaseRequest::from_byte((random % 10) as u8) {
                     // It starts the account of what is withheld anew, at nothing.
                     Some(request) => app.next(now_s, &Observation::Asked(request)),
                     None => continue,

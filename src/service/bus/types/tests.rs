@@ -67,7 +67,11 @@ fn words_stand_for_one_thing_each() {
     for plan in [Plan::Learn, Plan::Prefetch, Plan::Withhold, Plan::Leave] {
         assert_eq!(plan_of(plan_word(plan)), Some(plan));
     }
-    for request in [Request::Learn, Request::Prefetch, Request::Disable] {
+    for request in [
+        PhaseRequest::Learn,
+        PhaseRequest::Prefetch,
+        PhaseRequest::Disable,
+    ] {
         assert_eq!(request_of(request_word(request)), Some(request));
     }
     for mode in [Mode::Manual, Mode::Automatic] {

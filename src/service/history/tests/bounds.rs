@@ -31,7 +31,7 @@ fn the_file_shrinks_when_less_is_to_be_remembered() {
     let (_dir, path) = place();
     drop(filled(&path, 1000));
     let before = fs::metadata(&path).unwrap().len();
-    let limits = Limits {
+    let limits = HistoryLimits {
         max_launches: 100,
         ..LIMITS
     };
@@ -45,7 +45,7 @@ fn the_file_shrinks_when_less_is_to_be_remembered() {
 #[test]
 fn long_names_cost_launches_and_no_more_space() {
     let (_dir, path) = place();
-    let limits = Limits {
+    let limits = HistoryLimits {
         max_launches: 1000,
         ..LIMITS
     };
@@ -79,7 +79,7 @@ proptest! {
         ], 1..80),
     ) {
         let (_dir, path) = place();
-        let limits = Limits { max_launches, max_days: 100 };
+        let limits = HistoryLimits { max_launches, max_days: 100 };
         let (mut history, _) = open(&path, limits);
         let mut given = Vec::new();
         for day in days {

@@ -8,7 +8,7 @@ use super::*;
 fn moved_aside(path: &Path) -> String {
     let before = fs::read(path).unwrap();
     let (mut history, found) = open(path, LIMITS);
-    let Found::Damaged { moved_to, why } = found else {
+    let OpenedHistory::Damaged { moved_to, why } = found else {
         panic!("{found:?}");
     };
     assert_eq!(moved_to, path.with_file_name("history.sqlite.damaged"));
@@ -17,7 +17,10 @@ fn moved_aside(path: &Path) -> String {
     history.add(&launch("/usr/bin/new", NOW_S)).expect("added");
     drop(history);
     let (history, found) = open(path, LIMITS);
-    assert_eq!((times(&history), found), (vec![NOW_S], Found::Database));
+    assert_eq!(
+        (times(&history), found),
+        (vec![NOW_S], OpenedHistory::Database)
+    );
     why
 }
 
