@@ -11,7 +11,7 @@ use super::cached::is_warm;
 use super::devices::OpenDevice;
 use super::files::Files;
 use super::headroom::Headroom;
-use super::reader::{Requests, ScheduleReader};
+use super::reader::{Requests, ScheduleEnd, ScheduleReader};
 use crate::drive::{Memory, MemoryLimits, Sysfs};
 use crate::fs::mounts::MountTable;
 use crate::model::PrefetchReport;
@@ -141,7 +141,7 @@ fn read_ahead(
         .iter()
         .map(|device| OpenDevice::find(device, &mounts, &sysfs))
         .collect();
-    let mut walk = ScheduleReader {
+    let mut reader = ScheduleReader {
         devices: &devices,
         files: Files::new(profile),
         requests: Requests {
@@ -153,18 +153,71 @@ fn read_ahead(
         headroom,
         report: PrefetchReport::default(),
     };
-    walk.report.warm = is_warm(profile, &devices, &mut walk.files);
-    if !walk.report.warm {
-        walk.read(profile);
+    let warm = is_warm(profile, &devices, &mut reader.files);
+    let end = if warm {
+        ScheduleEnd::Complete
+    } else {
+        reader.read(profile)
+    };
+    let mut report = reader.report;
+    report.warm = warm;
+    report.cut_short = end == ScheduleEnd::Stopped;
+    if let ScheduleEnd::MemoryShort(why) = end {
+        report.ran_short = Some(why);
     }
-    let mut report = walk.report;
     report.devices = devices
         .iter()
         .map(|device| device.as_ref().map(|device| device.dev))
         .collect();
-    report.stale_files = walk.files.stale();
-    report.changed_files = walk.files.changed();
-    report.calls = walk.requests.calls;
-    report.until_first = walk.requests.first.map(|first| first - started);
+    report.stale_files = reader.files.stale();
+    report.changed_files = reader.files.changed();
+    report.calls = reader.requests.calls;
+    report.until_first = reader.requests.first.map(|first| first - started);
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Skipped;
+    use crate::profile::generate::sample;
+
+    /// Whatever state the machine's memory is in.
+    const ANY_MEMORY: PrefetchOptions = PrefetchOptions {
+        left_out: None,
+        memory: MemoryLimits {
+            available_percent: 100,
+            pressure_percent: 100.0,
+        },
+    };
+
+    /// A schedule whose device is not mounted anywhere.
+    fn unmounted() -> Profile {
+        let mut profile = sample("/usr/bin/app");
+        for device in &mut profile.devices {
+            device.fs_uuid = *b"not mounted here";
+        }
+        profile
+    }
+
+    // Through the optimizer, too: a release build once stored `cut_short` for every prefetch.
+    #[test]
+    fn a_prefetch_that_reaches_the_end_of_its_schedule_is_not_cut_short() {
+        let profile = unmounted();
+        let scheduled = profile.entries.len() as u64;
+        let prefetch = Prefetch::start(move || Some(profile), ANY_MEMORY).unwrap();
+        let report = prefetch.finish_within(Duration::from_secs(60)).unwrap();
+        assert_eq!(report.scheduled, scheduled);
+        assert_eq!(report.skipped[&Skipped::DeviceGone].entries, scheduled);
+        assert!(!report.cut_short, "{report:?}");
+        assert_eq!(report.ran_short, None);
+    }
+
+    #[test]
+    fn a_prefetch_that_is_stopped_is_cut_short() {
+        let stop = AtomicBool::new(true);
+        let report = prefetch(&unmounted(), ANY_MEMORY, Instant::now(), &stop);
+        assert!(report.cut_short, "{report:?}");
+        assert!(report.skipped.is_empty());
+    }
 }
