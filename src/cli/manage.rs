@@ -6,10 +6,10 @@ use std::path::Path;
 use super::Failure;
 use super::args::{self, Disable, Enable, Pfsetmode, SetMode};
 use super::profiles::write_out;
-use super::service::{app_argument, failed, service_or_local};
+use super::service::{ServiceOrFiles, app_argument, failed};
 use crate::cli::format::text_of;
 use crate::policy::PhaseRequest;
-use crate::service::bus::Mode;
+use crate::service::config::Mode;
 
 /// Manages an app.
 pub fn enable(state_dir: &Path, args: &Enable) -> Result<(), Failure> {
@@ -29,20 +29,22 @@ pub fn pfsetmode(state_dir: &Path, args: &Pfsetmode) -> Result<(), Failure> {
 /// Prints or sets the mode.
 pub fn mode(state_dir: &Path, args: &SetMode) -> Result<(), Failure> {
     let Some(mode) = args.mode else {
-        let mode = service_or_local(state_dir)?.mode().map_err(failed)?;
+        let mode = ServiceOrFiles::start(state_dir)?.mode().map_err(failed)?;
         return write_out(&format!("{mode}\n"));
     };
     let mode = match mode {
         args::ModeArg::Manual => Mode::Manual,
         args::ModeArg::Automatic => Mode::Automatic,
     };
-    service_or_local(state_dir)?.set_mode(mode).map_err(failed)
+    ServiceOrFiles::start(state_dir)?
+        .set_mode(mode)
+        .map_err(failed)
 }
 
 fn ask(state_dir: &Path, app: &OsStr, request: PhaseRequest) -> Result<(), Failure> {
     let app = app_argument(app)?;
-    let backend = service_or_local(state_dir)?;
-    let name = text_of(backend.ask(&app, request).map_err(failed)?.as_bytes());
+    let service = ServiceOrFiles::start(state_dir)?;
+    let name = text_of(service.ask(&app, request).map_err(failed)?.as_bytes());
     let done = match request {
         PhaseRequest::Learn => "its next launch will be learned",
         PhaseRequest::Prefetch => "prefetched from now on, once it has been learned",

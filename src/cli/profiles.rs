@@ -9,7 +9,8 @@ use super::status::{joined, table};
 use super::{Failure, say, show as print};
 use crate::model::Profile;
 use crate::profile::Store;
-use crate::service::bus::{AppState, Backend, Client};
+use crate::service::control::AppState;
+use crate::service::control::bus::Client;
 
 /// Prints a profile.
 pub fn show(state_dir: &Path, args: &Show) -> Result<(), Failure> {

@@ -10,11 +10,11 @@ use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 use super::Failure;
 use super::args::ServiceArgs;
 use crate::drive::Sysfs;
-use crate::service::bus::Address;
 use crate::service::config::{Config, LogLevel};
+use crate::service::control::bus::Address;
 use crate::service::{Places, run};
 
-/// Runs until a signal asks to end.
+/// Runs the service until a signal asks it to stop.
 pub fn main(state_dir: &Path, args: ServiceArgs) -> Result<(), Failure> {
     let places = Places {
         state_dir: state_dir.to_owned(),
@@ -25,19 +25,19 @@ pub fn main(state_dir: &Path, args: ServiceArgs) -> Result<(), Failure> {
     serve(&places, (!args.no_bus).then(Address::default)).map_err(Failure::own)
 }
 
-/// The service with its log, until a signal asks it to end: `paralfetch service` in other places.
+/// Runs the service with its log until a signal asks it to stop, on other files than the system's.
 ///
 /// # Errors
 /// What keeps it from starting, or from going on.
 pub fn serve(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> {
-    // A configuration that is wrong is told by `run`.
+    // `run` reports a configuration that is wrong.
     let level =
         Config::load(&places.config_dir).map_or(LogLevel::default(), |config| config.log.level);
     log_to_journal(level)?;
     Ok(run(places, bus)?)
 }
 
-/// To the journal with all fields, where we write to it anyway; else to standard error.
+/// Logs to the journal, with all fields, if standard error is connected to it; otherwise to standard error.
 fn log_to_journal(level: LogLevel) -> Result<(), TryInitError> {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,

@@ -1,4 +1,4 @@
-//! The way to the service, for the commands that talk to it.
+//! The service, for the commands that call it.
 
 use std::ffi::OsStr;
 use std::path::{self, Path};
@@ -6,27 +6,99 @@ use std::path::{self, Path};
 use super::args::DEFAULT_STATE_DIR;
 use super::{Failure, say};
 use crate::cli::format::text_of;
-use crate::service::Local;
-use crate::service::bus::{Backend, BackendError, BusError, Client};
+use crate::policy::PhaseRequest;
+use crate::service::config::Mode;
+use crate::service::control::bus::{BusError, Client};
+use crate::service::control::{Answer, AppState, ControlError, LaunchRecord, ServiceFiles};
 
-/// The running service; started if the system knows how, and if it does not run, what can be done
-/// without it. Other profiles than the service's are none of its business.
-pub fn service_or_local(state_dir: &Path) -> Result<Box<dyn Backend>, Failure> {
-    if state_dir != Path::new(DEFAULT_STATE_DIR) {
-        return Ok(Box::new(Local::new(state_dir)));
+/// Answers calls: the running service, or its files without one.
+pub enum ServiceOrFiles {
+    /// The running service.
+    Service(Client),
+    /// The files: the service does not run, or has other profiles than those of the command.
+    Files(ServiceFiles),
+}
+
+impl ServiceOrFiles {
+    /// The service, started if the system knows how.
+    pub fn start(state_dir: &Path) -> Result<Self, Failure> {
+        Self::find(state_dir, Client::start)
     }
-    match Client::start() {
-        Ok(Some(client)) => Ok(Box::new(client)),
-        Ok(None) => Ok(Box::new(Local::new(state_dir))),
-        Err(error @ BusError::NotStarted(_)) => {
-            say(&format!("{error}; going on without it"));
-            Ok(Box::new(Local::new(state_dir)))
+
+    /// The service if it is running.
+    pub fn running(state_dir: &Path) -> Result<Self, Failure> {
+        Self::find(state_dir, Client::connect)
+    }
+
+    fn find(
+        state_dir: &Path,
+        connect: fn() -> Result<Option<Client>, BusError>,
+    ) -> Result<Self, Failure> {
+        let files = ServiceOrFiles::Files(ServiceFiles::new(state_dir));
+        if state_dir != Path::new(DEFAULT_STATE_DIR) {
+            return Ok(files);
         }
-        Err(error) => Err(Failure::own(error)),
+        match connect() {
+            Ok(Some(client)) => Ok(ServiceOrFiles::Service(client)),
+            Ok(None) => Ok(files),
+            Err(error @ BusError::NotStarted(_)) => {
+                say(&format!("{error}; going on without it"));
+                Ok(files)
+            }
+            Err(error) => Err(Failure::own(error)),
+        }
+    }
+
+    /// As [`Client::apps`].
+    pub fn apps(&self) -> Answer<Vec<AppState>> {
+        match self {
+            ServiceOrFiles::Service(client) => client.apps(),
+            ServiceOrFiles::Files(files) => files.apps(),
+        }
+    }
+
+    /// As [`Client::app`].
+    pub fn app(&self, app: &str) -> Answer<AppState> {
+        match self {
+            ServiceOrFiles::Service(client) => client.app(app),
+            ServiceOrFiles::Files(files) => files.app(app),
+        }
+    }
+
+    /// As [`Client::launches`].
+    pub fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>> {
+        match self {
+            ServiceOrFiles::Service(client) => client.launches(app, limit),
+            ServiceOrFiles::Files(files) => files.launches(app, limit),
+        }
+    }
+
+    /// As [`Client::ask`].
+    pub fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
+        match self {
+            ServiceOrFiles::Service(client) => client.ask(app, request),
+            ServiceOrFiles::Files(files) => files.ask(app, request),
+        }
+    }
+
+    /// As [`Client::mode`].
+    pub fn mode(&self) -> Answer<Mode> {
+        match self {
+            ServiceOrFiles::Service(client) => client.mode(),
+            ServiceOrFiles::Files(files) => files.mode(),
+        }
+    }
+
+    /// As [`Client::set_mode`].
+    pub fn set_mode(&self, mode: Mode) -> Answer<()> {
+        match self {
+            ServiceOrFiles::Service(client) => client.set_mode(mode),
+            ServiceOrFiles::Files(files) => files.set_mode(mode),
+        }
     }
 }
 
-/// The running service, which is not started for it: what is asked is how it is doing.
+/// The running service; it is not started, because the command asks for its state.
 pub fn running() -> Result<Client, Failure> {
     match Client::connect() {
         Ok(Some(client)) => Ok(client),
@@ -37,20 +109,7 @@ pub fn running() -> Result<Client, Failure> {
     }
 }
 
-/// The running service, which is not started for it; without it, what it has left of these profiles.
-pub fn running_or_local(state_dir: &Path) -> Result<Box<dyn Backend>, Failure> {
-    if state_dir != Path::new(DEFAULT_STATE_DIR) {
-        return Ok(Box::new(Local::new(state_dir)));
-    }
-    match Client::connect() {
-        Ok(Some(client)) => Ok(Box::new(client)),
-        Ok(None) => Ok(Box::new(Local::new(state_dir))),
-        Err(error) => Err(Failure::own(error)),
-    }
-}
-
-/// Has a running service read the profiles again, of which one was made or removed. Without a service,
-/// there is nobody to tell.
+/// Has a running service read the profiles again, after one was made or removed.
 pub fn tell_of_profiles(state_dir: &Path) {
     if state_dir != Path::new(DEFAULT_STATE_DIR) {
         return;
@@ -61,8 +120,8 @@ pub fn tell_of_profiles(state_dir: &Path) {
     }
 }
 
-/// How an app is named to the service, which knows nothing of our directory: what looks like a path is
-/// made absolute, the rest is left to it.
+/// The name of an app for the service, which does not know the current directory: a path is made
+/// absolute, anything else stays as it is.
 pub fn app_argument(app: &OsStr) -> Result<String, Failure> {
     let text = app.to_str().ok_or_else(|| {
         Failure::own(format!(
@@ -70,7 +129,7 @@ pub fn app_argument(app: &OsStr) -> Result<String, Failure> {
             Path::new(app).display()
         ))
     })?;
-    // `launcher:name` is no path, whatever the name has in it.
+    // `launcher:name` is not a path, even if the name contains a slash.
     let (before, _) = text.split_once('/').unwrap_or((text, ""));
     if before == text || before.contains(':') {
         return Ok(text.to_owned());
@@ -83,8 +142,8 @@ pub fn app_argument(app: &OsStr) -> Result<String, Failure> {
         .map_err(|_| Failure::own("the current directory is not UTF-8; give an absolute path"))
 }
 
-/// A failed call, in one line, whatever the service says.
-pub fn failed(error: BackendError) -> Failure {
+/// A failed call, in one line.
+pub fn failed(error: ControlError) -> Failure {
     Failure::own(text_of(error.to_string().as_bytes()))
 }
 

@@ -7,18 +7,19 @@ use serde_json::json;
 use super::Failure;
 use super::args::{Stats, StatusArgs};
 use super::profiles::write_out;
-use super::service::{app_argument, failed, running, running_or_local};
+use super::service::{ServiceOrFiles, app_argument, failed, running};
 use crate::cli::format;
 use crate::cli::format::{date, mib, text_of};
-use crate::service::bus::{AppState, Backend, LaunchRecord, Status as Report};
+use crate::service::control::bus::MAX_LAUNCHES;
+use crate::service::control::{AppState, LaunchRecord, Status};
 
 /// Launches that `stats` lists as text.
 const LISTED: u32 = 20;
 
 /// Launches that `stats --json` has.
-const IN_JSON: u32 = crate::service::bus::MAX_LAUNCHES;
+const IN_JSON: u32 = MAX_LAUNCHES;
 
-/// Prints how the service is doing.
+/// Prints the state of the service.
 pub fn status(args: &StatusArgs) -> Result<(), Failure> {
     let report = running()?.status().map_err(failed)?;
     write_out(&if args.json {
@@ -28,9 +29,9 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
     })
 }
 
-/// Prints what is known of launches.
+/// Prints the managed apps and their last launches.
 pub fn stats(state_dir: &Path, args: &Stats) -> Result<(), Failure> {
-    let service = running_or_local(state_dir)?;
+    let service = ServiceOrFiles::running(state_dir)?;
     let app = args.app.as_deref().map(app_argument).transpose()?;
     let apps = match &app {
         Some(app) => vec![service.app(app).map_err(failed)?],
@@ -51,7 +52,7 @@ pub fn stats(state_dir: &Path, args: &Stats) -> Result<(), Failure> {
     })
 }
 
-fn status_text(report: &Report) -> String {
+fn status_text(report: &Status) -> String {
     let mut lines = vec![
         format!(
             "paralfetch {}, {} mode, since {}",
@@ -83,7 +84,7 @@ fn status_text(report: &Report) -> String {
     joined(&lines)
 }
 
-/// All that is known of one app.
+/// Everything that is known of one app.
 fn app_lines(app: &AppState) -> Vec<String> {
     let mut lines = vec![format!("{} ({})", app.app, app.name)];
     let why = match app.why.as_str() {
@@ -112,7 +113,7 @@ fn app_lines(app: &AppState) -> Vec<String> {
     lines
 }
 
-/// A line for each app, below a head.
+/// One line for each app, below a heading.
 pub fn table(apps: &[AppState]) -> Vec<String> {
     if apps.is_empty() {
         return vec!["no app is managed".to_owned()];
@@ -179,7 +180,7 @@ fn gain(app: &AppState) -> String {
         .map_or_else(|| "-".to_owned(), |percent| format!("{percent} %"))
 }
 
-/// A time that is 0 when it is not known.
+/// A time in microseconds; 0 stands for unknown.
 fn duration(us: u64) -> String {
     match us {
         0 => "-".to_owned(),
@@ -191,7 +192,7 @@ fn kib(bytes: u64) -> String {
     format!("{:.1} KiB", bytes as f64 / 1024.0)
 }
 
-/// Lines as they may go to a terminal, whatever is in names.
+/// The lines as text, without control characters that names may contain.
 pub fn joined(lines: &[String]) -> String {
     lines
         .iter()
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_known_is_a_dash() {
+    fn unknown_figures_are_dashes() {
         let app = AppState {
             app: "/a".to_owned(),
             phase: "learning".to_owned(),
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_move_the_cursor() {
+    fn control_characters_in_names_are_not_printed() {
         let app = AppState {
             app: "/a\u{1b}[2J".to_owned(),
             why: "w\ne".to_owned(),
@@ -242,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn the_status_names_every_ability_and_warning() {
-        let report = Report {
+    fn the_status_lists_every_ability_and_warning() {
+        let report = Status {
             mode: "manual".to_owned(),
             managed: 3,
             abilities: vec!["sees execve".to_owned()],
             warnings: vec!["disk full".to_owned()],
-            ..Report::default()
+            ..Status::default()
         };
         let text = status_text(&report);
         assert!(

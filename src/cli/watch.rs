@@ -1,4 +1,4 @@
-//! `watch`: launches as they happen.
+//! `watch`: a line for each launch that begins or ends.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,15 @@ use super::profiles::write_out;
 use super::service::running;
 use super::status::{joined, launch_line};
 use super::{Failure, say};
-use crate::service::bus::{BusError, Event, plan_word};
+use crate::service::control::bus::BusError;
+use crate::service::control::{LaunchSignal, plan_word};
 
-/// Prints a line for each event until the service stops or we are interrupted.
+/// Prints a line for each signal until the service stops or the user interrupts.
 pub fn main(args: &WatchArgs) -> Result<(), Failure> {
-    for event in running()?.events().map_err(Failure::own)? {
-        match event {
-            Ok(event) if args.json => write_out(&format!("{}\n", json_line(&event)))?,
-            Ok(event) => write_out(&joined(&[line(&event)]))?,
+    for signal in running()?.signals().map_err(Failure::own)? {
+        match signal {
+            Ok(signal) if args.json => write_out(&format!("{}\n", json_line(&signal)))?,
+            Ok(signal) => write_out(&joined(&[line(&signal)]))?,
             Err(error @ BusError::Gone) => return Err(Failure::own(error)),
             Err(error) => say(&error.to_string()),
         }
@@ -22,22 +23,24 @@ pub fn main(args: &WatchArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn line(event: &Event) -> String {
-    match event {
-        Event::Begun { app, pid, plan } => format!("begun {pid:>10} {:<9} {app}", plan_word(*plan)),
-        Event::Ended(launch) => format!("ended {}", launch_line(launch)),
+fn line(signal: &LaunchSignal) -> String {
+    match signal {
+        LaunchSignal::Begun { app, pid, plan } => {
+            format!("begun {pid:>10} {:<9} {app}", plan_word(*plan))
+        }
+        LaunchSignal::Ended(launch) => format!("ended {}", launch_line(launch)),
     }
 }
 
-fn json_line(event: &Event) -> Value {
-    match event {
-        Event::Begun { app, pid, plan } => json!({
+fn json_line(signal: &LaunchSignal) -> Value {
+    match signal {
+        LaunchSignal::Begun { app, pid, plan } => json!({
             "type": "begun",
             "app": app,
             "pid": pid,
             "plan": plan_word(*plan),
         }),
-        Event::Ended(launch) => {
+        LaunchSignal::Ended(launch) => {
             let mut value = json!(launch);
             value["type"] = json!("ended");
             value

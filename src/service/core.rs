@@ -24,9 +24,9 @@ use crate::policy::Observation;
 use crate::process::{Clocks, signals};
 use crate::profile::Store;
 use crate::service::announce;
-use crate::service::bus::{self, Bus};
 use crate::service::cached_profile::CachedProfile;
 use crate::service::config::Config;
+use crate::service::control::bus::Bus;
 use crate::service::exec_gate::Holding;
 use crate::service::pending_execs::PendingExecs;
 use crate::service::registry::Registry;
@@ -183,7 +183,7 @@ impl Service<'_> {
     fn on_signals(&mut self) -> io::Result<Next> {
         while let Some(received) = signals::read(&self.signals)? {
             match received.signal {
-                libc::SIGHUP => match self.reload() {
+                libc::SIGHUP => match self.read_config_again() {
                     Ok(()) => tracing::info!("the configuration was read again"),
                     Err(why) => self.warn(format!("{why}; the old configuration stays")),
                 },
@@ -194,7 +194,7 @@ impl Service<'_> {
     }
 
     /// Reads the configuration again.
-    pub(super) fn reload(&mut self) -> Result<(), String> {
+    pub(super) fn read_config_again(&mut self) -> Result<(), String> {
         let config = Config::load(&self.places.config_dir).map_err(|error| error.to_string())?;
         let mode_changed = config.mode != self.config.mode;
         if config.watch.early != self.config.watch.early {
@@ -258,12 +258,6 @@ impl Service<'_> {
             self.state.warnings.remove(0);
         }
         self.state.warnings.push(warning);
-    }
-
-    pub(super) fn emit(&self, event: bus::Event) {
-        if let Some(bus) = &self.bus {
-            bus.emit(event);
-        }
     }
 
     /// Has the registry written.

@@ -5,12 +5,11 @@ use std::time::Instant;
 
 use super::active::{Active, CALL_LIMIT, HOLD_LIMIT, duration_us};
 use super::core::Service;
-use super::face::record_of;
 use super::message::Message;
 use crate::kernel::LaunchCounts;
 use crate::policy::{LaunchFigures, Observation, Plan, PrefetchFigures, Warmth};
 use crate::process::Clocks;
-use crate::service::bus;
+use crate::service::control::{LaunchSignal, record_of};
 use crate::service::history::{Kind, Launch};
 
 impl Service<'_> {
@@ -205,7 +204,7 @@ impl Service<'_> {
             note = launch.note.as_deref().unwrap_or_default(),
             "launch"
         );
-        self.emit(bus::Event::Ended(record_of(&launch)));
+        self.emit(LaunchSignal::Ended(record_of(&launch)));
         let outbox = self.outbox.clone();
         self.worker.run(move |records| {
             if let Some(warning) = records.add(&launch) {

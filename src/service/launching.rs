@@ -9,7 +9,6 @@ use libbpf_rs::{MapCore, MapFlags};
 use super::active::{Active, Quiet, UnderWay};
 use super::catalogue::{FoundApp, Gone, NO_EXECUTABLE};
 use super::core::Service;
-use super::face::begun;
 use super::message::Message;
 use super::priority::start_behind;
 use super::reschedule::now_s;
@@ -20,6 +19,7 @@ use crate::policy::{Observation, Plan};
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::profile::decode;
 use crate::service::cached_profile::CachedProfile;
+use crate::service::control::LaunchSignal;
 
 /// Launches that are dealt with at a time; more are left alone.
 const MOST_ACTIVE: usize = 48;
@@ -93,7 +93,11 @@ impl Service<'_> {
         // Where it was held, it was tried already: by now it would come too late.
         let is_tried = active.learning || active.note.is_some();
         tracing::debug!(app = id, pid, ?plan, "launch begins");
-        let event = begun(&id, pid, plan);
+        let event = LaunchSignal::Begun {
+            app: id.clone(),
+            pid,
+            plan,
+        };
         let executable = active.app.ino;
         self.state.launches_seen += 1;
         let now = now_s();

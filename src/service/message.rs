@@ -1,14 +1,12 @@
 //! What other threads tell the event loop.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::mpsc::SyncSender;
 
 use super::catalogue::Candidate;
+use super::core::Service;
 use super::reschedule::Rescheduled;
 use crate::kernel::CountingWaits;
 use crate::learn::LiveNews;
-use crate::policy::PhaseRequest;
-use crate::service::bus::{AppState, BackendError, Mode, Status};
 use crate::service::cached_profile::CachedProfile;
 
 /// A message to the event loop.
@@ -55,8 +53,8 @@ pub enum Message {
     Candidates(BTreeMap<String, Candidate>),
     /// What is wrong.
     Warning(String),
-    /// Somebody wants something.
-    Ask(Ask),
+    /// A call of the bus, to be run on the service.
+    Control(Box<dyn FnOnce(&mut Service<'_>) + Send>),
 }
 
 /// What came of scheduling anew.
@@ -84,25 +82,4 @@ impl Outcome {
             },
         }
     }
-}
-
-/// Where an answer goes.
-pub type Reply<T> = SyncSender<T>;
-
-/// Questions and wishes of the bus.
-pub enum Ask {
-    /// The state of the service.
-    Status(Reply<Status>),
-    /// The managed apps.
-    Apps(Reply<Vec<AppState>>),
-    /// What the user wants of an app, and the id that it has.
-    App(String, PhaseRequest, Reply<Result<String, BackendError>>),
-    /// The app is to be forgotten.
-    Forget(String, Reply<Result<(), BackendError>>),
-    /// The mode.
-    Mode(Reply<Mode>),
-    /// Another mode.
-    SetMode(Mode, Reply<Result<(), BackendError>>),
-    /// The configuration is to be read again.
-    Reload(Reply<Result<(), BackendError>>),
 }

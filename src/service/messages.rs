@@ -20,7 +20,7 @@ impl Service<'_> {
             Message::NotKept { id, why } => self.on_not_kept(&id, why),
             Message::Candidates(found) => self.on_candidates(found),
             Message::Warning(warning) => self.warn(warning),
-            Message::Ask(ask) => self.on_ask(ask),
+            Message::Control(call) => call(self),
         }
     }
 }

@@ -14,22 +14,20 @@
 mod active;
 pub mod announce;
 mod announcement;
-pub mod bus;
 mod cached_profile;
 mod catalogue;
 pub mod config;
+pub mod control;
 mod core;
 mod daily;
 mod deciding;
 mod discover;
 mod ending;
 mod exec_gate;
-mod face;
 pub mod history;
 mod launching;
 mod learners;
 mod learning;
-mod local;
 mod message;
 mod messages;
 mod notify;
@@ -52,7 +50,6 @@ use std::path::PathBuf;
 use crate::drive::Sysfs;
 
 pub use cached_profile::main_class;
-pub use local::Local;
 pub use start::{ServiceError, run};
 
 /// Where the service finds and keeps things; other places than the defaults are for tests.

@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::catalogue::{Catalogue, Home};
 use super::core::{Service, ServiceState};
-use super::face::Face;
 use super::learners::Learners;
 use super::notify::Notifier;
 use super::packages::Packages;
@@ -34,10 +32,12 @@ use crate::process::Clocks;
 use crate::process::signals::{self, Inherited};
 use crate::profile::{Store, full_path};
 use crate::service::announce;
-use crate::service::bus::{Address, serve};
 use crate::service::cached_profile::CachedProfile;
 use crate::service::config::Config;
+use crate::service::control::ControlCall;
+use crate::service::control::bus::{Address, serve};
 use crate::service::exec_gate::Holding;
+use crate::service::message::Message;
 use crate::service::pending_execs::PendingExecs;
 use crate::service::registry::{Added, Marks, Record, Registry};
 
@@ -118,8 +118,11 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     let (socket, file) = announcements(&places.run_dir, &mut warnings);
 
     let bus = bus.and_then(|address| {
-        let face = worker.jobs().map(|jobs| Face::new(outbox.clone(), jobs))?;
-        serve(Arc::new(face), address)
+        let outbox = outbox.clone();
+        let post = move |call: ControlCall| {
+            outbox.send(Message::Control(Box::new(move |service| call(service))))
+        };
+        serve(Box::new(post), address)
             .inspect_err(|error| warnings.push(format!("there is no bus: {error}")))
             .ok()
     });
@@ -206,7 +209,7 @@ impl Service<'_> {
             self.cancel(launch);
         }
         self.save();
-        // It holds a way to the worker, which ends when the last is gone.
+        // Signals that are queued are still sent.
         self.bus = None;
         self.worker.finish();
     }

@@ -16,10 +16,6 @@ pub struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Gives the worker jobs, from other threads.
-#[derive(Clone)]
-pub struct Jobs(Sender<Job>);
-
 impl Worker {
     /// Starts the thread.
     ///
@@ -47,23 +43,11 @@ impl Worker {
         }
     }
 
-    /// A way in for other threads.
-    pub fn jobs(&self) -> Option<Jobs> {
-        self.jobs.clone().map(Jobs)
-    }
-
-    /// Waits until everything is done, and ends. Those who hold [`Jobs`] must be gone.
+    /// Waits until all jobs are done, and ends the thread.
     pub fn finish(mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-impl Jobs {
-    /// Has a job done; false if the worker is gone.
-    pub fn run(&self, job: impl FnOnce(&mut Records) + Send + 'static) -> bool {
-        self.0.send(Box::new(job)).is_ok()
     }
 }

@@ -1,15 +1,14 @@
 use std::fs;
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 
 use paralfetch::policy::PhaseRequest;
-use paralfetch::service::bus::{
-    Address, Backend, BackendError, BusError, Client, Mode, NAME, PATH, serve,
-};
+use paralfetch::service::config::Mode;
+use paralfetch::service::control::bus::{Address, BusError, Client, NAME, PATH, serve};
+use paralfetch::service::control::{ControlCall, ControlError};
 use rustix::fs::{CWD, FileType, Mode as FileMode, mknodat};
 
 use crate::daemon::Daemon;
-use crate::fakes::{APP, Fake, launch, state};
+use crate::fakes::{APP, Fake, launch, post, state};
 use crate::{Served, as_nobody, client};
 
 #[test]
@@ -42,11 +41,11 @@ fn errors_keep_their_kind() {
         return;
     };
     let client = served.client();
-    let unknown = Err(BackendError::Unknown("no app /b".to_owned()));
+    let unknown = Err(ControlError::Unknown("no app /b".to_owned()));
     assert_eq!(client.app("/b"), unknown);
-    let refused = Err(BackendError::Refused("not\u{fffd}this".to_owned()));
+    let refused = Err(ControlError::Refused("not\u{fffd}this".to_owned()));
     assert_eq!(client.ask("refused", PhaseRequest::Learn), refused);
-    let failed = Err(BackendError::Failed("config.toml, line 3: no".to_owned()));
+    let failed = Err(ControlError::Failed("config.toml, line 3: no".to_owned()));
     assert_eq!(client.reload(), failed);
 }
 
@@ -58,11 +57,11 @@ fn arguments_and_answers_are_bounded() {
     let client = served.client();
     let long = "x".repeat(4097);
     for app in ["", &long] {
-        assert!(matches!(client.app(app), Err(BackendError::Failed(_))));
-        assert!(matches!(client.forget(app), Err(BackendError::Failed(_))));
+        assert!(matches!(client.app(app), Err(ControlError::Failed(_))));
+        assert!(matches!(client.forget(app), Err(ControlError::Failed(_))));
         let asked = client.ask(app, PhaseRequest::Learn);
         assert!(
-            matches!(&asked, Err(BackendError::Failed(why)) if why.contains("4096")),
+            matches!(&asked, Err(ControlError::Failed(why)) if why.contains("4096")),
             "{asked:?}"
         );
     }
@@ -70,7 +69,7 @@ fn arguments_and_answers_are_bounded() {
     // At the bound it is looked up.
     assert!(matches!(
         client.app(&long[1..]),
-        Err(BackendError::Unknown(_))
+        Err(ControlError::Unknown(_))
     ));
     assert_eq!(client.launches(None, u32::MAX).unwrap().len(), 1000);
     assert!(served.fake.changed().is_empty());
@@ -81,14 +80,14 @@ fn only_one_service_and_only_roots_has_the_name() {
     let Some(served) = Served::start() else {
         return;
     };
-    let second = serve(served.fake.clone(), served.daemon.address());
+    let second = serve(post(&served.fake), served.daemon.address());
     assert!(matches!(second, Err(BusError::NameTaken)));
     drop(served.bus);
     let address = served.daemon.address();
-    let usurped = as_nobody(|| serve(served.fake.clone(), address.clone()).err());
+    let usurped = as_nobody(|| serve(post(&served.fake), address.clone()).err());
     assert!(matches!(usurped, Some(BusError::Bus(_))), "{usurped:?}");
     // The name was given back.
-    drop(serve(served.fake.clone(), address).unwrap());
+    drop(serve(post(&served.fake), address).unwrap());
 }
 
 #[test]
@@ -103,7 +102,7 @@ fn without_a_bus_or_a_service_there_is_no_client() {
     // Its socket is still there, and nobody behind it.
     assert!(Client::connect_to(&address).unwrap().is_none());
     assert!(matches!(
-        serve(std::sync::Arc::new(Fake::default()), address),
+        serve(post(&Fake::shared()), address),
         Err(BusError::NoBus { .. })
     ));
     let nowhere = Address::At("unix:path=/nonexistent/bus".to_owned());
@@ -174,16 +173,14 @@ fn the_call_that_starts_the_service_is_answered() {
     let Some(daemon) = Daemon::with_service(&activation) else {
         return;
     };
-    let (start, started) = channel();
-    let fake = Arc::new(Fake {
-        started: Mutex::new(Some(started)),
-        ..Fake::default()
-    });
+    let (loop_end, calls) = channel::<ControlCall>();
     let answer = std::thread::scope(|scope| {
         let call = scope.spawn(|| get_status(daemon.text()));
         assert_eq!(fs::read_to_string(&called).unwrap(), "called\n");
-        let _bus = serve(fake, daemon.address()).unwrap();
-        start.send(()).unwrap();
+        let post = move |call| loop_end.send(call).is_ok();
+        let _bus = serve(Box::new(post), daemon.address()).unwrap();
+        // The event loop begins only now.
+        calls.recv().unwrap()(&mut &*Fake::shared());
         call.join().unwrap()
     });
     assert!(answer.is_ok(), "{answer:?}");

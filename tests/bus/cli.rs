@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Output, Stdio};
 
 use paralfetch::policy::Plan;
-use paralfetch::service::bus::Event;
+use paralfetch::service::control::LaunchSignal;
 use serde_json::Value;
 
 use crate::Served;
@@ -109,7 +109,7 @@ fn watch_prints_launches_until_the_service_stops() {
         scope.spawn(|| {
             let stop = stop;
             while stop.try_recv().is_err() {
-                bus.emit(Event::Begun {
+                bus.emit(LaunchSignal::Begun {
                     app: APP.to_owned(),
                     pid: 7,
                     plan: Plan::Learn,
@@ -127,7 +127,7 @@ fn watch_prints_launches_until_the_service_stops() {
     // The queue may be full of them.
     loop {
         let dropped = bus.dropped();
-        bus.emit(Event::Ended(launch()));
+        bus.emit(LaunchSignal::Ended(launch()));
         if bus.dropped() == dropped {
             break;
         }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use paralfetch::service::bus::Address;
+use paralfetch::service::control::bus::Address;
 use tempfile::TempDir;
 
 /// dbus-daemon with a configuration of its own; gone with this value.

@@ -1,14 +1,13 @@
-//! A backend and a polkit that do what the test says, and remember what they were asked.
+//! A service and a polkit that answer as the test says, and record what they were asked.
 
 use std::collections::HashMap;
-use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use paralfetch::policy::PhaseRequest;
-use paralfetch::service::bus::{
-    AppState, Backend, BackendError, LaunchRecord, Mode, Status, request_word,
+use paralfetch::service::config::Mode;
+use paralfetch::service::control::{
+    Answer, AppState, Control, ControlError, LaunchRecord, Post, Reply, Status, request_word,
 };
 use zbus::interface;
 use zbus::zvariant::OwnedValue;
@@ -19,26 +18,27 @@ use crate::daemon::Daemon;
 pub struct Fake {
     pub changes: Mutex<Vec<String>>,
     pub mode: Mutex<Mode>,
-    /// The status is not told before this has been said, if there is something to say.
-    pub started: Mutex<Option<Receiver<()>>>,
 }
-
-/// How long a service has time to start: as long as the real one would wait for its event loop.
-const START: Duration = Duration::from_secs(10);
 
 pub const APP: &str = "/usr/bin/gimp";
 
-impl Default for Fake {
-    fn default() -> Self {
-        Fake {
-            changes: Mutex::default(),
-            mode: Mutex::new(Mode::Manual),
-            started: Mutex::default(),
-        }
-    }
+/// Has calls answered by the fake at once, on the bus's thread.
+pub fn post(fake: &Arc<Fake>) -> Post {
+    let fake = Arc::clone(fake);
+    Box::new(move |call| {
+        call(&mut &*fake);
+        true
+    })
 }
 
 impl Fake {
+    pub fn shared() -> Arc<Fake> {
+        Arc::new(Fake {
+            changes: Mutex::default(),
+            mode: Mutex::new(Mode::Manual),
+        })
+    }
+
     /// What was changed since the last time.
     pub fn changed(&self) -> Vec<String> {
         std::mem::take(&mut self.changes.lock().unwrap())
@@ -48,11 +48,11 @@ impl Fake {
         self.changes.lock().unwrap().push(what);
     }
 
-    fn known(app: &str) -> Result<(), BackendError> {
+    fn known(app: &str) -> Result<(), ControlError> {
         match app {
             APP | "gimp" => Ok(()),
-            "refused" => Err(BackendError::Refused("not\0this".to_owned())),
-            _ => Err(BackendError::Unknown(format!("no app {app:.10}"))),
+            "refused" => Err(ControlError::Refused("not\0this".to_owned())),
+            _ => Err(ControlError::Unknown(format!("no app {app:.10}"))),
         }
     }
 }
@@ -79,65 +79,61 @@ pub fn launch() -> LaunchRecord {
     }
 }
 
-impl Backend for Fake {
-    fn status(&self) -> Result<Status, BackendError> {
-        if let Some(started) = &*self.started.lock().unwrap() {
-            let in_time = started.recv_timeout(START);
-            in_time.map_err(|error| BackendError::Failed(error.to_string()))?;
-        }
+impl Control for &Fake {
+    fn status(&mut self) -> Answer<Status> {
         Ok(Status {
             version: "9.9".to_owned(),
-            mode: self.mode()?.to_string(),
+            mode: self.mode().to_string(),
             managed: 1,
             warnings: vec!["a\0b".to_owned()],
             ..Status::default()
         })
     }
 
-    fn apps(&self) -> Result<Vec<AppState>, BackendError> {
-        Ok(vec![state()])
+    fn apps(&mut self, reply: Reply<Vec<AppState>>) {
+        reply(Ok(vec![state()]));
     }
 
-    fn app(&self, app: &str) -> Result<AppState, BackendError> {
-        Self::known(app).map(|()| state())
+    fn app(&mut self, app: &str, reply: Reply<AppState>) {
+        reply(Fake::known(app).map(|()| state()));
     }
 
-    fn launches(&self, app: Option<&str>, limit: u32) -> Result<Vec<LaunchRecord>, BackendError> {
-        app.map_or(Ok(()), Self::known)?;
-        Ok(vec![launch(); limit as usize])
+    fn launches(&mut self, app: Option<&str>, limit: u32, reply: Reply<Vec<LaunchRecord>>) {
+        let known = app.map_or(Ok(()), Fake::known);
+        reply(known.map(|()| vec![launch(); limit as usize]));
     }
 
-    fn ask(&self, app: &str, request: PhaseRequest) -> Result<String, BackendError> {
-        Self::known(app)?;
+    fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String> {
+        Fake::known(app)?;
         self.change(format!("{} {app}", request_word(request)));
         Ok(APP.to_owned())
     }
 
-    fn forget(&self, app: &str) -> Result<(), BackendError> {
-        Self::known(app)?;
+    fn forget(&mut self, app: &str) -> Answer<()> {
+        Fake::known(app)?;
         self.change(format!("forget {app}"));
         Ok(())
     }
 
-    fn mode(&self) -> Result<Mode, BackendError> {
-        Ok(*self.mode.lock().unwrap())
+    fn mode(&mut self) -> Mode {
+        *self.mode.lock().unwrap()
     }
 
-    fn set_mode(&self, mode: Mode) -> Result<(), BackendError> {
+    fn set_mode(&mut self, mode: Mode) -> Answer<()> {
         *self.mode.lock().unwrap() = mode;
         self.change(mode.to_string());
         Ok(())
     }
 
-    fn reload(&self) -> Result<(), BackendError> {
+    fn reload(&mut self) -> Answer<()> {
         self.change("reload".to_owned());
-        Err(BackendError::Failed("config.toml, line 3: no".to_owned()))
+        Err(ControlError::Failed("config.toml, line 3: no".to_owned()))
     }
 }
 
 /// What polkit answers: allowed, and whether a password would help.
 #[derive(Clone, Copy)]
-pub struct Answer(pub bool, pub bool);
+pub struct PolkitAnswer(pub bool, pub bool);
 
 /// A question: kind of subject, action, flags.
 pub type Question = (String, String, u32);
@@ -151,7 +147,7 @@ pub struct Polkit {
 }
 
 struct Authority {
-    answer: Answer,
+    answer: PolkitAnswer,
     questions: Arc<Mutex<Vec<Question>>>,
 }
 
@@ -180,7 +176,7 @@ impl Authority {
 }
 
 impl Polkit {
-    pub fn start(daemon: &Daemon, answer: Answer) -> Polkit {
+    pub fn start(daemon: &Daemon, answer: PolkitAnswer) -> Polkit {
         let questions = Arc::new(Mutex::default());
         let authority = Authority {
             answer,

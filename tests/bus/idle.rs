@@ -1,8 +1,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use paralfetch::service::bus::Backend;
-
 use crate::{Served, until};
 
 /// Whether a thread sleeps until something happens, and not until some time: in epoll_wait(2) or

@@ -1,5 +1,5 @@
-//! The D-Bus face on a private bus with the policy that is shipped: who may read and change what, what
-//! is said of the interface, signals, bounds, and what an idle service costs.
+//! The D-Bus interface on a private bus with the policy that is shipped: who may read and change what,
+//! introspection, signals, bounds, and what an idle service costs.
 
 mod calls;
 mod cli;
@@ -12,12 +12,12 @@ mod signals;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use paralfetch::service::bus::{Address, Bus, Client, serve};
+use paralfetch::service::control::bus::{Address, Bus, Client, serve};
 
 use daemon::Daemon;
-use fakes::Fake;
+use fakes::{Fake, post};
 
-/// A private bus with the service on it, whose backend is a fake.
+/// A private bus with the service on it, whose event loop is a fake.
 struct Served {
     // Dropped in this order.
     bus: Bus,
@@ -29,8 +29,8 @@ impl Served {
     /// `None` where the machine does not allow it.
     fn start() -> Option<Served> {
         let daemon = Daemon::start()?;
-        let fake = Arc::new(Fake::default());
-        let bus = serve(fake.clone(), daemon.address()).unwrap();
+        let fake = Fake::shared();
+        let bus = serve(post(&fake), daemon.address()).unwrap();
         Some(Served { bus, fake, daemon })
     }
 
@@ -45,8 +45,7 @@ fn client(address: &Address) -> Client {
         .expect("the service runs")
 }
 
-/// Runs `work` in a thread that belongs to a user who may nothing; ids of threads are their own in
-/// Linux.
+/// Runs `work` in a thread of an unprivileged user: in Linux, each thread has user ids of its own.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     const NOBODY: u32 = 65534;
     std::thread::scope(|scope| {
@@ -61,7 +60,7 @@ fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Waits for something that is sure to come, unless it is broken.
+/// Waits for a condition that comes true unless the code under test is broken.
 fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(60);
     while !reached() {

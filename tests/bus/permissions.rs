@@ -1,15 +1,17 @@
 use std::process::Command;
 
 use paralfetch::policy::PhaseRequest;
-use paralfetch::service::bus::{Action, Backend, BackendError, Mode};
+use paralfetch::service::config::Mode;
+use paralfetch::service::control::ControlError;
+use paralfetch::service::control::bus::{Action, Client};
 
-use crate::fakes::{APP, Answer, Polkit};
+use crate::fakes::{APP, Polkit, PolkitAnswer};
 use crate::{Served, as_nobody, client};
 
 const ALLOW_INTERACTION: u32 = 1;
 
 /// Everything that changes something, and what it asks polkit for.
-type Change = (Action, fn(&dyn Backend) -> Result<(), BackendError>);
+type Change = (Action, fn(&Client) -> Result<(), ControlError>);
 
 const CHANGES: [Change; 4] = [
     (Action::ManageApps, |service| {
@@ -22,7 +24,7 @@ const CHANGES: [Change; 4] = [
     (Action::Configure, |service| service.reload()),
 ];
 
-fn change_all(service: &dyn Backend) -> Vec<Result<(), BackendError>> {
+fn change_all(service: &Client) -> Vec<Result<(), ControlError>> {
     CHANGES.iter().map(|(_, change)| change(service)).collect()
 }
 
@@ -31,7 +33,7 @@ fn root_changes_without_asking() {
     let Some(served) = Served::start() else {
         return;
     };
-    let polkit = Polkit::start(&served.daemon, Answer(false, false));
+    let polkit = Polkit::start(&served.daemon, PolkitAnswer(false, false));
     let client = served.client();
     assert_eq!(client.ask("gimp", PhaseRequest::Learn).unwrap(), APP);
     change_all(&client);
@@ -52,7 +54,7 @@ fn others_change_what_polkit_allows() {
     let Some(served) = Served::start() else {
         return;
     };
-    let polkit = Polkit::start(&served.daemon, Answer(true, false));
+    let polkit = Polkit::start(&served.daemon, PolkitAnswer(true, false));
     let address = served.daemon.address();
     as_nobody(|| change_all(&client(&address)));
     let expected = ["disable gimp", "forget gimp", "automatic", "reload"];
@@ -70,7 +72,7 @@ fn others_change_nothing_that_polkit_denies() {
     let Some(served) = Served::start() else {
         return;
     };
-    let _polkit = Polkit::start(&served.daemon, Answer(false, false));
+    let _polkit = Polkit::start(&served.daemon, PolkitAnswer(false, false));
     refused(&served, "polkit does not allow");
 }
 
@@ -85,7 +87,7 @@ fn without_polkit_only_root_changes_anything() {
 fn refused(served: &Served, why: &str) {
     let address = served.daemon.address();
     for outcome in as_nobody(|| change_all(&client(&address))) {
-        let said = matches!(&outcome, Err(BackendError::Refused(said)) if said.contains(why));
+        let said = matches!(&outcome, Err(ControlError::Refused(said)) if said.contains(why));
         assert!(said, "{outcome:?}");
     }
     assert!(served.fake.changed().is_empty());
@@ -98,7 +100,7 @@ fn nobody_is_asked_who_does_not_want_to_be() {
     let Some(served) = Served::start() else {
         return;
     };
-    let polkit = Polkit::start(&served.daemon, Answer(false, true));
+    let polkit = Polkit::start(&served.daemon, PolkitAnswer(false, true));
     let address = served.daemon.address();
     let call = as_nobody(|| raw_reload(&address));
     let zbus::Error::MethodError(name, ..) = call.unwrap_err() else {
@@ -110,8 +112,8 @@ fn nobody_is_asked_who_does_not_want_to_be() {
     assert!(served.fake.changed().is_empty());
 }
 
-fn raw_reload(address: &paralfetch::service::bus::Address) -> zbus::Result<()> {
-    let paralfetch::service::bus::Address::At(address) = address else {
+fn raw_reload(address: &paralfetch::service::control::bus::Address) -> zbus::Result<()> {
+    let paralfetch::service::control::bus::Address::At(address) = address else {
         panic!("a private bus");
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -122,11 +124,11 @@ fn raw_reload(address: &paralfetch::service::bus::Address) -> zbus::Result<()> {
         let connection = zbus::connection::Builder::address(address.as_str())?
             .build()
             .await?;
-        let name = paralfetch::service::bus::NAME;
+        let name = paralfetch::service::control::bus::NAME;
         connection
             .call_method(
                 Some(name),
-                paralfetch::service::bus::PATH,
+                paralfetch::service::control::bus::PATH,
                 Some(name),
                 "Reload",
                 &(),

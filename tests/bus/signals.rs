@@ -1,15 +1,17 @@
 use std::collections::HashMap;
 
 use paralfetch::policy::Plan;
-use paralfetch::service::bus::{Backend, BusError, Event, Mode, NAME, PATH};
+use paralfetch::service::config::Mode;
+use paralfetch::service::control::LaunchSignal;
+use paralfetch::service::control::bus::{BusError, NAME, PATH};
 use zbus::fdo::{IntrospectableProxy, PropertiesProxy};
 use zbus::names::InterfaceName;
 
 use crate::fakes::{APP, launch};
 use crate::{Served, as_nobody, client, until};
 
-fn begun(pid: u32) -> Event {
-    Event::Begun {
+fn begun(pid: u32) -> LaunchSignal {
+    LaunchSignal::Begun {
         app: APP.to_owned(),
         pid,
         plan: Plan::Withhold,
@@ -24,11 +26,14 @@ fn launches_are_told_to_everybody_until_the_service_stops() {
     let address = served.daemon.address();
     let bus = served.bus;
     as_nobody(|| {
-        let mut events = client(&address).events().unwrap();
+        let mut events = client(&address).signals().unwrap();
         bus.emit(begun(7));
-        bus.emit(Event::Ended(launch()));
+        bus.emit(LaunchSignal::Ended(launch()));
         assert_eq!(events.next().unwrap().unwrap(), begun(7));
-        assert_eq!(events.next().unwrap().unwrap(), Event::Ended(launch()));
+        assert_eq!(
+            events.next().unwrap().unwrap(),
+            LaunchSignal::Ended(launch())
+        );
         assert_eq!(bus.dropped(), 0);
         // What was emitted before the end arrives.
         bus.emit(begun(8));
@@ -45,7 +50,7 @@ fn signals_of_others_are_not_believed() {
     let Some(served) = Served::start() else {
         return;
     };
-    let mut events = served.client().events().unwrap();
+    let mut events = served.client().signals().unwrap();
     let address = served.daemon.text();
     as_nobody(|| {
         with_connection(address, async |connection| {
@@ -72,7 +77,7 @@ fn the_end_of_the_bus_is_noticed() {
     let Some(mut served) = Served::start() else {
         return;
     };
-    let mut events = served.client().events().unwrap();
+    let mut events = served.client().signals().unwrap();
     assert!(served.bus.is_connected());
     served.daemon.kill();
     assert!(matches!(events.next(), Some(Err(BusError::Gone))));
@@ -151,7 +156,7 @@ fn a_change_of_the_mode_is_a_change_of_the_property() {
             std::thread::scope(|scope| {
                 scope.spawn(|| service.set_mode(mode).unwrap());
             });
-            assert_eq!(next_mode(&mut changes).await, mode.word());
+            assert_eq!(next_mode(&mut changes).await, mode.to_string());
         }
         // Changed by something else than a call.
         *served.fake.mode.lock().unwrap() = Mode::Automatic;

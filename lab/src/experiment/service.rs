@@ -16,9 +16,9 @@ use paralfetch::model::DriveClass;
 use paralfetch::model::{App, Profile};
 use paralfetch::policy::{Phase, PhaseRequest};
 use paralfetch::profile::{Store, full_path};
-use paralfetch::service::bus::{Backend, LaunchRecord};
+use paralfetch::service::Places;
+use paralfetch::service::control::{LaunchRecord, ServiceFiles};
 use paralfetch::service::registry::{self, Registry};
-use paralfetch::service::{Local, Places};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -104,14 +104,14 @@ impl State {
     /// When it is not there.
     pub fn enable(&self, app: &App) -> Result<()> {
         let id = id_of(app)?;
-        let asked = self.local().ask(&id, PhaseRequest::Prefetch);
+        let asked = self.files().ask(&id, PhaseRequest::Prefetch);
         asked.map_err(|error| anyhow!("cannot enable {id}: {error}"))?;
         Ok(())
     }
 
     /// What `stats` and `enable` go by.
-    fn local(&self) -> Local {
-        Local::new(&state_dir(self.0.path()))
+    fn files(&self) -> ServiceFiles {
+        ServiceFiles::new(&state_dir(self.0.path()))
     }
 }
 
@@ -246,7 +246,7 @@ impl Service {
 
     /// What it did with launches, as `stats` says it, newest first.
     fn history(&self) -> Result<Vec<LaunchRecord>> {
-        let launches = self.state.local().launches(Some(&self.id), u32::MAX);
+        let launches = self.state.files().launches(Some(&self.id), u32::MAX);
         launches.map_err(|error| anyhow!("cannot read the service's history: {error}"))
     }
 

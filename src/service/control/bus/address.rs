@@ -1,4 +1,4 @@
-//! Which bus.
+//! The bus to connect to.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub enum Address {
 }
 
 impl Address {
-    /// How to connect.
+    /// A connection to be configured.
     pub(super) fn builder(&self) -> Result<Builder<'_>, BusError> {
         Ok(match self {
             Address::System => Builder::system()?,
@@ -28,7 +28,7 @@ impl Address {
         })
     }
 
-    /// Connects within this time.
+    /// Connects within `limit`.
     pub(super) async fn connect(
         &self,
         builder: Builder<'_>,

@@ -74,11 +74,7 @@ fn words_stand_for_one_thing_each() {
     ] {
         assert_eq!(request_of(request_word(request)), Some(request));
     }
-    for mode in [Mode::Manual, Mode::Automatic] {
-        assert_eq!(mode.word().parse::<Mode>().unwrap(), mode);
-    }
     assert!(plan_of("").is_none() && request_of("Learn").is_none());
-    assert!("auto".parse::<Mode>().is_err());
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! Errors, in our words and in those of the bus.
+//! Errors of the connection, and the names that errors have on the bus.
 
 use std::borrow::Cow;
 use std::io;
@@ -10,7 +10,7 @@ use zbus::message::{Header, Message};
 use zbus::names::ErrorName;
 
 use super::NAME;
-use super::backend::BackendError;
+use crate::service::control::ControlError;
 
 /// What is wrong with the connection to the bus.
 #[derive(Debug, Error)]
@@ -26,9 +26,9 @@ pub enum BusError {
     /// The bus or the service does not answer.
     #[error("{what} did not answer within {} s", limit.as_secs())]
     Silent {
-        /// Who.
+        /// The bus or the service.
         what: &'static str,
-        /// How long it was given.
+        /// How long it had time.
         limit: Duration,
     },
     /// The name has an owner already.
@@ -37,10 +37,10 @@ pub enum BusError {
     /// The service went away.
     #[error("the service has stopped")]
     Gone,
-    /// It does not start when it is called.
+    /// The bus called the service, and it did not start.
     #[error("the service does not start: {0}")]
     NotStarted(String),
-    /// The system gives us no thread, or no epoll instance.
+    /// The kernel refuses a thread or an epoll instance.
     #[error("cannot serve the bus: {0}")]
     System(#[from] io::Error),
     /// Anything else.
@@ -51,11 +51,11 @@ pub enum BusError {
 /// Why a call is answered with an error.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The backend's answer.
-    Backend(BackendError),
+    /// The service's answer.
+    Control(ControlError),
     /// The caller may not do this, even with a password.
     Denied(String),
-    /// The caller may do this with a password, and did not allow for being asked.
+    /// The caller may do this with a password, but does not allow the question.
     WouldAsk(String),
     /// An argument is wrong.
     Argument(String),
@@ -63,9 +63,9 @@ pub(super) enum Fault {
     Busy(String),
 }
 
-impl From<BackendError> for Fault {
-    fn from(error: BackendError) -> Self {
-        Fault::Backend(error)
+impl From<ControlError> for Fault {
+    fn from(error: ControlError) -> Self {
+        Fault::Control(error)
     }
 }
 
@@ -80,9 +80,9 @@ const BUSY: &str = "org.freedesktop.DBus.Error.LimitsExceeded";
 impl Fault {
     fn parts(&self) -> (&'static str, Cow<'_, str>) {
         let (name, text) = match self {
-            Fault::Backend(BackendError::Unknown(text)) => (UNKNOWN, text),
-            Fault::Backend(BackendError::Refused(text)) => (REFUSED, text),
-            Fault::Backend(BackendError::Failed(text)) => (FAILED, text),
+            Fault::Control(ControlError::Unknown(text)) => (UNKNOWN, text),
+            Fault::Control(ControlError::Refused(text)) => (REFUSED, text),
+            Fault::Control(ControlError::Failed(text)) => (FAILED, text),
             Fault::Denied(text) => (DENIED, text),
             Fault::WouldAsk(text) => (WOULD_ASK, text),
             Fault::Argument(text) => (ARGUMENT, text),
@@ -104,10 +104,10 @@ impl DBusError for Fault {
 
     fn description(&self) -> Option<&str> {
         Some(match self {
-            Fault::Backend(
-                BackendError::Unknown(text)
-                | BackendError::Refused(text)
-                | BackendError::Failed(text),
+            Fault::Control(
+                ControlError::Unknown(text)
+                | ControlError::Refused(text)
+                | ControlError::Failed(text),
             )
             | Fault::Denied(text)
             | Fault::WouldAsk(text)
@@ -117,7 +117,7 @@ impl DBusError for Fault {
     }
 }
 
-/// Text without NUL, which ends the connection if it is sent.
+/// The text with each NUL replaced: the bus ends a connection that sends one.
 pub(super) fn sendable(text: &str) -> Cow<'_, str> {
     if text.contains('\0') {
         Cow::Owned(text.replace('\0', "\u{fffd}"))
@@ -126,15 +126,15 @@ pub(super) fn sendable(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// What an error of the bus means to the caller of a [`super::Backend`].
-pub(super) fn answer_of(error: BusError) -> BackendError {
+/// The error of a call that failed on the bus or in the service.
+pub(super) fn error_of(error: BusError) -> ControlError {
     let BusError::Bus(zbus::Error::MethodError(name, text, _)) = error else {
-        return BackendError::Failed(error.to_string());
+        return ControlError::Failed(error.to_string());
     };
     let text = text.unwrap_or_else(|| name.to_string());
     match name.as_str() {
-        UNKNOWN => BackendError::Unknown(text),
-        REFUSED | DENIED | WOULD_ASK => BackendError::Refused(text),
-        _ => BackendError::Failed(text),
+        UNKNOWN => ControlError::Unknown(text),
+        REFUSED | DENIED | WOULD_ASK => ControlError::Refused(text),
+        _ => ControlError::Failed(text),
     }
 }

@@ -1,4 +1,4 @@
-//! The D-Bus face of the system service, and the command line's way to it.
+//! The service on D-Bus, and the command line's connection to it.
 //!
 //! The service owns [`NAME`] on the system bus and shows one object at [`PATH`] with the interface
 //! of the same name. Everybody may read. What changes something asks polkit ([`Action`]) unless the
@@ -6,39 +6,35 @@
 //!
 //! | member | signature | what it does |
 //! |---|---|---|
-//! | `GetStatus` | → `a{sv}` | the service as a whole ([`Status`]) |
-//! | `ListApps` | → `aa{sv}` | all managed apps ([`AppState`]) |
+//! | `GetStatus` | → `a{sv}` | the service as a whole ([`Status`](super::Status)) |
+//! | `ListApps` | → `aa{sv}` | all managed apps ([`AppState`](super::AppState)) |
 //! | `GetApp` | `s` → `a{sv}` | one of them |
-//! | `ListLaunches` | `su` → `aa{sv}` | the newest launches ([`LaunchRecord`]) of an app, or of all for "" |
+//! | `ListLaunches` | `su` → `aa{sv}` | the newest launches ([`LaunchRecord`](super::LaunchRecord)) of an app, or of all for "" |
 //! | `Ask` | `ss` → `s` | learn, prefetch or disable an app; its name (manage-apps) |
 //! | `Forget` | `s` | forget an app and its profile (manage-apps) |
 //! | `SetMode` | `s` | manual or automatic (configure) |
 //! | `Reload` | | read the configuration again (configure) |
 //! | `Mode`, `Version` | `s` | properties |
 //! | `LaunchBegun` | `sus` | signal: app, process id, what is done with the launch |
-//! | `LaunchEnded` | `a{sv}` | signal: a [`LaunchRecord`] |
+//! | `LaunchEnded` | `a{sv}` | signal: a [`LaunchRecord`](super::LaunchRecord) |
 //!
 //! Structures travel as dictionaries, so that later versions can add members: an unknown number has
 //! no member at all, and readers skip members that they do not know.
 
 mod address;
 mod authority;
-mod backend;
 mod client;
 mod error;
-mod events;
-mod face;
+mod interface;
 mod serve;
-mod types;
+mod signals;
 
 pub use address::Address;
 pub use authority::Action;
-pub use backend::{Backend, BackendError};
 pub use client::Client;
 pub use error::BusError;
-pub use events::Events;
 pub use serve::{Bus, serve};
-pub use types::{AppState, Event, LaunchRecord, Mode, Status, plan_word, request_word};
+pub use signals::LaunchSignals;
 
 /// The service's name on the bus, and its interface's.
 pub const NAME: &str = "org.paralfetch.Paralfetch1";
@@ -46,7 +42,7 @@ pub const NAME: &str = "org.paralfetch.Paralfetch1";
 /// The path of the service's only object.
 pub const PATH: &str = "/org/paralfetch/Paralfetch1";
 
-/// Longest argument that the service takes, in bytes: that of a path.
+/// Longest argument that the service takes, in bytes: PATH_MAX of the kernel.
 pub const MAX_ARGUMENT: usize = 4096;
 
 /// Most launches that one call returns.

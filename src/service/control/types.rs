@@ -1,14 +1,9 @@
-//! What travels over the bus: plain data.
-//!
-//! Everything is a dictionary `a{sv}` on the bus and an object in JSON, with the field names as keys.
-
-use std::fmt;
-use std::str::FromStr;
+//! Arguments and answers of the calls, as plain data: dictionaries `a{sv}` on the bus and objects in
+//! JSON, with the field names as keys.
 
 use serde::{Deserialize, Serialize};
 use zbus::zvariant::Type;
 
-use super::backend::BackendError;
 use crate::policy::{PhaseRequest, Plan};
 
 /// One managed app.
@@ -31,10 +26,10 @@ pub struct AppState {
     /// Why it is managed: `user`, `desktop` (it has a .desktop entry) or `discovered`.
     #[serde(with = "member")]
     pub added_by: String,
-    /// Launches seen.
+    /// Launches that the service has seen.
     #[serde(with = "member")]
     pub launches: u64,
-    /// The last launch, in seconds since the epoch; 0 for never.
+    /// When the last launch began, in seconds since the epoch; 0 if there was none.
     #[serde(with = "member")]
     pub last_s: u64,
     /// Launches that were prefetched.
@@ -75,7 +70,7 @@ impl AppState {
 #[zvariant(signature = "a{sv}")]
 #[serde(default)]
 pub struct Status {
-    /// Of the service's program.
+    /// Version of the service's program.
     #[serde(with = "member")]
     pub version: String,
     /// `manual` or `automatic`.
@@ -84,13 +79,13 @@ pub struct Status {
     /// Managed apps.
     #[serde(with = "member")]
     pub managed: u64,
-    /// Those that have a profile.
+    /// Managed apps that have a profile.
     #[serde(with = "member")]
     pub with_profile: u64,
-    /// Those whose next launch is learned.
+    /// Managed apps whose next launch is learned.
     #[serde(with = "member")]
     pub learning: u64,
-    /// Those that are left alone.
+    /// Managed apps that are disabled.
     #[serde(with = "member")]
     pub disabled: u64,
     /// The service's resident memory.
@@ -102,16 +97,16 @@ pub struct Status {
     /// Launches of managed apps since the service started.
     #[serde(with = "member")]
     pub launches_seen: u64,
-    /// Events that the kernel had no room for since then.
+    /// Events of the kernel that were lost since then because a buffer was full.
     #[serde(with = "member")]
     pub lost_events: u64,
     /// When the service started, in seconds since the epoch.
     #[serde(with = "member")]
     pub since_s: u64,
-    /// What the kernel allows, a line each.
+    /// What the kernel allows the service to do, one line each.
     #[serde(with = "member")]
     pub abilities: Vec<String>,
-    /// What the administrator should know, a line each.
+    /// What the administrator should know, one line each.
     #[serde(with = "member")]
     pub warnings: Vec<String>,
 }
@@ -159,9 +154,9 @@ pub struct LaunchRecord {
     pub note: String,
 }
 
-/// What is told of launches as they happen.
+/// A signal of the service about a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum LaunchSignal {
     /// A launch of a managed app began.
     Begun {
         /// The app, as in [`AppState::app`].
@@ -173,42 +168,6 @@ pub enum Event {
     },
     /// A launch of a managed app is over.
     Ended(LaunchRecord),
-}
-
-/// Which apps are managed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Those that the user named.
-    Manual,
-    /// Those, all with a .desktop entry, and what turns out to be worth it.
-    Automatic,
-}
-
-impl Mode {
-    /// `manual` or `automatic`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Mode::Manual => "manual",
-            Mode::Automatic => "automatic",
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
-    }
-}
-
-impl FromStr for Mode {
-    type Err = BackendError;
-
-    fn from_str(word: &str) -> Result<Self, BackendError> {
-        [Mode::Manual, Mode::Automatic]
-            .into_iter()
-            .find(|mode| mode.word() == word)
-            .ok_or_else(|| BackendError::Refused("wanted: manual or automatic".to_owned()))
-    }
 }
 
 /// A request on the bus: `learn`, `prefetch` or `disable`.

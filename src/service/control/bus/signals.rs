@@ -1,4 +1,4 @@
-//! Launches as they happen, for `watch`.
+//! The service's signals, for `watch`.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -12,19 +12,20 @@ use zbus::{Connection, MatchRule, MessageStream};
 
 use super::NAME;
 use super::error::BusError;
-use super::types::{Event, plan_of};
+use crate::service::control::LaunchSignal;
+use crate::service::control::types::plan_of;
 
-/// Launches, as the service tells of them. [`BusError::Gone`] ends it when the service stops.
-pub struct Events {
+/// The launches that the service signals. The last item is [`BusError::Gone`], when the service stops.
+pub struct LaunchSignals {
     runtime: Runtime,
     stream: MessageStream,
-    /// The service's unique name: others can send us signals, too.
+    /// The service's unique name: any program can send signals of the same interface.
     owner: String,
-    over: bool,
+    is_over: bool,
 }
 
-impl Events {
-    /// Asks the bus for the service's signals, and for its end.
+impl LaunchSignals {
+    /// Asks the bus for the service's signals and for the change of its owner.
     pub(super) async fn listen(
         connection: Connection,
     ) -> Result<(MessageStream, String), BusError> {
@@ -43,27 +44,26 @@ impl Events {
             .build();
         let ask = async |rule| bus.add_match_rule(rule).await.map_err(zbus::Error::from);
         ask(end).await?;
-        // After that rule: from here on its end is not missed.
+        // After the rule, so that the service cannot end unnoticed.
         let name = BusName::from_static_str(NAME).map_err(zbus::Error::from)?;
         let owner = bus.get_name_owner(name).await;
         let owner = owner.map_err(|_| BusError::Gone)?.to_string();
-        // Last: a flood of signals fills the stream, which nobody reads yet, and then nothing else is
-        // received.
+        // Last: signals may fill the stream, which nobody reads yet, and replies would wait behind them.
         ask(launches).await?;
         Ok((stream, owner))
     }
 
-    pub(super) fn over(runtime: Runtime, stream: MessageStream, owner: String) -> Self {
-        Events {
+    pub(super) fn new(runtime: Runtime, stream: MessageStream, owner: String) -> Self {
+        LaunchSignals {
             runtime,
             stream,
             owner,
-            over: false,
+            is_over: false,
         }
     }
 
-    /// What a message says; `None` if it is none of ours.
-    fn event(&self, message: &Message) -> Option<Result<Event, BusError>> {
+    /// The launch that a message signals; `None` if it is another message.
+    fn signal(&self, message: &Message) -> Option<Result<LaunchSignal, BusError>> {
         let header = message.header();
         if header.message_type() != Type::Signal {
             return None;
@@ -80,39 +80,39 @@ impl Events {
         let read = match member {
             "LaunchBegun" => message.body().deserialize().map(|(app, pid, plan)| {
                 let plan: String = plan;
-                plan_of(&plan).map(|plan| Event::Begun { app, pid, plan })
+                plan_of(&plan).map(|plan| LaunchSignal::Begun { app, pid, plan })
             }),
             "LaunchEnded" => message
                 .body()
                 .deserialize()
-                .map(|launch| Some(Event::Ended(launch))),
+                .map(|launch| Some(LaunchSignal::Ended(launch))),
             _ => return None,
         };
-        // Signals of a later version may say what we do not know.
+        // A later version of the service may have plans that this one does not know.
         read.map_err(BusError::from).transpose()
     }
 }
 
-impl Iterator for Events {
-    type Item = Result<Event, BusError>;
+impl Iterator for LaunchSignals {
+    type Item = Result<LaunchSignal, BusError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.over {
+        if self.is_over {
             return None;
         }
-        let event = loop {
+        let signal = loop {
             let stream = &mut self.stream;
             let next = poll_fn(|context| Pin::new(&mut *stream).poll_next(context));
             match self.runtime.block_on(next) {
                 None | Some(Err(_)) => break Err(BusError::Gone),
                 Some(Ok(message)) => {
-                    if let Some(event) = self.event(&message) {
-                        break event;
+                    if let Some(signal) = self.signal(&message) {
+                        break signal;
                     }
                 }
             }
         };
-        self.over = matches!(event, Err(BusError::Gone));
-        Some(event)
+        self.is_over = matches!(signal, Err(BusError::Gone));
+        Some(signal)
     }
 }

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::runtime;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 use zbus::export::futures_core::Stream;
 use zbus::fdo::{RequestNameFlags, RequestNameReply};
@@ -20,16 +20,15 @@ use zbus::object_server::InterfaceRef;
 use zbus::{Connection, MatchRule, MessageStream};
 
 use super::address::Address;
-use super::backend::Backend;
 use super::error::BusError;
-use super::face::{Face, FaceSignals};
-use super::types::{Event, plan_word};
+use super::interface::{Interface, InterfaceSignals};
 use super::{NAME, PATH};
+use crate::service::control::{LaunchSignal, Post, plan_word};
 
-/// Events that may wait for the bus: as many as launches can begin while it does not answer.
+/// Signals that may wait for the bus: as many as launches can begin while it does not answer.
 const QUEUE: usize = 256;
 
-/// How long the bus may take to let us in, and to take a signal.
+/// How long the bus may take to accept the connection, and each signal.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// The service on the bus, until this is dropped.
@@ -44,38 +43,37 @@ pub struct Bus {
 }
 
 enum Item {
-    Event(Box<Event>),
+    Launch(Box<LaunchSignal>),
     Mode,
 }
 
-/// Connects to the bus, takes the service's name and serves calls from then on.
+/// Connects to the bus, takes the service's name and passes calls on by `post` from then on. A call may
+/// come before this returns: it waits for its answer, and the bus's thread does not.
 ///
 /// # Errors
 /// When there is no bus, it does not let us own the name (only root may), or another service has it.
-pub fn serve(backend: Arc<dyn Backend>, address: Address) -> Result<Bus, BusError> {
+pub fn serve(post: Post, address: Address) -> Result<Bus, BusError> {
     let (queue, items) = mpsc::channel(QUEUE);
     let (send_ready, ready) = sync_channel(1);
     let connected = Arc::new(AtomicBool::new(true));
     let still_connected = Arc::clone(&connected);
-    let (begin, serving) = watch::channel(false);
     let thread = thread::Builder::new()
         .name("pf-bus".to_owned())
         .spawn(move || {
-            let outcome = runtime().map_err(BusError::from).and_then(|runtime| {
-                match runtime.block_on(start(Face::new(backend, serving), &address)) {
+            let started = runtime().map_err(BusError::from).and_then(|runtime| {
+                match runtime.block_on(start(Interface::new(post), &address)) {
                     Ok(served) => Ok((runtime, served)),
                     Err(error) => {
-                        // Does not wait for a connect(2) that hangs.
+                        // A connect(2) that hangs must not be waited for.
                         runtime.shutdown_background();
                         Err(error)
                     }
                 }
             });
-            match outcome {
+            match started {
                 Ok((runtime, served)) => {
-                    // `serve` waits for it.
+                    // `serve` is waiting to receive it.
                     let _ = send_ready.send(Ok(()));
-                    begin.send_replace(true);
                     runtime.block_on(run(served, items));
                     still_connected.store(false, Ordering::Relaxed);
                 }
@@ -98,24 +96,24 @@ pub fn serve(backend: Arc<dyn Backend>, address: Address) -> Result<Bus, BusErro
 }
 
 impl Bus {
-    /// Tells everybody who listens. Never waits: what the queue has no room for is dropped and
-    /// counted.
-    pub fn emit(&self, event: Event) {
-        self.send(Item::Event(Box::new(event)));
+    /// Sends the signal to all listeners. Never waits: a signal that the queue has no room for is
+    /// dropped and counted.
+    pub fn emit(&self, signal: LaunchSignal) {
+        self.send(Item::Launch(Box::new(signal)));
     }
 
-    /// Says that the mode has changed other than by a call on the bus.
+    /// Sends the signal of the property `Mode`, for a change that no call on the bus has made.
     pub fn mode_changed(&self) {
         self.send(Item::Mode);
     }
 
-    /// Events that were dropped so far.
+    /// Signals that were dropped so far.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Whether the bus is still there. Once it is gone (it was restarted, usually), only serving anew
-    /// brings the service back.
+    /// Whether the connection still stands. A bus that was restarted does not know the service until it is
+    /// served anew.
     pub fn is_connected(&self) -> bool {
         self.connected.load(Ordering::Relaxed)
     }
@@ -132,17 +130,18 @@ impl Bus {
 }
 
 impl Drop for Bus {
-    /// Waits until what was emitted has been sent, and for a call that the backend is busy with.
+    /// Waits until the queued signals have been sent.
     fn drop(&mut self) {
         self.queue = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there was printed by then.
+            // A panic of the thread has been printed.
             let _ = thread.join();
         }
     }
 }
 
-/// All on one thread, but for connect(2), which zbus leaves to another; that one ends right after it.
+/// Everything runs on one thread, except connect(2): zbus calls it on a second thread, which ends right
+/// afterwards.
 pub(super) fn runtime() -> io::Result<runtime::Runtime> {
     runtime::Builder::new_current_thread()
         .enable_all()
@@ -151,17 +150,17 @@ pub(super) fn runtime() -> io::Result<runtime::Runtime> {
         .build()
 }
 
-/// What is served, and how to see that it no longer is.
+/// The connection, while it is served.
 struct Served {
-    // Keeps it open.
+    /// Open as long as this value lives.
     _connection: Connection,
-    face: InterfaceRef<Face>,
-    /// Ends with the connection.
+    interface: InterfaceRef<Interface>,
+    /// A stream that ends with the connection.
     end: MessageStream,
 }
 
-async fn start(face: Face, address: &Address) -> Result<Served, BusError> {
-    let builder = address.builder()?.serve_at(PATH, face)?;
+async fn start(interface: Interface, address: &Address) -> Result<Served, BusError> {
+    let builder = address.builder()?.serve_at(PATH, interface)?;
     let connection = address.connect(builder, LIMIT).await?;
     let flags = RequestNameFlags::DoNotQueue;
     match connection.request_name_with_flags(NAME, flags.into()).await {
@@ -169,8 +168,8 @@ async fn start(face: Face, address: &Address) -> Result<Served, BusError> {
         Ok(_) | Err(zbus::Error::NameTaken) => return Err(BusError::NameTaken),
         Err(error) => return Err(error.into()),
     }
-    let face = connection.object_server().interface(PATH).await?;
-    // Matches no message, and is told of errors nevertheless.
+    let interface = connection.object_server().interface(PATH).await?;
+    // No message matches, but the stream ends with an error when the connection does.
     let nothing = MatchRule::builder()
         .msg_type(Type::Error)
         .path(PATH)?
@@ -178,7 +177,7 @@ async fn start(face: Face, address: &Address) -> Result<Served, BusError> {
     let end = MessageStream::for_match_rule(nothing, &connection, Some(1)).await?;
     Ok(Served {
         _connection: connection,
-        face,
+        interface,
         end,
     })
 }
@@ -200,9 +199,9 @@ async fn run(mut served: Served, mut items: mpsc::Receiver<Item>) {
         let Some(item) = next else {
             return;
         };
-        match timeout(LIMIT, tell(&served.face, item)).await {
+        match timeout(LIMIT, tell(&served.interface, item)).await {
             Ok(Ok(())) => {}
-            // Nothing can be sent any more, and nobody is to wait for that when the service ends.
+            // The connection is broken: the end of the service must not wait for it.
             Ok(Err(_)) | Err(_) => return,
         }
     }
@@ -218,15 +217,15 @@ fn ended(end: &mut MessageStream, context: &mut Context<'_>) -> bool {
     }
 }
 
-async fn tell(face: &InterfaceRef<Face>, item: Item) -> zbus::Result<()> {
-    let emitter = face.signal_emitter();
+async fn tell(interface: &InterfaceRef<Interface>, item: Item) -> zbus::Result<()> {
+    let emitter = interface.signal_emitter();
     match item {
-        Item::Event(event) => match *event {
-            Event::Begun { app, pid, plan } => {
+        Item::Launch(signal) => match *signal {
+            LaunchSignal::Begun { app, pid, plan } => {
                 emitter.launch_begun(&app, pid, plan_word(plan)).await
             }
-            Event::Ended(launch) => emitter.launch_ended(launch).await,
+            LaunchSignal::Ended(launch) => emitter.launch_ended(launch).await,
         },
-        Item::Mode => face.get().await.mode_changed(emitter).await,
+        Item::Mode => interface.get().await.mode_changed(emitter).await,
     }
 }

@@ -1,4 +1,4 @@
-//! Who may change something: root, and whom polkit allows.
+//! Authorization of changes: root may make them, other users if polkit allows it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use zbus::zvariant::Value;
 
 use super::error::{Fault, sendable};
 
-/// Callers that polkit may be asked about at once. Each may be looking at a password prompt; more are
-/// sent away, so that nobody can fill our memory.
+/// Callers that polkit may be asked about at once, each of whom may be looking at a password prompt.
+/// Further calls are refused, so that no user can fill the service's memory.
 const MOST_QUESTIONS: usize = 16;
 
-/// How long polkit may take if it has nobody to ask.
+/// How long polkit may take if it cannot ask the user.
 const SOON: Duration = Duration::from_secs(20);
 
-/// How long polkit may take if it asks for a password.
+/// How long polkit may take if it asks the user for a password.
 const WITH_PASSWORD: Duration = Duration::from_secs(300);
 
 /// `AllowUserInteraction` of polkit's CheckAuthorization.
@@ -55,7 +55,7 @@ impl Authority {
         }
     }
 
-    /// Whether the caller may do this. May take until a password has been typed.
+    /// Checks whether the caller may do this, which may take until the user has typed a password.
     pub async fn check(
         &self,
         connection: &Connection,
@@ -102,11 +102,11 @@ async fn uid(connection: &Connection, sender: &str) -> Result<u32, Fault> {
         .await;
     answer
         .and_then(|reply| reply.body().deserialize())
-        // Gone by now, usually: then nobody reads this.
+        // Usually the caller has left the bus, and nobody reads the error.
         .map_err(|error| Fault::Denied(format!("the bus does not say who calls: {error}")))
 }
 
-/// What polkit says: whether the caller is allowed this, and if not, whether a password would help.
+/// Polkit's answer: whether the caller may do this, and if not, whether a password would help.
 async fn ask_polkit(
     connection: &Connection,
     sender: &str,
@@ -125,7 +125,7 @@ async fn ask_polkit(
         action.id(),
         details,
         flags,
-        // Nothing to cancel it by: polkit drops the question when its subject leaves the bus.
+        // No cancellation id: polkit drops the question when the caller leaves the bus.
         "",
     );
     let answer = connection.call_method(

@@ -1,4 +1,4 @@
-//! The running service, as its clients see it.
+//! The command line's connection to the running service.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,30 +14,31 @@ use zbus::proxy::{self, CacheProperties, MethodFlags, Proxy};
 use zbus::zvariant::{DynamicType, Type};
 
 use super::address::Address;
-use super::backend::{Backend, BackendError};
-use super::error::{BusError, answer_of};
-use super::events::Events;
+use super::error::{BusError, error_of};
 use super::serve::runtime;
-use super::types::{AppState, LaunchRecord, Mode, Status, request_word};
+use super::signals::LaunchSignals;
 use super::{NAME, PATH};
 use crate::policy::PhaseRequest;
+use crate::service::config::Mode;
+use crate::service::control::{Answer, AppState, ControlError, LaunchRecord, Status, request_word};
 
-/// How long it may take to find out whether the service runs.
+/// How long the bus may take to tell whether the service runs.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// How long it may take to start.
+/// How long the service may take to start.
 const START: Duration = Duration::from_secs(25);
 
-/// How long it may take to answer.
+/// How long the service may take to answer.
 const READ: Duration = Duration::from_secs(25);
 
-/// How long it may take to change something: the user may have to type a password.
+/// How long a change may take: the user may have to type a password.
 const CHANGE: Duration = Duration::from_secs(330);
 
 /// systemd's answer when the unit that the bus asks it to start is not enabled.
 const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
 
-/// A connection to the running service. All calls wait for the answer, for a bounded time.
+/// A connection to the running service. Each call waits for its answer, for a bounded time. Errors are
+/// the service's, or [`ControlError::Failed`] if the connection fails.
 pub struct Client {
     runtime: Runtime,
     proxy: Proxy<'static>,
@@ -113,7 +114,7 @@ impl Client {
         }));
         match looked {
             Err(error) => {
-                // Does not wait for a connect(2) that hangs.
+                // A connect(2) that hangs must not be waited for.
                 runtime.shutdown_background();
                 match error {
                     BusError::NoBus { .. } => Ok(Found::Nothing),
@@ -138,15 +139,93 @@ impl Client {
         Ok(Client { runtime, proxy })
     }
 
-    /// Launches as they begin and end, from now on.
+    /// The signals of launches, from now on.
     ///
     /// # Errors
     /// When the bus does not answer, or the service has stopped.
-    pub fn events(self) -> Result<Events, BusError> {
+    pub fn signals(self) -> Result<LaunchSignals, BusError> {
         let connection = self.proxy.connection().clone();
-        let events = within("the bus", CONNECT, Events::listen(connection));
-        let (stream, owner) = self.runtime.block_on(events)?;
-        Ok(Events::over(self.runtime, stream, owner))
+        let listening = within("the bus", CONNECT, LaunchSignals::listen(connection));
+        let (stream, owner) = self.runtime.block_on(listening)?;
+        Ok(LaunchSignals::new(self.runtime, stream, owner))
+    }
+
+    /// The service as a whole.
+    ///
+    /// # Errors
+    /// As all calls.
+    pub fn status(&self) -> Answer<Status> {
+        self.read("GetStatus", &())
+    }
+
+    /// All managed apps.
+    ///
+    /// # Errors
+    /// As all calls.
+    pub fn apps(&self) -> Answer<Vec<AppState>> {
+        self.read("ListApps", &())
+    }
+
+    /// One managed app, by its path, command, .desktop entry or name.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] when it is not managed.
+    pub fn app(&self, app: &str) -> Answer<AppState> {
+        self.read("GetApp", &app)
+    }
+
+    /// The newest launches of an app, or of all apps, newest first, at most `limit` of them.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] when the app is not managed.
+    pub fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>> {
+        self.read("ListLaunches", &(app.unwrap_or_default(), limit))
+    }
+
+    /// Learns, prefetches or disables an app from its next launch on. Returns the app's id.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] when there is no such app, [`ControlError::Refused`] when it cannot be
+    /// managed or the user may not do this.
+    pub fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
+        self.change("Ask", &(app, request_word(request)))
+    }
+
+    /// Forgets an app, its profile and its launches.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] when it is not managed, [`ControlError::Refused`] when the user may not
+    /// do this.
+    pub fn forget(&self, app: &str) -> Answer<()> {
+        self.change("Forget", &app)
+    }
+
+    /// The mode in force.
+    ///
+    /// # Errors
+    /// As all calls.
+    pub fn mode(&self) -> Answer<Mode> {
+        let mode = within("the service", READ, async {
+            Ok(self.proxy.get_property::<String>("Mode").await?)
+        });
+        let mode = self.runtime.block_on(mode).map_err(error_of)?;
+        mode.parse().map_err(ControlError::failed)
+    }
+
+    /// Sets the mode for good.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] when the user may not do this.
+    pub fn set_mode(&self, mode: Mode) -> Answer<()> {
+        self.change("SetMode", &mode.to_string())
+    }
+
+    /// Has the service read its configuration again.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] when the configuration is wrong, or the user may not do this.
+    pub fn reload(&self) -> Answer<()> {
+        self.change("Reload", &())
     }
 
     fn read<R>(&self, method: &str, body: &(impl Serialize + DynamicType)) -> Answer<R>
@@ -178,15 +257,13 @@ impl Client {
             let answer: Option<R> = answer.await?;
             answer.ok_or(BusError::Bus(zbus::Error::InvalidReply))
         });
-        self.runtime.block_on(answer).map_err(answer_of)
+        self.runtime.block_on(answer).map_err(error_of)
     }
 }
 
-type Answer<T> = Result<T, BackendError>;
-
 enum Found {
     Running(Client),
-    /// Not running, and the bus can start it.
+    /// It does not run, but the bus can start it.
     Activatable(Runtime, Connection),
     Nothing,
 }
@@ -200,45 +277,4 @@ async fn within<T>(
     timeout(limit, future)
         .await
         .unwrap_or(Err(BusError::Silent { what, limit }))
-}
-
-impl Backend for Client {
-    fn status(&self) -> Answer<Status> {
-        self.read("GetStatus", &())
-    }
-
-    fn apps(&self) -> Answer<Vec<AppState>> {
-        self.read("ListApps", &())
-    }
-
-    fn app(&self, app: &str) -> Answer<AppState> {
-        self.read("GetApp", &app)
-    }
-
-    fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>> {
-        self.read("ListLaunches", &(app.unwrap_or_default(), limit))
-    }
-
-    fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
-        self.change("Ask", &(app, request_word(request)))
-    }
-
-    fn forget(&self, app: &str) -> Answer<()> {
-        self.change("Forget", &app)
-    }
-
-    fn mode(&self) -> Answer<Mode> {
-        let mode = within("the service", READ, async {
-            Ok(self.proxy.get_property::<String>("Mode").await?)
-        });
-        self.runtime.block_on(mode).map_err(answer_of)?.parse()
-    }
-
-    fn set_mode(&self, mode: Mode) -> Answer<()> {
-        self.change("SetMode", &mode.word())
-    }
-
-    fn reload(&self) -> Answer<()> {
-        self.change("Reload", &())
-    }
 }

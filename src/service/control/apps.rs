@@ -1,0 +1,154 @@
+//! The managed apps, as the calls name and show them.
+
+use std::ffi::OsStr;
+
+use super::types::{AppState, LaunchRecord};
+use super::{Answer, ControlError};
+use crate::apps::{Rules, desktop};
+use crate::policy::{GainVerdict, Phase, Warmth};
+use crate::service::cached_profile::CachedProfile;
+use crate::service::catalogue::marks;
+use crate::service::deciding::off_words;
+use crate::service::history::{HistorySummary, Launch, Typical};
+use crate::service::preparing::PATH;
+use crate::service::registry::{Added, Record, Registry};
+
+/// The managed app that a user means: by its id, the last component of its path, or its title.
+pub(super) fn find<'a>(registry: &'a Registry, name: &str) -> Answer<&'a Record> {
+    let is_id = |record: &Record| record.id == name;
+    let is_base_name = |record: &Record| record.id.rsplit('/').next() == Some(name);
+    let is_title = |record: &Record| record.title.eq_ignore_ascii_case(name);
+    let ways: [&dyn Fn(&Record) -> bool; 3] = [&is_id, &is_base_name, &is_title];
+    for fits in ways {
+        let found: Vec<&Record> = registry.iter().filter(|record| fits(record)).collect();
+        match found[..] {
+            [] => {}
+            [record] => return Ok(record),
+            _ => {
+                let ids: Vec<&str> = found.iter().map(|record| record.id.as_str()).collect();
+                return Err(ControlError::Refused(format!(
+                    "{name} may be any of {}; give the whole path",
+                    ids.join(", ")
+                )));
+            }
+        }
+    }
+    Err(ControlError::Unknown(format!(
+        "{name} is not managed (`paralfetch list` shows what is, `paralfetch enable` adds to it)"
+    )))
+}
+
+/// The id of the app that a user means; an app that is not managed so far is managed from now on.
+pub(super) fn find_or_add(registry: &mut Registry, name: &str, rules: &Rules) -> Answer<String> {
+    match find(registry, name) {
+        Ok(record) => Ok(record.id.clone()),
+        Err(ControlError::Unknown(_)) => {
+            let record = new_record(name, rules)?;
+            let id = record.id.clone();
+            registry.insert(record);
+            Ok(id)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// An app that is installed and not managed so far.
+fn new_record(app: &str, rules: &Rules) -> Answer<Record> {
+    let path = OsStr::new(PATH);
+    let entries = desktop::entries(&desktop::system_directories(), rules, path);
+    let found = desktop::find_app(OsStr::new(app), &entries, rules, path)
+        .map_err(|error| ControlError::Unknown(error.to_string()))?;
+    let key = &found.identity.key;
+    let id = key
+        .as_os_str()
+        .to_str()
+        .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))?;
+    let marks = marks(key, &found.identity.program, &found.names);
+    Ok(Record::new(
+        id.to_owned(),
+        found.name.clone(),
+        Added::User,
+        marks,
+    ))
+}
+
+/// A managed app, as far as the registry and its profile tell.
+pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
+    let (phase, why) = match record.managed.phase() {
+        Phase::Learning { .. } => ("learning", String::new()),
+        Phase::Prefetching => ("prefetching", String::new()),
+        Phase::Disabled { off, .. } => ("disabled", off_words(off)),
+    };
+    let gain = match record.managed.verdict() {
+        GainVerdict::Helps {
+            with_us,
+            without_us,
+        }
+        | GainVerdict::DoesNotHelp {
+            with_us,
+            without_us,
+        } if without_us > 0 => (100 - with_us as i128 * 100 / i128::from(without_us)) as i32,
+        _ => AppState::GAIN_UNKNOWN,
+    };
+    AppState {
+        app: record.id.clone(),
+        name: record.title.clone(),
+        phase: phase.to_owned(),
+        why,
+        added_by: record.added.word().to_owned(),
+        launches: record.launches,
+        last_s: record.last_s.last().copied().unwrap_or(0),
+        prefetched: record.prefetched,
+        gain_percent: gain,
+        profile_bytes: profile.map_or(0, |profile| profile.packed.len() as u64),
+        entries: profile.map_or(0, |profile| profile.entries),
+        ..AppState::default()
+    }
+}
+
+/// Adds what the history knows of the app's launches.
+pub(super) fn add_times(app: &mut AppState, summary: &HistorySummary) {
+    let waiting = |typical: Option<Typical>| typical.map_or(0, |typical| typical.waiting_us);
+    app.cold_with_us = waiting(summary.with);
+    app.cold_without_us = waiting(summary.without);
+    app.duration_us = summary
+        .with
+        .or(summary.without)
+        .map_or(0, |typical| typical.duration_us);
+    if let Some(gain) = summary.waiting_gain {
+        app.gain_percent = (gain * 100.0).round() as i32;
+    }
+}
+
+/// Adds what the history knows of the apps' launches.
+pub(super) fn add_all_times(apps: &mut [AppState], summaries: &[HistorySummary]) {
+    for summary in summaries {
+        if let Some(app) = apps.iter_mut().find(|state| state.app == summary.app) {
+            add_times(app, summary);
+        }
+    }
+}
+
+/// A line of the history as it travels over the bus.
+pub(in crate::service) fn record_of(launch: &Launch) -> LaunchRecord {
+    LaunchRecord {
+        time_s: launch.time_s,
+        app: launch.app.clone(),
+        kind: launch.kind.to_string(),
+        warmth: match launch.warmth {
+            Some(Warmth::Cold) => "cold",
+            Some(Warmth::Partly) => "partly",
+            Some(Warmth::Warm) => "warm",
+            None => "",
+        }
+        .to_owned(),
+        duration_us: Some(launch.duration_us),
+        waiting_us: Some(launch.waiting_us),
+        read_bytes: Some(launch.read_bytes),
+        own_readaheads: Some(launch.own_readaheads),
+        switches: launch.switches,
+        entries: launch.entries,
+        until_first_us: launch.until_first_us,
+        note: launch.note.clone().unwrap_or_default(),
+    }
+}

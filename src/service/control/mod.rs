@@ -1,0 +1,84 @@
+//! The control surface of the service: the calls with which users see and steer it.
+//!
+//! The running service answers them on the system bus ([`bus`]): the bus's thread sends each call to
+//! the event loop, as a closure that is run on the [`Service`](super::core::Service), and waits for the
+//! answer. Without a running service, the command line answers most of them from the service's files
+//! ([`ServiceFiles`]).
+
+mod apps;
+pub mod bus;
+mod error;
+mod files;
+mod handlers;
+mod types;
+
+pub use error::ControlError;
+pub use files::ServiceFiles;
+pub use types::{AppState, LaunchRecord, LaunchSignal, Status, plan_word, request_word};
+
+pub(super) use apps::record_of;
+
+use crate::policy::PhaseRequest;
+use crate::service::config::Mode;
+
+/// The answer to a call.
+pub type Answer<T> = Result<T, ControlError>;
+
+/// Takes the answer to a call, from any thread.
+pub type Reply<T> = Box<dyn FnOnce(Answer<T>) + Send>;
+
+/// A call on its way to the thread that answers it.
+pub type ControlCall = Box<dyn FnOnce(&mut dyn Control) + Send>;
+
+/// Passes a call on to the thread that answers it; false if that thread has ended.
+pub type Post = Box<dyn Fn(ControlCall) -> bool + Send + Sync>;
+
+/// The calls, as the running service answers them. None of them waits for a drive: those that need the
+/// history are answered by another thread.
+pub trait Control {
+    /// The service as a whole.
+    ///
+    /// # Errors
+    /// When it cannot be found out.
+    fn status(&mut self) -> Answer<Status>;
+
+    /// All managed apps.
+    fn apps(&mut self, reply: Reply<Vec<AppState>>);
+
+    /// One managed app, by its path, command, .desktop entry or name; [`ControlError::Unknown`] if it
+    /// is not managed.
+    fn app(&mut self, app: &str, reply: Reply<AppState>);
+
+    /// The newest launches of an app, or of all apps, newest first, at most `limit` of them;
+    /// [`ControlError::Unknown`] if the app is not managed.
+    fn launches(&mut self, app: Option<&str>, limit: u32, reply: Reply<Vec<LaunchRecord>>);
+
+    /// Learns, prefetches or disables an app from its next launch on, and manages it if it was not
+    /// managed. Returns its id ([`AppState::app`]).
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] when there is no such app, [`ControlError::Refused`] when it cannot be
+    /// managed.
+    fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String>;
+
+    /// Forgets an app, its profile and its launches.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] when it is not managed.
+    fn forget(&mut self, app: &str) -> Answer<()>;
+
+    /// The mode in force.
+    fn mode(&mut self) -> Mode;
+
+    /// Sets the mode for good.
+    ///
+    /// # Errors
+    /// When it cannot be written, or the configuration is wrong.
+    fn set_mode(&mut self, mode: Mode) -> Answer<()>;
+
+    /// Reads the configuration again.
+    ///
+    /// # Errors
+    /// [`ControlError::Refused`] when it is wrong; the old configuration stays in force.
+    fn reload(&mut self) -> Answer<()>;
+}
