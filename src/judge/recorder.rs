@@ -12,7 +12,9 @@ use crate::learn::ReadCounter;
 use crate::model::Ended;
 use crate::model::LaunchLimits;
 use crate::model::{Access, By, Source};
-use crate::process::{Clocks, EndDetector, Exit, Look, Supervisor};
+use crate::process::{
+    Clocks, EndDetector, Exit, LaunchLook, LaunchProgress, ReadSample, Supervisor, thread_states,
+};
 
 /// Most accesses that are kept, of 56 bytes each; a prefetched launch has hundreds, and a launch
 /// without any prefetching tens of thousands.
@@ -106,10 +108,9 @@ impl<'obj> Recorder<'obj> {
 
     /// Fetches what was recorded; true if the launch is over.
     fn is_over(&mut self, learned: Option<Ended>) -> Result<bool, TraceError> {
-        // Before fetching: a moment is only quiet if all reads up to it are known.
         let now = Clocks::now();
         self.tracer.drain()?;
-        let (start_ns, exited) = self
+        let (start_ns, has_exited) = self
             .tracer
             .with_trace(|trace| (trace.start_ns, trace.exit_ns.is_some()));
         let fetched = self.tracer.take_accesses();
@@ -123,20 +124,26 @@ impl<'obj> Recorder<'obj> {
         let end = self
             .end
             .get_or_insert_with(|| EndDetector::new(start_ns, now, limits));
-        let look = Look {
+        let look = LaunchLook {
             now,
-            reads_ns: &reads_ns,
-            is_behind_prefetch: false,
+            reads: ReadSample::Times(&reads_ns),
+            // The prefetch thread's reads are among those that are counted.
+            is_prefetching: false,
+            has_exited,
         };
-        let ended = end.look(look, self.tracer.threads());
-        let is_over = match ended {
-            Some(Ended::Quiet) if matches!(learned, Some(Ended::Quiet | Ended::Timeout)) => true,
-            // What ended otherwise when it was learned may be quiet before its end.
-            Some(Ended::Quiet) => end.is_past_limit(now),
-            other => other.is_some(),
+        let progress = end.look(look, thread_states(self.tracer.threads()));
+        let is_over = match progress {
+            LaunchProgress::UnderWay { .. } => false,
+            LaunchProgress::Over(over) if over.ended == Ended::Quiet => {
+                // A launch that did not fall quiet when it was learned may pause before its end.
+                has_exited
+                    || matches!(learned, Some(Ended::Quiet | Ended::Timeout))
+                    || end.is_past_limit(now)
+            }
+            LaunchProgress::Over(_) => true,
         };
         self.keep(fetched);
-        Ok(exited || is_over)
+        Ok(is_over)
     }
 
     fn keep(&mut self, fetched: Vec<Access>) {

@@ -2,25 +2,22 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::completion::completion_span;
-use super::reads::ReadCounter;
+use super::completion_page::completion_page;
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
 use crate::model;
-use crate::model::LaunchLimits;
 use crate::model::Params;
 use crate::model::{App, Ended, Profile, Revision};
-use crate::process::{Clocks, LaunchTime, completion_block};
+use crate::process::LaunchOver;
 use crate::schedule::schedule;
 
 /// What is known of a watched launch beside its trace.
 pub(super) struct Watched {
     pub app: App,
-    pub ended: Ended,
-    pub time: LaunchTime,
+    pub over: LaunchOver,
     pub started: SystemTime,
     pub how: model::Learned,
     pub exact_faults: bool,
@@ -33,19 +30,17 @@ pub(super) fn build_profile(
     launch: Watched,
     trace: &Trace,
     mounts: &MountTable,
-    limits: &LaunchLimits,
 ) -> Result<LearnedProfile, NotLearned> {
     let Watched {
         app,
-        ended,
-        time,
+        over,
         started,
         how,
         exact_faults,
         earlier,
         sysfs,
     } = launch;
-    let end_ns = end_of_launch(trace, ended, &time, limits, how);
+    let end_ns = end_of_launch(trace, over);
     let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
     let clock = std::time::Instant::now();
     let seen = Observed {
@@ -96,12 +91,12 @@ pub(super) fn build_profile(
     let created = started
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    let completion = completion_span(&log, duration);
+    let completion = completion_page(&log, duration);
     let profile = Profile {
         app,
         created,
         learned: how,
-        ended,
+        ended: over.ended,
         hooks: trace.hooks,
         history: vec![Revision {
             time: created,
@@ -134,33 +129,16 @@ pub(super) fn build_profile(
 }
 
 /// When the launch ended, CLOCK_MONOTONIC in nanoseconds: with its completion block, if it fell
-/// quiet. What was read in the quiet second after that is learned all the same.
-fn end_of_launch(
-    trace: &Trace,
-    ended: Ended,
-    time: &LaunchTime,
-    limits: &LaunchLimits,
-    how: model::Learned,
-) -> u64 {
+/// quiet. What was read in the quiet window after that is learned all the same.
+fn end_of_launch(trace: &Trace, over: LaunchOver) -> u64 {
     let last_ns = trace
         .accesses
         .last()
         .map_or(trace.start_ns, |access| access.time_ns);
-    match ended {
-        Ended::Exit => trace.exit_ns.unwrap_or(last_ns),
-        Ended::Timeout => last_ns,
-        Ended::Quiet => {
-            let mut counter = ReadCounter::new(how);
-            let reads: Vec<u64> = trace
-                .accesses
-                .iter()
-                .filter(|access| counter.is_read(access))
-                .map(|access| access.time_ns)
-                .collect();
-            let counted: Vec<u64> = reads.iter().map(|&read| time.at(read)).collect();
-            let now = time.at(Clocks::now().monotonic_ns);
-            completion_block(&counted, trace.start_ns, now, limits)
-                .map_or(last_ns, |index| reads[index])
-        }
-    }
+    let end_ns = match over.ended {
+        Ended::Exit => trace.exit_ns,
+        Ended::Quiet => over.completion_ns,
+        Ended::Timeout => None,
+    };
+    end_ns.unwrap_or(last_ns)
 }

@@ -19,7 +19,7 @@ use crate::model;
 use crate::model::LaunchLimits;
 use crate::model::{Ended, Profile};
 use crate::model::{LogEntry, PrefetchEntry, Span};
-use crate::process::{AppStatus, Exit, LaunchTime, Spawn, SpawnError, Started, Supervisor};
+use crate::process::{AppStatus, Exit, LaunchOver, Spawn, SpawnError, Started, Supervisor};
 
 /// How to learn.
 pub struct LearnOptions {
@@ -184,11 +184,11 @@ pub fn learn(
     let restored = settings.restore();
 
     let lesson = (|| {
-        let (ended, time) = watched.map_err(NotLearned::failed)?;
+        let over = watched.map_err(NotLearned::failed)?;
         let trace = trace.map_err(NotLearned::failed)?;
         restored.map_err(NotLearned::failed)?;
         // The tree's last task is gone; so then is the app, or all but gone.
-        if ended == Ended::Exit && exit.is_none() {
+        if over.ended == Ended::Exit && exit.is_none() {
             exit = Some(supervisor.wait().map_err(NotLearned::failed)?);
         }
         if trace.lost > 0 {
@@ -203,15 +203,14 @@ pub fn learn(
         }
         let launch = Watched {
             app,
-            ended,
-            time,
+            over,
             started: started_at,
             how,
             exact_faults,
             earlier: earlier.unwrap_or_default(),
             sysfs: Sysfs::default(),
         };
-        build_profile(launch, &trace, &mounts, &options.limits)
+        build_profile(launch, &trace, &mounts)
     })();
     Ok(LearnedLaunch {
         lesson,
@@ -220,14 +219,14 @@ pub fn learn(
     })
 }
 
-/// Collects events until the launch is over, and says what ended it, and when it could go on;
-/// `exit` is set if the app has exited meanwhile.
+/// Collects events until the launch is over, and says how it ended; `exit` is set if the app has exited
+/// meanwhile.
 fn watch(
     tracer: &mut Tracer<'_>,
     supervisor: &mut Supervisor,
     options: &LearnOptions,
     exit: &mut Option<Exit>,
-) -> Result<(Ended, LaunchTime), LearnError> {
+) -> Result<LaunchOver, LearnError> {
     let mut follow = Follow::new(tracer, options.how, options.limits);
     loop {
         let (events, signals) = (tracer.wake_fd(), supervisor.signal_fd());
@@ -238,8 +237,8 @@ fn watch(
         if let Some(ended) = supervisor.on_signals()? {
             *exit = Some(ended);
         }
-        if let Some(ended) = follow.look(tracer, false)? {
-            return Ok((ended, follow.into_time()));
+        if let Some(over) = follow.look(tracer, false)? {
+            return Ok(over);
         }
     }
 }

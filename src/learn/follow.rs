@@ -1,4 +1,4 @@
-//! Following a traced launch until it is over (design §4.3).
+//! Following a traced launch until it is over.
 
 use std::io;
 
@@ -8,10 +8,12 @@ use rustix::io::Errno;
 use super::reads::ReadCounter;
 use crate::kernel::{DRAIN_INTERVAL, TraceError, Tracer};
 use crate::model::LaunchLimits;
-use crate::model::{Ended, Learned};
-use crate::process::{Clocks, EndDetector, LaunchTime, Look};
+use crate::model::Learned;
+use crate::process::{
+    Clocks, EndDetector, LaunchLook, LaunchOver, LaunchProgress, ReadSample, thread_states,
+};
 
-/// What has been seen of the launch.
+/// Looks at a traced launch again and again.
 pub struct Follow {
     counter: ReadCounter,
     end: EndDetector,
@@ -20,7 +22,7 @@ pub struct Follow {
 }
 
 impl Follow {
-    /// Begins with the launch.
+    /// For a launch that has started just now.
     pub fn new(tracer: &mut Tracer<'_>, how: Learned, limits: LaunchLimits) -> Follow {
         let start_ns = tracer.with_trace(|trace| trace.start_ns);
         Follow {
@@ -30,17 +32,15 @@ impl Follow {
         }
     }
 
-    /// Takes in what was traced meanwhile, and says what ended the launch, if it is over. While it is
-    /// `behind_prefetch`, it is not called quiet.
+    /// Fetches what was traced since the last call, and says how the launch ended, if it is over.
     ///
     /// # Errors
     /// When the kernel's events cannot be read.
     pub fn look(
         &mut self,
         tracer: &mut Tracer<'_>,
-        behind_prefetch: bool,
-    ) -> Result<Option<Ended>, TraceError> {
-        // Before fetching: a moment is only quiet if all reads up to it are known.
+        is_prefetching: bool,
+    ) -> Result<Option<LaunchOver>, TraceError> {
         let now = Clocks::now();
         tracer.drain()?;
         let (reads_ns, has_exited) = tracer.with_trace(|trace| {
@@ -50,24 +50,20 @@ impl Follow {
             let times: Vec<u64> = reads.map(|access| access.time_ns).collect();
             (times, trace.exit_ns.is_some())
         });
-        if has_exited {
-            return Ok(Some(Ended::Exit));
-        }
-        let look = Look {
+        let look = LaunchLook {
             now,
-            reads_ns: &reads_ns,
-            is_behind_prefetch: behind_prefetch,
+            reads: ReadSample::Times(&reads_ns),
+            is_prefetching,
+            has_exited,
         };
-        Ok(self.end.look(look, tracer.threads()))
-    }
-
-    /// When the launch could go on.
-    pub fn into_time(self) -> LaunchTime {
-        self.end.into_time()
+        match self.end.look(look, thread_states(tracer.threads())) {
+            LaunchProgress::Over(over) => Ok(Some(over)),
+            LaunchProgress::UnderWay { .. } => Ok(None),
+        }
     }
 }
 
-/// Waits until something happens, but no longer than the kernel's buffer can take it.
+/// Waits until something happens, but no longer than the kernel's buffer can hold what is traced.
 ///
 /// # Errors
 /// When waiting fails.

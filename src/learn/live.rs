@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::Builder;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::Pid;
@@ -23,8 +23,8 @@ use crate::learn::build_profile::{Watched, build_profile};
 use crate::learn::cold::{LearnedProfile, NotLearned};
 use crate::learn::sequence::Earlier;
 use crate::model::LaunchLimits;
-use crate::model::{App, Ended, Learned, Profile};
-use crate::process::LaunchTime;
+use crate::model::{App, Learned, Profile};
+use crate::process::LaunchOver;
 
 /// A launch to learn.
 pub struct LiveJob {
@@ -40,8 +40,7 @@ pub struct LiveJob {
     pub limits: LaunchLimits,
     /// What kinds of drives there are.
     pub sysfs: Sysfs,
-    /// Whether the launch is being prefetched at the moment. As long as it is, its quiet says nothing, but
-    /// for no longer than [`Limits::timeout`].
+    /// Whether the launch is being prefetched at the moment.
     pub prefetching: Arc<AtomicBool>,
     /// Dropped once the launch is being watched: what holds the process in its execve.
     pub held: Option<Box<dyn Send>>,
@@ -169,7 +168,7 @@ fn learn(
     // The app goes on, whatever came of it.
     drop(job.held.take());
     let mut tracer = adopted.map_err(NotLearned::failed)?;
-    let (ended, time) = watch(&mut tracer, &job, stop)?;
+    let over = watch(&mut tracer, &job, stop)?;
     let trace = tracer.finish().map_err(NotLearned::failed)?;
     if trace.lost > 0 {
         return Err(NotLearned::Lost(trace.lost));
@@ -183,39 +182,35 @@ fn learn(
         .unwrap_or_default();
     let launch = Watched {
         app: job.app,
-        ended,
-        time,
+        over,
         started,
         how: Learned::Live,
         exact_faults: false,
         earlier,
         sysfs: job.sysfs,
     };
-    build_profile(launch, &trace, &mounts, &job.limits)
+    build_profile(launch, &trace, &mounts)
 }
 
-/// Collects events until the launch is over, and says what ended it, and when it could go on.
+/// Collects events until the launch is over, and says how it ended.
 fn watch(
     tracer: &mut Tracer<'_>,
     job: &LiveJob,
     stop: &AtomicBool,
-) -> Result<(Ended, LaunchTime), NotLearned> {
+) -> Result<LaunchOver, NotLearned> {
     let mut follow = Follow::new(tracer, Learned::Live, job.limits);
-    let begun = Instant::now();
     loop {
         let events = tracer.wake_fd();
         wait(&mut [PollFd::new(&events, PollFlags::IN)]).map_err(NotLearned::failed)?;
         if stop.load(Ordering::Acquire) {
             return Err(NotLearned::Failed("the service is stopping".to_owned()));
         }
-        // A prefetch that waits for a dead drive may never end.
-        let prefetching =
-            job.prefetching.load(Ordering::Acquire) && begun.elapsed() < job.limits.timeout;
-        if let Some(ended) = follow
-            .look(tracer, prefetching)
-            .map_err(NotLearned::failed)?
-        {
-            return Ok((ended, follow.into_time()));
+        let is_prefetching = job.prefetching.load(Ordering::Acquire);
+        let over = follow
+            .look(tracer, is_prefetching)
+            .map_err(NotLearned::failed)?;
+        if let Some(over) = over {
+            return Ok(over);
         }
     }
 }

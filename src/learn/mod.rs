@@ -4,7 +4,7 @@
 mod build_profile;
 mod cgroup;
 mod cold;
-mod completion;
+mod completion_page;
 mod follow;
 mod interpreter;
 mod live;

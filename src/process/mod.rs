@@ -4,15 +4,13 @@
 //! called for it through sudo or pkexec, [`Spawn`] starts it in that user's name with the signal
 //! dispositions and limits that we were started with, and [`Supervisor`] passes on signals, stops
 //! when the app stops, and hands back an [`Exit`] that the caller can repeat as its own.
-//! [`EndDetector`] tells when the launch is complete, and [`Subreaper`] ends an app that was
+//! [`EndDetector`] decides when the launch is over, and [`Subreaper`] ends an app that was
 //! started only to be measured.
 
 mod accounts;
 mod command;
-mod completion;
-mod end;
 mod exit;
-mod launch_time;
+mod launch_end;
 mod processes;
 mod session;
 pub(crate) mod signals;
@@ -22,10 +20,11 @@ mod tree;
 mod user;
 
 pub use command::{Command, CommandError};
-pub use completion::{QuietDetector, completion_block};
-pub use end::{EndDetector, Look};
 pub use exit::{AppStatus, Exit, Usage};
-pub use launch_time::{Clocks, LaunchTime};
+pub use launch_end::{
+    Clocks, EndDetector, LaunchLook, LaunchOver, LaunchProgress, ReadSample, ThreadState,
+    process_threads, thread_states,
+};
 pub use processes::Kin;
 pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};
 pub use supervise::{Started, Supervisor};

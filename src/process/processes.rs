@@ -1,6 +1,6 @@
 //! The process table, from /proc.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io;
 use std::{fs, str};
 
@@ -11,9 +11,9 @@ pub(super) struct ProcessEntry {
     pub parent: i32,
     /// It has ended and waits to be reaped.
     pub zombie: bool,
-    /// It waits for something that is sure to come, as for a drive.
+    /// It sleeps uninterruptibly, as in a wait for a drive.
     pub uninterruptible: bool,
-    /// It runs, or waits for a processor to run on.
+    /// It runs, or is ready to.
     pub runnable: bool,
     /// Processor time that it has had, in clock ticks.
     pub ticks: u64,
@@ -44,97 +44,6 @@ pub(super) fn one(pid: i32) -> io::Result<Option<ProcessEntry>> {
         Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-/// Threads that are looked at again and again.
-#[derive(Clone, Debug)]
-pub struct Threads {
-    /// The last look, CLOCK_BOOTTIME in nanoseconds.
-    last_ns: u64,
-    /// Those that were ready to run then.
-    ready: HashMap<i32, ReadyThreads>,
-}
-
-/// How much a thread that is ready to run had run at an earlier moment.
-#[derive(Clone, Copy, Debug)]
-struct ReadyThreads {
-    /// CLOCK_BOOTTIME in nanoseconds.
-    at_ns: u64,
-    ticks: u64,
-}
-
-/// The unit of [`Process::ticks`] and [`Process::start_time`] (USER_HZ), in nanoseconds.
-const TICK_NS: u64 = 10_000_000;
-
-/// What a thread does in less time than this, ticks are too coarse to tell.
-const LEAST_NS: u64 = 10 * TICK_NS;
-
-/// Threads that are ready to run and together get less than one in so many of a processor wait for it.
-const SHARE: u64 = 4;
-
-impl Threads {
-    /// To be looked at from now on; `now_ns` is CLOCK_BOOTTIME in nanoseconds.
-    pub fn new(now_ns: u64) -> Self {
-        Threads {
-            last_ns: now_ns,
-            ready: HashMap::new(),
-        }
-    }
-
-    /// Whether one of these threads waits for a drive (or for something else that is sure to come), or
-    /// those that are ready have waited for a processor since the last look, as on a machine that is busy
-    /// or that its host does not let run. `now_ns` is CLOCK_BOOTTIME in nanoseconds.
-    pub fn are_held_up(&mut self, threads: impl Iterator<Item = i32>, now_ns: u64) -> bool {
-        // One that cannot be read has ended.
-        let found = threads.filter_map(|id| one(id).ok().flatten());
-        self.note(found, now_ns)
-    }
-
-    fn note(&mut self, threads: impl Iterator<Item = ProcessEntry>, now_ns: u64) -> bool {
-        let mut waits_for_drive = false;
-        // Of all together: of many threads that share the processors, none gets much.
-        let (mut ran_ns, mut longest_ns) = (0_u64, 0);
-        let before = std::mem::take(&mut self.ready);
-        for thread in threads {
-            waits_for_drive |= thread.uninterruptible;
-            if !thread.runnable {
-                continue;
-            }
-            let mut ready = ReadyThreads {
-                at_ns: now_ns,
-                ticks: thread.ticks,
-            };
-            if let Some(earlier) = self.earlier(&thread, &before) {
-                let time_ns = now_ns.saturating_sub(earlier.at_ns);
-                if time_ns < LEAST_NS {
-                    ready = earlier;
-                } else {
-                    let ran = thread.ticks.saturating_sub(earlier.ticks);
-                    ran_ns = ran.saturating_mul(TICK_NS).saturating_add(ran_ns);
-                    longest_ns = time_ns.max(longest_ns);
-                }
-            }
-            self.ready.insert(thread.pid, ready);
-        }
-        self.last_ns = now_ns;
-        waits_for_drive || ran_ns.saturating_mul(SHARE) < longest_ns
-    }
-
-    /// Since when the thread is known to be ready; `None` for one that may have slept meanwhile.
-    fn earlier(
-        &self,
-        thread: &ProcessEntry,
-        before: &HashMap<i32, ReadyThreads>,
-    ) -> Option<ReadyThreads> {
-        let start = ReadyThreads {
-            at_ns: thread.start_time.saturating_mul(TICK_NS),
-            ticks: 0,
-        };
-        before
-            .get(&thread.pid)
-            .copied()
-            .or_else(|| (start.at_ns >= self.last_ns).then_some(start))
     }
 }
 
@@ -288,49 +197,9 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_drive_is_told_apart() {
+    fn uninterruptible_processes_are_told_apart() {
         let stat = b"42 (sh) D 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0";
         assert!(parse(stat).unwrap().uninterruptible);
-        let waiting = parse(stat).unwrap();
-        assert!(waiting.uninterruptible);
-        assert!(Threads::new(0).note([waiting].into_iter(), 0));
-        assert!(!Threads::new(0).note([process(1, 0)].into_iter(), 0));
-        assert!(!Threads::new(0).are_held_up([i32::MAX].into_iter(), 0));
-    }
-
-    #[test]
-    fn who_waits_for_a_processor_is_told_apart() {
-        let ready = |ticks| ProcessEntry {
-            runnable: true,
-            ticks,
-            ..process(42, 7)
-        };
-        let mut threads = Threads::new(0);
-        let mut look = |ms: u64, thread| threads.note(std::iter::once(thread), ms * 1_000_000);
-        // It began to run at 50 ms.
-        assert!(!look(100, ready(1)));
-        assert!(look(150, ready(1)));
-        assert!(!look(200, ready(1)));
-        assert!(look(400, ready(6)));
-        // It runs.
-        assert!(!look(650, ready(20)));
-        assert!(!look(651, ready(20)));
-        // It sleeps, and is ready again.
-        assert!(!look(850, process(42, 7)));
-        assert!(!look(1100, ready(20)));
-        assert!(look(1350, ready(20)));
-        assert!(look(1600, ready(21)));
-        // It gets little because another one runs.
-        let mut both = |ms: u64, ticks: [u64; 2]| {
-            let second = ProcessEntry {
-                pid: 43,
-                ..ready(ticks[1])
-            };
-            threads.note([ready(ticks[0]), second].into_iter(), ms * 1_000_000)
-        };
-        both(1850, [21, 7]);
-        assert!(!both(2100, [22, 30]));
-        assert!(both(2350, [23, 31]));
     }
 
     #[test]

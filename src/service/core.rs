@@ -21,7 +21,7 @@ use super::worker::Worker;
 use super::{Places, daily};
 use crate::kernel::Watch;
 use crate::policy::Observation;
-use crate::process::{Clocks, signals};
+use crate::process::signals;
 use crate::profile::Store;
 use crate::service::announce;
 use crate::service::cached_profile::CachedProfile;
@@ -75,8 +75,6 @@ pub(super) struct ServiceState {
     /// State of the random numbers that decide which launches go without.
     pub random: u64,
     pub waits: Waits,
-    /// When launches under way were looked at last.
-    pub looked: Clocks,
     /// Whether launches can be learned at all.
     pub can_learn: bool,
 }

@@ -8,7 +8,9 @@ use super::core::Service;
 use super::message::Message;
 use crate::kernel::LaunchCounts;
 use crate::policy::{LaunchFigures, Observation, Plan, PrefetchFigures, Warmth};
-use crate::process::Clocks;
+use crate::process::{
+    Clocks, LaunchLook, LaunchProgress, ReadSample, process_threads, thread_states,
+};
 use crate::service::control::{LaunchSignal, record_of};
 use crate::service::history::{Kind, Launch};
 
@@ -17,12 +19,7 @@ impl Service<'_> {
     pub(super) fn look_at_active(&mut self, now: Instant) {
         let mut over = Vec::new();
         let clocks = Clocks::now();
-        let suspended = clocks.was_suspended_since(self.state.looked);
-        self.state.looked = clocks;
         for (&launch, active) in &mut self.active {
-            if suspended {
-                active.quiet.resume();
-            }
             let Some(counts) = self.watch.counts(launch) else {
                 over.push(launch);
                 continue;
@@ -35,11 +32,20 @@ impl Service<'_> {
             }
             let never_executed =
                 !active.confirmed && now.saturating_duration_since(active.begun) > CALL_LIMIT;
-            let reads = counts.requests + counts.prefetch_requests;
-            // The learning thread has its own idea of the end.
-            let quiet = active.quiet.is_over(now, reads) && !active.learning;
-            let busy = active.prefetch.is_some() && active.report.is_none();
-            if never_executed || (quiet && !busy) {
+            let is_prefetching = active.prefetch.is_some() && active.report.is_none();
+            // The learning thread decides by itself when the launch is over.
+            let is_over = !active.learning && {
+                let look = LaunchLook {
+                    now: clocks,
+                    reads: ReadSample::Total(counts.requests + counts.prefetch_requests),
+                    is_prefetching,
+                    has_exited: false,
+                };
+                // The counters do not name the tree's threads; those of its first process must do.
+                let threads = thread_states(process_threads(active.pid));
+                matches!(active.end.look(look, threads), LaunchProgress::Over(_))
+            };
+            if never_executed || (is_over && !is_prefetching) {
                 over.push(launch);
             }
         }

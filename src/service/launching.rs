@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::active::{Active, Quiet, UnderWay};
+use super::active::{Active, UnderWay};
 use super::catalogue::{FoundApp, Gone, NO_EXECUTABLE};
 use super::core::Service;
 use super::message::Message;
@@ -17,6 +17,7 @@ use crate::kernel::{LaunchEvent, LaunchEventKind};
 use crate::model::LaunchLimits;
 use crate::policy::{Observation, Plan};
 use crate::prefetch::{Prefetch, PrefetchOptions};
+use crate::process::{Clocks, EndDetector};
 use crate::profile::decode;
 use crate::service::cached_profile::CachedProfile;
 use crate::service::control::LaunchSignal;
@@ -158,6 +159,7 @@ impl Service<'_> {
             plan => plan,
         };
         let begun = Instant::now();
+        let (clocks, limits) = (Clocks::now(), LaunchLimits::from(&self.config.launch));
         let mut active = Active {
             id,
             app,
@@ -172,7 +174,7 @@ impl Service<'_> {
             helper: Arc::new(AtomicU32::new(0)),
             report: None,
             switches: 0,
-            quiet: Quiet::new(LaunchLimits::from(&self.config.launch), begun),
+            end: EndDetector::new(clocks.monotonic_ns, clocks, limits),
             held: None,
             note: None,
         };

@@ -28,7 +28,6 @@ use crate::kernel::{Storage, TraceError};
 use crate::kernel::{Watch, WatchOptions};
 use crate::policy::{Managed, Observation};
 use crate::prefetch::raise_open_files;
-use crate::process::Clocks;
 use crate::process::signals::{self, Inherited};
 use crate::profile::{Store, full_path};
 use crate::service::announce;
@@ -164,7 +163,6 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
                 .map(|interval| Instant::now() + interval),
             random: now_s() ^ u64::from(std::process::id()) << 32 | 1,
             waits: Waits::Off,
-            looked: Clocks::now(),
             can_learn: true,
         },
         notifier,

@@ -1,19 +1,20 @@
-//! Which block of a launch sequence to time launches by.
+//! The page of a launch sequence that launches are timed by.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use crate::model::{LogEntry, Place, Span};
 
-/// Pages that the kernel's usual readahead may read along before or after one that was asked for:
-/// 128 KiB.
+/// Pages that the kernel's default readahead may read before or after the one that was asked for: 128 KiB.
 const READAHEAD_PAGES: u64 = 32;
 
-/// The completion block (paper §4.2): the last read of the launch, which ended after `duration`. It
-/// must come last in every launch, also in one with the usual readahead, which reads pages along that
-/// are touched much later: so it is the last page of file data that no earlier read was near.
-pub fn completion_span(log: &[LogEntry], duration: Duration) -> Option<Span> {
-    // For each file, what was read so far: start and end of its parts.
+/// The page by which the completion block (paper §4.2) is known in later launches: the last page of file
+/// data in the launch, which ended after `duration`, that no earlier read was near.
+///
+/// Every launch must read it last. With the default readahead, a page near an earlier read arrives with
+/// that read, long before it is touched.
+pub fn completion_page(log: &[LogEntry], duration: Duration) -> Option<Span> {
+    // For each file, the ranges that were read so far, from start to end.
     let mut read: HashMap<u32, BTreeMap<u64, u64>> = HashMap::new();
     let mut last = None;
     for entry in log {
@@ -64,19 +65,19 @@ mod tests {
     }
 
     fn completion(entries: &[(u32, u64, u64)]) -> Option<(Place, u64, u64)> {
-        completion_span(&log(entries), Duration::from_secs(1))
+        completion_page(&log(entries), Duration::from_secs(1))
             .map(|span| (span.place, span.start, span.len))
     }
 
     #[test]
-    fn it_is_the_last_read() {
+    fn the_completion_page_is_the_last_read() {
         let place = Place::Data { file: 2 };
         assert_eq!(completion(&[(1, 0, 9), (2, 7, 5)]), Some((place, 7, 1)));
         assert_eq!(completion(&[]), None);
     }
 
     #[test]
-    fn what_readahead_brings_along_is_passed_over() {
+    fn pages_within_readahead_of_an_earlier_read_are_skipped() {
         let place = Place::Data { file: 1 };
         for near in [(1, 101, 1), (1, 130, 2), (1, 69, 1), (1, 40, 35)] {
             let found = completion(&[(0, 0, 1), (1, 100, 1), near]);
@@ -89,9 +90,9 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_after_the_launch_does_not_count() {
+    fn reads_after_the_launch_are_skipped() {
         let log = log(&[(1, 0, 1), (2, 0, 1), (3, 0, 1)]);
-        let span = completion_span(&log, Duration::from_micros(1)).unwrap();
+        let span = completion_page(&log, Duration::from_micros(1)).unwrap();
         assert_eq!(span.place, Place::Data { file: 2 });
     }
 }
