@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 
-use paralfetch::service::announce::FetchAppFile;
+use paralfetch::service::announce::{FetchAppFile, Refusal};
 
 use super::common::succeed;
 use super::server::{Dir, NOBODY, Server, expect, is_root};
@@ -73,9 +73,13 @@ fn junk_is_skipped_and_counted() {
     expect(file.receive().unwrap(), pid, 0, "announced:mail");
     assert!(file.receive().unwrap().is_none());
     let refused = file.refused();
-    assert_eq!(refused.malformed, 4);
-    assert_eq!(refused.unidentified, 2, "a pipe does not know its writer");
-    assert_eq!(refused.gone, 1);
+    assert_eq!(refused.of(Refusal::Malformed), 4);
+    assert_eq!(
+        refused.of(Refusal::Unidentified),
+        2,
+        "a pipe does not know its writer"
+    );
+    assert_eq!(refused.of(Refusal::Gone), 1);
     assert_eq!(refused.total(), 7);
 }
 
@@ -101,7 +105,7 @@ fn a_whole_pipe_of_junk_does_not_hide_what_follows() {
             held += 1;
         }
     }
-    assert_eq!(file.refused().malformed + held, lines);
+    assert_eq!(file.refused().of(Refusal::Malformed) + held, lines);
 }
 
 #[test]
@@ -142,5 +146,5 @@ fn a_fork_server_announces_by_the_file() {
         expect(file.receive().unwrap(), web, 0, "announced:web");
     }
     assert!(file.receive().unwrap().is_none());
-    assert_eq!(file.refused().gone, 1);
+    assert_eq!(file.refused().of(Refusal::Gone), 1);
 }

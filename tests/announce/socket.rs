@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-use paralfetch::service::announce::{Refused, Socket};
+use paralfetch::service::announce::{Refusal, RefusedCounts, Socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -17,7 +17,7 @@ use rustix::thread::gettid;
 use super::server::{Dir, NOBODY, Server, expect, is_root};
 
 /// Receives all there is, none of which may hold; what was refused since the start.
-fn refused(socket: &Socket) -> Refused {
+fn refused(socket: &Socket) -> RefusedCounts {
     let received = socket.receive().unwrap();
     assert!(received.is_none(), "{received:?}");
     socket.refused()
@@ -98,11 +98,11 @@ fn a_user_announces_nobody_elses_and_no_strangers() {
     let mut server = Server::of(NOBODY, &dir.socket());
     let stranger = Server::of(NOBODY, &dir.socket());
     server.announce(stranger.pid(), "mail");
-    assert_eq!(refused(&socket).not_descendant, 1);
+    assert_eq!(refused(&socket).of(Refusal::NotDescendant), 1);
     for pid in [1, own_pid()] {
         server.announce(pid, "mail");
     }
-    assert_eq!(refused(&socket).not_theirs, 2);
+    assert_eq!(refused(&socket).of(Refusal::NotTheirs), 2);
     assert_eq!(socket.refused().total(), 3);
 }
 
@@ -117,30 +117,27 @@ fn processes_that_are_gone() {
     // It announced itself, and ended before anybody looked.
     let mail = server.launch("mail");
     server.end(mail);
-    assert_eq!(refused(&socket).gone, 1);
+    assert_eq!(refused(&socket).of(Refusal::Gone), 1);
     server.announce(mail, "mail");
-    assert_eq!(refused(&socket).gone, 2);
+    assert_eq!(refused(&socket).of(Refusal::Gone), 2);
     dir.send(format!("{} mail", i32::MAX));
-    assert_eq!(refused(&socket).gone, 3);
+    assert_eq!(refused(&socket).of(Refusal::Gone), 3);
     // A process that nobody has reaped has an id, and nothing to prefetch for.
     let mut zombie = std::process::Command::new("true").spawn().unwrap();
     let pid = rustix::process::Pid::from_child(&zombie);
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
     rustix::process::waitid(rustix::process::WaitId::Pid(pid), options).unwrap();
     dir.send(format!("{} mail", pid.as_raw_nonzero()));
-    assert_eq!(refused(&socket).gone, 4);
+    assert_eq!(refused(&socket).of(Refusal::Gone), 4);
     zombie.wait().unwrap();
     let thread = std::thread::scope(|scope| {
+        // Tests run on threads; this one is certainly not the first.
         scope
-            .spawn(|| {
-                // Tests run on threads; this one is certainly not the first.
-                dir.send(format!("{} mail", gettid().as_raw_nonzero()));
-                refused(&socket).gone
-            })
+            .spawn(|| dir.send(format!("{} mail", gettid().as_raw_nonzero())))
             .join()
-            .unwrap()
     });
-    assert_eq!(thread, 5);
+    thread.unwrap();
+    assert_eq!(refused(&socket).of(Refusal::Gone), 5);
     assert_eq!(socket.refused().total(), 5);
 }
 
@@ -155,7 +152,7 @@ fn a_process_id_of_another_namespace_is_refused() {
     assert_eq!(server.own_pid, 1);
     // Here, 1 is init.
     server.announce(1, "mail");
-    assert_eq!(refused(&socket).namespace, 1);
+    assert_eq!(refused(&socket).of(Refusal::Namespace), 1);
     let nested = server.launch("mail");
     let announced = socket.receive().unwrap().unwrap();
     let pid = announced.pid.as_raw_nonzero().get();
@@ -179,7 +176,10 @@ fn a_flood_is_bounded_for_each_user() {
     }
     let earned = start.elapsed().as_millis() / Duration::from_millis(200).as_millis();
     assert!((20..=20 + earned).contains(&held), "{held}");
-    assert_eq!(u128::from(socket.refused().too_often), 500 - held);
+    assert_eq!(
+        u128::from(socket.refused().of(Refusal::TooOften)),
+        500 - held
+    );
     if is_root() {
         let mut server = Server::of(NOBODY, &dir.socket());
         let mail = server.launch("mail");
@@ -201,7 +201,7 @@ fn junk_is_counted_and_does_no_harm() {
     for text in junk {
         dir.send(text);
     }
-    assert_eq!(refused(&socket).malformed, 7);
+    assert_eq!(refused(&socket).of(Refusal::Malformed), 7);
     dir.send("mail");
     assert!(socket.receive().unwrap().is_some());
     assert_eq!(socket.refused().total(), 7);
@@ -227,7 +227,7 @@ fn descriptors_that_come_along_are_closed() {
         // It ends only when nobody holds the other end.
         assert_eq!(File::from(end).read(&mut [0]).unwrap(), 0);
     }
-    assert_eq!(socket.refused().malformed, 4);
+    assert_eq!(socket.refused().of(Refusal::Malformed), 4);
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_setuid_program_speaks_for_who_started_it() {
         .read_exact(&mut [0])
         .unwrap();
     let announced = socket.receive().unwrap();
-    assert_eq!(socket.refused().not_theirs, 1);
+    assert_eq!(socket.refused().of(Refusal::NotTheirs), 1);
     let pid = program.id() as i32;
     expect(announced, pid, NOBODY, "announced:65534:mail");
     drop(program.stdin.take());

@@ -1,14 +1,24 @@
-//! The directory, and what is made in it and removed again.
+//! What this process makes at a path and removes again.
 
 use std::fs::{self, FileType, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::AnnounceError;
 use crate::fs::root_owned::make_directory;
 
-/// What was made at a path; removed when dropped, unless somebody has put something else there.
+/// A kind of file that may be replaced when a crash has left it behind.
+pub(super) struct Kind {
+    /// For error messages.
+    pub name: &'static str,
+    /// Whether a file is of this kind.
+    pub is: fn(&FileType) -> bool,
+    /// Whether another process receives there.
+    pub is_used: fn(&Path) -> io::Result<bool>,
+}
+
+/// A file at a path. It is removed when this is dropped, unless another has taken its place.
 #[derive(Debug)]
 pub(super) struct OwnedPath {
     path: PathBuf,
@@ -17,18 +27,16 @@ pub(super) struct OwnedPath {
 }
 
 impl OwnedPath {
-    /// Makes something at `dir`/`name` with `make`, and gives it the mode `mode`.
-    ///
-    /// What a crash left there is replaced, and so recognised: `is_kind` knows its type, which
-    /// `kind` names, and `is_used` says whether a process still receives there.
+    /// Makes a file at `dir`/`name` by calling `make`, and gives it the permissions `mode`. One of the same
+    /// kind that nobody uses is replaced.
     ///
     /// # Errors
-    /// When the directory cannot be used, something else is in the place, or the system refuses.
+    /// When the directory cannot be used, something else has the name, or the system refuses.
     pub fn make<T>(
-        (dir, name): (&Path, &str),
+        dir: &Path,
+        name: &str,
         mode: u32,
-        (kind, is_kind): (&'static str, fn(&FileType) -> bool),
-        is_used: impl FnOnce(&Path) -> io::Result<bool>,
+        kind: &Kind,
         make: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<(Self, T), AnnounceError> {
         make_directory(dir).map_err(|error| AnnounceError::Directory {
@@ -41,13 +49,11 @@ impl OwnedPath {
             error,
         };
         match fs::symlink_metadata(&path) {
-            Ok(found) if !is_kind(&found.file_type()) => {
-                return Err(AnnounceError::Foreign {
-                    path,
-                    expected: kind,
-                });
+            Ok(found) if !(kind.is)(&found.file_type()) => {
+                let expected = kind.name;
+                return Err(AnnounceError::Foreign { path, expected });
             }
-            Ok(_) if is_used(&path).map_err(cannot_make)? => {
+            Ok(_) if (kind.is_used)(&path).map_err(cannot_make)? => {
                 return Err(AnnounceError::InUse { path });
             }
             Ok(_) => fs::remove_file(&path).map_err(cannot_make)?,
@@ -56,14 +62,14 @@ impl OwnedPath {
         }
         let made = make(&path).map_err(cannot_make)?;
         let found = fs::symlink_metadata(&path).map_err(cannot_make)?;
-        let place = OwnedPath {
+        let owned = OwnedPath {
             dev: found.dev(),
             ino: found.ino(),
             path: path.clone(),
         };
-        // Only now, since the umask took part in the making.
+        // Separately, because the umask takes part when a file is made.
         fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(cannot_make)?;
-        Ok((place, made))
+        Ok((owned, made))
     }
 }
 
@@ -78,8 +84,7 @@ impl Drop for OwnedPath {
             Err(error) => Err(error),
         };
         if let Err(error) = removed {
-            let path = self.path.display();
-            let _ = writeln!(io::stderr(), "paralfetch: cannot remove {path}: {error}");
+            tracing::warn!("cannot remove {}: {error}", self.path.display());
         }
     }
 }
