@@ -4,19 +4,19 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Least weighty messages that are logged; each level includes those before it.
+/// The least severe messages that are logged; each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
-    /// What keeps the service from its work.
+    /// Failures that keep the service from its work.
     Error,
-    /// What went wrong for one launch or app.
+    /// Failures that concern one launch or app.
     Warn,
-    /// What the service decides: learned, switched off, learned again; and a line for each launch of a
+    /// Decisions of the service (learned, switched off, learned again), and a line for each launch of a
     /// managed app.
     #[default]
     Info,
-    /// Where launches begin, and what was passed over.
+    /// Also where launches begin, and which programs were left alone.
     Debug,
 }
 

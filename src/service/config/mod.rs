@@ -31,7 +31,7 @@ pub use values::{
 /// Where the configuration is.
 pub const DEFAULT_DIR: &str = "/etc/paralfetch";
 
-/// Longest file that is read, in bytes. The one with every value and its explanation has a twentieth of it.
+/// Longest file that is read, in bytes. A file with every value and its explanation takes a twentieth of this.
 pub const MAX_FILE_BYTES: usize = 64 << 10;
 
 /// The main file, in the configuration's directory.
@@ -54,7 +54,7 @@ pub enum ConfigError {
         /// What the kernel said.
         cause: io::Error,
     },
-    /// Someone else may have made or changed the file.
+    /// Another user may have made or changed the file.
     #[error(
         "{} is not to be trusted: {why}; it must be a regular file of root that only root may write",
         .path.display()
@@ -71,7 +71,7 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is no TOML, has an unknown key, or a value that is out of its range.
+    /// The file is not TOML, or has an unknown key, or a value out of its range.
     #[error("{}, line {line}: {what}", .path.display())]
     Invalid {
         /// The file.
@@ -118,8 +118,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The values of the files in `dir`, which is `/etc/paralfetch` but for tests; the defaults where
-    /// there are none.
+    /// The values of the files in `dir`, which is `/etc/paralfetch` except in tests; defaults for
+    /// values that no file sets.
     ///
     /// # Errors
     /// [`ConfigError`], for the first file with which something is wrong.
@@ -161,7 +161,7 @@ fn drop_ins(dir: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     Ok(paths)
 }
 
-/// Whether a file of this name is read. Hidden ones are left over from editors.
+/// Whether a file of this name is read. Hidden files are leftovers of editors.
 fn is_drop_in(name: &OsStr) -> bool {
     name.as_bytes().ends_with(SUFFIX) && !name.as_bytes().starts_with(b".")
 }

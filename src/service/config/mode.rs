@@ -25,7 +25,7 @@ pub enum Mode {
     Automatic,
 }
 
-/// A word that names no [`Mode`].
+/// A text that names no [`Mode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the mode is \"manual\" or \"automatic\"")]
 pub struct NotAMode;
@@ -52,7 +52,7 @@ impl FromStr for Mode {
 }
 
 /// Changes the mode for good: writes the drop-in `90-mode.toml` below `dir`, which is
-/// `/etc/paralfetch` but for tests. Whoever reads at the same time finds the old mode or the new one.
+/// `/etc/paralfetch` except in tests. A concurrent reader finds the old mode or the new one.
 /// Returns the drop-in's path. A drop-in of that name that is damaged is replaced.
 ///
 /// # Errors
@@ -79,18 +79,18 @@ fn write(path: &Path, mode: Mode) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    // A name that is no drop-in's, should a crash leave it behind.
+    // A temporary name that does not end like a drop-in's, in case a crash leaves it behind.
     let mut file = tempfile::Builder::new()
         .prefix(".mode-")
         .suffix(".tmp")
         .tempfile_in(dir)?;
     writeln!(file, "# Written by `paralfetch mode`.\nmode = \"{mode}\"")?;
-    // There is no secret in it: everyone may see the configuration.
+    // The configuration holds no secret.
     file.as_file()
         .set_permissions(Permissions::from_mode(0o644))?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
-    // The rename itself lasts only once the directory is written.
+    // The rename is durable once the directory has been written.
     File::open(dir)?.sync_all()
 }
 

@@ -59,7 +59,7 @@ impl Visitor<'_> for Percent {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<f64, E> {
-        // NaN is in no range.
+        // NaN lies in no range.
         if (0.0..=100.0).contains(&value) {
             Ok(value)
         } else {

@@ -1,5 +1,5 @@
-//! The sections of the configuration, their defaults and ranges. `dist/config.toml` says the same to
-//! the administrator; a test keeps the two together.
+//! The sections of the configuration, their defaults and ranges. `dist/config.toml` documents them for
+//! the administrator; a test compares the two.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::service::history;
 
 /// Fewer reads than this in a window end a launch (paper §4.2).
 const QUIET_READS: u64 = 10;
-/// The paper's window of a second (§4.2).
+/// The paper's window is one second (§4.2).
 const QUIET_WINDOW_MS: u64 = 1000;
-/// Where the paper gives a launch up (§4.2).
+/// The paper gives a launch up after 30 seconds (§4.2).
 const TIMEOUT_S: u64 = 30;
 
 /// `[launch]`: when a launch is over.
@@ -53,7 +53,7 @@ impl From<&LaunchConfig> for LaunchLimits {
     }
 }
 
-/// The earliest point: FAST lost a launch's first dozen requests by starting late (design §6).
+/// The earliest point: FAST lost a launch's first dozen requests by starting late (FAST §5).
 const EARLY: bool = true;
 
 /// `[watch]`: how launches are seen.
@@ -71,14 +71,14 @@ impl Default for WatchConfig {
     }
 }
 
-/// The paper's apps gained another 1.8 % to 4.8 % by it (§5.2).
+/// The paper's apps gained another 1.8 % to 4.8 % from dynamic scheduling (§5.2).
 const DYNAMIC: bool = true;
-/// Without it nobody knows what prefetching is worth. It costs a twentieth of the gain
+/// Only withheld launches show what prefetching is worth. They cost a twentieth of the gain
 /// ([`crate::policy::WITHHELD_ONE_IN`]).
 const WITHHOLD: bool = true;
-/// The launch needs memory of its own beside what is prefetched for it, and so do other apps.
+/// The launch needs memory beside the pages that are prefetched for it, and so do other apps.
 const MAX_MEMORY_PERCENT: u64 = 30;
-/// From here on tasks wait for memory perceptibly, and prefetched pages would push out others.
+/// Above this, users notice that tasks wait for memory, and prefetched pages would evict others.
 const PRESSURE_PERCENT: f64 = 10.0;
 
 /// `[prefetch]`: how launches are prefetched.
@@ -122,11 +122,11 @@ impl From<&PrefetchConfig> for MemoryLimits {
 /// A cold launch of a desktop app reads 75 to 270 MB; commands of a few megabytes are over before
 /// prefetching could help.
 const MIN_READ_MIB: u64 = 16;
-/// Who waits less for the drive does not notice; about what such a cold launch waits on a fast drive.
+/// Users do not notice a shorter wait. A cold launch of a desktop app waits about as long on a fast drive.
 const MIN_WAIT_MS: u64 = 300;
-/// One launch may have been large by chance: a document opened, an update.
+/// One launch may have been large by chance: a large document, an update.
 const LAUNCHES: u64 = 2;
-/// At 40 KB a profile, 8 MB of them. Users launch fewer programs than this.
+/// 8 MB of profiles at 40 KB each. Users launch fewer programs than this.
 const MAX_APPS: u64 = 200;
 
 /// `[automatic]`: which programs automatic mode takes on that have no .desktop entry.
@@ -142,7 +142,7 @@ pub struct AutomaticConfig {
     /// How many launches in a row must be neither, and alike. 1 to 100; 2.
     #[serde(deserialize_with = "whole::<_, 1, 100>")]
     pub launches: u64,
-    /// Once so many apps are managed, others are only taken on when the user names them. 1 to 10,000; 200.
+    /// Once so many apps are managed, the service takes others on only when the user names them. 1 to 10,000; 200.
     #[serde(deserialize_with = "whole::<_, 1, 10_000>")]
     pub max_apps: u64,
 }
@@ -158,9 +158,9 @@ impl Default for AutomaticConfig {
     }
 }
 
-/// About 2 MB; a year of 27 launches a day.
+/// About 2 MB: a year of 27 launches a day.
 const MAX_LAUNCHES: u64 = 10_000;
-/// Older times say nothing of today's drive and apps.
+/// Older launches say nothing about today's drive and apps.
 const MAX_DAYS: u64 = 365;
 
 /// `[history]`: how much is remembered of launches.
@@ -197,6 +197,6 @@ impl From<&HistoryConfig> for history::HistoryLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
-    /// How much; info.
+    /// The least severe messages that are logged; info.
     pub level: LogLevel,
 }
