@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::stats;
+use crate::model::median;
 
 /// The state that a launch starts from, and whether it is prefetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
@@ -71,13 +72,13 @@ impl Series {
 
     /// Median launch time in seconds.
     pub fn median(&self) -> Option<f64> {
-        stats::median(&self.seconds)
+        median(&self.seconds)
     }
 }
 
 /// Median of counts.
 pub fn median_count(counts: &[u64]) -> Option<f64> {
-    stats::median(&counts.iter().map(|count| *count as f64).collect::<Vec<_>>())
+    median(&counts.iter().map(|count| *count as f64).collect::<Vec<_>>())
 }
 
 /// What a benchmark found.

@@ -1,17 +1,5 @@
 //! Numbers of a set of runs.
 
-/// Median; the mean of the two middle values where their number is even. `None` of nothing.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    match sorted.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(sorted[middle]),
-        _ => Some((sorted[middle - 1] + sorted[middle]) / 2.0),
-    }
-}
-
 /// Smallest and largest value. `None` of nothing.
 pub fn range(values: &[f64]) -> Option<(f64, f64)> {
     let smallest = values.iter().copied().min_by(f64::total_cmp)?;
@@ -35,11 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians() {
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[3.0]), Some(3.0));
-        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0, 3.0, 2.0]), Some(2.5));
+    fn the_range_is_from_the_smallest_to_the_largest() {
         assert_eq!(range(&[2.0, 1.0, 3.0]), Some((1.0, 3.0)));
         assert_eq!(range(&[]), None);
     }

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::lower_median;
 use crate::policy::launch_figures::Warmth;
 
 /// Prefetching is withheld from at most one in this many cold launches: at a gain of half the launch
@@ -98,7 +99,7 @@ impl Gain {
 
     /// What the comparison says by now, by medians.
     pub fn verdict(&self) -> GainVerdict {
-        let (Some(with_us), Some(without_us)) = (median(&self.with_us), median(&self.without_us))
+        let (Some(with_us), Some(without_us)) = (typical(&self.with_us), typical(&self.without_us))
         else {
             return GainVerdict::Open;
         };
@@ -130,14 +131,11 @@ fn remember(times: &mut Vec<u64>, time_us: u64) {
     times.push(time_us);
 }
 
-/// The median, the lower of two; `None` of too few.
-fn median(times: &[u64]) -> Option<u64> {
-    let mut times = times.to_vec();
-    times.sort_unstable();
-    if times.len() < LEAST_LAUNCHES {
-        return None;
-    }
-    times.get((times.len() - 1) / 2).copied()
+/// The median of enough launches; `None` of too few.
+fn typical(times: &[u64]) -> Option<u64> {
+    (times.len() >= LEAST_LAUNCHES)
+        .then(|| lower_median(times))
+        .flatten()
 }
 
 #[cfg(test)]

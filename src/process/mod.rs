@@ -7,7 +7,6 @@
 //! [`EndDetector`] decides when the launch is over, and [`Subreaper`] ends an app that was
 //! started only to be measured.
 
-mod accounts;
 mod command;
 mod exit;
 mod launch_end;

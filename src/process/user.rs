@@ -1,11 +1,13 @@
 //! The user on whose behalf we run as root.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::{accounts, session};
+use nix::unistd;
+
+use super::session;
 
 /// Variables that name the user, and hence must not keep naming root.
 const REPLACED: [&str; 4] = ["HOME", "USER", "LOGNAME", "SHELL"];
@@ -28,8 +30,7 @@ pub struct User {
 }
 
 impl User {
-    /// The user who called us through sudo(8) or pkexec(1), as SUDO_UID and SUDO_GID or PKEXEC_UID
-    /// tell.
+    /// The user who called us through sudo(8) or pkexec(1), by SUDO_UID and SUDO_GID or PKEXEC_UID.
     ///
     /// `None` if we are not root, so that the variables cannot be meant, or if root itself called.
     pub fn invoking() -> Option<User> {
@@ -40,10 +41,10 @@ impl User {
         Some(Self::with_ids(uid, gid))
     }
 
-    /// The user with this id. A database that cannot be read counts as one without that user: the
-    /// app is still better started without supplementary groups than not at all.
+    /// The user with this id. A user without an account, or one whose account cannot be read, gets no
+    /// supplementary groups: the app is better started without them than not at all.
     fn with_ids(uid: u32, gid: Option<u32>) -> User {
-        let Some(account) = accounts::account(uid).ok().flatten() else {
+        let Ok(Some(account)) = unistd::User::from_uid(uid.into()) else {
             let gid = gid.unwrap_or(uid);
             return User {
                 uid,
@@ -54,20 +55,20 @@ impl User {
                 shell: "/bin/sh".into(),
             };
         };
-        let gid = gid.unwrap_or(account.gid);
-        let or = |text: OsString, default: &str| {
-            PathBuf::from(if text.is_empty() {
+        let gid = gid.unwrap_or(account.gid.as_raw());
+        let or = |path: PathBuf, default: &str| {
+            if path.as_os_str().is_empty() {
                 default.into()
             } else {
-                text
-            })
+                path
+            }
         };
         User {
             uid,
             gid,
-            groups: accounts::groups(&account.name, gid).unwrap_or_else(|_| vec![gid]),
-            name: OsStr::from_bytes(account.name.to_bytes()).into(),
-            home: or(account.home, "/"),
+            groups: groups_of(&account.name, gid).unwrap_or_else(|| vec![gid]),
+            name: account.name.into(),
+            home: or(account.dir, "/"),
             shell: or(account.shell, "/bin/sh"),
         }
     }
@@ -132,6 +133,13 @@ impl User {
     }
 }
 
+/// All groups of the user `name`, `gid` included; `None` if they cannot be read.
+fn groups_of(name: &str, gid: u32) -> Option<Vec<u32>> {
+    let name = CString::new(name).ok()?;
+    let groups = unistd::getgrouplist(&name, gid.into()).ok()?;
+    Some(groups.into_iter().map(unistd::Gid::as_raw).collect())
+}
+
 /// User and group id of the caller, unless that is root. sudo goes first: it clears PKEXEC_UID when
 /// it is the inner of the two, and pkexec clears everything.
 fn invoker(var: impl Fn(&str) -> Option<OsString>) -> Option<(u32, Option<u32>)> {
@@ -176,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn who_called() {
+    fn the_invoker_is_named_by_sudo_or_pkexec() {
         let called = |vars: &[(&str, &str)]| {
             let vars = pairs(vars);
             invoker(|name| vars.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone()))
@@ -199,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_plain_numbers() {
+    fn only_plain_decimal_ids_are_parsed() {
         for text in [
             "",
             "-1",
@@ -266,21 +274,18 @@ mod tests {
     }
 
     #[test]
-    fn roots_account_is_known_everywhere() {
-        let root = accounts::account(0).unwrap().unwrap();
-        assert_eq!(root.name.as_c_str(), c"root");
-        assert_eq!(root.gid, 0);
-        assert!(
-            accounts::groups(&root.name, 12_345)
-                .unwrap()
-                .contains(&12_345)
-        );
+    fn an_account_has_the_primary_group_that_was_asked_for() {
+        let root = User::with_ids(0, Some(12_345));
+        assert_eq!(root.name, "root");
+        assert_eq!(root.gid, 12_345);
+        assert!(root.groups.contains(&12_345));
+        assert_eq!(User::with_ids(0, None).gid, 0);
     }
 
     #[test]
-    fn a_user_without_an_account_gets_by() {
+    fn a_user_without_an_account_has_one_group_and_a_number_as_name() {
         let uid = (3_000_000_000..)
-            .find(|&uid| accounts::account(uid).unwrap().is_none())
+            .find(|&uid| unistd::User::from_uid(uid.into()).unwrap().is_none())
             .unwrap();
         let user = User::with_ids(uid, Some(5));
         assert_eq!((user.uid, user.gid, user.groups), (uid, 5, vec![5]));

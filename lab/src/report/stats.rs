@@ -119,9 +119,7 @@ fn usable(values: &[f64]) -> bool {
 
 /// Median; the mean of the two middle values where their number is even. Not a number of nothing.
 pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    quantile(&sorted, 0.5)
+    paralfetch::model::median(values).unwrap_or(f64::NAN)
 }
 
 /// Gap closed: (t_cold − t) / (t_cold − t_warm), of times normalized to cold. `None` where there is no

@@ -6,6 +6,7 @@ use rusqlite::{Connection, Row};
 use serde::{Deserialize, Serialize};
 
 use super::row::{Kind, unsigned, warmth};
+use crate::model::lower_median;
 use crate::policy::Warmth;
 
 /// Of how many cold launches of a kind the typical one is taken: the last ones, because drives, apps
@@ -74,8 +75,8 @@ impl Times {
     fn typical(&self) -> Option<Typical> {
         Some(Typical {
             launches: self.durations.len(),
-            duration_us: median(&self.durations)?,
-            waiting_us: median(&self.waits)?,
+            duration_us: lower_median(&self.durations)?,
+            waiting_us: lower_median(&self.waits)?,
         })
     }
 }
@@ -141,11 +142,4 @@ impl Sum {
             without,
         }
     }
-}
-
-/// The median, the lower of two; `None` of nothing.
-fn median(times: &[u64]) -> Option<u64> {
-    let mut times = times.to_vec();
-    times.sort_unstable();
-    times.get(times.len().saturating_sub(1) / 2).copied()
 }
