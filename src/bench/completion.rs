@@ -21,7 +21,7 @@ pub struct FoundCompletion {
 }
 
 /// Finds the profile's completion block, which is file data: metadata could not be evicted while the
-/// inode that was made from it is cached. `None` if there is none or its file is gone.
+/// inode that was made from it is cached. `None` if the profile has none, or its file is gone.
 pub fn find(profile: &Profile) -> Option<FoundCompletion> {
     let span = profile.completion?;
     let Place::Data { file } = span.place else {

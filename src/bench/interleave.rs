@@ -1,8 +1,8 @@
-//! The order of launches: scenarios take turns, so that what drifts, drifts for all.
+//! The order of launches: scenarios take turns, so that a drift of the machine affects all alike.
 
 use super::results::{Results, Sample, Scenario};
 
-/// Performs launches; the one place where a benchmark meets the world.
+/// Performs launches. Tests replace it by one that starts nothing.
 pub trait Launcher {
     /// Why a launch could not be measured.
     type Error;
@@ -10,7 +10,7 @@ pub trait Launcher {
     /// Brings the caches into the scenario's state, launches once, and measures.
     fn launch(&mut self, scenario: Scenario) -> Result<Sample, Self::Error>;
 
-    /// Told after each launch: how many are done, of how many.
+    /// Called after each launch with the number of launches that are done, and of all.
     fn progress(&mut self, scenario: Scenario, sample: Sample, done: usize, of: usize);
 }
 

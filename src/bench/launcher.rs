@@ -65,7 +65,7 @@ pub enum BenchError {
     System(#[from] io::Error),
 }
 
-/// Time that an app has to comply when it is asked to end.
+/// Time that an app has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// What ends a launch.
@@ -85,7 +85,7 @@ pub struct AppLauncher<'a> {
     pub store: &'a Store,
     /// What ends a launch.
     pub end: LaunchEnd,
-    /// Time that a launch may take at the most.
+    /// Longest time of a launch.
     pub timeout: Duration,
     /// Signals to this process and the end of the app.
     pub supervisor: &'a mut Supervisor,
@@ -105,7 +105,7 @@ impl AppLauncher<'_> {
     /// Launches once without measuring, so that first-run configuration is done and everything is
     /// cached.
     ///
-    /// An app that does not exit is given until the time limit, where launches end otherwise.
+    /// An app that does not exit runs until the time limit, unless launches end by exit.
     ///
     /// # Errors
     /// As a measured launch.
@@ -116,7 +116,7 @@ impl AppLauncher<'_> {
         }
     }
 
-    /// How the app is started: apart from the terminal, in the name of the user who asked.
+    /// How the app is started: in a session of its own, as the user who called us.
     pub fn spawn(&self) -> Spawn {
         Spawn {
             user: User::invoking(),
@@ -130,7 +130,7 @@ impl AppLauncher<'_> {
     /// Ends whatever of the app is still running; `leader` is its first process.
     ///
     /// # Errors
-    /// When something withstands.
+    /// When a process is still there after SIGKILL.
     pub fn end_tree(&mut self, leader: Option<Pid>) -> io::Result<()> {
         self.subreaper.terminate(leader, GRACE)?;
         if self.supervisor.is_supervising() {
@@ -139,8 +139,8 @@ impl AppLauncher<'_> {
         Ok(())
     }
 
-    /// Starts the app and waits for its end. `prepare` does what the scenario wants done in the time
-    /// that is measured: starting the prefetch.
+    /// Starts the app and waits until the launch is over. `prepare` runs within the measured time: it
+    /// starts the prefetch, if the scenario has one.
     fn measured(
         &mut self,
         completion: Option<CompletionBlock>,
@@ -274,8 +274,7 @@ impl Launcher for AppLauncher<'_> {
             sample.seconds
         );
         let mut err = io::stderr().lock();
-        // On a terminal one line is written over and over. What cannot be shown is no reason to stop
-        // measuring.
+        // On a terminal, each line replaces the one before. A failed write does not stop the benchmark.
         let _ = if err.is_terminal() {
             let end = if done == of { "\n" } else { "" };
             write!(err, "\r\x1b[K{line}{end}").and_then(|()| err.flush())

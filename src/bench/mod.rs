@@ -1,4 +1,4 @@
-//! Measuring what prefetching gains: cold, prefetched and warm launches in turns (design §10).
+//! Measuring what prefetching gains: cold, prefetched and warm launches in turns.
 
 pub mod completion;
 mod interleave;

@@ -1,4 +1,4 @@
-//! Recording what a prefetched launch reads, without standing in its way.
+//! Recording what a prefetched launch reads.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -27,10 +27,10 @@ pub struct Recorder<'obj> {
     limits: LaunchLimits,
     /// Once the launch has begun.
     end: Option<EndDetector>,
-    /// The tree's reads and our own: the launch goes on while either does.
+    /// Reads of the tree and of the prefetch thread: the launch goes on while either reads.
     counters: [ReadCounter; 2],
     accesses: Vec<Access>,
-    /// Accesses that there was no room for.
+    /// Accesses beyond [`MOST_ACCESSES`].
     dropped: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct Recording {
     pub end_ns: u64,
     /// What the launch tree and others added to the caches, and the tree's faults, in time order.
     pub accesses: Vec<Access>,
-    /// Events that were lost, or that there was no room for.
+    /// Events that were lost or dropped.
     pub lost: u64,
 }
 
@@ -72,12 +72,13 @@ impl<'obj> Recorder<'obj> {
     /// Records the launch to its end, passing on signals meanwhile. Returns the app's exit, if it has
     /// ended by then; otherwise it runs on, untraced.
     ///
-    /// The launch ends as the learned one did, of which `learned` tells once it is known: with its last
-    /// task, or when neither the tree nor the prefetch thread reads much any more; or else by the time
-    /// limit. When the first process has exited and others must be waited for, they are for `patience`.
+    /// `learned` says how the launch ended that the profile was learned from, once that is known. If that
+    /// launch fell quiet or ran into the time limit, so may this one, where reads of the tree and of the
+    /// prefetch thread count. Otherwise it ends with its last task, or by the time limit. When the first
+    /// process has exited, recording goes on for `patience` at most.
     ///
     /// # Errors
-    /// Those of supervising, which end everything. That tracing failed is only in what is returned.
+    /// When supervising fails. An error of tracing is returned beside the exit.
     pub fn follow(
         mut self,
         supervisor: &mut Supervisor,
@@ -179,7 +180,7 @@ impl<'obj> Recorder<'obj> {
     }
 }
 
-/// Whether the judgement needs it: not what the prefetch thread did itself.
+/// Whether the report needs this access. Additions by the prefetch thread are left out.
 fn is_wanted(access: &Access) -> bool {
     match access.source {
         Source::Added => access.by != By::Own,
@@ -188,7 +189,7 @@ fn is_wanted(access: &Access) -> bool {
     }
 }
 
-/// Waits for an event or a signal, but no longer than events may be left in the buffer.
+/// Waits for an event or a signal, but no longer than the kernel's buffer can hold what is traced.
 fn wait(events: BorrowedFd<'_>, signals: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let mut fds = vec![PollFd::from_borrowed_fd(events, PollFlags::IN)];
     fds.extend(signals.map(|signals| PollFd::from_borrowed_fd(signals, PollFlags::IN)));

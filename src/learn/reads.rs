@@ -1,21 +1,21 @@
-//! Block reads of a launch, as the completion rule counts them (design §4.3).
+//! Which accesses of a launch count as block reads.
 
 use crate::model::Learned;
 use crate::model::{Access, By, Source};
 
-/// Picks block reads out of a launch's accesses: those of the launch tree, or another's. In a live run,
-/// whose pages may all be cached, each first use of pages takes the place of a block read.
+/// Picks the block reads from a launch's accesses: pages that were added to the caches. A launch that is
+/// learned live may have everything cached; there, each first use of pages counts instead.
 #[derive(Debug)]
 pub struct ReadCounter {
     learned: Learned,
-    /// Device, inode and end of the last addition, to see what continues it.
+    /// Device, inode and end of the last addition, to recognize the next part of the same read.
     last: Option<(u64, u64, u64)>,
-    /// Whose reads.
+    /// Whose reads count.
     by: By,
 }
 
 impl ReadCounter {
-    /// For a launch that is learned in this way.
+    /// For reads of the launch tree in a launch that is learned in this way.
     pub fn new(learned: Learned) -> Self {
         ReadCounter {
             learned,
@@ -24,7 +24,7 @@ impl ReadCounter {
         }
     }
 
-    /// Reads with readahead, by whom.
+    /// For reads with readahead, made by the launch tree, the prefetch thread or others.
     pub fn joined(by: By) -> Self {
         ReadCounter {
             by,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_live_run_uses_count() {
+    fn first_uses_count_in_a_live_run() {
         let used = |start| Access {
             source: Source::Read,
             ..added(5, start, 1)

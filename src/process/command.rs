@@ -43,10 +43,10 @@ pub enum CommandError {
     NotExecutable {
         /// What was found, inside the root.
         path: PathBuf,
-        /// Why it is none to execute.
+        /// Why it cannot be executed.
         reason: &'static str,
     },
-    /// The root directory is none, or cannot be opened.
+    /// The root directory is not a directory, or cannot be opened.
     #[error("cannot use {} as root directory: {source}", path.display())]
     RootNotADirectory {
         /// The directory as given.
@@ -78,7 +78,7 @@ impl CommandError {
 
 impl Command {
     /// Finds the program that `argv[0]` names, as execvp(3) would with our PATH and our working
-    /// directory, for the user that [`User::invoking`] tells of. With `root`, everything is looked
+    /// directory, for the user of [`User::invoking`]. With `root`, everything is looked
     /// up as after chroot(2) into it and chdir("/").
     pub fn find(argv: &[OsString], root: Option<&Path>) -> Result<Command, CommandError> {
         Self::find_for(argv, root, User::invoking().as_ref())
@@ -187,8 +187,8 @@ impl Search {
         })
     }
 
-    /// Goes through PATH as execvp does: what cannot be executed is passed over, and told of only if
-    /// nothing better follows.
+    /// Searches PATH as execvp(3) does: a file that cannot be executed is skipped, and is the error only
+    /// if no later directory has an executable one.
     fn find_in_path(&self, name: &OsStr, path: &OsStr) -> Result<(PathBuf, Stat), CommandError> {
         let mut refused = None;
         if name.is_empty() {
@@ -196,7 +196,7 @@ impl Search {
         }
         for directory in path.as_bytes().split(|&byte| byte == b':') {
             // An empty element means the working directory. "./" keeps a slash in the path, so that
-            // nobody searches PATH again.
+            // PATH is not searched again.
             let directory: &[u8] = if directory.is_empty() {
                 b"."
             } else {

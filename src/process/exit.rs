@@ -56,7 +56,7 @@ impl Exit {
     /// Ends this process as the app ended: with the same exit status, or by the same signal,
     /// without a core dump of ours beside the app's.
     pub fn finish(self) -> ! {
-        // Nobody is left to tell if this fails.
+        // The process ends here: there is no way left to report an error.
         let _ = io::stdout().flush();
         let signal = match self.status {
             AppStatus::Code(code) => std::process::exit(code),
@@ -76,7 +76,7 @@ impl Exit {
         std::process::exit(self.exit_code())
     }
 
-    /// The exit status by which shells tell it: 128 + n for death by signal n.
+    /// The exit status as shells report it: 128 + n for death by signal n.
     pub fn exit_code(self) -> i32 {
         match self.status {
             AppStatus::Code(code) => code,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::{fs, str};
 
-/// What is needed of /proc/PID/stat.
+/// Fields of /proc/PID/stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ProcessEntry {
     pub pid: i32,
@@ -21,7 +21,7 @@ pub(super) struct ProcessEntry {
     pub start_time: u64,
 }
 
-/// All processes, as far as one can say while they come and go.
+/// All processes. Those that start or end meanwhile may be missing.
 pub(super) fn all() -> io::Result<Vec<ProcessEntry>> {
     let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -33,7 +33,7 @@ pub(super) fn all() -> io::Result<Vec<ProcessEntry>> {
     Ok(processes)
 }
 
-/// One process; `None` if there is none of that id.
+/// The process or thread with this id; `None` if it does not exist.
 pub(super) fn one(pid: i32) -> io::Result<Option<ProcessEntry>> {
     match fs::read(format!("/proc/{pid}/stat")) {
         Ok(stat) => parse(&stat).map(Some).ok_or_else(|| {

@@ -1,10 +1,10 @@
-//! The session that sudo was called from: sudo hands on few of its variables.
+//! Variables of the desktop session that sudo was called from. sudo itself passes on few of them.
 
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
 
-/// Variables that tell a program which desktop session it belongs to, and in which language.
+/// Variables that name the desktop session and the language.
 const SESSION: [&str; 14] = [
     "DISPLAY",
     "WAYLAND_DISPLAY",

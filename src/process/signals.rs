@@ -26,8 +26,8 @@ pub(crate) struct Received {
     pub pid: u32,
 }
 
-/// Whether SIGPIPE was ignored when this program was executed. Rust's runtime ignores it before
-/// `main` and leaves no trace of what was there, so this is noted earlier still.
+/// Whether SIGPIPE was ignored when this program was executed. Rust's runtime ignores it before `main`
+/// without saving the earlier disposition, so this is read before the runtime starts.
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn note_pipe() {
@@ -82,11 +82,11 @@ pub(crate) fn signal_fd(signals: &[c_int]) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: it was just made, and nobody else has it.
+    // SAFETY: it was just made, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The next pending signal of a signalfd; `None` if there is none.
+/// The next pending signal of a signalfd, if any.
 pub(crate) fn read(fd: &OwnedFd) -> io::Result<Option<Received>> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
     let size = size_of::<libc::signalfd_siginfo>();

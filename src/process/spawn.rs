@@ -149,7 +149,7 @@ struct Preparation {
     root: Option<CString>,
     credentials: Option<(Uid, Gid, Vec<Gid>)>,
     inherited: Inherited,
-    /// In a mutex, which nobody ever locks, to make it shareable in the type system's eyes.
+    /// The mutex is never locked. It only makes the type `Sync`.
     before_exec: Option<Mutex<BeforeExec>>,
 }
 

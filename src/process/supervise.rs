@@ -1,9 +1,9 @@
-//! Standing between an app and whoever started us, so that neither notices.
+//! Supervising an app: signals reach it, and the shell sees its stops and its exit as ours.
 //!
-//! A terminal sends its signals to the whole foreground process group, and the app is in it as we
-//! are: it has them already. What someone sends to our process alone is meant for the app, and is
-//! passed on. When the app stops, we stop, so that the shell sees a stopped job; the SIGCONT that
-//! wakes us is passed on like any other signal.
+//! A terminal sends its signals to the whole foreground process group. The app belongs to that group
+//! and has received them already. Signals that were sent to our process alone are passed on to the
+//! app. When the app stops, we stop, so that the shell sees a stopped job; the SIGCONT that wakes us
+//! is passed on like any other signal.
 
 use std::io;
 use std::marker::PhantomData;
@@ -197,13 +197,12 @@ impl SupervisedChild {
             // A child that signals its whole process group has signalled itself.
             return pid != self.pid.as_raw_nonzero().get().unsigned_abs();
         }
-        // When a terminal hangs up, the kernel tells the session's leader alone.
+        // When a terminal hangs up, the kernel signals the session's leader alone.
         let leader_only = matches!(signal, libc::SIGHUP | libc::SIGCONT) && is_session_leader();
         self.own_session || leader_only || !FROM_TERMINAL.contains(&signal)
     }
 
-    /// The process id cannot have passed to another process: nobody but us reaps the child, and we
-    /// have not.
+    /// The process id still names the child: only we reap it, and we have not done so.
     fn send(&self, signal: c_int) -> io::Result<()> {
         let Some(signal) = Signal::from_named_raw(signal) else {
             return Ok(());

@@ -20,8 +20,7 @@ const RESCAN: Duration = Duration::from_millis(100);
 /// While it exists, orphans of the processes that we start become our children (see
 /// PR_SET_CHILD_SUBREAPER in prctl(2)), so that a launch tree cannot get away by daemonising.
 pub struct Subreaper {
-    /// Processes that are nobody's launch tree: children that we had before, and those of
-    /// [`Self::spare`].
+    /// Processes outside the launch tree: children that we had before, and those of [`Self::spare`].
     spared: Vec<ProcessEntry>,
     was_subreaper: bool,
 }
@@ -39,7 +38,7 @@ impl Subreaper {
         })
     }
 
-    /// Has a child of ours, started since, left alone as well, with what descends from it.
+    /// Excludes a child that was started since, and its descendants, from [`Self::terminate`].
     ///
     /// # Errors
     /// When /proc cannot be read.
@@ -49,12 +48,12 @@ impl Subreaper {
         Ok(())
     }
 
-    /// Ends all processes that descend from us and were started since [`Self::new`], but for those
-    /// spared: SIGTERM, up to
-    /// `grace` to comply, then SIGKILL. All are reaped, except `leader`, which is left to the
-    /// [`super::Supervisor`] that started it.
+    /// Ends all processes that descend from us and were started since [`Self::new`], except the spared
+    /// ones: by SIGTERM, and after `grace` by SIGKILL. All are reaped, except `leader`, which is left to
+    /// the [`super::Supervisor`] that started it.
     ///
-    /// An error of kind `TimedOut` if some withstand SIGKILL for 30 seconds.
+    /// # Errors
+    /// Of kind `TimedOut` if some are still there 30 seconds after SIGKILL.
     pub fn terminate(&self, leader: Option<Pid>, grace: Duration) -> io::Result<()> {
         // SIGCONT, since a stopped process cannot see SIGTERM.
         if self.end_all(&[Signal::TERM, Signal::CONT], grace, leader)?
@@ -64,7 +63,7 @@ impl Subreaper {
         }
         Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "some processes of the app do not go, even after SIGKILL",
+            "some processes of the app are still running after SIGKILL",
         ))
     }
 
