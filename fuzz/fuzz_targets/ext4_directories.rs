@@ -84,6 +84,5 @@ libfuzzer_sys::fuzz_target!(|changes: &[u8]| {
         drop(ext4.look_up(ino, b"absent"));
         drop(ext4.directory_blocks(ino));
         drop(ext4.link_blocks(ino));
-        drop(ext4.xattr_blocks(ino));
     }
 });

@@ -112,7 +112,7 @@ fn judge(
         start_ns: recording.start_ns,
         accesses: &recording.accesses,
         profile,
-        outcome,
+        prefetch: outcome,
     };
     let duration = recording.end_ns.saturating_sub(recording.start_ns);
     Ok(ReportVerdict {
@@ -247,7 +247,8 @@ fn tagged(kind: &str, of: &impl Serialize) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::{BlockKind, MissReason, RequestCount};
+    use crate::fs::ext4::BlockKind;
+    use crate::judge::{MissReason, RequestCount};
 
     fn verdict(count: usize) -> ReportVerdict {
         let miss = |subject| Miss {

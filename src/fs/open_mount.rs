@@ -1,7 +1,8 @@
-//! Ways into particular mounts: of our mount namespace, and of one that the launch had.
+//! Opening the roots of particular mounts, of our mount namespace or of one that the launch used.
 //!
-//! A descriptor of a directory belongs to its mount, wherever it was opened: names below it are looked
-//! up through the mounts of its own namespace. So only the first step needs a thread in that namespace.
+//! A directory's descriptor belongs to its mount, in whichever namespace it was opened: names below it are
+//! looked up through the mounts of its own namespace. So only the first step needs a thread in that
+//! namespace.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -18,13 +19,13 @@ use super::support::Support;
 /// sandbox has some dozen.
 const MOST_TABLE_BYTES: u64 = 16 << 20;
 
-/// Most mounts of a namespace that are opened: launches start from a few.
-const MOST_DOORS: usize = 64;
+/// Most mounts of a namespace that are opened. The paths of a launch start from a few.
+const MOST_OPEN: usize = 64;
 
-/// For looking at a node and into a directory: runs no driver and follows no link.
-pub const LOOK: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// Flags to examine a node or to look names up in a directory: runs no driver and follows no link.
+pub const O_LOOKUP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// What statx(2) tells of a node.
+/// What statx(2) says about a node.
 pub struct OpenNode {
     /// Device (`st_dev`).
     pub dev: u64,
@@ -32,12 +33,12 @@ pub struct OpenNode {
     pub ino: u64,
     /// Number of the mount that it was reached through.
     pub mount: u64,
-    /// What it is.
+    /// Its type.
     pub kind: FileType,
 }
 
-/// Asks about an open node without asking anybody outside of the kernel.
-pub fn look_at(fd: &OwnedFd) -> Option<OpenNode> {
+/// Examines an open node by what the kernel has in memory, without asking a server or a user-space process.
+pub fn stat_node(fd: &OwnedFd) -> Option<OpenNode> {
     // linux/stat.h; not among rustix's flags.
     const AT_STATX_DONT_SYNC: AtFlags = AtFlags::from_bits_retain(0x4000);
     let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::MNT_ID;
@@ -50,13 +51,13 @@ pub fn look_at(fd: &OwnedFd) -> Option<OpenNode> {
     })
 }
 
-/// Opens the roots of the mounts with these numbers. What is not in the table, is covered by another
-/// mount, or can be reached only through file systems that must not be asked, is not among them.
+/// Opens the roots of the mounts with these numbers. Left out are mounts that are not in the table, that
+/// another mount covers, or that can be reached only through file systems that must not be asked.
 pub fn open(table: &MountTable, wanted: &BTreeSet<u32>) -> Vec<OpenMount> {
-    let doors = wanted.iter().filter_map(|&id| {
+    let opened = wanted.iter().filter_map(|&id| {
         let mount = table.by_id(id)?;
         let fd = descend(table, &mount.mount_point)?;
-        let found = look_at(&fd)?;
+        let found = stat_node(&fd)?;
         if found.mount != u64::from(id) || found.kind != FileType::Directory {
             return None;
         }
@@ -68,10 +69,10 @@ pub fn open(table: &MountTable, wanted: &BTreeSet<u32>) -> Vec<OpenMount> {
             fd,
         })
     });
-    doors.take(MOST_DOORS).collect()
+    opened.take(MOST_OPEN).collect()
 }
 
-/// The mount table of another mount namespace, and those of its mounts opened that have these numbers.
+/// The mount table of another mount namespace, and the mounts with these numbers, opened.
 ///
 /// # Errors
 /// Those of setns(2), such as `EPERM` without CAP_SYS_ADMIN, and of reading the table.
@@ -79,12 +80,12 @@ pub fn open_in(
     namespace: BorrowedFd<'_>,
     wanted: &BTreeSet<u32>,
 ) -> io::Result<(MountTable, Vec<OpenMount>)> {
-    // A thread cannot come back into a namespace of another user's making: it ends there.
+    // The thread that enters ends there: it could not return from a namespace that another user made.
     let visit = || {
-        // Opened here: there, /proc is whatever the sandbox has made of it.
-        let here = rustix::fs::open("/proc/thread-self", LOOK_INTO, Mode::empty())?;
-        // SAFETY: what this thread no longer shares are its root and working directory, which no other
-        // code in it relies on; memory and descriptors remain common.
+        // Opened before entering: inside, /proc is whatever the sandbox has put there.
+        let here = rustix::fs::open("/proc/thread-self", O_LOOKUP_DIRECTORY, Mode::empty())?;
+        // SAFETY: this thread stops sharing its root and working directory, which no other code in it
+        // relies on; memory and descriptors stay shared.
         unsafe { unshare_unsafe(UnshareFlags::FS) }?;
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -94,8 +95,8 @@ pub fn open_in(
             .take(MOST_TABLE_BYTES)
             .read_to_end(&mut text)?;
         let table = MountTable::parse(&text);
-        let doors = open(&table, wanted);
-        Ok((table, doors))
+        let mounts = open(&table, wanted);
+        Ok((table, mounts))
     };
     std::thread::scope(|scope| {
         std::thread::Builder::new()
@@ -105,17 +106,17 @@ pub fn open_in(
     })
 }
 
-/// As [`LOOK`], but /proc/thread-self is a link.
-const LOOK_INTO: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+/// As [`O_LOOKUP`], but follows links: /proc/thread-self is one.
+const O_LOOKUP_DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Opens a mount point a step at a time, so that each step can be judged before the next one.
+/// Opens a mount point component by component, so that each directory is checked before the next look-up.
 fn descend(table: &MountTable, mount_point: &Path) -> Option<OwnedFd> {
-    let mut at = rustix::fs::open("/", LOOK, Mode::empty()).ok()?;
+    let mut at = rustix::fs::open("/", O_LOOKUP, Mode::empty()).ok()?;
     for component in mount_point.components() {
         if let Component::Normal(name) = component {
-            at = openat(&at, name, LOOK, Mode::empty()).ok()?;
+            at = openat(&at, name, O_LOOKUP, Mode::empty()).ok()?;
         }
-        let fs_type = table.fs_type(look_at(&at)?.dev)?;
+        let fs_type = table.fs_type(stat_node(&at)?.dev)?;
         if !Support::can_be_walked(fs_type) {
             return None;
         }
@@ -128,27 +129,27 @@ mod tests {
     use super::*;
 
     fn root_mount(table: &MountTable) -> Option<u32> {
-        let root = look_at(&rustix::fs::open("/", LOOK, Mode::empty()).unwrap())?;
+        let root = stat_node(&rustix::fs::open("/", O_LOOKUP, Mode::empty()).unwrap())?;
         table
             .by_id(root.mount.try_into().ok()?)
             .map(|mount| mount.id)
     }
 
     #[test]
-    fn mounts_are_opened_by_number() {
+    fn the_mount_with_a_number_is_opened() {
         let table = MountTable::read().unwrap();
-        // In a chroot, the root is no mount.
+        // In a chroot, the root may be no mount.
         let Some(id) = root_mount(&table) else {
             return;
         };
         let walked = Support::can_be_walked(&table.by_id(id).unwrap().fs_type);
-        let doors = open(&table, &BTreeSet::from([id, u32::MAX]));
-        let found: Vec<u32> = doors.iter().map(|door| door.mount.id).collect();
+        let opened = open(&table, &BTreeSet::from([id, u32::MAX]));
+        let found: Vec<u32> = opened.iter().map(|open| open.mount.id).collect();
         assert_eq!(found, if walked { vec![id] } else { vec![] });
     }
 
     #[test]
-    fn file_systems_that_are_served_are_not_entered() {
+    fn pseudo_file_systems_are_not_entered() {
         let table = MountTable::read().unwrap();
         let proc = table.mounts().iter().find(|mount| mount.fs_type == "proc");
         let id = proc.unwrap().id;

@@ -1,17 +1,14 @@
-//! Judging prefetched launches: what the launch tree still had to read itself, and why
-//! (design §2: *miss*).
+//! Judging prefetched launches: what the launch tree still had to read itself (its *misses*), and why.
 //!
-//! [`misses()`] is the judgement: a plain function over what was traced, the profile, and what the
-//! prefetch did. What it must ask the system goes through one trait, [`System`], which
-//! [`LiveSystem`] answers. [`Recorder`] watches a launch for it.
+//! [`misses()`] is a plain function of what was traced, the profile, and what the prefetch did. Its questions
+//! to the system go through one trait, [`FileLookUp`], which [`LiveSystem`] implements. [`Recorder`] traces a
+//! launch for it.
 
-mod blocks;
-mod known;
+mod known_files;
 mod misses;
 mod recorder;
 mod system;
 
-pub use blocks::BlockKind;
 pub use misses::{
     FileLookUp, FileNow, JudgedLaunch, Miss, MissReason, MissedPlace, Misses, PageFate,
     RequestCount, misses,

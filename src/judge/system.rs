@@ -1,16 +1,13 @@
-//! The running system's answers.
+//! The running system's answers to the questions of a judgement.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, StatxTimestamp, major, statx};
 
-use super::blocks::BlockKind;
 use super::misses::{FileLookUp, FileNow, PageFate};
-use crate::fs::ext4::Ext4;
+use crate::fs::ext4::{BlockKind, Ext4};
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::support::Support;
 use crate::fs::{blockdev, handle};
@@ -21,20 +18,14 @@ use crate::model::PAGE_SIZE;
 /// lowest usual tick rate.
 const COARSE_CLOCK_NS: i128 = 10_000_000;
 
-/// Asks the kernel and libext2fs. What they do not tell is unknown in the answers: a report about a
-/// launch is not to fail for want of a name.
+/// Asks the kernel and libext2fs. A question that they cannot answer has an answer without a name: a report
+/// about a launch must not fail because of it.
 pub struct LiveSystem {
     mounts: MountTable,
     /// The launch's start, in nanoseconds since the epoch.
     started_ns: i128,
     roots: HashMap<u64, Option<OpenMount>>,
-    layouts: HashMap<u64, Option<Layout>>,
-}
-
-/// A file system's metadata and its device.
-struct Layout {
-    ext4: Ext4,
-    node: File,
+    ext4: HashMap<u64, Option<Ext4>>,
 }
 
 impl LiveSystem {
@@ -45,7 +36,7 @@ impl LiveSystem {
             mounts,
             started_ns: since.as_nanos() as i128 - COARSE_CLOCK_NS,
             roots: HashMap::new(),
-            layouts: HashMap::new(),
+            ext4: HashMap::new(),
         }
     }
 
@@ -56,7 +47,6 @@ impl LiveSystem {
             .entry(key.dev)
             .or_insert_with(|| mounts.open_root(key.dev).ok())
             .as_ref()?;
-        // The kernel saw it as a file with cached pages, which a device or a FIFO is not.
         let flags = OFlags::RDONLY
             | OFlags::NONBLOCK
             | OFlags::NOCTTY
@@ -83,22 +73,14 @@ impl LiveSystem {
             fate,
         })
     }
-
-    fn open_layout(&self, dev: u64) -> Option<Layout> {
-        let node = blockdev::node(dev, &self.mounts)?;
-        Some(Layout {
-            ext4: Ext4::open(&node).ok()?,
-            node: File::open(&node).ok()?,
-        })
-    }
 }
 
 impl FileLookUp for LiveSystem {
     fn on_drive(&mut self, dev: u64) -> bool {
         match self.mounts.fs_type(dev) {
             Some(fs_type) => matches!(Support::of(fs_type), Support::Ext4 | Support::NotYet),
-            // Not mounted here: what has no major number lies in memory or is made up, such as the
-            // kernel's own mounts.
+            // Not mounted here. File systems without a drive, such as the kernel's own mounts, have major
+            // number 0.
             None => major(dev) != 0,
         }
     }
@@ -111,31 +93,13 @@ impl FileLookUp for LiveSystem {
     }
 
     fn block(&mut self, dev: u64, page: u64) -> BlockKind {
-        if !self.layouts.contains_key(&dev) {
-            let layout = self.open_layout(dev);
-            self.layouts.insert(dev, layout);
-        }
-        let layout = self.layouts.get(&dev).and_then(Option::as_ref);
-        layout.map_or(BlockKind::Unknown, |layout| layout.kind(page))
-    }
-}
-
-impl Layout {
-    fn kind(&self, page: u64) -> BlockKind {
-        let size = self.ext4.block_size();
+        let mounts = &self.mounts;
+        let open = || Ext4::open(&blockdev::node(dev, mounts)?).ok();
+        let ext4 = self.ext4.entry(dev).or_insert_with(open);
         // Of several small blocks in a page, the first speaks for it.
-        let block = page.saturating_mul(PAGE_SIZE) / size;
-        if let Ok(Some(fixed)) = self.ext4.fixed(block) {
-            return fixed.into();
-        }
-        let mut content = vec![0; size as usize];
-        match self
-            .node
-            .read_exact_at(&mut content, block.saturating_mul(size))
-        {
-            Ok(()) => BlockKind::by_content(&content, self.ext4.blocks()),
-            Err(_) => BlockKind::Unknown,
-        }
+        ext4.as_ref().map_or(BlockKind::Other, |ext4| {
+            ext4.block_kind(page.saturating_mul(PAGE_SIZE) / ext4.block_size())
+        })
     }
 }
 

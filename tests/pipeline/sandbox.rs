@@ -139,8 +139,6 @@ fn a_sandbox_needs_the_same_metadata_as_the_app_without_it() {
         assert_same(way, &needed, &metadata, &allowed);
         assert_data_are_learned(&learned);
         assert_nothing_is_unresolved(&learned);
-        let sandboxed = learned.paths["sandboxed"].as_u64().unwrap();
-        assert_eq!(sandboxed > 10, way != "none", "{way}: {}", learned.paths);
     }
 }
 
@@ -161,7 +159,7 @@ fn a_prefetched_sandbox_reads_nothing_itself() {
 }
 
 #[test]
-fn a_namespace_that_ends_at_once_is_resolved_or_counted() {
+fn the_paths_of_a_namespace_that_ends_at_once_are_resolved() {
     let Some((root, _turn)) = with_sandbox() else {
         return;
     };
@@ -170,8 +168,6 @@ fn a_namespace_that_ends_at_once_is_resolved_or_counted() {
     // It had no mounts but copies of ours: whether it was held or not, the same is found.
     let missing: Vec<_> = needed.difference(&gone.metadata).collect();
     assert!(missing.is_empty(), "{missing:?}: {}", gone.paths);
-    let count = |name: &str| gone.paths[name].as_u64().unwrap();
-    assert!(count("sandboxed") + count("foreign") > 0, "{}", gone.paths);
 }
 
 #[test]
@@ -212,7 +208,6 @@ fn bubblewraps_sandbox_is_seen_through() {
     cmd.extend(["/app/sandbox", "none"]);
     let inside = learn_warm(&root, &cmd, true);
     assert_nothing_is_unresolved(&inside);
-    assert!(inside.paths["sandboxed"].as_u64().unwrap() > 10);
     // The rest is bubblewrap's own.
     let missing: Vec<_> = needed.difference(&inside.metadata).collect();
     assert!(missing.is_empty(), "{missing:?}: {}", inside.paths);

@@ -1,4 +1,4 @@
-//! Counting what the drive serves: nothing else shows that a list of blocks is complete.
+//! Counting the drive's reads: nothing else shows that a list of blocks is complete.
 
 // Each test program uses its own part of this.
 #![allow(dead_code)]
@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,17 +24,17 @@ static CACHES: Mutex<()> = Mutex::new(());
 /// How long the drive may take to become idle.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Blocks that something needs, and those that it also asks for without waiting.
+/// Blocks that something needs, and those that it may read as well.
 #[derive(Debug, Default)]
 pub struct Blocks {
     pub needed: Vec<u64>,
-    pub ahead: Vec<u64>,
+    pub perhaps: Vec<u64>,
 }
 
 impl Blocks {
     pub fn add(&mut self, look_up: DirectoryLookUp) {
         self.needed.extend(look_up.blocks);
-        self.ahead.extend(look_up.ahead);
+        self.perhaps.extend(look_up.perhaps);
     }
 }
 
@@ -72,11 +73,12 @@ impl<'a> Cold<'a> {
         let mut blocks = Blocks::default();
         // The root directory's inode is never dropped while it is mounted.
         let mut inode = Some(2);
+        let mut at = self.image.mount_point().to_owned();
         for component in path.strip_prefix(self.image.mount_point()).unwrap() {
             let dir = inode.unwrap_or_else(|| panic!("{path:?} goes on after a missing name"));
-            let look_up = ext4.look_up(dir, component.as_encoded_bytes()).unwrap();
-            inode = look_up.found;
-            blocks.add(look_up);
+            blocks.add(ext4.look_up(dir, component.as_encoded_bytes()).unwrap());
+            at.push(component);
+            inode = fs::symlink_metadata(&at).ok().map(|found| found.ino());
             blocks
                 .needed
                 .extend(inode.map(|ino| ext4.inode_block(ino).unwrap()));
@@ -88,7 +90,7 @@ impl<'a> Cold<'a> {
     /// and something when any one of the needed is missing (of many, a few are tried).
     pub fn check(&self, what: &str, blocks: &Blocks, act: impl Fn()) {
         let needed = self.pages(&blocks.needed);
-        let mut all = self.pages(&blocks.ahead);
+        let mut all = self.pages(&blocks.perhaps);
         all.extend(&needed);
         let fewest = (0..5)
             .map(|_| self.reads(&all, &act))

@@ -5,7 +5,6 @@ mod cold;
 mod common;
 mod damage;
 mod debugfs;
-mod kinds;
 mod layout;
 mod look_up;
 mod mounted;

@@ -30,8 +30,6 @@ pub struct Facts {
     pub live_files: Recall,
     /// The same for metadata blocks.
     pub live_metadata: Recall,
-    /// What was learned of directories that ignore case.
-    pub casefold: Casefold,
     /// Read requests of one cold launch, everybody's.
     pub cold_reads: u64,
     /// The same of a launch that begins when all of its prefetch is done.
@@ -42,19 +40,6 @@ pub struct Facts {
     pub learn_report: String,
     /// What `paralfetch run -v` printed.
     pub run_report: String,
-}
-
-/// A launch that looks names up in another case than they have on the drive.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Casefold {
-    /// Learned exactly.
-    pub exact: Learned,
-    /// Learned live, with everything cached.
-    pub live: Learned,
-    /// Pages of files, the shell's among them: live against exact.
-    pub files: Recall,
-    /// The same for metadata blocks of the file system without case.
-    pub metadata: Recall,
 }
 
 /// What came of a learning run.

@@ -15,7 +15,6 @@ use paralfetch::model::Learned;
 use paralfetch::prefetch::{self, Prefetch};
 use paralfetch::process::{self, Spawn, Supervisor};
 
-use crate::casefold::casefold;
 use crate::compare::{Page, recall, size};
 use crate::facts::{Facts, MARK};
 
@@ -84,8 +83,6 @@ pub fn main() {
         let report = prefetch.finish_within(LIMIT).unwrap();
         assert_eq!(report.refused, None);
     });
-    begin("directories without case");
-    let casefold = casefold();
     begin("comparing");
     let facts = Facts {
         doctor_status: doctor.status.code(),
@@ -99,7 +96,6 @@ pub fn main() {
         idle: size(&idle),
         held: size(&held),
         live: size(&live),
-        casefold,
         cold_reads,
         reads_after_prefetch,
         bench: serde_json::from_slice(&fs::read("bench.json").unwrap()).unwrap(),

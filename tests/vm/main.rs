@@ -4,7 +4,6 @@
 //! This program is its own harness, since the same file runs on both sides: in the machine, where it
 //! is called `guest`, it launches an app and prints figures; on the host it judges them.
 
-mod casefold;
 mod compare;
 mod facts;
 mod guest;
@@ -14,7 +13,7 @@ mod machine;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use facts::{Casefold, Facts, MARK};
+use facts::{Facts, MARK};
 use machine::Init;
 
 /// A kernel that the machine can be booted with, and the test that does.
@@ -87,8 +86,6 @@ fn tell(facts: &Facts) {
         ("while held", "metadata", &facts.metadata),
         ("live", "files", &facts.live_files),
         ("live", "metadata", &facts.live_metadata),
-        ("live", "files without case", &facts.casefold.files),
-        ("live", "metadata without case", &facts.casefold.metadata),
     ] {
         println!(
             "{kind}: {} pages learned on an idle system ({} of them read), {} of them {how} \
@@ -125,35 +122,6 @@ fn boot(kernel: &Kernel) -> Result<Facts, String> {
     }
     serde_json::from_str(facts.trim())
         .map_err(|error| format!("the guest printed what is not understood: {error}\n{facts}"))
-}
-
-/// A file system without case is learned from as any other is. Its sets are small, so that one page is
-/// more than a percent: they must be equal.
-fn judge_casefold(casefold: &Casefold, check: &mut impl FnMut(bool, &str)) {
-    // The script and its four files, beside the shell.
-    check(casefold.files.wanted > 5, "the app without case is learned");
-    // The inode tables and leaves of the index that the names lead to are read from the drive. That
-    // there are more is due to the name that is not there, for which newer kernels than this one go
-    // through the whole directory, and to what dropping the caches leaves.
-    check(
-        casefold.metadata.read >= 5,
-        "directories without case are read from the drive",
-    );
-    for (recall, what) in [
-        (&casefold.files, "pages of files"),
-        (&casefold.metadata, "metadata"),
-    ] {
-        check(
-            recall.found == recall.wanted && recall.excess == 0,
-            &format!("the same {what} without case are learned live"),
-        );
-    }
-    for learned in [&casefold.exact, &casefold.live] {
-        check(
-            learned.warnings.is_empty(),
-            "directories without case can be resolved",
-        );
-    }
 }
 
 /// What is not as it should be on this kernel.
@@ -254,8 +222,6 @@ fn judge(facts: &Facts, kernel: &Kernel) -> Vec<String> {
             &format!("few other {what} are learned live"),
         );
     }
-
-    judge_casefold(&facts.casefold, &mut check);
 
     let requests = |scenario: &str| {
         facts.bench["scenarios"][scenario]["read_requests"][0]

@@ -75,7 +75,7 @@ pub(super) fn record(work: &mut Work, subject: Subject<'_>) -> Result<()> {
         start_ns: recording.start_ns,
         accesses: &recording.accesses,
         profile: &plan.profile,
-        outcome: account.context("the prefetch did not say what it did")?,
+        prefetch: account.context("the prefetch did not say what it did")?,
     };
     let mut system = LiveSystem::new(MountTable::read()?, started);
     let misses = judge::misses(&launch, &mut system);

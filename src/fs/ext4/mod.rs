@@ -1,25 +1,22 @@
-//! Where ext2, ext3 and ext4 keep the metadata that a file's data depends on.
+//! Where ext2, ext3 and ext4 keep the metadata that files, directories and path look-ups depend on.
 //!
-//! The user-space counterpart of the original's `ext4_fiedep` (paper §4.2), on libext2fs by way of a
-//! small C shim (`shim.h`). It reads the block device through its page cache, where the kernel
-//! keeps a mounted file system's metadata up to date; `sync` beforehand gives delayed allocations
-//! their blocks.
+//! For files it is the user-space counterpart of the original's `ext4_fiedep` (paper §4.2); directories go
+//! beyond the paper. It uses libext2fs through a small C shim (`shim.h`), which reads the block device
+//! through its page cache, where the kernel keeps a mounted file system's metadata up to date; `sync`
+//! beforehand gives delayed allocations their blocks.
 
-mod attributes;
-mod dirent;
-mod hashed;
-mod htree;
-mod inode;
-mod look_up;
-mod map;
-mod raw;
+mod directory;
+mod directory_index;
 
-use std::ffi::{CStr, CString, c_char, c_long, c_uint};
+use std::ffi::{CStr, CString, c_char, c_long, c_void};
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
-pub use look_up::{DirectoryLookUp, MAX_DIRECTORY_BLOCKS};
+use serde::Serialize;
+
+pub use directory::{DirectoryLookUp, MAX_DIRECTORY_BLOCKS};
 
 /// Most nodes of one file: enough for 22 million extents, or 16 GiB in indirect blocks of 1 KiB.
 /// Beyond it the tree is taken for damaged.
@@ -42,19 +39,29 @@ pub struct ExtentNode {
     pub depth: u32,
 }
 
-/// What the file system's layout fixes a block to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fixed {
-    /// The superblock or the group descriptors, or a copy of them.
-    Superblock,
+/// What a metadata block is, as far as the group descriptors tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BlockKind {
+    /// Part of an inode table.
+    InodeTable,
     /// A block bitmap.
     BlockBitmap,
     /// An inode bitmap.
     InodeBitmap,
-    /// Part of an inode table.
-    InodeTable,
-    /// Part of the internal journal.
-    Journal,
+    /// Of a directory, an extent tree or a link, or part of the journal or a superblock.
+    Other,
+}
+
+impl fmt::Display for BlockKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            BlockKind::InodeTable => "inode table",
+            BlockKind::BlockBitmap => "block bitmap",
+            BlockKind::InodeBitmap => "inode bitmap",
+            BlockKind::Other => "other",
+        })
+    }
 }
 
 /// What libext2fs could not do.
@@ -68,18 +75,7 @@ pub enum Ext4Error {
     Open {
         /// The block device.
         path: String,
-        /// libext2fs's words.
-        reason: String,
-    },
-    /// The layout cannot be told.
-    #[error(
-        "cannot tell what block {block} is: {reason}; if this persists, check the file system with \
-             e2fsck"
-    )]
-    Block {
-        /// Block number.
-        block: u64,
-        /// libext2fs's words.
+        /// libext2fs's message.
         reason: String,
     },
     /// The inode's number, place or tree is invalid.
@@ -90,7 +86,7 @@ pub enum Ext4Error {
     Inode {
         /// Inode number.
         ino: u64,
-        /// What is wrong, in libext2fs's words or ours.
+        /// What is wrong: libext2fs's message, or ours.
         reason: String,
     },
     /// The file system is sound, but what was asked cannot be known from the outside.
@@ -103,31 +99,61 @@ pub enum Ext4Error {
     },
 }
 
-/// The shim's `struct pf_ext4`.
+/// The shim's `pf_ext4`.
 #[repr(C)]
 struct Opaque {
     _private: [u8; 0],
+}
+
+/// The shim's `PF_` features.
+const DIR_INDEX: u32 = 0x1;
+const LARGE_DIR: u32 = 0x2;
+const METADATA_CSUM: u32 = 0x4;
+
+/// File type bits of a mode, and two values of them.
+const S_IFMT: u32 = 0o170_000;
+const S_IFDIR: u32 = 0o040_000;
+const S_IFLNK: u32 = 0o120_000;
+
+/// `EXT4_INLINE_DATA_FL`: the data are in the inode itself.
+const INLINE_DATA: u32 = 0x1000_0000;
+
+/// The shim's `struct pf_inode`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Inode {
+    /// In bytes.
+    size: u64,
+    /// The kernel's `EXT4_*_FL`.
+    flags: u32,
+    mode: u32,
 }
 
 unsafe extern "C" {
     fn pf_ext4_open(path: *const c_char, out: *mut *mut Opaque) -> c_long;
     fn pf_ext4_close(fs: *mut Opaque);
     fn pf_ext4_block_size(fs: *const Opaque) -> u32;
-    fn pf_ext4_blocks(fs: *const Opaque) -> u64;
+    fn pf_ext4_blocks(fs: *mut Opaque) -> u64;
     fn pf_ext4_uuid(fs: *const Opaque, uuid: *mut u8);
-    fn pf_ext4_inode_block(
-        fs: *const Opaque,
-        ino: u32,
-        block: *mut u64,
-        offset: *mut u32,
-    ) -> c_long;
-    fn pf_ext4_fixed(fs: *mut Opaque, block: u64, kind: *mut c_uint) -> c_long;
+    fn pf_ext4_features(fs: *const Opaque) -> u32;
+    fn pf_ext4_inode_block(fs: *mut Opaque, ino: u32, block: *mut u64) -> c_long;
+    fn pf_ext4_block_kind(fs: *mut Opaque, block: u64) -> u32;
+    fn pf_ext4_inode(fs: *mut Opaque, ino: u32, out: *mut Inode) -> c_long;
     fn pf_ext4_nodes(
         fs: *mut Opaque,
         ino: u32,
         out: *mut ExtentNode,
         cap: usize,
         count: *mut usize,
+    ) -> c_long;
+    fn pf_ext4_map(fs: *mut Opaque, ino: u32, logical: u64, physical: *mut u64) -> c_long;
+    fn pf_ext4_read_block(fs: *mut Opaque, block: u64, out: *mut c_void) -> c_long;
+    fn pf_ext4_name_hash(
+        fs: *const Opaque,
+        version: u8,
+        name: *const c_char,
+        len: usize,
+        hash: *mut u32,
     ) -> c_long;
     fn pf_ext4_error(error: c_long) -> *const c_char;
 }
@@ -184,54 +210,33 @@ impl Ext4 {
     /// # Errors
     /// [`Ext4Error::Inode`] if there is no such inode, or its table lies outside of the file system.
     pub fn inode_block(&self, ino: u64) -> Result<u64, Ext4Error> {
-        self.inode_place(ino).map(|(block, _)| block)
-    }
-
-    /// The block of the inode table that holds the inode, and where in it the inode begins, in bytes.
-    fn inode_place(&self, ino: u64) -> Result<(u64, usize), Ext4Error> {
-        let (mut block, mut offset) = (0, 0);
-        // SAFETY: as above; the shim checks the number and writes the two integers.
-        let error =
-            unsafe { pf_ext4_inode_block(self.fs.as_ptr(), narrow(ino)?, &mut block, &mut offset) };
+        let mut block = 0;
+        // SAFETY: as above; the shim checks the number and writes one integer.
+        let error = unsafe { pf_ext4_inode_block(self.fs.as_ptr(), narrow(ino)?, &mut block) };
         check(ino, error)?;
-        Ok((block, offset as usize))
+        Ok(block)
     }
 
-    /// What the layout fixes a block to be, by its number from the start of the device; `None` for one
-    /// that is allocated to a file, or free. Takes time linear in the number of block groups.
-    ///
-    /// # Errors
-    /// [`Ext4Error::Block`] if the journal's inode cannot be read.
-    pub fn fixed(&self, block: u64) -> Result<Option<Fixed>, Ext4Error> {
-        let mut kind = 0;
-        // SAFETY: as above; the shim writes one enum, which C stores as an unsigned int. No other call
-        // runs at the same time: the pointer makes the type neither Send nor Sync.
-        let error = unsafe { pf_ext4_fixed(self.fs.as_ptr(), block, &mut kind) };
-        if error != 0 {
-            return Err(Ext4Error::Block {
-                block,
-                reason: error_text(error),
-            });
+    /// What a metadata block is, by its number from the start of the device. Takes time linear in the
+    /// number of block groups.
+    pub fn block_kind(&self, block: u64) -> BlockKind {
+        // SAFETY: as above. The values are those of the shim's enum pf_block.
+        match unsafe { pf_ext4_block_kind(self.fs.as_ptr(), block) } {
+            1 => BlockKind::InodeTable,
+            2 => BlockKind::BlockBitmap,
+            3 => BlockKind::InodeBitmap,
+            _ => BlockKind::Other,
         }
-        // The shim's enum pf_fixed.
-        Ok(match kind {
-            1 => Some(Fixed::Superblock),
-            2 => Some(Fixed::BlockBitmap),
-            3 => Some(Fixed::InodeBitmap),
-            4 => Some(Fixed::InodeTable),
-            5 => Some(Fixed::Journal),
-            _ => None,
-        })
     }
 
-    /// The extent-tree nodes of a regular file, or its indirect blocks if it has no extents, parents
-    /// before children. None for small files, inline data and anything but regular files.
+    /// The extent-tree nodes of a regular file, directory or symbolic link, or its indirect blocks if it has
+    /// no extents, parents before children. Empty for small files and inline data.
     ///
     /// # Errors
     /// [`Ext4Error::Inode`] if the inode or its tree is damaged, or has more than [`MAX_NODES`].
     pub fn extent_nodes(&self, ino: u64) -> Result<Vec<ExtentNode>, Ext4Error> {
         match self.nodes_up_to(ino, FEW_NODES) {
-            // Either more than a few, or damaged: the larger bound tells.
+            // Either it has more than a few, or it is damaged: the larger bound tells which.
             Err(_) => self.nodes_up_to(ino, MAX_NODES),
             few => few,
         }
@@ -254,6 +259,71 @@ impl Ext4 {
         check(ino, error)?;
         nodes.truncate(count);
         Ok(nodes)
+    }
+
+    /// The block that reading a symbolic link (readlink(2), or following it) needs besides the inode-table
+    /// block, with the extent-tree nodes or indirect blocks that lead to it; in file-system blocks from the
+    /// start of the device. Empty if the target is in the inode, and for anything but links.
+    ///
+    /// Since Linux 5.19 the kernel reads it through the block device's cache; before, through a page cache
+    /// of the link's own.
+    ///
+    /// # Errors
+    /// [`Ext4Error::Inode`] if the inode or its map is damaged.
+    pub fn link_blocks(&self, ino: u64) -> Result<Vec<u64>, Ext4Error> {
+        if self.inode(ino)?.mode & S_IFMT != S_IFLNK {
+            return Ok(Vec::new());
+        }
+        let nodes = self.extent_nodes(ino)?;
+        // A target is never longer than a block.
+        let target = self.map(ino, 0)?;
+        Ok(nodes
+            .iter()
+            .map(|node| node.physical)
+            .chain(target)
+            .collect())
+    }
+
+    fn features(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { pf_ext4_features(self.fs.as_ptr()) }
+    }
+
+    fn inode(&self, ino: u64) -> Result<Inode, Ext4Error> {
+        let mut inode = Inode::default();
+        // SAFETY: as above; the shim fills the struct of this layout.
+        let error = unsafe { pf_ext4_inode(self.fs.as_ptr(), narrow(ino)?, &mut inode) };
+        check(ino, error)?;
+        Ok(inode)
+    }
+
+    /// The place of a logical block of the inode, in file-system blocks; `None` in a hole.
+    fn map(&self, ino: u64, logical: u64) -> Result<Option<u64>, Ext4Error> {
+        let mut physical = 0;
+        // SAFETY: as above; the shim writes one integer.
+        let error = unsafe { pf_ext4_map(self.fs.as_ptr(), narrow(ino)?, logical, &mut physical) };
+        check(ino, error)?;
+        Ok((physical != 0).then_some(physical))
+    }
+
+    /// The contents of a block. `ino` is the inode that it is read for, which an error names.
+    fn read_block(&self, ino: u64, block: u64) -> Result<Vec<u8>, Ext4Error> {
+        let mut out = vec![0; self.block_size() as usize];
+        // SAFETY: as above; the shim checks the number, and the buffer has the size of a block.
+        let error = unsafe { pf_ext4_read_block(self.fs.as_ptr(), block, out.as_mut_ptr().cast()) };
+        check(ino, error)?;
+        Ok(out)
+    }
+
+    /// The hash of a name in directory `ino`, whose index root names this version of the hash.
+    fn name_hash(&self, ino: u64, version: u8, name: &[u8]) -> Result<u32, Ext4Error> {
+        let mut hash = 0;
+        let fs = self.fs.as_ptr();
+        // SAFETY: as above; the shim reads the name's bytes and writes one integer.
+        let error =
+            unsafe { pf_ext4_name_hash(fs, version, name.as_ptr().cast(), name.len(), &mut hash) };
+        check(ino, error)?;
+        Ok(hash)
     }
 }
 
@@ -281,6 +351,14 @@ fn check(ino: u64, error: c_long) -> Result<(), Ext4Error> {
     }
 }
 
+/// The error that says what is wrong with an inode.
+fn damaged(ino: u64, reason: &str) -> Ext4Error {
+    Ext4Error::Inode {
+        ino,
+        reason: reason.to_owned(),
+    }
+}
+
 fn error_text(error: c_long) -> String {
     // SAFETY: the shim returns a C string in memory that is never freed; it is copied at once.
     unsafe { CStr::from_ptr(pf_ext4_error(error)) }
@@ -293,7 +371,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_ext4_is_an_error_that_names_the_device() {
+    fn opening_something_else_than_ext4_is_an_error_that_names_the_device() {
         for path in ["/dev/null", "/nonexistent", "/proc/self/exe"] {
             let error = Ext4::open(Path::new(path)).unwrap_err().to_string();
             assert!(error.contains(path), "{error}");

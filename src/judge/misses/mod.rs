@@ -1,4 +1,4 @@
-//! The misses of a prefetched launch: from plain data to a list with reasons.
+//! The misses of a prefetched launch, listed with their reasons.
 
 #[cfg(test)]
 mod tests;
@@ -9,14 +9,11 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use super::blocks::BlockKind;
-use super::known::KnownFiles;
+use super::known_files::KnownFiles;
+use crate::fs::ext4::BlockKind;
 use crate::learn::ReadCounter;
 use crate::learn::sequence::FileKey;
-use crate::model::PAGE_SIZE;
-use crate::model::PrefetchReport;
-use crate::model::Profile;
-use crate::model::{Access, By, Source};
+use crate::model::{Access, By, PAGE_SIZE, PrefetchReport, Profile, Source};
 
 /// How far the kernel's readahead reaches around a page that was missed, in 4 KiB pages: 128 KiB of a
 /// file at the usual setting, and as much of ext4's inode tables (`inode_readahead_blks`).
@@ -32,14 +29,14 @@ pub enum MissReason {
     Late,
     /// The profile has it, or had it, but the file was replaced, truncated or extended since.
     Stale,
-    /// The profile has it, but the prefetch passed it over: it was refused, took the launch for a
-    /// warm one, or could not use the device.
+    /// The profile has it, but the prefetch skipped it: it was refused, took the launch for a warm one, or
+    /// could not use the device.
     Skipped,
-    /// Of a file that this launch writes, or that was removed since.
+    /// It belongs to a file that this launch writes, or that was removed since.
     Written,
     /// The kernel's readahead brought it in around a page that was missed or faulted on.
     ReadAround,
-    /// Made by a process outside of the launch tree, maybe on its behalf; not a miss of the tree.
+    /// A process outside of the launch tree read it, maybe on the app's behalf; not a miss of the tree.
     Other,
 }
 
@@ -57,7 +54,7 @@ impl fmt::Display for MissReason {
     }
 }
 
-/// What a request was for.
+/// What a request read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum MissedPlace {
@@ -71,7 +68,7 @@ pub enum MissedPlace {
     },
     /// File-system metadata.
     Metadata {
-        /// What the first block is.
+        /// Kind of the first block.
         block: BlockKind,
     },
 }
@@ -81,11 +78,11 @@ pub enum MissedPlace {
 pub struct Miss {
     /// Time since the launch's execve, in microseconds.
     pub time_us: u64,
-    /// Why.
+    /// Why it was missed.
     pub reason: MissReason,
     /// Device of the file system (`st_dev`).
     pub dev: u64,
-    /// Of what.
+    /// What was read.
     #[serde(flatten)]
     pub subject: MissedPlace,
     /// First 4 KiB page: of the file, or of the device for metadata.
@@ -118,7 +115,7 @@ impl RequestCount {
 /// All misses of one launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Misses {
-    /// The launch tree's, in the order of time.
+    /// Those of the launch tree, in time order.
     pub misses: Vec<Miss>,
     /// Requests of processes outside of the launch tree while it was being recorded.
     pub others: Vec<Miss>,
@@ -128,7 +125,7 @@ pub struct Misses {
     pub by_reason: BTreeMap<MissReason, RequestCount>,
     /// Requests of the launch sequence that the profile was made from.
     pub launch_requests: u64,
-    /// Pages added to the caches for files that the launch itself made: nothing was read.
+    /// Pages added to the caches for files that the launch itself created: nothing was read.
     pub made_pages: u64,
 }
 
@@ -142,17 +139,17 @@ impl Misses {
     }
 }
 
-/// What has become of a file by the end of the launch.
+/// What the launch did to a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PageFate {
-    /// It is as it was before.
+    /// It has not changed.
     #[default]
     Unchanged,
-    /// It was written to, or changed otherwise, in the launch.
+    /// It was written or changed otherwise in the launch.
     Written,
-    /// It was made in the launch.
+    /// It was created in the launch.
     Made,
-    /// It is gone, or cannot be looked at.
+    /// It is gone, or cannot be examined.
     Gone,
 }
 
@@ -166,7 +163,7 @@ pub struct FileNow {
 }
 
 impl FileNow {
-    /// Whether its pages are, or may be, there to be written.
+    /// Whether its pages were, or may have been, cached in order to be written.
     pub(super) fn is_written(&self) -> bool {
         self.fate != PageFate::Unchanged
     }
@@ -177,10 +174,10 @@ pub trait FileLookUp {
     /// Whether the device's file system lies on a drive, so that additions to its caches are reads.
     fn on_drive(&mut self, dev: u64) -> bool;
 
-    /// What has become of a file. Asked once for each.
+    /// The file as it is now. Asked once for each.
     fn file(&mut self, key: FileKey) -> FileNow;
 
-    /// What the metadata block in this 4 KiB page of the device is.
+    /// Kind of the metadata block in this 4 KiB page of the device.
     fn block(&mut self, dev: u64, page: u64) -> BlockKind;
 }
 
@@ -193,16 +190,16 @@ pub struct JudgedLaunch<'a> {
     pub accesses: &'a [Access],
     /// What was prefetched.
     pub profile: &'a Profile,
-    /// How that went.
-    pub outcome: &'a PrefetchReport,
+    /// What the prefetch did.
+    pub prefetch: &'a PrefetchReport,
 }
 
 /// Lists the misses of a launch: additions to the caches by the launch tree, consecutive ones joined
 /// into requests. A request's reason is that of the page which the app asked for, as far as that can
-/// be told: the page that was faulted on, else its first.
+/// be told: the page that was faulted on, or else the first.
 pub fn misses(launch: &JudgedLaunch<'_>, system: &mut dyn FileLookUp) -> Misses {
     let mut judge = Judge {
-        known: KnownFiles::new(launch.profile, launch.outcome),
+        known: KnownFiles::new(launch.profile, launch.prefetch),
         system,
         drives: HashMap::new(),
         files: HashMap::new(),
@@ -224,12 +221,12 @@ struct MissRequest {
     by: By,
     key: FileKey,
     pages: Range<u64>,
-    /// The pages of the file that the tree had faulted on last.
+    /// The last pages of the file that the tree had faulted on.
     faults: Faults,
 }
 
-/// The last faults on a file, the latest first. Several, for the tree's processes take turns: while the
-/// kernel reads around the fault of one, others may fault on pages that are cached.
+/// The last faults on a file, the latest first. Several, since the tree's processes take turns: while the
+/// kernel reads around the fault of one, others may fault on cached pages.
 type Faults = [Option<u64>; 16];
 
 /// The requests of the launch tree and of others, each in time order.
@@ -283,8 +280,8 @@ struct Judge<'a> {
     system: &'a mut dyn FileLookUp,
     drives: HashMap<u64, bool>,
     files: HashMap<FileKey, FileNow>,
-    /// Device and page of the block of an inode table that the tree missed last, while nothing but
-    /// the readahead around it has followed.
+    /// Device and page of the inode-table block that the tree missed last, as long as only the readahead
+    /// around it has followed.
     last_table_miss: Option<(u64, u64)>,
     found: Misses,
 }
@@ -302,11 +299,6 @@ impl Judge<'_> {
         let pages = request.pages.end - request.pages.start;
         let (subject, reason) = if key.ino == 0 {
             let block = self.system.block(key.dev, request.pages.start);
-            // The journal is written, not read, outside of mounting.
-            if block == BlockKind::Journal {
-                self.found.made_pages += pages;
-                return;
-            }
             let reason = self.metadata_reason(request, block);
             (MissedPlace::Metadata { block }, reason)
         } else {

@@ -1,8 +1,7 @@
-//! The system's directories, for walking through.
+//! The running system's directories, to walk paths through.
 //!
-//! Directories are opened with O_PATH and without following links, which runs no driver and asks no
-//! user-space file system; only names in directories of file systems that this kernel alone serves are
-//! looked up.
+//! Directories are opened with O_PATH and without following links, which runs no driver. Names are looked up
+//! only in file systems that the kernel serves alone: neither over a network nor by a user-space process.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -15,7 +14,7 @@ use rustix::io::Errno;
 use super::walk::{ChildNode, Id, Tree};
 use crate::fs::handle;
 use crate::fs::mounts::{MountTable, OpenMount};
-use crate::fs::open_mount::{LOOK, look_at};
+use crate::fs::open_mount::{O_LOOKUP, stat_node};
 use crate::fs::support::Support;
 use crate::learn::interpreter;
 use crate::model::InodeId;
@@ -40,50 +39,51 @@ struct Open {
 /// The directories of a mount namespace.
 pub struct LiveTree {
     mounts: MountTable,
-    /// Ways into mounts, by their numbers.
-    doors: HashMap<u32, Rc<OpenMount>>,
-    /// Ways into file systems by whatever mount, in our own namespace; `None` where there is none.
-    entrances: Option<HashMap<u64, Option<Rc<OpenMount>>>>,
-    /// Answers given, and how many directories they hold open.
+    /// Open mounts, by their numbers.
+    open_mounts: HashMap<u32, Rc<OpenMount>>,
+    /// A mount of each file system, whichever can be opened; `None` if none can. Only in our own namespace.
+    any_mounts: Option<HashMap<u64, Option<Rc<OpenMount>>>>,
+    /// Answers so far, and how many directories they keep open.
     known: HashMap<(Id, u64), HashMap<Vec<u8>, ChildNode<Dir>>>,
     open: usize,
 }
 
 impl LiveTree {
-    /// The directories of our own mount namespace, with these of its mounts open.
-    pub fn new(mounts: MountTable, doors: Vec<OpenMount>) -> Self {
+    /// The directories of our own mount namespace; `open` are mounts that paths start from.
+    pub fn new(mounts: MountTable, open: Vec<OpenMount>) -> Self {
         LiveTree {
-            entrances: Some(HashMap::new()),
-            ..LiveTree::elsewhere(mounts, doors)
+            any_mounts: Some(HashMap::new()),
+            ..LiveTree::of_namespace(mounts, open)
         }
     }
 
-    /// The directories of another mount namespace: only these of its mounts can be entered, and those
-    /// that lie in them.
-    pub fn elsewhere(mounts: MountTable, doors: Vec<OpenMount>) -> Self {
-        let doors = doors.into_iter().map(|door| (door.mount.id, Rc::new(door)));
+    /// The directories of another mount namespace: only the mounts in `open` can be entered, and what is
+    /// mounted below them.
+    pub fn of_namespace(mounts: MountTable, open: Vec<OpenMount>) -> Self {
+        let open = open.into_iter();
+        let by_id = open.map(|mount| (mount.mount.id, Rc::new(mount)));
         LiveTree {
             mounts,
-            doors: doors.collect(),
-            entrances: None,
+            open_mounts: by_id.collect(),
+            any_mounts: None,
             known: HashMap::new(),
             open: 0,
         }
     }
 
-    /// Whether a mount can be entered.
-    pub fn has_door(&self, mount: u32) -> bool {
-        self.doors.contains_key(&mount)
+    /// Whether a mount is open.
+    pub fn is_open(&self, mount: u32) -> bool {
+        self.open_mounts.contains_key(&mount)
     }
 
     /// Opens a directory that a trace names, in the mount that it was reached through if that is open;
     /// `None` if it is gone or its file system is left out.
     pub fn directory(&mut self, inode: InodeId, mount: u32) -> Option<Dir> {
         let id = (inode.dev, inode.ino);
-        let door = self.doors.get(&mount).cloned();
-        let door = door.filter(|door| door.mount.dev == inode.dev);
-        let top = door.as_ref().and_then(|door| self.top_of(door));
-        let root = || self.entrances.as_ref().and_then(|_| self.own_root());
+        let mount = self.open_mounts.get(&mount).cloned();
+        let mount = mount.filter(|open| open.mount.dev == inode.dev);
+        let top = mount.as_ref().and_then(|mount| self.root_of(mount));
+        let root = || self.any_mounts.as_ref().and_then(|_| self.own_root());
         for known in [top, root()].into_iter().flatten() {
             if known.0.id == id {
                 return Some(known);
@@ -92,41 +92,41 @@ impl LiveTree {
         if !self.is_ext4(inode.dev) {
             return None;
         }
-        let door = door.or_else(|| self.entrance(inode.dev))?;
-        let flags = LOOK | OFlags::DIRECTORY;
-        let fd = handle::open_by_ino(door.fd.as_fd(), inode.ino, inode.generation, flags).ok()?;
+        let mount = mount.or_else(|| self.any_mount(inode.dev))?;
+        let flags = O_LOOKUP | OFlags::DIRECTORY;
+        let fd = handle::open_by_ino(mount.fd.as_fd(), inode.ino, inode.generation, flags).ok()?;
         self.opened(fd)
     }
 
-    /// The way to a directory from the root of its mount: that root, and the path from there.
-    pub fn way_to(&mut self, dir: &Dir) -> Option<(Dir, Vec<u8>)> {
+    /// The path to a directory from the root of its mount: that root, and the path from there.
+    pub fn path_to(&mut self, dir: &Dir) -> Option<(Dir, Vec<u8>)> {
         let mount = u32::try_from(dir.0.mount).ok()?;
-        let door = self.doors.get(&mount).cloned();
-        let door = door.or_else(|| self.entrance(dir.0.id.0))?;
-        let path = handle::path_in_fs(dir.0.fd.as_fd(), &door)?;
-        let way = path.strip_prefix(door.mount.root.as_slice())?.to_vec();
-        Some((self.top_of(&door)?, way))
+        let mount = self.open_mounts.get(&mount).cloned();
+        let mount = mount.or_else(|| self.any_mount(dir.0.id.0))?;
+        let path = handle::path_in_fs(dir.0.fd.as_fd(), &mount)?;
+        let below = path.strip_prefix(mount.mount.root.as_slice())?.to_vec();
+        Some((self.root_of(&mount)?, below))
     }
 
-    /// Whether the device has a file system of which the metadata can be found.
+    /// Whether the device has a file system whose metadata can be found.
     pub fn is_ext4(&self, dev: u64) -> bool {
         self.mounts
             .fs_type(dev)
             .is_some_and(|fs_type| Support::of(fs_type) == Support::Ext4)
     }
 
-    fn top_of(&self, door: &OpenMount) -> Option<Dir> {
-        self.opened(openat(&door.fd, ".", LOOK, Mode::empty()).ok()?)
+    fn root_of(&self, mount: &OpenMount) -> Option<Dir> {
+        self.opened(openat(&mount.fd, ".", O_LOOKUP, Mode::empty()).ok()?)
     }
 
     /// The program interpreter (`PT_INTERP`) that an executable file asks for.
     pub fn interpreter(&mut self, dir: &Dir, name: &[u8]) -> Option<Vec<u8>> {
-        let found = openat(&dir.0.fd, name, LOOK, Mode::empty()).ok()?;
-        let node = look_at(&found)?;
+        let found = openat(&dir.0.fd, name, O_LOOKUP, Mode::empty()).ok()?;
+        let node = stat_node(&found)?;
         if node.kind != FileType::RegularFile || node.dev != dir.0.id.0 {
             return None;
         }
-        // Reopened by its descriptor: it is the very file that was just found to be regular.
+        // Reopened by its descriptor, so that it is the very file that was just found to be regular.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&found));
         let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
@@ -139,14 +139,14 @@ impl LiveTree {
     }
 
     fn own_root(&self) -> Option<Dir> {
-        let fd = rustix::fs::open("/", LOOK, Mode::empty()).ok()?;
+        let fd = rustix::fs::open("/", O_LOOKUP, Mode::empty()).ok()?;
         self.opened(fd)
     }
 
-    fn entrance(&mut self, dev: u64) -> Option<Rc<OpenMount>> {
+    fn any_mount(&mut self, dev: u64) -> Option<Rc<OpenMount>> {
         let usable = self.is_ext4(dev);
         let mounts = &self.mounts;
-        self.entrances
+        self.any_mounts
             .as_mut()?
             .entry(dev)
             .or_insert_with(|| usable.then(|| mounts.open_root(dev).ok().map(Rc::new))?)
@@ -154,7 +154,7 @@ impl LiveTree {
     }
 
     fn opened(&self, fd: OwnedFd) -> Option<Dir> {
-        let node = look_at(&fd)?;
+        let node = stat_node(&fd)?;
         let fs_type = self.mounts.fs_type(node.dev)?;
         (node.kind == FileType::Directory && Support::can_be_walked(fs_type)).then(|| {
             Dir(Rc::new(Open {
@@ -166,13 +166,13 @@ impl LiveTree {
     }
 
     fn ask(&self, dir: &Dir, name: &[u8]) -> ChildNode<Dir> {
-        let fd = match openat(&dir.0.fd, name, LOOK, Mode::empty()) {
+        let fd = match openat(&dir.0.fd, name, O_LOOKUP, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return ChildNode::Absent,
-            // A name that is too long for any directory among others.
+            // Such as a name that is too long for any directory.
             Err(_) => return ChildNode::Elsewhere,
         };
-        let Some(node) = look_at(&fd) else {
+        let Some(node) = stat_node(&fd) else {
             return ChildNode::Elsewhere;
         };
         let ino = node.ino;
@@ -224,7 +224,7 @@ impl Tree for LiveTree {
     }
 
     fn parent(&mut self, dir: &Dir) -> Option<Dir> {
-        let fd = openat(&dir.0.fd, "..", LOOK, Mode::empty()).ok()?;
+        let fd = openat(&dir.0.fd, "..", O_LOOKUP, Mode::empty()).ok()?;
         self.opened(fd)
     }
 }

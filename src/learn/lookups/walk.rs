@@ -5,54 +5,54 @@ use std::collections::VecDeque;
 /// Most symbolic links that one path may lead through: the kernel's `MAXSYMLINKS`.
 const MOST_LINKS: u32 = 40;
 
-/// Names an inode: its device (`st_dev`) and number.
+/// An inode: its device (`st_dev`) and number.
 pub type Id = (u64, u64);
 
-/// What a name in a directory stands for.
+/// What a name in a directory refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChildNode<D> {
     /// Nothing.
     Absent,
     /// A directory of the same file system.
     Directory(D),
-    /// A directory on which another file system is mounted: its root. The name in the directory below
-    /// stays in memory as long as it is mounted.
+    /// A directory on which another file system is mounted: the root of that. The covered name stays in
+    /// memory as long as the file system is mounted.
     Mounted(D),
     /// A symbolic link.
     Link {
         /// Inode number.
         ino: u64,
-        /// What it says.
+        /// Its target.
         target: Vec<u8>,
     },
-    /// Anything else that has an inode of the same file system.
+    /// Anything else with an inode of the same file system.
     Other {
         /// Inode number.
         ino: u64,
     },
-    /// What must not be looked at: on a file system that is left out, or not to be opened.
+    /// Something that must not be examined: it is on a file system that is left out, or cannot be opened.
     Elsewhere,
 }
 
-/// Directories to walk through.
+/// A tree of directories to walk through.
 pub trait Tree {
-    /// A directory that can be looked into.
+    /// A directory in which names can be looked up.
     type Dir: Clone;
 
     /// The directory's device and inode number.
     fn id(&self, dir: &Self::Dir) -> Id;
 
-    /// What `name`, which is neither `.` nor `..`, stands for in the directory.
+    /// What `name`, which is neither `.` nor `..`, refers to in the directory.
     fn child(&mut self, dir: &Self::Dir, name: &[u8]) -> ChildNode<Self::Dir>;
 
-    /// The directory above; `None` if that must not be looked at.
+    /// The directory above; `None` if it must not be examined.
     fn parent(&mut self, dir: &Self::Dir) -> Option<Self::Dir>;
 }
 
-/// Something that the kernel does on its way, and that may read the drive.
+/// Something that the kernel does to resolve a path and that may read the drive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum WalkStep {
-    /// Looks up a name in a directory and gets the inode that it finds.
+    /// Looks a name up in a directory and gets the inode that it finds.
     LookUp {
         /// The directory.
         dir: Id,
@@ -61,14 +61,14 @@ pub enum WalkStep {
         /// Number of the inode found, on the same device.
         found: Option<u64>,
     },
-    /// Reads where a symbolic link leads.
+    /// Reads the target of a symbolic link.
     Link(Id),
 }
 
 /// Where a path leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WalkEnd<D> {
-    /// Nowhere, or out of sight.
+    /// To nothing, or to something that must not be examined.
     Nothing,
     /// To a directory.
     Directory(D),
@@ -81,8 +81,8 @@ pub enum WalkEnd<D> {
     },
 }
 
-/// Walks `path` from `from`; `/` is `root`. Without `follow`, a symbolic link in the last place is where
-/// the path ends. Tells `visit` each step in order.
+/// Walks `path` from `from`; `/` is `root`. Without `follow`, a path ends at a symbolic link in its last
+/// place. Calls `visit` for each step in order.
 pub fn walk<T: Tree>(
     tree: &mut T,
     from: &T::Dir,
@@ -146,8 +146,8 @@ pub fn walk<T: Tree>(
     WalkEnd::Directory(at)
 }
 
-/// The parts between slashes. A trailing slash leaves an empty one, so that what is before it is not
-/// the last.
+/// The parts between slashes. A trailing slash leaves an empty one, so that the part before it is not the
+/// last.
 fn components(path: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
     path.split(|&byte| byte == b'/').map(<[u8]>::to_vec)
 }
@@ -160,7 +160,7 @@ mod tests {
 
     use super::*;
 
-    /// A tree of inode numbers on device 1; mounted ones are on device 2.
+    /// A tree of inode numbers on device 1; mounted file systems are on device 2.
     #[derive(Default)]
     struct Toy {
         names: HashMap<(u64, &'static str), ChildNode<Id>>,
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_ends_the_walk_and_was_looked_for() {
+    fn a_missing_name_is_looked_up_and_ends_the_walk() {
         assert_eq!(
             steps("/usr/bin/x", true),
             (
@@ -279,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn circles_end() {
+    fn circles_of_links_end() {
         let (seen, end) = steps("/loop", true);
         assert_eq!(end, WalkEnd::Nothing);
         assert_eq!(seen.len(), 2 * (MOST_LINKS as usize + 1));
     }
 
     #[test]
-    fn mount_points_are_in_memory_and_other_file_systems_out_of_sight() {
+    fn mount_points_are_not_looked_up_and_left_out_file_systems_not_entered() {
         assert_eq!(
             steps("/mnt/x", true),
             (vec!["2/x -".to_owned()], WalkEnd::Nothing)

@@ -1,23 +1,23 @@
 //! Walking each path through the mounts that it was looked up in.
 //!
-//! Another mount namespace is looked at once, when the launch is over and with the mounts that it has
-//! then. Sandboxes make theirs before they execute the app, and few apps mount anything, so those are
-//! the app's. While a sandbox is made, paths go through mounts that it puts away in the end
-//! (pivot_root(2) and a lazy umount(2)). They are known by their mount's number, which is not in the
-//! table any more, and walked through our mounts: those that the namespace began with copies of. What
-//! was mounted and unmounted again meanwhile is not seen.
+//! Another mount namespace is entered once, after the launch, and shows the mounts that it has then.
+//! Sandboxes set theirs up before they execute the app, and few apps mount anything, so that these are the
+//! app's mounts. While a sandbox is being set up, paths lead through mounts that it detaches in the end
+//! (pivot_root(2) and a lazy umount(2)). Their numbers are no longer in the table. Such paths are walked
+//! through our own mounts, since the namespace began with copies of them. Mounts that came and went in
+//! between are not seen.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::live::Dir;
 use super::walk::{Tree, WalkEnd, walk};
-use super::{LiveTree, Need, Paths};
+use super::{LiveTree, Need, PathCounts};
 use crate::fs::mounts::MountTable;
 use crate::fs::open_mount;
 use crate::kernel::{Namespaces, own_namespace};
 use crate::model::{InodeId, PathUse, Use};
 
-/// Most directories that paths start from that are kept open.
+/// Most starting directories that are kept open.
 const MOST_STARTS: usize = 128;
 
 /// Metadata that a path needs.
@@ -32,11 +32,11 @@ pub struct Wanted {
 pub struct Walks<'a> {
     paths: &'a [PathUse],
     mounts: &'a MountTable,
-    /// What the paths need, each need once for each mount namespace.
+    /// What the paths need, in their order.
     pub wanted: Vec<Wanted>,
-    /// What became of the paths.
-    pub counts: Paths,
-    /// What a person should know, a line each.
+    /// How many paths there are.
+    pub counts: PathCounts,
+    /// What to tell the user, a line each.
     pub warnings: Vec<String>,
 }
 
@@ -47,16 +47,16 @@ impl<'a> Walks<'a> {
             paths,
             mounts,
             wanted: Vec::new(),
-            counts: Paths {
+            counts: PathCounts {
                 used: paths.len() as u64,
-                ..Paths::default()
+                ..PathCounts::default()
             },
             warnings: Vec::new(),
         }
     }
 
-    /// Walks all paths; what they need is then in the order of the paths. Namespaces are entered one
-    /// after the other, so that the directories of one at a time are open.
+    /// Walks all paths. Namespaces are entered one after the other, so that only the directories of one are
+    /// open at a time.
     pub fn through(mut self, namespaces: &Namespaces) -> Self {
         let own = own_namespace("mnt");
         let mut ours = Vec::new();
@@ -72,13 +72,13 @@ impl<'a> Walks<'a> {
             ours.extend(self.in_namespace(namespaces, number, theirs));
         }
         ours.sort_unstable();
-        let doors = open_mount::open(self.mounts, &self.mounts_of(&ours));
-        self.walk(&mut LiveTree::new(self.mounts.clone(), doors), &ours);
+        let mounts = open_mount::open(self.mounts, &self.mounts_of(&ours));
+        self.walk(&mut LiveTree::new(self.mounts.clone(), mounts), &ours);
         self.wanted.sort_by_key(|wanted| wanted.path);
         self
     }
 
-    /// Walks paths of another namespace; returns those that have to be walked in ours.
+    /// Walks the paths of another namespace; returns those that have to be walked in ours.
     fn in_namespace(
         &mut self,
         namespaces: &Namespaces,
@@ -88,7 +88,7 @@ impl<'a> Walks<'a> {
         let entered = namespaces
             .get(number)
             .map(|namespace| open_mount::open_in(namespace, &self.mounts_of(&theirs)));
-        let (table, doors) = match entered {
+        let (table, mounts) = match entered {
             Some(Ok(entered)) => entered,
             Some(Err(error)) => {
                 self.warnings
@@ -101,15 +101,13 @@ impl<'a> Walks<'a> {
                 return theirs;
             }
         };
-        let mut tree = LiveTree::elsewhere(table, doors);
-        let (inside, put_away): (Vec<usize>, Vec<usize>) = theirs.into_iter().partition(|&at| {
+        let mut tree = LiveTree::of_namespace(table, mounts);
+        let (inside, detached): (Vec<usize>, Vec<usize>) = theirs.into_iter().partition(|&at| {
             let path = &self.paths[at];
-            tree.has_door(path.from_mount) && tree.has_door(path.root_mount)
+            tree.is_open(path.from_mount) && tree.is_open(path.root_mount)
         });
-        self.counts.sandboxed += inside.len() as u64;
-        self.counts.set_up += put_away.len() as u64;
         self.walk(&mut tree, &inside);
-        put_away
+        detached
     }
 
     /// The mounts that paths start from.
@@ -122,7 +120,6 @@ impl<'a> Walks<'a> {
 
     fn walk(&mut self, tree: &mut LiveTree, paths: &[usize]) {
         let mut starts: HashMap<(InodeId, u32), Option<Dir>> = HashMap::new();
-        let mut known: HashSet<Need> = HashSet::new();
         for &at in paths {
             let path = &self.paths[at];
             if starts.len() >= MOST_STARTS {
@@ -136,7 +133,6 @@ impl<'a> Walks<'a> {
             };
             let from = start(path.from, path.from_mount);
             let (Some(from), Some(root)) = (from, start(path.root, path.root_mount)) else {
-                self.counts.elsewhere += 1;
                 continue;
             };
             let mut needed = Vec::new();
@@ -149,8 +145,7 @@ impl<'a> Walks<'a> {
                 }
                 if self.mounts.fs_type(dev).is_none() {
                     hidden = true;
-                } else if !known.contains(&need) {
-                    known.insert(need.clone());
+                } else {
                     self.wanted.push(Wanted { path: at, need });
                 }
             }
@@ -180,8 +175,8 @@ fn needs(tree: &mut LiveTree, path: &PathUse, from: &Dir, root: &Dir, visit: &mu
         }
         Use::List => visit(Need::List(tree.id(from))),
         Use::Enter => {
-            if let Some((top, way)) = tree.way_to(from) {
-                steps(tree, &top, &top, &way, true);
+            if let Some((root, path)) = tree.path_to(from) {
+                steps(tree, &root, &root, &path, true);
             }
         }
     }

@@ -1,18 +1,16 @@
-//! What a profile and its prefetch say about a page.
+//! Why a page was missed, as far as the profile and its prefetch tell.
 
 use std::collections::HashMap;
 
 use super::misses::{FileNow, MissReason};
 use crate::learn::sequence::FileKey;
-use crate::model::Profile;
 use crate::model::ranges::RangeSet;
-use crate::model::{PAGE_SIZE, Place};
-use crate::model::{PrefetchReport, Skipped};
+use crate::model::{PAGE_SIZE, Place, PrefetchReport, Profile, Skipped};
 
-/// A profile, ready for questions, with what became of its schedule.
+/// A profile, indexed by file and page, with what its prefetch skipped.
 pub struct KnownFiles<'a> {
     profile: &'a Profile,
-    outcome: &'a PrefetchReport,
+    prefetch: &'a PrefetchReport,
     /// Present device number → index in the device table.
     devices: HashMap<u64, u16>,
     files: HashMap<FileKey, u32>,
@@ -23,16 +21,16 @@ pub struct KnownFiles<'a> {
 }
 
 impl<'a> KnownFiles<'a> {
-    /// Sorts the profile's entries and what the prefetch skipped of them.
-    pub fn new(profile: &'a Profile, outcome: &'a PrefetchReport) -> Self {
+    /// Indexes the profile's entries and those of them that the prefetch skipped.
+    pub fn new(profile: &'a Profile, prefetch: &'a PrefetchReport) -> Self {
         let present = |device: u16| {
             let index = usize::from(device);
-            let found = outcome.devices.get(index).copied().flatten();
+            let found = prefetch.devices.get(index).copied().flatten();
             found.unwrap_or(profile.devices[index].dev)
         };
         let mut known = KnownFiles {
             profile,
-            outcome,
+            prefetch,
             devices: HashMap::new(),
             files: HashMap::new(),
             paths: HashMap::new(),
@@ -58,7 +56,7 @@ impl<'a> KnownFiles<'a> {
             let pages = known.scheduled.entry(entry.span.place).or_default();
             pages.insert(entry.span.start..entry.span.end());
         }
-        for (span, reason) in &outcome.skipped_spans {
+        for (span, reason) in &prefetch.skipped_spans {
             let pages = known.skipped.entry((span.place, *reason)).or_default();
             pages.insert(span.start..span.end());
         }
@@ -90,7 +88,7 @@ impl<'a> KnownFiles<'a> {
                 let size = self.profile.files[file as usize].size;
                 page >= size.div_ceil(PAGE_SIZE)
             }
-            // A file of the profile had this one's place.
+            // The profile has another file at this path: this one has replaced it.
             None => now
                 .path
                 .as_deref()
@@ -108,7 +106,7 @@ impl<'a> KnownFiles<'a> {
         if !holds(self.scheduled.get(&place), page) {
             return None;
         }
-        if self.outcome.refused.is_some() || self.outcome.warm {
+        if self.prefetch.refused.is_some() || self.prefetch.warm {
             return Some(MissReason::Skipped);
         }
         let skipped = |reason| holds(self.skipped.get(&(place, reason)), page);

@@ -1,0 +1,165 @@
+//! The index of a hashed directory: `struct dx_root` and `struct dx_node` of the kernel's
+//! fs/ext4/namei.c.
+
+/// Size of an entry of the index, in bytes. The first one has the index's limit and count in place of its
+/// hash.
+const ENTRY: usize = 8;
+
+/// Where the root's information begins, after the entries for `.` and `..`, in bytes.
+const ROOT_INFO: usize = 24;
+
+/// Where the keys of a node begin, after an unused directory entry that fills the block, in bytes.
+const NODE_HEADER: usize = 8;
+
+/// Bits of a block number (`dx_get_block`).
+const BLOCK_MASK: u32 = 0x0fff_ffff;
+
+/// `DX_HASH_TEA`, the last of the hashes of plain names.
+const HASH_TEA: u8 = 2;
+
+/// The format of index blocks in a file system.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexFormat {
+    /// Whether they end in a checksum (metadata_csum).
+    pub checksum: bool,
+    /// Whether the index may have three levels (large_dir), not two.
+    pub large: bool,
+}
+
+/// A key: names whose hash is this or greater, up to the next key's, are below this logical block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashKey {
+    /// Without meaning in the first key. Bit 0 says that the names of this hash begin in the leaf before.
+    pub hash: u32,
+    /// In blocks of the directory.
+    pub block: u64,
+}
+
+/// The root of an index.
+#[derive(Debug)]
+pub struct IndexRoot {
+    /// The hash's version. Whether it takes bytes as signed is in the superblock.
+    pub version: u8,
+    /// Levels of nodes between the root and the leaves, 0 to 2.
+    pub levels: u8,
+    /// Never empty.
+    pub keys: Vec<HashKey>,
+}
+
+impl IndexRoot {
+    /// Parses block 0 of a directory. `None` where the kernel gives up on the index and searches the whole
+    /// directory instead (`dx_probe`).
+    pub fn parse(block: &[u8], format: IndexFormat) -> Option<IndexRoot> {
+        let [version, info_len, levels, flags] = *block.get(ROOT_INFO + 4..ROOT_INFO + 8)? else {
+            return None;
+        };
+        let most_levels = if format.large { 3 } else { 2 };
+        if version > HASH_TEA || flags & 1 != 0 || levels >= most_levels {
+            return None;
+        }
+        let start = ROOT_INFO + usize::from(info_len);
+        Some(IndexRoot {
+            version,
+            levels,
+            keys: keys(block, start, format)?,
+        })
+    }
+}
+
+/// Parses a block of the index below the root; `None` as in [`IndexRoot::parse`].
+pub fn parse_node(block: &[u8], format: IndexFormat) -> Option<Vec<HashKey>> {
+    keys(block, NODE_HEADER, format)
+}
+
+/// The keys from byte `start` of a block on; at least one.
+fn keys(block: &[u8], start: usize, format: IndexFormat) -> Option<Vec<HashKey>> {
+    let checksum_len = if format.checksum { 8 } else { 0 };
+    let room = block.len().checked_sub(start + checksum_len)? / ENTRY;
+    let le16 = |at: usize| Some(u16::from_le_bytes(*block.get(at..)?.first_chunk()?));
+    let (limit, count) = (le16(start)?, le16(start + 2)?);
+    if usize::from(limit) != room || count == 0 || count > limit {
+        return None;
+    }
+    let key = |entry: &[u8]| {
+        let (hash, rest) = entry.split_first_chunk()?;
+        Some(HashKey {
+            hash: u32::from_le_bytes(*hash),
+            block: u64::from(u32::from_le_bytes(*rest.first_chunk()?) & BLOCK_MASK),
+        })
+    };
+    let entries = block[start..].chunks_exact(ENTRY);
+    entries.take(usize::from(count)).map(key).collect()
+}
+
+/// Index of the key that a hash is below: the last one that is not greater, or else the first.
+pub fn position(keys: &[HashKey], hash: u32) -> usize {
+    match keys.split_first() {
+        Some((_, others)) => others.partition_point(|key| key.hash <= hash),
+        None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: IndexFormat = IndexFormat {
+        checksum: true,
+        large: false,
+    };
+
+    fn root(levels: u8, keys: &[(u32, u32)]) -> Vec<u8> {
+        let mut block = vec![0; 1024];
+        block[28..32].copy_from_slice(&[1, 8, levels, 0]);
+        for (entry, (hash, block)) in block[32..].chunks_exact_mut(ENTRY).zip(keys) {
+            entry[..4].copy_from_slice(&hash.to_le_bytes());
+            entry[4..].copy_from_slice(&block.to_le_bytes());
+        }
+        block[32..34].copy_from_slice(&123_u16.to_le_bytes());
+        block[34..36].copy_from_slice(&(keys.len() as u16).to_le_bytes());
+        block
+    }
+
+    #[test]
+    fn a_hash_is_below_the_last_key_that_is_not_greater() {
+        let read =
+            IndexRoot::parse(&root(1, &[(0, 1), (50, 0xf000_0002), (90, 3)]), FORMAT).unwrap();
+        assert_eq!((read.version, read.levels), (1, 1));
+        let blocks: Vec<u64> = read.keys.iter().map(|key| key.block).collect();
+        assert_eq!(blocks, [1, 2, 3]);
+        let at = |hash| position(&read.keys, hash);
+        assert_eq!([0, 49, 50, 89, 90, u32::MAX].map(at), [0, 0, 1, 1, 2, 2]);
+    }
+
+    #[test]
+    fn roots_that_the_kernel_gives_up_on_are_refused() {
+        let sound = root(1, &[(0, 1)]);
+        // Version, length of the information, levels, flags, limit, count.
+        for (at, byte) in [
+            (28, 3),
+            (28, 6),
+            (29, 12),
+            (29, 255),
+            (30, 2),
+            (31, 1),
+            (32, 9),
+            (34, 0),
+            (34, 124),
+        ] {
+            let mut block = sound.clone();
+            block[at] = byte;
+            assert!(
+                IndexRoot::parse(&block, FORMAT).is_none(),
+                "byte {at} is {byte}"
+            );
+        }
+        assert!(IndexRoot::parse(&sound[..40], FORMAT).is_none());
+        let large = IndexFormat {
+            large: true,
+            ..FORMAT
+        };
+        let three = root(2, &[(0, 1)]);
+        assert!(IndexRoot::parse(&three, FORMAT).is_none());
+        assert_eq!(IndexRoot::parse(&three, large).unwrap().levels, 2);
+    }
+}
