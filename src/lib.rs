@@ -1,24 +1,27 @@
 //! Paralfetch: an application prefetcher for stock Linux kernels.
 //!
-//! The modules are the pipeline, in the order in which a launch flows through it:
-//! [`launch`] starts an application and says when its launch is over, [`trace`] watches which blocks
-//! the launch reads, [`resolve`] turns what was seen into a launch sequence with its metadata
-//! dependencies and disk positions, [`schedule`] orders and merges it for the drive that [`device`]
-//! describes, [`profile`] stores the result, and [`prefetch`] reads it ahead at every later launch.
-//! [`judge`] says what a prefetched launch still had to read itself, and why.
+//! The rooms stand on floors, and a room imports only from the floors below its own and from its neighbours,
+//! never in a circle (`scripts/floors.py` checks it):
 //!
-//! [`manager`] learns launches from these parts, and [`cli`] is the command line on top of it. [`doctor`]
-//! says what of all this the running system allows, and [`bench`] what it gains.
+//! | floor | rooms |
+//! |---|---|
+//! | 4 | [`cli`], the command line; [`bench`] and [`doctor`] beside it |
+//! | 3 | [`service`], which does by itself what the command line does on request |
+//! | 2 | [`learn`], [`prefetch`], [`profile`], [`judge`], [`apps`] |
+//! | 1 | [`kernel`], [`fs`], [`drive`], [`process`], and the pure functions of [`schedule`] and [`policy`] |
+//! | 0 | [`model`], plain data that all floors share |
 //!
-//! The system service does the same by itself, for launches that others start: [`watch`] sees them in
-//! the kernel and counts what they cost, [`announce`] hears of those that happen without execve, [`apps`]
-//! says which app a launch is, and [`phases`] what is done with the app's next one: learn, prefetch,
-//! schedule anew, or leave it alone. [`service`] is the event loop that ties them together
-//! (`docs/service.md`). [`config`] is what the administrator may set, [`history`] keeps what became of
-//! launches, and over [`bus`] the command line and other programs talk to the service.
+//! The way of one page, from the first launch that needs it to the next: [`process`] starts the app and says
+//! when its launch is over. A BPF program of [`kernel`] reports that the page was added to the page cache, or
+//! used in it, as a [`model::Access`]. [`learn`] groups the launch's accesses by file, asks [`fs`] where the
+//! page lies on the disk and which metadata it depends on, and makes it part of the launch sequence.
+//! [`schedule`] merges and orders the sequence for the drive that [`drive`] describes, and [`profile`] stores
+//! it. At the next launch, [`prefetch`] reads the page ahead while the app starts. [`judge`] lists the pages
+//! that the app had to read itself nevertheless, and [`policy`] decides whether the app is tuned, learned again
+//! or left alone.
 //!
-//! [`schedule`], [`phases`] and the profile format are plain functions over plain data: they know
-//! nothing of kernels and root.
+//! [`apps`] says which app a launch belongs to. [`model`], [`schedule`] and [`policy`] are plain functions
+//! over plain data: they know nothing of kernels, files and root.
 
 pub mod apps;
 pub mod bench;

@@ -4,13 +4,13 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Writes dirty pages back and drops the page, buffer and slab caches (paper §2.2). What is in use
-/// stays: pages that a program has mapped, inodes and directory entries that are open.
+/// Writes dirty pages back and drops the page, buffer and slab caches (paper §2.2). Pages that a program has
+/// mapped and open inodes and directory entries stay.
 ///
 /// # Errors
-/// When the kernel refuses, which it does to anyone but root.
+/// When the kernel refuses, as it does without root.
 pub fn drop_caches() -> io::Result<()> {
-    // Dirty pages are not dropped: write them back first.
+    // The kernel does not drop dirty pages: write them back first.
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| {
         io::Error::new(
@@ -23,15 +23,14 @@ pub fn drop_caches() -> io::Result<()> {
 /// `EXT4_IOC_CHECKPOINT` of linux/ext4.h, `_IOW('f', 43, __u32)`.
 const EXT4_IOC_CHECKPOINT: libc::Ioctl = 0x4004_662b;
 
-/// Writes the metadata in an ext4 file system's journal to their places. Until then the journal keeps
-/// their buffers, and dropping the caches does not reach them. `file` is any file or directory of
-/// the file system.
+/// Writes the metadata in an ext4 file system's journal to their places. Until then the journal holds their
+/// buffers, and dropping the caches does not free them. `file` is any file or directory of the file system.
 ///
 /// # Errors
 /// As the system call: ENOTTY before Linux 5.14 and on other file systems, EOPNOTSUPP without a
 /// journal, EPERM without CAP_SYS_ADMIN.
 pub fn checkpoint_journal(file: BorrowedFd<'_>) -> io::Result<()> {
-    // What is dirty now must get into the journal first.
+    // Dirty metadata must be in the journal first.
     rustix::fs::syncfs(file)?;
     let flags: u32 = 0;
     // SAFETY: the ioctl reads one u32 through the pointer.

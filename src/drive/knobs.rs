@@ -1,4 +1,4 @@
-//! Changing system knobs so that they are always put back.
+//! Changing system knobs so that they are always restored.
 //!
 //! Three nets, each for what the one before cannot catch: dropping [`Knobs`] restores them; when the
 //! process is killed, a keeper process that waits on a pipe from it does; and when both are gone (a
@@ -20,10 +20,10 @@ use crate::fs::root_owned::make_directory;
 
 const LOCK: &str = "lock";
 const RECORD: &str = "knobs.json";
-/// The record is written by us alone and holds a few lines; more is not ours.
+/// Longest record, in bytes. Ours has a few lines; a longer one is not ours.
 const MAX_RECORD: u64 = 1 << 20;
 
-/// A knob could not be changed or put back.
+/// A knob could not be changed or restored.
 #[derive(Debug, Error)]
 pub enum KnobError {
     /// Another process is holding knobs.
@@ -34,7 +34,7 @@ pub enum KnobError {
     Record {
         /// What could not be used.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// A knob cannot be read or written.
@@ -42,7 +42,7 @@ pub enum KnobError {
     Knob {
         /// The knob.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// The keeper process could not be started.
@@ -50,15 +50,15 @@ pub enum KnobError {
     Keeper(io::Error),
 }
 
-/// A knob and the value to put back.
+/// A knob and the value to restore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Saved {
     path: PathBuf,
     value: String,
 }
 
-/// Holds changed knobs and puts them back when dropped. Only one exists at a time on a system, so
-/// that nobody takes a changed value for the original.
+/// Holds changed knobs and restores them when dropped. A system has only one at a time, so that no process
+/// takes a changed value for the original.
 pub struct Knobs {
     dir: PathBuf,
     saved: Vec<Saved>,
@@ -71,7 +71,7 @@ pub struct Knobs {
 pub enum Leftovers {
     /// Nothing to do.
     None,
-    /// A crashed run had left this many knobs changed; they are restored.
+    /// A crashed run left this many knobs changed; they are restored.
     Restored(usize),
     /// A run is under way and will restore its own.
     InUse,
@@ -125,7 +125,7 @@ impl Knobs {
         fs::write(path, value).map_err(knob_error)
     }
 
-    /// Puts everything back, and says what could not be.
+    /// Restores all knobs.
     ///
     /// # Errors
     /// The first knob that could not be restored; the others are.
@@ -147,7 +147,7 @@ impl Drop for Knobs {
         if let Err(error) = self.restore_all() {
             let _ = writeln!(io::stderr(), "paralfetch: {error}");
         }
-        // The keeper waits for the lock if there is still something to restore.
+        // The keeper waits for the lock if something is left to restore.
         drop(self.lock.take());
         if let Some(mut keeper) = self.keeper.take() {
             drop(keeper.stdin.take());
@@ -186,9 +186,9 @@ pub fn keep(dir: &Path, limit: Duration) -> Result<(), KnobError> {
     if !dir.join(RECORD).exists() {
         return Ok(());
     }
-    // A dying process closes its pipe and its lock one after the other; and if a new run has the lock,
-    // then it has restored this record and may have one of its own, which is not ours to touch. A
-    // process that hangs keeps its lock: then the record is still its own.
+    // A dying process closes its pipe and its lock one after the other. If a new run has the lock, it has
+    // restored this record and may have written its own, which must be left alone. A process that hangs keeps
+    // its lock: then the record is still the one to restore.
     let _lock = match closed {
         true => lock(dir, FlockOperation::LockExclusive)?,
         false => None,
@@ -209,7 +209,7 @@ fn wait_for_end(limit: Duration) -> bool {
             tv_sec: left.as_secs() as i64,
             tv_nsec: left.subsec_nanos().into(),
         };
-        // Nobody writes to the pipe: the only event is its end.
+        // Nothing is written to the pipe: its only event is its end.
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
         match poll(&mut fds, Some(&timeout)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
@@ -225,8 +225,8 @@ fn record_error(path: &Path, error: io::Error) -> KnobError {
     }
 }
 
-/// `None` when another process has it. Others could hold it, and with it all learning and restoring,
-/// if they could open it.
+/// `None` if another process has it. Only root may open it: whoever holds it blocks all learning and
+/// restoring.
 fn lock(dir: &Path, operation: FlockOperation) -> Result<Option<File>, KnobError> {
     let path = dir.join(LOCK);
     let file = File::options()
@@ -258,7 +258,7 @@ fn write_record(dir: &Path, saved: &[Saved]) -> Result<(), KnobError> {
 fn remove_record(dir: &Path) -> Result<(), KnobError> {
     let path = dir.join(RECORD);
     match fs::remove_file(&path) {
-        // The keeper was first.
+        // The keeper has removed it first.
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(record_error(&path, error)),
         _ => Ok(()),
     }
@@ -285,7 +285,7 @@ fn restore(saved: &[Saved]) -> Result<(), KnobError> {
     for knob in saved.iter().rev() {
         match fs::write(&knob.path, &knob.value) {
             Ok(()) => {}
-            // The device is gone, and its knob with it.
+            // The device and its knob are gone.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) if first_error.is_ok() => {
                 first_error = Err(KnobError::Knob {
@@ -333,7 +333,7 @@ mod tests {
         let mut knobs = Knobs::acquire(&run, None).unwrap();
         knobs.set(&knob, "0").unwrap();
         assert_eq!(restore_leftovers(&run).unwrap(), Leftovers::InUse);
-        // A crash: nothing is dropped in an orderly way, the lock goes with the process.
+        // A crash: destructors do not run, and the lock is released with the process.
         knobs.saved.clear();
         drop(knobs);
         assert_eq!(value(&knob), "0");

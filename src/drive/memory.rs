@@ -7,8 +7,8 @@ use std::fs;
 pub struct MemoryLimits {
     /// Largest share of MemAvailable that a schedule may have, in percent.
     pub available_percent: u64,
-    /// Nothing is prefetched when tasks waited for memory more than this share of the last 10 seconds,
-    /// in percent; 100: never mind.
+    /// Nothing is prefetched if tasks waited for memory more than this share of the last 10 seconds, in
+    /// percent. 100 turns the check off.
     pub pressure_percent: f64,
 }
 
@@ -25,10 +25,10 @@ impl Default for MemoryLimits {
 /// The state of the system's memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
-    /// MemAvailable, in bytes; `None` where the kernel does not say.
+    /// MemAvailable, in bytes; `None` where the kernel does not report it.
     pub available: Option<u64>,
     /// Share of the last 10 s in which some task waited for memory, in percent (PSI); `None` where
-    /// the kernel does not say.
+    /// the kernel does not report it.
     pub pressure: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! Taking file pages back from the programs that have them mapped, which dropping the caches cannot.
+//! Paging out file pages that programs have mapped, which dropping the caches does not free.
 
 use std::fs;
 use std::io;
@@ -13,10 +13,10 @@ const MOST_RANGES: usize = 1024;
 
 /// Asks every process to give up the pages of files on these devices (`st_dev`) that it has mapped and
 /// not changed: they are unmapped, and read again when they are used (process_madvise(2) with
-/// MADV_PAGEOUT, Linux 5.10). The kernel passes over pages that more than one process has mapped.
+/// MADV_PAGEOUT, Linux 5.10). The kernel skips pages that more than one process has mapped.
 /// Returns the number of bytes that were asked for.
 ///
-/// A process that comes to its end meanwhile, or is not to be looked at, keeps what it has.
+/// Processes that end meanwhile, or that may not be examined, keep their pages.
 ///
 /// # Errors
 /// When /proc cannot be read.
@@ -34,7 +34,7 @@ pub fn page_out_mapped(devices: &[u64]) -> io::Result<u64> {
 }
 
 fn page_out(pid: Pid, devices: &[u64]) -> io::Result<u64> {
-    // Before the ranges are read: should the process end, and its number go round, this is still it.
+    // Opened before the ranges are read, so that it is this process even if its id is reused.
     let process = pidfd_open(pid, PidfdFlags::empty())?;
     let smaps = fs::read(format!("/proc/{}/smaps", pid.as_raw_nonzero()))?;
     let ranges = unchanged(&String::from_utf8_lossy(&smaps), devices);
@@ -99,7 +99,7 @@ impl Mapping {
     }
 }
 
-/// Asks one process; returns the bytes that it was asked for.
+/// Asks for the pages of one process; returns their size in bytes.
 fn advise(process: BorrowedFd<'_>, ranges: &[Range<u64>]) -> io::Result<u64> {
     let vector: Vec<libc::iovec> = ranges
         .iter()
@@ -108,8 +108,8 @@ fn advise(process: BorrowedFd<'_>, ranges: &[Range<u64>]) -> io::Result<u64> {
             iov_len: (range.end - range.start) as usize,
         })
         .collect();
-    // SAFETY: the vector is as long as is said. Its addresses are of the other process; the advice
-    // changes nothing that a program can read, here or there.
+    // SAFETY: the vector has the given length. Its addresses are the other process's; the advice changes
+    // nothing that a program can read, here or there.
     let advised = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,

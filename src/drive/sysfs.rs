@@ -12,7 +12,7 @@ use crate::model::DriveClass;
 /// for the drive at the bottom ends.
 const MAX_STACK: u32 = 8;
 
-/// A view of sysfs; another root than /sys is for tests.
+/// A view of sysfs. Tests use another root than /sys.
 #[derive(Clone, Debug)]
 pub struct Sysfs {
     root: PathBuf,
@@ -34,8 +34,8 @@ impl Sysfs {
         }
     }
 
-    /// With the class of a device, encoded as `st_dev`, that is known otherwise: an emulated drive has
-    /// no attribute that would say it.
+    /// With the given class of a device, encoded as `st_dev`: no attribute of an emulated drive tells its
+    /// class.
     pub fn knowing(mut self, dev: u64, class: DriveClass) -> Self {
         self.known.push((dev, class));
         self
@@ -53,8 +53,8 @@ impl Sysfs {
         Some(dir)
     }
 
-    /// `/sys/class/bdi/…/read_ahead_kb` of the device: the readahead of every file opened on it from
-    /// now on, in KiB. Partitions have that of their disk.
+    /// `/sys/class/bdi/…/read_ahead_kb` of the device: the readahead of every file opened on it from now on,
+    /// in KiB. Partitions share that of their disk.
     pub fn read_ahead_knob(&self, dev: u64) -> Option<PathBuf> {
         let own = self.root.join(format!(
             "class/bdi/{}:{}/read_ahead_kb",
@@ -83,9 +83,9 @@ impl Sysfs {
         knob.exists().then_some(knob)
     }
 
-    /// The most that one readahead(2) call reads on this device, in bytes: the larger of its
-    /// readahead and its largest request (`force_page_cache_ra`: `ra_pages` and `io_pages`).
-    /// `None` if the kernel does not say; 0 if readahead is switched off altogether.
+    /// The most that one readahead(2) call reads on this device, in bytes: the larger of its readahead and
+    /// its largest request (`force_page_cache_ra`: `ra_pages` and `io_pages`). `None` if sysfs does not tell;
+    /// 0 if readahead is switched off.
     pub fn readahead_limit(&self, dev: u64) -> Option<u64> {
         let readahead: u64 = read(&self.read_ahead_knob(dev)?)?.parse().ok()?;
         let request: u64 = self
@@ -95,8 +95,8 @@ impl Sysfs {
         Some(readahead.max(request) * 1024)
     }
 
-    /// What kind of drive is under the device. A drive that says nothing of its queue is taken for
-    /// one with command queuing, as NVMe and virtual drives are.
+    /// The kind of drive under the device. A drive without attributes of its queue is taken for one with
+    /// command queuing, as NVMe and virtual drives are.
     pub fn class(&self, dev: u64) -> DriveClass {
         let known = self.known.iter().find(|(known, _)| *known == dev);
         known
@@ -175,11 +175,11 @@ mod tests {
 
     use super::*;
 
-    struct Fake(TempDir);
+    struct FakeSysfs(TempDir);
 
-    impl Fake {
+    impl FakeSysfs {
         fn new() -> Self {
-            Fake(tempfile::tempdir().expect("a temporary directory"))
+            FakeSysfs(tempfile::tempdir().expect("a temporary directory"))
         }
 
         fn sysfs(&self) -> Sysfs {
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn partitions_have_their_disks_readahead() {
-        let fake = Fake::new();
+        let fake = FakeSysfs::new();
         fake.device("8:0", "devices/sda");
         fake.device("8:1", "devices/sda/sda1");
         fake.file("devices/sda/sda1/partition", "1");
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn drives_are_told_apart() {
-        let fake = Fake::new();
+        let fake = FakeSysfs::new();
         fake.device("8:0", "devices/sda");
         fake.file("devices/sda/device/queue_depth", "32");
         fake.device("8:16", "devices/sdb");

@@ -1,7 +1,7 @@
-//! Putting a file in the place of another, whole or not at all.
+//! Replacing a file atomically.
 //!
-//! The new file is written under a name of its own and then renamed. A process that is killed in between
-//! leaves it behind; its name tells whose it was, so that it can be removed.
+//! The new file is written under a temporary name and then renamed. A process that is killed in between
+//! leaves it behind. The name contains the process id, so that such leftovers can be removed.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,11 +9,11 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
-/// What the names of new files begin and end with; the process id is between, and something random.
+/// Beginning and end of temporary names. Between them are the process id and random characters.
 const PREFIX: &str = ".new-";
 const SUFFIX: &str = ".tmp";
 
-/// Makes an empty file in `dir`, readable by its owner alone. It is gone when the value is.
+/// Creates an empty file in `dir`, readable by its owner alone. Dropping it removes the file.
 ///
 /// # Errors
 /// As open(2).
@@ -24,24 +24,24 @@ pub(crate) fn new_file(dir: &Path) -> io::Result<NamedTempFile> {
         .tempfile_in(dir)
 }
 
-/// Writes a new file and puts it in the place of `path`, in the same directory. Whoever reads at the same
-/// time, or after a crash, finds the old file or the new one.
+/// Writes a new file and renames it to `path`, in the same directory. A reader at the same time, or after a
+/// crash, finds the old file or the new one.
 ///
 /// # Errors
-/// As write(2), fsync(2) and rename(2); the old file is still there then.
+/// As write(2), fsync(2) and rename(2). The old file is kept then.
 pub(crate) fn put(mut file: NamedTempFile, bytes: &[u8], path: &Path) -> io::Result<()> {
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
-    // The rename itself lasts only once the directory is written.
+    // The rename is durable only once the directory is written.
     File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
-/// Removes new files that processes have left behind, and says how many. To be called before this process
-/// makes any.
+/// Removes the temporary files of processes that have ended, and returns how many. Must be called before this
+/// process creates any.
 ///
 /// # Errors
-/// When the directory cannot be read, or a file not removed.
+/// When the directory cannot be read, or a file cannot be removed.
 pub(crate) fn remove_leftovers(dir: &Path) -> io::Result<usize> {
     let mut removed = 0;
     for entry in fs::read_dir(dir)? {
@@ -55,7 +55,7 @@ pub(crate) fn remove_leftovers(dir: &Path) -> io::Result<usize> {
         }
         match fs::remove_file(entry.path()) {
             Ok(()) => removed += 1,
-            // Its process was not that dead.
+            // Another process has removed it first.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -63,8 +63,8 @@ pub(crate) fn remove_leftovers(dir: &Path) -> io::Result<usize> {
     Ok(removed)
 }
 
-/// Whether the process that a name tells of is gone. One that has the number of this process is: this one
-/// has made none yet.
+/// Whether the process that a temporary name belongs to has ended. That includes names with the id of this
+/// process, which has created none yet.
 fn is_left_behind(between: &str) -> bool {
     let pid = between
         .split_once('-')
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole() {
+    fn a_file_is_replaced_as_a_whole() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         for text in ["old and long", "new"] {
@@ -88,11 +88,11 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_dead_have_left_is_removed() {
+    fn only_files_of_processes_that_have_ended_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let make = |name: &str| fs::write(dir.path().join(name), "half").unwrap();
         let own = std::process::id();
-        // The first process lives as long as the system; no process has a number that large.
+        // Process 1 lives as long as the system; no process has an id as large as the last.
         for name in [".new-1-a.tmp", "app.pf", ".new-", "x.tmp"] {
             make(name);
         }

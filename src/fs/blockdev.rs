@@ -8,9 +8,8 @@ use rustix::fs::{FileType, major, minor, stat};
 
 use super::mounts::MountTable;
 
-/// Path of the block device's node: the kernel's name below `/dev`, else what was mounted, else the
-/// link that udev makes in `/dev/block`. Each is checked to be that very device. `None` if there is
-/// no node.
+/// Path of the block device's node: the kernel's name below `/dev`, or else the source of a mount, or else
+/// udev's link in `/dev/block`. Each is checked to be this very device. `None` if there is no node.
 pub fn node(dev: u64, mounts: &MountTable) -> Option<PathBuf> {
     let named = kernel_path(dev).map(|name| Path::new("/dev").join(OsStr::from_bytes(&name)));
     let mounted = mounts
@@ -24,8 +23,8 @@ pub fn node(dev: u64, mounts: &MountTable) -> Option<PathBuf> {
         .find(|path| is_device(path, dev))
 }
 
-/// The kernel's name of the device, such as `nvme0n1p2` or `dm-0`; its numbers (`259:2`) if sysfs does
-/// not tell.
+/// The kernel's name of the device, such as `nvme0n1p2` or `dm-0`; its numbers (`259:2`) if it is not in
+/// sysfs.
 pub fn name(dev: u64) -> String {
     match kernel_path(dev) {
         Some(path) => String::from_utf8_lossy(&path).into_owned(),
@@ -33,7 +32,7 @@ pub fn name(dev: u64) -> String {
     }
 }
 
-/// The node's path below `/dev`, by sysfs. It may have directories in it (`mapper/control`).
+/// The node's path below `/dev`, from sysfs. It may contain directories (`mapper/control`).
 fn kernel_path(dev: u64) -> Option<Vec<u8>> {
     let uevent = std::fs::read(format!(
         "/sys/dev/block/{}:{}/uevent",
@@ -60,10 +59,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_that_does_not_exist_has_numbers_and_no_node() {
+    fn a_missing_device_is_named_by_its_numbers_and_has_no_node() {
         let dev = makedev(4095, 7);
         assert_eq!(name(dev), "4095:7");
-        // A character device and a regular file as mount sources are not taken for it.
+        // Mount sources that are a character device and a regular file.
         let mounts = MountTable::parse(
             b"1 0 4095:7 / / rw - ext4 /dev/null rw\n2 1 4095:7 / /a rw - ext4 /proc/version rw",
         );

@@ -12,7 +12,7 @@ use crate::model::PAGE_SIZE;
 pub struct FileExtent {
     /// Where it begins in the file, in bytes.
     pub logical: u64,
-    /// Where it begins on the device, in bytes; meaningless unless [`Extent::has_lba`].
+    /// Where it begins on the device, in bytes; meaningless unless [`FileExtent::has_lba`].
     pub physical: u64,
     /// Length, in bytes.
     pub length: u64,
@@ -30,9 +30,9 @@ const TAIL: u32 = 0x400;
 const UNWRITTEN: u32 = 0x800;
 
 impl FileExtent {
-    /// Whether reading it reads `physical` from the device. Not so for blocks that are not allocated
-    /// yet (delayed allocation), that read as zeros (unwritten), or that lie inside of metadata or
-    /// in a coded form.
+    /// Whether reading it reads `physical` from the device. False for blocks that are not allocated yet
+    /// (delayed allocation), that read as zeros (unwritten), that lie inside of metadata, or that are
+    /// encoded.
     pub fn has_lba(&self) -> bool {
         self.flags & (UNKNOWN | DELALLOC | ENCODED | NOT_ALIGNED | INLINE | TAIL | UNWRITTEN) == 0
     }
@@ -43,8 +43,8 @@ impl FileExtent {
     }
 }
 
-/// `FIEMAP_FLAG_SYNC`: write the file first, so that what was only just written has a place. Live learning
-/// syncs nothing else.
+/// `FIEMAP_FLAG_SYNC`: write the file back first, so that blocks written a moment ago have a place. Live
+/// learning has no other sync.
 const FLAG_SYNC: u32 = 0x1;
 
 /// Extents asked for in one call.
@@ -77,11 +77,11 @@ struct FiemapRequest {
 /// `_IOWR('f', 11, struct fiemap)`; the array does not count towards the size.
 const FS_IOC_FIEMAP: libc::Ioctl = 0xc020_660b_u32 as libc::Ioctl;
 
-/// Extents of `pages` 4 KiB pages from `first_page` on, in file order; holes are left out. The first
-/// and the last extent may reach beyond the range.
+/// Extents of `pages` 4 KiB pages from `first_page` on, in file order, without holes. The first and the last
+/// extent may reach beyond the range.
 ///
 /// # Errors
-/// Those of ioctl(2): `EOPNOTSUPP` where the file system has no extents to tell of.
+/// Those of ioctl(2): `EOPNOTSUPP` where the file system does not support it.
 pub fn extents(file: BorrowedFd<'_>, first_page: u64, pages: u64) -> io::Result<Vec<FileExtent>> {
     let mut found = Vec::new();
     let mut start = first_page.saturating_mul(PAGE_SIZE);
@@ -96,7 +96,7 @@ pub fn extents(file: BorrowedFd<'_>, first_page: u64, pages: u64) -> io::Result<
             reserved: 0,
             extents: [RawExtent::default(); BATCH],
         };
-        // SAFETY: the struct is the kernel's, with room for the `extent_count` extents announced.
+        // SAFETY: the struct has the kernel's layout, and room for `extent_count` extents.
         if unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) } < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -109,7 +109,7 @@ pub fn extents(file: BorrowedFd<'_>, first_page: u64, pages: u64) -> io::Result<
         });
         found.extend(batch);
         match found.last() {
-            // Without progress there is nothing more to ask for.
+            // A kernel that makes no progress must not keep the loop going.
             Some(last) if mapped > 0 && last.flags & LAST == 0 && last.end() > start => {
                 start = last.end()
             }

@@ -1,4 +1,4 @@
-//! Files by inode number: opening them without walking their path, and asking for that path.
+//! Files by inode number: opening them without a path, and finding their path.
 
 use std::ffi::c_int;
 use std::io;
@@ -30,9 +30,8 @@ struct InodeHandle {
 /// Opens a file of an ext2, ext3 or ext4 file system by inode number and generation, as
 /// open_by_handle_at(2). `mount` is any open file or directory of the file system.
 ///
-/// The kernel takes generation 0 for "any". Here it means 0: the file's own generation is compared,
-/// and what is neither a regular file nor a directory (it could be a device or a FIFO by now) is not
-/// opened in the first place.
+/// The kernel takes generation 0 as "any". Here it means 0: the file's own generation is compared, and only
+/// regular files and directories are opened, since the number could belong to a device or a FIFO by now.
 ///
 /// # Errors
 /// `ESTALE` if the file is gone or its inode number has been given to another; `EOVERFLOW` if the
@@ -70,8 +69,8 @@ fn open_handle(
         ino: u32::try_from(ino).map_err(|_| Errno::OVERFLOW)?,
         generation,
     };
-    // SAFETY: `handle` has the layout of the kernel's struct and the 8 bytes that it announces; the
-    // call only reads it.
+    // SAFETY: `handle` has the layout of the kernel's struct and the 8 bytes that its length says; the call
+    // only reads it.
     let fd = unsafe {
         libc::open_by_handle_at(
             mount.as_raw_fd(),
@@ -82,14 +81,14 @@ fn open_handle(
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor.
+    // SAFETY: the kernel has just returned this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Generation of an open file's inode: with the inode number it names this very file.
+/// Generation of an open file's inode. With the inode number it identifies this very file.
 ///
 /// # Errors
-/// Those of ioctl(2): `ENOTTY` where the file system has none.
+/// Those of ioctl(2): `ENOTTY` where the file system has no generations.
 pub fn inode_generation(file: &OwnedFd) -> io::Result<u32> {
     // The kernel writes an int, whatever the request's number says.
     let mut generation: c_int = 0;
@@ -100,18 +99,18 @@ pub fn inode_generation(file: &OwnedFd) -> io::Result<u32> {
     Ok(generation as u32)
 }
 
-/// Whether [`path_in_fs`] can work: openat2(2) may be refused by a sandbox (systemd's
-/// RestrictSUIDSGID= does), and then no file has a path.
+/// Checks that [`path_in_fs`] can work. A sandbox may refuse openat2(2), as systemd's RestrictSUIDSGID= does,
+/// and then no file has a path.
 ///
 /// # Errors
-/// What openat2(2) returns.
+/// Those of openat2(2).
 pub fn check_paths() -> io::Result<()> {
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     beneath(root.as_fd(), Path::new("."))?;
     Ok(())
 }
 
-/// What a path leads to that goes through no symbolic link and no other file system.
+/// Opens what a path leads to, unless it goes through a symbolic link or another file system.
 fn beneath(directory: BorrowedFd<'_>, relative: &Path) -> rustix::io::Result<OwnedFd> {
     openat2(
         directory,
@@ -123,9 +122,9 @@ fn beneath(directory: BorrowedFd<'_>, relative: &Path) -> rustix::io::Result<Own
 }
 
 /// Path of an open file from its file system's own root, such as `/lib/x.so` for `/usr/lib/x.so` on a
-/// separate `/usr`; arbitrary bytes. `None` if the kernel knows no name (files opened by handle have
-/// one while their directory entry is cached), if the file was deleted or moved out of the mount, or
-/// if another mount covers it.
+/// separate `/usr`; arbitrary bytes. `None` if the kernel knows no name (files opened by handle have one
+/// while their directory entry is cached), if the file was deleted or moved out of the mount, or if another
+/// mount covers it.
 pub fn path_in_fs(file: BorrowedFd<'_>, mount: &OpenMount) -> Option<Vec<u8>> {
     let shown = readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new()).ok()?;
     let shown = std::ffi::OsString::from_vec(shown.into_bytes());
@@ -135,8 +134,8 @@ pub fn path_in_fs(file: BorrowedFd<'_>, mount: &OpenMount) -> Option<Vec<u8>> {
     if relative.as_os_str().is_empty() || mount.mount.root.ends_with(b"//deleted") {
         return None;
     }
-    // What /proc shows may end in " (deleted)" or come from outside of a bind mount's directory: only
-    // a name that leads to the file counts. It must not lead through another file system on its way.
+    // The text from /proc may end in " (deleted)", or lie outside of a bind mount's directory. It counts only
+    // if it leads to the file, and not through another file system.
     let found = beneath(mount.fd.as_fd(), relative).ok()?;
     let (found, file) = (fstat(&found).ok()?, fstat(file).ok()?);
     if (found.st_dev, found.st_ino) != (file.st_dev, file.st_ino) {

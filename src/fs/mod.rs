@@ -1,5 +1,5 @@
-//! File systems as the kernel shows them: mounts, files by handle, where their blocks lie, what of them is
-//! cached, and ext4's metadata.
+//! Access to file systems: mounts, files by handle, the places of their blocks, their cached pages, and
+//! ext4's metadata.
 
 pub(crate) mod atomic_write;
 pub mod blockdev;

@@ -9,7 +9,7 @@ use rustix::fs::makedev;
 /// One mount of the mount table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// The kernel's number for it.
+    /// The kernel's number of the mount.
     pub id: u32,
     /// Number of the mount that it is mounted on.
     pub parent: u32,
@@ -21,12 +21,12 @@ pub struct Mount {
     pub mount_point: PathBuf,
     /// Type, such as `ext4` or `fuse.sshfs`.
     pub fs_type: String,
-    /// What was mounted: a device node's path for file systems on drives.
+    /// The source that was mounted: for file systems on drives, the path of a device node.
     pub source: Vec<u8>,
 }
 
-/// Parses the text of a `mountinfo` file. Returns its mounts in the file's order, and the number of
-/// lines that could not be understood and were passed over.
+/// Parses the text of a `mountinfo` file. Returns its mounts in the file's order, and the number of malformed
+/// lines, which are skipped.
 pub fn parse_mountinfo(text: &[u8]) -> (Vec<Mount>, usize) {
     let mut mounts = Vec::new();
     let mut malformed = 0;
@@ -71,20 +71,20 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
 }
 
 fn number(digits: &[u8]) -> Option<u32> {
-    // `u32::from_str` would also take a sign.
+    // `u32::from_str` would also accept a sign.
     if !digits.iter().all(u8::is_ascii_digit) {
         return None;
     }
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Resolves the kernel's escapes, a backslash and three octal digits. Anything else stays as it is.
+/// Resolves the kernel's escapes, a backslash and three octal digits. Other bytes are kept.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        match (first, tail) {
+    while let [first, after_first @ ..] = rest {
+        rest = after_first;
+        match (first, after_first) {
             (
                 b'\\',
                 [

@@ -1,4 +1,4 @@
-//! The mounted file systems: which device holds what, and a way into each.
+//! The mounted file systems: which is on which device, and opening their roots.
 
 use std::collections::HashSet;
 use std::io;
@@ -89,7 +89,7 @@ impl MountTable {
         &self.mounts
     }
 
-    /// Number of lines that could not be understood.
+    /// Number of malformed lines.
     pub fn malformed(&self) -> usize {
         self.malformed
     }
@@ -112,9 +112,9 @@ impl MountTable {
         self.mounts.iter().filter(move |mount| mount.dev == dev)
     }
 
-    /// Opens the root directory of a mount of the device (`st_dev`): of the whole file system if it
-    /// is mounted as a whole, else of the mount with the shortest root. Mounts that others cover are
-    /// passed over without touching what covers them.
+    /// Opens the root directory of a mount of the device (`st_dev`): that of the whole file system if it is
+    /// mounted as a whole, or else of the mount with the shortest root. Mounts that others cover are skipped,
+    /// and what covers them is not touched.
     ///
     /// # Errors
     /// [`MountError`] if no mount of the device can be opened.
@@ -135,7 +135,7 @@ impl MountTable {
                         fd,
                     });
                 }
-                // The table is older than a mount made there since.
+                // Something was mounted there after the table was read.
                 Ok(_) => failure = MountError::Covered { major, minor },
                 Err(source) => {
                     failure = MountError::Open {
@@ -151,7 +151,7 @@ impl MountTable {
     }
 
     /// Device (`st_dev`) of the mounted ext2, ext3 or ext4 file system with this UUID. File systems
-    /// that cannot be opened or, before Linux 6.0, asked are passed over.
+    /// that cannot be opened are skipped, as are all before Linux 6.0, which does not tell their UUIDs.
     pub fn find_uuid(&self, uuid: &[u8; 16]) -> Option<u64> {
         let mut asked = HashSet::new();
         self.mounts
@@ -164,17 +164,17 @@ impl MountTable {
             })
     }
 
-    /// The device's mounts, best first. A root of `/` is the shortest that there is.
+    /// The device's mounts, best first. The shortest root is `/`, that of the whole file system.
     fn candidates(&self, dev: u64) -> Vec<&Mount> {
         let mut mounts: Vec<&Mount> = self.of_device(dev).collect();
         mounts.sort_by_key(|mount| mount.root.len());
         mounts
     }
 
-    /// Whether a path look-up of the mount point ends in another mount. Follows the mount's chain of
-    /// parents to the root, and looks in each for a sibling that lies across the way.
+    /// Whether looking the mount point up ends in another mount. Follows the mount's chain of parents to the
+    /// root, and looks in each for a sibling that covers part of the path.
     fn is_covered(&self, mount: &Mount) -> bool {
-        let across = |parent: u32, on_the_way: u32, target: &Path| {
+        let is_covering = |parent: u32, on_the_way: u32, target: &Path| {
             self.mounts.iter().any(|other| {
                 other.parent == parent
                     && other.id != parent
@@ -182,16 +182,16 @@ impl MountTable {
                     && target.starts_with(&other.mount_point)
             })
         };
-        if across(mount.id, mount.id, &mount.mount_point) {
+        if is_covering(mount.id, mount.id, &mount.mount_point) {
             return true;
         }
         let mut current = mount;
-        // A damaged table could have a circle of parents; a chain has no more links than mounts.
+        // The bound ends a circle of parents, which a damaged table could have.
         for _ in 0..self.mounts.len() {
             if current.parent == current.id {
                 return false;
             }
-            if across(current.parent, current.id, &current.mount_point) {
+            if is_covering(current.parent, current.id, &current.mount_point) {
                 return true;
             }
             match self.mounts.iter().find(|other| other.id == current.parent) {
@@ -207,7 +207,7 @@ fn open_directory(path: &Path) -> io::Result<(OwnedFd, u64)> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
     let dev = fstat(&fd)?.st_dev;
-    // Both are the same number on 64-bit systems; this keeps to mountinfo's construction.
+    // Composed as for mountinfo. On 64-bit systems it is the same number.
     Ok((fd, makedev(rustix::fs::major(dev), rustix::fs::minor(dev))))
 }
 
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn covered_mounts_are_seen_from_the_table() {
+    fn covered_mounts_are_told_by_the_table() {
         let table = table(&[
             "1 0 8:1 / / rw - ext4 /dev/sda1 rw",
             "2 1 8:2 / /mnt rw - ext4 /dev/sda2 rw",
@@ -274,8 +274,8 @@ mod tests {
         assert!(covered(&table, 1));
     }
 
-    /// A process in a chroot sees the mounts below its root only, with the numbers of parents that it
-    /// does not see.
+    /// A process in a chroot sees only the mounts below its root, with numbers of parents that it does not
+    /// see.
     #[test]
     fn mounts_on_parents_outside_of_a_chroot_are_not_covered() {
         // The new root is a mount point: only its own parent is missing.

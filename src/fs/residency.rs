@@ -6,17 +6,16 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::model::PAGE_SIZE;
 
-/// Most pages asked about in one call, in system pages: bounds the answer's memory to 1 MiB.
+/// Most system pages asked about in one call. Bounds the answer's memory to 1 MiB.
 const CHUNK: u64 = 1 << 20;
 
-/// The cached ones among the given pages (4 KiB pages), in file order. Pages past the file's end are
-/// never cached. Maps the file without access and touches nothing.
+/// Those of the given 4 KiB pages that are cached, in file order. Pages past the file's end are never cached.
+/// The file is mapped without access rights, and no page of it is touched.
 ///
-/// # Errors
-/// Those of mmap(2) and mincore(2). The caller must own the file or be privileged: for others,
-/// mincore(2) calls every page cached.
+/// # Errors Those of mmap(2) and mincore(2). The caller must own the file or be privileged: for others,
+/// mincore(2) reports every page as cached.
 pub fn cached(file: BorrowedFd<'_>, pages: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
-    // Kernels with larger pages cache several of our pages as one.
+    // On kernels with larger pages, several 4 KiB pages are cached as one.
     let unit = (rustix::param::page_size() as u64 / PAGE_SIZE).max(1);
     let mut found: Vec<Range<u64>> = Vec::new();
     let mut start = pages.start / unit * unit;
@@ -41,8 +40,8 @@ pub fn cached(file: BorrowedFd<'_>, pages: &Range<u64>) -> io::Result<Vec<Range<
     Ok(found)
 }
 
-/// One byte for each of `count` system pages of `page_size` bytes from byte `offset` on; bit 0 says
-/// cached.
+/// One byte for each of `count` system pages of `page_size` bytes from byte `offset` on; bit 0 is set if the
+/// page is cached.
 fn chunk(file: BorrowedFd<'_>, offset: u64, count: u64, page_size: u64) -> io::Result<Vec<u8>> {
     let too_large = || io::Error::from_raw_os_error(libc::EOVERFLOW);
     let length = usize::try_from(count * page_size).map_err(|_| too_large())?;

@@ -1,8 +1,7 @@
-//! Files that decide what a privileged process does, and directories for them.
+//! Files that control a privileged process, and directories for them.
 //!
-//! Nothing is taken from a file that someone else could have put there or changed: it must be a
-//! regular file, not a link, owned by root or by the user that this program runs as, and writable by
-//! nobody else.
+//! A file is read only if no other user could have created or changed it: it must be a regular file, not a
+//! link, owned by root or by the user that this program runs as, and writable by its owner alone.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read};
@@ -18,36 +17,36 @@ use rustix::io::Errno;
 pub(crate) enum NotRootOwned {
     /// What is wrong with it, as the end of a sentence: "it is a symbolic link".
     Untrusted(&'static str),
-    /// What the kernel said.
+    /// The kernel's error.
     Io(io::Error),
 }
 
-/// The first `max + 1` bytes of a file, so that the caller sees when there are too many; `None` if
-/// there is no such file.
+/// The first `max + 1` bytes of a file, so that the caller can tell if it is too long; `None` if there is no
+/// such file.
 ///
 /// # Errors
-/// [`Refused`].
+/// [`NotRootOwned`].
 pub(crate) fn read(path: &Path, max: usize) -> Result<Option<Vec<u8>>, NotRootOwned> {
     read_at(CWD, path, max)
 }
 
-/// The same of a file in an open directory.
+/// As [`read`], of a file in an open directory.
 ///
 /// # Errors
-/// [`Refused`].
+/// [`NotRootOwned`].
 pub(crate) fn read_at(
     dir: impl AsFd,
     path: &Path,
     max: usize,
 ) -> Result<Option<Vec<u8>>, NotRootOwned> {
-    // NONBLOCK: opening a FIFO would otherwise wait for whoever holds its other end.
+    // NONBLOCK: opening a FIFO would otherwise wait for a process that opens its other end.
     let flags =
         OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = match rustix::fs::openat(dir, path, flags, Mode::empty()) {
         Ok(fd) => File::from(fd),
         Err(Errno::NOENT) => return Ok(None),
         Err(Errno::LOOP) => return Err(NotRootOwned::Untrusted("it is a symbolic link")),
-        // What open(2) says of sockets.
+        // open(2) of a socket.
         Err(Errno::NXIO) => return Err(NotRootOwned::Untrusted("it is not a regular file")),
         Err(errno) => return Err(NotRootOwned::Io(errno.into())),
     };
@@ -77,10 +76,10 @@ pub(crate) fn objection(stat: &Stat) -> Option<&'static str> {
     None
 }
 
-/// Makes a directory, or takes one of this user's; everybody may enter, nobody else may write.
+/// Creates a directory that everybody may enter and only this user may write, or takes an existing one.
 ///
 /// # Errors
-/// When something else is in its place, or the system refuses.
+/// When something else has its name, or the system refuses.
 pub(crate) fn make_directory(dir: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o755).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

@@ -1,9 +1,10 @@
-//! A mounted file system's UUID, asked of the kernel.
+//! A mounted file system's UUID, as the kernel reports it.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// `EXT4_IOC_GETFSUUID` (Linux 6.0): `_IOR('f', 44, struct fsuuid)`; its array does not count.
+/// `EXT4_IOC_GETFSUUID` (Linux 6.0): `_IOR('f', 44, struct fsuuid)`; the array does not count towards the
+/// size.
 const EXT4_IOC_GETFSUUID: libc::Ioctl = 0x8008_662c_u32 as libc::Ioctl;
 
 /// `FS_IOC_GETFSUUID` (Linux 6.9): `_IOR(0x15, 0, struct fsuuid2)`.
@@ -34,8 +35,8 @@ pub fn fs_uuid(file: BorrowedFd<'_>) -> io::Result<[u8; 16]> {
         flags: 0,
         uuid: [0; 16],
     };
-    // SAFETY: the struct is ext4's, with the 16 bytes announced. Other file systems do not know the
-    // number.
+    // SAFETY: the struct has ext4's layout, with room for the 16 bytes that `len` says. Other file systems do
+    // not implement the request.
     if unsafe { libc::ioctl(file.as_raw_fd(), EXT4_IOC_GETFSUUID, &raw mut ext) } == 0 {
         return Ok(ext.uuid);
     }

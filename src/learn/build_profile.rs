@@ -1,4 +1,4 @@
-//! From what was seen of a launch to a profile.
+//! Making a profile of what was traced of a launch.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,24 +8,25 @@ use crate::fs::mounts::MountTable;
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
-use crate::model;
-use crate::model::Params;
-use crate::model::{App, Ended, Profile, Revision};
+use crate::model::{App, Ended, Learned, Params, Profile, Revision};
 use crate::process::LaunchOver;
 use crate::schedule::schedule;
 
-/// What is known of a watched launch beside its trace.
+/// A traced launch, apart from its trace.
 pub(super) struct Watched {
     pub app: App,
     pub over: LaunchOver,
     pub started: SystemTime,
-    pub how: model::Learned,
+    pub how: Learned,
     pub exact_faults: bool,
     pub earlier: Earlier,
     pub sysfs: Sysfs,
 }
 
-/// From what was seen to a profile.
+/// Makes the profile: resolves the trace to a launch sequence and schedules it.
+///
+/// # Errors
+/// [`NotLearned::Nothing`] if nothing of the launch can be prefetched.
 pub(super) fn build_profile(
     launch: Watched,
     trace: &Trace,
@@ -43,24 +44,24 @@ pub(super) fn build_profile(
     let end_ns = end_of_launch(trace, over);
     let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
     let clock = std::time::Instant::now();
-    let seen = Observed {
+    let observed = Observed {
         accesses: &trace.accesses,
         paths: &trace.paths,
         namespaces: &trace.namespaces,
         start_ns: trace.start_ns,
         started,
-        touches: how == model::Learned::Live,
+        touches: how == Learned::Live,
         earlier: &earlier,
     };
-    let sequence = resolve(&seen, mounts, &|dev| sysfs.class(dev));
+    let sequence = resolve(&observed, mounts, &|dev| sysfs.class(dev));
     let required = Requirements::of(&sequence, trace.hooks.faults.sees());
     let Sequence {
         devices,
         files,
         log,
         unread,
-        fault_around: mapped_along,
-        helpers: newcomers,
+        fault_around,
+        helpers,
         report,
         ..
     } = sequence;
@@ -76,7 +77,7 @@ pub(super) fn build_profile(
     }
 
     let clock = std::time::Instant::now();
-    // One set of parameters for all: that of the drive which most of the launch is read from.
+    // One set of parameters for all devices: that of the drive from which most of the launch is read.
     let mut pages = vec![0; devices.len()];
     for entry in &log {
         pages[usize::from(entry.device)] += entry.span.len;
@@ -105,8 +106,8 @@ pub(super) fn build_profile(
         devices,
         files,
         entries,
-        fault_around: mapped_along,
-        helpers: newcomers,
+        fault_around,
+        helpers,
         completion,
         log_entries: log.len() as u32,
         obsolete: 0,
@@ -128,8 +129,8 @@ pub(super) fn build_profile(
     })
 }
 
-/// When the launch ended, CLOCK_MONOTONIC in nanoseconds: with its completion block, if it fell
-/// quiet. What was read in the quiet window after that is learned all the same.
+/// When the launch ended, CLOCK_MONOTONIC in nanoseconds: at its completion block, if it fell quiet. Reads in
+/// the quiet window after that are learned all the same.
 fn end_of_launch(trace: &Trace, over: LaunchOver) -> u64 {
     let last_ns = trace
         .accesses

@@ -1,5 +1,5 @@
-//! The cgroup that belongs to a launch alone, such as the scope that systemd makes for an app: what runs
-//! in it is of the launch, whoever started it.
+//! The cgroup that belongs to a launch alone, such as the scope that systemd makes for an app. Every process
+//! in it belongs to the launch, whichever process started it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use crate::fs::mounts::{Mount, MountTable};
 use crate::process::Kin;
 
-/// Number of this process's cgroup (`bpf_get_current_cgroup_id`), if nobody is in it but this process, its
-/// ancestors and what it started: the launch will be in it, too. `None` if it is shared with others, is
-/// the root of the hierarchy, or cannot be looked at: then the launch tree is all that is known.
+/// Number of this process's cgroup (`bpf_get_current_cgroup_id`), if it contains only this process, its
+/// ancestors and its children. The launch will be in it, too. `None` if it is shared with others, is the root
+/// of the hierarchy, or cannot be examined: then only the launch tree counts.
 pub fn own(mounts: &MountTable) -> Option<u64> {
     let cgroups = fs::read("/proc/self/cgroup").ok()?;
     let directory = directory(mounts.mounts(), unified(&cgroups)?)?;
@@ -37,7 +37,7 @@ fn unified(cgroups: &[u8]) -> Option<&Path> {
     (path != b"/").then(|| Path::new(OsStr::from_bytes(path)))
 }
 
-/// Where a cgroup is to be seen.
+/// Where a cgroup's directory is mounted.
 fn directory(mounts: &[Mount], cgroup: &Path) -> Option<PathBuf> {
     mounts
         .iter()
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_unified_hierarchy_is_found_among_others() {
+    fn the_cgroup_of_the_unified_hierarchy_is_found_among_others() {
         let cgroups = b"9:name=systemd:/x\n1:cpu:/\n0::/user.slice/app-gimp-7.scope\n";
         assert_eq!(
             unified(cgroups),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn its_directory_is_below_the_mount() {
+    fn the_directory_of_a_cgroup_is_below_the_mount_of_its_hierarchy() {
         let table = MountTable::parse(
             b"30 20 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
               31 30 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",

@@ -1,12 +1,12 @@
-//! Which program interpreter an executable asks for: the kernel opens it by a path that no system call
-//! has.
+//! Which program interpreter an executable asks for. The kernel opens it by a path that appears in no system
+//! call.
 
 use object::elf::{FileHeader32, FileHeader64, PT_INTERP};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, FileKind};
 
-/// The path of the ELF interpreter, from the head of an executable file: hostile bytes. `None` if it
-/// asks for none, or is no ELF file.
+/// The path of the ELF interpreter, from the first bytes of an executable file, which may be hostile. `None`
+/// if it asks for none, or is no ELF file.
 pub fn of(head: &[u8]) -> Option<Vec<u8>> {
     match FileKind::parse(head).ok()? {
         FileKind::Elf32 => in_header::<FileHeader32<Endianness>>(head),
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_have_none() {
+    fn files_that_are_not_elf_have_no_interpreter() {
         assert_eq!(of(b""), None);
         assert_eq!(of(b"#!/bin/sh\n"), None);
         assert_eq!(of(&own_head()[..40]), None);
@@ -57,7 +57,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn damage_is_no_panic(at in 0usize..4096, value: u8, cut in 0usize..4096) {
+        fn any_damage_is_parsed_without_a_panic(at in 0usize..4096, value: u8, cut in 0usize..4096) {
             let mut head = own_head();
             head[at] = value;
             of(&head);

@@ -1,5 +1,5 @@
-//! Learning a launch: what was seen of it becomes a launch sequence with its metadata dependencies and
-//! disk positions, and that a profile.
+//! Learning a launch: its trace becomes a launch sequence with metadata dependencies and disk positions, and
+//! the sequence becomes a profile.
 
 mod build_profile;
 mod cgroup;

@@ -1,4 +1,4 @@
-//! The system's answers to what making a launch sequence asks.
+//! The running system's answers to the questions of making a launch sequence.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
@@ -15,9 +15,7 @@ use crate::fs::ext4::{Ext4, Ext4Error};
 use crate::fs::mounts::{MountTable, OpenMount, fs_uuid};
 use crate::fs::support::Support;
 use crate::fs::{blockdev, fiemap, handle, residency};
-use crate::model::Device;
-use crate::model::DriveClass;
-use crate::model::PAGE_SIZE;
+use crate::model::{Device, DriveClass, PAGE_SIZE};
 
 /// File times come from the kernel's coarse clock, which may lag by a timer tick: 10 ms at the
 /// lowest usual tick rate.
@@ -31,7 +29,7 @@ pub struct LiveProbe<'a> {
     written_since_ns: i64,
     devices: HashMap<u64, ProbeAnswer>,
     warnings: Vec<String>,
-    /// Device and subject of the warnings given: one of each kind is enough.
+    /// Devices and consequences that were warned about: one warning of each kind is enough.
     warned: HashSet<(u64, &'static str)>,
 }
 
@@ -54,8 +52,8 @@ impl<'a> LiveProbe<'a> {
         class: &'a dyn Fn(u64) -> DriveClass,
         started: SystemTime,
     ) -> Self {
-        // Before 1970 and after 2262 are clocks that were never set: everything was written since,
-        // or nothing.
+        // A clock before 1970 or after 2262 was never set: then everything counts as written since, or
+        // nothing.
         let launch_ns = started.duration_since(UNIX_EPOCH).map_or(0, |since| {
             i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
         });
@@ -93,7 +91,7 @@ impl<'a> LiveProbe<'a> {
             }
         };
         let asked = fs_uuid(mount.fd.as_fd()).or_else(|error| {
-            // Before Linux 6.0 the kernel does not tell; the superblock does.
+            // Before Linux 6.0 only the superblock tells.
             ext4.as_ref().map(Ext4::uuid).ok_or(error)
         });
         let fs_uuid = asked.unwrap_or_else(|error| {
@@ -212,8 +210,8 @@ impl<'a> LiveProbe<'a> {
         FileState::Present(Box::new(facts))
     }
 
-    /// Asks the file system on a device about its metadata; `None`, with a warning, where it cannot
-    /// tell, and where its metadata are left out.
+    /// Asks the file system on a device about its metadata. `None` if it cannot tell, which is warned about,
+    /// or if its metadata are left out.
     pub(super) fn ask_ext4<T>(
         &mut self,
         dev: u64,
@@ -244,7 +242,7 @@ impl Probe for LiveProbe<'_> {
     }
 
     fn file(&mut self, key: FileKey, pages: &[Range<u64>], windows: &[Range<u64>]) -> FileState {
-        // Taken out for the time of the call, so that warnings can be added meanwhile.
+        // Taken out during the call, so that warnings can be added.
         let Some(fs) = self
             .devices
             .get_mut(&key.dev)
@@ -272,7 +270,7 @@ fn open_ext4(dev: u64, mounts: &MountTable) -> Result<Ext4, Ext4Error> {
     Ext4::open(&node)
 }
 
-/// Asks about each range up to page `end`, and strings the answers together.
+/// Asks about each range up to page `end`, and joins the answers.
 fn each<T>(
     ranges: &[Range<u64>],
     end: u64,

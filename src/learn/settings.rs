@@ -10,7 +10,7 @@ use crate::fs::mounts::{Mount, MountTable};
 use crate::fs::support::Support;
 use crate::model::Learned;
 
-/// Where the record of changed knobs is: emptied by a reboot, as the knobs are.
+/// Where the record of changed knobs is kept. A reboot empties it, as it resets the knobs.
 pub const RUN_DIR: &str = "/run/paralfetch";
 
 /// Devices whose file systems can be learned from: those mounted at or below `root`, and the one that
@@ -33,11 +33,11 @@ pub fn devices_below(mounts: &[Mount], root: Option<&Path>) -> Vec<u64> {
     devices
 }
 
-/// How many bytes around a fault the kernel maps of what is cached (mm/memory.c). With one page, each
-/// fault tells exactly what was touched. Kernel lockdown refuses it.
+/// How many bytes of cached pages around a fault the kernel maps (mm/memory.c). With one page, each fault
+/// shows exactly which page was touched. Kernel lockdown refuses access to it.
 const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
 
-/// The knobs of a learning run (design §4.1 and paper §4.2); dropping it restores them.
+/// The knobs of a learning run (paper §4.2); dropping it restores them.
 pub struct LearningSettings {
     /// `None` if there was nothing to change.
     knobs: Option<Knobs>,
@@ -47,10 +47,10 @@ pub struct LearningSettings {
 }
 
 impl LearningSettings {
-    /// Sets what this way of learning needs. For a cold run: ext4's inode readahead off, so that
-    /// what is learned of inode tables is what was needed (1 would still read a block along,
-    /// `__ext4_get_inode_loc`); for an exact one, the devices'
-    /// readahead to 0. For an exact or live one, faultaround to one page, where the kernel allows that.
+    /// Sets the knobs for this way of learning. For a cold run, ext4's inode readahead is turned off, so that
+    /// only the needed blocks of inode tables are learned (with 1, `__ext4_get_inode_loc` would still read
+    /// one block more). For an exact run, the devices' readahead is set to 0. For an exact or live one,
+    /// faultaround is narrowed to one page, where the kernel allows that.
     ///
     /// # Errors
     /// When another run holds the knobs, or one cannot be changed.
@@ -103,8 +103,8 @@ impl LearningSettings {
         self.exact_faults
     }
 
-    /// Empties the caches, those metadata included that ext4's journals still hold. `mapped`: also of
-    /// pages that one running program has mapped; without, the paper's way (§2.2).
+    /// Empties the caches, metadata that ext4's journals still hold included. `mapped`: also of pages that
+    /// one running program has mapped, which the paper (§2.2) leaves.
     ///
     /// # Errors
     /// When the kernel refuses to drop caches.
@@ -113,8 +113,8 @@ impl LearningSettings {
             page_out_mapped(&self.devices)?;
         }
         for &dev in &self.devices {
-            // Where the journal cannot be emptied (there is none, or before Linux 5.14), recently
-            // written metadata stay cached, and only those that data depend on are found.
+            // Where the journal cannot be emptied (there is none, or before Linux 5.14), recently written
+            // metadata stay cached, and only those that data depend on are found.
             if let Ok(open) = mounts.open_root(dev) {
                 let _ = checkpoint_journal(open.fd.as_fd());
             }
@@ -158,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn the_system_concerns_all_devices() {
+    fn the_whole_system_is_on_all_ext4_devices() {
         assert_eq!(below(None), [(7, 0), (8, 1), (8, 2)]);
     }
 
     #[test]
-    fn an_image_concerns_what_is_mounted_in_it() {
+    fn an_image_is_on_the_devices_mounted_in_it_and_its_own() {
         assert_eq!(below(Some("/mnt/image")), [(7, 0), (8, 2)]);
         assert_eq!(below(Some("/srv/chroot")), []);
         assert_eq!(below(Some("/opt/chroot")), [(8, 1)]);

@@ -1,4 +1,4 @@
-//! What tracing says about a launch: plain data, as user space sees it.
+//! Accesses to pages, as tracing reports them.
 
 /// How an access was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -8,14 +8,14 @@ pub enum Source {
     /// Pages that read(2) and its kin took from the page cache. The range may reach past the
     /// file's end.
     Read,
-    /// One page that a page fault asked for: one that was not cached, of which [`Source::Added`]
-    /// follows, or a cached one that was written to or could not be mapped with its neighbours.
+    /// One page that a page fault asked for: either it was not cached, and [`Source::Added`] follows, or it
+    /// was cached and was written to or could not be mapped with its neighbours.
     Fault,
-    /// The faultaround window of a page fault on a cached page: those of its pages that were cached
-    /// were mapped, and one of them was touched.
+    /// The faultaround window of a page fault on a cached page: its cached pages were mapped, and one of them
+    /// was touched.
     Window,
-    /// Metadata that the look-up of a path depends on, worked out from the path: whether they were
-    /// read, or were cached in whatever form, is not known.
+    /// Metadata that a path's look-up depends on, derived from the path. Whether they were read or cached is
+    /// not known.
     LookedUp,
 }
 
@@ -26,8 +26,8 @@ pub enum By {
     Tree,
     /// A thread of this program: the launcher or the prefetch thread.
     Own,
-    /// A task of another process that was started since the launch began: a service that the bus starts
-    /// for the app, or something that has nothing to do with it.
+    /// A helper: a process outside of the tree that was started since the launch began. It may be a service
+    /// that the bus starts for the app, or have nothing to do with it.
     Helper,
     /// Any other task.
     Other,
@@ -56,7 +56,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether a page fault made it: then the file is mapped.
+    /// Whether a page fault caused it, so that the file is mapped.
     pub fn is_fault(&self) -> bool {
         matches!(self.source, Source::Fault | Source::Window)
     }

@@ -1,10 +1,10 @@
-//! By what means uses of cached pages are seen.
+//! The kernel hooks by which uses of cached pages are traced.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How uses of cached pages are seen, or why they are not.
+/// How uses of cached pages are traced, or why they cannot be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookKind {
@@ -12,22 +12,22 @@ pub enum HookKind {
     Tracepoint,
     /// By programs on entry to or exit from the kernel's functions.
     Fentry,
-    /// Not seen: the kernel has neither the tracepoints nor, by name, the functions that they would
-    /// be in (its compiler may have inlined them).
+    /// Not traced: the kernel has neither the tracepoints nor the functions that would contain them (its
+    /// compiler may have inlined those).
     #[default]
     NoFunction,
-    /// Not seen: the kernel has no tracepoints, and does not allow programs on its functions (it is
-    /// locked down, or built without them).
+    /// Not traced: the kernel has no tracepoints and allows no programs on its functions (it is locked down,
+    /// or built without support).
     Refused,
 }
 
 impl HookKind {
-    /// Whether anything is seen.
+    /// Whether uses are traced.
     pub fn sees(self) -> bool {
         matches!(self, HookKind::Tracepoint | HookKind::Fentry)
     }
 
-    /// The one of the two that sees less.
+    /// The weaker of the two.
     pub(crate) fn weaker(self, other: HookKind) -> HookKind {
         let rank = |means| match means {
             HookKind::Tracepoint => 0,
@@ -54,33 +54,33 @@ impl fmt::Display for HookKind {
     }
 }
 
-/// By what means a learning session sees pages that were cached before the launch. (Pages that were
-/// not are always seen.)
+/// How a learning run traces pages that were cached before the launch. Other pages are always traced, when
+/// they are added to the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hooks {
     /// Pages that read(2) and its kin take from the cache: `filemap_get_pages`.
     pub reads: HookKind,
     /// Pages that page faults take from the cache: `filemap_fault` and `filemap_map_pages`. If the
-    /// two are seen by different means, the weaker one.
+    /// two are traced in different ways, the weaker one.
     pub faults: HookKind,
 }
 
 impl Hooks {
-    /// Whether both kinds of use are seen.
+    /// Whether both kinds of use are traced.
     pub fn see_all(&self) -> bool {
         self.reads.sees() && self.faults.sees()
     }
 
-    /// What is not learned where reads of cached pages are not seen.
+    /// What is not learned where reads of cached pages are not traced.
     pub const READS_LOST: &str =
         "files that the app reads while another program holds them in the cache";
 
-    /// What is not learned where page faults on cached pages are not seen.
+    /// What is not learned where page faults on cached pages are not traced.
     pub const FAULTS_LOST: &str =
         "programs, libraries and mapped files that another running program has mapped too";
 
-    /// What is missing from a profile that was learned so, a line for each kind of use that is not
-    /// seen.
+    /// What a profile that was learned with these hooks lacks, a line for each kind of use that is not
+    /// traced.
     pub fn losses(&self) -> Vec<String> {
         [
             (self.reads, "reads of cached pages", Hooks::READS_LOST),

@@ -69,7 +69,7 @@ mod tests {
         for (class, shift_bytes, hole_pages, distance) in [
             (DriveClass::CommandQueuing, 65536, 2, 64),
             (DriveClass::NoCommandQueuing, 4096, 7, Infill::ANY_DISTANCE),
-            // Not in the table, which is about flash: such disks queue commands.
+            // The table is about flash. Disks queue commands.
             (DriveClass::Rotational, 65536, 2, 64),
         ] {
             let as_read = Params {

@@ -1,6 +1,6 @@
-//! The paths that a launch looks up: plain data.
+//! The paths that a launch looks up.
 
-/// Names an inode for as long as it exists.
+/// Identifies an inode for as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InodeId {
     /// Device of its file system, in the encoding of `st_dev`.
@@ -11,7 +11,7 @@ pub struct InodeId {
     pub generation: u32,
 }
 
-/// What was done with a path.
+/// How a path was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Use {
     /// It was looked up, whether something was found or not. With `follow`, a symbolic link in its last
@@ -20,12 +20,11 @@ pub enum Use {
         /// Whether a symbolic link in the last place was followed.
         follow: bool,
     },
-    /// It was looked up to execute what it names, which the kernel did.
+    /// The kernel looked it up and executed the file that it names.
     Execute,
     /// The directory [`PathUse::from`] was read; the path is empty.
     List,
-    /// The directory [`PathUse::from`] became the working directory, by a path that is not known; the
-    /// path is empty.
+    /// The directory [`PathUse::from`] became the working directory, by an unknown path; the path is empty.
     Enter,
 }
 
@@ -46,8 +45,8 @@ pub struct PathUse {
     pub mount_ns: u32,
     /// The task's process, which may be gone by now; 0 if it is in our mount namespace.
     pub pid: u32,
-    /// The path as the task gave it; arbitrary bytes but zero.
+    /// The path as the task gave it; arbitrary bytes other than zero.
     pub path: Vec<u8>,
-    /// What was done with it.
+    /// How it was used.
     pub how: Use,
 }

@@ -1,4 +1,4 @@
-//! What a prefetch did.
+//! The report of a prefetch.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -52,7 +52,7 @@ impl EntryCount {
     }
 }
 
-/// What a prefetch did.
+/// The report of a prefetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PrefetchReport {
     /// Entries of the schedule.
@@ -76,7 +76,7 @@ pub struct PrefetchReport {
     pub calls: u64,
     /// The sampled parts of the schedule were all cached: nothing was prefetched.
     pub warm: bool,
-    /// Why nothing was prefetched, if the system was in no state for it.
+    /// Why nothing was prefetched, if the system's state did not allow it.
     pub refused: Option<String>,
     /// Why the rest of the schedule was left out, if memory became short in the middle.
     pub ran_short: Option<String>,
@@ -89,7 +89,7 @@ pub struct PrefetchReport {
 }
 
 impl PrefetchReport {
-    /// Why this prefetch was none, if so: it was refused, or not one entry could be read ahead.
+    /// Why the prefetch had no effect, if so: it was refused, or no entry could be read ahead.
     pub fn prevented(&self) -> Option<String> {
         let done = self.metadata.entries + self.data.entries > 0 || self.warm;
         match (&self.refused, self.skipped.keys().next()) {
@@ -99,7 +99,7 @@ impl PrefetchReport {
         }
     }
 
-    /// One line of warning, if something is wrong that the user should know of; of stale files only
+    /// One line of warning, if something is wrong that the user should know. Stale files are mentioned only
     /// with `stale_too`.
     pub fn warning(&self, stale_too: bool) -> Option<String> {
         let gone = |reason| {

@@ -1,4 +1,4 @@
-//! What is known of how to prefetch one app.
+//! A profile: all that is needed to prefetch one app.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +27,8 @@ pub enum Learned {
     Exact,
     /// With the usual readahead: the pages that the drive read, as the paper does.
     AsRead,
-    /// From a launch as it came, whatever was cached: the pages that it touched, as far as the kernel
-    /// tells (design §4, live learning).
+    /// From an ordinary launch, whatever was cached: the pages that it touched, as far as the kernel reports
+    /// them.
     Live,
 }
 
@@ -92,18 +92,18 @@ pub struct Revision {
     pub params: Params,
 }
 
-/// What a process accessed that was started while the app was being launched: on its behalf, as a
-/// service that the bus starts for it, or by chance. What comes again in another launch is needed
-/// (FAST §4.1.2: the common sequence of several launches).
+/// An access of a helper, a process outside of the launch tree that was started during the launch: on the
+/// app's behalf, as a service that the bus starts for it, or by chance. It is needed if it recurs in another
+/// launch (FAST §4.1.2: the common sequence of several launches).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HelperRead {
     /// The pages, and when.
     pub entry: PrefetchEntry,
-    /// Seen in more than one launch: then it is scheduled, too.
+    /// Whether it occurred in more than one launch. Then it is scheduled, too.
     pub recurs: bool,
 }
 
-/// Everything known about how to prefetch one app.
+/// All that is needed to prefetch one app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Whose launch it is.
@@ -114,7 +114,7 @@ pub struct Profile {
     pub learned: Learned,
     /// What ended the learned launch.
     pub ended: Ended,
-    /// By what means pages that were cached before the learned launch were seen.
+    /// The hooks by which uses of pages cached before the learned launch were traced.
     pub hooks: Hooks,
     /// Scheduling parameters, oldest first; the last is in force. Never empty.
     pub history: Vec<Revision>,
@@ -124,10 +124,10 @@ pub struct Profile {
     pub files: Vec<File>,
     /// The schedule, in prefetch order.
     pub entries: Vec<PrefetchEntry>,
-    /// Pages of the schedule that were mapped along with a touched one and need not have been touched
-    /// themselves: a later launch may tell.
+    /// Pages of the schedule that a fault on another page mapped, so that the launch need not have touched
+    /// them. A later launch may tell.
     pub fault_around: Vec<Span>,
-    /// What newcomers accessed and the app did not: evidence for the next launch that is learned.
+    /// What helpers accessed and the app did not: evidence for the next launch that is learned.
     pub helpers: Vec<HelperRead>,
     /// The completion block (paper §4.2): the one page whose read ended the learned launch.
     pub completion: Option<Span>,

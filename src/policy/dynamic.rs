@@ -1,26 +1,23 @@
 //! Dynamic scheduling (paper §3.3): raising one scheduling parameter from launch to launch until the
 //! prefetch thread keeps ahead of the app.
 //!
-//! A *level* is one value of the free parameter ([`Free`]). After a cold, prefetched launch:
+//! A *level* is one value of the tuned parameter ([`TunedParameter`]). After a cold, prefetched launch:
 //!
-//! 1. If it was slower than the fastest level so far, and a second launch at its level was, too, the
-//!    fastest is put back and tuning ends. The paper only ever raises; design §6 takes a step back that
-//!    made the launch slower.
+//! 1. If it was slower than the fastest level so far, and so was a second launch at its level, the fastest
+//!    level is restored and tuning ends. (The paper never goes back.)
 //! 2. If the launch tree's context switches are no more than 5 % of the prefetch entries, the prefetch
 //!    thread is in time, and tuning ends with this level (paper).
-//! 3. If none of the last three levels was the fastest so far, more of the same is pointless: context
-//!    switches have other causes, too. The fastest is put back and tuning ends.
+//! 3. If none of the last three levels was the fastest so far, raising it further is pointless: context
+//!    switches have other causes, too. The fastest level is restored and tuning ends.
 //! 4. Otherwise the parameter goes up by a step (paper). At the end of its range, the fastest level is
-//!    put back and tuning ends.
+//!    restored and tuning ends.
 //!
-//! One launch suffices to go up, as in the paper ("after four launches", §5.2), and two are needed to
-//! go back: going up is tried on a suspicion, and a single slow launch proves little.
+//! One launch suffices to go up, as in the paper ("after four launches", §5.2). Two are needed to go back,
+//! since a single slow launch proves little.
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::DriveClass;
-use crate::model::Params;
-use crate::model::Revision;
+use crate::model::{DriveClass, Params, Revision};
 use crate::policy::launch_figures::{LaunchFigures, Warmth};
 use crate::policy::tuned_parameter::TunedParameter;
 
@@ -28,9 +25,8 @@ use crate::policy::tuned_parameter::TunedParameter;
 /// §3.3).
 const IN_TIME_PERCENT: u64 = 5;
 
-/// By how many percent a launch must be longer than one at the fastest level to be called slower:
-/// about the spread of launches of one kind. All levels are held against the fastest, so that small
-/// losses do not add up.
+/// By how many percent a launch must be longer than one at the fastest level to count as slower: about the
+/// spread of equal launches. All levels are compared with the fastest, so that small losses do not add up.
 const SLOWER_PERCENT: u64 = 2;
 
 /// Launches at a level that must all be slower for it to be taken back.
@@ -54,7 +50,7 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TuningEnd {
-    /// No parameter is free on this class of drive.
+    /// No parameter is tuned on this class of drive.
     NothingFree,
     /// The prefetch thread keeps ahead of the app.
     InTime,
@@ -62,11 +58,11 @@ pub enum TuningEnd {
     Slower,
     /// Several steps made launches no faster.
     NoGain,
-    /// The free parameter is at the end of its range.
+    /// The tuned parameter is at the end of its range.
     AtLimit,
     /// The schedule could not be made anew.
     NotRescheduled,
-    /// The profile's history shows a step that was taken back; when is not known any more.
+    /// The profile's history shows that a step was taken back earlier.
     Before,
 }
 
@@ -75,9 +71,9 @@ pub enum TuningEnd {
 pub struct Level {
     /// The parameters.
     pub params: Params,
-    /// Cold launches seen with them.
+    /// Cold launches with them.
     pub launches: u32,
-    /// The shortest of these, in microseconds. What disturbs a launch only makes it longer.
+    /// The shortest of these, in microseconds. Disturbances only make launches longer.
     pub fastest_us: u64,
 }
 
@@ -100,7 +96,7 @@ pub struct Tuning {
     class: DriveClass,
     /// Levels that were in force, oldest first. Empty for a profile without parameters.
     levels: Vec<Level>,
-    /// What should be in force, if that is not the last level.
+    /// The parameters that should be in force, if they are not those of the last level.
     wanted: Option<Params>,
     ended: Option<TuningEnd>,
 }
@@ -135,30 +131,30 @@ impl Tuning {
         }
     }
 
-    /// Takes what was seen of a launch that was prefetched with the last parameters in `history`, and
-    /// says what to do. Launches that were not cold, or not prefetched, change nothing.
-    pub fn next(&mut self, history: &[Revision], seen: &LaunchFigures) -> Step {
+    /// Takes the figures of a launch that was prefetched with the last parameters in `history`, and returns
+    /// what to do. Launches that were not cold, or not prefetched, change nothing.
+    pub fn next(&mut self, history: &[Revision], figures: &LaunchFigures) -> Step {
         let Some(in_force) = history.last().map(|revision| revision.params) else {
             return Step::Stay;
         };
         self.recognise(in_force, history);
         if self.ended.is_some() {
-            // Put back once more what a crash kept from being put back.
+            // Asked for again, in case a crash has prevented it.
             return self.wanted.map_or(Step::Stay, Step::TakeBack);
         }
-        let Some(prefetched) = seen.prefetched.filter(|prefetched| prefetched.done) else {
+        let Some(prefetched) = figures.prefetched.filter(|prefetched| prefetched.done) else {
             return Step::Stay;
         };
-        if seen.warmth() != Warmth::Cold {
+        if figures.warmth() != Warmth::Cold {
             return Step::Stay;
         }
         let in_time = u128::from(prefetched.switches) * 100
             <= u128::from(prefetched.entries) * u128::from(IN_TIME_PERCENT);
-        self.judge(seen.duration_us, in_time)
+        self.judge(figures.duration_us, in_time)
     }
 
-    /// What to do instead of the last step, if it would not change the schedule at all: a launch spent
-    /// on it would be wasted.
+    /// What to do instead of the last step if that would not change the schedule, so that no launch is wasted
+    /// on it.
     pub fn no_effect(&mut self) -> Step {
         match (self.ended, self.wanted.take()) {
             (None, Some(wanted)) => self.raise(&wanted),
@@ -166,8 +162,8 @@ impl Tuning {
         }
     }
 
-    /// The last step could not be made: disk positions or the launch sequence are not to be had. Ends
-    /// tuning with what is in force.
+    /// The last step could not be made, since disk positions or the launch sequence are missing. Ends tuning
+    /// with the parameters in force.
     pub fn not_rescheduled(&mut self) {
         if self.wanted.take().is_some() {
             self.ended = Some(TuningEnd::NotRescheduled);
@@ -202,10 +198,10 @@ impl Tuning {
                 self.levels.push(Level::new(in_force));
             }
         } else if !self.levels.iter().any(|level| level.params == in_force) {
-            // Somebody else made this schedule.
+            // Another program has made this schedule.
             *self = Tuning::new(self.class, history);
         } else if self.ended.is_none() {
-            // What was asked for did not happen; judge the level that it was asked for once more.
+            // The step that was asked for did not happen: judge the level once more.
             self.wanted = None;
         }
     }
@@ -244,7 +240,7 @@ impl Tuning {
     }
 
     fn raise(&mut self, from: &Params) -> Step {
-        match TunedParameter::of(self.class, from).and_then(|free| free.raise(from)) {
+        match TunedParameter::of(self.class, from).and_then(|tuned| tuned.raise(from)) {
             Some(raised) => {
                 self.wanted = Some(raised);
                 Step::Raise(raised)

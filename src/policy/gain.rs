@@ -1,5 +1,5 @@
-//! Whether prefetching an app helps: a small share of cold launches goes without, and the time that
-//! both kinds waited for the drive is compared.
+//! Whether prefetching an app helps: it is withheld from a small share of cold launches, and the times that
+//! both kinds wait for the drive are compared.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,24 +13,24 @@ pub const WITHHELD_ONE_IN: u32 = 10;
 /// Prefetched cold launches that pay for one without.
 const PRICE: u32 = WITHHELD_ONE_IN - 1;
 
-/// When a launch may be withheld, one in this many is: which one should follow no rhythm that the
-/// user's day has, too (the first launch after the boot is not like the others).
+/// Of the launches from which prefetching may be withheld, one in this many is chosen at random. A rhythm
+/// could coincide with the user's (the first launch after the boot is not like the others).
 const DRAW_ONE_IN: u64 = 4;
 
-/// Launches of each kind that must have been seen before prefetching is judged.
+/// Launches of each kind that must be known before prefetching is judged.
 const LEAST_LAUNCHES: usize = 3;
 
 /// Launches of each kind that are remembered; files and caches change, and old times with them.
 const MOST_LAUNCHES: usize = 8;
 
-/// What prefetching must save of the time that launches wait for the drive, in percent. Less is not to
-/// be told from chance, and not worth the memory.
+/// Share of the time that launches wait for the drive that prefetching must save, in percent. Less cannot be
+/// told from chance and is not worth the memory.
 const LEAST_GAIN_PERCENT: u64 = 5;
 
 /// What the comparison says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GainVerdict {
-    /// Too few launches were seen.
+    /// Too few launches are known.
     Open,
     /// Prefetching helps. Median waiting times, in microseconds.
     Helps {
@@ -39,7 +39,7 @@ pub enum GainVerdict {
         /// Without.
         without_us: u64,
     },
-    /// It does not, or not worth while. Median waiting times, in microseconds.
+    /// It does not, or too little. Median waiting times, in microseconds.
     DoesNotHelp {
         /// With prefetching.
         with_us: u64,
@@ -48,10 +48,10 @@ pub enum GainVerdict {
     },
 }
 
-/// The comparison, with the account that keeps withheld launches rare.
+/// The comparison, with the credit that keeps withheld launches rare.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gain {
-    /// Cold launches that were prefetched and not yet set off by one that was not.
+    /// Prefetched cold launches that have not yet paid for one without prefetching.
     credit: u32,
     /// Waiting times in microseconds, oldest first.
     with_us: Vec<u64>,
@@ -59,8 +59,8 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Whether to withhold prefetching from the launch about to begin. `random` is any number without
-    /// a pattern. It is paid for at once: a launch of which nothing is ever heard again counts, too.
+    /// Whether to withhold prefetching from the launch about to begin. `random` is any number without a
+    /// pattern. The credit is spent at once, so that launches whose end is never reported count, too.
     pub fn withhold(&mut self, random: u64) -> bool {
         let withheld = self.credit >= PRICE && random.is_multiple_of(DRAW_ONE_IN);
         if withheld {
@@ -77,8 +77,7 @@ impl Gain {
         }
     }
 
-    /// A launch ended from which prefetching was withheld. One that was warm would not have been
-    /// prefetched anyway: it cost nobody anything.
+    /// A launch ended from which prefetching was withheld. A warm one gets its credit back: it lost nothing.
     pub fn withheld(&mut self, warmth: Warmth, waiting_us: u64) {
         match warmth {
             Warmth::Cold => remember(&mut self.without_us, waiting_us),
@@ -92,12 +91,12 @@ impl Gain {
         remember(&mut self.without_us, waiting_us);
     }
 
-    /// The profile is another one: forgets what prefetching with the old one took.
+    /// The app has a new profile: forgets the waiting times with the old one.
     pub fn new_profile(&mut self) {
         self.with_us.clear();
     }
 
-    /// What the comparison says by now, by medians.
+    /// The result of the comparison so far, by medians.
     pub fn verdict(&self) -> GainVerdict {
         let (Some(with_us), Some(without_us)) = (typical(&self.with_us), typical(&self.without_us))
         else {
@@ -117,8 +116,7 @@ impl Gain {
         }
     }
 
-    /// No more than two withheld launches can be saved up: after a long time of few, they would come
-    /// in a row.
+    /// The credit suffices for two withheld launches at most, so that many cannot follow in a row.
     fn pay(&mut self, credit: u32) {
         self.credit = self.credit.saturating_add(credit).min(2 * PRICE);
     }
@@ -169,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_of_five_percent_is_none() {
+    fn a_gain_of_five_percent_does_not_count() {
         let without = [1000; 3];
         assert!(matches!(
             gain(&[949; 3], &without).verdict(),
@@ -182,7 +180,7 @@ mod tests {
                 without_us: 1000
             }
         );
-        // Nothing to wait for is nothing to gain.
+        // Without waiting there is nothing to gain.
         assert!(matches!(
             gain(&[0; 3], &[0; 3]).verdict(),
             GainVerdict::DoesNotHelp { .. }
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_cold_is_no_evidence() {
+    fn only_cold_launches_are_evidence() {
         let mut gain = Gain::default();
         for warmth in [Warmth::Partly, Warmth::Warm] {
             gain.prefetched(warmth, 1);

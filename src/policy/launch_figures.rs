@@ -1,4 +1,4 @@
-//! What was seen of one launch, in numbers.
+//! The figures of one launch.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::model::{PrefetchReport, Skipped};
 /// programs keep cached.
 const COLD_PERCENT: u64 = 75;
 
-/// Share below which a launch counts as warm: what little it read is no evidence of anything.
+/// Share in percent below which a launch counts as warm: it read too little to be evidence of anything.
 const WARM_PERCENT: u64 = 5;
 
 /// How much of what a launch needs had to come from the drive.
@@ -26,10 +26,10 @@ pub enum Warmth {
     Warm,
 }
 
-/// What was seen of a launch that was to be prefetched, or from which prefetching was withheld.
+/// The figures of a launch that should have been prefetched, or from which prefetching was withheld.
 ///
-/// All counts are of the launch alone: from its execve until it was over (design §4.3). What was
-/// lost (events, counters) makes a launch no evidence: it is to be left out, not guessed.
+/// All counts are of the launch alone, from its execve to its end. A launch of which events or counters were
+/// lost is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchFigures {
     /// Length of the launch, in microseconds: from execve to the completion block's arrival, or to
@@ -47,25 +47,25 @@ pub struct LaunchFigures {
     pub prefetched: Option<PrefetchFigures>,
 }
 
-/// What was seen of prefetching itself.
+/// The figures of prefetching itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefetchFigures {
     /// Prefetch entries of the schedule.
     pub entries: u64,
     /// Context switches that the launch tree made from execve until the prefetch thread's end (paper
-    /// §3.3, "during the prefetching period"). Those into a wait for the drive are what is meant
-    /// (`in_iowait` at sched_switch); where they cannot be told apart, all.
+    /// §3.3, "during the prefetching period"). Only switches into a wait for the drive count (`in_iowait` at
+    /// sched_switch), or all where they cannot be told apart.
     pub switches: u64,
     /// Files that were gone, replaced or truncated.
     pub stale_files: u64,
-    /// Whether it was done at all and on all devices: neither refused, nor given up for want of memory,
-    /// nor taken for a warm launch.
+    /// Whether it was done, and on all devices: neither refused, nor given up for lack of memory, nor taken
+    /// for a warm launch.
     pub done: bool,
 }
 
 impl PrefetchFigures {
-    /// From the report of the prefetch thread. That the app ended before the schedule did is no
-    /// reason to leave it out: prefetching that comes too late is what dynamic scheduling is for.
+    /// From the report of the prefetch thread. An app that ended before its schedule did counts: dynamic
+    /// scheduling is there for prefetching that comes too late.
     pub fn new(report: &PrefetchReport, switches: u64) -> Self {
         let by_system = [
             Skipped::DeviceGone,
@@ -90,7 +90,7 @@ impl PrefetchFigures {
 }
 
 impl LaunchFigures {
-    /// How warm the launch was, by what the drive read.
+    /// How warm the launch was, by the bytes that the drive read.
     pub fn warmth(&self) -> Warmth {
         let percent = |share: u64| u128::from(self.schedule_bytes) * u128::from(share);
         let read = u128::from(self.read_bytes) * 100;
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn warmth_goes_by_the_share_that_was_read() {
         let warmth = |read_bytes, schedule_bytes| {
-            let seen = LaunchFigures {
+            let figures = LaunchFigures {
                 duration_us: 0,
                 waiting_us: 0,
                 read_bytes,
@@ -119,7 +119,7 @@ mod tests {
                 own_readaheads: 0,
                 prefetched: None,
             };
-            seen.warmth()
+            figures.warmth()
         };
         assert_eq!(warmth(4_999, 100_000), Warmth::Warm);
         assert_eq!(warmth(5_000, 100_000), Warmth::Partly);

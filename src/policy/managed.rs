@@ -1,17 +1,16 @@
-//! The phases of one app (paper §4.1 and §4.3, design §6).
+//! The phases of one app (paper §4.1 and §4.3).
 
 use serde::{Deserialize, Serialize};
 
 use super::dynamic::Tuning;
 use super::gain::{Gain, GainVerdict};
 use super::relearn::Relearning;
-use crate::model::DriveClass;
-use crate::model::Revision;
+use crate::model::{DriveClass, Revision};
 use crate::policy::launch_figures::{LaunchFigures, Warmth};
 use crate::policy::types::{Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan};
 
-/// Launches in a row from which nothing could be learned before the manager leaves it: with the profile
-/// of before, if there is one, or else switched off.
+/// Launches in a row from which nothing could be learned after which learning is given up: the old profile is
+/// used, if there is one, or else the app is switched off.
 pub const LEARNING_ATTEMPTS: u32 = 3;
 
 /// Seconds after which an app that was switched off by itself is learned again: apps are updated, and
@@ -22,7 +21,7 @@ pub const RETRY_AFTER_S: u64 = 30 * 24 * 60 * 60;
 /// since each will probably be a read of the app's own.
 const OBSOLETE_PERCENT: u64 = 10;
 
-/// An app whose launches are managed: what is remembered of them.
+/// A managed app: what is remembered of its launches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Managed {
     phase: Phase,
@@ -30,7 +29,7 @@ pub struct Managed {
     tuning: Option<Tuning>,
     gain: Gain,
     relearning: Relearning,
-    /// Whether the last launch found files replaced, so that they were looked for anew.
+    /// Whether the last launch found replaced files, so that they were looked up again.
     #[serde(default)]
     stale: bool,
 }
@@ -49,7 +48,7 @@ impl Default for Managed {
 }
 
 impl Managed {
-    /// An app that has a profile, of which nothing else is remembered.
+    /// An app that has a profile, and of which nothing else is remembered.
     pub fn with_profile(class: DriveClass, history: &[Revision]) -> Self {
         Managed {
             phase: Phase::Prefetching,
@@ -68,7 +67,7 @@ impl Managed {
         self.tuning.as_ref()
     }
 
-    /// What is known of prefetching's gain.
+    /// What is known of the gain from prefetching.
     pub fn verdict(&self) -> GainVerdict {
         self.gain.verdict()
     }
@@ -77,7 +76,7 @@ impl Managed {
     /// number without a pattern.
     pub fn plan(&mut self, now_s: u64, random: u64) -> Plan {
         if let Phase::Disabled { off, since_s } = &mut self.phase {
-            // A clock that was ahead and has been set right must not keep it off for years.
+            // A clock that was ahead and has been corrected must not keep it off for years.
             *since_s = now_s.min(*since_s);
             if *off == Off::Asked || now_s - *since_s < RETRY_AFTER_S {
                 return Plan::Leave;
@@ -121,7 +120,7 @@ impl Managed {
                 }
             }
             _ if self.phase != Phase::Prefetching => Decision::Keep,
-            Observation::Launched { history, seen } => self.launched(now_s, history, &seen),
+            Observation::Launched { history, figures } => self.launched(now_s, history, &figures),
             Observation::NoEffect => self
                 .tuning
                 .as_mut()
@@ -143,23 +142,23 @@ impl Managed {
         }
     }
 
-    /// What is wrong with the profile comes first, then whether it is of any use, and only then how it
-    /// could be better.
-    fn launched(&mut self, now_s: u64, history: &[Revision], seen: &LaunchFigures) -> Decision {
-        let warmth = seen.warmth();
-        let Some(prefetched) = seen.prefetched else {
-            self.gain.withheld(warmth, seen.waiting_us);
+    /// First checks whether the profile is wrong, then whether it is of any use, and only then how it could
+    /// be better.
+    fn launched(&mut self, now_s: u64, history: &[Revision], figures: &LaunchFigures) -> Decision {
+        let warmth = figures.warmth();
+        let Some(prefetched) = figures.prefetched else {
+            self.gain.withheld(warmth, figures.waiting_us);
             return self.judge_gain(now_s);
         };
         if prefetched.done {
-            self.gain.prefetched(warmth, seen.waiting_us);
-            // A warm launch misses nothing, and says nothing good of the profile by that.
-            let asked = seen.own_readaheads;
-            if warmth != Warmth::Warm && self.relearning.next(asked, prefetched.entries) {
+            self.gain.prefetched(warmth, figures.waiting_us);
+            // A warm launch misses nothing, whatever the profile is worth.
+            let missed = figures.own_readaheads;
+            if warmth != Warmth::Warm && self.relearning.next(missed, prefetched.entries) {
                 return self.relearn(DecisionReason::Missed);
             }
         }
-        // An app that replaces a file of its own at every launch is judged and tuned all the same.
+        // An app that replaces one of its files at every launch is judged and tuned nevertheless.
         let is_stale = prefetched.stale_files > 0;
         let was_stale = std::mem::replace(&mut self.stale, is_stale);
         if is_stale && !was_stale {
@@ -169,10 +168,9 @@ impl Managed {
             Decision::Keep => {}
             decision => return decision,
         }
-        let tuned = self
-            .tuning
-            .as_mut()
-            .map_or(Decision::Keep, |tuning| tuning.next(history, seen).into());
+        let tuned = self.tuning.as_mut().map_or(Decision::Keep, |tuning| {
+            tuning.next(history, figures).into()
+        });
         match tuned {
             Decision::Keep if is_stale => Decision::Refresh,
             decision => decision,
@@ -210,7 +208,7 @@ impl Managed {
     }
 
     fn asked(&mut self, request: PhaseRequest, now_s: u64) -> Decision {
-        // What the user says counts for more than what was seen.
+        // The user's request overrules the figures.
         self.gain = Gain::default();
         self.relearning = Relearning::default();
         match request {
@@ -229,7 +227,7 @@ impl Managed {
         Decision::Relearn(reason)
     }
 
-    /// After a time switched off: from the start, but for the old profile.
+    /// Starts over after a time switched off, with the old profile.
     fn learn(&mut self) {
         self.phase = Phase::Learning { attempts: 0 };
         self.gain = Gain::default();

@@ -1,5 +1,5 @@
-//! What is done with the next launch of an app, judged by those before: its phases (paper §4.1 and
-//! §4.3) and dynamic scheduling (paper §3.3).
+//! Deciding about an app's next launch from those before: its phases (paper §4.1 and §4.3) and dynamic
+//! scheduling (paper §3.3).
 //!
 //! ```text
 //!              learned                    does not gain, or the user says so
@@ -12,13 +12,13 @@
 //!   └───────────────────── after 30 days ───────────────────────────┘
 //! ```
 //!
-//! [`Managed`] is all that is remembered of one app from launch to launch. Before a launch,
-//! [`Managed::plan`] says what to do with it; after it, [`Managed::next`] takes what was seen of it
-//! and decides what to change. Both are plain, deterministic functions over plain data: the caller
-//! brings the time, the random number and the figures, and carries out the decisions. The state can
-//! be serialised; losing it costs a few launches' worth of tuning, nothing else.
+//! [`Managed`] is what is remembered of one app from launch to launch. Before a launch, [`Managed::plan`]
+//! says what to do with it; after it, [`Managed::next`] takes its figures and decides what to change. Both
+//! are deterministic functions over plain data: the caller supplies the time, the random number and the
+//! figures, and carries out the decisions. The state can be serialised. Losing it costs the tuning of a few
+//! launches.
 //!
-//! [`Tuning`] is dynamic scheduling by itself, [`Gain`] tells whether prefetching helps, and
+//! [`Tuning`] is dynamic scheduling by itself, [`Gain`] measures whether prefetching helps, and
 //! [`check_files`] finds obsolete entries.
 
 mod dynamic;

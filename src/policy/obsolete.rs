@@ -1,20 +1,20 @@
-//! Obsolete entries: a daily pass over the files of a profile (slides A-2).
+//! Obsolete entries: a daily pass over the files of a profile.
 
 use crate::model::{Place, PrefetchEntry};
 
-/// Launches, later than [`RELATIME_S`] after learning, that must all have left a file alone before its
-/// entries go. The original waits for none; an app that opens another document at every launch would
-/// lose half of its schedule by that.
+/// Launches, later than [`RELATIME_S`] after learning, none of which may have accessed a file before its
+/// entries are dropped. The original waits for none; then an app that opens another document at every launch
+/// would lose half of its schedule.
 const UNUSED_LAUNCHES: usize = 3;
 
 /// With `relatime`, the usual mount option, the time of last access is renewed once a day: an access
 /// shows for certain only if the one before it was a day ago.
 const RELATIME_S: u64 = 24 * 60 * 60;
 
-/// What has become of a file since it was learned.
+/// The state of a file since it was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// It is there, and not shorter.
+    /// It exists and is not shorter.
     There,
     /// Its path leads to another file now: a package was updated.
     Replaced,
@@ -32,29 +32,29 @@ pub enum Finding {
 /// A file of the profile as it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileCheck {
-    /// What has become of it.
+    /// Its state.
     pub finding: Finding,
-    /// Time of last access (`st_atime`), in seconds since the epoch; `None` where that says nothing:
-    /// mounted `noatime` or read-only, or not looked at.
+    /// Time of last access (`st_atime`), in seconds since the epoch; `None` where that tells nothing: mounted
+    /// `noatime` or read-only, or not examined.
     pub accessed_s: Option<u64>,
 }
 
-/// What the pass came to.
+/// The result of the pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// The entries that are left, in prefetch order.
     pub entries: Vec<PrefetchEntry>,
-    /// Files (by their index in the file table) whose path leads to another file: their entries are
-    /// still there, and are good again once the table names the new file.
+    /// Files (by their index in the file table) whose path leads to another file now. Their entries are kept,
+    /// and become valid once the table names the new file.
     pub replaced: Vec<u32>,
     /// Entries that were dropped or cut short, and those of replaced files.
     pub obsolete: u64,
 }
 
-/// Finds the obsolete entries of a profile. `checks` are its files as they were found, in the order of
-/// its file table; an entry of which nothing is known stays, as do metadata, which have no time of
-/// access. `learned_s` is when the profile was made and `launches_s` when the app was launched since
-/// (some of the last launches will do), in seconds since the epoch.
+/// Finds the obsolete entries of a profile. `checks` are its files as they were found, in the order of its
+/// file table. An entry without a check is kept, as are metadata, which have no time of access. `learned_s`
+/// is when the profile was made and `launches_s` when the app was launched since (some of the last launches
+/// will do), in seconds since the epoch.
 pub fn check_files(
     entries: &[PrefetchEntry],
     checks: &[FileCheck],
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_goes_and_what_is_replaced_or_away_stays() {
+    fn entries_of_gone_files_are_dropped_and_those_of_replaced_or_unmounted_ones_kept() {
         let entries = [
             data(0, 0, 4),
             metadata(),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shorter_is_cut() {
+    fn entries_of_truncated_files_are_cut() {
         let entries = [data(0, 0, 4), data(0, 4, 4), data(0, 8, 4)];
         let checks = [found(Finding::Truncated { pages: 6 })];
         let checked = check_files(&entries, &checks, LEARNED, &[]);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_three_later_launches_left_alone_goes() {
+    fn entries_unused_by_three_later_launches_are_dropped() {
         let left = |accessed_s, launches: &[u64]| {
             let check = FileCheck {
                 finding: Finding::There,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     proptest! {
-        /// Entries only ever go or get shorter, metadata never, and a second pass finds nothing more to
+        /// Entries are only dropped or shortened, metadata never, and a second pass finds nothing more to
         /// drop.
         #[test]
         fn a_pass_only_takes_away_and_once(

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Synchronous readaheads of the launch tree, in percent of the prefetch entries, above which a
-/// profile is no good (paper §4.3).
+/// Synchronous readaheads of the launch tree, in percent of the prefetch entries, above which the app is
+/// learned again (paper §4.3).
 const MISSED_PERCENT: u64 = 10;
 
 /// After learning again in vain this many times, the number of bad launches that lead to the next
@@ -13,7 +13,7 @@ const MOST_DOUBLINGS: u32 = 6;
 /// Good launches in a row that take back one doubling.
 const FORGIVEN_AFTER: u32 = 8;
 
-/// The 10 % rule with a memory.
+/// The 10 % rule, with a back-off.
 ///
 /// The paper's rule alone would let an app whose launches differ from one another (a different
 /// document each time) learn at every launch and never be prefetched. So the first bad launch leads

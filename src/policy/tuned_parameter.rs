@@ -28,7 +28,7 @@ const HOLE_STEP: u64 = 2;
 /// paper's MicroSD card (§5.3). With it, a scattered page makes a request of 64 KiB at most.
 const MAX_HOLE: u64 = 15;
 
-/// What dynamic scheduling may raise.
+/// The parameter that dynamic scheduling may raise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TunedParameter {
@@ -36,15 +36,15 @@ pub enum TunedParameter {
     Shift,
     /// The I/O distance, on drives without.
     Distance,
-    /// The hole of infill merge, on drives without command queuing for which entries are merged at
-    /// [`Infill::ANY_DISTANCE`] already. There a larger I/O distance would change nothing. The end is the
-    /// same, fewer requests, and what is left to give for it is unneeded pages read along.
+    /// The hole of infill merge, on drives without command queuing whose entries are merged at
+    /// [`Infill::ANY_DISTANCE`] already. There a larger I/O distance would change nothing. A larger hole also
+    /// makes fewer requests, at the price of unneeded pages that are read along.
     Hole,
 }
 
 impl TunedParameter {
-    /// The free parameter for a class of drive and a schedule with these parameters; `None` for disks
-    /// with heads: what the original does for them (slides A-5) is no matter of thresholds.
+    /// The tuned parameter for a class of drive and a schedule with these parameters; `None` for disks with
+    /// heads, for which the original has no threshold to raise.
     pub fn of(class: DriveClass, params: &Params) -> Option<Self> {
         match (class, params.infill) {
             (DriveClass::Rotational, _) => None,
@@ -56,8 +56,7 @@ impl TunedParameter {
         }
     }
 
-    /// The parameters with the free one a step higher; `None` if that is beyond its range. Nothing
-    /// else changes.
+    /// The parameters with the tuned one a step higher; `None` if that is beyond its range.
     pub fn raise(self, params: &Params) -> Option<Params> {
         let up = |value: u64, step: u64, most: u64| {
             value.checked_add(step).filter(|&raised| raised <= most)
@@ -85,9 +84,9 @@ impl TunedParameter {
         Some(raised)
     }
 
-    /// Whether a schedule with other parameters can be made from the entries of a schedule alone, in
-    /// both directions, by [`crate::schedule::reorder`]. Otherwise disk positions are needed, and the
-    /// launch sequence for a way back ([`crate::schedule::resequence`]).
+    /// Whether a schedule with another value can be made from a schedule's entries alone, in both directions,
+    /// by `schedule::reorder`. Otherwise `schedule::resequence` needs disk positions, and the launch sequence
+    /// to go back.
     pub fn is_order_only(self) -> bool {
         self == TunedParameter::Shift
     }
@@ -100,8 +99,8 @@ mod tests {
     /// All levels from the defaults on.
     fn levels(class: DriveClass, touched: bool) -> Vec<Params> {
         let first = Params::for_device(class, touched);
-        let free = TunedParameter::of(class, &first).expect("flash");
-        std::iter::successors(Some(first), |params| free.raise(params)).collect()
+        let tuned = TunedParameter::of(class, &first).expect("flash");
+        std::iter::successors(Some(first), |params| tuned.raise(params)).collect()
     }
 
     #[test]
@@ -168,24 +167,24 @@ mod tests {
     }
 
     #[test]
-    fn disks_with_heads_have_no_free_parameter() {
+    fn disks_with_heads_have_no_tuned_parameter() {
         let params = Params::for_device(DriveClass::Rotational, true);
         assert_eq!(TunedParameter::of(DriveClass::Rotational, &params), None);
     }
 
     #[test]
-    fn what_is_out_of_range_is_not_raised() {
+    fn a_parameter_at_the_end_of_its_range_is_not_raised() {
         let params = Params {
             merge_distance: u64::MAX,
             shift_bytes: u64::MAX,
             infill: None,
         };
-        for free in [
+        for tuned in [
             TunedParameter::Shift,
             TunedParameter::Distance,
             TunedParameter::Hole,
         ] {
-            assert_eq!(free.raise(&params), None, "{free:?}");
+            assert_eq!(tuned.raise(&params), None, "{tuned:?}");
         }
     }
 }

@@ -1,11 +1,9 @@
-//! What goes into and comes out of the phases of an app: plain data.
+//! Inputs and outputs of an app's phases.
 
 use serde::{Deserialize, Serialize};
 
 use super::dynamic::Step;
-use crate::model::DriveClass;
-use crate::model::Params;
-use crate::model::Revision;
+use crate::model::{DriveClass, Params, Revision};
 use crate::policy::launch_figures::LaunchFigures;
 
 /// What the next launch is for.
@@ -14,7 +12,7 @@ use crate::policy::launch_figures::LaunchFigures;
 pub enum Phase {
     /// The next launch is learned.
     Learning {
-        /// Launches in a row that should have been learned and were not.
+        /// Launches in a row that should have been learned and could not be.
         attempts: u32,
     },
     /// The next launch is prefetched.
@@ -43,7 +41,7 @@ impl Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Off {
-    /// The user said so; only the user says otherwise.
+    /// The user switched it off, and only the user can switch it on.
     Asked,
     /// Prefetching does not shorten the time that launches wait for the drive. Medians, in
     /// microseconds.
@@ -64,7 +62,7 @@ pub enum Plan {
     Learn,
     /// Prefetch it.
     Prefetch,
-    /// Do not prefetch it, and measure it as if it were: it is compared with those that are.
+    /// Do not prefetch it, but measure it, to compare it with prefetched ones.
     Withhold,
     /// Leave it alone.
     Leave,
@@ -82,7 +80,7 @@ pub enum PhaseRequest {
 }
 
 impl PhaseRequest {
-    /// The request that a phase byte of the original stands for; `None` for any other number.
+    /// The request that a phase byte of the original means; `None` for any other number.
     pub fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             3 => Some(PhaseRequest::Learn),
@@ -102,24 +100,24 @@ pub enum Observation<'a> {
         class: DriveClass,
         /// The profile's history.
         history: &'a [Revision],
-        /// How long the launch waited for the drive, in microseconds, if it was as cold as one from
-        /// which prefetching is withheld, and no slower: learned live, from cold caches.
+        /// How long the launch waited for the drive, in microseconds, if it can stand for a launch without
+        /// prefetching: it was learned live, from cold caches.
         waiting_us: Option<u64>,
     },
-    /// A launch was to be learned, and nothing came of it.
+    /// A launch should have been learned and could not be.
     NotLearned,
-    /// A launch ended that was to be prefetched, or was withheld.
+    /// A launch ended that should have been prefetched, or from which prefetching was withheld.
     Launched {
         /// The profile's history; the last parameters were in force.
         history: &'a [Revision],
         /// The figures.
-        seen: LaunchFigures,
+        figures: LaunchFigures,
     },
     /// The last [`Decision::Reschedule`] would not change the schedule.
     NoEffect,
     /// The last [`Decision::Reschedule`] could not be carried out.
     NotRescheduled,
-    /// The daily pass found obsolete entries ([`super::check_files`]) and has dealt with them.
+    /// The daily pass ([`super::check_files`]) has removed or refreshed obsolete entries.
     Checked {
         /// Obsolete entries.
         obsolete: u64,
@@ -130,7 +128,7 @@ pub enum Observation<'a> {
     NewExecutable,
     /// The profile is gone, cannot be used or could not be stored.
     NoProfile,
-    /// The user wants something.
+    /// The user has made a request.
     Asked(PhaseRequest),
 }
 
@@ -156,11 +154,11 @@ pub enum Decision {
     Keep,
     /// Schedule the profile anew with these parameters and add them to its history.
     Reschedule(Params),
-    /// Resolve files that were replaced by their paths, and drop what is gone.
+    /// Find replaced files again by their paths, and drop files that are gone.
     Refresh,
     /// Learn the next launch. The old profile stays until there is a new one.
     Relearn(DecisionReason),
-    /// The app was switched off; say so.
+    /// The app was switched off; tell the user.
     SwitchedOff(Off),
 }
 

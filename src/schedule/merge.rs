@@ -1,12 +1,12 @@
 //! Range merge (paper Algorithm 2) and infill merge (Mobifetch §2).
 //!
-//! Both walk the launch sequence in disk order and join an entry with its neighbour on the disk.
-//! Range merge asks that nothing lies between the two; infill merge also reads a small hole along,
-//! where one request more would cost more than the hole.
+//! Both walk the launch sequence in disk order and join an entry with its neighbour on the disk. Range merge
+//! requires that nothing lies between the two; infill merge also reads a small hole along, where another
+//! request would cost more.
 //!
 //! An I/O distance counts positions of the *original* launch sequence. A second pass over a
 //! sequence that is already merged would count too little, so all passes run inside [`merge`] over
-//! [`Run`]s, which remember where in the launch sequence their members stood. The sequence is sorted
+//! [`MergedRun`]s, which remember where in the launch sequence their members stood. The sequence is sorted
 //! into disk order once; every pass is then linear.
 
 use crate::model::{Infill, LogEntry, SECTORS_PER_PAGE};
@@ -39,7 +39,8 @@ struct MergedRun {
 /// `log` is a launch sequence in access order, as is the result. It should name no page twice:
 /// entries that overlap are left apart, and their common pages are then fetched twice.
 ///
-/// Paper: Algorithm 2, which joins only entries that follow on the disk *and* in the sequence.
+/// Paper: Algorithm 2. Its condition takes `next.seq − curr.seq`, which is negative for an entry that comes
+/// earlier in the sequence; here the distance counts in both directions.
 pub fn range_merge(log: &[LogEntry], distance: u64) -> Vec<LogEntry> {
     merge(
         log,
@@ -50,8 +51,8 @@ pub fn range_merge(log: &[LogEntry], distance: u64) -> Vec<LogEntry> {
     )
 }
 
-/// Like [`range_merge`], and also across a hole of at most [`Infill::hole_pages`] pages that nobody
-/// asked for, if the hole is the same on the disk and in the file. The hole is read along.
+/// Like [`range_merge`], but also across a hole of at most [`Infill::hole_pages`] unneeded pages, if the hole
+/// is the same on the disk and in the file. The hole is read along.
 ///
 /// Only neighbours on the disk and in the file are joined, so that a page which has an entry of its
 /// own is never part of a hole, wherever on the disk it may lie. A hole lies between two needed

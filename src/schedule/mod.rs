@@ -3,8 +3,8 @@
 //! Pure functions over plain data. A [`LogEntry`] is one recorded read, in access order; the result
 //! is a list of [`PrefetchEntry`], in the order in which the prefetch thread executes them.
 //! The order of work is merge → shift (paper §3.2 and §4.2; infill from Mobifetch §2).
-//! [`reorder`] and [`resequence`] go the way back, for a schedule that is made anew with other
-//! parameters (dynamic scheduling, paper §3.3).
+//! [`reorder`] and [`resequence`] undo it, for a schedule that is made anew with other parameters (dynamic
+//! scheduling, paper §3.3).
 
 mod merge;
 mod reschedule;
@@ -22,7 +22,7 @@ pub use merge::{infill_merge, range_merge};
 pub use reschedule::{Located, Resequenced, reorder, resequence};
 pub use shift::metadata_shift;
 
-/// The whole of pre-scheduling: range merge, infill merge if `params` ask for it, metadata shift.
+/// All of pre-scheduling: range merge, infill merge if `params` say so, metadata shift.
 ///
 /// `log` is a launch sequence in access order that names no page twice; the result is what the
 /// prefetch thread executes, in its order. Both merges count I/O distances in positions of `log`.

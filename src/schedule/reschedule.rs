@@ -1,6 +1,6 @@
-//! Scheduling once more what has been scheduled before (dynamic scheduling, paper §3.3).
+//! Making a schedule anew with other parameters (dynamic scheduling, paper §3.3).
 //!
-//! A profile keeps the schedule, not the launch sequence. What can be made of it:
+//! A profile keeps the schedule, not the launch sequence. From it can be made:
 //!
 //! - **Another shift**: a shift only changes the order, and each entry carries the time of its first
 //!   access, so that [`reorder`] undoes one shift and applies another, any number of times, smaller
@@ -9,16 +9,17 @@
 //!   their files lie on the disk by now, and [`super::schedule`] starts from that. A merged entry
 //!   counts as one position, so that I/O distances come out shorter than in the launch, and a
 //!   threshold reaches a little further than its number says. What was merged stays merged.
-//! - **Narrower merging**: not from the schedule. Whoever wants to take back a merge keeps the launch
-//!   sequence beside the profile, as entries in access order ([`crate::model::LogEntry`] without its disk
-//!   position), and gives that to [`resequence`], which is then exact in both directions.
+//! - **Narrower merging**: not from the schedule. To take back a merge, the launch sequence must be kept
+//!   beside the profile, as entries in access order ([`crate::model::LogEntry`] without its disk position).
+//!   From that,
+//!   [`resequence`] is exact in both directions.
 
 use std::ops::Range;
 
 use super::shift::shift;
 use crate::model::{LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 
-/// Pages of a file that lie one after the other on a disk.
+/// Pages of a file that are contiguous on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
     /// Index of the file's device in the device table.
@@ -51,9 +52,9 @@ pub fn reorder(entries: &[PrefetchEntry], shift_bytes: u64) -> Vec<PrefetchEntry
 /// The launch sequence behind `entries`: a schedule in prefetch order, or a launch sequence that was
 /// kept without its disk positions.
 ///
-/// `locate` says where pages of a file (by its index in the file table) lie on its disk, in the order
-/// of the file, as FIEMAP knows; nothing for those that have no place. What it says of other pages,
-/// or twice of the same, is passed over. Metadata lie where their span says.
+/// `locate` says where pages of a file (by its index in the file table) lie on its disk, in the order of the
+/// file, as FIEMAP gives them, and leaves out those without a place. Other pages in its answers, and repeated
+/// ones, are ignored. The place of metadata is in their span.
 pub fn resequence(
     entries: &[PrefetchEntry],
     mut locate: impl FnMut(u32, Range<u64>) -> Vec<Located>,
@@ -76,7 +77,7 @@ pub fn resequence(
     found
 }
 
-/// By the time of first access. The sort is stable: what has the same time keeps its order.
+/// Sorted by the time of first access. The sort is stable: entries of the same time keep their order.
 fn in_access_order(entries: &[PrefetchEntry]) -> Vec<PrefetchEntry> {
     let mut entries = entries.to_vec();
     entries.sort_by_key(|entry| entry.time_us);
@@ -84,7 +85,7 @@ fn in_access_order(entries: &[PrefetchEntry]) -> Vec<PrefetchEntry> {
 }
 
 impl Resequenced {
-    /// Cuts a file's pages where the disk does.
+    /// Cuts a file's pages into pieces that are contiguous on the disk.
     fn place(&mut self, entry: &PrefetchEntry, pieces: &[Located]) {
         let wanted = entry.span;
         let span = |pages: Range<u64>| Span {

@@ -167,7 +167,7 @@ impl Service<'_> {
         let history = ready.history.clone();
         let observation = Observation::Launched {
             history: &history,
-            seen,
+            figures: seen,
         };
         self.decide(&active.id, &observation);
     }

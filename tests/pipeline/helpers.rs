@@ -1,4 +1,4 @@
-//! What others read for the app: processes that a bus starts for it are no part of the launch tree.
+//! Reads of helpers: processes that a bus starts for the app are no part of the launch tree.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -56,7 +56,7 @@ fn learn(root: &Root, options: &[&str], served: &[usize], cgroup: Option<&Path>)
                 .and_then(|mut ask| ask.read_to_string(&mut asked))
                 .unwrap();
             let served = Command::new("sh").args(["-c", &service]).output().unwrap();
-            // The app waits for it, whatever became of the service.
+            // The app waits for the answer, even if the service failed.
             let answered = File::options()
                 .write(true)
                 .open(&answer)
@@ -66,7 +66,7 @@ fn learn(root: &Root, options: &[&str], served: &[usize], cgroup: Option<&Path>)
         });
         let output = shell.output().unwrap();
         if !output.status.success() {
-            // Nobody else would ask, and the bus would wait for ever.
+            // Without a question the bus would wait for ever.
             let ask = root.path().join("ask");
             let _ = File::options().write(true).open(ask);
         }
@@ -81,7 +81,7 @@ fn learned(root: &Root, file: usize) -> Vec<u64> {
 }
 
 #[test]
-fn what_a_service_reads_for_the_app_is_learned_when_it_recurs() {
+fn reads_of_a_helper_are_learned_when_they_recur() {
     let Some((root, _turn)) = with_bus() else {
         return;
     };
@@ -98,14 +98,14 @@ fn what_a_service_reads_for_the_app_is_learned_when_it_recurs() {
         said.contains("started for this launch, as before"),
         "{said}"
     );
-    // Now it is cached: live learning cannot see it, and does not forget it.
+    // Now its data are cached: live learning cannot see the reads, and keeps what is known.
     learn(&root, &["--live"], &[50], None);
     assert!(learned(&root, 50).into_iter().eq(WHOLE));
     assert!(learned(&root, 2).into_iter().eq(WHOLE));
 }
 
 #[test]
-fn whatever_runs_in_the_launchs_own_cgroup_is_of_the_launch() {
+fn processes_in_the_launchs_own_cgroup_belong_to_the_launch() {
     let Some((root, _turn)) = with_bus() else {
         return;
     };
@@ -138,7 +138,7 @@ impl Cgroups {
 
 impl Drop for Cgroups {
     fn drop(&mut self) {
-        // Whatever remains says so: an error in here could only end the other tests.
+        // A panic in here would end the other tests.
         if let Err(error) = fs::remove_dir(&self.own) {
             eprintln!("cannot remove {}: {error}", self.own.display());
         }

@@ -1,5 +1,5 @@
-//! A program made for the purpose (`known.c`) is learned exactly: whatever is cached, every page and
-//! every block of metadata that it needs, and no other.
+//! A program made for the purpose (`known.c`) is learned exactly: every page and every block of metadata that
+//! it needs and no other, whatever is cached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -97,10 +97,10 @@ fn what_a_warm_launch_needs_is_learned_live() {
     assert_found(&root, &profile);
 }
 
-/// Live learning alone cannot tell the page that was touched from those that were mapped along with it;
-/// a launch that was learned exactly has told, and all later ones remember.
+/// Live learning alone cannot tell the touched page from those that fault-around mapped with it. A launch
+/// that was learned exactly can, and later ones use its result.
 #[test]
-fn what_was_mapped_along_is_told_apart_by_an_exact_launch() {
+fn pages_mapped_by_fault_around_are_left_out_after_an_exact_launch() {
     let Some((root, _turn)) = known() else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Who was accessed: the trace's accesses grouped by file and device.
+//! The trace's accesses, grouped by file and, for metadata, by device.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -11,40 +11,39 @@ use crate::model::{Access, By, Source};
 /// Most pages of a file or device: what the kernel's signed 64-bit file positions can address.
 const MAX_PAGES: u64 = 1 << 51;
 
-/// Ranges this near to each other are asked about together: a system call costs as much as the
-/// answers for so many pages.
+/// Ranges closer to each other than this are asked about together: a system call costs as much as the answers
+/// for so many pages.
 const BRIDGE_PAGES: u64 = 512;
 
-/// A file, or the metadata of a device, with all that was accessed of it.
+/// A file, or the metadata of a device, with all the accesses to it.
 #[derive(Debug)]
 pub struct AccessedFile {
-    /// Which one; the inode number is 0 for metadata.
+    /// Which file it is; the inode number is 0 for metadata.
     pub key: FileKey,
     /// Pages that the launch tree accessed.
     tree: RangeSet,
-    /// Of these, pages that it certainly touched itself.
+    /// Those of them that it certainly touched itself.
     pub touched: RangeSet,
-    /// Pages that processes accessed which were started since the launch began.
-    newcomers: RangeSet,
-    /// Pages that any other tasks accessed, newcomers included.
+    /// Pages that helpers accessed: processes outside of the tree that were started during the launch.
+    helpers: RangeSet,
+    /// Pages that any tasks outside of the tree accessed, helpers included.
     other: RangeSet,
-    /// Pages that were added to the cache while tracing, by any task.
+    /// Pages that any task added to the cache while tracing.
     pub added: RangeSet,
-    /// The same as they came, a folio each: its end by its start. A later one takes the place of one
-    /// that was evicted.
+    /// The same folio by folio: ends by starts. If a folio was evicted and added again, the later one counts.
     folios: BTreeMap<u64, u64>,
-    /// Faultaround windows of the launch tree and of newcomers.
+    /// Faultaround windows of the launch tree and of helpers.
     windows: Vec<Range<u64>>,
-    /// Whether a page fault of the launch tree reached it.
+    /// Whether the launch tree faulted on it.
     pub mapped: bool,
-    /// What became of it.
-    pub outcome: FileDecision,
+    /// Whether it goes into the sequence.
+    pub decision: FileDecision,
 }
 
-/// Whether a subject's pages go into the sequence.
+/// Whether the pages of an [`AccessedFile`] go into the sequence.
 #[derive(Debug)]
 pub enum FileDecision {
-    /// Left out and, where that is worth it, counted in the report.
+    /// Left out, and counted in the report if the launch tree accessed it.
     LeftOut,
     /// Metadata of a device that can be read.
     Metadata,
@@ -58,11 +57,11 @@ pub fn pages(access: &Access) -> Range<u64> {
     access.start.min(end)..end
 }
 
-/// Groups the accesses; returns the subjects and, for each access, its subject's index. `touches` is as
-/// in [`super::Observed`].
+/// Groups the accesses; returns the files and, for each access, the index of its file. `touches` is as in
+/// [`super::Observed`].
 pub fn group(accesses: &[Access], touches: bool) -> (Vec<AccessedFile>, Vec<usize>) {
     let mut index: HashMap<FileKey, usize> = HashMap::new();
-    let mut subjects: Vec<AccessedFile> = Vec::new();
+    let mut files: Vec<AccessedFile> = Vec::new();
     let of_access = accesses
         .iter()
         .map(|access| {
@@ -76,14 +75,14 @@ pub fn group(accesses: &[Access], touches: bool) -> (Vec<AccessedFile>, Vec<usiz
                 },
             };
             let number = *index.entry(key).or_insert_with(|| {
-                subjects.push(AccessedFile::new(key));
-                subjects.len() - 1
+                files.push(AccessedFile::new(key));
+                files.len() - 1
             });
-            subjects[number].note(access, touches);
+            files[number].note(access, touches);
             number
         })
         .collect();
-    (subjects, of_access)
+    (files, of_access)
 }
 
 impl AccessedFile {
@@ -92,19 +91,19 @@ impl AccessedFile {
             key,
             tree: RangeSet::default(),
             touched: RangeSet::default(),
-            newcomers: RangeSet::default(),
+            helpers: RangeSet::default(),
             other: RangeSet::default(),
             added: RangeSet::default(),
             folios: BTreeMap::new(),
             windows: Vec::new(),
             mapped: false,
-            outcome: FileDecision::LeftOut,
+            decision: FileDecision::LeftOut,
         }
     }
 
-    /// Whether newcomers accessed it and the launch tree did not.
-    pub fn is_of_newcomers(&self) -> bool {
-        self.tree.len() == 0 && self.newcomers.len() > 0
+    /// Whether helpers accessed it and the launch tree did not.
+    pub fn is_of_helpers(&self) -> bool {
+        self.tree.len() == 0 && self.helpers.len() > 0
     }
 
     fn is_file(&self) -> bool {
@@ -127,7 +126,7 @@ impl AccessedFile {
                 if is_window {
                     self.windows.push(range.clone());
                 }
-                self.newcomers.insert(range.clone());
+                self.helpers.insert(range.clone());
                 self.other.insert(range);
             }
             By::Tree => {
@@ -136,7 +135,7 @@ impl AccessedFile {
                 if is_window {
                     self.windows.push(range.clone());
                 }
-                // Where touches count, additions may be readahead.
+                // In live learning, additions may be readahead.
                 if (!is_window || alone) && !(touches && access.source == Source::Added) {
                     self.touched.insert(range.clone());
                 }
@@ -145,13 +144,13 @@ impl AccessedFile {
         }
     }
 
-    /// The large folio that was added and holds the page, if there is one: a fault maps it as a whole.
+    /// The large folio that was added and contains the page, if there is one. A fault maps all of it.
     pub fn added_folio(&self, page: u64) -> Option<Range<u64>> {
         let (&start, &end) = self.folios.range(..=page).next_back()?;
         (page < end && end - start > 1).then_some(start..end)
     }
 
-    /// Asks the system about the subject, once, and counts it in the report if it is left out.
+    /// Asks the system about it, once, and counts it in the report if it is left out.
     pub fn decide(&mut self, probe: &mut dyn Probe, report: &mut ResolveReport) {
         let (is_file, other) = (self.is_file(), self.other.len());
         if is_file {
@@ -161,7 +160,7 @@ impl AccessedFile {
         }
         let pages = self.tree.len();
         if pages == 0 {
-            return self.decide_of_newcomers(probe);
+            return self.decide_of_helpers(probe);
         }
         match probe.device(self.key.dev) {
             DeviceState::Unknown => report.unknown_device.add(is_file, pages),
@@ -176,31 +175,31 @@ impl AccessedFile {
                 .add(is_file, pages),
             DeviceState::Usable { metadata, .. } if !is_file => {
                 if metadata {
-                    self.outcome = FileDecision::Metadata;
+                    self.decision = FileDecision::Metadata;
                 } else {
                     report.dropped_metadata += pages;
                 }
             }
             DeviceState::Usable { .. } => match self.ask(probe) {
-                FileState::Present(facts) => self.outcome = FileDecision::File(facts),
+                FileState::Present(facts) => self.decision = FileDecision::File(facts),
                 FileState::Gone => report.gone.add(true, pages),
                 FileState::Written => report.written.add(true, pages),
             },
         }
     }
 
-    /// The same for a subject of newcomers alone, which nobody misses in a sequence.
-    fn decide_of_newcomers(&mut self, probe: &mut dyn Probe) {
-        if self.newcomers.len() == 0 {
+    /// The same for what helpers alone accessed, which is not counted if it is left out.
+    fn decide_of_helpers(&mut self, probe: &mut dyn Probe) {
+        if self.helpers.len() == 0 {
             return;
         }
         match probe.device(self.key.dev) {
             DeviceState::Usable { metadata: true, .. } if !self.is_file() => {
-                self.outcome = FileDecision::Metadata;
+                self.decision = FileDecision::Metadata;
             }
             DeviceState::Usable { .. } if self.is_file() => {
                 if let FileState::Present(facts) = self.ask(probe) {
-                    self.outcome = FileDecision::File(facts);
+                    self.decision = FileDecision::File(facts);
                 }
             }
             _ => {}
@@ -208,7 +207,7 @@ impl AccessedFile {
     }
 
     fn ask(&mut self, probe: &mut dyn Probe) -> FileState {
-        let ranges = self.tree.ranges().chain(self.newcomers.ranges());
+        let ranges = self.tree.ranges().chain(self.helpers.ranges());
         let wanted = bridge(ranges.collect(), BRIDGE_PAGES);
         let windows = bridge(std::mem::take(&mut self.windows), BRIDGE_PAGES);
         probe.file(self.key, &wanted, &windows)

@@ -1,21 +1,18 @@
-//! What an earlier launch of the same app says about what one launch leaves open: which pages of a
-//! faultaround window are needed, and which processes worked for the app.
+//! What an earlier launch of the same app tells that one launch cannot: which pages of a faultaround window
+//! are needed, and which processes worked for the app.
 
 use std::collections::HashMap;
 
 use super::probe::{Facts, FileKey};
-use crate::model;
 use crate::model::ranges::RangeSet;
-use crate::model::{Access, By, Source};
-use crate::model::{HelperRead, Profile};
-use crate::model::{Place, Span};
+use crate::model::{Access, By, Device, HelperRead, Place, Profile, Source, Span};
 
-/// What was learned of an app before, under today's device numbers. The default is nothing.
+/// What was learned of an app before, by present device numbers. The default is nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Earlier {
     files: HashMap<FileKey, KnownPages>,
-    newcomers: HashMap<FileKey, SeenBefore>,
-    /// What is to be kept of the newcomers, whether they come again or not.
+    helpers: HashMap<FileKey, HelperPages>,
+    /// Reads of helpers that are kept, whether they recur or not.
     kept: Vec<(FileKey, HelperRead)>,
 }
 
@@ -27,22 +24,18 @@ struct KnownPages {
     pages: RangeSet,
 }
 
-/// What newcomers accessed of a file, or of a device's metadata.
+/// What helpers accessed of a file, or of a device's metadata.
 #[derive(Clone, Debug, Default)]
-struct SeenBefore {
+struct HelperPages {
     all: RangeSet,
     recurring: RangeSet,
 }
 
 impl Earlier {
-    /// What the app's profile says. `live`: whether the launch that it is held against is learned live.
-    /// The caches may then hold what newcomers need, so that it proves nothing if they do not come
-    /// again. `number` gives a device's number (`st_dev`) as it is now; `None` if it is not mounted.
-    pub fn new(
-        profile: &Profile,
-        live: bool,
-        number: impl Fn(&model::Device) -> Option<u64>,
-    ) -> Self {
+    /// From the app's profile. `live`: whether the launch to be resolved is learned live. The caches may
+    /// then hold what helpers need, so that reads which do not recur prove nothing. `number` gives a device's
+    /// present number (`st_dev`); `None` if it is not mounted.
+    pub fn new(profile: &Profile, live: bool, number: impl Fn(&Device) -> Option<u64>) -> Self {
         let devices: Vec<Option<u64>> = profile.devices.iter().map(number).collect();
         let key = |place: Place| match place {
             Place::Metadata { device } => Some(FileKey {
@@ -77,10 +70,10 @@ impl Earlier {
             let Some(key) = key(span.place) else {
                 continue;
             };
-            let seen = earlier.newcomers.entry(key).or_default();
-            seen.all.insert(span.start..span.end());
+            let pages = earlier.helpers.entry(key).or_default();
+            pages.all.insert(span.start..span.end());
             if read.recurs {
-                seen.recurring.insert(span.start..span.end());
+                pages.recurring.insert(span.start..span.end());
             }
             if live {
                 earlier.kept.push((key, *read));
@@ -89,24 +82,23 @@ impl Earlier {
         earlier
     }
 
-    /// Pages of the file that were needed then; `None` if the file was not, or is another by now.
+    /// Pages of the file that were needed then; `None` if none were, or if the file has changed since.
     pub(super) fn pages(&self, key: FileKey, facts: &Facts) -> Option<&RangeSet> {
         let known = self.files.get(&key)?;
         (known.size == facts.size && known.mtime_ns == facts.mtime_ns).then_some(&known.pages)
     }
 
-    /// What newcomers accessed then of the file, or of the device's metadata.
-    pub(super) fn by_newcomers(&self, key: FileKey) -> Option<&RangeSet> {
-        self.newcomers.get(&key).map(|seen| &seen.all)
+    /// What helpers accessed then of the file, or of the device's metadata.
+    pub(super) fn helper_pages(&self, key: FileKey) -> Option<&RangeSet> {
+        self.helpers.get(&key).map(|pages| &pages.all)
     }
 
-    /// What of that had recurred by then.
+    /// Those of them that had recurred by then.
     pub(super) fn recurring(&self, key: FileKey) -> Option<&RangeSet> {
-        self.newcomers.get(&key).map(|seen| &seen.recurring)
+        self.helpers.get(&key).map(|pages| &pages.recurring)
     }
 
-    /// What is kept of the newcomers as if they had come again, at their time after `start_ns`
-    /// (CLOCK_MONOTONIC, nanoseconds).
+    /// The kept reads of helpers, as accesses at their time after `start_ns` (CLOCK_MONOTONIC, nanoseconds).
     pub(super) fn kept(&self, start_ns: u64) -> Vec<Access> {
         let access = |(key, read): &(FileKey, HelperRead)| Access {
             time_ns: start_ns.saturating_add(read.entry.time_us.saturating_mul(1000)),

@@ -1,4 +1,4 @@
-//! The launch sequence while it is being put together.
+//! Appending to the launch sequence.
 
 use crate::model::LogEntry;
 
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_follows_in_sequence_file_and_disk_is_joined() {
+    fn entries_that_follow_in_sequence_file_and_disk_are_joined() {
         let (file, other) = (Place::Data { file: 0 }, Place::Data { file: 1 });
         let mut log = Vec::new();
         for next in [

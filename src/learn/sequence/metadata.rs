@@ -1,5 +1,5 @@
-//! Missing metadata (paper §3.1): blocks that data depend on, but that were not read in the learned
-//! launch because the caches still held them.
+//! Missing metadata (paper §3.1): blocks that data depend on, but that the learned launch did not read
+//! because they were still cached.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub struct Dependencies {
 struct MapNode {
     /// What it maps, in 4 KiB pages of the file; the first and the last may be covered in part.
     covers: Range<u64>,
-    /// Where it lies.
+    /// Its own pages on the device.
     at: Range<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Dependencies {
         }
     }
 
-    /// What must be read before the file's pages of `data`, in the order of dependence.
+    /// The metadata that must be read before the file's pages of `data`, in the order of dependence.
     fn of<'a>(&'a self, data: &'a Range<u64>) -> impl Iterator<Item = Range<u64>> + 'a {
         let nodes = self.levels.iter().flat_map(move |level| {
             let first = level.partition_point(|node| node.covers.end <= data.start);
@@ -65,7 +65,7 @@ fn pages(first: u64, len: u64, block_size: u64) -> Range<u64> {
     start / PAGE_SIZE..end.div_ceil(PAGE_SIZE)
 }
 
-/// What [`insert_missing`] made of a log.
+/// The result of [`insert_missing`].
 #[derive(Debug)]
 pub struct Completed {
     /// The launch sequence with the missing metadata.
@@ -88,7 +88,7 @@ pub fn insert_missing(
     for entry in log.iter().filter(|entry| entry.span.place.is_metadata()) {
         traced[usize::from(entry.device)].insert(entry.span.start..entry.span.end());
     }
-    // What the output has so far, and what it was found to have too late.
+    // Metadata in the output so far, and metadata that come only after data that depend on them.
     let mut present = vec![RangeSet::default(); devices];
     let mut late = vec![RangeSet::default(); devices];
     let mut completed = Completed {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_too_late_is_counted_once_and_left_there() {
+    fn metadata_that_come_too_late_are_counted_once_and_left_there() {
         let files = [Dependencies::new(Some(50), &[], 4096)];
         let log = [
             data(0, 0, 1, 1),

@@ -1,5 +1,4 @@
-//! What making a launch sequence needs to know of the system: the one seam between its plain
-//! functions and the kernel.
+//! What making a launch sequence must ask the system: the seam between plain functions and the kernel.
 
 use std::ops::Range;
 
@@ -8,7 +7,7 @@ use crate::fs::fiemap::FileExtent;
 use crate::fs::support::Support;
 use crate::model::Device;
 
-/// Names a file for as long as it exists; an inode number of 0 stands for the device's metadata.
+/// Identifies a file for as long as it exists. Inode number 0 stands for the device's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileKey {
     /// Device of the file system (`st_dev`).
@@ -26,14 +25,14 @@ pub enum DeviceState {
     Usable {
         /// For the profile's device table.
         device: Device,
-        /// Whether the block device can be read, and so its metadata be found and prefetched.
+        /// Whether the block device can be read, so that its metadata can be found and prefetched.
         metadata: bool,
     },
     /// A file system that is left out.
     LeftOut {
         /// Its type, such as `tmpfs`.
         fs_type: String,
-        /// What kind of type that is.
+        /// Kind of that type.
         support: Support,
     },
     /// Not mounted here, or not to be opened.
@@ -49,7 +48,7 @@ pub struct Facts {
     pub mtime_ns: i64,
     /// Path from the file system's own root, where it is known.
     pub path: Option<Vec<u8>>,
-    /// Which of the pages asked about are in the page cache, in 4 KiB pages, in order.
+    /// The pages asked about that are in the page cache, in 4 KiB pages, in order.
     pub cached: Vec<Range<u64>>,
     /// Extents of the pages asked about, in file order; they do not overlap.
     pub extents: Vec<FileExtent>,
@@ -57,10 +56,10 @@ pub struct Facts {
     pub dependencies: Dependencies,
 }
 
-/// What became of a file.
+/// The state of a file after the launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileState {
-    /// It is there and was not changed since the launch began.
+    /// It exists and has not changed since the launch began.
     Present(Box<Facts>),
     /// Deleted, replaced, no regular file, or not to be opened.
     Gone,
@@ -70,14 +69,13 @@ pub enum FileState {
 
 /// Answers about the system.
 pub trait Probe {
-    /// What is on the device. Asked for each file; the answer must not change.
+    /// What is on the device. Asked for each file; the answer must stay the same.
     fn device(&mut self, dev: u64) -> DeviceState;
 
-    /// A file on a usable device; asked once for each. `pages` are those to be found on the disk,
-    /// `windows` those to be found in the page cache. Both are in order, in 4 KiB pages, and may reach
-    /// past the file's end.
+    /// A file on a usable device. Asked once for each. `pages` are to be located on the disk, `windows` in
+    /// the page cache. Both are in order, in 4 KiB pages, and may reach past the file's end.
     fn file(&mut self, key: FileKey, pages: &[Range<u64>], windows: &[Range<u64>]) -> FileState;
 
-    /// What a person should know about the answers, a line each.
+    /// What to tell the user about the answers, a line each.
     fn warnings(&mut self) -> Vec<String>;
 }

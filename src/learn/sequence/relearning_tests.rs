@@ -29,8 +29,8 @@ fn after(sequence: &Sequence, live: bool) -> Earlier {
     Earlier::new(&profile_of(sequence), live, |device| Some(device.dev))
 }
 
-/// The tree reads file 11; a newcomer what is told, and a block of metadata.
-fn with_newcomer(pages: &[(u64, u64)]) -> Vec<Access> {
+/// The tree reads file 11; a helper reads the given pages of file 12 and a block of metadata.
+fn with_helper(pages: &[(u64, u64)]) -> Vec<Access> {
     let mut list = vec![(11, 0, 1, Added), (0, 70, 1, Added)];
     list.extend(pages.iter().map(|&(start, len)| (12, start, len, Added)));
     list.push((11, 5, 1, Added));
@@ -43,7 +43,7 @@ fn with_newcomer(pages: &[(u64, u64)]) -> Vec<Access> {
     trace
 }
 
-fn by_newcomers(sequence: &Sequence) -> Vec<(u64, u64, bool)> {
+fn by_helpers(sequence: &Sequence) -> Vec<(u64, u64, bool)> {
     let reads = sequence.helpers.iter();
     reads
         .map(|read| (read.entry.span.start, read.entry.span.len, read.recurs))
@@ -51,14 +51,14 @@ fn by_newcomers(sequence: &Sequence) -> Vec<(u64, u64, bool)> {
 }
 
 #[test]
-fn what_newcomers_read_is_learned_once_it_recurs() {
+fn reads_of_helpers_are_learned_once_they_recur() {
     let files = || fake([(11, file(11, 8)), (12, file(12, 20))]);
-    let first = run(&with_newcomer(&[(0, 4)]), files());
+    let first = run(&with_helper(&[(0, 4)]), files());
     assert_eq!(short(&first), [(0, 11, 1, 0), (11, 0, 1, 0), (11, 5, 1, 3)]);
-    assert_eq!(by_newcomers(&first), [(70, 1, false), (0, 4, false)]);
-    assert_eq!(first.report.newcomer_pages, 5);
+    assert_eq!(by_helpers(&first), [(70, 1, false), (0, 4, false)]);
+    assert_eq!(first.report.helper_pages, 5);
 
-    let trace = with_newcomer(&[(2, 4)]);
+    let trace = with_helper(&[(2, 4)]);
     let second = run_after(&after(&first, false), &trace, false, &mut files());
     assert_eq!(
         short(&second),
@@ -66,51 +66,51 @@ fn what_newcomers_read_is_learned_once_it_recurs() {
             (0, 11, 1, 0),
             (11, 0, 1, 0),
             (0, 70, 1, 1),
-            // The inode of the file that the newcomer read is needed, too.
+            // The inode of the file that the helper read is needed, too.
             (0, 12, 1, 2),
             (12, 2, 2, 2),
             (11, 5, 1, 3)
         ]
     );
     assert_eq!(
-        by_newcomers(&second),
+        by_helpers(&second),
         [(70, 1, true), (2, 2, true), (4, 2, false)]
     );
     assert_eq!(second.report.recurring_pages, 3);
 }
 
 #[test]
-fn live_learning_keeps_what_newcomers_were_seen_to_need() {
+fn live_learning_keeps_earlier_reads_of_helpers() {
     let files = || fake([(11, file(11, 8)), (12, file(12, 20))]);
-    let first = run(&with_newcomer(&[(0, 4)]), files());
-    let trace = with_newcomer(&[(0, 2)]);
+    let first = run(&with_helper(&[(0, 4)]), files());
+    let trace = with_helper(&[(0, 2)]);
     let second = run_after(&after(&first, false), &trace, false, &mut files());
-    // Now everything is cached, and no newcomer shows.
+    // Now everything is cached, and no helper reads anything.
     let warm = accesses(&[(11, 0, 2, Read)]);
     let third = run_after(&after(&second, true), &warm, true, &mut files());
-    let of_newcomers = [(0, 70, 1, 1), (0, 12, 1, 2), (12, 0, 2, 2)];
-    for entry in of_newcomers {
+    let of_helpers = [(0, 70, 1, 1), (0, 12, 1, 2), (12, 0, 2, 2)];
+    for entry in of_helpers {
         assert!(
             short(&third).contains(&entry),
             "{entry:?}: {:?}",
             short(&third)
         );
     }
-    assert_eq!(by_newcomers(&third), [(70, 1, true), (0, 2, true)]);
+    assert_eq!(by_helpers(&third), [(70, 1, true), (0, 2, true)]);
     assert!(third.unread.iter().any(|span| span.start == 70));
     // From an empty cache they would have shown.
     let cold = run_after(&after(&second, false), &warm, false, &mut files());
-    assert_eq!(by_newcomers(&cold), []);
+    assert_eq!(by_helpers(&cold), []);
     assert!(cold.log.iter().all(|entry| entry.span.start != 70));
 }
 
 #[test]
-fn a_page_of_the_tree_is_no_newcomers() {
+fn a_page_of_the_tree_is_not_a_helpers() {
     let mut trace = accesses(&[(11, 0, 4, Added), (11, 0, 4, Read)]);
     trace[0].by = By::Helper;
     let sequence = run(&trace, fake([(11, file(11, 8))]));
     assert_eq!(short(&sequence), [(0, 11, 1, 1), (11, 0, 4, 1)]);
-    assert_eq!(by_newcomers(&sequence), []);
+    assert_eq!(by_helpers(&sequence), []);
 }
 
 /// All of the file is cached.
@@ -121,7 +121,7 @@ fn cached(pages: u64) -> Facts {
 }
 
 #[test]
-fn what_was_mapped_along_and_not_needed_before_is_left_out() {
+fn pages_mapped_by_fault_around_and_not_needed_before_are_left_out() {
     let exact = accesses(&[(11, 3, 1, Read), (11, 20, 1, Read)]);
     let first = run_after(
         &Earlier::default(),
@@ -184,7 +184,7 @@ fn a_file_that_changed_or_is_new_is_not_refined() {
 
 #[test]
 fn an_unmounted_device_tells_nothing() {
-    let first = run(&with_newcomer(&[(0, 4)]), fake([(12, file(12, 20))]));
+    let first = run(&with_helper(&[(0, 4)]), fake([(12, file(12, 20))]));
     let nowhere = Earlier::new(&profile_of(&first), true, |_| None);
     assert_eq!(nowhere.kept(0), []);
     let elsewhere = Earlier::new(&profile_of(&first), true, |_| Some(EXT4 + 6));

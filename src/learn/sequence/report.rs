@@ -1,4 +1,4 @@
-//! What a launch sequence was made from, and what was left out of it and why.
+//! What a launch sequence was made from, what was left out of it, and why.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::fs::support::Support;
-use crate::learn::lookups::Paths;
+use crate::learn::lookups::PathCounts;
 
 /// A number of files and of their 4 KiB pages. Pages are counted once, metadata pages with no file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -18,7 +18,7 @@ pub struct FileCount {
 }
 
 impl FileCount {
-    /// Adds one file, or none, with so many pages.
+    /// Adds one file, or none, with this many pages.
     pub(super) fn add(&mut self, is_file: bool, pages: u64) {
         self.files += u64::from(is_file);
         self.pages += pages;
@@ -28,13 +28,13 @@ impl FileCount {
 /// Files of one type of file system that is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Why.
+    /// Kind of the file system, which is the reason.
     pub support: Support,
-    /// How much.
+    /// How many.
     pub count: FileCount,
 }
 
-/// What a launch sequence was made from, and what was left out of it and why. Pages are of 4 KiB.
+/// What a launch sequence was made from, what was left out of it, and why. Pages are of 4 KiB.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ResolveReport {
     /// Accesses by tasks outside of the launch tree: not in the sequence.
@@ -53,19 +53,17 @@ pub struct ResolveReport {
     pub past_end_pages: u64,
     /// Left out: pages in holes, unwritten, or otherwise without a place on the disk.
     pub unmapped_pages: u64,
-    /// In the sequence: pages that were cached before the launch, as the faults of the launch on
-    /// cached pages show.
+    /// In the sequence: pages that were cached before the launch, found by its faults on cached pages.
     pub window_pages: u64,
-    /// Left out: pages that were mapped along with others, and that an earlier launch did not need.
+    /// Left out: pages that a fault on another page mapped, and that an earlier launch did not need.
     pub refined_pages: u64,
-    /// In the sequence: pages that processes accessed which were started meanwhile, in this launch and
-    /// in an earlier one.
+    /// In the sequence: pages that helpers accessed in this launch and in an earlier one.
     pub recurring_pages: u64,
-    /// Not in the sequence: pages that such processes accessed in this launch alone.
-    pub newcomer_pages: u64,
+    /// Not in the sequence: pages that helpers accessed in this launch alone.
+    pub helper_pages: u64,
     /// Paths that the launch looked up.
-    pub paths: Paths,
-    /// In the sequence: metadata pages that look-ups of paths depend on and that were cached.
+    pub paths: PathCounts,
+    /// In the sequence: metadata pages that path look-ups depend on and that were cached.
     pub path_metadata: u64,
     /// In the sequence: metadata pages that were inserted (paper §3.1).
     pub missing_metadata: u64,
@@ -73,12 +71,12 @@ pub struct ResolveReport {
     pub late_metadata: u64,
     /// Left out: metadata pages on devices that cannot be opened.
     pub dropped_metadata: u64,
-    /// What a person should know, a line each.
+    /// What to tell the user, a line each.
     pub warnings: Vec<String>,
 }
 
 impl ResolveReport {
-    /// What was left out of the sequence although the launch asked for it, and why, a line each.
+    /// What the launch asked for and the sequence lacks, with the reason, a line each.
     pub fn left_out_lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
             .left_out
@@ -115,14 +113,14 @@ impl ResolveReport {
         lines
     }
 
-    /// The whole report for a person to read, a line each.
+    /// The whole report as text, a line each.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = self.warnings.clone();
         for (pages, what) in [
             (self.window_pages, "cached before the launch"),
             (
                 self.path_metadata,
-                "of metadata that look-ups need and caches held",
+                "of metadata that look-ups need and that were cached",
             ),
             (
                 self.refined_pages,
@@ -133,7 +131,7 @@ impl ResolveReport {
                 "read by processes that were started for this launch, as before",
             ),
             (
-                self.newcomer_pages,
+                self.helper_pages,
                 "read by processes that were started meanwhile: learned if they recur in the next launch \
                  that is learned",
             ),
@@ -181,12 +179,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_report_says_nothing() {
+    fn an_empty_report_has_no_lines() {
         assert_eq!(ResolveReport::default().lines(), Vec::<String>::new());
     }
 
     #[test]
-    fn what_was_left_out_is_told_with_its_reason() {
+    fn pages_left_out_are_listed_with_the_reason() {
         let mut report = ResolveReport {
             missing_metadata: 1,
             gone: FileCount { files: 1, pages: 2 },

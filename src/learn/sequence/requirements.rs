@@ -25,27 +25,26 @@ impl RequestCounts {
     }
 }
 
-/// "Metadata and data block requests required to launch applications": the columns of Table 1 of
-/// *Fast Application Launch on Personal Computing/Communication Devices* (FAST '23) for one launch,
-/// but for its last, which is of later launches.
+/// "Metadata and data block requests required to launch applications": the columns of Table 1 of *Fast
+/// Application Launch on Personal Computing/Communication Devices* (FAST '23) for one launch, except its last
+/// column, which is about later launches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Requirements {
     /// Traced requests for metadata. Missing metadata that were found are not among them.
     pub metadata: RequestCounts,
     /// Traced requests for file data, those for pages that were cached before the launch included.
     pub data: RequestCounts,
-    /// Missing metadata found, in 4 KiB blocks.
+    /// Missing metadata that were found, in 4 KiB blocks.
     pub missing_metadata: u64,
     /// Regular files with data in the sequence.
     pub files: u64,
-    /// Those of them that the launch reached through page faults, that is, had mapped. A file that
-    /// was read as a whole before it was mapped does not show. `None` where the kernel does not tell
-    /// of page faults.
+    /// Those of them that the launch had mapped, which page faults show. A file that was read as a whole
+    /// before it was mapped is not counted. `None` where the kernel does not report page faults.
     pub mapped_files: Option<u64>,
 }
 
 impl Requirements {
-    /// Counts a launch sequence. `sees_faults`: whether its trace could tell of page faults
+    /// Counts a launch sequence. `sees_faults`: whether its trace includes page faults
     /// ([`crate::kernel::Trace::hooks`]).
     pub fn of(sequence: &Sequence, sees_faults: bool) -> Self {
         let mut inserted = vec![RangeSet::default(); sequence.devices.len()];
@@ -72,7 +71,7 @@ impl Requirements {
             match span.place {
                 Place::Data { .. } => required.data.add(span.len),
                 Place::Metadata { device } => {
-                    // An entry may consist of traced blocks and of inserted neighbours.
+                    // An entry may consist of traced blocks and inserted neighbours.
                     let traced: u64 = inserted[usize::from(device)]
                         .missing(&(span.start..span.end()))
                         .iter()
@@ -180,7 +179,7 @@ mod tests {
                 entry(METADATA, 20, 1),
                 entry(Place::Data { file: 1 }, 9, 1),
             ],
-            // The end of the first entry, all of the third, and data that were cached.
+            // The end of the first entry, all of the third, and cached data.
             unread: vec![
                 span(METADATA, 12, 1),
                 span(METADATA, 20, 1),

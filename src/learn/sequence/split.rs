@@ -1,11 +1,11 @@
-//! Cutting page ranges where the disk does.
+//! Cutting page ranges into pieces that are contiguous on the disk.
 
 use std::ops::Range;
 
 use crate::fs::fiemap::FileExtent;
 use crate::model::{PAGE_SIZE, SECTORS_PER_PAGE};
 
-/// Pages of a file that lie one after the other on the disk.
+/// Pages of a file that are contiguous on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// 4 KiB pages of the file.
@@ -25,7 +25,7 @@ pub fn split(pages: Range<u64>, extents: &[FileExtent]) -> Vec<Piece> {
     let mut page = pages.start;
     let first = extents.partition_point(|extent| extent.end() <= page.saturating_mul(PAGE_SIZE));
     for extent in extents[first..].iter().filter(|extent| extent.has_lba()) {
-        // The page that the extent begins in may have got its place from the extent before.
+        // The page in which the extent begins may have its place from the extent before.
         page = page.max(extent.logical / PAGE_SIZE);
         let end = extent.end().div_ceil(PAGE_SIZE).min(pages.end);
         if page >= pages.end {

@@ -20,12 +20,12 @@ const ELSEWHERE: u64 = 4;
 
 /// A system of four devices; files that it does not know are gone.
 #[derive(Default)]
-pub(super) struct Fake {
+pub(super) struct FakeProbe {
     files: HashMap<u64, FileState>,
     asked: Vec<FileKey>,
 }
 
-impl Probe for Fake {
+impl Probe for FakeProbe {
     fn device(&mut self, dev: u64) -> DeviceState {
         match dev {
             EXT4 | UNREADABLE => DeviceState::Usable {
@@ -72,8 +72,8 @@ pub(super) fn file(ino: u64, pages: u64) -> Facts {
     }
 }
 
-pub(super) fn fake(files: impl IntoIterator<Item = (u64, Facts)>) -> Fake {
-    Fake {
+pub(super) fn fake(files: impl IntoIterator<Item = (u64, Facts)>) -> FakeProbe {
+    FakeProbe {
         files: files
             .into_iter()
             .map(|(ino, facts)| (ino, FileState::Present(Box::new(facts))))
@@ -99,11 +99,11 @@ pub(super) fn accesses(list: &[(u64, u64, u64, Source)]) -> Vec<Access> {
         .collect()
 }
 
-pub(super) fn run(accesses: &[Access], mut fake: Fake) -> Sequence {
+pub(super) fn run(accesses: &[Access], mut fake: FakeProbe) -> Sequence {
     run_on(accesses, &mut fake)
 }
 
-fn run_on(accesses: &[Access], fake: &mut Fake) -> Sequence {
+fn run_on(accesses: &[Access], fake: &mut FakeProbe) -> Sequence {
     run_after(&Earlier::default(), accesses, false, fake)
 }
 
@@ -111,9 +111,9 @@ pub(super) fn run_after(
     earlier: &Earlier,
     accesses: &[Access],
     touches: bool,
-    fake: &mut Fake,
+    fake: &mut FakeProbe,
 ) -> Sequence {
-    let seen = Observed {
+    let observed = Observed {
         accesses,
         paths: &[],
         namespaces: &Namespaces::default(),
@@ -122,7 +122,7 @@ pub(super) fn run_after(
         touches,
         earlier,
     };
-    resolve_with(&seen, fake)
+    resolve_with(&observed, fake)
 }
 
 /// (file's inode number or 0, start, length, microseconds) of each log entry.

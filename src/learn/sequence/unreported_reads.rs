@@ -1,8 +1,8 @@
-//! Uses of pages that the kernel does not tell of.
+//! Reads of cached pages that the kernel's tracepoint does not report.
 //!
-//! `filemap_get_pages` (mm/filemap.c) tells of a read when it has the pages. Where it finds some, and then
-//! one that is still being read, it waits for that one and hands over those before it without a word; what
-//! it tells next begins behind them.
+//! `filemap_get_pages` (mm/filemap.c) reports a read when it has the pages. If it finds some pages and then
+//! one that is still being read, it waits for that one and returns the pages before it unreported; its next
+//! report begins after them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -10,13 +10,13 @@ use std::ops::Range;
 use crate::learn::sequence::accessed_file;
 use crate::model::{Access, By, Source};
 
-/// Pages of a file that readahead added one after the other, as far as no use of them was told of. What is
-/// used is forgotten, so that a hostile launch cannot make us look at all of it again and again.
+/// Pages of a file that readahead added in sequence and no use of which was reported. Used pages are removed,
+/// so that a hostile launch cannot make every access search all of them again.
 #[derive(Default)]
 struct Runs {
-    /// Ends, by starts.
+    /// Ends by starts.
     ends: BTreeMap<u64, u64>,
-    /// Start of the one that was added to last.
+    /// Start of the run that was extended last.
     last: u64,
 }
 
@@ -31,7 +31,7 @@ impl Runs {
         }
     }
 
-    /// The start of the run that this page is in.
+    /// The start of the run that contains this page.
     fn start_of(&self, page: u64) -> Option<u64> {
         let (&start, &end) = self.ends.range(..=page).next_back()?;
         (page < end).then_some(start)
@@ -46,8 +46,8 @@ impl Runs {
     }
 }
 
-/// Lets reads begin where the readahead began that they found the pages of, if no use of its pages was told
-/// of before: it began with the page that was asked for. `accesses` are in time order.
+/// Extends each read backwards to the start of the readahead run in which it begins, if no use of that run
+/// was reported before: readahead begins with the page that was asked for. `accesses` are in time order.
 pub fn extend_reads(accesses: &mut [Access]) {
     let mut files: HashMap<(u64, u64, By), Runs> = HashMap::new();
     for access in accesses.iter_mut().filter(|access| !access.is_metadata()) {
@@ -101,17 +101,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_over_while_the_next_was_waited_for_is_used() {
+    fn a_read_is_extended_to_the_start_of_an_unused_run() {
         let read = |start, len| access(Source::Read, 7, start, len);
         let seen = [added(0..16), vec![read(3, 13)]].concat();
         assert_eq!(reads(seen), [(0, 16)]);
-        // Only once: what is read later of the same run was told of.
+        // Only once: later reads of the same run are reported.
         let seen = [added(4..16), vec![read(5, 2), read(12, 4)]].concat();
         assert_eq!(reads(seen), [(4, 3), (12, 4)]);
     }
 
     #[test]
-    fn what_readahead_brought_for_another_read_is_not() {
+    fn a_read_is_not_extended_over_pages_of_another_use() {
         let read = |start, len| access(Source::Read, 7, start, len);
         let seen = [added(0..32), vec![read(0, 4), read(10, 2)]].concat();
         assert_eq!(reads(seen), [(0, 4), (10, 2)]);
@@ -121,7 +121,7 @@ mod tests {
         ]
         .concat();
         assert_eq!(reads(seen), [(10, 2)]);
-        // A run of its own, and what others added.
+        // A run of its own, and pages that others added.
         let seen = [added(0..4), vec![read(0, 4)], added(4..8), vec![read(4, 4)]].concat();
         assert_eq!(reads(seen), [(0, 4), (4, 4)]);
         let mut seen = [added(0..16), vec![read(3, 13)]].concat();

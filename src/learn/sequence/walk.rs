@@ -1,4 +1,4 @@
-//! The walk over a launch's accesses, in the order of time.
+//! The walk over a launch's accesses, in time order.
 
 mod helpers;
 
@@ -11,54 +11,55 @@ use super::report::ResolveReport;
 use super::{Observed, Sequence, log, metadata, split};
 use crate::learn::sequence::accessed_file::{self, AccessedFile, FileDecision};
 use crate::model::ranges::RangeSet;
-use crate::model::{Access, By, Source};
-use crate::model::{Device, File, HelperRead};
-use crate::model::{LogEntry, PAGE_SIZE, Place, Span};
+use crate::model::{
+    Access, By, Device, File, HelperRead, LogEntry, PAGE_SIZE, Place, Source, Span,
+};
 
-/// The walk over the accesses, and what has come of it so far.
+/// The launch sequence while the accesses are walked.
 pub struct SequenceBuilder<'a> {
     observed: &'a Observed<'a>,
-    subjects: &'a [AccessedFile],
+    accessed: &'a [AccessedFile],
     probe: &'a mut dyn Probe,
     report: ResolveReport,
-    /// For each subject, pages that earlier accesses took.
-    seen: Vec<RangeSet>,
-    /// For each subject, pages that others have added to the cache so far, in the launch. To it they are
-    /// as those that were cached before: it may have touched them without any read of its own.
-    brought: Vec<RangeSet>,
-    /// For each subject, its index in the file table, given when it is first needed.
+    /// For each accessed file, the pages that earlier accesses have covered.
+    covered: Vec<RangeSet>,
+    /// For each accessed file, the pages that tasks outside of the launch tree have added to the cache so
+    /// far. They count as those that were cached before the launch: it may touch them without a read of its
+    /// own.
+    added_by_others: Vec<RangeSet>,
+    /// For each accessed file, its index in the file table, given when it is first needed.
     file_numbers: Vec<Option<u32>>,
     device_numbers: HashMap<u64, u16>,
     devices: Vec<Device>,
     files: Vec<File>,
-    /// As the file table.
+    /// Indexed as the file table.
     mapped: Vec<bool>,
-    /// As the file table.
+    /// Indexed as the file table.
     dependencies: Vec<Dependencies>,
     log: Vec<LogEntry>,
     /// Pages of the log that were cached before the launch.
     unread: Vec<Span>,
     /// As in [`Sequence`], but neither in order nor joined.
-    mapped_along: Vec<Span>,
-    newcomers: Vec<HelperRead>,
+    fault_around: Vec<Span>,
+    helpers: Vec<HelperRead>,
 }
 
 impl<'a> SequenceBuilder<'a> {
-    /// At its start. `subjects` are those of the accesses.
+    /// Before the first access. `accessed` are the files of all accesses.
     pub fn new(
         observed: &'a Observed<'a>,
-        subjects: &'a [AccessedFile],
+        accessed: &'a [AccessedFile],
         probe: &'a mut dyn Probe,
         report: ResolveReport,
     ) -> Self {
         SequenceBuilder {
             observed,
-            subjects,
+            accessed,
             probe,
             report,
-            seen: vec![RangeSet::default(); subjects.len()],
-            brought: vec![RangeSet::default(); subjects.len()],
-            file_numbers: vec![None; subjects.len()],
+            covered: vec![RangeSet::default(); accessed.len()],
+            added_by_others: vec![RangeSet::default(); accessed.len()],
+            file_numbers: vec![None; accessed.len()],
             device_numbers: HashMap::new(),
             devices: Vec::new(),
             files: Vec::new(),
@@ -66,88 +67,88 @@ impl<'a> SequenceBuilder<'a> {
             dependencies: Vec::new(),
             log: Vec::new(),
             unread: Vec::new(),
-            mapped_along: Vec::new(),
-            newcomers: Vec::new(),
+            fault_around: Vec::new(),
+            helpers: Vec::new(),
         }
     }
 
-    /// Walks the accesses of the launch tree; `numbers` has the subject of each access.
-    pub fn tree(&mut self, numbers: &[usize]) {
+    /// Walks the accesses of the launch tree; `numbers` has the index of each access's file.
+    pub fn walk_tree(&mut self, numbers: &[usize]) {
         for (access, &number) in self.observed.accesses.iter().zip(numbers) {
             if access.by == By::Tree {
                 self.access(access, number);
             } else if access.source == Source::Added {
-                self.brought[number].insert(accessed_file::pages(access));
+                self.added_by_others[number].insert(accessed_file::pages(access));
             }
         }
     }
 
     fn access(&mut self, access: &Access, number: usize) {
-        let subject = &self.subjects[number];
+        let file = &self.accessed[number];
         let touches = self.observed.touches;
         let time_us = access.time_ns.saturating_sub(self.observed.start_ns) / 1000;
         let pages = accessed_file::pages(access);
-        match &subject.outcome {
+        match &file.decision {
             FileDecision::LeftOut => {}
             FileDecision::Metadata => {
-                for fresh in self.seen[number].insert(pages) {
+                for fresh in self.covered[number].insert(pages) {
                     if let Some(device) = self.device_number(access.dev) {
-                        self.metadata(device, fresh, time_us, access.source, subject);
+                        self.metadata(device, fresh, time_us, access.source, file);
                     }
                 }
             }
             FileDecision::File(facts) if access.source == Source::Window => {
                 let none = RangeSet::default();
-                // Where touches count, what was added meanwhile may have been touched by this fault.
-                let added = if touches { &none } else { &subject.added };
+                // In live learning, pages added meanwhile may have been touched by this fault.
+                let added = if touches { &none } else { &file.added };
                 let end = facts.size.div_ceil(PAGE_SIZE).min(pages.end);
                 let window = pages.start..end.max(pages.start);
                 let mut mapped = cached_before(&pages, facts, added);
-                mapped.extend(self.brought[number].overlapping(&window));
-                self.along(mapped, time_us, subject, facts, number);
+                mapped.extend(self.added_by_others[number].overlapping(&window));
+                self.log_mapped_together(mapped, time_us, file, facts, number);
             }
             FileDecision::File(_) if touches && access.source == Source::Added => {}
             FileDecision::File(facts) => {
                 let end = facts.size.div_ceil(PAGE_SIZE);
-                for fresh in self.seen[number].insert(pages) {
+                for fresh in self.covered[number].insert(pages) {
                     self.report.past_end_pages += fresh.end.saturating_sub(fresh.start.max(end));
                     self.data(
                         fresh.start..fresh.end.min(end),
                         time_us,
-                        subject,
+                        file,
                         facts,
                         number,
                     );
                 }
                 let is_touch = touches && access.source == Source::Fault;
-                let folio = is_touch.then(|| subject.added_folio(access.start));
+                let folio = is_touch.then(|| file.added_folio(access.start));
                 if let Some(folio) = folio.flatten() {
                     let mapped = folio.start..folio.end.min(end).max(folio.start);
-                    self.along(vec![mapped], time_us, subject, facts, number);
+                    self.log_mapped_together(vec![mapped], time_us, file, facts, number);
                 }
             }
         }
     }
 
-    /// Logs pages that one fault mapped together, and of which it touched one: those that an earlier
-    /// launch did not need are left out, unless that leaves none.
-    fn along(
+    /// Logs pages that one fault mapped together, although it touched only one of them. Those that an earlier
+    /// launch did not need are left out, unless it needed none of them.
+    fn log_mapped_together(
         &mut self,
         mapped: Vec<Range<u64>>,
         time_us: u64,
-        subject: &AccessedFile,
+        file: &AccessedFile,
         facts: &Facts,
         number: usize,
     ) {
         let fresh: Vec<Range<u64>> = mapped
             .into_iter()
-            .flat_map(|pages| self.seen[number].insert(pages))
+            .flat_map(|pages| self.covered[number].insert(pages))
             .collect();
         let mut needed = RangeSet::default();
-        match self.observed.earlier.pages(subject.key, facts) {
+        match self.observed.earlier.pages(file.key, facts) {
             Some(earlier) => {
                 for pages in &fresh {
-                    for set in [earlier, &subject.touched] {
+                    for set in [earlier, &file.touched] {
                         set.overlapping(pages).for_each(|part| {
                             needed.insert(part);
                         });
@@ -170,12 +171,13 @@ impl<'a> SequenceBuilder<'a> {
             needed.ranges().collect()
         };
         for pages in kept {
-            self.report.window_pages += self.data(pages.clone(), time_us, subject, facts, number);
-            // Without a number nothing of the file had a place on the disk.
-            if let Some(file) = self.file_numbers[number] {
-                let along = subject.touched.missing(&pages).into_iter();
-                self.mapped_along
-                    .extend(along.map(|pages| span(Place::Data { file }, pages)));
+            self.report.window_pages += self.data(pages.clone(), time_us, file, facts, number);
+            // A file without a number has no page with a place on the disk.
+            if let Some(index) = self.file_numbers[number] {
+                let place = Place::Data { file: index };
+                let untouched = file.touched.missing(&pages).into_iter();
+                let untouched = untouched.map(|pages| span(place, pages));
+                self.fault_around.extend(untouched);
             }
         }
     }
@@ -187,10 +189,10 @@ impl<'a> SequenceBuilder<'a> {
         pages: Range<u64>,
         time_us: u64,
         source: Source,
-        subject: &AccessedFile,
+        file: &AccessedFile,
     ) {
         if source == Source::LookedUp {
-            for cached in subject.added.missing(&pages) {
+            for cached in file.added.missing(&pages) {
                 let span = metadata::metadata_entry(device, cached, time_us).span;
                 self.report.path_metadata += span.len;
                 self.unread.push(span);
@@ -206,11 +208,11 @@ impl<'a> SequenceBuilder<'a> {
         &mut self,
         pages: Range<u64>,
         time_us: u64,
-        subject: &AccessedFile,
+        file: &AccessedFile,
         facts: &Facts,
         number: usize,
     ) -> u64 {
-        let key = subject.key;
+        let key = file.key;
         if pages.is_empty() {
             return 0;
         }
@@ -220,9 +222,9 @@ impl<'a> SequenceBuilder<'a> {
             let Some(device) = self.device_number(key.dev) else {
                 break;
             };
-            let file = self.file_number(number, device, subject, facts);
-            let place = Place::Data { file };
-            let cached = subject.added.missing(&piece.pages).into_iter();
+            let index = self.file_number(number, device, file, facts);
+            let place = Place::Data { file: index };
+            let cached = file.added.missing(&piece.pages).into_iter();
             self.unread.extend(cached.map(|pages| span(place, pages)));
             let span = span(place, piece.pages);
             mapped += span.len;
@@ -258,10 +260,10 @@ impl<'a> SequenceBuilder<'a> {
         &mut self,
         number: usize,
         device: u16,
-        subject: &AccessedFile,
+        file: &AccessedFile,
         facts: &Facts,
     ) -> u32 {
-        let key = subject.key;
+        let key = file.key;
         *self.file_numbers[number].get_or_insert_with(|| {
             self.files.push(File {
                 device,
@@ -271,16 +273,16 @@ impl<'a> SequenceBuilder<'a> {
                 mtime_ns: facts.mtime_ns,
                 path: facts.path.clone(),
             });
-            self.mapped.push(subject.mapped);
+            self.mapped.push(file.mapped);
             self.dependencies.push(facts.dependencies.clone());
             // The accesses of 2^32 files would not fit into memory.
             (self.files.len() - 1) as u32
         })
     }
 
-    /// What has come of it.
+    /// The sequence, with missing metadata inserted.
     pub fn finish(mut self) -> Sequence {
-        // What newcomers accessed comes last and belongs in between.
+        // What helpers accessed was logged last and belongs in between.
         self.log.sort_by_key(|entry| entry.time_us);
         let done = metadata::insert_missing(&self.log, &self.dependencies, self.devices.len());
         self.report.missing_metadata = done.inserted.iter().map(|span| span.len).sum();
@@ -293,8 +295,8 @@ impl<'a> SequenceBuilder<'a> {
             mapped: self.mapped,
             log: done.log,
             unread: self.unread,
-            fault_around: joined(self.mapped_along),
-            helpers: self.newcomers,
+            fault_around: joined(self.fault_around),
+            helpers: self.helpers,
             report: self.report,
         }
     }
@@ -323,9 +325,9 @@ fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     joined
 }
 
-/// The pages of a faultaround window that were cached from before the launch: cached now, and not
-/// added to the cache since. The fault mapped them, and touched one of them. (Pages that were added
-/// during the launch are in the sequence by their own accesses, if the launch asked for them.)
+/// The pages of a faultaround window that were cached before the launch: they are cached now and were not
+/// added since. The fault mapped them all and touched one. (Pages that were added during the launch are in
+/// the sequence by their own accesses, if the launch asked for them.)
 fn cached_before(window: &Range<u64>, facts: &Facts, added: &RangeSet) -> Vec<Range<u64>> {
     let end = facts.size.div_ceil(PAGE_SIZE).min(window.end);
     let first = facts

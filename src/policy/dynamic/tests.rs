@@ -29,7 +29,7 @@ impl SimulatedApp {
     fn launch(&mut self, duration_us: u64, switches: u64) -> Step {
         let step = self
             .tuning
-            .next(&self.history, &seen(duration_us, switches));
+            .next(&self.history, &figures(duration_us, switches));
         if let Step::Raise(params) | Step::TakeBack(params) = step {
             self.put_in_force(params);
         }
@@ -47,7 +47,7 @@ impl SimulatedApp {
     }
 }
 
-fn seen(duration_us: u64, switches: u64) -> LaunchFigures {
+fn figures(duration_us: u64, switches: u64) -> LaunchFigures {
     LaunchFigures {
         duration_us,
         waiting_us: 0,
@@ -148,9 +148,9 @@ fn the_range_ends_it() {
 }
 
 #[test]
-fn what_was_not_cold_or_not_prefetched_is_no_evidence() {
+fn launches_not_cold_or_not_prefetched_change_nothing() {
     let mut app = SimulatedApp::queued();
-    let cold = seen(1000, LATE);
+    let cold = figures(1000, LATE);
     let warm = LaunchFigures {
         read_bytes: 74,
         ..cold
@@ -169,10 +169,10 @@ fn what_was_not_cold_or_not_prefetched_is_no_evidence() {
 }
 
 #[test]
-fn steps_without_effect_are_passed_over() {
+fn steps_without_effect_are_skipped() {
     let mut app = SimulatedApp::queued();
     let history = app.history.clone();
-    app.tuning.next(&history, &seen(1000, LATE));
+    app.tuning.next(&history, &figures(1000, LATE));
     let Step::Raise(params) = app.tuning.no_effect() else {
         panic!("96 KiB is in range");
     };
@@ -197,9 +197,9 @@ fn steps_without_effect_are_passed_over() {
 }
 
 #[test]
-fn what_cannot_be_scheduled_anew_stays_as_it_is() {
+fn a_schedule_that_cannot_be_made_anew_is_kept() {
     let mut app = SimulatedApp::queued();
-    app.tuning.next(&app.history, &seen(1000, LATE));
+    app.tuning.next(&app.history, &figures(1000, LATE));
     app.tuning.not_rescheduled();
     assert_eq!(app.tuning.ended(), Some(TuningEnd::NotRescheduled));
     assert_eq!(app.launch(1000, LATE), Step::Stay);
@@ -209,13 +209,13 @@ fn what_cannot_be_scheduled_anew_stays_as_it_is() {
 #[test]
 fn a_step_that_a_crash_kept_from_being_made_is_asked_for_again() {
     let mut app = SimulatedApp::queued();
-    let up = app.tuning.next(&app.history, &seen(1000, LATE));
-    assert_eq!(app.tuning.next(&app.history, &seen(1000, LATE)), up);
+    let up = app.tuning.next(&app.history, &figures(1000, LATE));
+    assert_eq!(app.tuning.next(&app.history, &figures(1000, LATE)), up);
     app.launch(1000, LATE);
     app.launch(1100, LATE);
-    let back = app.tuning.next(&app.history, &seen(1100, LATE));
+    let back = app.tuning.next(&app.history, &figures(1100, LATE));
     assert!(matches!(back, Step::TakeBack(_)));
-    assert_eq!(app.tuning.next(&app.history, &seen(1100, LATE)), back);
+    assert_eq!(app.tuning.next(&app.history, &figures(1100, LATE)), back);
     assert_eq!(app.launch(1100, LATE), back);
     assert_eq!(app.launch(1000, LATE), Step::Stay);
 }
@@ -254,5 +254,5 @@ fn nothing_is_free_on_disks_with_heads_or_without_parameters() {
     assert_eq!(app.launch(1000, LATE), Step::Stay);
     let mut none = Tuning::new(DriveClass::CommandQueuing, &[]);
     assert_eq!(none.ended(), Some(TuningEnd::NothingFree));
-    assert_eq!(none.next(&[], &seen(1000, LATE)), Step::Stay);
+    assert_eq!(none.next(&[], &figures(1000, LATE)), Step::Stay);
 }

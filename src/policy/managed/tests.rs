@@ -46,17 +46,17 @@ fn good() -> LaunchFigures {
     }
 }
 
-/// The same, but for what was seen of prefetching.
+/// The same with other figures of prefetching.
 fn prefetched(change: impl FnOnce(&mut PrefetchFigures)) -> LaunchFigures {
-    let mut seen = good();
-    change(seen.prefetched.as_mut().expect("it was prefetched"));
-    seen
+    let mut figures = good();
+    change(figures.prefetched.as_mut().expect("it was prefetched"));
+    figures
 }
 
-fn launch(app: &mut Managed, seen: LaunchFigures) -> Decision {
+fn launch(app: &mut Managed, figures: LaunchFigures) -> Decision {
     let history = history();
     let history = &history;
-    app.next(NOW, &Observation::Launched { history, seen })
+    app.next(NOW, &Observation::Launched { history, figures })
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn own_reads_say_nothing_where_nothing_was_prefetched() {
         ..good()
     };
     let mut app = prefetching();
-    for seen in [refused, withheld] {
-        assert_eq!(launch(&mut app, seen), Decision::Keep);
+    for figures in [refused, withheld] {
+        assert_eq!(launch(&mut app, figures), Decision::Keep);
     }
     assert_eq!(app.phase(), Phase::Prefetching);
 }
@@ -209,7 +209,7 @@ fn many_obsolete_entries_or_another_executable_lead_back_to_learning() {
 fn launches(app: &mut Managed, without_us: u64) -> (Decision, [u32; 2]) {
     let mut count = [0; 2];
     for _ in 0..200 {
-        let seen = match app.plan(NOW, 0) {
+        let figures = match app.plan(NOW, 0) {
             Plan::Prefetch => {
                 count[0] += 1;
                 good()
@@ -224,7 +224,7 @@ fn launches(app: &mut Managed, without_us: u64) -> (Decision, [u32; 2]) {
             }
             plan => panic!("{plan:?}"),
         };
-        match launch(app, seen) {
+        match launch(app, figures) {
             Decision::Keep => {}
             decision => return (decision, count),
         }

@@ -1,4 +1,5 @@
-//! What processes accessed that were started since the launch began: needed if it recurs (FAST §4.1.2).
+//! What helpers accessed, processes outside of the launch tree that were started during the launch. It is
+//! needed if it recurs in another launch (FAST §4.1.2).
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -6,44 +7,39 @@ use std::ops::Range;
 use super::{SequenceBuilder, span};
 use crate::learn::sequence::accessed_file::AccessedFile;
 use crate::learn::sequence::{Earlier, FileKey};
-use crate::model::HelperRead;
 use crate::model::ranges::RangeSet;
-use crate::model::{Access, By};
-use crate::model::{LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE};
+use crate::model::{Access, By, HelperRead, LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE};
 
-/// Most log entries of newcomers that are kept: as many as a large app has of its own. On a system that
-/// starts thousands of programs meanwhile, they are chance.
-const MOST_OF_NEWCOMERS: usize = 1 << 14;
+/// Most log entries of helpers that are kept: as many as a large app has of its own. On a system that starts
+/// thousands of programs during the launch, they are chance.
+const MOST_HELPER_ENTRIES: usize = 1 << 14;
 
 impl<'a> SequenceBuilder<'a> {
-    /// Walks the accesses of newcomers, after those of the tree. What is in the set that `recurring`
-    /// tells of their subject goes into the log.
-    pub fn newcomers(
+    /// Walks the accesses of helpers, after those of the tree. `recurring` gives the pages of a file that
+    /// recur: those go into the log.
+    pub fn walk_helpers(
         &mut self,
         accesses: &[Access],
         numbers: &[usize],
         recurring: impl Fn(&'a Earlier, FileKey) -> Option<&'a RangeSet>,
     ) {
-        // What a launch of its own would be made of, apart from the log.
+        // Walked as if they were a launch of their own; only the log of it is used.
         let log = std::mem::take(&mut self.log);
         let unread = std::mem::take(&mut self.unread);
-        let mapped_along = std::mem::take(&mut self.mapped_along);
+        let fault_around = std::mem::take(&mut self.fault_around);
         let report = self.report.clone();
         for (access, &number) in accesses.iter().zip(numbers) {
-            if access.by == By::Helper && self.log.len() < MOST_OF_NEWCOMERS {
+            if access.by == By::Helper && self.log.len() < MOST_HELPER_ENTRIES {
                 self.access(access, number);
             }
         }
         let found = std::mem::replace(&mut self.log, log);
         self.unread = unread;
-        self.mapped_along = mapped_along;
+        self.fault_around = fault_around;
         self.report = report;
 
-        let subjects: HashMap<FileKey, &AccessedFile> = self
-            .subjects
-            .iter()
-            .map(|subject| (subject.key, subject))
-            .collect();
+        let by_key: HashMap<FileKey, &AccessedFile> =
+            self.accessed.iter().map(|file| (file.key, file)).collect();
         let none = RangeSet::default();
         for entry in found {
             let place = entry.span.place;
@@ -53,21 +49,21 @@ impl<'a> SequenceBuilder<'a> {
             for again in known.overlapping(&pages) {
                 self.report.recurring_pages += again.end - again.start;
                 let part = part(&entry, again.clone());
-                self.newcomer(&part, true);
+                self.note_helper(&part, true);
                 self.log.push(part);
-                let added = subjects.get(&key).map_or(&none, |subject| &subject.added);
+                let added = by_key.get(&key).map_or(&none, |file| &file.added);
                 let cached = added.missing(&again).into_iter();
                 self.unread.extend(cached.map(|pages| span(place, pages)));
             }
             for once in known.missing(&pages) {
-                self.report.newcomer_pages += once.end - once.start;
-                self.newcomer(&part(&entry, once), false);
+                self.report.helper_pages += once.end - once.start;
+                self.note_helper(&part(&entry, once), false);
             }
         }
     }
 
-    fn newcomer(&mut self, entry: &LogEntry, recurs: bool) {
-        self.newcomers.push(HelperRead {
+    fn note_helper(&mut self, entry: &LogEntry, recurs: bool) {
+        self.helpers.push(HelperRead {
             entry: PrefetchEntry {
                 span: entry.span,
                 time_us: entry.time_us,

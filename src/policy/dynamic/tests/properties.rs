@@ -80,7 +80,7 @@ proptest! {
         let mut app = SimulatedApp::new(class, touched);
         let first = app.history[0].params;
         for (duration_us, switches, fate, forgotten) in launches {
-            let mut step = app.tuning.next(&app.history, &seen(duration_us, switches));
+            let mut step = app.tuning.next(&app.history, &figures(duration_us, switches));
             if let (StepFate::NoEffect, Step::Raise(_)) = (fate, step) {
                 step = app.tuning.no_effect();
             }

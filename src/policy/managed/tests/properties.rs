@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::policy::WITHHELD_ONE_IN;
 
-fn any_seen() -> impl Strategy<Value = LaunchFigures> {
+fn any_figures() -> impl Strategy<Value = LaunchFigures> {
     let number = || prop_oneof![0..120u64, Just(u64::MAX)];
     let of_prefetch = (number(), number(), 0..2u64, prop::bool::weighted(0.8)).prop_map(
         |(entries, switches, stale_files, done)| PrefetchFigures {
@@ -34,7 +34,7 @@ fn any_seen() -> impl Strategy<Value = LaunchFigures> {
 fn event() -> impl Strategy<Value = (u8, LaunchFigures, u64)> {
     (
         0..12u8,
-        any_seen(),
+        any_figures(),
         prop_oneof![9 => 0..5u64, 1 => any::<u64>()],
     )
 }
@@ -49,7 +49,7 @@ proptest! {
         let mut app = prefetching();
         let mut history = history();
         let (mut withheld, mut all) = (0u32, 0u32);
-        for ((event, seen, now_s), random) in events {
+        for ((event, figures, now_s), random) in events {
             let decision = match event {
                 0..4 => {
                     let before = app.phase();
@@ -66,28 +66,28 @@ proptest! {
                             prop_assert!(matches!(plan, Plan::Prefetch | Plan::Withhold));
                         }
                     }
-                    let mut seen = seen;
+                    let mut figures = figures;
                     match plan {
-                        Plan::Withhold => seen.prefetched = None,
-                        Plan::Prefetch if seen.prefetched.is_some() => {}
+                        Plan::Withhold => figures.prefetched = None,
+                        Plan::Prefetch if figures.prefetched.is_some() => {}
                         _ => continue,
                     }
-                    let done = seen.prefetched.is_none_or(|prefetched| prefetched.done);
-                    let counts = match seen.prefetched {
-                        None => seen.warmth() != Warmth::Warm,
-                        Some(_) => done && seen.warmth() == Warmth::Cold,
+                    let done = figures.prefetched.is_none_or(|prefetched| prefetched.done);
+                    let counts = match figures.prefetched {
+                        None => figures.warmth() != Warmth::Warm,
+                        Some(_) => done && figures.warmth() == Warmth::Cold,
                     };
                     withheld += u32::from(plan == Plan::Withhold && counts);
                     all += u32::from(counts);
                     prop_assert!(withheld * WITHHELD_ONE_IN <= all, "{withheld} of {all}");
-                    app.next(now_s, &Observation::Launched { history: &history, seen })
+                    app.next(now_s, &Observation::Launched { history: &history, figures })
                 }
                 4 => app.next(now_s, &Observation::NotLearned),
                 5 => app.next(now_s, &Observation::NoEffect),
                 6 => app.next(now_s, &Observation::NotRescheduled),
                 7 => app.next(now_s, &Observation::Checked {
-                    obsolete: seen.own_readaheads,
-                    entries: seen.read_bytes,
+                    obsolete: figures.own_readaheads,
+                    entries: figures.read_bytes,
                 }),
                 8 => app.next(now_s, &Observation::NewExecutable),
                 9 => match PhaseRequest::from_byte((random % 10) as u8) {
