@@ -225,7 +225,7 @@ fn record_error(path: &Path, error: io::Error) -> KnobError {
     }
 }
 
-/// `None` if another process has it. Only root may open it: whoever holds it blocks all learning and
+/// `None` if another process has it. Only root may open it: a process that holds it blocks all learning and
 /// restoring.
 fn lock(dir: &Path, operation: FlockOperation) -> Result<Option<File>, KnobError> {
     let path = dir.join(LOCK);

@@ -258,10 +258,13 @@ mod tests {
         assert_eq!(class(259, 0), DriveClass::CommandQueuing);
         assert_eq!(class(253, 0), DriveClass::NoCommandQueuing);
         assert_eq!(class(1, 1), DriveClass::CommandQueuing);
-        let told = fake
+        let with_class = fake
             .sysfs()
             .knowing(makedev(8, 0), DriveClass::NoCommandQueuing);
-        assert_eq!(told.class(makedev(8, 0)), DriveClass::NoCommandQueuing);
-        assert_eq!(told.class(makedev(8, 32)), DriveClass::Rotational);
+        assert_eq!(
+            with_class.class(makedev(8, 0)),
+            DriveClass::NoCommandQueuing
+        );
+        assert_eq!(with_class.class(makedev(8, 32)), DriveClass::Rotational);
     }
 }

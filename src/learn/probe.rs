@@ -182,7 +182,7 @@ impl<'a> LiveProbe<'a> {
             Ok(cached) => facts.cached = cached,
             Err(error) => self.warn(
                 key.dev,
-                "cached pages cannot be told and are left out",
+                "the cached pages of files are unknown and left out",
                 error,
             ),
         }
@@ -196,7 +196,7 @@ impl<'a> LiveProbe<'a> {
             }
             Err(error) => self.warn(
                 key.dev,
-                "disk positions cannot be told, files are left out",
+                "the disk positions of files are unknown, they are left out",
                 error,
             ),
         }

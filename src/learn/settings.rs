@@ -97,7 +97,7 @@ impl LearningSettings {
         Ok(settings)
     }
 
-    /// Whether a fault on a cached page maps that page alone. Otherwise it maps what is cached of the
+    /// Whether a fault on a cached page maps that page alone. Otherwise it maps the cached ones of the
     /// 16 pages around it, and which of them was touched is not known.
     pub fn exact_faults(&self) -> bool {
         self.exact_faults

@@ -231,7 +231,7 @@ impl Tuning {
         self.raise(&level.params)
     }
 
-    /// The fastest level, the oldest of several, and its index; `level` if there is none.
+    /// The fastest level (the oldest of equals) and its index; `level` if there are no levels.
     fn fastest(&self, level: Level) -> (usize, Level) {
         let levels = self.levels.iter().copied().enumerate();
         levels

@@ -25,7 +25,7 @@ const OBSOLETE_PERCENT: u64 = 10;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Managed {
     phase: Phase,
-    /// Dynamic scheduling of the profile; `None` as long as there is none.
+    /// Dynamic scheduling of the profile; `None` without a profile.
     tuning: Option<Tuning>,
     gain: Gain,
     relearning: Relearning,

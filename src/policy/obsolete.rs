@@ -192,7 +192,7 @@ mod tests {
             "within a day of learning"
         );
         assert!(left(Some(LEARNED), &[LATER; 3]), "accessed since");
-        assert!(left(None, &[LATER; 3]), "not to be told");
+        assert!(left(None, &[LATER; 3]), "unknown access time");
     }
 
     proptest! {

@@ -1,5 +1,5 @@
 //! Launch sequences for property tests, laid out as a file system would: files and metadata side by
-//! side on the disk, mostly contiguous, with gaps, fragments and pages that nobody needs, read mostly
+//! side on the disk, mostly contiguous, with gaps, fragments and pages that are not needed, read mostly
 //! in disk order. Random numbers alone would hardly ever give two entries that can be joined.
 
 use std::collections::BTreeMap;
@@ -169,7 +169,7 @@ pub fn check_merged(
         let mut members = Vec::new();
         let mut hole = 0;
         for page in span.start..span.end() {
-            // Taking it out shows a page that is read twice as a page that nobody needs.
+            // Taking it out shows a page that is read twice as an unneeded one.
             if let Some((position, from)) = needed.remove(&(span.place, page)) {
                 let lba = from.lba + (page - from.span.start) * SECTORS_PER_PAGE;
                 members.push((position, from, lba, page));

@@ -19,7 +19,7 @@ use crate::prefetching::{prefetch, reads_of_launch};
 use crate::root::{Root, install, pages_of};
 use crate::until;
 
-/// Mounted by the sandbox over a directory of the image, which is then in nobody's way but its own.
+/// A directory of the image over which the sandbox mounts a file system in its own namespace.
 const COVERED: &str = "/new";
 
 /// A sandbox that is given this FIFO does not end before its namespace has been seen.

@@ -133,6 +133,7 @@ fn damage_anywhere_gives_an_error_or_an_answer() {
         image.index_directories();
         let whole = fs::read(image.path()).unwrap();
         let sound = ask_everything(&image.open());
+        let named: Vec<u64> = sound.iter().flatten().flatten().copied().collect();
         let file = OpenOptions::new().write(true).open(image.path()).unwrap();
         // A linear congruential generator (Knuth's MMIX): the same damage in every run.
         let mut state = 1_u64;
@@ -145,8 +146,11 @@ fn damage_anywhere_gives_an_error_or_an_answer() {
         let mut damaged = 0;
         for _ in 0..300 {
             for _ in 0..=random(30) {
-                // The superblock is libext2fs's own business.
-                let at = 2048 + random(whole.len() - 2048 - 8);
+                // Anywhere but in the superblock, which libext2fs checks, or in blocks that are read.
+                let at = match random(2) {
+                    0 => 2048 + random(whole.len() - 2048 - 8),
+                    _ => named[random(named.len())] as usize * 1024 + random(1024 - 8),
+                };
                 let bytes = [0, 0xff, 1, random(256) as u8][random(4)];
                 file.write_all_at(&vec![bytes; 1 << random(4)], at as u64)
                     .unwrap();

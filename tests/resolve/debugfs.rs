@@ -1,4 +1,4 @@
-//! What debugfs(8) tells of a file system, for many inodes in one go.
+//! What debugfs(8) says about many inodes, in one run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ pub struct Node {
     pub first: u64,
 }
 
-/// What debugfs tells of an inode; all in file-system blocks.
+/// What debugfs says about an inode, in file-system blocks.
 #[derive(Debug, Default)]
 pub struct Inode {
     pub table_block: u64,

@@ -146,7 +146,7 @@ fn a_written_file_is_cached_to_its_end_and_no_further() {
     let path = image.mount_point().join("file");
     fs::write(&path, vec![1; 5 * 4096 + 1]).unwrap();
     let file = File::open(&path).unwrap();
-    // Dirty pages stay, whoever drops caches meanwhile.
+    // Dirty pages stay, even if another test drops caches.
     let cached = residency::cached(file.as_fd(), &(1..100)).unwrap();
     assert!(
         cached.iter().cloned().eq(std::iter::once(1..6)),

@@ -42,7 +42,7 @@ fn add(directory: &Path, index: usize, length: usize) {
     }
 }
 
-/// Leaves only single blocks free, so that whatever grows is in pieces. Needs extents.
+/// Leaves only single blocks free, so that files and directories grow in pieces. Needs extents.
 pub fn shatter(image: &LoopExt4, block_size: u64) {
     const HOLES: u64 = 4000;
     // Blocks that the kernel keeps for the growth of trees lie in one piece; a few are enough.

@@ -1,4 +1,4 @@
-//! Launch sequences from made-up accesses to real files.
+//! Launch sequences of synthetic accesses to real files.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, FileTimes};
@@ -172,7 +172,7 @@ fn metadata_come_before_the_data_that_depend_on_them() {
 }
 
 #[test]
-fn what_does_not_belong_is_left_out_and_counted() {
+fn files_that_cannot_be_prefetched_are_left_out_and_counted() {
     if !privileged() {
         return;
     }

@@ -23,7 +23,7 @@ use crate::kernel::Namespaces;
 use crate::model::{Access, By, PathUse, Source};
 use walks::Walks;
 
-/// Something that reads metadata.
+/// Metadata that a path needs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Need {
     /// A step on the way of a path.
@@ -33,7 +33,7 @@ pub enum Need {
 }
 
 impl Need {
-    /// Device (`st_dev`) of what is read.
+    /// Device (`st_dev`) that is read.
     fn dev(&self) -> u64 {
         match self {
             Need::Step(WalkStep::LookUp { dir, .. }) => dir.0,

@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn steps(path: &str, follow: bool) -> (Vec<String>, WalkEnd<Id>) {
-        let mut seen = Vec::new();
+        let mut visited = Vec::new();
         let end = walk(
             &mut toy(),
             &ROOT,
@@ -219,7 +219,7 @@ mod tests {
             path.as_bytes(),
             follow,
             &mut |step| {
-                seen.push(match step {
+                visited.push(match step {
                     WalkStep::LookUp { dir, name, found } => format!(
                         "{}/{} {}",
                         dir.1,
@@ -230,7 +230,7 @@ mod tests {
                 });
             },
         );
-        (seen, end)
+        (visited, end)
     }
 
     fn named(dir: Id, name: &str) -> WalkEnd<Id> {
@@ -242,19 +242,22 @@ mod tests {
 
     #[test]
     fn each_component_is_looked_up_in_its_directory() {
-        let (seen, end) = steps("/usr//./lib/x.so", true);
-        assert_eq!(seen, ["2/usr 10", "10/lib 11", "11/x.so 12"]);
+        let (visited, end) = steps("/usr//./lib/x.so", true);
+        assert_eq!(visited, ["2/usr 10", "10/lib 11", "11/x.so 12"]);
         assert_eq!(end, named((1, 11), "x.so"));
     }
 
     #[test]
     fn links_are_read_and_followed() {
-        let (seen, end) = steps("/lib/x.so", true);
+        let (visited, end) = steps("/lib/x.so", true);
         let expected = ["2/lib 13", "link 13", "2/usr 10", "10/lib 11", "11/x.so 12"];
-        assert_eq!(seen, expected);
+        assert_eq!(visited, expected);
         assert_eq!(end, named((1, 11), "x.so"));
-        let (seen, _) = steps("usr/lib/../../abs/lib", true);
-        assert_eq!(seen[2..], ["2/abs 15", "link 15", "2/usr 10", "10/lib 11"]);
+        let (visited, _) = steps("usr/lib/../../abs/lib", true);
+        assert_eq!(
+            visited[2..],
+            ["2/abs 15", "link 15", "2/usr 10", "10/lib 11"]
+        );
     }
 
     #[test]
@@ -274,15 +277,15 @@ mod tests {
                 WalkEnd::Nothing
             )
         );
-        let (seen, end) = steps("/usr/lib/x.so/more", true);
-        assert_eq!((seen.len(), end), (3, WalkEnd::Nothing));
+        let (visited, end) = steps("/usr/lib/x.so/more", true);
+        assert_eq!((visited.len(), end), (3, WalkEnd::Nothing));
     }
 
     #[test]
     fn circles_of_links_end() {
-        let (seen, end) = steps("/loop", true);
+        let (visited, end) = steps("/loop", true);
         assert_eq!(end, WalkEnd::Nothing);
-        assert_eq!(seen.len(), 2 * (MOST_LINKS as usize + 1));
+        assert_eq!(visited.len(), 2 * (MOST_LINKS as usize + 1));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What an earlier launch settles, on a made-up system.
+//! Resolving a launch after an earlier one, on a fake system.
 
 use super::tests::{EXT4, accesses, fake, file, run, run_after, short};
 use super::*;

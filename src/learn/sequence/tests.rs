@@ -1,4 +1,4 @@
-//! The making of a launch sequence, on a made-up system.
+//! Making launch sequences on a fake system.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -189,7 +189,7 @@ fn a_window_gives_the_pages_that_were_cached_before() {
         (11, 10, 2, Added),
         (11, 13, 1, Read),
     ]);
-    // Added for another task: not cached before either, and of no concern to the launch.
+    // Added by another task: not cached before, and not needed by the launch.
     trace[2].by = By::Other;
     let sequence = run(&trace, fake([(11, facts)]));
     assert_eq!(
@@ -222,7 +222,7 @@ fn a_window_gives_the_pages_that_others_had_just_added() {
 }
 
 #[test]
-fn what_the_drive_did_not_read_is_told_apart() {
+fn pages_that_the_drive_did_not_read_are_listed() {
     let mut facts = file(11, 14);
     facts.cached = vec![2..5, 8..9];
     let mut trace = accesses(&[
@@ -246,7 +246,7 @@ fn what_the_drive_did_not_read_is_told_apart() {
 }
 
 #[test]
-fn what_is_left_out_is_counted_with_its_reason() {
+fn accesses_left_out_are_counted_by_reason() {
     let mut trace = accesses(&[
         (11, 0, 2, Added),
         (12, 0, 2, Added),

@@ -103,33 +103,33 @@ mod tests {
     #[test]
     fn a_read_is_extended_to_the_start_of_an_unused_run() {
         let read = |start, len| access(Source::Read, 7, start, len);
-        let seen = [added(0..16), vec![read(3, 13)]].concat();
-        assert_eq!(reads(seen), [(0, 16)]);
+        let accesses = [added(0..16), vec![read(3, 13)]].concat();
+        assert_eq!(reads(accesses), [(0, 16)]);
         // Only once: later reads of the same run are reported.
-        let seen = [added(4..16), vec![read(5, 2), read(12, 4)]].concat();
-        assert_eq!(reads(seen), [(4, 3), (12, 4)]);
+        let accesses = [added(4..16), vec![read(5, 2), read(12, 4)]].concat();
+        assert_eq!(reads(accesses), [(4, 3), (12, 4)]);
     }
 
     #[test]
     fn a_read_is_not_extended_over_pages_of_another_use() {
         let read = |start, len| access(Source::Read, 7, start, len);
-        let seen = [added(0..32), vec![read(0, 4), read(10, 2)]].concat();
-        assert_eq!(reads(seen), [(0, 4), (10, 2)]);
-        let seen = [
+        let accesses = [added(0..32), vec![read(0, 4), read(10, 2)]].concat();
+        assert_eq!(reads(accesses), [(0, 4), (10, 2)]);
+        let accesses = [
             added(0..32),
             vec![access(Source::Fault, 7, 0, 1), read(10, 2)],
         ]
         .concat();
-        assert_eq!(reads(seen), [(10, 2)]);
+        assert_eq!(reads(accesses), [(10, 2)]);
         // A run of its own, and pages that others added.
-        let seen = [added(0..4), vec![read(0, 4)], added(4..8), vec![read(4, 4)]].concat();
-        assert_eq!(reads(seen), [(0, 4), (4, 4)]);
-        let mut seen = [added(0..16), vec![read(3, 13)]].concat();
-        for access in &mut seen[..16] {
+        let accesses = [added(0..4), vec![read(0, 4)], added(4..8), vec![read(4, 4)]].concat();
+        assert_eq!(reads(accesses), [(0, 4), (4, 4)]);
+        let mut accesses = [added(0..16), vec![read(3, 13)]].concat();
+        for access in &mut accesses[..16] {
             access.by = By::Own;
         }
-        assert_eq!(reads(seen), [(3, 13)]);
-        let seen = [added(0..16), vec![access(Source::Read, 8, 3, 13)]].concat();
-        assert_eq!(reads(seen), [(3, 13)]);
+        assert_eq!(reads(accesses), [(3, 13)]);
+        let accesses = [added(0..16), vec![access(Source::Read, 8, 3, 13)]].concat();
+        assert_eq!(reads(accesses), [(3, 13)]);
     }
 }

@@ -123,7 +123,7 @@ fn levels_are_held_against_the_fastest_and_not_the_last() {
 }
 
 #[test]
-fn three_levels_without_gain_end_it_with_the_fastest() {
+fn three_levels_without_gain_end_tuning_with_the_fastest() {
     let mut app = SimulatedApp::queued();
     app.launch(1000, LATE);
     app.launch(990, LATE);
@@ -136,7 +136,7 @@ fn three_levels_without_gain_end_it_with_the_fastest() {
 }
 
 #[test]
-fn the_range_ends_it() {
+fn tuning_ends_at_the_end_of_the_range() {
     let mut app = SimulatedApp::queued();
     let mut duration_us = 10_000;
     while let Step::Raise(_) = app.launch(duration_us, LATE) {
@@ -248,7 +248,7 @@ fn a_schedule_made_by_others_starts_tuning_over() {
 }
 
 #[test]
-fn nothing_is_free_on_disks_with_heads_or_without_parameters() {
+fn nothing_is_tuned_on_disks_with_heads_or_without_parameters() {
     let mut app = SimulatedApp::new(DriveClass::Rotational, true);
     assert_eq!(app.tuning.ended(), Some(TuningEnd::NothingFree));
     assert_eq!(app.launch(1000, LATE), Step::Stay);

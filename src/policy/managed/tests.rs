@@ -233,7 +233,7 @@ fn launches(app: &mut Managed, without_us: u64) -> (Decision, [u32; 2]) {
 }
 
 #[test]
-fn what_does_not_gain_is_switched_off_and_said_so() {
+fn an_app_without_gain_is_switched_off_and_reported() {
     let mut app = prefetching();
     let off = Off::NoGain {
         with_us: 100,
@@ -247,7 +247,7 @@ fn what_does_not_gain_is_switched_off_and_said_so() {
 }
 
 #[test]
-fn what_gains_is_prefetched_on() {
+fn an_app_with_gain_is_prefetched_on() {
     let mut app = prefetching();
     let (decision, [with, without]) = launches(&mut app, 200);
     assert_eq!(decision, Decision::Keep);
@@ -281,7 +281,7 @@ fn cold_launches_that_were_learned_live_take_part_in_the_comparison() {
 }
 
 #[test]
-fn what_was_switched_off_by_itself_is_learned_again_after_a_month() {
+fn an_app_switched_off_for_no_gain_is_learned_again_after_a_month() {
     let mut app = prefetching();
     launches(&mut app, 100);
     assert_eq!(app.plan(NOW + RETRY_AFTER_S - 1, 0), Plan::Leave);
@@ -298,7 +298,7 @@ fn a_clock_set_back_counts_from_then_on() {
 }
 
 #[test]
-fn what_the_user_switched_off_stays_so_until_the_user_says_otherwise() {
+fn an_app_switched_off_by_the_user_stays_off_until_the_user_switches_it_on() {
     let mut app = prefetching();
     let ask = |app: &mut Managed, byte| {
         let request = PhaseRequest::from_byte(byte).expect("a phase byte");

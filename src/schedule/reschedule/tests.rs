@@ -70,7 +70,7 @@ fn data_are_cut_where_the_disk_does_and_what_has_no_place_is_left_out() {
         pages,
         lba,
     };
-    // It reaches beyond both ends, has a hole, overlaps itself, and names pages nobody asked for.
+    // It reaches beyond both ends, has a hole, overlaps itself, and names pages that were not asked for.
     let pieces = [
         piece(0..12, 80),
         piece(14..16, 800),

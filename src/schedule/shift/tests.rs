@@ -23,7 +23,7 @@ fn d(file: u32) -> LogEntry {
     entry(Place::Data { file }, 0, 1)
 }
 
-/// Built after the caption of Figure 5 and the slides' "shift size of 4KB" (their texts do not
+/// Built after the caption of Figure 5 and its "shift size of 4KB" (the text at hand does not
 /// carry the pictures): data behind the metadata that it depends on empties the queue twice; moving
 /// each metadata block before one data request more keeps a request in flight beside it.
 #[test]
