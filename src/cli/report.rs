@@ -195,7 +195,7 @@ fn table(misses: &[Miss], what: &str) -> Vec<String> {
             miss.reason,
             miss.start,
             miss.pages,
-            subject(&miss.subject)
+            place(&miss.place)
         )
     }));
     if let Some(more @ 1..) = misses.len().checked_sub(MOST_LINES) {
@@ -204,8 +204,8 @@ fn table(misses: &[Miss], what: &str) -> Vec<String> {
     lines
 }
 
-fn subject(subject: &MissedPlace) -> String {
-    match subject {
+fn place(place: &MissedPlace) -> String {
+    match place {
         MissedPlace::Data {
             path: Some(path), ..
         } => text_of(path),
@@ -251,11 +251,11 @@ mod tests {
     use crate::judge::{MissReason, RequestCount};
 
     fn verdict(count: usize) -> ReportVerdict {
-        let miss = |subject| Miss {
+        let miss = |place| Miss {
             time_us: 1500,
             reason: MissReason::Late,
             dev: 5,
-            subject,
+            place,
             start: 7,
             pages: 2,
         };

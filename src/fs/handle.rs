@@ -11,6 +11,10 @@ use rustix::io::Errno;
 
 use super::mounts::OpenMount;
 
+/// File times come from the kernel's coarse clock, which may lag by a timer tick: 10 ms at the lowest usual tick
+/// rate.
+pub const COARSE_CLOCK_NS: i64 = 10_000_000;
+
 /// The kernel's `enum fid_type`: a 32-bit inode number and a 32-bit generation.
 const FILEID_INO32_GEN: c_int = 1;
 
@@ -55,6 +59,22 @@ pub fn open_by_ino(
         return Ok(fd);
     }
     open_handle(mount, ino, generation, flags)
+}
+
+/// Opens a file by inode number and generation, to examine its pages without changing its access time. The
+/// number may belong to a device or a FIFO by now, whose opening does not block.
+///
+/// # Errors
+/// As [`open_by_ino`]; `ELOOP` if it is a symbolic link.
+pub fn open_cached_file(mount: BorrowedFd<'_>, ino: u64, generation: u32) -> io::Result<OwnedFd> {
+    // NOATIME: mapping a file to ask for its cached pages would count as an access.
+    let flags = OFlags::RDONLY
+        | OFlags::NONBLOCK
+        | OFlags::NOCTTY
+        | OFlags::NOFOLLOW
+        | OFlags::NOATIME
+        | OFlags::CLOEXEC;
+    open_by_ino(mount, ino, generation, flags)
 }
 
 fn open_handle(

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType, OFlags, StatxFlags, StatxTimestamp, major, statx};
+use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp, major, statx};
 
 use super::misses::{FileLookUp, FileNow, PageFate};
 use crate::fs::ext4::{BlockKind, Ext4};
@@ -13,10 +13,6 @@ use crate::fs::support::Support;
 use crate::fs::{blockdev, handle};
 use crate::learn::sequence::FileKey;
 use crate::model::PAGE_SIZE;
-
-/// File times come from the kernel's coarse clock, which may lag by a timer tick: 10 ms at the
-/// lowest usual tick rate.
-const COARSE_CLOCK_NS: i128 = 10_000_000;
 
 /// Asks the kernel and libext2fs. A question that they cannot answer has an answer without a name: a report
 /// about a launch must not fail because of it.
@@ -34,7 +30,7 @@ impl LiveSystem {
         let since = started.duration_since(UNIX_EPOCH).unwrap_or_default();
         LiveSystem {
             mounts,
-            started_ns: since.as_nanos() as i128 - COARSE_CLOCK_NS,
+            started_ns: since.as_nanos() as i128 - i128::from(handle::COARSE_CLOCK_NS),
             roots: HashMap::new(),
             ext4: HashMap::new(),
         }
@@ -47,13 +43,8 @@ impl LiveSystem {
             .entry(key.dev)
             .or_insert_with(|| mounts.open_root(key.dev).ok())
             .as_ref()?;
-        let flags = OFlags::RDONLY
-            | OFlags::NONBLOCK
-            | OFlags::NOCTTY
-            | OFlags::NOFOLLOW
-            | OFlags::NOATIME
-            | OFlags::CLOEXEC;
-        let fd = handle::open_by_ino(root.fd.as_fd(), key.ino, key.generation, flags).ok()?;
+        let opened = handle::open_cached_file(root.fd.as_fd(), key.ino, key.generation);
+        let fd = opened.ok()?;
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let stat = statx(&fd, c"", AtFlags::EMPTY_PATH, wanted).ok()?;
         let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;

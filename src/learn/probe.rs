@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FileType, OFlags, fstat};
+use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
 use super::sequence::{Dependencies, DeviceState, Facts, FileKey, FileState, Probe};
@@ -16,10 +16,6 @@ use crate::fs::mounts::{MountTable, OpenMount, fs_uuid};
 use crate::fs::support::Support;
 use crate::fs::{blockdev, fiemap, handle, residency};
 use crate::model::{Device, DriveClass, PAGE_SIZE};
-
-/// File times come from the kernel's coarse clock, which may lag by a timer tick: 10 ms at the
-/// lowest usual tick rate.
-const COARSE_CLOCK_NS: i64 = 10_000_000;
 
 /// Asks the kernel, each question once.
 pub struct LiveProbe<'a> {
@@ -60,7 +56,7 @@ impl<'a> LiveProbe<'a> {
         LiveProbe {
             mounts,
             class,
-            written_since_ns: launch_ns.saturating_sub(COARSE_CLOCK_NS),
+            written_since_ns: launch_ns.saturating_sub(handle::COARSE_CLOCK_NS),
             devices: HashMap::new(),
             warnings: Vec::new(),
             warned: HashSet::new(),
@@ -127,27 +123,19 @@ impl<'a> LiveProbe<'a> {
 
     /// The file, opened, and its state if that is not [`FileState::Present`].
     fn open(&mut self, key: FileKey, mount: &OpenMount) -> Result<(OwnedFd, Facts), FileState> {
-        // NOATIME: mapping a file to ask for its cached pages would count as an access.
-        let flags = OFlags::RDONLY
-            | OFlags::NONBLOCK
-            | OFlags::NOCTTY
-            | OFlags::NOFOLLOW
-            | OFlags::NOATIME
-            | OFlags::CLOEXEC;
-        let fd = handle::open_by_ino(mount.fd.as_fd(), key.ino, key.generation, flags).map_err(
-            |error| {
-                // LOOP: a symbolic link, whose target the page cache holds as it does a file's data.
-                let expected = [Errno::STALE, Errno::NOENT, Errno::LOOP];
-                if !Errno::from_io_error(&error).is_some_and(|errno| expected.contains(&errno)) {
-                    self.warn(
-                        key.dev,
-                        "files cannot be opened by inode number and are left out",
-                        error,
-                    );
-                }
-                FileState::Gone
-            },
-        )?;
+        let opened = handle::open_cached_file(mount.fd.as_fd(), key.ino, key.generation);
+        let fd = opened.map_err(|error| {
+            // LOOP: a symbolic link, whose target the page cache holds as it does a file's data.
+            let expected = [Errno::STALE, Errno::NOENT, Errno::LOOP];
+            if !Errno::from_io_error(&error).is_some_and(|errno| expected.contains(&errno)) {
+                self.warn(
+                    key.dev,
+                    "files cannot be opened by inode number and are left out",
+                    error,
+                );
+            }
+            FileState::Gone
+        })?;
         let stat = fstat(&fd).map_err(|_| FileState::Gone)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink == 0 {
             return Err(FileState::Gone);

@@ -94,8 +94,8 @@ struct Body {
     files: FileColumns,
     entries: EntryColumns,
     completion: Option<Span>,
-    mapped_along: EntryColumns,
-    newcomers: EntryColumns,
+    fault_around: EntryColumns,
+    helpers: EntryColumns,
     #[serde(deserialize_with = "bounded::<_, _, MAX_ENTRIES>")]
     recurs: Vec<bool>,
     log_entries: u32,
@@ -108,8 +108,8 @@ impl Body {
         let (devices, files) = (profile.devices.len(), profile.files.len());
         let columns = |entries: &[PrefetchEntry]| EntryColumns::new(entries, devices, files);
         let at_once = |&span: &Span| PrefetchEntry { span, time_us: 0 };
-        let mapped_along: Vec<_> = profile.fault_around.iter().map(at_once).collect();
-        let newcomers: Vec<_> = profile.helpers.iter().map(|read| read.entry).collect();
+        let fault_around: Vec<_> = profile.fault_around.iter().map(at_once).collect();
+        let helpers: Vec<_> = profile.helpers.iter().map(|read| read.entry).collect();
         Body {
             app: profile.app.clone(),
             created: profile.created,
@@ -121,8 +121,8 @@ impl Body {
             files: FileColumns::new(&profile.files),
             entries: columns(&profile.entries),
             completion: profile.completion,
-            mapped_along: columns(&mapped_along),
-            newcomers: columns(&newcomers),
+            fault_around: columns(&fault_around),
+            helpers: columns(&helpers),
             recurs: profile.helpers.iter().map(|read| read.recurs).collect(),
             log_entries: profile.log_entries,
             obsolete: profile.obsolete,
@@ -134,8 +134,8 @@ impl Profile {
     /// Rounds all times as the file format does. What is written is read back exactly, but for
     /// this: a profile that was rounded first comes back equal to itself.
     pub fn round_times(&mut self) {
-        let newcomers = self.helpers.iter_mut().map(|read| &mut read.entry);
-        for entry in self.entries.iter_mut().chain(newcomers) {
+        let helpers = self.helpers.iter_mut().map(|read| &mut read.entry);
+        for entry in self.entries.iter_mut().chain(helpers) {
             entry.time_us -= entry.time_us % TIME_QUANTUM_US;
         }
     }
@@ -169,13 +169,13 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, FormatError> {
         return Err(FormatError::Invalid("it goes on after its contents"));
     }
     let (devices, files) = (body.devices.len(), body.files.len());
-    let newcomers = body.newcomers.into_entries(devices, files)?;
-    if newcomers.len() != body.recurs.len() {
+    let helpers = body.helpers.into_entries(devices, files)?;
+    if helpers.len() != body.recurs.len() {
         return Err(FormatError::Invalid(
-            "its newcomers have columns of different lengths",
+            "its reads of helpers have columns of different lengths",
         ));
     }
-    let mapped_along = body.mapped_along.into_entries(devices, files)?;
+    let fault_around = body.fault_around.into_entries(devices, files)?;
     let profile = Profile {
         app: body.app,
         created: body.created,
@@ -187,8 +187,8 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, FormatError> {
         history: body.history,
         devices: body.devices,
         completion: body.completion,
-        fault_around: mapped_along.iter().map(|entry| entry.span).collect(),
-        helpers: newcomers
+        fault_around: fault_around.iter().map(|entry| entry.span).collect(),
+        helpers: helpers
             .into_iter()
             .zip(body.recurs)
             .map(|(entry, recurs)| HelperRead { entry, recurs })

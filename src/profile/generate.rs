@@ -189,7 +189,7 @@ pub fn profile() -> impl Strategy<Value = Profile> {
             vec((entry(devices, files), any::<bool>()), 0..20),
         );
         (head, tables).prop_map(|(head, tables)| {
-            let (devices, files, entries, completion, mapped_along, newcomers) = tables;
+            let (devices, files, entries, completion, fault_around, helpers) = tables;
             let ((path, root, dev, ino), created, learned, ended, hooks, history, counts) = head;
             Profile {
                 app: App {
@@ -209,8 +209,8 @@ pub fn profile() -> impl Strategy<Value = Profile> {
                 devices,
                 files,
                 entries,
-                fault_around: mapped_along,
-                helpers: newcomers
+                fault_around,
+                helpers: helpers
                     .into_iter()
                     .map(|(entry, recurs)| HelperRead { entry, recurs })
                     .collect(),

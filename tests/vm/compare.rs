@@ -25,10 +25,6 @@ impl Page {
         self.path.is_none()
     }
 
-    pub fn is_on(&self, dev: u64) -> bool {
-        self.dev == dev
-    }
-
     pub fn is_of(&self, path: &str) -> bool {
         self.path.as_deref() == Some(path.as_bytes())
     }

@@ -116,7 +116,7 @@ fn kinds(misses: &[Miss], plan: &Plan) -> Vec<MissKind> {
         } else {
             miss.reason.to_string()
         };
-        let of = match &miss.subject {
+        let of = match &miss.place {
             judge::MissedPlace::Data { .. } => "data".to_owned(),
             judge::MissedPlace::Metadata { block } => block.to_string(),
         };
@@ -136,8 +136,7 @@ fn kinds(misses: &[Miss], plan: &Plan) -> Vec<MissKind> {
 
 /// Whether the request is for this data.
 fn is_of(miss: &Miss, span: &Span, plan: &Plan) -> bool {
-    let (judge::MissedPlace::Data { inode, .. }, Place::Data { file }) =
-        (&miss.subject, span.place)
+    let (judge::MissedPlace::Data { inode, .. }, Place::Data { file }) = (&miss.place, span.place)
     else {
         return false;
     };

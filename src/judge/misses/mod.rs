@@ -84,7 +84,7 @@ pub struct Miss {
     pub dev: u64,
     /// What was read.
     #[serde(flatten)]
-    pub subject: MissedPlace,
+    pub place: MissedPlace,
     /// First 4 KiB page: of the file, or of the device for metadata.
     pub start: u64,
     /// Number of 4 KiB pages.
@@ -297,7 +297,7 @@ impl Judge<'_> {
             return;
         }
         let pages = request.pages.end - request.pages.start;
-        let (subject, reason) = if key.ino == 0 {
+        let (place, reason) = if key.ino == 0 {
             let block = self.system.block(key.dev, request.pages.start);
             let reason = self.metadata_reason(request, block);
             (MissedPlace::Metadata { block }, reason)
@@ -308,7 +308,7 @@ impl Judge<'_> {
                 self.found.made_pages += pages;
                 return;
             }
-            let subject = MissedPlace::Data {
+            let place = MissedPlace::Data {
                 inode: key.ino,
                 path: now.path.clone(),
             };
@@ -316,13 +316,13 @@ impl Judge<'_> {
                 Some(page) => self.known.data(key, page, now),
                 None => MissReason::ReadAround,
             };
-            (subject, reason)
+            (place, reason)
         };
         let mut miss = Miss {
             time_us: request.time_us,
             reason,
             dev: key.dev,
-            subject,
+            place,
             start: request.pages.start,
             pages,
         };

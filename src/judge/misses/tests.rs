@@ -104,7 +104,7 @@ fn short(misses: &[Miss]) -> Vec<(u64, u64, u64, MissReason)> {
     misses
         .iter()
         .map(|miss| {
-            let ino = match miss.subject {
+            let ino = match miss.place {
                 MissedPlace::Data { inode, .. } => inode,
                 MissedPlace::Metadata { .. } => 0,
             };

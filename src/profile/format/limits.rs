@@ -60,7 +60,7 @@ pub fn check(profile: &Profile) -> Result<(), FormatError> {
     for (what, count) in [
         ("entries", profile.entries.len()),
         ("pages mapped along", profile.fault_around.len()),
-        ("reads of newcomers", profile.helpers.len()),
+        ("reads of helpers", profile.helpers.len()),
     ] {
         at_most(what, count, MAX_ENTRIES)?;
     }
