@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
-use super::sequence::{Dependencies, DeviceState, Facts, FileKey, FileState, Probe};
+use super::sequence::{Dependencies, DeviceState, FileFacts, FileKey, FileState, Probe};
 use crate::fs::ext4::{Ext4, Ext4Error};
 use crate::fs::mounts::{MountTable, OpenMount, fs_uuid};
 use crate::fs::support::Support;
@@ -122,7 +122,7 @@ impl<'a> LiveProbe<'a> {
     }
 
     /// The file, opened, and its state if that is not [`FileState::Present`].
-    fn open(&mut self, key: FileKey, mount: &OpenMount) -> Result<(OwnedFd, Facts), FileState> {
+    fn open(&mut self, key: FileKey, mount: &OpenMount) -> Result<(OwnedFd, FileFacts), FileState> {
         let opened = handle::open_cached_file(mount.fd.as_fd(), key.ino, key.generation);
         let fd = opened.map_err(|error| {
             // LOOP: a symbolic link, whose target the page cache holds as it does a file's data.
@@ -145,11 +145,11 @@ impl<'a> LiveProbe<'a> {
         if mtime_ns.max(ctime_ns) >= self.written_since_ns {
             return Err(FileState::Written);
         }
-        let facts = Facts {
+        let facts = FileFacts {
             size: u64::try_from(stat.st_size).map_err(|_| FileState::Gone)?,
             mtime_ns,
             path: handle::path_in_fs(fd.as_fd(), mount),
-            ..Facts::default()
+            ..FileFacts::default()
         };
         Ok((fd, facts))
     }

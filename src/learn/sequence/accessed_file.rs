@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use super::probe::{DeviceState, Facts, FileKey, FileState, Probe};
+use super::probe::{DeviceState, FileFacts, FileKey, FileState, Probe};
 use super::report::{LeftOut, ResolveReport};
 use crate::model::ranges::{RangeSet, bridge};
 use crate::model::{Access, By, Source};
@@ -48,7 +48,7 @@ pub enum FileDecision {
     /// Metadata of a device that can be read.
     Metadata,
     /// A file as it is now.
-    File(Box<Facts>),
+    File(Box<FileFacts>),
 }
 
 /// The pages of an access, bounded so that positions in bytes and sectors cannot overflow.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::probe::{Facts, FileKey};
+use super::probe::{FileFacts, FileKey};
 use crate::model::ranges::RangeSet;
 use crate::model::{Access, By, Device, HelperRead, Place, Profile, Source, Span};
 
@@ -83,7 +83,7 @@ impl Earlier {
     }
 
     /// Pages of the file that were needed then; `None` if none were, or if the file has changed since.
-    pub(super) fn pages(&self, key: FileKey, facts: &Facts) -> Option<&RangeSet> {
+    pub(super) fn pages(&self, key: FileKey, facts: &FileFacts) -> Option<&RangeSet> {
         let known = self.files.get(&key)?;
         (known.size == facts.size && known.mtime_ns == facts.mtime_ns).then_some(&known.pages)
     }

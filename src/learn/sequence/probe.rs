@@ -41,7 +41,7 @@ pub enum DeviceState {
 
 /// A regular file as it is after the launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct FileFacts {
     /// Size, in bytes.
     pub size: u64,
     /// Time of last modification, in nanoseconds since the epoch.
@@ -60,7 +60,7 @@ pub struct Facts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileState {
     /// It exists and has not changed since the launch began.
-    Present(Box<Facts>),
+    Present(Box<FileFacts>),
     /// Deleted, replaced, no regular file, or not to be opened.
     Gone,
     /// Written or changed since the launch began.

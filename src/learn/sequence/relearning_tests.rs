@@ -114,7 +114,7 @@ fn a_page_of_the_tree_is_not_a_helpers() {
 }
 
 /// All of the file is cached.
-fn cached(pages: u64) -> Facts {
+fn cached(pages: u64) -> FileFacts {
     let mut facts = file(11, pages);
     facts.cached.push(0..pages);
     facts

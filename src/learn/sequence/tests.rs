@@ -58,8 +58,8 @@ impl Probe for FakeProbe {
 
 /// A file of `pages` pages in one extent at page `ino * 1000` of the disk, whose inode is in page
 /// `ino` of the device.
-pub(super) fn file(ino: u64, pages: u64) -> Facts {
-    Facts {
+pub(super) fn file(ino: u64, pages: u64) -> FileFacts {
+    FileFacts {
         size: pages * PAGE_SIZE,
         extents: vec![FileExtent {
             logical: 0,
@@ -68,11 +68,11 @@ pub(super) fn file(ino: u64, pages: u64) -> Facts {
             flags: 1,
         }],
         dependencies: Dependencies::new(Some(ino), &[], 4096),
-        ..Facts::default()
+        ..FileFacts::default()
     }
 }
 
-pub(super) fn fake(files: impl IntoIterator<Item = (u64, Facts)>) -> FakeProbe {
+pub(super) fn fake(files: impl IntoIterator<Item = (u64, FileFacts)>) -> FakeProbe {
     FakeProbe {
         files: files
             .into_iter()
@@ -264,7 +264,7 @@ fn accesses_left_out_are_counted_by_reason() {
     trace[6].by = By::Other;
     let mut system = fake([(
         15,
-        Facts {
+        FileFacts {
             extents: Vec::new(),
             ..file(15, 4)
         },
@@ -295,7 +295,7 @@ fn accesses_left_out_are_counted_by_reason() {
 fn without_the_block_device_data_stay_and_metadata_go() {
     let mut trace = accesses(&[(0, 7, 2, Added), (11, 0, 2, Added)]);
     trace.iter_mut().for_each(|access| access.dev = UNREADABLE);
-    let facts = Facts {
+    let facts = FileFacts {
         dependencies: Dependencies::default(),
         ..file(11, 2)
     };
@@ -351,11 +351,11 @@ fn any_access() -> impl Strategy<Value = Access> {
     })
 }
 
-fn any_facts() -> impl Strategy<Value = Facts> {
+fn any_facts() -> impl Strategy<Value = FileFacts> {
     let blocks = proptest::collection::vec(proptest::option::of(0u64..200), 0..40);
     let cached = proptest::collection::vec(any::<bool>(), 40);
     let nodes = proptest::collection::vec((0u64..40, 1u64..10, 0u64..40, 0u32..3), 0..6);
-    (blocks, cached, nodes, 0u64..40).prop_map(|(blocks, cached, nodes, inode)| Facts {
+    (blocks, cached, nodes, 0u64..40).prop_map(|(blocks, cached, nodes, inode)| FileFacts {
         size: blocks.len() as u64 * PAGE_SIZE,
         extents: (0u64..)
             .zip(blocks)
@@ -386,7 +386,7 @@ fn any_facts() -> impl Strategy<Value = Facts> {
                 .collect::<Vec<_>>(),
             4096,
         ),
-        ..Facts::default()
+        ..FileFacts::default()
     })
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::metadata::Dependencies;
-use super::probe::{DeviceState, Facts, Probe};
+use super::probe::{DeviceState, FileFacts, Probe};
 use super::report::ResolveReport;
 use super::{Observed, Sequence, log, metadata, split};
 use crate::learn::sequence::accessed_file::{self, AccessedFile, FileDecision};
@@ -137,7 +137,7 @@ impl<'a> SequenceBuilder<'a> {
         mapped: Vec<Range<u64>>,
         time_us: u64,
         file: &AccessedFile,
-        facts: &Facts,
+        facts: &FileFacts,
         number: usize,
     ) {
         let fresh: Vec<Range<u64>> = mapped
@@ -209,7 +209,7 @@ impl<'a> SequenceBuilder<'a> {
         pages: Range<u64>,
         time_us: u64,
         file: &AccessedFile,
-        facts: &Facts,
+        facts: &FileFacts,
         number: usize,
     ) -> u64 {
         let key = file.key;
@@ -261,7 +261,7 @@ impl<'a> SequenceBuilder<'a> {
         number: usize,
         device: u16,
         file: &AccessedFile,
-        facts: &Facts,
+        facts: &FileFacts,
     ) -> u32 {
         let key = file.key;
         *self.file_numbers[number].get_or_insert_with(|| {
@@ -328,7 +328,7 @@ fn joined(mut spans: Vec<Span>) -> Vec<Span> {
 /// The pages of a faultaround window that were cached before the launch: they are cached now and were not
 /// added since. The fault mapped them all and touched one. (Pages that were added during the launch are in
 /// the sequence by their own accesses, if the launch asked for them.)
-fn cached_before(window: &Range<u64>, facts: &Facts, added: &RangeSet) -> Vec<Range<u64>> {
+fn cached_before(window: &Range<u64>, facts: &FileFacts, added: &RangeSet) -> Vec<Range<u64>> {
     let end = facts.size.div_ceil(PAGE_SIZE).min(window.end);
     let first = facts
         .cached
