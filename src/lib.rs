@@ -5,7 +5,7 @@
 //!
 //! | floor | rooms |
 //! |---|---|
-//! | 4 | [`cli`], the command line; [`bench`] and [`doctor`] beside it |
+//! | 4 | [`cli`], the command line; [`mod@bench`] and [`doctor`] beside it |
 //! | 3 | [`service`], which does by itself what the command line does on request |
 //! | 2 | [`learn`], [`prefetch`], [`profile`], [`judge`], [`apps`] |
 //! | 1 | [`kernel`], [`fs`], [`drive`], [`process`], and the pure functions of [`schedule`] and [`policy`] |
