@@ -2,7 +2,7 @@
 //! and other prefetchers, on drives that people have.
 //!
 //! A session mounts the [`image`] with its [`apps`] on a [`drive`], and performs an [`experiment`]:
-//! launches on a [`display`], with one of the [`rivals`] or with Paralfetch prefetching. Each launch
+//! launches on a [`display`], with one of the [`methods`] or with Paralfetch prefetching. Each launch
 //! leaves a [`record`]; a [`timeline`] shows one launch in full. The [`report`] is made from records
 //! alone.
 
@@ -15,7 +15,7 @@ pub mod display;
 pub mod drive;
 pub mod experiment;
 pub mod image;
+pub mod methods;
 pub mod record;
 pub mod report;
-pub mod rivals;
 pub mod timeline;

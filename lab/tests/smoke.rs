@@ -1,5 +1,6 @@
-//! The laboratory as a user runs it, in short: two apps, one emulated drive, two turns; learned idle,
-//! live, and while one of them is running; and launched plainly, with the service on.
+//! A short session of the laboratory: two apps, one emulated drive, two turns. The apps are learned idle,
+//! live and while one of them is running; they are prefetched beside the launch, before it (`sorted`) and
+//! by the service.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,13 +12,23 @@ const APPS: &str = "xpdf,mousepad";
 const DEVICE: &str = "microsd";
 const BACKGROUND: &str = "mousepad";
 const TURNS: u32 = 2;
+/// Scenarios of every app. `sorted` holds the app until its prefetch is complete.
+const SCENARIOS: [&str; 6] = [
+    "cold",
+    "infill",
+    "sorted",
+    "live-infill",
+    "warm",
+    "warm-live",
+];
 /// Launches of each round with the service on.
 const LAUNCHES: u32 = 2;
 /// Share of what was learned exactly that every other learning run must have, of file data and of
 /// metadata. The rest is what differs from one launch to the next.
 const RECALL: (f64, f64) = (0.99, 0.98);
 
-/// Whether what the laboratory needs is there. If not, says so loudly; where CI forbids that, fails.
+/// Whether the machine has what the laboratory needs. Prints what is missing, and panics if
+/// `PARALFETCH_REQUIRE_PRIVILEGED` is 1.
 fn possible() -> bool {
     let tools = ["Xvfb", "mmdebstrap", "losetup"];
     let missing = tools.iter().find(|tool| {
@@ -58,7 +69,7 @@ fn run(out: &str) -> std::process::Output {
         "--apps",
         APPS,
         "--scenarios",
-        "short,live,background-infill,service",
+        "short,sorted,live,background-infill,service",
         "--launches",
         &LAUNCHES.to_string(),
         "--background",
@@ -77,7 +88,7 @@ fn launches(out: &Path) -> Vec<Launch> {
     launches
 }
 
-/// These scenarios, and for an app that does not run in the background itself that one.
+/// These scenarios, and the background scenario for apps other than the background app itself.
 fn with_background<'a>(app: &str, scenarios: &[&'a str]) -> Vec<&'a str> {
     let background = (app != BACKGROUND).then_some("background-infill");
     scenarios.iter().copied().chain(background).collect()
@@ -97,9 +108,7 @@ fn a_short_session_leaves_results_and_reports() {
 
     let launches_made = launches(directory.path());
     for app in APPS.split(',') {
-        for scenario in
-            with_background(app, &["cold", "infill", "live-infill", "warm", "warm-live"])
-        {
+        for scenario in with_background(app, &SCENARIOS) {
             let found: Vec<&Launch> = launches_made
                 .iter()
                 .filter(|launch| launch.app == app && launch.scenario == scenario)
@@ -112,8 +121,8 @@ fn a_short_session_leaves_results_and_reports() {
                 );
             }
         }
-        // What was prefetched the app does not read; what is warm nobody reads. The kernel may reclaim
-        // pages at any time, so the best of the turns counts.
+        // A prefetched app hardly reads itself, a warm one even less. The kernel may reclaim pages at
+        // any time, so the best of the turns counts.
         let requests = |scenario: &str| {
             let of = |launch: &&Launch| launch.app == app && launch.scenario == scenario;
             let requests = launches_made.iter().filter(of).map(|l| l.app_requests);
@@ -121,7 +130,7 @@ fn a_short_session_leaves_results_and_reports() {
         };
         let cold = requests("cold");
         assert!(cold > 50, "{app}: {cold} requests");
-        for scenario in with_background(app, &["infill", "live-infill"]) {
+        for scenario in with_background(app, &["infill", "sorted", "live-infill"]) {
             let own = requests(scenario);
             assert!(own * 4 < cold, "{app} {scenario}: {own} of {cold} requests");
         }
@@ -133,12 +142,12 @@ fn a_short_session_leaves_results_and_reports() {
             );
         }
     }
-    served(&launches_made);
-    learned_as_well(directory.path());
-    reported(directory.path());
+    check_served(&launches_made);
+    check_recall(directory.path());
+    check_reports(directory.path());
     assert_eq!(attached(), loops, "no loop device is left behind");
 
-    // Once more: everything is there already.
+    // The same session again has nothing left to do.
     let before = launches_made.len();
     let output = run(out);
     assert!(
@@ -157,9 +166,9 @@ fn a_short_session_leaves_results_and_reports() {
     assert!(String::from_utf8_lossy(&same.stdout).contains("mousepad"));
 }
 
-/// The reports tell what was measured. On a machine that others use, too, all launches of a kind may have
-/// been disturbed and are left out, so what depends on them is looked for where none was.
-fn reported(out: &Path) {
+/// Checks the reports. On a shared machine, all launches of a kind may have been disturbed, and reports
+/// leave these out. So sections that need them are checked in a copy that marks no launch as disturbed.
+fn check_reports(out: &Path) {
     let undisturbed = tempfile::tempdir().unwrap();
     let results = std::fs::read_to_string(out.join("results.jsonl")).unwrap();
     let lines = results.lines().map(|line| {
@@ -189,8 +198,8 @@ fn reported(out: &Path) {
     }
 }
 
-/// Launches that nobody prefixed: learned the first time, prefetched from then on.
-fn served(launches: &[Launch]) {
+/// Checks the launches with the service on: the first is learned, the others are prefetched.
+fn check_served(launches: &[Launch]) {
     for app in APPS.split(',') {
         let of = |number: u32| -> Vec<&Launch> {
             let name = format!("service-{number}");
@@ -222,9 +231,9 @@ fn served(launches: &[Launch]) {
     }
 }
 
-/// What was learned live, or while an app with many of the same libraries was running, must have what a
-/// cold launch on an idle system needs.
-fn learned_as_well(out: &Path) {
+/// A set that was learned live, or while an app with many of the same libraries was running, must hold
+/// what a cold launch on an idle system needs.
+fn check_recall(out: &Path) {
     let learned = report::load(out).unwrap().learned;
     for app in APPS.split(',') {
         let beside = (app != BACKGROUND).then_some("exact-background");
@@ -255,7 +264,7 @@ fn attached() -> usize {
         .count()
 }
 
-/// What the laboratory says when it refuses something.
+/// The error message of a command that must fail.
 fn refused(arguments: &[&str]) -> String {
     let output = lab(arguments);
     assert!(!output.status.success(), "{arguments:?}");
@@ -263,7 +272,7 @@ fn refused(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_not_known_is_refused() {
+fn run_refuses_unknown_drives_apps_and_scenarios() {
     for (device, option, value, complaint) in [
         (
             "floppy",
@@ -293,7 +302,7 @@ fn what_is_not_known_is_refused() {
 }
 
 #[test]
-fn a_wrong_data_file_is_told_with_its_line() {
+fn errors_in_data_files_name_the_line() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("bad.toml");
     let path = file.to_str().unwrap();

@@ -14,7 +14,7 @@ use std::ptr::null_mut;
 use std::time::SystemTime;
 
 use common::{LoopExt4, privileged};
-use lab::rivals::Lesson;
+use lab::methods::LearnedSet;
 use lab::timeline::{Facts, Raw, Recorder, Timeline, What, Why, analyse};
 use paralfetch::fs::mounts::MountTable;
 use paralfetch::kernel::{self, DRAIN_INTERVAL, TraceMode, Tracer};
@@ -52,15 +52,15 @@ fn main() {
     let mut supervisor = Supervisor::new().unwrap();
     // A new mount on a new loop device has nothing cached.
     image.reattach();
-    let lesson = lesson(&image, &mut supervisor);
-    let entries = &lesson.profile.entries;
+    let set = learned_set(&image, &mut supervisor);
+    let entries = &set.profile.entries;
 
     let cold = undisturbed(|| {
         image.reattach();
         record(&image, &mut supervisor, || {})
     });
-    check_cold(&analyse(&cold, &lesson, &[], facts()), &lesson);
-    check_places(&cold, &lesson);
+    check_cold(&analyse(&cold, &set, &[], facts()), &set);
+    check_places(&cold, &set);
     println!("test cold ... ok");
 
     let pinned: Vec<Pinned> = (0..=FILES)
@@ -68,7 +68,7 @@ fn main() {
         .collect();
     let warm = record(&image, &mut supervisor, || {});
     drop(pinned);
-    check_warm(&analyse(&warm, &lesson, entries, facts()));
+    check_warm(&analyse(&warm, &set, entries, facts()));
     println!("test warm ... ok");
 
     image.reattach();
@@ -82,7 +82,7 @@ fn main() {
         };
         std::thread::spawn(pin).join().unwrap()
     });
-    check_prefetched(&analyse(&prefetched, &lesson, entries, facts()));
+    check_prefetched(&analyse(&prefetched, &set, entries, facts()));
     println!("test prefetched ... ok");
     println!("test result: ok. 3 passed; 0 failed;");
 }
@@ -172,7 +172,7 @@ fn launch(supervisor: &mut Supervisor, spawn: Spawn, mut drain: impl FnMut() -> 
 
 /// What a cold launch teaches. It is made from the product's parts rather than by its learning run,
 /// which would empty the whole system's caches.
-fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
+fn learned_set(image: &LoopExt4, supervisor: &mut Supervisor) -> LearnedSet {
     let started = SystemTime::now();
     let mut storage = kernel::Storage::new();
     let mut tracer = Tracer::attach(&mut storage, TraceMode::Reads).unwrap();
@@ -219,7 +219,7 @@ fn lesson(image: &LoopExt4, supervisor: &mut Supervisor) -> Lesson {
         log_entries: sequence.log.len() as u32,
         obsolete: 0,
     };
-    Lesson {
+    LearnedSet {
         profile,
         log: sequence.log,
         unread: Vec::new(),
@@ -269,7 +269,7 @@ fn last(steps: &[[u64; 2]]) -> u64 {
     steps.last().map_or(0, |step| step[1])
 }
 
-fn check_cold(timeline: &Timeline, lesson: &Lesson) {
+fn check_cold(timeline: &Timeline, set: &LearnedSet) {
     println!("{}", timeline.summary());
     for number in 0..FILES {
         let reasons = misses_of(timeline, number);
@@ -284,25 +284,22 @@ fn check_cold(timeline: &Timeline, lesson: &Lesson) {
     assert!(!timeline.waiting.is_empty() && !timeline.cpu.is_empty());
     assert_eq!(last(&timeline.queue), 0);
     assert!(timeline.prefetch.is_empty());
-    let pages: u64 = lesson.log.iter().map(|entry| entry.span.len).sum();
+    let pages: u64 = set.log.iter().map(|entry| entry.span.len).sum();
     assert_eq!(timeline.total_pages, pages);
     let reached = last(&timeline.app_position);
     assert!(reached >= FILES as u64 * PAGES_PER_FILE && reached <= pages);
-    assert_eq!(timeline.before.len(), lesson.log.len());
+    assert_eq!(timeline.before.len(), set.log.len());
 }
 
 /// What a request is said to read lies where the request reads.
-fn check_places(raw: &Raw, lesson: &Lesson) {
-    let data = lesson
-        .log
-        .iter()
-        .filter_map(|entry| match entry.span.place {
-            Place::Data { file } => Some((file, entry)),
-            Place::Metadata { .. } => None,
-        });
+fn check_places(raw: &Raw, set: &LearnedSet) {
+    let data = set.log.iter().filter_map(|entry| match entry.span.place {
+        Place::Data { file } => Some((file, entry)),
+        Place::Metadata { .. } => None,
+    });
     let sectors: HashMap<(u64, u64), u64> = data
         .flat_map(|(file, entry)| {
-            let ino = lesson.profile.files[file as usize].ino;
+            let ino = set.profile.files[file as usize].ino;
             let pages = 0..entry.span.len;
             pages.map(move |page| {
                 (

@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::control::Pace;
-use super::model::{Model, Outcome, Request, Ticket};
+use super::model::{Model, Request, Ticket, Timing};
 
 /// What is done when a request completes.
 pub(super) trait Answer {
@@ -147,8 +147,8 @@ impl<A> State<A> {
     /// When to do what next for a request of the model's.
     fn ask(&mut self, ticket: Ticket, overhead: u64, now: u64) -> (u64, Step) {
         match self.model.ask(ticket, now) {
-            Outcome::Complete(time) => (time.saturating_sub(overhead), Step::Answer),
-            Outcome::AskAt(time) => (time, Step::Ask(ticket, overhead)),
+            Timing::Complete(time) => (time.saturating_sub(overhead), Step::Answer),
+            Timing::AskAt(time) => (time, Step::Ask(ticket, overhead)),
         }
     }
 

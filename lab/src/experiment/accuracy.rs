@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use crate::methods::LearnedSet;
 use crate::record::{Accuracy, Share};
-use crate::rivals::Lesson;
 use paralfetch::model::Place;
 
 /// A page: of a file by inode number and generation, or of the metadata.
@@ -13,8 +13,8 @@ type Page = (Option<(u64, u32)>, u64);
 /// Compares what was learned with what was learned exactly. A cold launch waits for what it uses until its
 /// window comes; how much of what follows belongs to the launch is up to the moment at which the drive falls
 /// quiet, and that is another one in each launch.
-pub fn of(lesson: &Lesson, exact: &Lesson) -> Accuracy {
-    let learned = pages(lesson, Duration::MAX);
+pub fn of(set: &LearnedSet, exact: &LearnedSet) -> Accuracy {
+    let learned = pages(set, Duration::MAX);
     let used = pages(exact, Duration::MAX);
     let needed = pages(exact, exact.window.unwrap_or(Duration::MAX));
     let share = |metadata: bool| {
@@ -32,19 +32,18 @@ pub fn of(lesson: &Lesson, exact: &Lesson) -> Accuracy {
 }
 
 /// What was first used in so long a time.
-fn pages(lesson: &Lesson, time: Duration) -> HashSet<Page> {
+fn pages(set: &LearnedSet, time: Duration) -> HashSet<Page> {
     let of_entry = |span: &paralfetch::model::Span| {
         let file = match span.place {
             Place::Metadata { .. } => None,
             Place::Data { file } => {
-                let file = &lesson.profile.files[file as usize];
+                let file = &set.profile.files[file as usize];
                 Some((file.ino, file.generation))
             }
         };
         (span.start..span.end()).map(move |page| (file, page))
     };
-    lesson
-        .log
+    set.log
         .iter()
         .filter(|entry| Duration::from_micros(entry.time_us) <= time)
         .flat_map(|entry| of_entry(&entry.span))
@@ -54,12 +53,12 @@ fn pages(lesson: &Lesson, time: Duration) -> HashSet<Page> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rivals::samples::{FILES, lesson};
+    use crate::methods::samples::{FILES, learned_set};
 
     #[test]
     fn what_is_used_after_the_window_is_neither_needed_nor_beside() {
-        let mut exact = lesson(&[(0, 0, 4), (FILES, 1, 1), (1, 0, 2)], false);
-        let learned = lesson(&[(1, 0, 2), (0, 0, 3), (2, 5, 1)], true);
+        let mut exact = learned_set(&[(0, 0, 4), (FILES, 1, 1), (1, 0, 2)], false);
+        let learned = learned_set(&[(1, 0, 2), (0, 0, 3), (2, 5, 1)], true);
         let share = |needed, found, excess| Share {
             needed,
             found,

@@ -1,4 +1,4 @@
-//! The lesson of `dynamic`: the schedule that the service arrives at (paper §3.3).
+//! The set of `dynamic`: the schedule that the service arrives at (paper §3.3).
 
 use anyhow::{Context, Result, bail};
 use paralfetch::learn::launch_sequence;
@@ -9,13 +9,13 @@ use paralfetch::model::{Profile, Revision};
 use paralfetch::policy::{Phase, TunedParameter};
 use paralfetch::schedule::schedule;
 
-use super::job::Work;
-use super::learning::Taught;
+use super::learning::LearningResult;
 use super::served::parameter;
 use super::service::{Service, State};
+use super::work::Work;
 use crate::apps::App;
+use crate::methods::LearnedSet;
 use crate::record::{Tuned, TuningStep};
-use crate::rivals::Lesson;
 
 /// Launches after which tuning is taken as it is. The twelve steps that the shift can take at most are
 /// never all taken: three without gain end it.
@@ -27,7 +27,7 @@ const RELEARN: &str = "relearn";
 impl Work {
     /// Has the service tune what was learned exactly: the app is launched cold and plainly until the
     /// service leaves the schedule as it is.
-    pub(super) fn tune(&mut self, app: &App, exact: &Lesson) -> Result<Taught> {
+    pub(super) fn tune(&mut self, app: &App, exact: &LearnedSet) -> Result<LearningResult> {
         let program = self.program(app)?.app();
         let profile = untuned(exact, program.clone(), self.job.class);
         let state = State::new()?;
@@ -58,8 +58,8 @@ impl Work {
             .context("the service has lost the profile")?;
         service.stop()?;
         tuned.steps = steps(self.job.class, &found.history);
-        Ok(Taught {
-            lesson: Lesson {
+        Ok(LearningResult {
+            set: LearnedSet {
                 profile: found,
                 ..exact.clone()
             },
@@ -84,7 +84,7 @@ fn ended(service: &Service) -> Result<Option<String>> {
 }
 
 /// The profile that `infill` prefetches, for the app as it is called now and a drive of this class.
-fn untuned(exact: &Lesson, app: model::App, class: DriveClass) -> Profile {
+fn untuned(exact: &LearnedSet, app: model::App, class: DriveClass) -> Profile {
     let mut profile = exact.profile.clone();
     let params = Params::for_device(class, true);
     profile.app = app;

@@ -20,7 +20,7 @@ use super::service::Service;
 use super::wait::Wait;
 use crate::clock::monotonic_ns;
 use crate::display::Watch;
-use crate::rivals::{self, Plan, Running};
+use crate::methods::{self, Plan, Running};
 
 /// Time that an app has to comply when it is asked to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -76,7 +76,7 @@ pub struct Seen {
     /// Processor time of the launch tree, in seconds.
     pub cpu: f64,
     /// What each of the plans did.
-    pub prefetched: Vec<rivals::Report>,
+    pub prefetched: Vec<methods::Report>,
     /// The start, CLOCK_MONOTONIC in nanoseconds.
     pub begun_ns: u64,
     /// When the launch was over, by the same clock.
@@ -271,7 +271,7 @@ impl Launcher {
 }
 
 /// Ends a prefetch. One that prefetched nothing would make a cold launch under another name.
-fn finish(running: Running) -> Result<rivals::Report> {
+fn finish(running: Running) -> Result<methods::Report> {
     let report = running.finish()?;
     if report.warm {
         bail!("the caches were not empty: nothing was prefetched");

@@ -9,17 +9,17 @@ use paralfetch::model::LaunchLimits;
 use paralfetch::model::Learned;
 
 use super::background;
-use super::job::{TRIES, Work};
-use super::lessons::{Shelf, While, describe, needed};
+use super::learned_store::{Condition, LearnedStore, describe, needed};
 use super::meanwhile::window_during;
 use super::scenario::Scenario;
+use super::work::{TRIES, Work};
 use crate::apps::App;
+use crate::methods::{LearnedSet, LearningRun};
 use crate::record::{Record, Required, Tuned};
-use crate::rivals::{How, Lesson};
 
-/// What came of a learning run.
-pub(super) struct Taught {
-    pub lesson: Lesson,
+/// A learned set and its figures.
+pub(super) struct LearningResult {
+    pub set: LearnedSet,
     /// What the launch required; of one that was really learned.
     pub required: Option<Required>,
     /// What dynamic scheduling did.
@@ -28,45 +28,45 @@ pub(super) struct Taught {
 
 impl Work {
     /// Learns what the scenarios need, or takes it from an earlier session.
-    pub(super) fn learn_all(&mut self, app: &App, scenarios: &[Scenario]) -> Result<Shelf> {
-        let mut shelf = Shelf::open(&self.job.out, &self.job.device, &app.name)?;
+    pub(super) fn learn_all(&mut self, app: &App, scenarios: &[Scenario]) -> Result<LearnedStore> {
+        let mut store = LearnedStore::open(&self.job.out, &self.job.device, &app.name)?;
         for (when, how) in needed(scenarios) {
-            if shelf.lessons(when).get(how).is_some() {
+            if store.learned(when).get(how).is_some() {
                 continue;
             }
             let background = match (when, self.job.background.clone()) {
-                (While::Background, Some(other)) => Some(self.start_in_background(&other)?),
-                (While::Background, None) => bail!("no app is given to run in the background"),
-                (While::Idle | While::Live, _) => None,
+                (Condition::Background, Some(other)) => Some(self.start_in_background(&other)?),
+                (Condition::Background, None) => bail!("no app is given to run in the background"),
+                (Condition::Idle | Condition::Live, _) => None,
             };
             let learned = match when {
-                _ if how == How::Dynamic => self.tuned(app, &shelf),
-                While::Idle | While::Background => self.learn(app, how.learned()),
+                _ if how == LearningRun::Dynamic => self.tuned(app, &store),
+                Condition::Idle | Condition::Background => self.learn(app, how.learned()),
                 // The first launch fills the caches, with the usual readahead: what learned exactly before
                 // left in them is no page more than was needed.
-                While::Live => drop_caches()
+                Condition::Live => drop_caches()
                     .map_err(anyhow::Error::from)
                     .and_then(|()| self.learn(app, Learned::Live))
                     .and_then(|_| self.learn(app, Learned::Live)),
             };
             drop(background);
             self.launcher.end_tree(None)?;
-            let Taught {
-                lesson,
+            let LearningResult {
+                set,
                 required,
                 tuned,
             } = learned?;
-            let exact = shelf.lessons(While::Idle).get(How::Exact);
-            let mut learned = describe(&lesson, &self.job.device, &app.name, when, how, exact);
+            let exact = store.learned(Condition::Idle).get(LearningRun::Exact);
+            let mut learned = describe(&set, &self.job.device, &app.name, when, how, exact);
             learned.required = required;
             learned.tuned = tuned;
             self.journal.add(&Record::Learned(learned))?;
-            shelf.put(when, how, lesson, &self.job.root)?;
+            store.put(when, how, set, &self.job.root)?;
         }
-        Ok(shelf)
+        Ok(store)
     }
 
-    fn learn(&mut self, app: &App, how: Learned) -> Result<Taught> {
+    fn learn(&mut self, app: &App, how: Learned) -> Result<LearningResult> {
         let command = self.launcher.find(&app.command)?;
         let mut tries = 1;
         loop {
@@ -92,14 +92,14 @@ impl Work {
             self.launcher.end_tree(leader)?;
             let learned = learned?;
             match learned.lesson {
-                Ok(lesson) => {
-                    let required = required(&lesson.summary);
-                    let mut lesson = Lesson::from(lesson);
-                    lesson.window = window_ns
+                Ok(profile) => {
+                    let required = required(&profile.summary);
+                    let mut set = LearnedSet::from(profile);
+                    set.window = window_ns
                         .and_then(|at| at.checked_sub(learned.started.time_ns))
                         .map(Duration::from_nanos);
-                    return Ok(Taught {
-                        lesson,
+                    return Ok(LearningResult {
+                        set,
                         required: Some(required),
                         tuned: None,
                     });
@@ -114,12 +114,12 @@ impl Work {
     }
 
     /// What the service makes of what was learned exactly.
-    fn tuned(&mut self, app: &App, shelf: &Shelf) -> Result<Taught> {
-        let exact = shelf.get(How::Exact)?;
+    fn tuned(&mut self, app: &App, store: &LearnedStore) -> Result<LearningResult> {
+        let exact = store.get(LearningRun::Exact)?;
         let mut tries = 1;
         loop {
             match self.tune(app, exact) {
-                Ok(taught) => return Ok(taught),
+                Ok(result) => return Ok(result),
                 Err(error)
                     if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
                 {

@@ -13,13 +13,14 @@ use paralfetch::kernel::Storage;
 use paralfetch::model::LaunchLimits;
 use paralfetch::model::{Place, Span};
 
-use super::job::{Job, Subject, Work};
+use super::job::Job;
 use super::launcher::Request;
-use super::lessons::{Shelf, While};
+use super::learned_store::{Condition, LearnedStore};
 use super::scenario::Scenario;
+use super::work::{PreparedApp, Work};
 use crate::apps::App;
+use crate::methods::{LearningRun, Method, Plan};
 use crate::record::{MissKind, Missed, Record};
-use crate::rivals::{How, Method, Plan};
 
 /// What is judged: the product in full.
 const JUDGED: Scenario = Scenario::Prefetched(Method::Infill);
@@ -30,10 +31,13 @@ fn path(job: &Job, app: &str) -> PathBuf {
 }
 
 /// Whether the app can be judged and is not yet.
-pub(super) fn are_missing(job: &Job, app: &App, shelf: &Shelf) -> bool {
+pub(super) fn are_missing(job: &Job, app: &App, store: &LearnedStore) -> bool {
     job.timelines
         && app.window.is_some()
-        && shelf.lessons(While::Idle).get(How::Exact).is_some()
+        && store
+            .learned(Condition::Idle)
+            .get(LearningRun::Exact)
+            .is_some()
         && !path(job, &app.name).exists()
 }
 
@@ -41,13 +45,13 @@ pub(super) fn are_missing(job: &Job, app: &App, shelf: &Shelf) -> bool {
 ///
 /// # Errors
 /// When the launch fails or cannot be recorded.
-pub(super) fn record(work: &mut Work, subject: Subject<'_>) -> Result<()> {
-    let Subject {
+pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>) -> Result<()> {
+    let PreparedApp {
         app,
-        shelf,
+        store,
         completion,
-    } = subject;
-    let plan = work.plan(Method::Infill, JUDGED, shelf, completion)?;
+    } = prepared;
+    let plan = work.plan(Method::Infill, JUDGED, store, completion)?;
     work.launcher.empty_caches()?;
     let command = work.launcher.find(&app.command)?;
     let rule = app.window.as_ref().context("the app has no window")?;

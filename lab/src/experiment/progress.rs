@@ -41,12 +41,12 @@ impl Progress {
 
     fn left(&self) -> String {
         let each = self.begun.elapsed() / self.done.max(1) as u32;
-        words(each * self.of.saturating_sub(self.done) as u32)
+        about(each * self.of.saturating_sub(self.done) as u32)
     }
 }
 
 /// A duration in words, such as `about 12 min`.
-pub fn words(duration: Duration) -> String {
+pub fn about(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0..=90 => format!("about {seconds} s"),
@@ -61,8 +61,8 @@ mod tests {
 
     #[test]
     fn durations_are_rounded() {
-        assert_eq!(words(Duration::from_secs(45)), "about 45 s");
-        assert_eq!(words(Duration::from_secs(700)), "about 12 min");
-        assert_eq!(words(Duration::from_secs(9000)), "about 2.5 h");
+        assert_eq!(about(Duration::from_secs(45)), "about 45 s");
+        assert_eq!(about(Duration::from_secs(700)), "about 12 min");
+        assert_eq!(about(Duration::from_secs(9000)), "about 2.5 h");
     }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use anyhow::{Result, bail};
 
-use super::lessons::While;
-use crate::rivals::Method;
+use super::learned_store::Condition;
+use crate::methods::Method;
 
 /// How an app is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -166,11 +166,11 @@ impl Scenario {
     }
 
     /// What went on when its set was learned.
-    pub fn learned(self) -> While {
+    pub fn condition(self) -> Condition {
         match self {
-            Scenario::Background(_) => While::Background,
-            Scenario::Live => While::Live,
-            _ => While::Idle,
+            Scenario::Background(_) => Condition::Background,
+            Scenario::Live => Condition::Live,
+            _ => Condition::Idle,
         }
     }
 

@@ -9,11 +9,11 @@ use paralfetch::policy::TunedParameter;
 use paralfetch::process::Command;
 use paralfetch::service::main_class;
 
-use super::job::{Subject, TRIES, Work, words};
 use super::launcher::Request;
 use super::progress::Progress;
 use super::scenario::Scenario;
 use super::service::{Service, State};
+use super::work::{PreparedApp, TRIES, Work, launch_line};
 use crate::apps::App;
 use crate::record::{Launch, Parameter, Record, Served};
 
@@ -54,25 +54,25 @@ impl Work {
     /// other. One that fails begins anew.
     pub(super) fn serve(
         &mut self,
-        subject: Subject<'_>,
+        prepared: PreparedApp<'_>,
         turn: u32,
         progress: &mut Progress,
     ) -> Result<()> {
         let mut tries = 1;
         let round = loop {
-            match self.round(subject.app, turn) {
+            match self.round(prepared.app, turn) {
                 Ok(round) => break round,
                 Err(error)
                     if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
                 {
-                    return Err(error.context(format!("{} service", subject.app.name)));
+                    return Err(error.context(format!("{} service", prepared.app.name)));
                 }
-                Err(error) => eprintln!("\nlab: {} service: {error:#}; again", subject.app.name),
+                Err(error) => eprintln!("\nlab: {} service: {error:#}; again", prepared.app.name),
             }
             tries += 1;
         };
         if let Some(last) = round.last() {
-            progress.step(&words(last));
+            progress.step(&launch_line(last));
         }
         for launch in round {
             self.journal.add(&Record::Launch(launch))?;

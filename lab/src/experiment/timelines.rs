@@ -7,19 +7,23 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use paralfetch::kernel::Storage;
 
-use super::job::{Job, Subject, Work};
+use super::job::Job;
 use super::launcher::Request;
-use super::lessons::{Shelf, While};
+use super::learned_store::{Condition, LearnedStore};
 use super::scenario::Scenario;
+use super::work::{PreparedApp, Work};
 use crate::apps::App;
-use crate::rivals::{How, Method, Plan};
+use crate::methods::{LearningRun, Method, Plan};
 use crate::timeline::{Facts, Recorder, analyse};
 
-/// What is shown, and the lesson that the launch sequence is taken from.
-const SHOWN: [(Scenario, How); 3] = [
-    (Scenario::Cold, How::Exact),
-    (Scenario::Prefetched(Method::ShiftMerge), How::AsRead),
-    (Scenario::Prefetched(Method::Infill), How::Exact),
+/// The scenarios that are shown, and the set that the launch sequence is taken from.
+const SHOWN: [(Scenario, LearningRun); 3] = [
+    (Scenario::Cold, LearningRun::Exact),
+    (
+        Scenario::Prefetched(Method::ShiftMerge),
+        LearningRun::AsRead,
+    ),
+    (Scenario::Prefetched(Method::Infill), LearningRun::Exact),
 ];
 
 fn path(job: &Job, app: &str, scenario: Scenario) -> PathBuf {
@@ -28,12 +32,12 @@ fn path(job: &Job, app: &str, scenario: Scenario) -> PathBuf {
 }
 
 /// The timelines that an app has not got, of those that what was learned of it allows.
-pub(super) fn missing(job: &Job, app: &App, shelf: &Shelf) -> Vec<(Scenario, How)> {
+pub(super) fn missing(job: &Job, app: &App, store: &LearnedStore) -> Vec<(Scenario, LearningRun)> {
     SHOWN
         .into_iter()
         .filter(|_| job.timelines && app.window.is_some())
         .filter(|(scenario, how)| {
-            shelf.lessons(While::Idle).get(*how).is_some()
+            store.learned(Condition::Idle).get(*how).is_some()
                 && !path(job, &app.name, *scenario).exists()
         })
         .collect()
@@ -45,17 +49,17 @@ pub(super) fn missing(job: &Job, app: &App, shelf: &Shelf) -> Vec<(Scenario, How
 /// When the launch fails or cannot be recorded.
 pub(super) fn record(
     work: &mut Work,
-    subject: Subject<'_>,
-    (scenario, how): (Scenario, How),
+    prepared: PreparedApp<'_>,
+    (scenario, how): (Scenario, LearningRun),
 ) -> Result<()> {
-    let Subject {
+    let PreparedApp {
         app,
-        shelf,
+        store,
         completion,
-    } = subject;
+    } = prepared;
     let plan = scenario
         .method()
-        .map(|method| work.plan(method, scenario, shelf, completion))
+        .map(|method| work.plan(method, scenario, store, completion))
         .transpose()?;
     work.launcher.empty_caches()?;
     let command = work.launcher.find(&app.command)?;
@@ -81,11 +85,11 @@ pub(super) fn record(
     let earlier = raw.start_ns.saturating_sub(seen.begun_ns) as f64 / 1e9;
     let since_execve = |seconds: f64| (seconds - earlier).max(0.0);
     let window = seen.window.map(since_execve);
-    let lesson = shelf.get(how)?;
+    let set = store.get(how)?;
     let entries = plan.as_ref().map_or(&[][..], |plan| &plan.profile.entries);
     let timeline = analyse(
         &raw,
-        lesson,
+        set,
         entries,
         Facts {
             device: work.job.device.clone(),

@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 
-use super::job::{Work, words};
 use super::launcher::Request;
 use super::progress::Progress;
 use super::scenario::{Scenario, TOGETHER};
 use super::turns::{launches, missing};
+use super::work::{Work, launch_line};
+use crate::methods::Method;
 use crate::record::Record;
-use crate::rivals::Method;
 
 impl Work {
     /// Several apps at once, each with what was learned of it before.
@@ -41,7 +41,7 @@ impl Work {
             let plans = match method {
                 Some(method) => shelves
                     .iter()
-                    .map(|shelf| self.plan(method, task.scenario, shelf, None))
+                    .map(|store| self.plan(method, task.scenario, store, None))
                     .collect::<Result<Vec<_>>>()?,
                 None => vec![],
             };
@@ -66,7 +66,7 @@ impl Work {
             })?;
             self.complete(&mut record, &seen, emulator)?;
             self.journal.add(&Record::Launch(record.clone()))?;
-            progress.step(&words(&record));
+            progress.step(&launch_line(&record));
         }
         Ok(())
     }

@@ -83,10 +83,13 @@ impl Wait<'_> {
             if let Some(exit) = supervisor.on_signals()? {
                 self.exit = Some((monotonic_ns(), exit));
                 if !self.windows.is_empty() && self.window_ns().is_none() {
-                    bail!("the app ended without a window: {}", words(exit.status));
+                    bail!(
+                        "the app ended without a window: {}",
+                        status_text(exit.status)
+                    );
                 }
                 if self.windows.is_empty() && exit.status != AppStatus::Code(0) {
-                    bail!("the app ended with {}", words(exit.status));
+                    bail!("the app ended with {}", status_text(exit.status));
                 }
             }
             if let Some(signal) = supervisor.asked_to_end() {
@@ -116,7 +119,7 @@ impl Wait<'_> {
     }
 }
 
-fn words(status: AppStatus) -> String {
+fn status_text(status: AppStatus) -> String {
     match status {
         AppStatus::Code(code) => format!("status {code}"),
         AppStatus::Signal(signal) => format!("signal {signal}"),

@@ -34,7 +34,7 @@ impl Rule {
     }
 
     /// In words.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Rule::Window => "main window",
             Rule::Exit => "exit",

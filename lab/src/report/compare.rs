@@ -104,7 +104,7 @@ fn times(devices: &[Device], (device, app, _, scenario): &Key) -> Option<(Vec<f6
     let device = devices.iter().find(|own| own.name == *device)?;
     let app = device.apps.iter().find(|own| own.name == *app)?;
     let times = app.times(scenario);
-    (!times.is_empty()).then(|| (times, app.rule.words()))
+    (!times.is_empty()).then(|| (times, app.rule.description()))
 }
 
 fn row(key: &Key, old: (Vec<f64>, &str), new: (Vec<f64>, &str)) -> Vec<String> {

@@ -11,17 +11,17 @@ use super::requests::{Request, Waited, requests};
 use super::steps::{Steps, count, intervals, push};
 use super::summary::Totals;
 use super::tasks::{Tasks, Wait};
-use crate::rivals::Lesson;
+use crate::methods::LearnedSet;
 
 /// No launch is longer, in seconds; what claims to be is cut.
 const LONGEST: f64 = 3600.0;
 
 /// What happened in the launch that `raw` recorded.
 ///
-/// `lesson` has the launch sequence and the tables that its places point into; `entries` (with places
+/// `set` has the launch sequence and the tables that its places point into; `entries` (with places
 /// of the same tables) is what was prefetched, in order: it may be empty if nothing was, or if a
 /// prefetcher without a profile did it. The launch is cut at the longest of the times in `facts`.
-pub fn analyse(raw: &Raw, lesson: &Lesson, entries: &[PrefetchEntry], facts: Facts) -> Timeline {
+pub fn analyse(raw: &Raw, set: &LearnedSet, entries: &[PrefetchEntry], facts: Facts) -> Timeline {
     let end = micros(&facts);
     let clock = Clock {
         start_ns: raw.start_ns,
@@ -31,8 +31,8 @@ pub fn analyse(raw: &Raw, lesson: &Lesson, entries: &[PrefetchEntry], facts: Fac
     let end_ns = raw.start_ns.saturating_add(end.saturating_mul(1000));
     let tasks = Tasks::of(events, raw.start_ns, end_ns);
     let requests = requests(events);
-    let tables = Tables::new(&lesson.profile, raw);
-    let sequence_pages = tables.pages(lesson.log.iter().map(|entry| &entry.span));
+    let tables = Tables::new(&set.profile, raw);
+    let sequence_pages = tables.pages(set.log.iter().map(|entry| &entry.span));
     let position =
         |of: &dyn Fn(&Event) -> Option<Place>| position(events, &clock, sequence_pages.clone(), of);
 
@@ -55,8 +55,8 @@ pub fn analyse(raw: &Raw, lesson: &Lesson, entries: &[PrefetchEntry], facts: Fac
         }),
         total_pages: sequence_pages.len(),
         misses: misses(raw, &requests, &tasks.waits, &clock, &tables, entries),
-        before: sequence(lesson),
-        after: schedule(lesson, entries),
+        before: sequence(set),
+        after: schedule(set, entries),
         device: facts.device,
         app: facts.app,
         scenario: facts.scenario,

@@ -88,7 +88,7 @@ pub enum Why {
 
 impl Why {
     /// The words that files have for it.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Why::NobodyPrefetches => "nobody prefetches",
             Why::NotInProfile => "not in the profile",

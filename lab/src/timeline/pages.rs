@@ -6,7 +6,7 @@ use paralfetch::model::Profile;
 use paralfetch::model::{Place as ProfilePlace, PrefetchEntry, SECTORS_PER_PAGE, Span};
 
 use super::event::{FileId, Place, Raw};
-use crate::rivals::Lesson;
+use crate::methods::LearnedSet;
 
 /// Pages with a value each.
 #[derive(Clone, Debug)]
@@ -134,17 +134,17 @@ impl<'a> Tables<'a> {
 }
 
 /// The launch sequence as `[position, sector, pages, metadata]`.
-pub fn sequence(lesson: &Lesson) -> Vec<[u64; 4]> {
-    let log = lesson.log.iter().enumerate();
+pub fn sequence(set: &LearnedSet) -> Vec<[u64; 4]> {
+    let log = set.log.iter().enumerate();
     log.map(|(position, entry)| row(position, entry.lba, &entry.span))
         .collect()
 }
 
 /// The schedule likewise: disk positions are those of the launch sequence.
-pub fn schedule(lesson: &Lesson, entries: &[PrefetchEntry]) -> Vec<[u64; 4]> {
+pub fn schedule(set: &LearnedSet, entries: &[PrefetchEntry]) -> Vec<[u64; 4]> {
     // For each file, the parts of the launch sequence by their first page: number of pages, sector.
     let mut known: HashMap<ProfilePlace, BTreeMap<u64, (u64, u64)>> = HashMap::new();
-    for entry in &lesson.log {
+    for entry in &set.log {
         let parts = known.entry(entry.span.place).or_default();
         parts.insert(entry.span.start, (entry.span.len, entry.lba));
     }

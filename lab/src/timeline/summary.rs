@@ -94,7 +94,7 @@ impl Timeline {
             let _ = writeln!(
                 text,
                 "{number} misses: {}, waited {wait:.1} ms",
-                why.words()
+                why.description()
             );
         }
         text

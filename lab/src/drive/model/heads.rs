@@ -1,7 +1,7 @@
 //! A disk with heads: seek, wait for the sector, transfer while it passes. With command queuing the
 //! next request is the one that the heads reach first; without, the oldest.
 
-use super::{Outcome, Request, Ticket, micros, transfer};
+use super::{Request, Ticket, Timing, micros, transfer};
 use crate::drive::profile::{Bus, Heads};
 
 /// The mean of √x over the distances of two random points, as a share of the stroke (mean x is 1/3).
@@ -58,18 +58,18 @@ impl HeadsModel {
         self.waiting.push((ticket, request));
     }
 
-    pub(super) fn ask(&mut self, ticket: Ticket, now: u64) -> Outcome {
+    pub(super) fn ask(&mut self, ticket: Ticket, now: u64) -> Timing {
         while let Some(time) = self.next_choice().filter(|time| *time <= now) {
             self.choose(time);
         }
         if let Some(index) = self.chosen.iter().position(|(other, _)| *other == ticket) {
-            return Outcome::Complete(self.chosen.swap_remove(index).1);
+            return Timing::Complete(self.chosen.swap_remove(index).1);
         }
         if self.waiting.iter().all(|(other, _)| *other != ticket) {
-            return Outcome::Complete(now);
+            return Timing::Complete(now);
         }
         // Not chosen, so the next choice is yet to come.
-        Outcome::AskAt(self.next_choice().unwrap_or(now).max(now + 1))
+        Timing::AskAt(self.next_choice().unwrap_or(now).max(now + 1))
     }
 
     /// When the heads are free and something waits for them.

@@ -33,7 +33,7 @@ pub struct Ticket(u64);
 
 /// The answer to [`Model::ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Timing {
     /// The request is complete at this time, in ns. The ticket is used up.
     Complete(u64),
     /// The drive has not chosen yet: ask again at this time, in ns, which is after the asking.
@@ -86,11 +86,11 @@ impl Model {
     }
 
     /// What became of a request, at the time `now`. A ticket that is used up is complete now.
-    pub fn ask(&mut self, ticket: Ticket, now: u64) -> Outcome {
+    pub fn ask(&mut self, ticket: Ticket, now: u64) -> Timing {
         match &mut self.medium {
             Medium::Flash { complete, .. } => {
                 let found = complete.iter().position(|(other, _)| *other == ticket);
-                Outcome::Complete(found.map_or(now, |index| complete.swap_remove(index).1))
+                Timing::Complete(found.map_or(now, |index| complete.swap_remove(index).1))
             }
             Medium::Heads(heads) => heads.ask(ticket, now),
         }

@@ -40,8 +40,8 @@ fn completions(profile: &DriveProfile, requests: &[Request]) -> Vec<u64> {
                 pending.remove(0)
             };
         match model.ask(ticket, now) {
-            Outcome::Complete(time) => ends[index] = Some(time),
-            Outcome::AskAt(time) => {
+            Timing::Complete(time) => ends[index] = Some(time),
+            Timing::AskAt(time) => {
                 assert!(time > now, "asked again at {time}, at {now}");
                 pending.push((time, index, ticket));
             }
@@ -253,8 +253,8 @@ fn rate(drive: &DriveProfile, depth: usize, length: u64, sequential: bool) -> f6
             }
         } else {
             match model.ask(ticket, now) {
-                Outcome::Complete(time) => pending.push((time, ticket, true)),
-                Outcome::AskAt(time) => pending.push((time, ticket, false)),
+                Timing::Complete(time) => pending.push((time, ticket, true)),
+                Timing::AskAt(time) => pending.push((time, ticket, false)),
             }
         }
     }

@@ -1,12 +1,12 @@
 //! Bars: launch times as the papers draw them, and averages.
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::super::format::{percent, ratio, ratio_with_interval};
 use super::super::scenarios::{self, Kind};
 use super::super::sections::{AVERAGE, Bar, Groups};
 use super::super::stats::Estimate;
-use super::svg::{Path, Svg};
+use super::svg::{self, Path};
 
 const LEFT: f64 = 40.0;
 const TOP: f64 = 26.0;
@@ -28,30 +28,32 @@ pub fn groups(groups: &Groups, title: &str) -> Markup {
     let scale = Scale {
         top: highest(groups),
     };
-    let mut svg = Svg::new(total, TOP + PLOT + FOOT, "chart", title);
+    let mut shapes = Vec::new();
     if groups
         .groups
         .last()
         .is_some_and(|group| group.name == AVERAGE)
     {
-        svg.rect(
+        shapes.push(svg::rect(
             "average",
-            total - 8.0 - pitch,
-            TOP - 8.0,
-            pitch,
-            PLOT + 8.0,
+            (total - 8.0 - pitch, TOP - 8.0),
+            (pitch, PLOT + 8.0),
             "",
-        );
+        ));
     }
-    axis(&mut svg, &scale, total);
-    svg.line("one", (LEFT, scale.y(1.0)), (total, scale.y(1.0)));
+    axis(&mut shapes, &scale, total);
+    shapes.push(svg::line(
+        "one",
+        (LEFT, scale.y(1.0)),
+        (total, scale.y(1.0)),
+    ));
     for (index, group) in groups.groups.iter().enumerate() {
         let left = LEFT + pitch * index as f64 + margin;
         for (place, estimate) in group.bars.iter().enumerate() {
             let Some(estimate) = estimate else { continue };
             let name = &groups.bars[place];
             bar(
-                &mut svg,
+                &mut shapes,
                 &scale,
                 left + width * place as f64,
                 width,
@@ -68,7 +70,7 @@ pub fn groups(groups: &Groups, title: &str) -> Markup {
             let path = Path::new()
                 .to(left - 5.0, y)
                 .line(left + width * count + 5.0, y);
-            svg.path(&format!("mark m-{}", mark(name)), &path, &hover);
+            shapes.push(svg::path(&format!("mark m-{}", mark(name)), &path, &hover));
         }
         let class = if group.name == AVERAGE {
             "middle strong"
@@ -77,12 +79,13 @@ pub fn groups(groups: &Groups, title: &str) -> Markup {
         };
         for (line, text) in (0..).zip(lines(&group.name, (pitch / 6.6) as usize)) {
             let y = TOP + PLOT + 18.0 + 14.0 * f64::from(line);
-            svg.text(class, left + width * count / 2.0, y, &text);
+            shapes.push(svg::text(class, left + width * count / 2.0, y, &text));
         }
     }
     let style = format!("--natural:{total:.0}px");
+    let chart = svg::picture(total, TOP + PLOT + FOOT, "chart", title, &shapes);
     html! {
-        div.scroll tabindex="0" role="group" aria-label=(title) { div style=(style) { (PreEscaped(svg.finish())) } }
+        div.scroll tabindex="0" role="group" aria-label=(title) { div style=(style) { (chart) } }
         (legend(groups))
     }
 }
@@ -111,25 +114,42 @@ fn highest(groups: &Groups) -> f64 {
     ((top * 5.0 - 0.01).ceil() / 5.0).clamp(1.0, 2.0)
 }
 
-fn axis(svg: &mut Svg, scale: &Scale, width: f64) {
+fn axis(shapes: &mut Vec<Markup>, scale: &Scale, width: f64) {
     let steps = (scale.top * 5.0).round() as u32;
     for step in 0..=steps {
         let value = f64::from(step) / 5.0;
-        svg.line("grid", (LEFT, scale.y(value)), (width, scale.y(value)));
-        svg.text(
+        shapes.push(svg::line(
+            "grid",
+            (LEFT, scale.y(value)),
+            (width, scale.y(value)),
+        ));
+        shapes.push(svg::text(
             "end faint",
             LEFT - 7.0,
             scale.y(value) + 4.0,
             &format!("{value:.1}"),
-        );
+        ));
     }
 }
 
-fn bar(svg: &mut Svg, scale: &Scale, x: f64, width: f64, name: &str, app: &str, value: Estimate) {
+fn bar(
+    shapes: &mut Vec<Markup>,
+    scale: &Scale,
+    x: f64,
+    width: f64,
+    name: &str,
+    app: &str,
+    value: Estimate,
+) {
     let y = scale.y(value.value);
     let hover = hover(app, name, value);
     let class = classes(name);
-    svg.rect(&class, x + 1.0, y, width - 2.0, TOP + PLOT - y, &hover);
+    shapes.push(svg::rect(
+        &class,
+        (x + 1.0, y),
+        (width - 2.0, TOP + PLOT - y),
+        &hover,
+    ));
     let middle = x + width / 2.0;
     let mut top = y;
     if let Some((low, high)) = value.interval {
@@ -139,14 +159,14 @@ fn bar(svg: &mut Svg, scale: &Scale, x: f64, width: f64, name: &str, app: &str, 
             path.move_to(middle - 2.5, end);
             path.line_to(middle + 2.5, end);
         }
-        svg.path("whisker", &path, &hover);
+        shapes.push(svg::path("whisker", &path, &hover));
         top = top.min(to);
     }
     let label = ratio(value.value);
     if width >= 26.0 {
-        svg.text("value middle", middle, top - 5.0, &label);
+        shapes.push(svg::text("value middle", middle, top - 5.0, &label));
     } else {
-        svg.turned("value", (middle + 3.5, top - 5.0), -90, &label);
+        shapes.push(svg::turned("value", (middle + 3.5, top - 5.0), -90, &label));
     }
 }
 

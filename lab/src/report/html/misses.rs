@@ -22,7 +22,7 @@ pub fn table(misses: &[Miss]) -> Markup {
     for miss in longest(misses, LISTED) {
         table.push([
             miss.what.clone(),
-            miss.why.words().to_owned(),
+            miss.why.description().to_owned(),
             format!("{:.1}", miss.time_us as f64 / 1e3),
             format!("{:.2}", miss.wait_us as f64 / 1e3),
             miss.offset.to_string(),

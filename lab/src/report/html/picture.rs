@@ -1,8 +1,10 @@
-//! The picture of a launch: swim-lanes over one axis of time.
+//! The picture of a launch: lanes over a common time axis.
+
+use maud::Markup;
 
 use super::lanes::{COLUMNS, columns, progress, spans};
 use super::misses::longest;
-use super::svg::{Path, Svg};
+use super::svg::{self, Path};
 use crate::timeline::{Miss, Timeline};
 
 const LEFT: f64 = 150.0;
@@ -19,17 +21,17 @@ const MISSES: f64 = 32.0;
 const CURVES: f64 = 150.0;
 
 struct Drawing {
-    svg: Svg,
+    shapes: Vec<Markup>,
     total: u64,
     y: f64,
 }
 
-/// Lanes, misses and curves as SVG; `title` is what screen readers call it.
-pub fn draw(timeline: &Timeline, title: &str) -> String {
+/// Lanes, misses and curves as SVG; `title` is its name for screen readers.
+pub fn draw(timeline: &Timeline, title: &str) -> Markup {
     let total = length(timeline);
     let height = TOP + 4.0 * (LANE + SPACE) + MISSES + CURVES + SPACE + 34.0;
     let mut drawing = Drawing {
-        svg: Svg::new(WIDTH, height, "chart", title),
+        shapes: Vec::new(),
         total,
         y: TOP,
     };
@@ -67,10 +69,10 @@ pub fn draw(timeline: &Timeline, title: &str) -> String {
     drawing.misses(&timeline.misses);
     drawing.curves(timeline);
     drawing.ends(timeline, height);
-    drawing.svg.finish()
+    svg::picture(WIDTH, height, "chart", title, &drawing.shapes)
 }
 
-/// Microseconds that the axis spans: what was recorded, and at least until the launch's end.
+/// Length of the axis in microseconds: the recorded time, and at least until the launch's end.
 fn length(timeline: &Timeline) -> u64 {
     let ends = [Some(timeline.seconds), timeline.window, timeline.completion];
     let longest = ends
@@ -93,24 +95,32 @@ impl Drawing {
         while number * step <= self.total as f64 / 1e6 {
             let time = number * step;
             let x = self.x((time * 1e6) as u64);
-            self.svg.line("grid", (x, TOP), (x, foot));
+            self.shapes.push(svg::line("grid", (x, TOP), (x, foot)));
             let digits = if step < 0.1 { 2 } else { 1 };
             let unit = if number == 0.0 { " s" } else { "" };
-            self.svg.text(
+            self.shapes.push(svg::text(
                 "middle faint",
                 x,
                 foot + 16.0,
                 &format!("{time:.digits$}{unit}"),
-            );
+            ));
             number += 1.0;
         }
     }
 
     fn names(&mut self, height: f64, name: &str, unit: &str) {
-        self.svg
-            .text("end lane", LEFT - 12.0, self.y + height / 2.0 - 2.0, name);
-        self.svg
-            .text("end faint", LEFT - 12.0, self.y + height / 2.0 + 12.0, unit);
+        self.shapes.push(svg::text(
+            "end lane",
+            LEFT - 12.0,
+            self.y + height / 2.0 - 2.0,
+            name,
+        ));
+        self.shapes.push(svg::text(
+            "end faint",
+            LEFT - 12.0,
+            self.y + height / 2.0 + 12.0,
+            unit,
+        ));
     }
 
     fn lane(&mut self, name: &str, unit: &str, class: &str, values: &[f64]) {
@@ -121,12 +131,13 @@ impl Drawing {
             peak.ceil().max(1.0)
         };
         let foot = self.y + LANE;
-        self.svg.rect("lane-back", LEFT, self.y, PLOT, LANE, "");
+        self.shapes
+            .push(svg::rect("lane-back", (LEFT, self.y), (PLOT, LANE), ""));
         self.names(LANE, name, unit);
         let mut path = Path::new();
         let mut last = 0.0;
         for (column, value) in values.iter().enumerate() {
-            // A change that is not seen is not written.
+            // Changes below a quarter of a unit are invisible.
             let height = (value / top * LANE * 4.0).round() / 4.0;
             if height != last {
                 if last == 0.0 {
@@ -142,22 +153,28 @@ impl Drawing {
             path.across_to(LEFT + PLOT);
             path.down_to(foot);
         }
-        self.svg.path(&format!("area {class}"), &path, "");
+        self.shapes
+            .push(svg::path(&format!("area {class}"), &path, ""));
         let top = if class == "busy" {
             "100 %".to_owned()
         } else {
             format!("{top:.0}")
         };
-        self.svg
-            .text("faint tick", LEFT + PLOT + 4.0, self.y + 8.0, &top);
+        self.shapes.push(svg::text(
+            "faint tick",
+            LEFT + PLOT + 4.0,
+            self.y + 8.0,
+            &top,
+        ));
         self.y += LANE + SPACE;
     }
 
     fn misses(&mut self, misses: &[Miss]) {
         let middle = self.y + 8.0;
-        self.svg
-            .text("end lane", LEFT - 12.0, middle + 4.0, "misses");
-        self.svg.line("grid", (LEFT, middle), (LEFT + PLOT, middle));
+        self.shapes
+            .push(svg::text("end lane", LEFT - 12.0, middle + 4.0, "misses"));
+        self.shapes
+            .push(svg::line("grid", (LEFT, middle), (LEFT + PLOT, middle)));
         for miss in longest(misses, COLUMNS) {
             let x = self.x(miss.time_us);
             let path = Path::new()
@@ -170,20 +187,29 @@ impl Drawing {
                 "{} (page {}): {wait:.2} ms, {}",
                 miss.what,
                 miss.offset,
-                miss.why.words()
+                miss.why.description()
             );
-            self.svg.path("miss", &path, &hover);
+            self.shapes.push(svg::path("miss", &path, &hover));
         }
         self.y += MISSES;
     }
 
     fn curves(&mut self, timeline: &Timeline) {
         let foot = self.y + CURVES;
-        self.svg.rect("lane-back", LEFT, self.y, PLOT, CURVES, "");
-        self.svg
-            .text("end lane", LEFT - 12.0, self.y + 14.0, "launch sequence");
-        self.svg
-            .text("faint tick", LEFT + PLOT + 4.0, self.y + 8.0, "100 %");
+        self.shapes
+            .push(svg::rect("lane-back", (LEFT, self.y), (PLOT, CURVES), ""));
+        self.shapes.push(svg::text(
+            "end lane",
+            LEFT - 12.0,
+            self.y + 14.0,
+            "launch sequence",
+        ));
+        self.shapes.push(svg::text(
+            "faint tick",
+            LEFT + PLOT + 4.0,
+            self.y + 8.0,
+            "100 %",
+        ));
         let points = timeline.prefetch.iter().chain(&timeline.app_position);
         let most = points
             .map(|[_, pages]| *pages)
@@ -198,9 +224,13 @@ impl Drawing {
         let drawn = curves.into_iter().filter(|(_, points)| !points.is_empty());
         for (index, (name, points)) in (0u8..).zip(drawn) {
             let y = self.y + 34.0 + 20.0 * f64::from(index);
-            self.svg.text("end", LEFT - 46.0, y + 4.0, name);
-            self.svg
-                .line(&format!("curve {name}"), (LEFT - 40.0, y), (LEFT - 12.0, y));
+            self.shapes
+                .push(svg::text("end", LEFT - 46.0, y + 4.0, name));
+            self.shapes.push(svg::line(
+                &format!("curve {name}"),
+                (LEFT - 40.0, y),
+                (LEFT - 12.0, y),
+            ));
             let mut path = Path::new().to(LEFT, foot);
             let mut last = 0;
             for (column, pages) in progress(points, self.total).into_iter().enumerate() {
@@ -211,12 +241,13 @@ impl Drawing {
                     last = pages;
                 }
             }
-            self.svg.path(&format!("curve {name}"), &path, "");
+            self.shapes
+                .push(svg::path(&format!("curve {name}"), &path, ""));
         }
         self.y += CURVES + SPACE;
     }
 
-    /// Upright lines where the launch ends, by either rule; their names turn away from each other.
+    /// Vertical lines where the launch ends by each rule, labelled on their outer sides.
     fn ends(&mut self, timeline: &Timeline, height: f64) {
         let ends = [
             ("window", timeline.window),
@@ -230,14 +261,15 @@ impl Drawing {
         let several = ends.len() > 1;
         for (index, (name, time)) in ends.into_iter().enumerate() {
             let x = self.x((time.max(0.0) * 1e6) as u64);
-            self.svg.line("event", (x, TOP - 8.0), (x, height - 22.0));
-            // The first name turns to the left, so that two that are near do not collide.
+            self.shapes
+                .push(svg::line("event", (x, TOP - 8.0), (x, height - 22.0)));
+            // The first label goes to the left, so that two close lines do not collide.
             let (class, at) = if several && index == 0 {
                 ("end event-name", x - 5.0)
             } else {
                 ("event-name", (x + 5.0).min(WIDTH - 66.0))
             };
-            self.svg.text(class, at, TOP - 12.0, name);
+            self.shapes.push(svg::text(class, at, TOP - 12.0, name));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The launch sequence on the drive, before and after scheduling.
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::lanes::thinned;
-use super::svg::{Path, Svg};
+use super::svg::{self, Path};
 use crate::timeline::Timeline;
 
 const WIDTH: f64 = 520.0;
@@ -40,7 +40,7 @@ pub fn before_and_after(timeline: &Timeline) -> Markup {
                 @if !entries.is_empty() {
                     figure {
                         figcaption { "Launch sequence " (name) ": " (entries.len()) " entries" }
-                        (PreEscaped(scatter(entries, low, high, name)))
+                        (scatter(entries, low, high, name))
                     }
                 }
             }
@@ -52,9 +52,9 @@ pub fn before_and_after(timeline: &Timeline) -> Markup {
     }
 }
 
-fn scatter(entries: &[Entry], low: u64, high: u64, name: &str) -> String {
+fn scatter(entries: &[Entry], low: u64, high: u64, name: &str) -> Markup {
     let title = format!("Place on the drive of each entry of the launch sequence, {name}");
-    let mut svg = Svg::new(WIDTH, HEIGHT, "chart", &title);
+    let mut shapes = Vec::new();
     let (right, foot) = (WIDTH - 10.0, HEIGHT - FOOT);
     let last = entries
         .iter()
@@ -65,32 +65,39 @@ fn scatter(entries: &[Entry], low: u64, high: u64, name: &str) -> String {
     let range = high.saturating_sub(low).max(1) as f64;
     let x = |position: u64| LEFT + (right - LEFT) * position as f64 / last;
     let y = |sector: u64| foot - (foot - TOP) * sector.saturating_sub(low) as f64 / range;
-    svg.rect(
+    shapes.push(svg::rect(
         "lane-back",
-        LEFT,
-        TOP - 4.0,
-        right - LEFT + 4.0,
-        foot - TOP + 8.0,
+        (LEFT, TOP - 4.0),
+        (right - LEFT + 4.0, foot - TOP + 8.0),
         "",
-    );
+    ));
     for quarter in 0..=4u64 {
         let sector = low + high.saturating_sub(low) / 4 * quarter;
-        svg.line("grid", (LEFT, y(sector)), (right + 4.0, y(sector)));
+        shapes.push(svg::line(
+            "grid",
+            (LEFT, y(sector)),
+            (right + 4.0, y(sector)),
+        ));
         let gib = sector as f64 / SECTORS_PER_GIB;
-        svg.text(
+        shapes.push(svg::text(
             "end faint",
             LEFT - 7.0,
             y(sector) + 4.0,
             &format!("{gib:.2}"),
-        );
+        ));
     }
-    svg.text(
+    shapes.push(svg::text(
         "faint",
         LEFT,
         HEIGHT - 8.0,
         "LBA in GiB ↑   position in the sequence →",
-    );
-    svg.text("end faint", right, HEIGHT - 8.0, &format!("{last:.0}"));
+    ));
+    shapes.push(svg::text(
+        "end faint",
+        right,
+        HEIGHT - 8.0,
+        &format!("{last:.0}"),
+    ));
     let of = |metadata: bool| {
         let kept: Vec<Entry> = entries
             .iter()
@@ -103,12 +110,12 @@ fn scatter(entries: &[Entry], low: u64, high: u64, name: &str) -> String {
     for entry in of(false) {
         dots.dot(x(entry[0]), y(entry[1]));
     }
-    svg.path("dots", &dots, "");
+    shapes.push(svg::path("dots", &dots, ""));
     let mut ticks = Path::new();
     for entry in of(true) {
         ticks.move_to(x(entry[0]), y(entry[1]) - 4.0);
         ticks.down_to(y(entry[1]) + 4.0);
     }
-    svg.path("ticks", &ticks, "");
-    svg.finish()
+    shapes.push(svg::path("ticks", &ticks, ""));
+    svg::picture(WIDTH, HEIGHT, "chart", &title, &shapes)
 }

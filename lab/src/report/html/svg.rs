@@ -1,86 +1,53 @@
-//! A small builder of SVG pictures: shapes with CSS classes, all text escaped.
+//! SVG shapes with CSS classes. Coordinates are in units of the view box, y grows downwards.
 
 use std::fmt::Write;
 
-use super::super::escape::html as escape;
+use maud::{Markup, html};
 
-/// A picture in the making. Lengths are in units of its view box, y grows downwards.
-pub struct Svg {
-    markup: String,
-}
-
-impl Svg {
-    /// An empty picture. `title` is what screen readers call it, `class` decides on its size on the page.
-    pub fn new(width: f64, height: f64, class: &str, title: &str) -> Self {
-        let title = escape(title);
-        let markup = format!(
-            "<svg class=\"{}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">",
-            escape(class)
-        );
-        Self { markup }
-    }
-
-    /// A rectangle, with a text on hover unless that is empty.
-    pub fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64, hover: &str) {
-        let shape = format!(
-            "x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
-            number(x),
-            number(y),
-            number(width.max(0.0)),
-            number(height.max(0.0))
-        );
-        self.shape("rect", class, &shape, hover);
-    }
-
-    /// A straight line.
-    pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
-        let path = Path::new().to(from.0, from.1).line(to.0, to.1);
-        self.path(class, &path, "");
-    }
-
-    /// A path, with a text on hover unless that is empty. An empty path draws nothing.
-    pub fn path(&mut self, class: &str, path: &Path, hover: &str) {
-        if !path.0.is_empty() {
-            self.shape("path", class, &format!("d=\"{}\"", path.0), hover);
-        }
-    }
-
-    /// Text at a point; the class decides how it is anchored.
-    pub fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
-        let (x, y, class, text) = (number(x), number(y), escape(class), escape(text));
-        let _ = write!(
-            self.markup,
-            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>"
-        );
-    }
-
-    /// Text turned by `degrees` about its point.
-    pub fn turned(&mut self, class: &str, (x, y): (f64, f64), degrees: i32, text: &str) {
-        let (x, y, class, text) = (number(x), number(y), escape(class), escape(text));
-        let _ = write!(
-            self.markup,
-            "<text class=\"{class}\" transform=\"translate({x} {y}) rotate({degrees})\">{text}</text>"
-        );
-    }
-
-    /// The picture's markup.
-    pub fn finish(mut self) -> String {
-        self.markup.push_str("</svg>");
-        self.markup
-    }
-
-    fn shape(&mut self, element: &str, class: &str, shape: &str, hover: &str) {
-        let class = escape(class);
-        let _ = write!(self.markup, "<{element} class=\"{class}\" {shape}");
-        if hover.is_empty() {
-            self.markup.push_str("/>");
-        } else {
-            let _ = write!(self.markup, "><title>{}</title></{element}>", escape(hover));
+/// A picture of these shapes. `title` is its name for screen readers, `class` decides its size on the
+/// page.
+pub fn picture(width: f64, height: f64, class: &str, title: &str, shapes: &[Markup]) -> Markup {
+    html! {
+        svg class=(class) viewBox={ "0 0 " (width) " " (height) } role="img" aria-label=(title) {
+            @for shape in shapes { (shape) }
         }
     }
 }
 
-/// Data of a path.
+/// A rectangle, with a text on hover unless that is empty.
+pub fn rect(class: &str, (x, y): (f64, f64), (width, height): (f64, f64), hover: &str) -> Markup {
+    let (width, height) = (number(width.max(0.0)), number(height.max(0.0)));
+    html! {
+        rect class=(class) x=(number(x)) y=(number(y)) width=(width) height=(height) { (tooltip(hover)) }
+    }
+}
+
+/// A straight line.
+pub fn line(class: &str, from: (f64, f64), to: (f64, f64)) -> Markup {
+    path(class, &Path::new().to(from.0, from.1).line(to.0, to.1), "")
+}
+
+/// A path, with a text on hover unless that is empty. An empty path draws nothing.
+pub fn path(class: &str, path: &Path, hover: &str) -> Markup {
+    html! { @if !path.0.is_empty() { path class=(class) d=(path.0) { (tooltip(hover)) } } }
+}
+
+/// Text at a point; the class decides how it is anchored.
+pub fn text(class: &str, x: f64, y: f64, text: &str) -> Markup {
+    html! { text class=(class) x=(number(x)) y=(number(y)) { (text) } }
+}
+
+/// Text turned by `degrees` about its point.
+pub fn turned(class: &str, (x, y): (f64, f64), degrees: i32, text: &str) -> Markup {
+    let transform = format!("translate({} {}) rotate({degrees})", number(x), number(y));
+    html! { text class=(class) transform=(transform) { (text) } }
+}
+
+fn tooltip(text: &str) -> Markup {
+    html! { @if !text.is_empty() { title { (text) } } }
+}
+
+/// The data of a path element.
 #[derive(Clone, Debug, Default)]
 pub struct Path(String);
 
@@ -122,21 +89,21 @@ impl Path {
         let _ = write!(self.0, "V{}", number(y));
     }
 
-    /// A dot, for classes with round line ends.
+    /// A dot, visible in classes with round line ends.
     pub fn dot(&mut self, x: f64, y: f64) {
         let _ = write!(self.0, "M{} {}h0", number(x), number(y));
     }
 }
 
-/// A length with one decimal at most: a tenth of a unit is not seen, and pages stay small. What is no
-/// number is 0, so that a picture is never broken as a whole.
+/// A length with at most one decimal: smaller differences are invisible, and pages stay small. NaN and
+/// infinity become 0, so that one bad value does not break the whole picture.
 fn number(value: f64) -> String {
     let value = if value.is_finite() {
         (value * 10.0).round() / 10.0
     } else {
         0.0
     };
-    // −0 and 0 are one place.
+    // Turns −0 into 0.
     (value + 0.0).to_string()
 }
 
@@ -145,21 +112,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shapes() {
-        let mut svg = Svg::new(10.0, 5.0, "wide", "a \"b\"");
-        svg.rect("bar", 1.04, 2.0, 3.0, -1.0, "x < y");
-        svg.text("label", 0.0, f64::NAN, "&");
-        let mut path = Path::new().to(0.0, 1.0);
-        path.across_to(2.0);
-        path.down_to(-0.01);
-        svg.path("curve", &path, "");
-        svg.path("curve", &Path::new(), "");
+    fn shapes_are_escaped_and_rounded() {
+        let mut outline = Path::new().to(0.0, 1.0);
+        outline.across_to(2.0);
+        outline.down_to(-0.01);
+        let shapes = [
+            rect("bar", (1.04, 2.0), (3.0, -1.0), "x < y"),
+            text("label", 0.0, f64::NAN, "&"),
+            path("curve", &outline, ""),
+            path("curve", &Path::new(), ""),
+        ];
         assert_eq!(
-            svg.finish(),
+            picture(10.0, 5.0, "wide", "a \"b\"", &shapes).into_string(),
             "<svg class=\"wide\" viewBox=\"0 0 10 5\" role=\"img\" aria-label=\"a &quot;b&quot;\">\
              <rect class=\"bar\" x=\"1\" y=\"2\" width=\"3\" height=\"0\"><title>x &lt; y</title></rect>\
              <text class=\"label\" x=\"0\" y=\"0\">&amp;</text>\
-             <path class=\"curve\" d=\"M0 1H2V0\"/></svg>"
+             <path class=\"curve\" d=\"M0 1H2V0\"></path></svg>"
         );
     }
 }

@@ -1,6 +1,6 @@
 //! One launch, moment by moment: its picture with what belongs to it.
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::super::format::seconds;
 use super::super::scenarios;
@@ -33,7 +33,7 @@ pub fn timeline(timeline: &Timeline, open: bool) -> Markup {
         details.timeline open[open] {
             summary { strong { (timeline.app) } " · " (label) span.facts { (facts.join(" · ")) } }
             div.scroll tabindex="0" role="group" aria-label=(title) {
-                div style={ "--natural:" (picture::WIDTH) "px" } { (PreEscaped(picture::draw(timeline, &title))) }
+                div style={ "--natural:" (picture::WIDTH) "px" } { (picture::draw(timeline, &title)) }
             }
             (misses::table(&timeline.misses))
             (sequence::before_and_after(timeline))

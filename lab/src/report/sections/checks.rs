@@ -244,7 +244,7 @@ pub fn ends(device: &Device) -> Option<Section> {
         };
         table.push([
             app.name.clone(),
-            app.rule.words().to_owned(),
+            app.rule.description().to_owned(),
             or_nothing(both("cold").map(|(first, _)| seconds(first))),
             or_nothing(both("cold").map(|(_, second)| seconds(second))),
             or_nothing(difference("cold").map(change)),

@@ -156,7 +156,7 @@ pub fn seconds(device: &Device) -> Option<Section> {
             let end = if scenarios::is_prefetch_only(name) {
                 "last read"
             } else {
-                app.rule.words()
+                app.rule.description()
             };
             let cpu = app
                 .median_of(name, |launch| Some(launch.cpu))

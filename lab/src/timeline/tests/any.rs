@@ -25,7 +25,7 @@ fn the_file_stays_small() {
         .collect();
     let mut raw = raw(&events);
     raw.names.insert(FILE, "/usr/lib/".repeat(30));
-    let timeline = analyse(&raw, &lesson(&parts), &entries, facts(28.0));
+    let timeline = analyse(&raw, &learned_set(&parts), &entries, facts(28.0));
     let bytes = serde_json::to_vec(&timeline).unwrap().len();
     assert!(bytes < 500_000, "{bytes} bytes");
     // The sums are those of before.
@@ -120,8 +120,8 @@ proptest! {
     ) {
         let parts: Vec<_> = parts.iter().map(|(start, len)| (start * 7, *len)).collect();
         let recording = raw(&events);
-        let lesson = lesson(&parts);
-        let timeline = analyse(&recording, &lesson, &[entry(3, 9)], facts(seconds));
+        let set = learned_set(&parts);
+        let timeline = analyse(&recording, &set, &[entry(3, 9)], facts(seconds));
         check(&timeline);
         // Five requests have names: no more can be in flight.
         prop_assert!(timeline.queue.iter().all(|step| step[1] <= 5));

@@ -1,8 +1,8 @@
 //! Whole timelines from made-up recordings.
 
 use super::*;
-use crate::rivals::Lesson;
-use crate::rivals::samples::app;
+use crate::methods::LearnedSet;
+use crate::methods::samples::app;
 use paralfetch::model::DriveClass;
 use paralfetch::model::Hooks;
 use paralfetch::model::{Device, Ended, File, Learned, Profile};
@@ -26,8 +26,8 @@ fn place(start: u64, pages: u64) -> Place {
     }
 }
 
-/// A lesson of one file, under another device number, whose log has these parts `(start, pages)`.
-fn lesson(parts: &[(u64, u64)]) -> Lesson {
+/// A learned set of one file, under another device number, whose log has these parts `(start, pages)`.
+fn learned_set(parts: &[(u64, u64)]) -> LearnedSet {
     let log = parts.iter().map(|&(start, len)| LogEntry {
         span: span(start, len),
         device: 0,
@@ -63,7 +63,7 @@ fn lesson(parts: &[(u64, u64)]) -> Lesson {
         log_entries: parts.len() as u32,
         obsolete: 0,
     };
-    Lesson {
+    LearnedSet {
         profile,
         log: log.collect(),
         unread: Vec::new(),
@@ -168,11 +168,11 @@ fn prefetched_launch() -> Raw {
 
 #[test]
 fn each_miss_has_its_reason() {
-    let (lesson, entries) = (
-        lesson(&[(0, 4), (10, 2), (20, 1)]),
+    let (set, entries) = (
+        learned_set(&[(0, 4), (10, 2), (20, 1)]),
         [entry(0, 4), entry(10, 2), entry(20, 1)],
     );
-    let timeline = analyse(&prefetched_launch(), &lesson, &entries, facts(0.001));
+    let timeline = analyse(&prefetched_launch(), &set, &entries, facts(0.001));
     let expected = [
         (160, 50, 10, Why::CameTooLate),
         (300, 100, 20, Why::NotReachedYet),
@@ -181,7 +181,7 @@ fn each_miss_has_its_reason() {
     assert_eq!(reasons(&timeline), expected);
     assert_eq!(timeline.misses[0].what, "/usr/lib/libfoo.so");
     // The same, by what a prefetcher without entries was seen to add.
-    let timeline = analyse(&prefetched_launch(), &lesson, &[], facts(0.001));
+    let timeline = analyse(&prefetched_launch(), &set, &[], facts(0.001));
     let why: Vec<Why> = timeline.misses.iter().map(|miss| miss.why).collect();
     assert_eq!(
         why,
@@ -195,7 +195,7 @@ fn a_read_that_was_prefetched_before_is_told_apart() {
         (10, What::Added(By::Helper, place(0, 4))),
         (20, issue(1, By::Tree, 60, 2, 1)),
     ]);
-    let timeline = analyse(&raw, &lesson(&[(0, 4)]), &[entry(0, 4)], facts(0.001));
+    let timeline = analyse(&raw, &learned_set(&[(0, 4)]), &[entry(0, 4)], facts(0.001));
     assert_eq!(reasons(&timeline), [(20, 0, 2, Why::ReadAgain)]);
 }
 
@@ -218,7 +218,7 @@ fn without_a_prefetcher_it_is_nobodys_fault() {
             },
         ),
     ]);
-    let timeline = analyse(&raw, &lesson(&[(0, 4)]), &[], facts(0.001));
+    let timeline = analyse(&raw, &learned_set(&[(0, 4)]), &[], facts(0.001));
     assert_eq!(reasons(&timeline), [(20, 0, 2, Why::NobodyPrefetches)]);
 }
 
@@ -233,15 +233,15 @@ fn a_wait_is_for_what_the_task_used_last() {
         (35, What::Done(2)),
         (40, What::In(60)),
     ]);
-    let timeline = analyse(&raw, &lesson(&[(0, 6)]), &[entry(0, 6)], facts(0.001));
+    let timeline = analyse(&raw, &learned_set(&[(0, 6)]), &[entry(0, 6)], facts(0.001));
     assert_eq!(reasons(&timeline), [(10, 30, 0, Why::CameTooLate)]);
 }
 
 #[test]
 fn series_and_sequences_are_as_recorded() {
-    let lesson = lesson(&[(0, 4), (10, 2), (20, 1)]);
+    let set = learned_set(&[(0, 4), (10, 2), (20, 1)]);
     let entries = [entry(11, 1), entry(20, 1), entry(40, 2)];
-    let timeline = analyse(&prefetched_launch(), &lesson, &entries, facts(0.001));
+    let timeline = analyse(&prefetched_launch(), &set, &entries, facts(0.001));
     assert_eq!(
         timeline.queue,
         [
@@ -286,7 +286,7 @@ fn what_began_before_the_launch_stands_at_its_start() {
         raw.events.push(Event { time_ns, what });
     }
     raw.events.sort_by_key(|event| event.time_ns);
-    let timeline = analyse(&raw, &lesson(&[(0, 4)]), &[], facts(0.001));
+    let timeline = analyse(&raw, &learned_set(&[(0, 4)]), &[], facts(0.001));
     assert_eq!(timeline.prefetch, [[0, 4]]);
     assert_eq!(timeline.queue, [[0, 1], [100, 0]]);
     // And what came after its end is not part of it.
@@ -295,9 +295,9 @@ fn what_began_before_the_launch_stands_at_its_start() {
 
 #[test]
 fn the_file_has_the_agreed_shape() {
-    let lesson = lesson(&[(0, 4)]);
+    let set = learned_set(&[(0, 4)]);
     let raw = raw(&[(20, issue(1, By::Tree, 60, 2, 1)), (30, What::Done(1))]);
-    let timeline = analyse(&raw, &lesson, &[entry(0, 4)], facts(0.001));
+    let timeline = analyse(&raw, &set, &[entry(0, 4)], facts(0.001));
     let json = serde_json::to_string(&timeline).unwrap();
     let expected = concat!(
         r#"{"device":"qlc-sata","app":"gimp","scenario":"infill","seconds":0.001,"#,

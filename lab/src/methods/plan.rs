@@ -9,7 +9,7 @@ use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Span};
 use paralfetch::schedule::{metadata_shift, schedule};
 
 use super::calls::{Calls, generate};
-use super::lessons::{How, Lessons};
+use super::learned::{LearnedApp, LearningRun};
 use super::method::Method;
 use super::order::{by_inode, by_position, one_by_one};
 use super::pages::{Completion, common_sequence};
@@ -54,66 +54,74 @@ impl Plan {
 /// Makes the plan of a method for a drive of this class.
 ///
 /// # Errors
-/// Names the lesson that is missing.
-pub fn plan(method: Method, lessons: &Lessons, class: DriveClass) -> Result<Plan> {
-    let lesson = |how| {
-        lessons
-            .get(how)
-            .with_context(|| format!("`{method}` needs the lesson `{how}`: learn the app so first"))
+/// Names the learned set that is missing.
+pub fn plan(method: Method, learned: &LearnedApp, class: DriveClass) -> Result<Plan> {
+    let learned_set = |how| {
+        learned.get(how).with_context(|| {
+            format!("`{method}` needs the learned set `{how}`: learn the app so first")
+        })
     };
     let as_read = Params::for_device(class, false);
     let exact = Params::for_device(class, true);
     let (how, entries, calls) = match method {
         Method::OnlyAsRead | Method::ShiftMerge => {
-            let log = &lesson(How::AsRead)?.log;
-            (How::AsRead, schedule(log, &as_read), None)
+            let log = &learned_set(LearningRun::AsRead)?.log;
+            (LearningRun::AsRead, schedule(log, &as_read), None)
         }
         Method::OnlyExact | Method::Infill => {
-            let log = &lesson(How::Exact)?.log;
-            (How::Exact, schedule(log, &exact), None)
+            let log = &learned_set(LearningRun::Exact)?.log;
+            (LearningRun::Exact, schedule(log, &exact), None)
         }
         Method::Exact => {
             let params = Params {
                 infill: None,
                 ..exact
             };
-            let log = &lesson(How::Exact)?.log;
-            (How::Exact, schedule(log, &params), None)
+            let log = &learned_set(LearningRun::Exact)?.log;
+            (LearningRun::Exact, schedule(log, &params), None)
         }
         Method::Dynamic => {
-            let entries = lesson(How::Dynamic)?.profile.entries.clone();
-            (How::Dynamic, entries, None)
+            let entries = learned_set(LearningRun::Dynamic)?.profile.entries.clone();
+            (LearningRun::Dynamic, entries, None)
         }
         Method::Gsoc => {
-            let lesson = lesson(How::Exact)?;
-            (How::Exact, by_inode(&lesson.profile, &lesson.log), None)
+            let set = learned_set(LearningRun::Exact)?;
+            (LearningRun::Exact, by_inode(&set.profile, &set.log), None)
         }
         Method::Sorted => {
-            let log = &lesson(How::AsRead)?.log;
-            (How::AsRead, by_position(log), None)
+            let log = &learned_set(LearningRun::AsRead)?.log;
+            (LearningRun::AsRead, by_position(log), None)
         }
         Method::Traced => {
-            let log = &lesson(How::AsRead)?.log;
-            (How::AsRead, one_by_one(log), None)
+            let log = &learned_set(LearningRun::AsRead)?.log;
+            (LearningRun::AsRead, one_by_one(log), None)
         }
         Method::Shift => {
-            let shifted = metadata_shift(&lesson(How::AsRead)?.log, as_read.shift_bytes);
-            (How::AsRead, one_by_one(&shifted), None)
+            let shifted =
+                metadata_shift(&learned_set(LearningRun::AsRead)?.log, as_read.shift_bytes);
+            (LearningRun::AsRead, one_by_one(&shifted), None)
         }
         Method::Fast => {
-            let (first, second) = (lesson(How::AsRead)?, lesson(How::AsReadAgain)?);
-            let map = lessons.blocks.as_ref().context(
+            let (first, second) = (
+                learned_set(LearningRun::AsRead)?,
+                learned_set(LearningRun::AsReadAgain)?,
+            );
+            let map = learned.blocks.as_ref().context(
                 "`fast` needs the map from blocks to paths: make it with BlockMap::read \
-                 after the as-read lessons",
+                 after the as-read sets",
             )?;
             let sequence: Vec<LogEntry> = common_sequence(first, second);
             let calls = generate(&sequence, &first.profile, map);
-            (How::AsRead, one_by_one(&sequence), Some(Arc::new(calls)))
+            (
+                LearningRun::AsRead,
+                one_by_one(&sequence),
+                Some(Arc::new(calls)),
+            )
         }
     };
     let profile = Profile {
         entries,
-        ..lesson(how)?.profile.clone()
+        ..learned_set(how)?.profile.clone()
     };
     Ok(Plan {
         method,

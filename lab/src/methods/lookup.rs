@@ -15,11 +15,11 @@ use rustix::io::Errno;
 
 use super::blocks::{Block, BlockMap, Replay};
 use super::fast::open_below;
-use super::lessons::{How, Lessons};
+use super::learned::{LearnedApp, LearningRun};
 use super::pages::common_sequence;
 
 impl BlockMap {
-    /// Finds paths for the metadata blocks that both as-read lessons read, on the ext4 file system
+    /// Finds paths for the metadata blocks that both as-read learning runs read, on the ext4 file system
     /// that is mounted at `root`. FAST has the names that the app passed to system calls; the product
     /// keeps those of opened files. They and the directories on the way to them come first. Blocks
     /// that none of these accounts for (of files only asked about, of symbolic links, of directories
@@ -29,14 +29,17 @@ impl BlockMap {
     /// It reads the directories, so it leaves the caches warm.
     ///
     /// # Errors
-    /// When a lesson is missing, or the file system cannot be read.
-    pub fn read(lessons: &Lessons, root: &Path) -> Result<BlockMap> {
-        let lesson = |how| {
-            lessons
+    /// When a learned set is missing, or the file system cannot be read.
+    pub fn read(learned: &LearnedApp, root: &Path) -> Result<BlockMap> {
+        let learned_set = |how| {
+            learned
                 .get(how)
-                .with_context(|| format!("there is no lesson `{how}`"))
+                .with_context(|| format!("there is no learned set `{how}`"))
         };
-        let (first, second) = (lesson(How::AsRead)?, lesson(How::AsReadAgain)?);
+        let (first, second) = (
+            learned_set(LearningRun::AsRead)?,
+            learned_set(LearningRun::AsReadAgain)?,
+        );
         let said = || format!("cannot look up blocks on {}", root.display());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(root, flags, rustix::fs::Mode::empty()).with_context(said)?;

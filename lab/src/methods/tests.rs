@@ -1,4 +1,4 @@
-//! Plans of made-up lessons.
+//! Plans of made-up sets.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Span};
 use paralfetch::schedule::schedule;
 use proptest::prelude::*;
 
-use super::samples::{FILES, METADATA, lesson, reads};
+use super::samples::{FILES, METADATA, learned_set, reads};
 use super::*;
 
 const CLASS: DriveClass = DriveClass::CommandQueuing;
@@ -30,8 +30,8 @@ fn log_pages(log: &[LogEntry]) -> Vec<(Place, u64)> {
     pages(log.iter().map(|entry| entry.span))
 }
 
-fn lessons(exact: Lesson, as_read: Lesson, again: Lesson) -> Lessons {
-    Lessons {
+fn learned_app(exact: LearnedSet, as_read: LearnedSet, again: LearnedSet) -> LearnedApp {
+    LearnedApp {
         dynamic: Some(exact.clone()),
         exact: Some(exact),
         as_read: Some(as_read),
@@ -40,15 +40,15 @@ fn lessons(exact: Lesson, as_read: Lesson, again: Lesson) -> Lessons {
     }
 }
 
-fn alike(one: Lesson) -> Lessons {
-    lessons(one.clone(), one.clone(), one)
+fn alike(one: LearnedSet) -> LearnedApp {
+    learned_app(one.clone(), one.clone(), one)
 }
 
 #[test]
 fn gsoc_goes_by_inode_and_offset_and_leaves_metadata_out() {
     // Inode numbers 17, 12, 90, 41; the fragments of a file are one request.
     let reads = [(2, 3, 1), (FILES, 0, 9), (0, 11, 1), (1, 8, 2), (0, 12, 4)];
-    let plan = plan(Method::Gsoc, &alike(lesson(&reads, false)), CLASS).unwrap();
+    let plan = plan(Method::Gsoc, &alike(learned_set(&reads, false)), CLASS).unwrap();
     let found: Vec<_> = spans(&plan.profile.entries)
         .iter()
         .map(|span| match span.place {
@@ -63,7 +63,7 @@ fn gsoc_goes_by_inode_and_offset_and_leaves_metadata_out() {
 fn sorted_goes_by_position_and_joins_within_a_place() {
     // The metadata end where the first file begins; its two fragments lie apart.
     let reads = [(0, 12, 1), (0, 2, 1), (FILES, 20, 4), (0, 0, 2), (0, 11, 1)];
-    let plan = plan(Method::Sorted, &alike(lesson(&reads, false)), CLASS).unwrap();
+    let plan = plan(Method::Sorted, &alike(learned_set(&reads, false)), CLASS).unwrap();
     let found: Vec<_> = spans(&plan.profile.entries)
         .iter()
         .map(|span| (span.place.is_metadata(), span.start, span.len))
@@ -81,8 +81,8 @@ fn sorted_goes_by_position_and_joins_within_a_place() {
 
 #[test]
 fn fast_replays_what_the_drive_read_in_both_launches() {
-    let mut first = lesson(&[(0, 0, 4), (FILES, 1, 3), (1, 5, 2), (2, 0, 1)], false);
-    let second = lesson(&[(2, 0, 1), (FILES, 2, 2), (0, 1, 9), (3, 0, 9)], true);
+    let mut first = learned_set(&[(0, 0, 4), (FILES, 1, 3), (1, 5, 2), (2, 0, 1)], false);
+    let second = learned_set(&[(2, 0, 1), (FILES, 2, 2), (0, 1, 9), (3, 0, 9)], true);
     // Cached before the first launch, or inserted by a dependency check.
     first.unread = vec![first.log[3].span];
     let common = common_sequence(&first, &second);
@@ -110,7 +110,7 @@ fn fast_replays_what_the_drive_read_in_both_launches() {
 #[test]
 fn fast_makes_the_calls_of_table_1() {
     let log = [(FILES, 0, 4), (0, 3, 2), (FILES, 6, 1), (1, 0, 1)];
-    let mut all = alike(lesson(&log, false));
+    let mut all = alike(learned_set(&log, false));
     for one in [&mut all.as_read, &mut all.as_read_again] {
         one.as_mut().unwrap().profile.files[1].path = None;
     }
@@ -147,12 +147,12 @@ fn fast_makes_the_calls_of_table_1() {
 }
 
 #[test]
-fn the_completion_block_is_found_in_the_tables_of_each_lesson() {
-    let mut exact = lesson(&[(1, 3, 1), (3, 9, 1)], false);
+fn the_completion_block_is_found_in_the_tables_of_each_set() {
+    let mut exact = learned_set(&[(1, 3, 1), (3, 9, 1)], false);
     exact.profile.completion = Some(exact.log[1].span);
     let completion = Completion::of(&exact.profile).unwrap();
-    let turned = lesson(&[(3, 4, 8)], true);
-    let all = lessons(exact, turned.clone(), turned);
+    let turned = learned_set(&[(3, 4, 8)], true);
+    let all = learned_app(exact, turned.clone(), turned);
     let left_out = |method| {
         plan(method, &all, CLASS)
             .unwrap()
@@ -165,7 +165,10 @@ fn the_completion_block_is_found_in_the_tables_of_each_lesson() {
         len: 1,
     };
     for method in Method::ALL {
-        let is_exact = matches!(method.needs(), [How::Exact] | [How::Dynamic]);
+        let is_exact = matches!(
+            method.needs(),
+            [LearningRun::Exact] | [LearningRun::Dynamic]
+        );
         let file = if is_exact { 3 } else { 0 };
         assert_eq!(left_out(method), Some(page(file)), "{method}");
     }
@@ -178,9 +181,9 @@ fn the_completion_block_is_found_in_the_tables_of_each_lesson() {
 }
 
 #[test]
-fn a_missing_lesson_is_named() {
+fn plan_names_a_missing_set() {
     for method in Method::ALL {
-        let error = plan(method, &Lessons::default(), CLASS)
+        let error = plan(method, &LearnedApp::default(), CLASS)
             .unwrap_err()
             .to_string();
         let missing = method.needs()[0].name();
@@ -192,10 +195,10 @@ fn a_missing_lesson_is_named() {
 }
 
 #[test]
-fn lessons_are_kept() {
+fn a_saved_app_is_loaded_unchanged() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(Lessons::load(dir.path()).unwrap(), Lessons::default());
-    let mut one = lesson(&[(0, 3, 2), (FILES, 6, 1), (1, 0, 1)], false);
+    assert_eq!(LearnedApp::load(dir.path()).unwrap(), LearnedApp::default());
+    let mut one = learned_set(&[(0, 3, 2), (FILES, 6, 1), (1, 0, 1)], false);
     // As the profile's format rounds times.
     for entry in &mut one.profile.entries {
         entry.time_us = 0;
@@ -204,23 +207,23 @@ fn lessons_are_kept() {
     let mut all = alike(one.clone());
     all.blocks.as_mut().unwrap().paths.push(vec![b'/', 0xff]);
     all.save(dir.path()).unwrap();
-    assert_eq!(Lessons::load(dir.path()).unwrap(), all);
+    assert_eq!(LearnedApp::load(dir.path()).unwrap(), all);
 
-    all.set(How::AsRead, one.clone());
-    all.set(How::Exact, one);
+    all.set(LearningRun::AsRead, one.clone());
+    all.set(LearningRun::Exact, one);
     all.save(dir.path()).unwrap();
-    let loaded = Lessons::load(dir.path()).unwrap();
+    let loaded = LearnedApp::load(dir.path()).unwrap();
     assert_eq!(
         (loaded.blocks, loaded.dynamic),
         (None, None),
-        "they belonged to other lessons"
+        "they belonged to the old sets"
     );
 }
 
 #[test]
-fn damaged_lessons_are_refused_by_name() {
+fn loading_a_damaged_set_names_it() {
     let dir = tempfile::tempdir().unwrap();
-    let all = alike(lesson(&[(0, 3, 2)], false));
+    let all = alike(learned_set(&[(0, 3, 2)], false));
     let log = dir.path().join("exact.json");
     for (damage, said) in [
         (
@@ -247,25 +250,25 @@ fn damaged_lessons_are_refused_by_name() {
     ] {
         all.save(dir.path()).unwrap();
         std::fs::write(&log, damage).unwrap();
-        let error = format!("{:#}", Lessons::load(dir.path()).unwrap_err());
+        let error = format!("{:#}", LearnedApp::load(dir.path()).unwrap_err());
         assert!(error.contains("`exact`") && error.contains(said), "{error}");
     }
     all.save(dir.path()).unwrap();
     std::fs::remove_file(&log).unwrap();
-    assert!(Lessons::load(dir.path()).is_err());
+    assert!(LearnedApp::load(dir.path()).is_err());
     std::fs::remove_file(dir.path().join("exact.pf")).unwrap();
-    assert_eq!(Lessons::load(dir.path()).unwrap().exact, None);
+    assert_eq!(LearnedApp::load(dir.path()).unwrap().exact, None);
 }
 
 proptest! {
-    /// Whatever the order: all pages of the lesson, and each once.
+    /// Whatever the order: all pages of the set, and each once.
     #[test]
     fn nothing_is_lost_and_nothing_comes_twice(reads in reads()) {
-        let one = lesson(&reads, false);
+        let one = learned_set(&reads, false);
         let all = log_pages(&one.log);
-        let lessons = alike(one);
+        let learned = alike(one);
         for method in Method::ALL {
-            let planned = pages(spans(&plan(method, &lessons, CLASS).unwrap().profile.entries));
+            let planned = pages(spans(&plan(method, &learned, CLASS).unwrap().profile.entries));
             let distinct: BTreeSet<_> = planned.iter().copied().collect();
             prop_assert_eq!(distinct.len(), planned.len(), "{}", method);
             let expected: Vec<_> = match method {
@@ -282,7 +285,7 @@ proptest! {
 
     #[test]
     fn sorted_is_sorted_and_joined(reads in reads()) {
-        let one = lesson(&reads, false);
+        let one = learned_set(&reads, false);
         let position = |place: Place, page: u64| {
             one.log
                 .iter()
@@ -307,7 +310,7 @@ proptest! {
 
     #[test]
     fn gsoc_is_sorted_and_joined(reads in reads()) {
-        let plan = plan(Method::Gsoc, &alike(lesson(&reads, false)), CLASS).unwrap();
+        let plan = plan(Method::Gsoc, &alike(learned_set(&reads, false)), CLASS).unwrap();
         let entries = spans(&plan.profile.entries);
         for pair in entries.windows(2) {
             let key = |span: &Span| match span.place {
@@ -327,8 +330,8 @@ proptest! {
         second in reads(),
         cached in any::<prop::sample::Index>(),
     ) {
-        let mut first = lesson(&first, false);
-        let second = lesson(&second, true);
+        let mut first = learned_set(&first, false);
+        let second = learned_set(&second, true);
         if !first.log.is_empty() {
             first.unread = vec![first.log[cached.index(first.log.len())].span];
         }
@@ -362,9 +365,9 @@ proptest! {
     /// `traced` is the log, `shift` moves nothing but metadata, and the last steps are the product's.
     #[test]
     fn stages_end_with_what_the_product_does(reads in reads()) {
-        let one = lesson(&reads, false);
-        let lessons = alike(one.clone());
-        let entries = |method| spans(&plan(method, &lessons, CLASS).unwrap().profile.entries);
+        let one = learned_set(&reads, false);
+        let learned = alike(one.clone());
+        let entries = |method| spans(&plan(method, &learned, CLASS).unwrap().profile.entries);
         let log: Vec<Span> = one.log.iter().map(|entry| entry.span).collect();
         prop_assert_eq!(&entries(Method::Traced), &log);
         for metadata in [false, true] {

@@ -12,8 +12,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lab::rivals::{
-    BlockMap, Call, Completion, How, Lessons, Method, Plan, Running, plan, together,
+use lab::methods::{
+    BlockMap, Call, Completion, LearnedApp, LearningRun, Method, Plan, Running, plan, together,
 };
 use paralfetch::drive::KnobError;
 use paralfetch::learn::{LearnError, LearnOptions, learn};
@@ -30,11 +30,11 @@ fn main() {
     // Before any other thread, which would get its signals.
     let mut supervisor = Supervisor::new().unwrap();
     let image = Image::new();
-    let lessons = learned(&image, &mut supervisor);
-    type Step = (&'static str, fn(&Image, &Lessons));
+    let learned = learned(&image, &mut supervisor);
+    type Step = (&'static str, fn(&Image, &LearnedApp));
     let steps: [Step; 8] = [
         ("the last stages are the product's profiles", product),
-        ("lessons are read back", kept),
+        ("learned sets are read back", kept),
         ("fast knows what was read by path", by_path),
         ("prefetched launches read what the method leaves", leftovers),
         ("the completion block is left to the app", completion),
@@ -43,16 +43,16 @@ fn main() {
         ("apps that start together are prefetched together", several),
     ];
     for (name, step) in steps {
-        step(&image, &lessons);
+        step(&image, &learned);
         println!("test {name} ... ok");
     }
     println!("test result: ok. {} passed; 0 failed;", steps.len());
 }
 
-/// All lessons of the image's app.
-fn learned(image: &Image, supervisor: &mut Supervisor) -> Lessons {
-    let mut lessons = Lessons::default();
-    for how in How::ALL {
+/// All learned sets of the image's app.
+fn learned(image: &Image, supervisor: &mut Supervisor) -> LearnedApp {
+    let mut app = LearnedApp::default();
+    for how in LearningRun::ALL {
         let learned = loop {
             let argv = Image::APP.map(Into::into);
             let command = Command::find_for(&argv, Some(image.root()), None).unwrap();
@@ -70,34 +70,34 @@ fn learned(image: &Image, supervisor: &mut Supervisor) -> Lessons {
                 other => break other.unwrap(),
             }
         };
-        lessons.set(how, learned.lesson.unwrap().into());
+        app.set(how, learned.lesson.unwrap().into());
     }
-    lessons.blocks = Some(BlockMap::read(&lessons, image.root()).unwrap());
-    lessons
+    app.blocks = Some(BlockMap::read(&app, image.root()).unwrap());
+    app
 }
 
-fn planned(method: Method, lessons: &Lessons) -> Plan {
+fn planned(method: Method, learned: &LearnedApp) -> Plan {
     // That of the drive under the test, whatever it is.
-    let class = lessons.exact.as_ref().unwrap().profile.devices[0].class;
-    plan(method, lessons, class).unwrap()
+    let class = learned.exact.as_ref().unwrap().profile.devices[0].class;
+    plan(method, learned, class).unwrap()
 }
 
-fn product(_: &Image, lessons: &Lessons) {
+fn product(_: &Image, learned: &LearnedApp) {
     for (method, how) in [
-        (Method::ShiftMerge, How::AsRead),
-        (Method::Infill, How::Exact),
+        (Method::ShiftMerge, LearningRun::AsRead),
+        (Method::Infill, LearningRun::Exact),
     ] {
-        let profile = &lessons.get(how).unwrap().profile;
-        assert_eq!(*planned(method, lessons).profile, *profile, "{method}");
+        let profile = &learned.get(how).unwrap().profile;
+        assert_eq!(*planned(method, learned).profile, *profile, "{method}");
     }
 }
 
-fn kept(_: &Image, lessons: &Lessons) {
+fn kept(_: &Image, learned: &LearnedApp) {
     let dir = tempfile::tempdir().unwrap();
-    lessons.save(dir.path()).unwrap();
-    let loaded = Lessons::load(dir.path()).unwrap();
-    let spans = |lessons: &Lessons, method| -> Vec<Span> {
-        let plan = planned(method, lessons);
+    learned.save(dir.path()).unwrap();
+    let loaded = LearnedApp::load(dir.path()).unwrap();
+    let spans = |learned: &LearnedApp, method| -> Vec<Span> {
+        let plan = planned(method, learned);
         plan.profile
             .entries
             .iter()
@@ -105,14 +105,14 @@ fn kept(_: &Image, lessons: &Lessons) {
             .collect()
     };
     for method in Method::ALL {
-        assert_eq!(spans(&loaded, method), spans(lessons, method), "{method}");
-        let calls = planned(method, lessons).calls;
+        assert_eq!(spans(&loaded, method), spans(learned, method), "{method}");
+        let calls = planned(method, learned).calls;
         assert_eq!(planned(method, &loaded).calls, calls, "{method}");
     }
 }
 
-fn by_path(_: &Image, lessons: &Lessons) {
-    let plan = planned(Method::Fast, lessons);
+fn by_path(_: &Image, learned: &LearnedApp) {
+    let plan = planned(Method::Fast, learned);
     let calls = plan.calls.as_ref().unwrap();
     let path = |path: &u32| String::from_utf8(calls.paths[*path as usize].clone()).unwrap();
     let mut listed = Vec::new();
@@ -141,12 +141,12 @@ fn by_path(_: &Image, lessons: &Lessons) {
     );
 }
 
-fn leftovers(image: &Image, lessons: &Lessons) {
+fn leftovers(image: &Image, learned: &LearnedApp) {
     let cold = image.with_empty_caches(|| image.reads_of_launch());
     assert!(cold > 100, "a cold launch makes {cold} reads");
     let mut reads = BTreeMap::new();
     for method in Method::ALL {
-        let plan = planned(method, lessons);
+        let plan = planned(method, learned);
         let left = image.fewest_reads(|| {
             let mut running = Running::start(&plan, image.root()).unwrap();
             let held = running.hold().unwrap();
@@ -171,7 +171,7 @@ fn leftovers(image: &Image, lessons: &Lessons) {
     }
     println!("reads of a launch: cold {cold}, after prefetching {reads:?}");
     let gsoc = reads.remove(&Method::Gsoc).unwrap();
-    let metadata = lessons.exact.as_ref().unwrap().log.iter();
+    let metadata = learned.exact.as_ref().unwrap().log.iter();
     let metadata = metadata
         .filter(|entry| entry.span.place.is_metadata())
         .count() as u64;
@@ -179,7 +179,7 @@ fn leftovers(image: &Image, lessons: &Lessons) {
         0 < gsoc && gsoc <= metadata,
         "{gsoc} reads of {metadata} of metadata"
     );
-    // It knows no more than what the drive read in both lessons, and of that not all by name.
+    // It knows no more than what the drive read in both learning runs, and of that not all by name.
     let fast = reads.remove(&Method::Fast).unwrap();
     assert!(fast * 10 <= cold, "{fast} reads");
     for (method, reads) in reads {
@@ -187,10 +187,10 @@ fn leftovers(image: &Image, lessons: &Lessons) {
     }
 }
 
-fn completion(image: &Image, lessons: &Lessons) {
-    let completion = Completion::of(&lessons.exact.as_ref().unwrap().profile).unwrap();
+fn completion(image: &Image, learned: &LearnedApp) {
+    let completion = Completion::of(&learned.exact.as_ref().unwrap().profile).unwrap();
     for method in Method::ALL {
-        let plan = planned(method, lessons).without(&completion);
+        let plan = planned(method, learned).without(&completion);
         let span = plan.left_out.unwrap();
         let Place::Data { file } = span.place else {
             panic!("{span:?}");
@@ -207,9 +207,9 @@ fn completion(image: &Image, lessons: &Lessons) {
     }
 }
 
-fn told_to_end(image: &Image, lessons: &Lessons) {
+fn told_to_end(image: &Image, learned: &LearnedApp) {
     for method in Method::ALL {
-        let started = || Running::start(&planned(method, lessons), image.root()).unwrap();
+        let started = || Running::start(&planned(method, learned), image.root()).unwrap();
         let report = image.with_empty_caches(|| started().finish().unwrap());
         assert!(
             report.cut_short || report.entries == report.scheduled,
@@ -228,18 +228,18 @@ fn told_to_end(image: &Image, lessons: &Lessons) {
     }
 }
 
-fn warm(image: &Image, lessons: &Lessons) {
+fn warm(image: &Image, learned: &LearnedApp) {
     let report = image.with_empty_caches(|| {
         image.reads_of_launch();
-        let mut running = Running::start(&planned(Method::Infill, lessons), image.root()).unwrap();
+        let mut running = Running::start(&planned(Method::Infill, learned), image.root()).unwrap();
         running.hold().unwrap();
         running.finish().unwrap()
     });
     assert!(report.warm && report.calls == 0, "{report:?}");
 }
 
-fn several(image: &Image, lessons: &Lessons) {
-    let plans = [Method::Infill, Method::Fast].map(|method| planned(method, lessons));
+fn several(image: &Image, learned: &LearnedApp) {
+    let plans = [Method::Infill, Method::Fast].map(|method| planned(method, learned));
     let reads = image.fewest_reads(|| {
         let running = together(&plans, image.root()).unwrap();
         let finish = |mut running: Running| {
@@ -251,7 +251,7 @@ fn several(image: &Image, lessons: &Lessons) {
     });
     assert_eq!(reads, 0);
     let nowhere = Path::new("/proc/nowhere");
-    let error = together(&[planned(Method::Fast, lessons)], nowhere)
+    let error = together(&[planned(Method::Fast, learned)], nowhere)
         .err()
         .unwrap();
     assert!(format!("{error:#}").contains("/proc/nowhere"), "{error:#}");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::lessons::How;
+use super::learned::LearningRun;
 
 /// A way to prefetch a launch, under the name of its scenario in reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -110,17 +110,19 @@ impl Method {
         matches!(self, Method::OnlyAsRead | Method::OnlyExact)
     }
 
-    /// The lessons that a plan needs.
-    pub fn needs(self) -> &'static [How] {
+    /// The learned sets that a plan needs.
+    pub fn needs(self) -> &'static [LearningRun] {
         match self {
-            Method::OnlyExact | Method::Gsoc | Method::Exact | Method::Infill => &[How::Exact],
-            Method::Dynamic => &[How::Dynamic],
-            Method::Fast => &[How::AsRead, How::AsReadAgain],
+            Method::OnlyExact | Method::Gsoc | Method::Exact | Method::Infill => {
+                &[LearningRun::Exact]
+            }
+            Method::Dynamic => &[LearningRun::Dynamic],
+            Method::Fast => &[LearningRun::AsRead, LearningRun::AsReadAgain],
             Method::OnlyAsRead
             | Method::Sorted
             | Method::Traced
             | Method::Shift
-            | Method::ShiftMerge => &[How::AsRead],
+            | Method::ShiftMerge => &[LearningRun::AsRead],
         }
     }
 }

@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use paralfetch::model::Profile;
 use paralfetch::model::{LogEntry, Place, SECTORS_PER_PAGE, Span};
 
-use super::lessons::Lesson;
+use super::learned::LearnedSet;
 
 /// The block that launches are timed by (Paralfetch §4.2 and §5.1), under a name that holds in every
-/// lesson of its app.
+/// learned set of its app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
     /// UUID of the file system; its device number may differ from one attachment to the next.
@@ -58,10 +58,10 @@ impl Completion {
 }
 
 /// The application launch sequence that FAST extracts from two cold launches (§4.1.2): the requests
-/// that both made, in the order of the first; places are by the first lesson's tables. Only what the
+/// that both made, in the order of the first; places are by the first set's tables. Only what the
 /// drive read counts. Compared page by page, for where one request ends and the next begins is up to
 /// the kernel's readahead.
-pub fn common_sequence(first: &Lesson, second: &Lesson) -> Vec<LogEntry> {
+pub fn common_sequence(first: &LearnedSet, second: &LearnedSet) -> Vec<LogEntry> {
     let places = same_places(&second.profile, &first.profile);
     let of_second: HashSet<(Place, u64)> = read_pages(second)
         .into_iter()
@@ -112,17 +112,17 @@ fn same_places(from: &Profile, to: &Profile) -> HashMap<Place, Place> {
 }
 
 /// The pages that the drive read in the learned launch.
-fn read_pages(lesson: &Lesson) -> HashSet<(Place, u64)> {
+fn read_pages(set: &LearnedSet) -> HashSet<(Place, u64)> {
     let pages = |span: &Span| {
         let place = span.place;
         (span.start..span.end()).map(move |page| (place, page))
     };
-    let mut read: HashSet<(Place, u64)> = lesson
+    let mut read: HashSet<(Place, u64)> = set
         .log
         .iter()
         .flat_map(|entry| pages(&entry.span))
         .collect();
-    for page in lesson.unread.iter().flat_map(pages) {
+    for page in set.unread.iter().flat_map(pages) {
         read.remove(&page);
     }
     read

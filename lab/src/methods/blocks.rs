@@ -26,7 +26,7 @@ pub struct Block {
 /// How to read metadata blocks of one device by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockMap {
-    /// The device that is mounted at the image's root, by index in the first as-read lesson's table.
+    /// The device that is mounted at the image's root, by index in the first as-read set's table.
     pub device: u16,
     /// Absolute paths below the image's root; arbitrary bytes.
     pub paths: Vec<Vec<u8>>,

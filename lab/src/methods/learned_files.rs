@@ -1,165 +1,46 @@
-//! What was learned of an app, and how it is kept between sessions.
+//! Learned sets on disk, so that later sessions need not learn again.
 
-use std::fmt;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use paralfetch::learn;
-use paralfetch::model::{Learned, Profile};
-use paralfetch::model::{LogEntry, Place, Span};
+use paralfetch::model::{LogEntry, Place, Profile, Span};
 use paralfetch::profile;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
 use super::blocks::BlockMap;
+use super::learned::{LearnedApp, LearnedSet, LearningRun};
 
-/// Which learning run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum How {
-    /// With the drive's readahead off: the pages that the launch touched.
-    Exact,
-    /// With the usual readahead: the pages that the drive read.
-    AsRead,
-    /// The same a second time, for what the two have in common.
-    AsReadAgain,
-    /// Exact, with the schedule that the service has arrived at since.
-    Dynamic,
-}
-
-impl How {
-    /// All of them.
-    pub const ALL: [How; 4] = [How::Exact, How::AsRead, How::AsReadAgain, How::Dynamic];
-
-    /// Name in records and of the files that it is kept in.
-    pub fn name(self) -> &'static str {
-        match self {
-            How::Exact => "exact",
-            How::AsRead => "as-read",
-            How::AsReadAgain => "as-read-again",
-            How::Dynamic => "dynamic",
-        }
-    }
-
-    /// How the product calls it.
-    pub fn learned(self) -> Learned {
-        match self {
-            How::Exact | How::Dynamic => Learned::Exact,
-            How::AsRead | How::AsReadAgain => Learned::AsRead,
-        }
-    }
-}
-
-impl fmt::Display for How {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// What one learning run taught.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lesson {
-    /// The profile that the product would keep.
-    pub profile: Profile,
-    /// The launch sequence; its places are by the profile's tables.
-    pub log: Vec<LogEntry>,
-    /// Pages of the log that the drive did not read, as [`learn::Lesson::unread`].
-    pub unread: Vec<Span>,
-    /// From execve to the end of the launch.
-    pub duration: Duration,
-    /// From the start of the app to its main window, if that came while it was being learned.
-    pub window: Option<Duration>,
-}
-
-impl From<learn::LearnedProfile> for Lesson {
-    fn from(lesson: learn::LearnedProfile) -> Self {
-        Lesson {
-            profile: lesson.profile,
-            log: lesson.log,
-            unread: lesson.unread,
-            duration: lesson.summary.duration,
-            window: None,
-        }
-    }
-}
-
-/// The lessons of one app on one drive; scenarios need some of them ([`super::Method::needs`]).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lessons {
-    /// Learned exactly.
-    pub exact: Option<Lesson>,
-    /// Learned as read.
-    pub as_read: Option<Lesson>,
-    /// Learned as read a second time.
-    pub as_read_again: Option<Lesson>,
-    /// Learned exactly, and tuned by the service.
-    pub dynamic: Option<Lesson>,
-    /// By which paths the metadata blocks that the two have in common can be read.
-    pub blocks: Option<BlockMap>,
-}
-
-impl Lessons {
-    /// The lesson of that learning run, if there was one.
-    pub fn get(&self, how: How) -> Option<&Lesson> {
-        match how {
-            How::Exact => self.exact.as_ref(),
-            How::AsRead => self.as_read.as_ref(),
-            How::AsReadAgain => self.as_read_again.as_ref(),
-            How::Dynamic => self.dynamic.as_ref(),
-        }
-    }
-
-    /// Sets the lesson of that learning run. What was made of the old one goes with it: the map of blocks,
-    /// or the tuned schedule.
-    pub fn set(&mut self, how: How, lesson: Lesson) {
-        match how {
-            How::Exact => self.dynamic = None,
-            How::AsRead | How::AsReadAgain => self.blocks = None,
-            How::Dynamic => {}
-        }
-        *self.slot(how) = Some(lesson);
-    }
-
-    fn slot(&mut self, how: How) -> &mut Option<Lesson> {
-        match how {
-            How::Exact => &mut self.exact,
-            How::AsRead => &mut self.as_read,
-            How::AsReadAgain => &mut self.as_read_again,
-            How::Dynamic => &mut self.dynamic,
-        }
-    }
-
-    /// Keeps the lessons in a directory, which is made: for each a profile in the product's format
-    /// and its launch sequence. What is there already is replaced, lesson by lesson.
+impl LearnedApp {
+    /// Saves the sets to a directory, which is created if need be: for each its profile in the
+    /// product's format and its launch sequence. Replaces existing files, set by set.
     ///
     /// # Errors
     /// When a file cannot be written, or a profile exceeds the format's limits.
     pub fn save(&self, dir: &Path) -> Result<()> {
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         if self.blocks.is_none() {
-            // It would not fit to new lessons.
+            // It would not fit the new sets.
             remove(&dir.join(BLOCKS))?;
         }
-        for how in How::ALL {
-            // A lesson is there if its profile is, so this comes last and goes first.
+        for how in LearningRun::ALL {
+            // A set exists if its profile does, so the profile is written last and removed first.
             let profile = dir.join(format!("{how}.pf"));
-            let Some(lesson) = self.get(how) else {
-                if how == How::Dynamic {
-                    // It would not fit to a new exact one.
+            let Some(set) = self.get(how) else {
+                if how == LearningRun::Dynamic {
+                    // It would not fit a new exact set.
                     remove(&profile)?;
                 }
                 continue;
             };
             remove(&profile)?;
-            write(
-                &dir.join(format!("{how}.json")),
-                &to_json(&Kept::of(lesson))?,
-            )?;
-            let bytes = profile::encode(&lesson.profile)
-                .with_context(|| format!("cannot keep the lesson `{how}`"))?;
+            write(&dir.join(format!("{how}.json")), &to_json(&Kept::of(set))?)?;
+            let bytes = profile::encode(&set.profile)
+                .with_context(|| format!("cannot save the learned set `{how}`"))?;
             write(&profile, &bytes)?;
         }
         match &self.blocks {
@@ -168,24 +49,24 @@ impl Lessons {
         }
     }
 
-    /// Reads back what [`Lessons::save`] has kept; what it has not is `None`. Profiles come back with
+    /// Reads back what [`LearnedApp::save`] has kept; what it has not is `None`. Profiles come back with
     /// their times rounded to [`profile::TIME_QUANTUM_US`]; launch sequences are exact.
     ///
     /// # Errors
     /// When a file that is there cannot be read or contradicts itself.
-    pub fn load(dir: &Path) -> Result<Lessons> {
-        let mut lessons = Lessons::default();
-        for how in How::ALL {
-            *lessons.slot(how) = load_lesson(dir, how).with_context(|| {
-                format!("the lesson `{how}` cannot be used; remove it to learn it again")
+    pub fn load(dir: &Path) -> Result<LearnedApp> {
+        let mut learned = LearnedApp::default();
+        for how in LearningRun::ALL {
+            *learned.slot(how) = load_set(dir, how).with_context(|| {
+                format!("the learned set `{how}` cannot be used; remove it to learn it again")
             })?;
         }
-        lessons.blocks = read(&dir.join(BLOCKS))?
+        learned.blocks = read(&dir.join(BLOCKS))?
             .map(|bytes| from_json::<BlockMap>(&bytes))
             .transpose()
             .and_then(|map| map.map(checked_map).transpose())
             .with_context(|| format!("cannot use {}", dir.join(BLOCKS).display()))?;
-        Ok(lessons)
+        Ok(learned)
     }
 }
 
@@ -195,9 +76,9 @@ const BLOCKS: &str = "blocks.json";
 /// A launch sequence as it is kept.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// As [`Lesson::duration`], in microseconds.
+    /// As [`LearnedSet::duration`], in microseconds.
     duration_us: u64,
-    /// As [`Lesson::window`], in microseconds.
+    /// As [`LearnedSet::window`], in microseconds.
     window_us: Option<u64>,
     log: Vec<Row>,
     unread: Vec<Pages>,
@@ -213,17 +94,17 @@ struct Row(Pages, u16, u64, u64);
 struct Pages(i64, u64, u64);
 
 impl Kept {
-    fn of(lesson: &Lesson) -> Kept {
+    fn of(set: &LearnedSet) -> Kept {
         let row = |entry: &LogEntry| {
             let pages = Pages::of(&entry.span);
             Row(pages, entry.device, entry.lba, entry.time_us)
         };
         let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Kept {
-            duration_us: us(lesson.duration),
-            window_us: lesson.window.map(us),
-            log: lesson.log.iter().map(row).collect(),
-            unread: lesson.unread.iter().map(Pages::of).collect(),
+            duration_us: us(set.duration),
+            window_us: set.window.map(us),
+            log: set.log.iter().map(row).collect(),
+            unread: set.unread.iter().map(Pages::of).collect(),
         }
     }
 }
@@ -263,7 +144,7 @@ impl Pages {
 /// First page that no span may reach: the largest file position is 2⁶³ bytes.
 const MAX_PAGE: u64 = 1 << 51;
 
-fn load_lesson(dir: &Path, how: How) -> Result<Option<Lesson>> {
+fn load_set(dir: &Path, how: LearningRun) -> Result<Option<LearnedSet>> {
     let Some(bytes) = read(&dir.join(format!("{how}.pf")))? else {
         return Ok(None);
     };
@@ -287,7 +168,7 @@ fn load_lesson(dir: &Path, how: How) -> Result<Option<Lesson>> {
     }
     let unread = kept.unread.iter().map(|pages| pages.span(&profile));
     let unread = unread.collect::<Result<_>>()?;
-    Ok(Some(Lesson {
+    Ok(Some(LearnedSet {
         profile,
         log,
         unread,
@@ -307,7 +188,7 @@ fn checked_map(map: BlockMap) -> Result<BlockMap> {
 }
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>> {
-    serde_json::to_vec(value).context("cannot serialise a lesson")
+    serde_json::to_vec(value).context("cannot serialise a learned set")
 }
 
 fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {

@@ -1,4 +1,4 @@
-//! Lessons for tests: launches of a few files and metadata on one drive.
+//! Learned sets for tests: launches of a few files and metadata on one drive.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use paralfetch::model::{LogEntry, Params, Place, SECTORS_PER_PAGE, Span};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::lessons::Lesson;
+use super::learned::LearnedSet;
 
 /// Files of a sample, with the inode numbers [`INODES`].
 pub const FILES: u32 = 4;
@@ -35,9 +35,9 @@ pub fn app() -> App {
     }
 }
 
-/// A lesson whose log has these reads in this order. `turn` turns the file table around, as another
+/// A learned set whose log has these reads in this order. `turn` turns the file table around, as another
 /// order of first accesses would.
-pub fn lesson(reads: &[Read], turn: bool) -> Lesson {
+pub fn learned_set(reads: &[Read], turn: bool) -> LearnedSet {
     let number = |file: u32| if turn { FILES - 1 - file } else { file };
     let log: Vec<LogEntry> = reads
         .iter()
@@ -99,7 +99,7 @@ pub fn lesson(reads: &[Read], turn: bool) -> Lesson {
         log_entries: log.len() as u32,
         obsolete: 0,
     };
-    Lesson {
+    LearnedSet {
         profile,
         log,
         unread: Vec::new(),

@@ -1,6 +1,6 @@
 //! The prefetchers that are compared, each made from its paper, and the stages of our own.
 //!
-//! Learning runs of the product leave [`Lessons`]: launch sequences with their tables. From them,
+//! Learning runs of the product leave [`LearnedApp`]: launch sequences with their tables. From them,
 //! [`plan()`] makes what a [`Method`] would prefetch, and in which order: pure functions over plain
 //! data. [`Running`] carries a [`Plan`] out beside a launch.
 //!
@@ -14,7 +14,8 @@ mod blocks;
 mod calls;
 mod drives;
 mod fast;
-mod lessons;
+mod learned;
+mod learned_files;
 mod lookup;
 mod method;
 mod order;
@@ -28,7 +29,7 @@ mod tests;
 
 pub use blocks::{Block, BlockMap, Replay};
 pub use calls::{Call, Calls};
-pub use lessons::{How, Lesson, Lessons};
+pub use learned::{LearnedApp, LearnedSet, LearningRun};
 pub use method::Method;
 pub use pages::{Completion, common_sequence};
 pub use plan::{Plan, plan};

@@ -1,0 +1,303 @@
+//! The work of one process: learning an app, launching it in turns, recording the launches.
+
+use anyhow::Result;
+use paralfetch::bench::completion::{self, FoundCompletion};
+use paralfetch::kernel::{LoadedTracer, Storage, TraceMode};
+
+use super::disturbance::judge;
+use super::job::Job;
+use super::journal::Journal;
+use super::launcher::{Launcher, Request, Seen};
+use super::learned_store::{Condition, LearnedStore};
+use super::live::LiveLearning;
+use super::misses;
+use super::processes::cpu_of;
+use super::progress::Progress;
+use super::scenario::Scenario;
+use super::served;
+use super::timelines;
+use super::turns::{Task, launches, missing};
+use super::writer::Writer;
+use crate::apps::App;
+use crate::display::{Display, Watch};
+use crate::methods::{LearningRun, Method, Plan, plan};
+use crate::record::{Launch, Record};
+
+/// How often a failed launch or learning run is tried again.
+pub(super) const TRIES: usize = 3;
+
+/// An app that has been learned.
+#[derive(Clone, Copy)]
+pub(super) struct PreparedApp<'a> {
+    pub app: &'a App,
+    pub store: &'a LearnedStore,
+    /// Its completion block, where launches can be timed by it.
+    pub completion: Option<&'a FoundCompletion>,
+}
+
+/// A job under way.
+pub(super) struct Work {
+    pub launcher: Launcher,
+    pub display: Display,
+    pub journal: Journal,
+    pub job: Job,
+}
+
+impl Work {
+    /// Performs the launches of the app that `records` lack.
+    ///
+    /// # Errors
+    /// When the app cannot be learned or launched, or a record cannot be written.
+    pub(super) fn one_app(&mut self, records: &[Record]) -> Result<()> {
+        let app = self.job.apps[0].clone();
+        let scenarios: Vec<Scenario> = Scenario::parse_list(&self.job.scenarios)?
+            .into_iter()
+            // What ends by exit is too short for anything to go on beside it.
+            .filter(|scenario| app.window.is_some() || !scenario.has_writer())
+            // An app that is running already opens a window there: that is no launch.
+            .filter(|scenario| {
+                scenario.condition() != Condition::Background || !self.is_background(&app)
+            })
+            .collect();
+        let done = launches(records, &self.job.device, &app.name);
+        let order = |turn| Scenario::in_turn(&scenarios, turn);
+        let mut tasks = missing(&done, order, self.job.runs);
+        tasks.retain(|task| {
+            task.scenario != Scenario::Service
+                || !served::is_done(&done, task.turn, self.job.launches)
+        });
+        let known = LearnedStore::open(&self.job.out, &self.job.device, &app.name)?;
+        if tasks.is_empty()
+            && timelines::missing(&self.job, &app, &known).is_empty()
+            && !misses::are_missing(&self.job, &app, &known)
+        {
+            return Ok(());
+        }
+        self.settle(&app)?;
+        let store = self.learn_all(&app, &scenarios)?;
+        let completion = completion::find(&store.get(LearningRun::Exact)?.profile);
+        let prepared = PreparedApp {
+            app: &app,
+            store: &store,
+            completion: completion.as_ref(),
+        };
+        let mut progress = Progress::new(tasks.len());
+        let mut is_warm = false;
+        for task in tasks {
+            if task.scenario.is_warm() && !is_warm {
+                self.try_launch(prepared, Scenario::Cold)?;
+            }
+            if task.scenario == Scenario::Service {
+                self.serve(prepared, task.turn, &mut progress)?;
+            } else {
+                self.measure(prepared, &task, &mut progress)?;
+            }
+            is_warm = !task.scenario.is_prefetch_only();
+        }
+        for wanted in timelines::missing(&self.job, &app, &store) {
+            timelines::record(self, prepared, wanted)?;
+        }
+        if misses::are_missing(&self.job, &app, &store) {
+            misses::record(self, prepared)?;
+        }
+        Ok(())
+    }
+
+    /// Launches an app without measuring it: before its first launch and before each warm one. The first
+    /// launch on a display server does more than later ones: GTK looks through the GL drivers once and
+    /// keeps the result in a property of the root window (GDK_VISUALS).
+    pub(super) fn settle(&mut self, app: &App) -> Result<()> {
+        let command = self.launcher.find(&app.command)?;
+        let windows = self.watch_window(app)?.into_iter().collect();
+        self.launcher.launch(Request {
+            command: &command,
+            windows,
+            completion: None,
+            plans: &[],
+            held: false,
+            mark: None,
+            live: None,
+            service: None,
+        })?;
+        Ok(())
+    }
+
+    fn is_background(&self, app: &App) -> bool {
+        let background = self.job.background.as_ref();
+        background.is_some_and(|background| background.name == app.name)
+    }
+
+    /// Starts to watch for the app's main window, if it has one.
+    pub(super) fn watch_window(&self, app: &App) -> Result<Option<Watch>> {
+        let rule = app.window.as_ref();
+        rule.map(|rule| self.display.watch(rule)).transpose()
+    }
+
+    /// Performs one task, again if it was disturbed, and records each launch.
+    fn measure(
+        &mut self,
+        prepared: PreparedApp<'_>,
+        task: &Task<Scenario>,
+        progress: &mut Progress,
+    ) -> Result<()> {
+        for attempt in 1..=super::turns::ATTEMPTS {
+            let mut record = self.try_launch(prepared, task.scenario)?;
+            record.turn = task.turn;
+            let undisturbed = record.disturbed.is_empty();
+            self.journal.add(&Record::Launch(record.clone()))?;
+            if undisturbed || attempt == super::turns::ATTEMPTS {
+                progress.step(&launch_line(&record));
+                return Ok(());
+            }
+            eprintln!(
+                "\nlab: {} again: {}",
+                launch_line(&record),
+                record.disturbed.join("; ")
+            );
+        }
+        Ok(())
+    }
+
+    /// Launches up to [`TRIES`] times: one failed launch must not end an hour's session.
+    fn try_launch(&mut self, prepared: PreparedApp<'_>, scenario: Scenario) -> Result<Launch> {
+        let name = &prepared.app.name;
+        let mut tries = 1;
+        loop {
+            match self.launch(prepared, scenario) {
+                Ok(record) => return Ok(record),
+                Err(error)
+                    if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
+                {
+                    return Err(error.context(format!("{name} {scenario}")));
+                }
+                Err(error) => eprintln!("\nlab: {name} {scenario}: {error:#}; again"),
+            }
+            tries += 1;
+        }
+    }
+
+    fn launch(&mut self, prepared: PreparedApp<'_>, scenario: Scenario) -> Result<Launch> {
+        let PreparedApp {
+            app,
+            store,
+            mut completion,
+        } = prepared;
+        let plan = scenario
+            .method()
+            .map(|method| self.plan(method, scenario, store, completion))
+            .transpose()?;
+        let mut storage = Storage::new();
+        // Before anything is cached: in the service, it was loaded long before the launch.
+        let loaded = if scenario.learns_live() {
+            Some(LoadedTracer::load(&mut storage, TraceMode::Touches)?)
+        } else {
+            None
+        };
+        if scenario.is_warm() {
+            // The processor's caches, too: what ran before, such as the loading just now, is in them.
+            self.settle(app)?;
+            // Where it stays cached, the window alone times the launch.
+            if let Some(found) = completion {
+                completion = found.evict()?.then_some(found);
+            }
+        } else {
+            self.launcher.empty_caches()?;
+        }
+        let writer = if scenario.has_writer() {
+            Some(Writer::start(
+                &self.launcher.root.join("root"),
+                &self.job.drive,
+            )?)
+        } else {
+            None
+        };
+        let mut record = self.begin(&app.name, scenario);
+        let emulator = self.emulator_cpu()?;
+        let seen = if let (true, Some(plan)) = (scenario.is_prefetch_only(), &plan) {
+            self.launcher.prefetch_only(plan)?
+        } else {
+            let command = self.launcher.find(&app.command)?;
+            let windows = self.watch_window(app)?.into_iter().collect();
+            let plans: Vec<&Plan> = plan.iter().collect();
+            let mut live = loaded
+                .map(|loaded| LiveLearning::attach(loaded, &self.launcher.root))
+                .transpose()?;
+            self.launcher.launch(Request {
+                command: &command,
+                windows,
+                completion: completion.filter(|_| app.window.is_some()),
+                plans: &plans,
+                held: scenario.method().is_some_and(Method::held),
+                mark: live.as_mut().and_then(LiveLearning::start_mark),
+                live,
+                service: None,
+            })?
+        };
+        self.complete(&mut record, &seen, emulator)?;
+        if let Some(writer) = writer {
+            writer.end()?;
+        }
+        Ok(record)
+    }
+
+    pub(super) fn plan(
+        &self,
+        method: Method,
+        scenario: Scenario,
+        store: &LearnedStore,
+        completion: Option<&FoundCompletion>,
+    ) -> Result<Plan> {
+        let plan = plan(method, store.learned(scenario.condition()), self.job.class)?;
+        // Only where launches are timed by it.
+        Ok(match (completion, store.completion()?) {
+            (Some(_), Some(page)) => plan.without(&page),
+            _ => plan,
+        })
+    }
+
+    pub(super) fn begin(&self, app: &str, scenario: Scenario) -> Launch {
+        Launch {
+            device: self.job.device.clone(),
+            app: app.to_owned(),
+            scenario: scenario.to_string(),
+            started: jiff::Timestamp::now().as_second().unsigned_abs(),
+            ..Launch::default()
+        }
+    }
+
+    pub(super) fn complete(&self, record: &mut Launch, seen: &Seen, emulator: f64) -> Result<()> {
+        let reads = seen.reads;
+        record.window = seen.window;
+        record.completion = seen.completion;
+        record.exit = seen.exit;
+        record.app_requests = reads.app.requests;
+        record.app_bytes = reads.app.bytes;
+        record.prefetch_requests = reads.prefetch.requests;
+        record.prefetch_bytes = reads.prefetch.bytes;
+        record.cpu = seen.cpu;
+        record.emulator_cpu = self.emulator_cpu()? - emulator;
+        record.disturbed = judge(
+            seen.before,
+            seen.after,
+            reads.app.bytes + reads.prefetch.bytes,
+        );
+        Ok(())
+    }
+
+    pub(super) fn emulator_cpu(&self) -> Result<f64> {
+        self.job.emulator.map_or(Ok(0.0), cpu_of)
+    }
+}
+
+/// The launch and its time, as progress lines show it.
+pub(super) fn launch_line(record: &Launch) -> String {
+    let time = record
+        .window
+        .or(record.exit)
+        .or(record.completion)
+        .unwrap_or(f64::NAN);
+    format!(
+        "{} {} {} {time:.3} s",
+        record.device, record.app, record.scenario
+    )
+}
