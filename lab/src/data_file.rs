@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong with an entry, and at which of its keys.
+/// An error in an entry, and the key at fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     key: String,

@@ -172,7 +172,7 @@ fn what_cannot_be_attached_is_named() {
 /// Directory in which [`a_killed_session`] is to work.
 const SESSION: &str = "LAB_TEST_SESSION";
 
-/// What is killed below: a drive with a mounted file system, written to a moment ago.
+/// The session that another test kills: a drive with a mounted file system that was just written to.
 #[test]
 fn a_killed_session() {
     let Some(work) = std::env::var_os(SESSION).map(PathBuf::from) else {

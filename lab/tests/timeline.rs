@@ -87,8 +87,8 @@ fn main() {
     println!("test result: ok. 3 passed; 0 failed;");
 }
 
-/// A file that stays cached, with its name and inode, whoever empties the system's caches: what is
-/// mapped and open stays.
+/// A file that stays cached with its name and inode when another process drops the caches, because it is
+/// mapped and open.
 struct Pinned {
     _file: File,
     start: *mut c_void,
@@ -103,7 +103,7 @@ impl Pinned {
         let file = File::open(path).unwrap();
         let length = file.metadata().unwrap().len() as usize;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: a new mapping, at a place that the kernel chooses; nobody reads it.
+        // SAFETY: a new mapping at an address that the kernel chooses; it is never accessed.
         let start = unsafe { mmap(null_mut(), length, ProtFlags::READ, flags, &file, 0) };
         Pinned {
             _file: file,
@@ -122,7 +122,7 @@ impl Drop for Pinned {
     }
 }
 
-/// Repeats a recording during which somebody emptied the system's caches.
+/// Records again if another process dropped the system's caches meanwhile.
 fn undisturbed(mut recording: impl FnMut() -> Raw) -> Raw {
     for _ in 0..20 {
         let before = cache_drops();

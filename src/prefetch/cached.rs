@@ -1,4 +1,4 @@
-//! Noticing early that a launch is warm.
+//! Detects warm launches, of which nothing needs to be prefetched.
 
 use std::os::fd::AsFd;
 
@@ -8,26 +8,25 @@ use super::sys::cached_pages;
 use crate::model::Profile;
 use crate::model::{PAGE_SIZE, Place, PrefetchEntry, Span};
 
-/// Entries that are looked at, of each kind.
+/// Sampled entries of each kind.
 const SAMPLES: usize = 48;
 
-/// Launches rewrite some of their own files each time: so many samples may be missing from the cache
-/// of a warm launch.
+/// Samples of a warm launch that may be missing from the cache: apps rewrite some of their files in each
+/// launch.
 const MAX_MISSES: usize = 3;
 
-/// Whether the launch is warm: nearly everything sampled from the schedule is cached. A few entries
-/// that are not end the search, so that a cold launch pays for these only.
+/// Whether the launch is warm: nearly all samples of the schedule are cached. The first few misses end
+/// the search, so that a cold launch pays for these only.
 ///
-/// Metadata comes first: asking the buffer cache never waits for the drive, whereas opening a file
-/// does when its inode is not cached, which then is known. Entries that cannot be looked at, because
-/// their file or device is gone, say nothing.
+/// Metadata is sampled first: looking it up in the buffer cache never waits for the drive, whereas opening
+/// a file does if its inode is not cached. Entries whose file or device is gone do not count.
 pub fn is_warm(profile: &Profile, devices: &[Option<OpenDevice>], files: &mut Files<'_>) -> bool {
     let (metadata, data): (Vec<&PrefetchEntry>, Vec<&PrefetchEntry>) = profile
         .entries
         .iter()
         .partition(|entry| entry.span.place.is_metadata());
     let (mut hits, mut misses) = (0, 0);
-    // A small schedule has no room for excuses.
+    // Fewer misses are allowed in a small schedule.
     let allowed = MAX_MISSES.min(profile.entries.len() / 16);
     for entry in spread(&metadata).chain(spread(&data)) {
         match is_cached(&entry.span, devices, files) {
@@ -42,14 +41,14 @@ pub fn is_warm(profile: &Profile, devices: &[Option<OpenDevice>], files: &mut Fi
     hits > 0
 }
 
-/// Up to [`SAMPLES`] entries, evenly spread, the last one among them: it is the least likely to be
-/// shared with a running program.
+/// Up to [`SAMPLES`] entries, evenly spread and with the last one, which is the least likely to be shared
+/// with a running program.
 fn spread<'a>(entries: &'a [&PrefetchEntry]) -> impl Iterator<Item = &'a PrefetchEntry> {
     let count = entries.len().min(SAMPLES);
     (1..=count).map(move |i| entries[i * entries.len() / count - 1])
 }
 
-/// `None` where that cannot be told.
+/// `None` if unknown.
 fn is_cached(span: &Span, devices: &[Option<OpenDevice>], files: &mut Files<'_>) -> Option<bool> {
     let (offset, len) = (span.start * PAGE_SIZE, span.bytes());
     let cached = match span.place {

@@ -1,4 +1,4 @@
-//! The profile's devices, found again on the system as it is now.
+//! The profile's devices on the running system.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,22 +11,21 @@ use crate::model::Device;
 
 /// A device of the profile, opened.
 pub struct OpenDevice {
-    /// Its present number (`st_dev`).
+    /// Its current number (`st_dev`).
     pub dev: u64,
     /// A directory on the file system, by which files are opened by handle.
     pub mount: OwnedFd,
     /// The block device's node, for metadata; `None` where it cannot be opened.
     pub node: Option<OwnedFd>,
-    /// The most that one readahead(2) call reads, in bytes; 0 if nothing at all.
+    /// Most bytes that one readahead(2) call reads; 0 if readahead is off.
     pub readahead_limit: u64,
 }
 
-/// What readahead(2) honours at the least when sysfs does not say: the kernel's default readahead,
-/// `VM_READAHEAD_PAGES`, in bytes.
+/// The readahead limit in bytes where sysfs has none: the kernel's default, `VM_READAHEAD_PAGES`.
 const DEFAULT_READAHEAD: u64 = 128 << 10;
 
 impl OpenDevice {
-    /// Finds the file system by its UUID, first under the device number that it had, and opens it.
+    /// Opens the file system with the profile's UUID, looking first at the device number in the profile.
     /// `None` if it is not mounted.
     pub fn find(device: &Device, mounts: &MountTable, sysfs: &Sysfs) -> Option<Self> {
         let (dev, mount) = open_same(device, mounts)?;

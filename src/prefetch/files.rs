@@ -1,4 +1,4 @@
-//! The profile's files, opened by handle when they are first needed.
+//! The profile's files, opened by handle on first use.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,15 +12,15 @@ use crate::model::Skipped;
 use crate::model::{File, Profile};
 use crate::model::{PAGE_SIZE, Place};
 
-/// Raises this process's limit on open files as far as it goes, for a prefetch holds hundreds open.
-/// Returns what it was: the app is to have that.
+/// Raises this process's limit on open files to its maximum, since a prefetch keeps hundreds open.
+/// Returns the former limit, which the app must get.
 pub fn raise_open_files() -> Rlimit {
     let was = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: was.maximum,
         ..was
     };
-    // Not essential: a prefetch that runs into the limit closes files and goes on.
+    // A failure does not matter: at the limit, a prefetch closes files and goes on.
     let _ = setrlimit(Resource::Nofile, raised);
     was
 }
@@ -41,21 +41,21 @@ pub struct Files<'a> {
     verdicts: Vec<FileVerdict>,
 }
 
-/// What a file is, compared with the one that was learned.
+/// A file compared with its state when it was learned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FileVerdict {
-    /// Not looked at.
+    /// Not opened yet.
     Unknown,
-    /// The same, as far as size and time of modification tell.
+    /// Size and modification time are the same.
     Same,
-    /// Written to since; what was learned of it may still hold.
+    /// Modified since, but not shorter: its entries are still prefetched.
     Changed,
     /// Gone, replaced or truncated.
     Stale,
 }
 
 impl<'a> Files<'a> {
-    /// None open yet.
+    /// The table of a profile's files, none of them open yet.
     pub fn new(profile: &'a Profile) -> Self {
         let mut last_use = vec![0; profile.files.len()];
         for (index, entry) in profile.entries.iter().enumerate() {
@@ -76,10 +76,10 @@ impl<'a> Files<'a> {
         usize::from(self.table[file as usize].device)
     }
 
-    /// The file's descriptor and its present size in 4 KiB pages; opens it if need be.
+    /// The file's descriptor and its current size in 4 KiB pages; opens it on first use.
     ///
     /// # Errors
-    /// Why the file's entries are to be skipped.
+    /// Why the file's entries must be skipped.
     pub fn get(
         &mut self,
         file: u32,
@@ -129,7 +129,7 @@ impl<'a> Files<'a> {
     pub fn done(&mut self, file: u32, entry: usize) {
         let index = file as usize;
         if self.last_use[index] <= entry && matches!(self.states[index], OpenState::Open { .. }) {
-            // Later look-ups can only come from sampling, which is over by now.
+            // Only sampling looks files up out of order, and it is over by now.
             self.states[index] = OpenState::Unopened;
         }
     }
@@ -139,7 +139,7 @@ impl<'a> Files<'a> {
         self.count(FileVerdict::Stale)
     }
 
-    /// Files that were written to since.
+    /// Files that were modified since.
     pub fn changed(&self) -> u64 {
         self.count(FileVerdict::Changed)
     }
@@ -162,17 +162,16 @@ impl<'a> Files<'a> {
 
 /// Why a file was not opened.
 enum Failed {
-    /// Too many are open.
+    /// The process has too many files open.
     TooMany,
-    /// It is not to be had.
+    /// The file cannot be used.
     Skip(Skipped),
 }
 
 /// The file, its size in bytes and its time of modification in nanoseconds since the epoch.
 fn open(file: &File, device: &OpenDevice) -> Result<(OwnedFd, u64, i64), Failed> {
-    // The handle names this very inode, which learning saw as a regular file: inode number and
-    // generation together are never given to another. NONBLOCK and the check below are for a
-    // profile that lies.
+    // The handle names the inode that was learned as a regular file: no other inode gets the same
+    // number and generation. NONBLOCK and the check below guard against a forged profile.
     let flags = OFlags::RDONLY
         | OFlags::NONBLOCK
         | OFlags::NOCTTY
@@ -191,7 +190,7 @@ fn open(file: &File, device: &OpenDevice) -> Result<(OwnedFd, u64, i64), Failed>
     let Ok(stat) = fstat(&fd) else {
         return Err(refused);
     };
-    // A file that was removed while it is still open somewhere has no name any more.
+    // A removed file that another process keeps open has no links.
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink == 0 {
         return Err(Failed::Skip(Skipped::Gone));
     }

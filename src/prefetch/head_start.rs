@@ -1,9 +1,10 @@
-//! The first requests of a prefetch, made on the spot.
+//! The first requests of a prefetch, prepared in advance.
 //!
-//! Starting a thread, reading the mount table and looking whether the launch is warm take longer than the
-//! app needs for its first reads. So a schedule that is kept in memory has its beginning prepared: a few
-//! requests for metadata, which never wait for an inode, on a device whose node and limits are known. If
-//! they are out of date, some blocks are read in vain, and the prefetch thread does the rest as ever.
+//! Starting the thread, reading the mount table and checking whether the launch is warm take longer than
+//! the app takes to its first reads. So the service prepares the start of each schedule that it keeps in
+//! memory: a few metadata requests, which wait for no inode, on a device whose node and limits are known.
+//! If they are out of date, a few blocks are read in vain; the prefetch thread reads the whole schedule in
+//! any case.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -17,14 +18,14 @@ use crate::fs::mounts::MountTable;
 use crate::model::Profile;
 use crate::model::{PAGE_SIZE, Place};
 
-/// Requests that are prepared: what the drive can work on while the prefetch thread starts.
-const MOST: usize = 16;
+/// Most requests: they keep the drive busy while the prefetch thread starts.
+const MAX_REQUESTS: usize = 16;
 
-/// Bytes that they may have together. Under this, nobody asks whether there is memory for them.
-const MOST_BYTES: u64 = 1 << 20;
+/// Most bytes of all requests together: so few that available memory need not be checked.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// How far into the schedule they are looked for, in entries.
-const REACH: usize = 128;
+/// Entries at the start of the schedule among which metadata is looked for.
+const MAX_ENTRIES: usize = 128;
 
 /// The prepared requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,13 +37,13 @@ pub struct HeadStart {
 }
 
 impl HeadStart {
-    /// Prepares the first metadata entries of the schedule, as far as they are on one device. `None`
-    /// if there are none, or if the device is not there under the number that it had.
+    /// Prepares the first metadata entries of the schedule that are on the same device. `None` if there
+    /// is no such entry, or no device under the number that the profile has for it.
     pub fn prepare(profile: &Profile, mounts: &MountTable, sysfs: &Sysfs) -> Option<Self> {
-        let reach = &profile.entries[..profile.entries.len().min(REACH)];
+        let start = &profile.entries[..profile.entries.len().min(MAX_ENTRIES)];
         let mut first = None;
         let mut spans: Vec<(u64, u64)> = Vec::new();
-        for entry in reach {
+        for entry in start {
             let Place::Metadata { device } = entry.span.place else {
                 continue;
             };
@@ -57,11 +58,11 @@ impl HeadStart {
         let dev = profile.devices.get(usize::from(first?))?.dev;
         let node = blockdev::node(dev, mounts)?;
         let limit = sysfs.readahead_limit(dev)? / PAGE_SIZE * PAGE_SIZE;
-        let mut left = MOST_BYTES;
+        let mut left = MAX_BYTES;
         let mut requests = Vec::new();
         for (start, len) in spans {
             let (offset, bytes) = (start * PAGE_SIZE, (len * PAGE_SIZE).min(limit));
-            if requests.len() == MOST || bytes == 0 || bytes > left {
+            if requests.len() == MAX_REQUESTS || bytes == 0 || bytes > left {
                 break;
             }
             left -= bytes;
@@ -74,7 +75,7 @@ impl HeadStart {
         })
     }
 
-    /// Makes the requests; says how many. 0 if the device is another one by now.
+    /// Makes the requests and returns how many were made: 0 if the node is no longer that of the device.
     pub fn read(&self) -> usize {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let Ok(node) = rustix::fs::open(&self.node, flags, Mode::empty()) else {
@@ -98,7 +99,7 @@ impl HeadStart {
         self.requests.len()
     }
 
-    /// Never: there is at least one request.
+    /// Always false: there is at least one request.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }

@@ -1,23 +1,23 @@
-//! Whether there is still memory to prefetch into, while it is being filled.
+//! Watches available memory while a schedule is read ahead.
 
 use crate::drive::{Memory, MemoryLimits};
 
-/// Bytes of the schedule from one look at memory to the next: small beside any machine's memory, and so
-/// much that looking (some 50 µs) costs nothing beside the reading.
+/// Bytes of the schedule between two looks at memory: little beside any machine's memory, and enough to
+/// make the cost of a look (some 50 µs) negligible.
 const STRIDE: u64 = 8 << 20;
 
-/// Looks at memory before a schedule is read ahead, and again and again while it is.
+/// Checks memory before a schedule is read ahead, and every [`STRIDE`] bytes while it is.
 pub struct Headroom<L> {
     look: L,
     limits: MemoryLimits,
-    /// Bytes of the schedule that are yet to be read.
+    /// Bytes of the schedule that remain to be read.
     left: u64,
     /// Bytes until the next look.
     until_look: u64,
 }
 
 impl<L: FnMut() -> Memory> Headroom<L> {
-    /// For a schedule of so many bytes. `look` reads the state of memory.
+    /// For a schedule of `bytes` bytes. `look` reads the state of memory.
     ///
     /// # Errors
     /// Why there is no room for it.
@@ -33,7 +33,7 @@ impl<L: FnMut() -> Memory> Headroom<L> {
         }
     }
 
-    /// So many bytes were read ahead. Says why the rest is not to be, if memory has become short.
+    /// Counts `bytes` as read ahead. Returns a reason to stop if memory has become short.
     pub fn read(&mut self, bytes: u64) -> Option<String> {
         self.left = self.left.saturating_sub(bytes);
         self.until_look = self.until_look.saturating_sub(bytes);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_not_begun() {
+    fn a_schedule_without_room_is_refused() {
         let limits = MemoryLimits::default();
         assert!(Headroom::new(GIB, limits, || memory(4 * GIB, 0.0)).is_ok());
         assert!(Headroom::new(GIB, limits, || memory(GIB, 0.0)).is_err());
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_in_the_middle_when_memory_becomes_short() {
+    fn a_memory_shortage_is_noticed_within_a_stride() {
         for short in [memory(100 * MIB, 0.0), memory(4 * GIB, 50.0)] {
             let now = Cell::new(memory(4 * GIB, 0.0));
             let look = || now.get();
@@ -85,19 +85,19 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_yet_to_be_read_needs_room() {
+    fn only_the_rest_of_the_schedule_needs_room() {
         let now = Cell::new(memory(200 * MIB, 0.0));
         let look = || now.get();
         let mut headroom = Headroom::new(100 * MIB, MemoryLimits::default(), look).unwrap();
         for read in 1..=100 {
-            // All that is read is taken from what was available.
+            // Pages that were read reduce the available memory.
             now.set(memory((200 - read) * MIB, 0.0));
             assert_eq!(headroom.read(MIB), None, "after {read} MiB");
         }
     }
 
     #[test]
-    fn looking_is_rare() {
+    fn memory_is_looked_at_once_a_stride() {
         let looks = Cell::new(0u64);
         let look = || {
             looks.set(looks.get() + 1);

@@ -1,9 +1,9 @@
 //! The prefetch phase: reading a profile's schedule into the disk caches while the app runs
-//! (paper §4.3, design §6).
+//! (paper §4.3).
 //!
 //! [`Prefetch::start`] hands the schedule to a thread and returns at once, so that the app can start.
-//! All that the thread does goes through readahead(2): it fills the caches that the app reads from
-//! anyway, so that a wrong or stale schedule can cost time and nothing else.
+//! The thread only calls readahead(2), which fills the caches that the app reads through in any case:
+//! a wrong or stale schedule costs time, never correctness.
 
 mod cached;
 mod devices;

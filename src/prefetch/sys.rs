@@ -1,14 +1,14 @@
-//! The two system calls of prefetching that rustix does not have.
+//! The two system calls of prefetching that rustix lacks.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// readahead(2): starts reading a range into the page cache (of a file) or the buffer cache (of a
 /// block device). `offset` and `len` in bytes. Reads at most [`crate::drive::Sysfs::readahead_limit`]
-/// bytes and says nothing of the rest.
+/// bytes and silently drops the rest.
 ///
-/// It returns when the requests are queued. It waits for the drive when the queue is full, and for
-/// data when the metadata that says where the data lies is not cached.
+/// Returns when the requests are queued. Waits for the drive when its queue is full, and for metadata that
+/// is needed to locate the data and is not cached.
 ///
 /// # Errors
 /// As the system call; EINVAL for files that cannot be read ahead.

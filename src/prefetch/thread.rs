@@ -21,16 +21,15 @@ use crate::model::Span;
 /// Name of the prefetch thread, as `ps -L` and traces show it.
 pub const THREAD_NAME: &str = "pf-prefetch";
 
-/// How long to wait for a prefetch that was asked to end.
+/// How long [`Prefetch::finish`] waits for the thread after asking it to end.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How a prefetch may differ from the profile.
+/// Options of a prefetch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrefetchOptions {
-    /// Pages that are not prefetched: the completion block, when a launch is timed by it (paper
-    /// §5.1).
+    /// Pages that are not prefetched: the completion block of a launch that is timed by it (paper §5.1).
     pub left_out: Option<Span>,
-    /// How much memory it may take.
+    /// How much memory it may fill.
     pub memory: MemoryLimits,
 }
 
@@ -41,11 +40,11 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    /// Starts the thread and returns: the app is not to wait even for its profile, which `load` gives
-    /// the thread. Without one (`None`; it is for `load` to say why) nothing is prefetched.
+    /// Starts the thread and returns. The thread calls `load` for the profile, so that the app does not
+    /// wait for that either. If `load` returns `None`, which it reports itself, nothing is prefetched.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// When the system cannot create a thread.
     pub fn start(
         load: impl FnOnce() -> Option<Profile> + Send + 'static,
         options: PrefetchOptions,
@@ -53,10 +52,10 @@ impl Prefetch {
         Self::start_then(load, options, || ())
     }
 
-    /// The same, and at its end the thread calls `done`; the report is there by then.
+    /// As [`Prefetch::start`]; the thread calls `done` when it ends, after the report is available.
     ///
     /// # Errors
-    /// When the system has no thread to give.
+    /// When the system cannot create a thread.
     pub fn start_then(
         load: impl FnOnce() -> Option<Profile> + Send + 'static,
         options: PrefetchOptions,
@@ -65,11 +64,11 @@ impl Prefetch {
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
         let (send, report) = sync_channel(1);
-        // Not joined: nobody should wait for a thread that a drive or a file system holds.
+        // Never joined: a drive or a file system may block the thread for any time.
         Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
             let started = Instant::now();
             if let Some(profile) = load() {
-                // The receiver may have given up.
+                // The receiver is gone if `finish` timed out.
                 let _ = send.send(prefetch(&profile, options, started, &flag));
             }
             done();
@@ -77,7 +76,7 @@ impl Prefetch {
         Ok(Prefetch { stop, report })
     }
 
-    /// What it did, if it has ended by now.
+    /// The report, if the prefetch has ended by now.
     pub fn poll(&self) -> Option<PrefetchReport> {
         self.report.try_recv().ok()
     }
@@ -87,16 +86,15 @@ impl Prefetch {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Ends the prefetch if it is still under way, and says what it did. `None` if there was no profile,
-    /// if it does not end within a second, for want of an answer from the drive, or if it failed, of
-    /// which a message has then been printed.
+    /// Ends the prefetch if it is still under way and returns its report. `None` if there was no profile,
+    /// if the thread does not end within a second because the drive does not answer, or if it panicked,
+    /// which prints a message.
     pub fn finish(self) -> Option<PrefetchReport> {
         self.stop.store(true, Ordering::Relaxed);
         self.report.recv_timeout(PATIENCE).ok()
     }
 
-    /// Lets the prefetch go on to the end of its schedule, but no longer than `limit`, and says what
-    /// it did, as [`Prefetch::finish`].
+    /// Waits up to `limit` for the end of the schedule, then ends the prefetch as [`Prefetch::finish`] does.
     pub fn finish_within(self, limit: Duration) -> Option<PrefetchReport> {
         match self.report.recv_timeout(limit) {
             Ok(report) => Some(report),
@@ -124,7 +122,7 @@ fn prefetch(
     report
 }
 
-/// Reads the schedule ahead, or says why the system is in no state for it.
+/// Reads the schedule ahead. The error says why the state of the system does not allow it.
 fn read_ahead(
     profile: &Profile,
     options: PrefetchOptions,
@@ -182,7 +180,7 @@ mod tests {
     use crate::model::Skipped;
     use crate::profile::generate::sample;
 
-    /// Whatever state the machine's memory is in.
+    /// Prefetches under any memory pressure.
     const ANY_MEMORY: PrefetchOptions = PrefetchOptions {
         left_out: None,
         memory: MemoryLimits {
@@ -200,7 +198,7 @@ mod tests {
         profile
     }
 
-    // Through the optimizer, too: a release build once stored `cut_short` for every prefetch.
+    // Must also run in release builds: rustc 1.95 once optimised the flag to constant true.
     #[test]
     fn a_prefetch_that_reaches_the_end_of_its_schedule_is_not_cut_short() {
         let profile = unmounted();

@@ -24,11 +24,11 @@ pub struct Start {
     pub root: PathBuf,
     /// Longest wait for its window, in seconds.
     pub timeout: u64,
-    /// How long it goes on after that, in seconds: what an app does then is nowhere announced.
+    /// How long it goes on after that, in seconds: apps do not announce when they have settled.
     pub linger: u64,
 }
 
-/// What came of a start.
+/// The result of a start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Started {
     /// From the start to the main window's mapping, or to the exit of a program without a window; in

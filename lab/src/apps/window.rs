@@ -35,7 +35,7 @@ pub enum WindowType {
     Other,
 }
 
-/// What is known of a window.
+/// The known properties of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WindowFacts {
     /// Both parts of WM_CLASS: instance and class.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Where images are kept when nobody says otherwise.
+/// Default directory of images.
 const IMAGE_DIR: &str = "/var/tmp/paralfetch-lab";
 
 /// Paralfetch's laboratory: launches real applications on real and emulated drives, cold, warm, and
@@ -79,7 +79,7 @@ pub enum Command {
     /// The product's service, in a process of its own.
     #[command(hide = true)]
     Service {
-        /// What it is told, in JSON.
+        /// Its job, in JSON.
         serve: String,
     },
     /// Puts settings back when a session is gone.

@@ -15,7 +15,7 @@ use crate::experiment::job::Job;
 use crate::experiment::launcher::Interrupted;
 use crate::experiment::scenario::Scenario;
 use crate::experiment::service::Serve;
-use crate::experiment::session::{self, Asked, Ended};
+use crate::experiment::session::{self, Ended, SessionOptions};
 use crate::{image, report};
 use args::{Cli, Command, Data};
 
@@ -90,7 +90,7 @@ fn measure(args: args::Run) -> Result<ExitCode> {
         _ => apps.clone(),
     };
     let image = image::build(&args.image.image_dir, &in_image)?;
-    let asked = Asked {
+    let asked = SessionOptions {
         drive,
         image,
         apps,

@@ -61,7 +61,7 @@ impl Display {
         Ok(display)
     }
 
-    /// The display that `$DISPLAY` names, which somebody else has started.
+    /// The running display that `$DISPLAY` names.
     ///
     /// # Errors
     /// When there is no such variable.

@@ -32,7 +32,7 @@ const MAX_PROPERTY: u32 = 256;
 pub struct Mapped {
     /// When we heard of its mapping, CLOCK_MONOTONIC in nanoseconds.
     pub at_ns: u64,
-    /// What it was.
+    /// The window.
     pub window: WindowFacts,
 }
 
@@ -42,7 +42,7 @@ pub struct Seen {
     id: Window,
     /// When its mapping was heard of, CLOCK_MONOTONIC in nanoseconds.
     pub at_ns: u64,
-    /// What is known of it.
+    /// Its known properties.
     pub window: WindowFacts,
 }
 

@@ -107,13 +107,13 @@ const LOADS: [Load; 5] = [
 pub struct Checked {
     /// The load in words, such as "4 KiB random, depth 1".
     pub what: &'static str,
-    /// What was measured, in requests or MB a second.
+    /// The measured figure, in requests or MB per second.
     pub measured: f64,
     /// What the profile claims, in the same unit; `None` for the host's drive.
     pub claimed: Option<f64>,
     /// What this machine carries when the emulator asks no model and answers each request after the
-    /// latency that the claim comes to, in the same unit; `None` if the drive is not emulated. What is
-    /// missing to the claim goes to wake-ups and to processors that are busy.
+    /// latency that the claim comes to, in the same unit; `None` if the drive is not emulated. The
+    /// difference to the claim goes to wake-ups and busy processors.
     pub floor: Option<f64>,
     /// Processor time of the emulator for each request, in µs; `None` if the drive is not emulated.
     pub cpu_us: Option<f64>,

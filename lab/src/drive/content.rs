@@ -1,7 +1,7 @@
-//! What is on an emulated drive: memory that nobody else can see, filled from an image.
+//! The content of an emulated drive: private memory, filled from an image.
 //!
-//! `unsafe` because the memory is shared by the server's threads without locks, as a drive's medium is
-//! by its requests: what two overlapping requests under way at one time leave is up to chance.
+//! `unsafe` because the server's threads share the memory without locks, as requests share a drive's
+//! medium: the result of two overlapping concurrent writes is undefined on a real drive, too.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -60,7 +60,7 @@ impl Content {
 
     /// Copies what SEEK_DATA finds.
     fn copy_extents(&mut self, image: &File, size: u64) -> Result<()> {
-        // SAFETY: the mapping, which nobody else can have a reference to yet (`&mut self`).
+        // SAFETY: `&mut self` proves that no other reference to the mapping exists.
         let memory = unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) };
         let mut end = 0;
         while end < size {

@@ -3,9 +3,8 @@
 //! An emulated drive is real to the kernel: a loop device with direct I/O over the one file of a FUSE
 //! file system, which a process of its own ([`serve`]) answers from memory. It delays each request
 //! until the moment that a [`model`] of the drive computes. So file systems, readahead and request
-//! queues above it are the kernel's own. What it cannot be is faster than the time that a request needs
-//! through all of this ([`Drive::overhead`]), nor than the machine wakes its threads; [`check`] says what
-//! that comes to.
+//! queues above it are the kernel's own. It cannot be faster than a request's way through these layers
+//! ([`Drive::overhead`]) and the machine's wake-ups; [`check`] measures that limit.
 
 mod attach;
 mod check;

@@ -1,9 +1,9 @@
 //! Requests on their way through the emulated drive, and the thread that waits for them.
 //!
 //! Of the server's threads at most one waits for completions, for all requests; the others take new ones.
-//! The thread that takes a request while nobody waits becomes the one that waits. So a lone request
-//! stays with its thread, and in a deep queue one thread answers all that is due each time that it
-//! wakes. A thread of its own for each request cost twice the processor time at depth 32.
+//! The thread that takes a request while no thread waits becomes the waiting thread. So a lone request
+//! stays with its thread, and in a deep queue one thread answers all due requests each time it wakes.
+//! One thread per request cost twice the processor time at depth 32.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::control::Pace;
 use super::model::{Model, Request, Ticket, Timing};
 
-/// What is done when a request completes.
+/// Called when a request completes.
 pub(super) trait Answer {
     /// Answers the request.
     fn answer(self);

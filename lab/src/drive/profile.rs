@@ -17,18 +17,18 @@ const BUILT_IN: &str = include_str!("../../drives.toml");
 pub struct DriveProfile {
     /// Short name, such as `qlc-sata`: letters, digits and hyphens.
     pub name: String,
-    /// What it is, in a line for people.
+    /// One line that describes it to users.
     pub title: String,
     /// Requests that the kernel may queue for it (`queue/nr_requests`); the kernel takes 4 to 128 for a
     /// loop device. Left as it is when absent.
     pub nr_requests: Option<u32>,
-    /// What is between the host and the medium. Absent: not emulated.
+    /// The link between the host and the medium. Absent: not emulated.
     pub bus: Option<Bus>,
     /// The medium, if it is flash.
     pub flash: Option<Flash>,
     /// The medium, if it is a disk with heads.
     pub heads: Option<Heads>,
-    /// What is expected to be measured. Absent for the host's drive, which is what it is.
+    /// The figures that `lab check-drive` expects. Absent for the host's own drive.
     pub claims: Option<Claims>,
 }
 

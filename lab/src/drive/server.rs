@@ -84,7 +84,8 @@ fn leave_mounts(directory: &Path) -> Result<()> {
     unmount(directory, UnmountFlags::DETACH).context("hiding the drive from its emulator")
 }
 
-/// Does what standard input says. Its end, or nonsense, ends the process: then nobody wants it any more.
+/// Carries out the commands of standard input. Its end or a malformed command ends the process: its
+/// parent is gone or broken.
 fn obey(drive: &Drive) {
     if let Err(error) = obey_lines(drive) {
         eprintln!("flashsim: {error:#}");

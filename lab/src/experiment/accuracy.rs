@@ -10,9 +10,9 @@ use paralfetch::model::Place;
 /// A page: of a file by inode number and generation, or of the metadata.
 type Page = (Option<(u64, u32)>, u64);
 
-/// Compares what was learned with what was learned exactly. A cold launch waits for what it uses until its
-/// window comes; how much of what follows belongs to the launch is up to the moment at which the drive falls
-/// quiet, and that is another one in each launch.
+/// Compares a set with the exact one. Only pages used before the window count as needed: how many of the
+/// later ones belong to the launch depends on the moment at which the drive falls quiet, which differs from
+/// launch to launch.
 pub fn of(set: &LearnedSet, exact: &LearnedSet) -> Accuracy {
     let learned = pages(set, Duration::MAX);
     let used = pages(exact, Duration::MAX);
@@ -31,7 +31,7 @@ pub fn of(set: &LearnedSet, exact: &LearnedSet) -> Accuracy {
     }
 }
 
-/// What was first used in so long a time.
+/// The pages that were first used within `time`.
 fn pages(set: &LearnedSet, time: Duration) -> HashSet<Page> {
     let of_entry = |span: &paralfetch::model::Span| {
         let file = match span.place {

@@ -11,7 +11,7 @@ const MAX_STEAL: f64 = 0.05;
 /// Largest share of the bytes read that neither the launch nor its prefetcher asked for.
 const MAX_FOREIGN_SHARE: f64 = 0.05;
 
-/// What is never too much, in bytes: the journal, and what the kernel reads of its own accord.
+/// Foreign reads that are always tolerated, in bytes: the journal and the kernel's own reads.
 const FOREIGN_ALLOWANCE: u64 = 2 << 20;
 
 /// Largest share of the bytes read that were read once more because they had been reclaimed. There is
@@ -19,7 +19,8 @@ const FOREIGN_ALLOWANCE: u64 = 2 << 20;
 /// and takes what was just read ahead: no app has mapped it yet.
 const MAX_REFAULT_SHARE: f64 = 0.02;
 
-/// What is never too much, in pages: a warm launch reads nothing, and a few single pages tell no more.
+/// Refaults that are always tolerated, in pages: a warm launch reads nothing, so that a few pages would
+/// be a large share.
 const REFAULT_ALLOWANCE: u64 = 16;
 
 /// Counters of the system at one moment.
@@ -80,8 +81,8 @@ impl Counters {
     }
 }
 
-/// What disturbed a launch between two moments, in words; `known` are the bytes read that the launch
-/// and its prefetcher account for.
+/// Describes what disturbed a launch between two moments; `known` is the number of bytes that the launch
+/// and its prefetcher read.
 pub fn judge(before: Counters, after: Counters, known: u64) -> Vec<String> {
     let mut found = Vec::new();
     let total = after.total.saturating_sub(before.total);

@@ -17,11 +17,11 @@ use crate::apps::App;
 use crate::methods::LearnedSet;
 use crate::record::{Tuned, TuningStep};
 
-/// Launches after which tuning is taken as it is. The twelve steps that the shift can take at most are
-/// never all taken: three without gain end it.
+/// Launches after which tuning is taken as it is. The shift can take at most twelve steps, and three steps
+/// without gain end the tuning earlier.
 const MOST_LAUNCHES: u32 = 12;
 
-/// What is said where the service wants to learn the app anew.
+/// Recorded as the reason where the service wants to learn the app again.
 const RELEARN: &str = "relearn";
 
 impl Work {

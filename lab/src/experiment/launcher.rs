@@ -37,11 +37,11 @@ pub struct Launcher {
     pub root: PathBuf,
     /// Kernel name of the drive that it is on.
     pub drive: String,
-    /// Time that a launch may take at the most.
+    /// Longest duration of a launch.
     pub timeout: Duration,
 }
 
-/// What is launched, and what ends it.
+/// The app to launch, and the events that end its launch.
 pub struct Request<'a> {
     /// The command, in the image.
     pub command: &'a Command,
@@ -49,7 +49,7 @@ pub struct Request<'a> {
     pub windows: Vec<Watch>,
     /// The completion block, if launches are timed by one.
     pub completion: Option<&'a FoundCompletion>,
-    /// What is prefetched.
+    /// The plans to prefetch.
     pub plans: &'a [&'a Plan],
     /// Whether the app is held until prefetching ends.
     pub held: bool,
@@ -61,10 +61,10 @@ pub struct Request<'a> {
     pub service: Option<&'a mut Service>,
 }
 
-/// What was seen of a launch. Times are in seconds from the start of prefetching, or of the app where
-/// nobody prefetches.
+/// The measurements of a launch. Times are in seconds from the start of prefetching, or of the app
+/// without a prefetcher.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct MeasuredLaunch {
     /// The last of the main windows was mapped.
     pub window: Option<f64>,
     /// The completion block arrived.
@@ -150,7 +150,7 @@ impl Launcher {
     /// # Errors
     /// When the app cannot be started, ends before its launch is over, or takes too long;
     /// [`Interrupted`].
-    pub fn launch(&mut self, request: Request<'_>) -> Result<Seen> {
+    pub fn launch(&mut self, request: Request<'_>) -> Result<MeasuredLaunch> {
         let mut storage = Storage::new();
         let block = request.completion.map(|found| found.on_disk);
         let mut meter = Meter::attach(&mut storage, block)?;
@@ -212,7 +212,7 @@ impl Launcher {
         learned?;
         written?;
         let since = |ns: u64| ns.saturating_sub(begun) as f64 / 1e9;
-        Ok(Seen {
+        Ok(MeasuredLaunch {
             window: wait.window_ns().map(since),
             completion: (completed_ns > 0).then(|| since(completed_ns)),
             exit: wait.exit.map(|(ns, _)| since(ns)),
@@ -228,18 +228,18 @@ impl Launcher {
         })
     }
 
-    /// Prefetches without launching anything; [`Seen::exit`] is when the last read had arrived.
+    /// Prefetches without launching anything; [`MeasuredLaunch::exit`] is when the last read had arrived.
     ///
     /// # Errors
     /// When prefetching cannot be started.
-    pub fn prefetch_only(&self, plan: &Plan) -> Result<Seen> {
+    pub fn prefetch_only(&self, plan: &Plan) -> Result<MeasuredLaunch> {
         let before = Counters::now(&self.drive)?;
         let mut running = Running::start(plan, &self.root)?;
         let seconds = running.hold()?.as_secs_f64();
         finish(running)?;
         let after = Counters::now(&self.drive)?;
         let bytes = after.read.saturating_sub(before.read);
-        Ok(Seen {
+        Ok(MeasuredLaunch {
             exit: Some(seconds),
             reads: Metered {
                 prefetch: DeviceReads {
@@ -250,7 +250,7 @@ impl Launcher {
             },
             before,
             after,
-            ..Seen::default()
+            ..MeasuredLaunch::default()
         })
     }
 

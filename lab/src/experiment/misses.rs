@@ -22,7 +22,7 @@ use crate::apps::App;
 use crate::methods::{LearningRun, Method, Plan};
 use crate::record::{MissKind, Missed, Record};
 
-/// What is judged: the product in full.
+/// The scenario that is judged: the product with its defaults.
 const JUDGED: Scenario = Scenario::Prefetched(Method::Infill);
 
 fn path(job: &Job, app: &str) -> PathBuf {

@@ -2,8 +2,8 @@
 //!
 //! A [`session`] mounts the image on a drive and starts one process for each [`job`]: all launches of
 //! one app. The job learns what its [`scenario`]s need, performs the launches that are missing (in
-//! [`turns`]) with a [`launcher`], and adds a record of each to the [`journal`]. Where nobody prefixes the
-//! launches, a [`service`] sees them.
+//! [`turns`]) with a [`launcher`], and adds a record of each to the [`journal`]. Unprefixed launches
+//! are left to a [`service`].
 
 mod accuracy;
 mod background;

@@ -16,7 +16,7 @@ pub enum Scenario {
     Warm,
     /// The same, while it is learned live: what live learning costs.
     WarmLive,
-    /// Nothing cached, and somebody prefetches (or, for the `Only…` methods, nothing else happens).
+    /// Nothing cached, with a prefetcher (for the `Only…` methods: the prefetcher alone).
     Prefetched(Method),
     /// Nothing cached, while a large file is being rewritten on the same drive (QASIO §3, A).
     WriterCold,
@@ -29,7 +29,7 @@ pub enum Scenario {
     /// A round of launches one after the other, each cold and started as in [`Scenario::Cold`], with the
     /// service on; it has not seen the app before.
     Service,
-    /// Several apps at once, cold; `None`: nobody prefetches (FAST Figure 8).
+    /// Several apps at once, cold; `None`: without a prefetcher (FAST Figure 8).
     Together(Option<Method>),
 }
 
@@ -136,7 +136,7 @@ impl Scenario {
         order
     }
 
-    /// Who prefetches.
+    /// The method that prefetches.
     pub fn method(self) -> Option<Method> {
         match self {
             Scenario::Cold
@@ -165,7 +165,7 @@ impl Scenario {
         matches!(self, Scenario::Prefetched(method) if method.alone())
     }
 
-    /// What went on when its set was learned.
+    /// The condition under which its set was learned.
     pub fn condition(self) -> Condition {
         match self {
             Scenario::Background(_) => Condition::Background,

@@ -1,8 +1,8 @@
-//! The product's service in a process of its own, for launches that nobody prefixes.
+//! The product's service in a process of its own, for unprefixed launches.
 //!
 //! It is `paralfetch service` as a user runs it, without the bus, with state and configuration of its own.
-//! That it comes from this program rather than from a binary beside it makes it the version that is
-//! measured, and lets us tell it the class of an emulated drive.
+//! It is started from this program and not from a separate binary: so it is the version that is measured,
+//! and the laboratory can tell it the class of an emulated drive.
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -244,13 +244,13 @@ impl Service {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// What it did with launches, as `stats` says it, newest first.
+    /// Its records of launches as `stats` shows them, newest first.
     fn history(&self) -> Result<Vec<LaunchRecord>> {
         let launches = self.state.files().launches(Some(&self.id), u32::MAX);
         launches.map_err(|error| anyhow!("cannot read the service's history: {error}"))
     }
 
-    /// What it did with the last launch.
+    /// Its record of the last launch.
     ///
     /// # Errors
     /// When there was none.
@@ -267,7 +267,7 @@ impl Service {
         Ok(self.state.store()?.load(self.app.key())?)
     }
 
-    /// What it remembers of the app; `None` before the first launch of one that it knows by its profile.
+    /// Its record of the app; `None` before the first launch of an app that it knows from a profile only.
     ///
     /// # Errors
     /// When it cannot be read.

@@ -17,9 +17,9 @@ use crate::image::{self, Lock, MountPoint, Mounted, Workplace};
 use crate::record::{Record, Session};
 use crate::report;
 
-/// What is asked of a session.
+/// The options of a session.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct SessionOptions {
     /// The drive.
     pub drive: DriveProfile,
     /// The image with the apps.
@@ -61,7 +61,7 @@ pub enum Ended {
 ///
 /// # Errors
 /// What prevented it from beginning or from going on.
-pub fn run(asked: &Asked) -> Result<Ended> {
+pub fn run(asked: &SessionOptions) -> Result<Ended> {
     let mut supervisor = Supervisor::new().context("cannot take over signals")?;
     fs::create_dir_all(&asked.out)
         .with_context(|| format!("cannot make {}", asked.out.display()))?;
@@ -114,7 +114,7 @@ pub fn run(asked: &Asked) -> Result<Ended> {
 }
 
 fn jobs(
-    asked: &Asked,
+    asked: &SessionOptions,
     out: &Path,
     drive: &Drive,
     root: &Path,
@@ -199,8 +199,8 @@ fn run_job(
     Ok(supervisor.wait()?.status)
 }
 
-/// The drive in words; checked against its claims if asked for.
-fn describe(drive: &Drive, asked: &Asked) -> Result<String> {
+/// Describes the drive, and checks it against its claims if asked for.
+fn describe(drive: &Drive, asked: &SessionOptions) -> Result<String> {
     let mut words = asked.drive.title.clone();
     if asked.check {
         eprintln!("lab: checking {} against its claims", asked.drive.name);
@@ -211,7 +211,7 @@ fn describe(drive: &Drive, asked: &Asked) -> Result<String> {
     Ok(words)
 }
 
-fn conditions(drive: &Drive, asked: &Asked, description: String) -> Result<Session> {
+fn conditions(drive: &Drive, asked: &SessionOptions, description: String) -> Result<Session> {
     let queue = format!("/sys/block/{}/queue/read_ahead_kb", drive.name());
     let read_ahead = fs::read_to_string(&queue).with_context(|| format!("cannot read {queue}"))?;
     let memory = rustix::system::sysinfo();

@@ -1,8 +1,8 @@
-//! What is still to be done: the order of launches, given what earlier sessions have done.
+//! The launches that are still to be made, in order, given the records of earlier sessions.
 
 use crate::record::{Launch, Record};
 
-/// How often a launch is repeated for being disturbed, before the turn is given up.
+/// Attempts to make an undisturbed launch in each turn.
 pub const ATTEMPTS: usize = 3;
 
 /// One launch to perform.

@@ -12,10 +12,10 @@ use super::live::LiveLearning;
 use crate::clock::monotonic_ns;
 use crate::display::Watch;
 
-/// How long the completion block is waited for once the window is there, at the least.
+/// Shortest wait for the completion block after the window has come.
 const COMPLETION_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is waited for, and what has come already.
+/// The events that end a launch, and those that have come already.
 pub(super) struct Wait<'a> {
     /// The windows, with the times at which they were mapped.
     pub windows: Vec<(Watch, Option<u64>)>,

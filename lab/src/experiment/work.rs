@@ -7,7 +7,7 @@ use paralfetch::kernel::{LoadedTracer, Storage, TraceMode};
 use super::disturbance::judge;
 use super::job::Job;
 use super::journal::Journal;
-use super::launcher::{Launcher, Request, Seen};
+use super::launcher::{Launcher, MeasuredLaunch, Request};
 use super::learned_store::{Condition, LearnedStore};
 use super::live::LiveLearning;
 use super::misses;
@@ -265,7 +265,12 @@ impl Work {
         }
     }
 
-    pub(super) fn complete(&self, record: &mut Launch, seen: &Seen, emulator: f64) -> Result<()> {
+    pub(super) fn complete(
+        &self,
+        record: &mut Launch,
+        seen: &MeasuredLaunch,
+        emulator: f64,
+    ) -> Result<()> {
         let reads = seen.reads;
         record.window = seen.window;
         record.completion = seen.completion;

@@ -17,7 +17,7 @@ impl Lock {
     /// Locks an image that will be written.
     ///
     /// # Errors
-    /// When somebody else uses it.
+    /// When another process uses it.
     pub fn exclusive(image: &Path) -> Result<Self> {
         Self::alone(image)?.with_context(|| in_use(image))
     }
@@ -25,12 +25,12 @@ impl Lock {
     /// Locks an image that will only be read; others may do so, too.
     ///
     /// # Errors
-    /// When somebody writes it.
+    /// When another process writes it.
     pub fn shared(image: &Path) -> Result<Self> {
         Self::take(image, FlockOperation::NonBlockingLockShared)?.with_context(|| in_use(image))
     }
 
-    /// As [`Lock::exclusive`]; `None` when somebody else uses it.
+    /// As [`Lock::exclusive`]; `None` when another process uses it.
     ///
     /// # Errors
     /// When the lock file cannot be used.
@@ -38,7 +38,7 @@ impl Lock {
         Self::take(image, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// As [`Lock::shared`]; waits for whoever has it alone.
+    /// As [`Lock::shared`], but waits for a process that holds it exclusively.
     ///
     /// # Errors
     /// When the lock file cannot be used.

@@ -63,7 +63,7 @@ impl Drop for Mounted {
             if unmount(&place, UnmountFlags::empty()).is_ok() {
                 continue;
             }
-            // What is busy goes with its last user.
+            // A busy mount goes away with its last user.
             if let Err(error) = unmount(&place, UnmountFlags::DETACH) {
                 eprintln!("lab: cannot unmount {}: {error}", place.display());
             }

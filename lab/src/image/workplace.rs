@@ -21,7 +21,7 @@ pub struct Workplace {
 }
 
 impl Workplace {
-    /// Makes one in `images`; removes those of others before, if nobody is at work.
+    /// Creates one in `images`. First removes those that ended sessions have left behind.
     ///
     /// # Errors
     /// When it cannot be made.

@@ -35,7 +35,7 @@ pub struct BlockMap {
 }
 
 impl BlockMap {
-    /// What is known of the blocks in a page of the device.
+    /// The known blocks in a page of the device.
     pub fn in_page(&self, page: u64) -> &[Block] {
         let start = self.blocks.partition_point(|block| block.page < page);
         let end = self.blocks.partition_point(|block| block.page <= page);

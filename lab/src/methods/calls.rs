@@ -46,7 +46,7 @@ pub fn generate(sequence: &[LogEntry], profile: &Profile, map: &BlockMap) -> Cal
         paths: map.paths.clone(),
         ..Calls::default()
     };
-    // What has been looked up or listed is cached: the call for a second block would read nothing.
+    // A path that was looked up or listed is cached: a second call would read nothing.
     let mut done = HashSet::new();
     for entry in sequence {
         match entry.span.place {

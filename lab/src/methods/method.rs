@@ -32,8 +32,8 @@ pub enum Method {
     /// file is asked for by open(2) and posix_fadvise(2) with WILLNEED, a block of the inode table by
     /// opening a file that has its inode there, a directory block by listing the directory (Table 1).
     /// Extent blocks come implicitly (§4.3.2). It knows what the drive read: neither pages that were
-    /// cached before the learned launch nor metadata that only a dependency check finds. What its
-    /// system-call profiler would know by name is found in the launch's file table, in the directories
+    /// cached before the learned launch nor metadata that only a dependency check finds. Paths that its
+    /// system-call profiler would record are found in the launch's file table, in the directories
     /// on the way to these files, and in their subdirectories. posix_fadvise(2) is called in chunks
     /// that today's kernel honours. Symbolic links too long for their inode, which FAST reads by
     /// readlink(2), are not replayed.

@@ -1,4 +1,4 @@
-//! The prefetchers that are compared, each made from its paper, and the stages of our own.
+//! The prefetching methods that are compared: those of other papers, and the stages of our own.
 //!
 //! Learning runs of the product leave [`LearnedApp`]: launch sequences with their tables. From them,
 //! [`plan()`] makes what a [`Method`] would prefetch, and in which order: pure functions over plain
@@ -6,8 +6,8 @@
 //!
 //! What the methods share, so that only their ideas are compared: the trace and its launch sequences,
 //! readahead in chunks that the kernel honours, files opened by handle, a thread of this process that
-//! runs beside the app. Only `fast` opens files by path and reads metadata by system calls, for that
-//! is what it is about; FAST starts a process for it, which costs more than our thread, so the
+//! runs beside the app. Only `fast` opens files by path and reads metadata by system calls, since
+//! these are its idea. FAST starts a process for that, which costs more than our thread, so the
 //! comparison favours it.
 
 mod blocks;

@@ -14,7 +14,7 @@ use super::method::Method;
 use super::order::{by_inode, by_position, one_by_one};
 use super::pages::{Completion, common_sequence};
 
-/// What is to be prefetched at a launch.
+/// The schedule for a launch.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// By which method.

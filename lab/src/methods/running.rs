@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// How long a thread that was asked to end may be held by one answer of its drive.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a prefetch did.
+/// The results of a prefetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// By which method.
@@ -41,14 +41,14 @@ pub struct Report {
     pub calls: u64,
     /// Pages of the launch sequence that the method has no way to ask for; only `fast` has some.
     pub unnamed: u64,
-    /// All of the plan that was sampled was cached, so nothing was prefetched.
+    /// All sampled entries of the plan were cached, so nothing was prefetched.
     pub warm: bool,
-    /// Why nothing was prefetched, if so and not because it was all cached.
+    /// Why nothing was prefetched, unless everything was cached.
     pub prevented: Option<String>,
-    /// It was ended before its plan was carried out.
+    /// It was stopped before the end of its plan.
     pub cut_short: bool,
-    /// The thread was ended, but did not tell in time what it had done: nothing above is known. A
-    /// drive that takes more than a second for an answer is why.
+    /// The thread was told to end but did not report in time, since the drive took more than a second to
+    /// answer: none of the figures above is known.
     pub lost: bool,
     /// The product's own account, for the methods that are carried out by it.
     pub account: Option<paralfetch::model::PrefetchReport>,
@@ -96,9 +96,9 @@ impl Report {
     }
 }
 
-/// A prefetch under way. Its thread bears the product's name for it and is one of the calling
-/// process, so that what counts reads takes it for what it is: make it after
-/// [`paralfetch::kernel::Meter`]. Dropping it ends it.
+/// A prefetch under way. Its thread belongs to the calling process and has the product's thread name, by
+/// which [`paralfetch::kernel::Meter`] counts its reads as prefetching: create the meter first. Dropping it
+/// ends it.
 pub struct Running {
     method: Method,
     profile: Arc<Profile>,
@@ -114,7 +114,7 @@ enum Work {
         stop: Arc<AtomicBool>,
         report: Receiver<Report>,
     },
-    /// It is over; or nobody knows what it did.
+    /// It has ended; `None` if its report was lost.
     Over(Option<Box<Report>>),
 }
 
@@ -242,7 +242,7 @@ impl Running {
                 waited.or_else(|_| report.recv_timeout(PATIENCE)).ok()
             }
         };
-        // Nothing is ever sent: what ends the wait is the thread's end.
+        // Nothing is ever sent: the wait ends when the thread does.
         let ended = self.ended.recv_timeout(PATIENCE);
         ensure!(
             ended == Err(RecvTimeoutError::Disconnected),

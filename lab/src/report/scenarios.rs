@@ -1,11 +1,11 @@
-//! What each scenario is called, means, and is held against.
+//! Label, meaning and baseline of each scenario.
 
-/// What a scenario is for.
+/// Role of a scenario in the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What others are normalized to.
+    /// Other scenarios are normalized to it.
     Baseline,
-    /// Warm launches, prefetching alone and the bounds: how far one could get.
+    /// Warm launches, prefetching alone and the bounds: the limits of prefetching.
     Reference,
     /// Another prefetcher.
     Rival,
@@ -13,11 +13,11 @@ pub enum Kind {
     Ours,
     /// A profile that was learned while another app ran (the paper's Figure 11).
     Background,
-    /// A profile that was learned live, from a warm launch (design §4).
+    /// A profile that was learned live, from a warm launch.
     Live,
     /// Warm launches that are being learned live: what that costs.
     Learning,
-    /// Launches that nobody prefixes, with the service on.
+    /// Unprefixed launches, with the service on.
     Service,
     /// Launches while the drive is being written.
     Writer,
@@ -34,7 +34,7 @@ pub struct Scenario {
     pub name: &'static str,
     /// In tables and legends.
     pub label: &'static str,
-    /// What it is for.
+    /// Its role in the report.
     pub kind: Kind,
     /// One paragraph.
     pub description: &'static str,

@@ -1,4 +1,4 @@
-//! What was recorded, as plain data; and how it is read from the ring buffer.
+//! Recorded events as plain data, and their decoding from the ring buffer.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ pub enum What {
         pid: u32,
         /// On whose behalf it was made.
         by: By,
-        /// What it reads; `None` for direct I/O.
+        /// The pages that it reads; `None` for direct I/O.
         place: Option<Place>,
     },
     /// The drive completed this request.
@@ -134,8 +134,8 @@ pub struct Raw {
     pub names: BTreeMap<FileId, String>,
 }
 
-/// Reads a record of the ring buffer. `None` if it is none of ours, which only a mismatch between the
-/// compiled BPF object and this program could cause.
+/// Decodes a record of the ring buffer. `None` for an unknown record, which only a mismatch between the
+/// compiled BPF object and this program can cause.
 pub(super) fn parse(record: &[u8], kernel_page_bytes: u64) -> Option<Event> {
     let raw = super::ffi::read_raw(record)?;
     let kind = tl_kind(u32::from(raw.kind));

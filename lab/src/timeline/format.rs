@@ -87,7 +87,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// The words that files have for it.
+    /// Its description in files and reports.
     pub fn description(self) -> &'static str {
         match self {
             Why::NobodyPrefetches => "nobody prefetches",
@@ -99,7 +99,7 @@ impl Why {
     }
 }
 
-/// What is known of a launch beside its recording.
+/// Facts of a launch that its recording does not hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     /// As [`Timeline::device`].

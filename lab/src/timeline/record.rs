@@ -34,7 +34,7 @@ const TRACEPOINTS: [&str; 12] = [
     "mm_filemap_map_pages",
 ];
 
-/// What has been fetched from the ring buffer.
+/// Events fetched from the ring buffer.
 #[derive(Default)]
 struct Fetched {
     events: Vec<Event>,

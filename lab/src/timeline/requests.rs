@@ -22,7 +22,7 @@ pub struct Request {
     pub by: By,
     /// Thread that made it.
     pub pid: u32,
-    /// What it reads.
+    /// The pages that it reads.
     pub place: Option<Place>,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Waited<'a> {
     /// The index of the read that ended the wait. The kernel does not say what a task waits for, but
     /// it was completed during the wait, and: it read what the task used last; or else the task made
     /// it itself; or else it was the last one that the tree or the helper made. `None` if no read of
-    /// these two was completed then: the wait was for a write, or for somebody else's read.
+    /// these two was completed then: the wait was for a write, or for the read of another process.
     pub fn for_what(&self, wait: &Wait) -> Option<usize> {
         let from = self
             .done

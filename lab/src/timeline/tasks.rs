@@ -13,11 +13,11 @@ pub struct Wait {
     pub start_ns: u64,
     /// When it got one again, or the recording ended.
     pub end_ns: u64,
-    /// What it used last before.
+    /// The place that it used last before.
     pub place: Option<Place>,
 }
 
-/// What the tasks of the launch tree did.
+/// The activity of the launch tree's tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tasks {
     /// Spans of running, of any task, in CLOCK_MONOTONIC nanoseconds.

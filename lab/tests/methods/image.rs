@@ -65,8 +65,8 @@ impl Image {
         drop_caches().unwrap();
     }
 
-    /// Does `work` from empty caches; again if somebody else on this machine has emptied them meanwhile,
-    /// which would undo what was prefetched.
+    /// Does `work` from empty caches; again if another process has dropped them meanwhile,
+    /// which would undo the prefetch.
     pub fn with_empty_caches<T>(&self, mut work: impl FnMut() -> T) -> T {
         loop {
             self.empty_caches();
@@ -79,8 +79,8 @@ impl Image {
     }
 
     /// Read requests of a launch after `prefetch` from empty caches, the fewest of a few attempts: some
-    /// kernels take pages that nobody has used yet out of the cache at any time (DAMON's proactive
-    /// reclaim), whereas what a method leaves out is read in every launch.
+    /// kernels reclaim unused pages at any time (DAMON), whereas pages that a method leaves out are read
+    /// in every launch.
     pub fn fewest_reads(&self, prefetch: impl Fn()) -> u64 {
         let mut fewest = u64::MAX;
         for _ in 0..5 {

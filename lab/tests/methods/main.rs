@@ -1,4 +1,4 @@
-//! The rivals on a real ext4 file system: a small app is learned, and prefetched by every method.
+//! The methods on a real ext4 file system: a small app is learned, and prefetched by every method.
 //!
 //! This program is its own harness, since learning needs the process's main thread. It is one test:
 //! its steps share what was learned.

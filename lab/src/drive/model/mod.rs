@@ -85,7 +85,8 @@ impl Model {
         ticket
     }
 
-    /// What became of a request, at the time `now`. A ticket that is used up is complete now.
+    /// When a request completes, as far as the model knows at the time `now`. A used-up ticket is complete
+    /// now.
     pub fn ask(&mut self, ticket: Ticket, now: u64) -> Timing {
         match &mut self.medium {
             Medium::Flash { complete, .. } => {

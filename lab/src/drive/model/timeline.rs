@@ -24,7 +24,7 @@ impl Timeline {
         end
     }
 
-    /// Forgets what ended at or before `before`: nobody will be ready that early any more.
+    /// Forgets intervals that ended at or before `before`: no later request can start that early.
     pub(super) fn forget(&mut self, before: u64) {
         let gone = self.busy.partition_point(|&(_, end)| end <= before);
         self.busy.drain(..gone);

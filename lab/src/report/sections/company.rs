@@ -90,7 +90,7 @@ fn cost_of_learning(device: &Device) -> Option<Table> {
     Some(table)
 }
 
-/// What was learned otherwise beside what was learned from a cold cache on an idle system.
+/// Sets that were learned in another way, beside the set learned cold on an idle system.
 fn beside_idle(
     device: &Device,
     kind: Kind,

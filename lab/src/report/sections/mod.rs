@@ -49,7 +49,7 @@ pub struct Groups {
 /// One app, or the average.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
-    /// What it is of.
+    /// The app, or the average.
     pub name: String,
     /// For each of [`Groups::bars`].
     pub bars: Vec<Option<Estimate>>,

@@ -1,4 +1,4 @@
-//! Launches that nobody prefixes, with the service on; and what its dynamic scheduling does.
+//! Unprefixed launches with the service on, and the steps of its dynamic scheduling.
 
 use std::collections::BTreeMap;
 
@@ -83,7 +83,7 @@ fn kinds(apps: &[&App], columns: &[&str]) -> Table {
     table
 }
 
-/// What was done, and how often if it was not always the same: `prefetched, shift 64–96 KiB`.
+/// What the service did, with counts where launches differ: `prefetched, shift 64–96 KiB`.
 fn what(served: &[&Served]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for one in served {
