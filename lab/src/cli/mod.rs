@@ -14,7 +14,7 @@ use crate::experiment::idle::{self, Awake};
 use crate::experiment::job::Job;
 use crate::experiment::launcher::Interrupted;
 use crate::experiment::scenario::Scenario;
-use crate::experiment::service::Serve;
+use crate::experiment::service_state::Serve;
 use crate::experiment::session::{self, Ended, SessionOptions};
 use crate::{image, report};
 use args::{Cli, Command, Data};

@@ -11,7 +11,8 @@ use paralfetch::schedule::schedule;
 
 use super::learning::LearningResult;
 use super::served::parameter;
-use super::service::{Service, State};
+use super::service::Service;
+use super::service_state::State;
 use super::work::Work;
 use crate::apps::App;
 use crate::methods::LearnedSet;

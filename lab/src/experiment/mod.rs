@@ -23,6 +23,7 @@ mod progress;
 pub mod scenario;
 mod served;
 pub mod service;
+pub mod service_state;
 pub mod session;
 mod timelines;
 mod together;

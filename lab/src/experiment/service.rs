@@ -6,119 +6,29 @@
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use paralfetch::drive::Sysfs;
-use paralfetch::model::DriveClass;
-use paralfetch::model::{App, Profile};
-use paralfetch::policy::{Phase, PhaseRequest};
-use paralfetch::profile::{Store, full_path};
-use paralfetch::service::Places;
-use paralfetch::service::control::{LaunchRecord, ServiceFiles};
+use paralfetch::model::{App, DriveClass, Profile};
+use paralfetch::policy::Phase;
+use paralfetch::service::control::LaunchRecord;
 use paralfetch::service::registry::{self, Registry};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
-use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 
+use super::service_state::{Serve, State, id_of, state_dir};
 use crate::child::die_with_parent;
 
-/// Only apps that are enabled, and each of their launches prefetched: one that is withheld, to know the
-/// gain, would stand among the measured ones as if prefetching had failed. The log says when a launch can
-/// be learned.
-const CONFIGURATION: &str =
-    "mode = \"manual\"\nlog.level = \"debug\"\n[prefetch]\nwithhold = false\n";
-
-/// How often to look at what the service has written. It does not tell us: there is no bus.
+/// Interval at which the service's files are polled: without the bus, it cannot notify us.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The service gives a launch up after 30 s, and then has to resolve what it has learned.
+/// Longest wait: the service gives up a launch after 30 s and then has to resolve the learned pages.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Lines of the log.
+/// Starts of log lines.
 const READY: &str = "INFO ready version=";
 const READY_TO_LEARN: &str = "DEBUG ready to learn";
 const LAUNCH: &str = "INFO launch app=";
-
-/// What `lab service` is told.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Serve {
-    dir: PathBuf,
-    /// Device that the image is on, and its class.
-    drive: (u64, DriveClass),
-}
-
-impl Serve {
-    /// Runs the service until a signal asks it to end.
-    ///
-    /// # Errors
-    /// What keeps it from starting, or from going on.
-    pub fn run(self) -> Result<()> {
-        let (dev, class) = self.drive;
-        let places = Places {
-            state_dir: state_dir(&self.dir),
-            config_dir: self.dir.join("etc"),
-            run_dir: self.dir.join("run"),
-            sysfs: Sysfs::default().knowing(dev, class),
-        };
-        paralfetch::cli::serve(&places, None).map_err(|error| anyhow!("the service: {error}"))
-    }
-}
-
-fn state_dir(dir: &Path) -> PathBuf {
-    dir.join("state")
-}
-
-/// What a service starts from: an empty state directory, and its configuration.
-pub struct State(TempDir);
-
-impl State {
-    /// Makes it.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn new() -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("lab-service-").tempdir();
-        let dir = dir.context("cannot make a directory for the service")?;
-        let etc = dir.path().join("etc");
-        fs::create_dir(&etc)?;
-        fs::write(etc.join("config.toml"), CONFIGURATION)?;
-        let state = State(dir);
-        state.store()?;
-        Ok(state)
-    }
-
-    /// Its profiles.
-    ///
-    /// # Errors
-    /// When the directory cannot be used.
-    pub fn store(&self) -> Result<Store> {
-        Ok(Store::create(&state_dir(self.0.path()))?)
-    }
-
-    /// Has an app managed, as `paralfetch enable` does.
-    ///
-    /// # Errors
-    /// When it is not there.
-    pub fn enable(&self, app: &App) -> Result<()> {
-        let id = id_of(app)?;
-        let asked = self.files().ask(&id, PhaseRequest::Prefetch);
-        asked.map_err(|error| anyhow!("cannot enable {id}: {error}"))?;
-        Ok(())
-    }
-
-    /// What `stats` and `enable` go by.
-    fn files(&self) -> ServiceFiles {
-        ServiceFiles::new(&state_dir(self.0.path()))
-    }
-}
-
-/// The name under which an app is managed.
-fn id_of(app: &App) -> Result<String> {
-    String::from_utf8(full_path(app)).context("the app's path is no text")
-}
 
 /// A running service, for launches of one app; killed when this is dropped.
 pub struct Service {
@@ -127,7 +37,7 @@ pub struct Service {
     state: State,
     app: App,
     id: String,
-    /// Launches that it has written down.
+    /// Launches in its history.
     launches: usize,
 }
 
@@ -137,7 +47,7 @@ impl Service {
     /// # Errors
     /// When it cannot be started.
     pub fn start(state: State, app: &App, drive: (u64, DriveClass)) -> Result<Self> {
-        let dir = state.0.path().to_owned();
+        let dir = state.path().to_owned();
         let log = File::create(dir.join("log"))?;
         let mut command = Command::new(std::env::current_exe()?);
         command
@@ -173,7 +83,7 @@ impl Service {
         &self.pidfd
     }
 
-    /// Waits until it can do with the next launch what the app's phase asks for.
+    /// Waits until it can handle the next launch as the app's phase demands.
     ///
     /// # Errors
     /// When it has ended, or is not ready in time.
@@ -187,8 +97,7 @@ impl Service {
         })
     }
 
-    /// Waits until its history has one more launch, and it has learned or scheduled anew what follows from
-    /// that.
+    /// Waits until its history has one more launch and the resulting learning or rescheduling is done.
     ///
     /// # Errors
     /// When it has ended, or has not seen the launch in time.
@@ -197,7 +106,7 @@ impl Service {
         self.until("has not written the launch down", |service| {
             // Reading the history takes longer than looking into the log, which comes first.
             Ok(service.log()?.matches(LAUNCH).count() >= launches
-                // It knows no launches of an app that it does not find.
+                // Its history is empty for an app that it does not know yet.
                 && service.record()?.is_some()
                 && service.history()?.len() >= launches
                 && service.is_settled()?)
@@ -206,7 +115,7 @@ impl Service {
         Ok(())
     }
 
-    /// Whether the schedule that it asked for is there.
+    /// Whether the schedule that its tuning wants is in force.
     fn is_settled(&self) -> Result<bool> {
         let record = self.record()?;
         let tuning = record.as_ref().and_then(|record| record.managed.tuning());
@@ -239,7 +148,7 @@ impl Service {
     }
 
     fn log(&self) -> Result<String> {
-        let path = self.state.0.path().join("log");
+        let path = self.state.path().join("log");
         let bytes = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -272,7 +181,7 @@ impl Service {
     /// # Errors
     /// When it cannot be read.
     pub fn record(&self) -> Result<Option<registry::Record>> {
-        let (registry, damaged) = Registry::load(&state_dir(self.state.0.path()))?;
+        let (registry, damaged) = Registry::load(&state_dir(self.state.path()))?;
         if let Some(why) = damaged {
             bail!("{why}");
         }
@@ -282,7 +191,7 @@ impl Service {
     /// Asks it to end, and waits.
     ///
     /// # Errors
-    /// When it ends in another way than it should.
+    /// When its exit status is not 0.
     pub fn stop(mut self) -> Result<()> {
         kill_process(self.pid(), Signal::TERM)?;
         let status = self.child.wait()?;
@@ -295,7 +204,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It may have ended.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -308,19 +217,10 @@ fn can_learn(log: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use paralfetch::service::config::Config;
-
     use super::*;
 
     #[test]
-    fn the_configuration_is_one() {
-        let state = State::new().unwrap();
-        let config = Config::load(&state.0.path().join("etc")).unwrap();
-        assert!(!config.prefetch.withhold && config.prefetch.dynamic);
-    }
-
-    #[test]
-    fn each_launch_has_the_learning_thread_load_anew() {
+    fn can_learn_is_false_until_the_learning_thread_is_ready_again() {
         assert!(!can_learn(""));
         let loaded = format!(" {READY}\"1\"\n{READY_TO_LEARN}\n");
         assert!(can_learn(&loaded));
