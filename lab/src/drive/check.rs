@@ -1,35 +1,29 @@
-//! Holding a drive against its claims, with fio(1).
+//! Checking a drive against its claims.
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use anyhow::{Context, Result};
 
 use super::attach::Drive;
 use super::control::Overhead;
+use super::fio::{self, ReadLoad, ReadRate};
 use super::profile::{Claims, DriveProfile};
 
-/// How far a figure may be from what is expected, as a share of that.
+/// Largest deviation of a figure from the expected one, as a share of that.
 const TOLERANCE: f64 = 0.15;
-
-/// Seconds of each measurement.
-const RUNTIME: u32 = 2;
 
 /// Bytes of the scratch file of [`check_alone`].
 const SCRATCH: u64 = 1 << 30;
 
-/// A kind of load, and what a profile claims for it.
+/// A read load, and the claim of a profile for it.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     what: &'static str,
-    rw: &'static str,
-    block_kib: u32,
-    depth: u32,
+    reads: ReadLoad,
     unit: Unit,
     claim: fn(&Claims) -> f64,
 }
@@ -37,17 +31,16 @@ struct Load {
 impl Load {
     /// Bytes of each request.
     fn bytes(&self) -> u64 {
-        u64::from(self.block_kib) << 10
+        u64::from(self.reads.block_kib) << 10
     }
 
-    /// The time that each request takes when the drive does as much as claimed, all of the queue being
-    /// full all the time (Little's law).
+    /// Time per request at the claimed rate with a full queue (Little's law).
     fn latency(&self, claimed: f64) -> Duration {
         let per_second = match self.unit {
             Unit::Requests => claimed,
             Unit::Megabytes => claimed * 1e6 / self.bytes() as f64,
         };
-        Duration::from_secs_f64(f64::from(self.depth) / per_second)
+        Duration::from_secs_f64(f64::from(self.reads.depth) / per_second)
     }
 }
 
@@ -62,41 +55,51 @@ enum Unit {
 const LOADS: [Load; 5] = [
     Load {
         what: "4 KiB random, depth 1",
-        rw: "randread",
-        block_kib: 4,
-        depth: 1,
+        reads: ReadLoad {
+            rw: "randread",
+            block_kib: 4,
+            depth: 1,
+        },
         unit: Unit::Requests,
         claim: |claims| claims.random_4k_depth_1,
     },
     Load {
         what: "4 KiB random, depth 8",
-        rw: "randread",
-        block_kib: 4,
-        depth: 8,
+        reads: ReadLoad {
+            rw: "randread",
+            block_kib: 4,
+            depth: 8,
+        },
         unit: Unit::Requests,
         claim: |claims| claims.random_4k_depth_8,
     },
     Load {
         what: "4 KiB random, depth 32",
-        rw: "randread",
-        block_kib: 4,
-        depth: 32,
+        reads: ReadLoad {
+            rw: "randread",
+            block_kib: 4,
+            depth: 32,
+        },
         unit: Unit::Requests,
         claim: |claims| claims.random_4k_depth_32,
     },
     Load {
         what: "128 KiB random, depth 1",
-        rw: "randread",
-        block_kib: 128,
-        depth: 1,
+        reads: ReadLoad {
+            rw: "randread",
+            block_kib: 128,
+            depth: 1,
+        },
         unit: Unit::Megabytes,
         claim: |claims| claims.random_128k_mb_s,
     },
     Load {
         what: "128 KiB sequential, depth 8",
-        rw: "read",
-        block_kib: 128,
-        depth: 8,
+        reads: ReadLoad {
+            rw: "read",
+            block_kib: 128,
+            depth: 8,
+        },
         unit: Unit::Megabytes,
         claim: |claims| claims.sequential_mb_s,
     },
@@ -105,14 +108,14 @@ const LOADS: [Load; 5] = [
 /// One figure of a drive, as measured and as claimed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// The load in words, such as "4 KiB random, depth 1".
+    /// The load, such as "4 KiB random, depth 1".
     pub what: &'static str,
     /// The measured figure, in requests or MB per second.
     pub measured: f64,
     /// What the profile claims, in the same unit; `None` for the host's drive.
     pub claimed: Option<f64>,
-    /// What this machine carries when the emulator asks no model and answers each request after the
-    /// latency that the claim comes to, in the same unit; `None` if the drive is not emulated. The
+    /// The rate of this machine when the emulator bypasses the model and answers each request after the
+    /// claimed latency, in the same unit; `None` if the drive is not emulated. The
     /// difference to the claim goes to wake-ups and busy processors.
     pub floor: Option<f64>,
     /// Processor time of the emulator for each request, in µs; `None` if the drive is not emulated.
@@ -121,8 +124,8 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Whether the figure is within 15 % of the claim, or of what this machine carries if that is less.
-    /// A drive that claims nothing holds.
+    /// Whether the figure is within 15 % of the claim, or of this machine's rate if that is lower.
+    /// Always true for a drive without claims.
     pub fn holds(&self) -> bool {
         let Some(claimed) = self.claimed else {
             return true;
@@ -210,81 +213,33 @@ fn fill(path: &Path) -> Result<()> {
 fn check_load(drive: &Drive, load: &Load) -> Result<Checked> {
     let cpu = || drive.emulator().map(cpu_seconds).transpose();
     let before = cpu()?;
-    let read = run(drive.node(), load)?;
+    let read = fio::run(drive.node(), load.reads)?;
     let spent = before.zip(cpu()?).map(|(before, after)| after - before);
     let claimed = drive.profile().claims.as_ref().map(load.claim);
     let floor = match (drive.emulator(), claimed) {
         (Some(_), Some(claimed)) => {
             let latency = load.latency(claimed);
-            Some(drive.with_latency(latency, load.bytes(), || run(drive.node(), load))?)
+            Some(drive.with_latency(latency, load.bytes(), || fio::run(drive.node(), load.reads))?)
         }
         _ => None,
     };
     Ok(Checked {
         what: load.what,
-        measured: read.amount(load.unit),
+        measured: load.unit.amount(&read),
         claimed,
-        floor: floor.map(|read| read.amount(load.unit)),
+        floor: floor.map(|read| load.unit.amount(&read)),
         cpu_us: spent.map(|seconds| seconds * 1e6 / read.total_ios.max(1.0)),
         unit: load.unit,
     })
 }
 
-/// What fio says of one job's reads.
-#[derive(Deserialize)]
-struct Read {
-    /// Requests a second.
-    iops: f64,
-    /// Bytes a second.
-    bw_bytes: f64,
-    /// Requests.
-    total_ios: f64,
-}
-
-impl Read {
-    fn amount(&self, unit: Unit) -> f64 {
-        match unit {
-            Unit::Requests => self.iops,
-            Unit::Megabytes => self.bw_bytes / 1e6,
+impl Unit {
+    fn amount(self, rate: &ReadRate) -> f64 {
+        match self {
+            Unit::Requests => rate.iops,
+            Unit::Megabytes => rate.bw_bytes / 1e6,
         }
     }
-}
-
-fn run(node: &Path, load: &Load) -> Result<Read> {
-    let output = Command::new("fio")
-        .arg(format!("--filename={}", node.display()))
-        .arg(format!("--rw={}", load.rw))
-        .arg(format!("--bs={}k", load.block_kib))
-        .arg(format!("--iodepth={}", load.depth))
-        .arg(format!("--runtime={RUNTIME}"))
-        .args(["--name=check", "--readonly", "--ioengine=libaio"])
-        .args(["--direct=1", "--time_based", "--norandommap"])
-        .arg("--output-format=json")
-        .output()
-        .context("starting fio (Debian package fio)")?;
-    ensure!(
-        output.status.success(),
-        "fio failed on {}: {}",
-        node.display(),
-        String::from_utf8_lossy(&output.stderr).trim_end()
-    );
-    parse_fio(&output.stdout)
-}
-
-fn parse_fio(json: &[u8]) -> Result<Read> {
-    #[derive(Deserialize)]
-    struct Job {
-        read: Read,
-    }
-    #[derive(Deserialize)]
-    struct Report {
-        jobs: Vec<Job>,
-    }
-    // Warnings may stand before the report.
-    let start = json.iter().position(|byte| *byte == b'{').unwrap_or(0);
-    let report: Report = serde_json::from_slice(&json[start..]).context("fio's JSON output")?;
-    let job = report.jobs.into_iter().next();
-    Ok(job.context("fio's JSON output has no job")?.read)
 }
 
 /// Processor time of a process so far, in seconds.
@@ -308,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_come_to_a_latency() {
+    fn latency_follows_from_claim_and_depth() {
         let us = |load: &Load, claimed| load.latency(claimed).as_micros();
         assert_eq!(us(&LOADS[0], 8000.0), 125);
         assert_eq!(us(&LOADS[2], 80_000.0), 400);
@@ -317,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_holds_by_its_claim_or_by_what_the_machine_carries() {
+    fn a_figure_holds_by_its_claim_or_by_the_rate_of_the_machine() {
         let checked = |measured, floor| Checked {
             what: LOADS[0].what,
             measured,

@@ -11,6 +11,7 @@ mod check;
 
 mod content;
 mod control;
+mod fio;
 mod loopdev;
 pub mod model;
 mod pending;
