@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use super::owned_path::{Kind, OwnedPath};
+use super::owned_path::{FileKind, OwnedPath};
 use super::text::{MAX_TEXT, parse};
 use super::{AnnounceError, AnnouncedLaunch, FILE, Refusal, RefusedCounts, sender};
 
@@ -42,7 +42,7 @@ impl FetchAppFile {
     /// # Errors
     /// When another process receives there, something else has the name, or the system refuses.
     pub fn make(dir: &Path) -> Result<Self, AnnounceError> {
-        let kind = Kind {
+        let kind = FileKind {
             name: "FIFO",
             is: |kind| kind.is_fifo(),
             is_used,

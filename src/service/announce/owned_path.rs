@@ -9,7 +9,7 @@ use super::AnnounceError;
 use crate::fs::root_owned::make_directory;
 
 /// A kind of file that may be replaced when a crash has left it behind.
-pub(super) struct Kind {
+pub(super) struct FileKind {
     /// For error messages.
     pub name: &'static str,
     /// Whether a file is of this kind.
@@ -36,7 +36,7 @@ impl OwnedPath {
         dir: &Path,
         name: &str,
         mode: u32,
-        kind: &Kind,
+        kind: &FileKind,
         make: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<(Self, T), AnnounceError> {
         make_directory(dir).map_err(|error| AnnounceError::Directory {

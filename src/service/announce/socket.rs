@@ -14,7 +14,7 @@ use rustix::net::{
 };
 use rustix::process::Pid;
 
-use super::owned_path::{Kind, OwnedPath};
+use super::owned_path::{FileKind, OwnedPath};
 use super::rate::Rate;
 use super::text::{MAX_TEXT, parse};
 use super::{AnnounceError, AnnouncedLaunch, Refusal, RefusedCounts, SOCKET, sender};
@@ -51,7 +51,7 @@ impl Socket {
     /// # Errors
     /// When another process receives there, something else has the name, or the system refuses.
     pub fn bind(dir: &Path) -> Result<Self, AnnounceError> {
-        let kind = Kind {
+        let kind = FileKind {
             name: "socket",
             is: |kind| kind.is_socket(),
             is_used,
