@@ -3,14 +3,15 @@
 SHELL := /bin/bash
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup build lab demo test results fuzz clean install uninstall
+.PHONY: help setup build lab demo check test results fuzz clean install uninstall
 
 help:
 	@echo 'make setup     install what is missing (Debian 12+, Ubuntu 24.04+; asks sudo when needed)'
 	@echo 'make build     build target/release/paralfetch'
 	@echo 'make lab       build target/release/lab, which compares prefetchers (docs/lab.md)'
 	@echo 'make demo      measure LibreOffice Writer in an image: cold, warm, prefetched'
-	@echo 'make test      format, lints, scripts, fuzz targets and all tests'
+	@echo 'make check     format, lints, floors, scripts and unit tests: no root, no network'
+	@echo 'make test      that, and everything else: as root, with the release build, in virtual machines'
 	@echo 'make results   measure the applications of the results table, into results/'
 	@echo 'make fuzz      fuzz every target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make clean     remove what was built'
@@ -28,6 +29,9 @@ lab:
 
 demo:
 	@scripts/demo.sh
+
+check:
+	@scripts/check.sh
 
 test:
 	@scripts/test.sh

@@ -1,26 +1,17 @@
 #!/usr/bin/env bash
-# Checks the project as a change has to pass it: format, lints, scripts, fuzz targets, tests.
+# Everything that a change has to pass: the quick checks, the fuzz targets, and the privileged and
+# end-to-end tests of the release build.
 #
 #   scripts/test.sh
 #
 # Tests that need root (loop devices, mounts, tracing) run when this is started as root, or through
 # sudo. Without either they say SKIPPED; PARALFETCH_REQUIRE_PRIVILEGED=1 makes that a failure.
 
-# shellcheck source=scripts/common.sh
-source "$(dirname "$0")/common.sh"
+# shellcheck source=scripts/check.sh
+source "$(dirname "$0")/check.sh"
 
-FUZZ_MANIFEST=fuzz/Cargo.toml
-
-# The fuzz targets are a workspace of their own, which the checks of the product's leave out.
-check_fuzz_targets() {
-    # libfuzzer is C++. setup.sh installs clang, and perhaps nothing else that is called c++.
-    command -v c++ >/dev/null || export CXX=${CXX:-clang++}
-    cargo fmt --manifest-path "$FUZZ_MANIFEST" --check
-    cargo check --manifest-path "$FUZZ_MANIFEST" --target-dir "$TARGET_DIR/fuzz" --locked
-}
-
-# choose_test_user: sets TEST_USER to what puts a test program under root where that can be had. The
-# tests are to see root as such, not a user behind sudo.
+# choose_test_user: sets TEST_USER to what runs a test program as root, where that is possible. The
+# tests are to see plain root, not a user behind sudo.
 choose_test_user() {
     TEST_USER=(as_root env -u SUDO_UID -u SUDO_GID -u SUDO_USER -u SUDO_COMMAND)
     [[ $EUID -ne 0 ]] || return 0
@@ -33,37 +24,46 @@ choose_test_user() {
     TEST_USER=()
 }
 
-# Compiles the tests and prints the paths of the test programs, from cargo's messages about what it
-# made, a line of JSON for each.
-test_programs() {
-    cargo test --workspace --locked --no-run --message-format=json-render-diagnostics |
-        sed -n '/"profile":{[^}]*"test":true/s/.*"executable":"\([^"]*\)".*/\1/p'
+# executables KIND: paths of the programs of a kind (test, bin) that cargo made, from its messages on
+# standard input, a line of JSON for each.
+executables() {
+    case $1 in
+        test) sed -n '/"profile":{[^}]*"test":true/s/.*"executable":"\([^"]*\)".*/\1/p' ;;
+        bin) sed -n '/"kind":\["bin"\]/s/.*"executable":"\([^"]*\)".*/\1/p' ;;
+    esac
 }
 
-# Compiles as the invoking user, whose files the build must stay, and runs the test programs as root:
-# cargo itself would run them as the user that it runs as.
-run_tests() {
-    local list programs program log failed=()
-    list=$(test_programs) || die "the tests do not compile: see the messages above"
-    mapfile -t programs <<<"$list"
-    [[ -n $list ]] || die "cargo named no test program"
-    choose_test_user
-    build_machine
-    # Where cargo runs tests.
+# The fuzz targets are a workspace of their own, which the checks of the product's leave out. Each target
+# reads its seeds once, without the sanitizers; `make fuzz` searches for more.
+replay_seeds() {
+    # libfuzzer is C++. setup.sh installs clang, and perhaps nothing else that is called c++.
+    command -v c++ >/dev/null || export CXX=${CXX:-clang++}
+    local list program name seeds
+    list=$(cargo build --manifest-path "$FUZZ_MANIFEST" --bins --locked \
+        --message-format=json-render-diagnostics | executables bin)
+    while read -r program; do
+        name=${program##*/}
+        seeds=("$REPO/fuzz/seeds/$name"/*)
+        [[ -f ${seeds[0]} ]] || die "the fuzz target $name has no seeds in fuzz/seeds/$name"
+        "$program" "${seeds[@]}" 2>&1 | tail -n 20 || die "the fuzz target $name fails at one of its seeds"
+    done <<<"$list"
+}
+
+# The release build, as users run it: the compiler's optimizations are part of what is tested. Compiled as
+# the invoking user, whose files the build must stay.
+build_programs() {
+    cargo test --workspace --test '*' --release --locked --no-run --message-format=json-render-diagnostics |
+        executables test >"$TEST_PROGRAMS"
+    [[ -s $TEST_PROGRAMS ]] || die "cargo named no test program"
+}
+
+# run_program PROGRAM: where cargo runs tests, and as root, as which cargo itself would not run them.
+run_program() {
     cd "$REPO"
-    log=$TARGET_DIR/tests.log
-    : >"$log"
-    for program in "${programs[@]}"; do
-        say "Tests: ${program##*/}"
-        # The others may have more to say.
-        "${TEST_USER[@]}" "$program" | tee -a "$log" || failed+=("${program##*/}")
-    done
-    # The sum of libtest's closing lines; another harness counts its own.
-    awk '/^test result:/ { passed += $4; failed += $6 } END { print passed " passed, " failed " failed" }' "$log"
-    [[ ${#failed[@]} -eq 0 ]] || die "failed: ${failed[*]}"
+    "${TEST_USER[@]}" "$1" | tee -a "$TESTS_LOG"
 }
 
-# The machine that older kernels are tested in, where it can be had; elsewhere its test is skipped.
+# The machine that older kernels are tested in, where it can be built; elsewhere its tests are skipped.
 build_machine() {
     if ! "$REPO/scripts/vm.sh" possible; then
         [[ ${PARALFETCH_REQUIRE_PRIVILEGED:-} != 1 ]] || die "the virtual machine needs Debian 12 for x86-64"
@@ -74,20 +74,21 @@ build_machine() {
 }
 
 main() {
-    local needs=(build test lab)
+    local needs=(build test lab) programs program name
     if "$REPO/scripts/vm.sh" possible; then needs+=(vm); fi
     "$REPO/scripts/setup.sh" "${needs[@]}"
-    say "Format"
-    cargo fmt --all --check
-    say "Lints"
-    cargo clippy --workspace --all-targets --locked -- -D warnings
-    say "Scripts"
-    (cd "$REPO" && shellcheck -x scripts/*.sh .ci/run)
-    "$REPO/scripts/test_install.sh"
-    say "Fuzz targets"
-    check_fuzz_targets
-    say "Building the tests"
-    run_tests
+    choose_test_user
+    check
+    part "Seeds of the fuzz targets" replay_seeds
+    TEST_PROGRAMS=$TARGET_DIR/test-programs
+    part "Build of the release tests" build_programs
+    part "Virtual machine" build_machine
+    mapfile -t programs <"$TEST_PROGRAMS"
+    for program in "${programs[@]}"; do
+        name=${program##*/}
+        part "Tests: ${name%-*}" run_program "$program"
+    done
+    finish
 }
 
 main

@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
+use paralfetch::model::LaunchLimits;
 use paralfetch::service::config::{Config, ConfigError};
-use paralfetch::model::Limits;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     match Config::parse(Path::new("config.toml"), bytes) {
         Ok(config) => {
-            let limits = Limits::from(&config.launch);
+            let limits = LaunchLimits::from(&config.launch);
             assert!(limits.window < limits.timeout);
         }
         Err(ConfigError::Invalid { line, .. }) => {
