@@ -38,14 +38,18 @@ executables() {
 replay_seeds() {
     # libfuzzer is C++. setup.sh installs clang, and perhaps nothing else that is called c++.
     command -v c++ >/dev/null || export CXX=${CXX:-clang++}
-    local list program name seeds
+    local list program name seeds scratch
+    # A target may leave files of its own behind.
+    scratch=$(mktemp -d)
+    # shellcheck disable=SC2064 # its name now
+    trap "rm -rf '$scratch'" EXIT
     list=$(cargo build --manifest-path "$FUZZ_MANIFEST" --bins --locked \
         --message-format=json-render-diagnostics | executables bin)
     while read -r program; do
         name=${program##*/}
         seeds=("$REPO/fuzz/seeds/$name"/*)
         [[ -f ${seeds[0]} ]] || die "the fuzz target $name has no seeds in fuzz/seeds/$name"
-        "$program" "${seeds[@]}" 2>&1 | tail -n 20 || die "the fuzz target $name fails at one of its seeds"
+        TMPDIR=$scratch "$program" "${seeds[@]}" 2>&1 | tail -n 20 || die "the fuzz target $name fails at one of its seeds"
     done <<<"$list"
 }
 
