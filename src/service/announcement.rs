@@ -1,64 +1,59 @@
-//! Launches that somebody announced.
+//! The ways to announce launches: a socket and a file.
 
-use super::catalogue::{Candidate, FoundApp};
-use super::core::Service;
-use crate::model::App;
-use crate::service::announce::AnnouncedLaunch;
-use crate::service::registry::{Added, Marks};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
-impl Service<'_> {
-    /// Launches that somebody announced.
-    pub(super) fn on_announced(&mut self) {
-        // So many at once, and then others have their turn.
-        for _ in 0..16 {
-            let from_socket = self.socket.as_ref().map(|socket| socket.receive());
-            let from_file = || self.file.as_ref().map(|file| file.receive());
-            let received = match from_socket {
-                Some(Ok(None)) | None => from_file(),
-                other => other,
-            };
-            match received {
-                Some(Ok(Some(announced))) => self.on_announcement(&announced),
-                Some(Ok(None)) | None => return,
-                Some(Err(error)) => return self.warn(error.to_string()),
-            }
-        }
+use super::announce::{AnnounceError, AnnouncedLaunch, FetchAppFile, Socket, passed};
+
+/// Announcements that are received in a row; then others have their turn.
+pub const MOST_AT_ONCE: usize = 16;
+
+/// Receives announcements.
+pub struct Announcements {
+    socket: Option<Socket>,
+    file: Option<FetchAppFile>,
+}
+
+impl Announcements {
+    /// Takes over the socket that systemd has passed, or binds one in `dir`, and makes the file there. Says
+    /// what cannot be had.
+    pub fn open(dir: &Path) -> (Self, Vec<String>) {
+        let mut warnings = Vec::new();
+        let passed = passed().unwrap_or_else(|error| {
+            warnings.push(error.to_string());
+            Vec::new()
+        });
+        let inherited = passed.into_iter().next().map(|passed| passed.fd);
+        let socket = match inherited {
+            Some(fd) => Socket::inherited(fd),
+            None => Socket::bind(dir),
+        };
+        let mut usable = |error: AnnounceError| {
+            warnings.push(format!("launches cannot be announced: {error}"));
+        };
+        let socket = socket.map_err(&mut usable).ok();
+        let file = FetchAppFile::make(dir).map_err(&mut usable).ok();
+        (Announcements { socket, file }, warnings)
     }
 
-    fn on_announcement(&mut self, announced: &AnnouncedLaunch) {
-        let id = announced.identity();
-        let found = FoundApp {
-            id: id.clone(),
-            app: App {
-                path: id.clone().into_bytes(),
-                root: None,
-                dev: 0,
-                ino: 0,
-            },
-        };
-        if self.registry.get(&id).is_none() {
-            if self.is_full() {
-                // Anybody may announce any name.
-                return self.warn(format!("{id} is not managed: there are too many apps"));
-            }
-            let candidate = Candidate {
-                title: announced.name.clone(),
-                added: Added::Announced,
-                marks: Marks::default(),
-            };
-            self.registry.insert(candidate.record(&id));
-            // It is learned if that can be had ready in time, or else the next time.
-            self.watch_for_learning();
+    /// Readable when there is an announcement.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let socket = self.socket.as_ref().map(|socket| socket.as_fd());
+        socket
+            .into_iter()
+            .chain(self.file.as_ref().map(|file| file.as_fd()))
+    }
+
+    /// The next announcement, if there is one.
+    ///
+    /// # Errors
+    /// When it cannot be received.
+    pub fn receive(&self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
+        let from_socket = self.socket.as_ref().map(|socket| socket.receive());
+        match from_socket {
+            Some(Ok(None)) | None => {}
+            Some(received) => return received,
         }
-        match self.watch.adopt(announced.pid) {
-            Ok(Some(launch)) => {
-                let pid = announced.pid.as_raw_nonzero().get() as u32;
-                self.begin(launch, pid, found, true);
-                self.confirmed(launch);
-            }
-            Ok(None) => self.warn("too many launches at once: one was left alone".to_owned()),
-            // It is gone already.
-            Err(error) => tracing::debug!("{error}"),
-        }
+        self.file.as_ref().map_or(Ok(None), FetchAppFile::receive)
     }
 }

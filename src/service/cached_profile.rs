@@ -1,4 +1,4 @@
-//! A profile kept ready in memory: packed, but for what the first requests need.
+//! A profile in memory: packed, except for what the first requests need.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::profile::encode;
 /// A profile that can be prefetched at once.
 #[derive(Clone)]
 pub struct CachedProfile {
-    /// The `.pf` file's bytes. Unpacking them takes the prefetch thread a millisecond, in which the lead
-    /// keeps the drive busy; unpacked, fifty profiles would take ten times the memory.
+    /// The `.pf` file's bytes. The prefetch thread unpacks them in a millisecond, while the head start keeps
+    /// the drive busy. Unpacked, fifty profiles would take ten times the memory.
     pub packed: Arc<[u8]>,
     /// The first requests.
-    pub lead: Option<HeadStart>,
+    pub head_start: Option<HeadStart>,
     /// The completion page, if its file system is there.
     pub completion: Option<WatchedPage>,
     /// Whose profile it is.
@@ -43,7 +43,7 @@ impl CachedProfile {
         mounts: &MountTable,
     ) -> Result<Self, crate::profile::FormatError> {
         let sysfs = Sysfs::default();
-        let lead = HeadStart::prepare(profile, mounts, &sysfs);
+        let head_start = HeadStart::prepare(profile, mounts, &sysfs);
         let page_bytes = rustix::param::page_size() as u64;
         let completion = profile.completion.and_then(|span| match span.place {
             Place::Data { file } => {
@@ -59,7 +59,7 @@ impl CachedProfile {
         });
         Ok(CachedProfile {
             packed: encode(profile)?.into(),
-            lead,
+            head_start,
             completion,
             app: profile.app.clone(),
             history: profile.history.clone(),

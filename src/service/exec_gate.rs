@@ -1,4 +1,5 @@
-//! Which executables are held at their execve, so that learning can begin before the app runs.
+//! The executables that are marked for the exec gate. A process that executes one is held in execve, so that a recorder
+//! can be attached before the app runs.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,32 +11,32 @@ use crate::kernel::{ExecGate, GateError, HeldExec};
 /// Device and inode number of an executable.
 type Inode = (u64, u64);
 
-/// The executables that are held.
-pub(super) struct Holding {
+/// The executables whose execve is held.
+pub struct MarkedExecutables {
     /// `None` where fanotify cannot be had.
     gate: Option<ExecGate>,
-    /// Whose they are. No descriptors: they would keep file systems from being unmounted.
-    held: HashMap<Inode, String>,
-    /// Whether executables may be other files by now, or have lost their marks.
-    doubted: bool,
+    /// Their apps. No descriptors: these would keep file systems from being unmounted.
+    marked: HashMap<Inode, String>,
+    /// Whether paths may lead to other files by now, or files may have lost their marks.
+    invalid: bool,
 }
 
-impl Holding {
-    /// Nothing is held yet.
+impl MarkedExecutables {
+    /// No executable is marked yet.
     pub fn new(gate: Option<ExecGate>) -> Self {
-        Holding {
+        MarkedExecutables {
             gate,
-            held: HashMap::new(),
-            doubted: false,
+            marked: HashMap::new(),
+            invalid: false,
         }
     }
 
-    /// Readable when somebody waits.
+    /// Readable when a program is held.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.gate.as_ref().map(ExecGate::fd)
     }
 
-    /// Those who wait now.
+    /// The programs that are held now.
     ///
     /// # Errors
     /// When the kernel cannot be asked.
@@ -45,32 +46,33 @@ impl Holding {
             .map_or_else(|| Ok(Vec::new()), ExecGate::waiting)
     }
 
-    /// The app that is held for this executable.
+    /// The app of a marked executable.
     pub fn app(&self, inode: Inode) -> Option<&String> {
-        self.held.get(&inode)
+        self.marked.get(&inode)
     }
 
-    /// The next [`Holding::set`] looks at all executables: one that should have been held was not. Its file
-    /// was replaced, or its file system was unmounted for a while, which loses the marks.
+    /// Has the next [`MarkedExecutables::set`] look at all executables. Called when one that should have been
+    /// held was not: its file was replaced, or its file system was unmounted for a while, which loses the
+    /// marks.
     pub fn invalidate(&mut self) {
-        self.doubted = true;
+        self.invalid = true;
     }
 
-    /// Holds these apps' executables and no others. Those that are held already are not looked at: they
-    /// may be many, and on a drive. Returns what went wrong.
+    /// Marks these apps' executables and no others. Executables that are marked already are not looked at:
+    /// they may be many, and on a drive. Returns what went wrong.
     pub fn set(&mut self, apps: impl IntoIterator<Item = String>) -> Vec<String> {
         let Some(gate) = &self.gate else {
             return Vec::new();
         };
         let apps: HashSet<String> = apps.into_iter().filter(|id| id.starts_with('/')).collect();
-        let anew = std::mem::take(&mut self.doubted);
+        let anew = std::mem::take(&mut self.invalid);
         let mut held = HashMap::new();
-        for (inode, id) in self.held.drain() {
+        for (inode, id) in self.marked.drain() {
             if !apps.contains(&id) {
-                // A mark goes with its file. One that was only renamed keeps it, and whoever executes it is
+                // A mark ends with its file. A file that was renamed keeps it, and programs that execute it are
                 // let go at once.
                 if let Some((_, file)) = open_executable(&id).filter(|(now, _)| *now == inode) {
-                    // With its file system unmounted for a while, it may have none.
+                    // It may have no mark: its file system was unmounted for a while.
                     let _ = gate.remove(file.as_fd());
                 }
             } else if !anew {
@@ -89,13 +91,13 @@ impl Holding {
                 Err(error) => warnings.push(format!("{id}: {error}")),
             }
         }
-        self.held = held;
+        self.marked = held;
         warnings
     }
 
-    /// Holds nothing any more: programs that wait go on.
-    pub fn end(&mut self) {
-        self.held.clear();
+    /// Closes the gate: programs that are held go on, and no more are held.
+    pub fn close(&mut self) {
+        self.marked.clear();
         self.gate = None;
     }
 }

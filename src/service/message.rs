@@ -1,84 +1,84 @@
-//! What other threads tell the event loop.
+//! Messages of other threads to the event loop.
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::cached_profile::CachedProfile;
 use super::catalogue::Candidate;
-use super::core::Service;
+use super::event_loop::Service;
 use super::reschedule::Rescheduled;
 use crate::kernel::CountingWaits;
 use crate::learn::LiveNews;
-use crate::service::cached_profile::CachedProfile;
 
 /// A message to the event loop.
 pub enum Message {
-    /// From the learning thread of this number.
-    Learning(u64, LiveNews),
-    /// Waits are counted from now on, or are not any more, or cannot be.
+    /// News of the recorder thread of this number.
+    Recorder(u64, LiveNews),
+    /// The programs that count waits have been attached or detached, or cannot be.
     Waits(std::io::Result<Option<CountingWaits>>),
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
-    /// The profiles, as they are in the store now.
+    /// The profiles that are in the store now.
     Profiles {
         /// By app.
         found: HashMap<String, CachedProfile>,
-        /// Apps that had one when it was asked for.
+        /// Apps that had a profile when the store was read.
         known: Vec<String>,
     },
     /// A profile was scheduled anew.
     Rescheduled {
-        /// Of this app.
+        /// The app.
         id: String,
-        /// What came of it; a finished one is ready.
-        outcome: Outcome,
+        /// What came of it.
+        result: RescheduleResult,
     },
-    /// The daily pass has looked at a profile.
+    /// The files of a profile were checked, and obsolete entries were found.
     Checked {
-        /// Of this app.
+        /// The app.
         id: String,
         /// Obsolete entries.
         obsolete: u64,
         /// Entries before.
         entries: u64,
-        /// The profile without them, if it was changed.
-        ready: Option<CachedProfile>,
+        /// The profile without them; `None` if it cannot be stored.
+        profile: Option<CachedProfile>,
     },
-    /// What was learned of an app could not be stored.
+    /// A new profile could not be stored.
     NotKept {
         /// The app.
         id: String,
-        /// What is wrong.
+        /// Why.
         why: String,
     },
-    /// Apps with .desktop entries.
+    /// The apps with .desktop entries.
     Candidates(BTreeMap<String, Candidate>),
-    /// What is wrong.
+    /// Something is wrong.
     Warning(String),
-    /// A call of the bus, to be run on the service.
+    /// A call of the control surface, to be run on the service.
     Control(Box<dyn FnOnce(&mut Service<'_>) + Send>),
 }
 
-/// What came of scheduling anew.
-pub enum Outcome {
-    /// It is in force.
+/// What came of scheduling a profile anew.
+pub enum RescheduleResult {
+    /// It is stored.
     Done(CachedProfile),
     /// The schedule would be the same.
     NoEffect,
-    /// It cannot be done.
+    /// Why it cannot be done.
     Failed(String),
 }
 
-impl Outcome {
-    /// Of what `reschedule` gave, once a finished profile has been stored.
+impl RescheduleResult {
+    /// Has a finished profile stored.
     pub fn of(
         rescheduled: Rescheduled,
         store: impl FnOnce(&crate::model::Profile) -> Result<CachedProfile, String>,
     ) -> Self {
         match rescheduled {
-            Rescheduled::NoEffect => Outcome::NoEffect,
-            Rescheduled::Failed(why) => Outcome::Failed(why),
+            Rescheduled::NoEffect => RescheduleResult::NoEffect,
+            Rescheduled::Failed(why) => RescheduleResult::Failed(why),
             Rescheduled::Done(profile) => match store(&profile) {
-                Ok(ready) => Outcome::Done(ready),
-                Err(why) => Outcome::Failed(why),
+                Ok(profile) => RescheduleResult::Done(profile),
+                Err(why) => RescheduleResult::Failed(why),
             },
         }
     }

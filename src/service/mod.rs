@@ -1,48 +1,47 @@
-//! The system service: sees every launch by itself, and does with it what its app's phase asks for.
+//! The system service: sees every launch, and does for each what its app's phase asks for.
 //!
-//! One thread, the event loop ([`Service::run`]), owns all state and waits for no drive between a launch
-//! and its prefetch. Beside it:
-//! the prefetch threads, the learning threads ([`crate::learn::LiveLearner`]), the worker, which writes
-//! state and schedules anew, and the bus's.
+//! One thread, the event loop ([`event_loop::Service`]), owns all state. It waits for no drive between a launch
+//! and its prefetch. Beside it run the prefetch threads, the recorder threads
+//! ([`crate::learn::LiveLearner`]), the worker, which writes state and schedules anew, and the bus's.
 //!
 //! ```text
-//!  kernel ── execve ──► launching ──► active ──► ending ──► deciding, by the app's phase
-//!     └──── held ──────► learning ──────┘            │            │
-//!                                                    └ history    └ worker: schedule anew
+//!  kernel, timers, threads, bus
+//!     │ events
+//!     ▼
+//!  event_loop ──► launch: a state machine for each launch ──► parts: what the machine asks of the
+//!                 (pure; step, table)          actions          kernel, the threads and the apps
 //! ```
 
-mod active;
 pub mod announce;
 mod announcement;
 mod cached_profile;
 mod catalogue;
+mod clock;
 pub mod config;
 pub mod control;
-mod core;
-mod daily;
-mod deciding;
-mod discover;
-mod ending;
+mod diagnostics;
+mod event_loop;
 mod exec_gate;
+mod heap;
 pub mod history;
-mod launching;
-mod learners;
-mod learning;
+mod launch;
+mod mailbox;
+mod managed_apps;
 mod message;
-mod messages;
+mod mlock;
 mod notify;
 mod packages;
-mod pending_execs;
-mod preparing;
+mod parts;
+mod prefetchers;
 mod priority;
+mod probation;
+mod recorders;
 mod records;
 pub mod registry;
 mod reschedule;
-mod resident;
 mod start;
-mod trim;
 mod waits;
-mod wake;
+mod watchlist;
 mod worker;
 
 use std::path::PathBuf;

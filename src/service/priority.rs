@@ -1,30 +1,30 @@
-//! The event loop's place in the queue for a processor.
+//! The scheduling priority of the event loop.
 //!
-//! The loop works for some tens of microseconds at the beginning of a launch, and the prefetch can only
-//! begin after it. On a busy system it would wait behind whatever else is woken by a program's start, the
-//! app itself first of all.
+//! The loop works for some tens of microseconds at the beginning of a launch, and the prefetch begins after
+//! it. On a busy system it would wait behind everything else that a program's start wakes, the app itself
+//! first of all.
 
 use rustix::io::Errno;
 use rustix::process::{getpriority_process, setpriority_process};
 
-/// The highest that there is without real-time scheduling, which could shut out others for good.
+/// The highest nice value's priority. Real-time scheduling could shut out other programs for good.
 const HIGHEST: i32 = -20;
 
-/// Puts the calling thread in front.
+/// Raises the calling thread to the highest ordinary priority.
 ///
 /// # Errors
-/// Without CAP_SYS_NICE; then its place stays what it was.
+/// Without CAP_SYS_NICE; the priority stays what it was.
 pub fn raise() -> Result<(), Errno> {
     setpriority_process(None, HIGHEST)
 }
 
-/// Starts a thread that is not to be in front: threads inherit the place of the one who starts them.
+/// Starts a thread at the ordinary priority: a thread inherits the priority of the thread that starts it.
 pub fn start_behind<T>(start: impl FnOnce() -> T) -> T {
     let own = getpriority_process(None).unwrap_or(0);
     if own >= 0 {
         return start();
     }
-    // Neither can fail where raising did not, and a thread in the wrong place does no harm.
+    // Neither call can fail where raising did not, and a thread at the wrong priority does no harm.
     let _ = setpriority_process(None, 0);
     let started = start();
     let _ = setpriority_process(None, own);
@@ -36,15 +36,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_started_behind_are_not_in_front() {
+    fn threads_started_behind_have_the_ordinary_priority() {
         std::thread::spawn(|| {
-            let place = || getpriority_process(None).unwrap();
+            let priority = || getpriority_process(None).unwrap();
             if raise().is_err() {
                 eprintln!("SKIPPED: raising the priority needs CAP_SYS_NICE");
                 return;
             }
-            let inside = start_behind(|| std::thread::spawn(place)).join().unwrap();
-            assert_eq!((inside, place()), (0, HIGHEST));
+            let inside = start_behind(|| std::thread::spawn(priority))
+                .join()
+                .unwrap();
+            assert_eq!((inside, priority()), (0, HIGHEST));
         })
         .join()
         .unwrap();

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, statat};
 
@@ -19,6 +18,7 @@ use crate::model::{PAGE_SIZE, Params, Place, PrefetchEntry, SECTORS_PER_PAGE};
 use crate::policy::{FileCheck, Finding, TunedParameter};
 use crate::schedule::{Located, reorder, resequence, schedule};
 use crate::service::cached_profile::main_class;
+use crate::service::clock::now_s;
 
 /// What came of it.
 pub enum Rescheduled {
@@ -70,13 +70,6 @@ fn merge_anew(
         return Err("none of its files can be found on their disks".to_owned());
     }
     Ok(schedule(&found.log, params))
-}
-
-/// Seconds since the epoch; 0 if the clock is before it.
-pub fn now_s() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
 }
 
 /// The profile's devices and files, opened as they are needed.

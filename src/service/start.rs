@@ -1,49 +1,41 @@
-//! Starting and stopping.
+//! Starting the service.
 
-use std::collections::HashMap;
 use std::io;
-use std::path::Path;
-use std::time::Instant;
 
+use super::Places;
+use super::announcement::Announcements;
 use super::catalogue::{Catalogue, Home};
-use super::core::{Service, ServiceState};
-use super::learners::Learners;
+use super::config::Config;
+use super::control::ControlCall;
+use super::control::bus::{Address, serve};
+use super::diagnostics::Diagnostics;
+use super::event_loop::Service;
+use super::exec_gate::MarkedExecutables;
+use super::heap::release_heap;
+use super::mailbox::mailbox;
+use super::managed_apps::ManagedApps;
+use super::message::Message;
+use super::mlock::lock_code;
 use super::notify::Notifier;
 use super::packages::Packages;
+use super::parts::Parts;
 use super::priority::raise;
 use super::records::Records;
-use super::reschedule::now_s;
-use super::resident::keep_code;
-use super::trim::give_back;
-use super::waits::Waits;
-use super::wake::mailbox;
+use super::registry::Registry;
+use super::watchlist::Watchlist;
 use super::worker::Worker;
-use super::{Places, daily};
 use crate::apps::Rules;
 use crate::drive::restore_leftovers;
 use crate::fs::handle::check_paths;
-use crate::fs::mounts::MountTable;
-use crate::kernel::ExecGate;
-use crate::kernel::{Storage, TraceError};
-use crate::kernel::{Watch, WatchOptions};
-use crate::policy::{Managed, Observation};
+use crate::kernel::{ExecGate, Storage, TraceError, Watch, WatchOptions};
 use crate::prefetch::raise_open_files;
 use crate::process::signals::{self, Inherited};
-use crate::profile::{Store, full_path};
-use crate::service::announce;
-use crate::service::cached_profile::CachedProfile;
-use crate::service::config::Config;
-use crate::service::control::ControlCall;
-use crate::service::control::bus::{Address, serve};
-use crate::service::exec_gate::Holding;
-use crate::service::message::Message;
-use crate::service::pending_execs::PendingExecs;
-use crate::service::registry::{Added, Marks, Record, Registry};
+use crate::profile::Store;
 
 /// The service cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The kernel's events cannot be had.
+    /// The kernel's events cannot be received.
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The configuration is wrong.
@@ -66,7 +58,7 @@ const SIGNALS: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 /// Runs the service until a signal asks it to end.
 ///
 /// # Errors
-/// What keeps it from starting, or from going on.
+/// Why it cannot start, or go on.
 pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     // Before any thread is started: all of them inherit the mask.
     let signals = signals::signal_fd(&SIGNALS)?;
@@ -84,7 +76,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
         // A read-only file system, say: it is only untidy.
         warnings.push(error.to_string());
     }
-    let (mut registry, warning) = Registry::load(&places.state_dir)?;
+    let (registry, warning) = Registry::load(&places.state_dir)?;
     warnings.extend(warning);
     let (records, warning) = Records::open(&places.state_dir, &config.history);
     warnings.extend(warning);
@@ -107,15 +99,13 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     }
     let loaded = Rules::load(&places.config_dir.join("launchers.d"));
     warnings.extend(loaded.refused.iter().map(ToString::to_string));
-    let catalogue = Catalogue::new(loaded.rules, Home::look()?);
-    let (ready, unusable) = read_profiles(&store)?;
+    let watchlist = Watchlist::new(Catalogue::new(loaded.rules, Home::look()?));
+    let state_dir = places.state_dir.clone();
+    let (apps, unusable) =
+        ManagedApps::load(registry, store, state_dir, worker.jobs(), outbox.clone())?;
     warnings.extend(unusable);
-    for (id, ready) in &ready {
-        manage(&mut registry, id, ready);
-    }
-    learn_what_is_lost(&mut registry, &ready);
-    let (socket, file) = announcements(&places.run_dir, &mut warnings);
-
+    let (announcements, cannot) = Announcements::open(&places.run_dir);
+    warnings.extend(cannot);
     let bus = bus.and_then(|address| {
         let outbox = outbox.clone();
         let post = move |call: ControlCall| {
@@ -130,165 +120,48 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
             warnings.push(format!("updates of packages are not heard of: {error}"));
         })
         .ok();
-    let abilities = abilities(&watch, gate.is_some());
-    let mut service = Service {
-        places: places.clone(),
+    let mut diagnostics = Diagnostics::new(abilities(&watch, gate.is_some()));
+    for warning in warnings {
+        diagnostics.warn(warning);
+    }
+    let gate = MarkedExecutables::new(gate);
+    let mut parts = Parts::new(
+        places.clone(),
         config,
         watch,
-        registry,
-        store,
-        catalogue,
-        ready,
-        active: HashMap::new(),
-        holding: Holding::new(gate),
-        learners: Learners::default(),
-        socket,
-        file,
+        gate,
+        apps,
+        watchlist,
+        diagnostics,
         bus,
         worker,
-        inbox,
         outbox,
-        packages,
-        signals,
-        state: ServiceState {
-            since_s: now_s(),
-            launches_seen: 0,
-            abilities,
-            warnings: Vec::new(),
-            calls: PendingExecs::default(),
-            large: HashMap::new(),
-            daily: Instant::now() + daily::INTERVAL,
-            alive: notifier
-                .interval()
-                .map(|interval| Instant::now() + interval),
-            random: now_s() ^ u64::from(std::process::id()) << 32 | 1,
-            waits: Waits::Off,
-            can_learn: true,
-        },
-        notifier,
-    };
-    for warning in warnings {
-        service.warn(warning);
-    }
-    service.watch_for_launches();
-    service.find_candidates();
-    give_back();
-    service.notifier.say("READY=1");
+    );
+    parts.watch_for_launches();
+    parts.find_candidates();
+    release_heap();
+    let mut service = Service::new(parts, inbox, announcements, packages, signals, notifier);
+    service.notify("READY=1");
+    let apps = service.parts().apps();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        apps = service.registry.len(),
-        profiles = service.ready.len(),
+        apps = apps.registry().len(),
+        profiles = apps.profiles().count(),
         "ready"
     );
-    if let Err(error) = keep_code() {
-        service.warn(format!(
-            "its own code may be read from the drive again: {error}"
-        ));
+    if let Err(error) = lock_code() {
+        let warning = format!("its own code may be read from the drive again: {error}");
+        service.parts_mut().warn(warning);
     }
-    // All threads that last are there by now.
+    // The threads that stay have been started, at the ordinary priority.
     if let Err(error) = raise() {
-        service.warn(format!(
-            "launches are seen a little late: {error} (CAP_SYS_NICE)"
-        ));
+        let warning = format!("launches are seen a little late: {error} (CAP_SYS_NICE)");
+        service.parts_mut().warn(warning);
     }
     let ended = service.run();
-    service.notifier.say("STOPPING=1");
     service.stop();
     inherited.restore()?;
     Ok(ended?)
-}
-
-impl Service<'_> {
-    /// Writes what is known, and lets go of everything: programs that wait at their execve go on.
-    fn stop(mut self) {
-        self.holding.end();
-        let launches: Vec<u64> = self.active.keys().copied().collect();
-        for launch in launches {
-            self.cancel(launch);
-        }
-        self.save();
-        // Signals that are queued are still sent.
-        self.bus = None;
-        self.worker.finish();
-    }
-}
-
-/// Makes all profiles ready, by app; and says which cannot be used.
-pub(super) fn read_profiles(
-    store: &Store,
-) -> Result<(HashMap<String, CachedProfile>, Vec<String>), ServiceError> {
-    let mounts = MountTable::read()?;
-    let (mut ready, mut warnings) = (HashMap::new(), Vec::new());
-    for stored in store.list()? {
-        let made = stored
-            .profile
-            .map_err(|error| error.to_string())
-            .and_then(|profile| {
-                CachedProfile::new(&profile, &mounts).map_err(|error| error.to_string())
-            });
-        match made {
-            Ok(made) => match String::from_utf8(full_path(&made.app)) {
-                Ok(id) => drop(ready.insert(id, made)),
-                Err(_) => warnings.push(format!(
-                    "{}: the path of its app is no text, and it is left alone",
-                    stored.file_name.display()
-                )),
-            },
-            Err(why) => warnings.push(why),
-        }
-    }
-    Ok((ready, warnings))
-}
-
-/// An app that the user has learned by hand is managed from then on.
-pub(super) fn manage(registry: &mut Registry, id: &str, ready: &CachedProfile) {
-    if registry.get(id).is_some() {
-        return;
-    }
-    let name = id.rsplit('/').next().unwrap_or(id).to_owned();
-    let marks = Marks {
-        names: vec![name.clone()],
-        argument: None,
-    };
-    let mut record = Record::new(id.to_owned(), name, Added::User, marks);
-    record.managed = Managed::with_profile(ready.class, &ready.history);
-    registry.insert(record);
-}
-
-/// Apps whose profiles are gone or cannot be used are learned again.
-fn learn_what_is_lost(registry: &mut Registry, ready: &HashMap<String, CachedProfile>) {
-    let lost: Vec<String> = registry
-        .iter()
-        .filter(|record| record.managed.tuning().is_some() && !ready.contains_key(&record.id))
-        .map(|record| record.id.clone())
-        .collect();
-    for id in lost {
-        if let Some(record) = registry.get_mut(&id) {
-            record.managed.next(now_s(), &Observation::NoProfile);
-        }
-    }
-}
-
-/// The ways to announce launches: handed over by systemd, or made.
-fn announcements(
-    dir: &Path,
-    warnings: &mut Vec<String>,
-) -> (Option<announce::Socket>, Option<announce::FetchAppFile>) {
-    let passed = announce::passed().unwrap_or_else(|error| {
-        warnings.push(error.to_string());
-        Vec::new()
-    });
-    let inherited = passed.into_iter().next().map(|passed| passed.fd);
-    let socket = match inherited {
-        Some(fd) => announce::Socket::inherited(fd),
-        None => announce::Socket::bind(dir),
-    };
-    let mut usable = |error: announce::AnnounceError| {
-        warnings.push(format!("launches cannot be announced: {error}"));
-    };
-    let socket = socket.map_err(&mut usable).ok();
-    let file = announce::FetchAppFile::make(dir).map_err(&mut usable).ok();
-    (socket, file)
 }
 
 fn abilities(watch: &Watch<'_>, gate: bool) -> Vec<String> {

@@ -1,77 +1,98 @@
-//! Counting waits while launches are under way, and only then.
+//! Counting waits for the drive while launches are under way, and only then: the programs for it run at
+//! every context switch of the system.
 
 use std::io;
 use std::thread::Builder;
 
-use super::core::Service;
+use super::mailbox::Outbox;
 use super::message::Message;
 use super::priority::start_behind;
-use crate::kernel::CountingWaits;
+use crate::kernel::{CountingWaits, WaitPrograms};
 
 /// Whether waits are counted.
 #[derive(Default)]
-pub(super) enum Waits {
+enum WaitState {
     /// No.
     #[default]
     Off,
-    /// A thread is attaching the programs, or detaching them. Attached twice, they would count twice.
+    /// A thread attaches or detaches the programs. Attached twice, they would count twice.
     Changing,
     /// Yes, until this is dropped.
     On(CountingWaits),
 }
 
-impl Service<'_> {
-    /// Has waits counted, a millisecond from now: by a thread, since neither the app nor the next launch
-    /// may wait for that.
-    pub(super) fn count_waits(&mut self) {
-        if !matches!(self.state.waits, Waits::Off) {
-            return;
-        }
-        match self.watch.wait_programs() {
-            Ok(programs) => self.change_waits(move || programs.attach().map(Some)),
-            Err(error) => self.warn(format!("waits are not counted: {error}")),
+/// Switches the counting of waits on and off.
+pub struct WaitSwitch {
+    state: WaitState,
+    outbox: Outbox<Message>,
+}
+
+impl WaitSwitch {
+    /// Waits are not counted yet.
+    pub fn new(outbox: Outbox<Message>) -> Self {
+        WaitSwitch {
+            state: WaitState::Off,
+            outbox,
         }
     }
 
-    /// A thread is done with attaching or detaching: what holds the programs is there or gone.
-    pub(super) fn on_waits(&mut self, changed: io::Result<Option<CountingWaits>>) {
-        self.state.waits = Waits::Off;
-        match changed {
-            Ok(Some(counting)) => self.state.waits = Waits::On(counting),
-            // A launch may have begun meanwhile.
-            Ok(None) if !self.active.is_empty() => self.count_waits(),
-            Ok(None) => {}
-            Err(error) => self.warn(format!("waits are not counted: {error}")),
+    /// Has waits counted from about a millisecond later on. A thread attaches the programs: neither the app
+    /// nor the next launch may wait for that.
+    ///
+    /// # Errors
+    /// When there is no thread, or `programs` fails.
+    pub fn switch_on(
+        &mut self,
+        programs: impl FnOnce() -> io::Result<WaitPrograms>,
+    ) -> io::Result<()> {
+        match self.state {
+            WaitState::Off => {
+                let programs = programs()?;
+                self.change(move || programs.attach().map(Some))
+            }
+            WaitState::Changing | WaitState::On(_) => Ok(()),
         }
-        self.stop_counting_unneeded();
     }
 
-    /// Has waits no longer counted once no launch is under way.
-    pub(super) fn stop_counting_unneeded(&mut self) {
-        if !self.active.is_empty() {
-            return;
-        }
-        match std::mem::take(&mut self.state.waits) {
-            Waits::On(counting) => self.change_waits(move || {
+    /// Has waits no longer counted.
+    ///
+    /// # Errors
+    /// When there is no thread.
+    pub fn switch_off(&mut self) -> io::Result<()> {
+        match std::mem::take(&mut self.state) {
+            WaitState::On(counting) => self.change(move || {
                 drop(counting);
                 Ok(None)
             }),
-            other => self.state.waits = other,
+            other => {
+                self.state = other;
+                Ok(())
+            }
         }
     }
 
-    fn change_waits(
+    /// The thread has attached or detached the programs.
+    ///
+    /// # Errors
+    /// When it could not.
+    pub fn changed(&mut self, changed: io::Result<Option<CountingWaits>>) -> io::Result<()> {
+        self.state = WaitState::Off;
+        if let Some(counting) = changed? {
+            self.state = WaitState::On(counting);
+        }
+        Ok(())
+    }
+
+    fn change(
         &mut self,
         change: impl FnOnce() -> io::Result<Option<CountingWaits>> + Send + 'static,
-    ) {
+    ) -> io::Result<()> {
         let outbox = self.outbox.clone();
         let work = move || {
             outbox.send(Message::Waits(change()));
         };
-        match start_behind(|| Builder::new().name("pf-attach".to_owned()).spawn(work)) {
-            Ok(_) => self.state.waits = Waits::Changing,
-            // What `change` held is gone with it.
-            Err(error) => self.warn(format!("waits are not counted: {error}")),
-        }
+        start_behind(|| Builder::new().name("pf-attach".to_owned()).spawn(work))?;
+        self.state = WaitState::Changing;
+        Ok(())
     }
 }

@@ -1,20 +1,24 @@
-//! What must not hold up the event loop: writing state, reading profiles, scheduling anew.
+//! A thread for what the event loop must not wait for: writing state, reading profiles, scheduling anew.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
+use super::heap::release_heap;
 use super::records::Records;
-use super::trim::give_back;
 
-/// A piece of work. It is given the history.
+/// A piece of work, which is given the history.
 type Job = Box<dyn FnOnce(&mut Records) + Send>;
 
-/// The thread that works, one job after the other.
+/// The worker thread. It does one job after the other, and gives freed memory back after each.
 pub struct Worker {
-    jobs: Option<Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
+    jobs: Jobs,
+    thread: JoinHandle<()>,
 }
+
+/// A way to give the worker jobs, from any thread.
+#[derive(Clone)]
+pub struct Jobs(Sender<Job>);
 
 impl Worker {
     /// Starts the thread.
@@ -26,28 +30,38 @@ impl Worker {
         let thread = Builder::new().name("pf-work".to_owned()).spawn(move || {
             for job in inbox {
                 job(&mut records);
-                give_back();
+                release_heap();
             }
         })?;
         Ok(Worker {
-            jobs: Some(jobs),
-            thread: Some(thread),
+            jobs: Jobs(jobs),
+            thread,
         })
     }
 
-    /// Has a job done, after those before it.
-    pub fn run(&self, job: impl FnOnce(&mut Records) + Send + 'static) {
-        if let Some(jobs) = &self.jobs {
-            // It fails only if a job has panicked, which has been printed.
-            let _ = jobs.send(Box::new(job));
-        }
+    /// A way to give it jobs.
+    pub fn jobs(&self) -> Jobs {
+        self.jobs.clone()
     }
 
-    /// Waits until all jobs are done, and ends the thread.
-    pub fn finish(mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+    /// Waits until all jobs are done and ends the thread. All other [`Jobs`] must be gone.
+    pub fn finish(self) {
+        drop(self.jobs);
+        // A job that has panicked has printed why.
+        let _ = self.thread.join();
+    }
+}
+
+impl Jobs {
+    /// Has a job done after those before it; false if the worker is gone, which a job that panicked has
+    /// caused and printed.
+    pub fn run(&self, job: impl FnOnce(&mut Records) + Send + 'static) -> bool {
+        self.0.send(Box::new(job)).is_ok()
+    }
+
+    /// Has freed memory given back to the system.
+    pub fn release_heap(&self) {
+        // The worker does so after each job.
+        self.run(|_| ());
     }
 }

@@ -8,10 +8,10 @@ use crate::apps::{Rules, desktop};
 use crate::policy::{GainVerdict, Phase, Warmth};
 use crate::service::cached_profile::CachedProfile;
 use crate::service::catalogue::marks;
-use crate::service::deciding::off_words;
 use crate::service::history::{HistorySummary, Launch, Typical};
-use crate::service::preparing::PATH;
+use crate::service::managed_apps::off_words;
 use crate::service::registry::{Added, Record, Registry};
+use crate::service::watchlist::PATH;
 
 /// The managed app that a user means: by its id, the last component of its path, or its title.
 pub(super) fn find<'a>(registry: &'a Registry, name: &str) -> Answer<&'a Record> {

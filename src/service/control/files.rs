@@ -9,10 +9,10 @@ use crate::apps::Rules;
 use crate::policy::{Observation, PhaseRequest};
 use crate::profile::Store;
 use crate::service::CONFIG_DIR;
+use crate::service::clock::now_s;
 use crate::service::config::{Config, Mode, set_mode};
 use crate::service::history::{self, History};
 use crate::service::registry::Registry;
-use crate::service::reschedule::now_s;
 
 /// The service's files. Each call reads those that it needs.
 pub struct ServiceFiles {

@@ -1,44 +1,47 @@
 //! The calls on the running service, on the thread of its event loop.
 
 use super::apps::{add_all_times, add_times, find, find_or_add, record_of, state_of};
-use super::types::{AppState, LaunchRecord, LaunchSignal, Status};
+use super::types::{AppState, LaunchRecord, Status};
 use super::{Answer, Control, ControlError, Reply};
-use crate::policy::{Observation, Phase, PhaseRequest};
+use crate::policy::{Phase, PhaseRequest};
 use crate::service::config::{Mode, set_mode};
-use crate::service::core::Service;
+use crate::service::event_loop::Service;
 use crate::service::history::{History, HistoryError};
-use crate::service::message::Message;
 
 impl Control for Service<'_> {
     fn status(&mut self) -> Answer<Status> {
+        let lost_events = self.parts_mut().kernel().lost();
+        let apps = self.parts().apps();
         let (mut learning, mut disabled) = (0, 0);
-        for record in self.registry.iter() {
+        for record in apps.registry().iter() {
             let phase = record.managed.phase();
             learning += u64::from(matches!(phase, Phase::Learning { .. }));
             disabled += u64::from(matches!(phase, Phase::Disabled { .. }));
         }
-        let profiles = self.ready.values();
+        let profile_sizes = apps.profiles().map(|profile| profile.packed.len() as u64);
+        let diagnostics = self.parts().diagnostics();
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            mode: self.config.mode.to_string(),
-            managed: self.registry.len() as u64,
-            with_profile: self.ready.len() as u64,
+            mode: self.parts().config().mode.to_string(),
+            managed: apps.registry().len() as u64,
+            with_profile: apps.profiles().count() as u64,
             learning,
             disabled,
             resident_bytes: resident_bytes(),
-            profiles_bytes: profiles.map(|profile| profile.packed.len() as u64).sum(),
-            launches_seen: self.state.launches_seen,
-            lost_events: self.watch.lost(),
-            since_s: self.state.since_s,
-            abilities: self.state.abilities.clone(),
-            warnings: self.state.warnings.clone(),
+            profiles_bytes: profile_sizes.sum(),
+            launches_seen: diagnostics.launches_seen(),
+            lost_events,
+            since_s: diagnostics.since_s(),
+            abilities: diagnostics.abilities().to_vec(),
+            warnings: diagnostics.warnings().to_vec(),
         })
     }
 
     fn apps(&mut self, reply: Reply<Vec<AppState>>) {
-        let records = self.registry.iter();
+        let managed = self.parts().apps();
+        let records = managed.registry().iter();
         let mut apps: Vec<AppState> = records
-            .map(|record| state_of(record, self.ready.get(&record.id)))
+            .map(|record| state_of(record, managed.profile(&record.id)))
             .collect();
         self.with_history(reply, move |history| {
             if let Some(history) = history {
@@ -49,8 +52,9 @@ impl Control for Service<'_> {
     }
 
     fn app(&mut self, app: &str, reply: Reply<AppState>) {
-        let mut app = match find(&self.registry, app) {
-            Ok(record) => state_of(record, self.ready.get(&record.id)),
+        let managed = self.parts().apps();
+        let mut app = match find(managed.registry(), app) {
+            Ok(record) => state_of(record, managed.profile(&record.id)),
             Err(error) => return reply(Err(error)),
         };
         self.with_history(reply, move |history| {
@@ -65,7 +69,8 @@ impl Control for Service<'_> {
     }
 
     fn launches(&mut self, app: Option<&str>, limit: u32, reply: Reply<Vec<LaunchRecord>>) {
-        let id = match app.map(|app| find(&self.registry, app)).transpose() {
+        let registry = self.parts().apps().registry();
+        let id = match app.map(|app| find(registry, app)).transpose() {
             Ok(record) => record.map(|record| record.id.clone()),
             Err(error) => return reply(Err(error)),
         };
@@ -79,45 +84,25 @@ impl Control for Service<'_> {
     }
 
     fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String> {
-        let id = find_or_add(&mut self.registry, app, self.catalogue.rules())?;
-        self.decide(&id, &Observation::Asked(request));
-        let record = self.registry.get(&id);
-        let is_prefetched =
-            record.is_some_and(|record| record.managed.phase() == Phase::Prefetching);
-        if is_prefetched && !self.ready.contains_key(&id) {
-            // The profile was dropped when the app was switched off.
-            self.load_again();
-        }
-        self.watch_for_launches();
-        self.save();
+        let (registry, rules) = self.parts_mut().registry_and_rules();
+        let id = find_or_add(registry, app, rules)?;
+        self.parts_mut().ask(&id, request);
         Ok(id)
     }
 
     fn forget(&mut self, app: &str) -> Answer<()> {
-        let id = find(&self.registry, app)?.id.clone();
-        let profile = self.ready.remove(&id).map(|profile| profile.app);
-        self.registry.remove(&id);
-        self.watch_for_launches();
-        self.save();
-        let (store, outbox) = (self.store.clone(), self.outbox.clone());
-        self.worker.run(move |records| {
-            let removed = profile.map_or(Ok(false), |app| store.remove(app.key()));
-            if let Err(error) = removed {
-                outbox.send(Message::Warning(error.to_string()));
-            }
-            if let Err(error) = records.forget(&id) {
-                outbox.send(Message::Warning(error.to_string()));
-            }
-        });
+        let id = find(self.parts().apps().registry(), app)?.id.clone();
+        self.parts_mut().forget(&id);
         Ok(())
     }
 
     fn mode(&mut self) -> Mode {
-        self.config.mode
+        self.parts().config().mode
     }
 
     fn set_mode(&mut self, mode: Mode) -> Answer<()> {
-        set_mode(&self.places.config_dir, mode).map_err(ControlError::failed)?;
+        let directory = &self.parts().places().config_dir;
+        set_mode(directory, mode).map_err(ControlError::failed)?;
         Control::reload(self)
     }
 
@@ -127,13 +112,6 @@ impl Control for Service<'_> {
 }
 
 impl Service<'_> {
-    /// Tells everybody who listens on the bus of a launch.
-    pub(in crate::service) fn emit(&self, signal: LaunchSignal) {
-        if let Some(bus) = &self.bus {
-            bus.emit(signal);
-        }
-    }
-
     /// Has the worker answer a call that needs the history, `None` if there is none. If the worker has
     /// ended, `reply` is dropped.
     fn with_history<T: 'static>(
@@ -141,7 +119,7 @@ impl Service<'_> {
         reply: Reply<T>,
         answer: impl FnOnce(Option<&History>) -> Result<T, HistoryError> + Send + 'static,
     ) {
-        self.worker.run(move |records| {
+        self.parts().jobs().run(move |records| {
             reply(answer(records.history()).map_err(ControlError::failed));
         });
     }

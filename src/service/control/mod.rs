@@ -1,7 +1,7 @@
 //! The control surface of the service: the calls with which users see and steer it.
 //!
 //! The running service answers them on the system bus ([`bus`]): the bus's thread sends each call to
-//! the event loop, as a closure that is run on the [`Service`](super::core::Service), and waits for the
+//! the event loop, as a closure that is run on the [`Service`](super::event_loop::Service), and waits for the
 //! answer. Without a running service, the command line answers most of them from the service's files
 //! ([`ServiceFiles`]).
 

@@ -60,10 +60,10 @@ impl<T> Inbox<T> {
         self.fd.as_fd()
     }
 
-    /// All messages that have come.
+    /// All messages that have arrived.
     pub fn take(&self) -> Vec<T> {
         let mut count = [0; 8];
-        // Nothing to read is no reason not to look.
+        // A message may have come without its wake-up being counted yet.
         let _ = rustix::io::read(&self.fd, &mut count);
         self.receiver.try_iter().collect()
     }

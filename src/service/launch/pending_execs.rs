@@ -1,28 +1,25 @@
-//! Calls of execve that have not succeeded yet, and that nothing but their success will tell the app of.
+//! Calls of execve whose path is no app's, and that have not succeeded yet.
 //!
-//! Most of them try a place of PATH where the program is not. Each takes one of the places in which the
-//! kernel side counts launches, so that their number and their time are bounded: anybody may call in vain
-//! as often as he likes.
+//! Most of them try a directory of PATH where the program is not. Each takes one of the slots in which the
+//! kernel side counts launches, so their number and their time are bounded: any user may call execve in
+//! vain as often as he likes.
 
+use super::table::CALL_LIMIT;
 use std::collections::HashMap;
-use std::time::Instant;
 
-use super::active::CALL_LIMIT;
-
-/// Calls that are waited for at a time: together with the launches that are dealt with, no more than the
-/// kernel side can count.
+/// Most calls at a time. With the launches that are followed they are no more than the kernel side has slots.
 const MOST: usize = 16;
 
-/// The calls, by the number of the launch that they may become: not by process, each of its threads may
-/// call.
+/// The calls, by the number of the launch that they may become, with their process and the time of the first
+/// (CLOCK_MONOTONIC in nanoseconds). Not by process: each of its threads may call.
 #[derive(Debug, Default)]
-pub struct PendingExecs(HashMap<u64, (u32, Instant)>);
+pub struct PendingExecs(HashMap<u64, (u32, u64)>);
 
 impl PendingExecs {
-    /// A process has called, for the first time in this launch or again: its time begins with the first
-    /// call, so that who goes on calling does not go on for ever. Returns a launch that is given up for it.
-    pub fn called(&mut self, launch: u64, pid: u32, now: Instant) -> Option<u64> {
-        self.0.entry(launch).or_insert((pid, now));
+    /// A process has called, for the first time in this launch or again. Its time begins with the first
+    /// call, so that a process that goes on calling is given up, too. Returns a launch that had to make room.
+    pub fn called(&mut self, launch: u64, pid: u32, now_ns: u64) -> Option<u64> {
+        self.0.entry(launch).or_insert((pid, now_ns));
         if self.0.len() <= MOST {
             return None;
         }
@@ -45,11 +42,16 @@ impl PendingExecs {
         Some(launch)
     }
 
-    /// Takes those that have had their time.
-    pub fn take_failed(&mut self, now: Instant) -> Vec<u64> {
+    /// Takes all of them.
+    pub fn take_all(&mut self) -> Vec<u64> {
+        self.0.drain().map(|(launch, _)| launch).collect()
+    }
+
+    /// Takes those whose time is over.
+    pub fn take_failed(&mut self, now_ns: u64) -> Vec<u64> {
         let mut failed = Vec::new();
         self.0.retain(|&launch, (_, since)| {
-            let keep = now.saturating_duration_since(*since) <= CALL_LIMIT;
+            let keep = now_ns.saturating_sub(*since) <= CALL_LIMIT.as_nanos() as u64;
             failed.extend((!keep).then_some(launch));
             keep
         });
@@ -64,28 +66,29 @@ impl PendingExecs {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
+    const BEGUN: u64 = 1_000_000_000_000;
+    const LIMIT: u64 = CALL_LIMIT.as_nanos() as u64;
+
     #[test]
-    fn who_calls_for_ever_is_given_up_all_the_same() {
-        let (mut calls, begun) = (PendingExecs::default(), Instant::now());
+    fn a_process_that_goes_on_calling_is_given_up() {
+        let mut calls = PendingExecs::default();
         for second in 0..5 {
-            let now = begun + Duration::from_secs(second);
+            let now = BEGUN + second * 1_000_000_000;
             assert_eq!(calls.called(1, 100, now), None);
             assert!(calls.take_failed(now).is_empty());
         }
-        let late = begun + CALL_LIMIT + Duration::from_millis(1);
+        let late = BEGUN + LIMIT + 1_000_000;
         assert_eq!(calls.called(1, 100, late), None);
         assert_eq!(calls.take_failed(late), [1]);
         assert!(calls.is_empty());
     }
 
     #[test]
-    fn of_too_many_the_oldest_is_given_up() {
-        let (mut calls, begun) = (PendingExecs::default(), Instant::now());
-        let at = |launch: u64| begun + Duration::from_millis(launch);
+    fn the_oldest_call_makes_room() {
+        let mut calls = PendingExecs::default();
+        let at = |launch: u64| BEGUN + launch * 1_000_000;
         // All of one process: they are threads.
         for launch in 1..=MOST as u64 {
             assert_eq!(calls.called(launch, 100, at(launch)), None);
@@ -97,8 +100,8 @@ mod tests {
     }
 
     #[test]
-    fn what_succeeds_is_waited_for_no_longer() {
-        let (mut calls, now) = (PendingExecs::default(), Instant::now());
+    fn a_call_that_succeeds_is_no_longer_pending() {
+        let (mut calls, now) = (PendingExecs::default(), BEGUN);
         for (launch, pid) in [(1, 100), (2, 200), (3, 300)] {
             assert_eq!(calls.called(launch, pid, now), None);
         }
@@ -106,6 +109,6 @@ mod tests {
         assert_eq!(calls.take_of(100), None);
         assert_eq!(calls.take_of(200), Some(2));
         assert_eq!(calls.take_of(200), None);
-        assert_eq!(calls.take_failed(now + CALL_LIMIT * 2), [3]);
+        assert_eq!(calls.take_failed(now + LIMIT * 2), [3]);
     }
 }

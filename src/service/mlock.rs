@@ -1,8 +1,7 @@
 //! Keeping the service's own code in memory.
 //!
-//! An idle service is not used for days, and its code is the first that the kernel takes back when it wants
-//! memory. Each of its pages would then be a read from the drive, at the beginning of a launch, before
-//! the first prefetch request.
+//! A service that has been idle for days is the first whose code pages the kernel reclaims. At the next
+//! launch each of them would be a read from the drive before the first prefetch request.
 
 use std::ffi::c_void;
 use std::ops::Range;
@@ -10,16 +9,16 @@ use std::{fs, io};
 
 use rustix::mm::{MlockFlags, mlock_with};
 
-/// From now on, pages of this process's program and libraries stay in memory once they have been used.
-/// Nothing is read for it.
+/// Locks the pages of this process's program and libraries in memory, each from its next use on. Reads
+/// nothing.
 ///
 /// # Errors
 /// When /proc cannot be read, or RLIMIT_MEMLOCK does not allow it.
-pub fn keep_code() -> io::Result<()> {
+pub fn lock_code() -> io::Result<()> {
     let maps = fs::read_to_string("/proc/self/maps")?;
     for range in maps.lines().filter_map(of_file) {
-        // SAFETY: locking changes no contents. A mapping that is gone by now is an error, or another
-        // mapping of ours, which may be locked as well.
+        // SAFETY: locking changes no contents. If the mapping is gone by now, the call fails or locks another
+        // mapping of this process.
         unsafe { mlock_with(range.start as *mut c_void, range.len(), MlockFlags::ONFAULT)? };
     }
     Ok(())
@@ -42,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_maps_a_file_is_found() {
+    fn read_only_mappings_of_files_are_found() {
         let code = "55a0c000-55a0d000 r-xp 00001000 08:02 173521 /usr/bin/my program";
         assert_eq!(of_file(code), Some(0x55a0_c000..0x55a0_d000));
         for other in [
@@ -58,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_kept() {
+    fn code_is_locked() {
         let locked = || {
             let status = fs::read_to_string("/proc/self/status").unwrap();
             let field = status.lines().find_map(|line| line.strip_prefix("VmLck:"));
@@ -66,7 +65,7 @@ mod tests {
             kib.parse::<u64>().unwrap()
         };
         let before = locked();
-        match keep_code() {
+        match lock_code() {
             Ok(()) => assert!(locked() > before),
             Err(error) => eprintln!("SKIPPED: locking memory: {error}"),
         }

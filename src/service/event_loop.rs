@@ -1,0 +1,446 @@
+//! The event loop: turns what the kernel, timers and other threads report into events of launches.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use super::announce::AnnouncedLaunch;
+use super::announcement::{Announcements, MOST_AT_ONCE};
+use super::catalogue::{Candidate, FoundApp};
+use super::clock::now_s;
+use super::config::Config;
+use super::launch::{LaunchStart, Launches, StateEvent, TICK};
+use super::mailbox::Inbox;
+use super::message::Message;
+use super::notify::Notifier;
+use super::packages::{Packages, REST};
+use super::parts::Parts;
+use super::registry::{Added, Marks};
+use crate::kernel::{HeldExec, LaunchEvent, LaunchEventKind};
+use crate::learn::LiveNews;
+use crate::model::{App, LaunchLimits};
+use crate::process::{Clocks, signals};
+
+/// From one check of all profiles to the next.
+const DAILY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The service.
+pub struct Service<'obj> {
+    launches: Launches,
+    parts: Parts<'obj>,
+    inbox: Inbox<Message>,
+    announcements: Announcements,
+    packages: Option<Packages>,
+    signals: OwnedFd,
+    notifier: Notifier,
+    /// When the profiles are checked next.
+    daily: Instant,
+    /// When systemd's watchdog wants to be told next that the loop runs.
+    watchdog: Option<Instant>,
+}
+
+/// Whether the loop goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    GoOn,
+    Stop,
+}
+
+impl<'obj> Service<'obj> {
+    /// A service without launches.
+    pub fn new(
+        parts: Parts<'obj>,
+        inbox: Inbox<Message>,
+        announcements: Announcements,
+        packages: Option<Packages>,
+        signals: OwnedFd,
+        notifier: Notifier,
+    ) -> Self {
+        let now = Instant::now();
+        Service {
+            launches: Launches::default(),
+            parts,
+            inbox,
+            announcements,
+            packages,
+            signals,
+            daily: now + DAILY,
+            watchdog: notifier.interval().map(|interval| now + interval),
+            notifier,
+        }
+    }
+
+    /// The parts beside the launches.
+    pub fn parts(&self) -> &Parts<'obj> {
+        &self.parts
+    }
+
+    /// The parts beside the launches.
+    pub fn parts_mut(&mut self) -> &mut Parts<'obj> {
+        &mut self.parts
+    }
+
+    /// Tells the service manager.
+    pub fn notify(&self, state: &str) {
+        self.notifier.say(state);
+    }
+
+    /// Works until a signal asks to end.
+    ///
+    /// # Errors
+    /// When waiting fails, or the kernel's events cannot be read: the service cannot work then.
+    pub fn run(&mut self) -> io::Result<()> {
+        loop {
+            self.wait()?;
+            let events = self.parts.kernel().take().map_err(io::Error::other)?;
+            for event in events {
+                self.on_kernel_event(&event);
+            }
+            self.on_held();
+            self.on_announced();
+            for message in self.inbox.take() {
+                self.on_message(message);
+            }
+            if self.on_signals()? == Next::Stop {
+                return Ok(());
+            }
+            self.on_packages();
+            self.on_time();
+        }
+    }
+
+    /// Lets go of everything, writes what is known and ends: programs that wait at their execve go on.
+    pub fn stop(mut self) {
+        self.notify("STOPPING=1");
+        self.parts.close_gate();
+        self.launches.stop(&mut self.parts);
+        self.parts.finish();
+    }
+
+    /// Sleeps until something happens, or something is to be done.
+    fn wait(&mut self) -> io::Result<()> {
+        let timeout = self
+            .timeout()
+            .map(|timeout| Timespec::try_from(timeout).map_err(io::Error::other))
+            .transpose()?;
+        let mut fds = Vec::with_capacity(7);
+        let single = [
+            Some(self.parts.kernel_fd()),
+            self.parts.gate().fd(),
+            Some(self.inbox.fd()),
+            Some(self.signals.as_fd()),
+            self.packages.as_ref().map(Packages::fd),
+        ];
+        for fd in single.into_iter().flatten().chain(self.announcements.fds()) {
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        }
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.launches.is_empty() {
+            return Some(TICK);
+        }
+        let next = self
+            .watchdog
+            .map_or(self.daily, |watchdog| watchdog.min(self.daily));
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    fn on_kernel_event(&mut self, event: &LaunchEvent) {
+        match event.kind {
+            LaunchEventKind::Called => self.on_called(event),
+            LaunchEventKind::Executed => self.on_executed(event),
+            LaunchEventKind::Ended => {
+                self.launches
+                    .exited(event.launch, event.time_ns, &mut self.parts);
+            }
+            LaunchEventKind::Large(bytes) => {
+                if let Some(path) = event.path.to_str() {
+                    self.parts.has_read_much(path, bytes);
+                }
+            }
+        }
+    }
+
+    /// execve was called: the earliest moment to prefetch.
+    fn on_called(&mut self, event: &LaunchEvent) {
+        if self.launches.follows(event.launch) {
+            // It tries another directory of PATH; the app was not in the one before.
+            return;
+        }
+        match self.parts.watchlist().called(event) {
+            Some(found) => self.begin(event.launch, event.pid, found, StateEvent::Called),
+            None => {
+                let now = Clocks::now();
+                self.launches
+                    .wait_for_exec(event.launch, event.pid, now, &mut self.parts);
+            }
+        }
+    }
+
+    /// execve has succeeded.
+    fn on_executed(&mut self, event: &LaunchEvent) {
+        let found = self.parts.watchlist().executed(event);
+        match (found, self.launches.app_of(event.launch)) {
+            (Some(found), Some(id)) if id == found.id => {
+                self.launches
+                    .executed(event.launch, found.app, &mut self.parts);
+            }
+            (Some(found), None) => {
+                self.begin(event.launch, event.pid, found, StateEvent::Executed);
+            }
+            (None, _) | (Some(_), Some(_)) => {
+                self.launches
+                    .executed_another(event.launch, &mut self.parts);
+            }
+        }
+    }
+
+    /// Begins to follow a launch, if there is room for it and its app is managed.
+    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp, event: StateEvent) {
+        let room = self.launches.has_room_for(&found.id);
+        let policy = room.then(|| self.parts.plan(&found)).flatten();
+        let Some(policy) = policy else {
+            return self.launches.cancel(launch, &mut self.parts);
+        };
+        let start = LaunchStart {
+            id: found.id,
+            app: found.app,
+            pid,
+            policy,
+            limits: LaunchLimits::from(&self.parts.config().launch),
+            begun: Clocks::now(),
+            begun_s: now_s(),
+        };
+        self.launches.begin(launch, start, event, &mut self.parts);
+    }
+
+    /// Programs that are held at the exec gate.
+    fn on_held(&mut self) {
+        let waiting = match self.parts.gate().waiting() {
+            Ok(waiting) => waiting,
+            Err(error) => return self.parts.warn(error.to_string()),
+        };
+        if waiting.is_empty() {
+            return;
+        }
+        // Each of them has called execve before, and the event of that call tells whose launch it is.
+        match self.parts.kernel().take() {
+            Ok(events) => events.iter().for_each(|event| self.on_kernel_event(event)),
+            Err(error) => self.parts.warn(error.to_string()),
+        }
+        for held in waiting {
+            self.on_held_program(held);
+        }
+    }
+
+    /// Lets the program go at once, unless its launch is about to be learned.
+    fn on_held_program(&mut self, held: HeldExec) {
+        let (inode, pid) = (held.inode, held.pid);
+        let Some(id) = self.parts.gate().app(inode).cloned() else {
+            return;
+        };
+        if let Some(launch) = self.launches.to_learn(&id, pid as u32) {
+            return self.hold(launch, held);
+        }
+        let Some(found) = self.parts.watchlist().of_process(&id, pid) else {
+            return;
+        };
+        if let Some(launch) = self.launches.take_pending(pid as u32) {
+            // The file tells the app that the path of the call did not.
+            self.begin(launch, pid as u32, found, StateEvent::Called);
+            return self.hold(launch, held);
+        }
+        if self.parts.kernel().is_early() {
+            return;
+        }
+        // Its call of execve was not seen, and the success of execve comes too late.
+        let Some(process) = Pid::from_raw(pid) else {
+            return;
+        };
+        // What a launch executes is part of it. If the process cannot be asked for that, it is gone.
+        if !matches!(self.parts.kernel().is_part_of_launch(process), Ok(false)) {
+            return;
+        }
+        if let Ok(Some(launch)) = self.parts.kernel().adopt(process) {
+            let app = found.app.clone();
+            self.begin(launch, pid as u32, found, StateEvent::Called);
+            self.hold(launch, held);
+            self.confirm(launch, app, inode);
+        }
+    }
+
+    fn hold(&mut self, launch: u64, held: HeldExec) {
+        if !self.launches.follows(launch) {
+            return;
+        }
+        let inode = held.inode;
+        self.parts.recorders().hold(launch, held);
+        self.launches.held(launch, inode, &mut self.parts);
+    }
+
+    /// A launch whose execve was seen too late to wait for its success.
+    fn confirm(&mut self, launch: u64, mut app: App, inode: (u64, u64)) {
+        if self.launches.follows(launch) {
+            (app.dev, app.ino) = inode;
+            self.launches.executed(launch, app, &mut self.parts);
+        }
+    }
+
+    fn on_announced(&mut self) {
+        for _ in 0..MOST_AT_ONCE {
+            match self.announcements.receive() {
+                Ok(Some(announced)) => self.on_announcement(&announced),
+                Ok(None) => return,
+                Err(error) => return self.parts.warn(error.to_string()),
+            }
+        }
+    }
+
+    fn on_announcement(&mut self, announced: &AnnouncedLaunch) {
+        let id = announced.identity();
+        if self.parts.apps().get(&id).is_none() {
+            let candidate = Candidate {
+                title: announced.name.clone(),
+                added: Added::Announced,
+                marks: Marks::default(),
+            };
+            // Any user may announce any name.
+            if !self.parts.manage_announced(candidate.record(&id)) {
+                let warning = format!("{id} is not managed: there are too many apps");
+                return self.parts.warn(warning);
+            }
+        }
+        match self.parts.kernel().adopt(announced.pid) {
+            Ok(Some(launch)) => {
+                let pid = announced.pid.as_raw_nonzero().get() as u32;
+                let app = App {
+                    path: id.clone().into_bytes(),
+                    root: None,
+                    dev: 0,
+                    ino: 0,
+                };
+                let found = FoundApp { id, app };
+                self.begin(launch, pid, found, StateEvent::Executed);
+            }
+            Ok(None) => self
+                .parts
+                .warn("too many launches at once: one was left alone".to_owned()),
+            // The process is gone.
+            Err(error) => tracing::debug!("{error}"),
+        }
+    }
+
+    fn on_message(&mut self, message: Message) {
+        match message {
+            Message::Recorder(number, news) => self.on_recorder(number, news),
+            Message::Waits(changed) => {
+                let needed = self.launches.any_followed();
+                self.parts.waits_changed(changed, needed);
+            }
+            Message::Prefetched(launch) => self.launches.prefetch_ended(launch, &mut self.parts),
+            Message::Profiles { found, known } => {
+                self.parts.apps_mut().loaded_again(found, &known);
+                self.parts.watch_for_launches();
+            }
+            Message::Rescheduled { id, result } => {
+                if let Err(warning) = self.parts.apps_mut().rescheduled(&id, result) {
+                    self.parts.warn(warning);
+                }
+                self.parts.refresh_marks();
+            }
+            Message::Checked {
+                id,
+                obsolete,
+                entries,
+                profile,
+            } => {
+                self.parts
+                    .apps_mut()
+                    .checked(&id, obsolete, entries, profile);
+                self.parts.refresh_marks();
+            }
+            Message::NotKept { id, why } => {
+                self.parts.warn(why);
+                self.parts.apps_mut().not_kept(&id);
+                self.parts.refresh_marks();
+            }
+            Message::Candidates(found) => self.parts.set_candidates(found),
+            Message::Warning(warning) => self.parts.warn(warning),
+            Message::Control(call) => call(self),
+        }
+    }
+
+    fn on_recorder(&mut self, number: u64, news: LiveNews) {
+        match news {
+            LiveNews::Ready => self.parts.recorder_ready(),
+            LiveNews::Failed(why) => self.parts.recorder_failed(number, &why),
+            LiveNews::Done(result) => {
+                let launch = result.launch;
+                let result = self.parts.recorder_ended(number, *result);
+                self.launches.recorded(launch, result, &mut self.parts);
+                self.parts.refresh_marks();
+            }
+        }
+    }
+
+    /// Has the profiles checked once a package manager has come to rest.
+    fn on_packages(&mut self) {
+        match self.packages.as_ref().map(Packages::have_changed) {
+            Some(Ok(true)) => self.daily = Instant::now() + REST,
+            Some(Ok(false)) | None => {}
+            Some(Err(error)) => {
+                self.packages = None;
+                self.parts
+                    .warn(format!("updates of packages are not heard of: {error}"));
+            }
+        }
+    }
+
+    fn on_time(&mut self) {
+        self.launches.tick(Clocks::now(), &mut self.parts);
+        let now = Instant::now();
+        if self.watchdog.is_some_and(|watchdog| watchdog <= now) {
+            self.notify("WATCHDOG=1");
+            self.watchdog = self.notifier.interval().map(|interval| now + interval);
+        }
+        if self.daily <= now {
+            self.daily = now + DAILY;
+            self.parts.refresh_profiles();
+        }
+    }
+
+    fn on_signals(&mut self) -> io::Result<Next> {
+        while let Some(received) = signals::read(&self.signals)? {
+            match received.signal {
+                libc::SIGHUP => match self.read_config_again() {
+                    Ok(()) => tracing::info!("the configuration was read again"),
+                    Err(why) => self
+                        .parts
+                        .warn(format!("{why}; the old configuration stays")),
+                },
+                _ => return Ok(Next::Stop),
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Reads the configuration again.
+    ///
+    /// # Errors
+    /// What is wrong with it; the old one stays in force.
+    pub fn read_config_again(&mut self) -> Result<(), String> {
+        let directory = &self.parts.places().config_dir;
+        let config = Config::load(directory).map_err(|error| error.to_string())?;
+        self.parts.configure(config);
+        Ok(())
+    }
+}

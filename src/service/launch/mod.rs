@@ -1,0 +1,23 @@
+//! Launches under way.
+//!
+//! [`step`] says what becomes of a launch in each state at each event, and what is to be done then. It is
+//! a pure function. [`Launches`] keeps the launches and their states, turns what happens to them into events,
+//! and has the actions carried out through the [`seam`].
+
+#[cfg(test)]
+mod document;
+#[cfg(test)]
+mod fakes;
+#[cfg(test)]
+mod lives;
+mod note;
+mod pending_execs;
+pub(super) mod seam;
+mod state;
+mod table;
+
+pub use note::LaunchNote;
+#[cfg(test)]
+use state::ThreadPhase;
+pub use state::{LaunchPolicy, LaunchState, StateAction, StateEvent, step};
+pub use table::{LaunchStart, Launches, RecordResult, TICK};

@@ -1,0 +1,398 @@
+//! The parts of the service beside its launches, and what they do together. Each keeps its own state.
+
+mod outside;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use super::Places;
+use super::cached_profile::CachedProfile;
+use super::catalogue::{Candidate, FoundApp};
+use super::config::{Config, Mode};
+use super::control::LaunchSignal;
+use super::control::bus::Bus;
+use super::diagnostics::Diagnostics;
+use super::exec_gate::MarkedExecutables;
+use super::launch::{LaunchPolicy, RecordResult};
+use super::mailbox::Outbox;
+use super::managed_apps::{ManagedApps, is_to_learn, load_profile};
+use super::message::Message;
+use super::prefetchers::Prefetchers;
+use super::recorders::Recorders;
+use super::registry::{Record, Registry};
+use super::waits::WaitSwitch;
+use super::watchlist::{Watchlist, desktop_apps};
+use super::worker::{Jobs, Worker};
+use crate::apps::Rules;
+use crate::kernel::{CountingWaits, Watch};
+use crate::learn::{LearnedProfile, LiveResult};
+use crate::policy::{Observation, Phase, PhaseRequest, Plan};
+
+/// A profile that a recorder has made.
+struct RecordedProfile {
+    launch: u64,
+    learned: LearnedProfile,
+    cached: CachedProfile,
+}
+
+/// The parts of the service.
+pub struct Parts<'obj> {
+    places: Places,
+    config: Config,
+    kernel: Watch<'obj>,
+    gate: MarkedExecutables,
+    waits: WaitSwitch,
+    prefetchers: Prefetchers,
+    recorders: Recorders,
+    /// The profile of a launch that is about to end.
+    recorded: Option<RecordedProfile>,
+    apps: ManagedApps,
+    watchlist: Watchlist,
+    diagnostics: Diagnostics,
+    bus: Option<Bus>,
+    worker: Worker,
+    jobs: Jobs,
+    outbox: Outbox<Message>,
+}
+
+impl<'obj> Parts<'obj> {
+    /// Puts the parts together.
+    #[expect(clippy::too_many_arguments, reason = "there are as many parts")]
+    pub fn new(
+        places: Places,
+        config: Config,
+        kernel: Watch<'obj>,
+        gate: MarkedExecutables,
+        mut apps: ManagedApps,
+        watchlist: Watchlist,
+        diagnostics: Diagnostics,
+        bus: Option<Bus>,
+        worker: Worker,
+        outbox: Outbox<Message>,
+    ) -> Self {
+        apps.set_tuning(config.prefetch.dynamic);
+        Parts {
+            places,
+            config,
+            kernel,
+            gate,
+            waits: WaitSwitch::new(outbox.clone()),
+            prefetchers: Prefetchers::new(outbox.clone()),
+            recorders: Recorders::new(outbox.clone()),
+            recorded: None,
+            apps,
+            watchlist,
+            diagnostics,
+            bus,
+            jobs: worker.jobs(),
+            worker,
+            outbox,
+        }
+    }
+
+    /// The kernel side.
+    pub fn kernel(&mut self) -> &mut Watch<'obj> {
+        &mut self.kernel
+    }
+
+    /// Readable when the kernel side has events.
+    pub fn kernel_fd(&self) -> BorrowedFd<'_> {
+        self.kernel.fd()
+    }
+
+    /// The exec gate.
+    pub fn gate(&self) -> &MarkedExecutables {
+        &self.gate
+    }
+
+    /// The recorder threads.
+    pub fn recorders(&mut self) -> &mut Recorders {
+        &mut self.recorders
+    }
+
+    /// The managed apps.
+    pub fn apps(&self) -> &ManagedApps {
+        &self.apps
+    }
+
+    /// The managed apps, to be changed.
+    pub fn apps_mut(&mut self) -> &mut ManagedApps {
+        &mut self.apps
+    }
+
+    /// The managed apps and the launcher rules, to manage an app that the user names.
+    pub fn registry_and_rules(&mut self) -> (&mut Registry, &Rules) {
+        (self.apps.registry_mut(), self.watchlist.rules())
+    }
+
+    /// A way to give the worker jobs.
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    /// The programs whose launches matter.
+    pub fn watchlist(&self) -> &Watchlist {
+        &self.watchlist
+    }
+
+    /// What the service says of itself.
+    pub fn diagnostics(&self) -> &Diagnostics {
+        &self.diagnostics
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Where the service finds and keeps things.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// Puts a warning into the log and into `status`.
+    pub fn warn(&mut self, warning: String) {
+        self.diagnostics.warn(warning);
+    }
+
+    /// Tells the bus.
+    pub fn emit(&self, signal: LaunchSignal) {
+        if let Some(bus) = &self.bus {
+            bus.emit(signal);
+        }
+    }
+
+    /// Takes another configuration.
+    pub fn configure(&mut self, config: Config) {
+        let mode_changed = config.mode != self.config.mode;
+        if config.watch.early != self.config.watch.early {
+            self.warn("watch.early takes effect when the service is started again".to_owned());
+        }
+        self.apps.set_tuning(config.prefetch.dynamic);
+        self.config = config;
+        self.find_candidates();
+        self.apps.load_again();
+        if mode_changed && let Some(bus) = &self.bus {
+            bus.mode_changed();
+        }
+    }
+
+    /// Plans the launch of an app, which is managed from now on if it has a .desktop entry. `None`: the
+    /// launch is left alone.
+    pub fn plan(&mut self, found: &FoundApp) -> Option<LaunchPolicy> {
+        let id = &found.id;
+        let mut learns = self.apps.get(id).is_some_and(is_to_learn);
+        if self.apps.get(id).is_none() && !self.watchlist.is_on_probation(id) {
+            let record = self.watchlist.new_record(id)?;
+            if self.is_full() {
+                return None;
+            }
+            self.apps.insert(record);
+            learns = true;
+        }
+        let policy = self.apps.plan(id, self.config.prefetch.withhold);
+        if policy.plan == Plan::Learn && !learns {
+            // Its profile is lost.
+            self.refresh_marks();
+        }
+        Some(policy)
+    }
+
+    /// Whether apps are managed only if the user names them.
+    fn is_full(&self) -> bool {
+        self.apps.registry().len() as u64 >= self.config.automatic.max_apps
+    }
+
+    /// Manages an app that was announced; false if there are too many.
+    pub fn manage_announced(&mut self, record: Record) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        self.apps.insert(record);
+        // It is learned if a recorder can be made ready in time, or else at its next launch.
+        self.refresh_marks();
+        true
+    }
+
+    /// Takes what happened to an app.
+    pub fn observe(&mut self, id: &str, observation: &Observation<'_>) {
+        self.apps.observe(id, observation);
+        self.refresh_marks();
+    }
+
+    /// Takes what the user wants of an app.
+    pub fn ask(&mut self, id: &str, request: PhaseRequest) {
+        self.observe(id, &Observation::Asked(request));
+        let record = self.apps.get(id);
+        let prefetches = record.is_some_and(|record| record.managed.phase() == Phase::Prefetching);
+        if prefetches && self.apps.profile(id).is_none() {
+            // It was dropped when the app was switched off.
+            self.apps.load_again();
+        }
+        self.watch_for_launches();
+        self.apps.save();
+    }
+
+    /// Forgets an app.
+    pub fn forget(&mut self, id: &str) {
+        self.apps.forget(id);
+        self.watch_for_launches();
+    }
+
+    /// Has the files of all profiles checked, and .desktop entries looked for again.
+    pub fn refresh_profiles(&mut self) {
+        self.apps.refresh_profiles();
+        self.find_candidates();
+    }
+
+    /// Has .desktop entries looked for, in automatic mode. In manual mode there are no candidates.
+    pub fn find_candidates(&mut self) {
+        self.kernel.report_large_readers(match self.config.mode {
+            Mode::Automatic => self.config.automatic.min_read_mib << 20,
+            Mode::Manual => 0,
+        });
+        if self.config.mode == Mode::Manual {
+            self.watchlist.clear_candidates();
+            self.watch_for_launches();
+            return;
+        }
+        let rules = self.watchlist.rules().clone();
+        let outbox = self.outbox.clone();
+        self.jobs.run(move |_| {
+            outbox.send(Message::Candidates(desktop_apps(&rules)));
+        });
+    }
+
+    /// The .desktop entries were found.
+    pub fn set_candidates(&mut self, found: BTreeMap<String, Candidate>) {
+        self.watchlist.set_candidates(found);
+        self.watch_for_launches();
+    }
+
+    /// A process of this program had read so many bytes when it exited.
+    pub fn has_read_much(&mut self, path: &str, bytes: u64) {
+        let unknown = self.config.mode == Mode::Automatic && self.apps.get(path).is_none();
+        if unknown && self.watchlist.has_read_much(path) {
+            tracing::debug!(path, bytes, "read much: its next launches are followed");
+            self.watch_for_launches();
+        }
+    }
+
+    /// Tells the kernel side for which programs to look.
+    pub fn watch_for_launches(&mut self) {
+        let (names, arguments) = self.watchlist.refresh(self.apps.registry());
+        let refused = self.kernel.set_names(names, arguments);
+        if !refused.is_empty() {
+            let names: Vec<_> = refused.iter().map(|name| name.to_string_lossy()).collect();
+            self.warn(format!(
+                "launches of these cannot be seen, their names are too long or too many: {}",
+                names.join(", ")
+            ));
+        }
+        // Executables may have been replaced: look the marks up again.
+        self.gate.invalidate();
+        self.refresh_marks();
+    }
+
+    /// Marks the executables of the apps whose next launch is to be learned, and has recorders ready for
+    /// them.
+    pub fn refresh_marks(&mut self) {
+        let to_learn = self.watchlist.to_learn(self.apps.registry());
+        let apps = to_learn.len();
+        for warning in self.gate.set(to_learn) {
+            self.warn(warning);
+        }
+        if let Err(error) = self.recorders.keep(apps) {
+            self.warn_of_recorder(&error);
+        }
+        if apps > 0 && self.recorders.is_ready() {
+            tracing::debug!(apps, "ready to learn");
+        }
+    }
+
+    fn warn_of_recorder(&mut self, error: &io::Error) {
+        self.warn(format!("no learning thread can be started: {error}"));
+    }
+
+    /// A recorder can record a launch now.
+    pub fn recorder_ready(&mut self) {
+        // Loading the kernel's type information has left 20 MB of free heap behind.
+        self.jobs.release_heap();
+        self.refresh_marks();
+    }
+
+    /// A recorder cannot be made ready.
+    pub fn recorder_failed(&mut self, number: u64, why: &str) {
+        let warning = match self.recorders.failed(number) {
+            true => format!("fewer launches can be learned at once: {why}"),
+            false => format!("nothing can be learned: {why}"),
+        };
+        self.warn(warning);
+    }
+
+    /// A recorder has ended. Returns what came of the launch.
+    pub fn recorder_ended(&mut self, number: u64, result: LiveResult) -> RecordResult {
+        // A recorder records one launch. Another is started if there is another app to learn.
+        self.recorders.ended(number);
+        let learned = match result.lesson {
+            Ok(learned) => learned,
+            Err(why) => return RecordResult::Nothing(why.to_string()),
+        };
+        match load_profile(&learned.profile) {
+            Ok(cached) => {
+                let entries = cached.entries;
+                self.recorded = Some(RecordedProfile {
+                    launch: result.launch,
+                    learned,
+                    cached,
+                });
+                RecordResult::Profile { entries }
+            }
+            Err(why) => RecordResult::Unusable(why),
+        }
+    }
+
+    /// The programs that count waits were attached or detached. `needed`: a launch is under way.
+    pub fn waits_changed(&mut self, changed: io::Result<Option<CountingWaits>>, needed: bool) {
+        let result = match (&changed, needed) {
+            // A launch has begun meanwhile.
+            (Ok(None), true) => self
+                .waits
+                .changed(changed)
+                .and_then(|()| self.waits.switch_on(|| self.kernel.wait_programs())),
+            _ => self.waits.changed(changed),
+        };
+        self.check_waits(result);
+        if !needed {
+            let stopped = self.waits.switch_off();
+            self.check_waits(stopped);
+        }
+    }
+
+    fn check_waits(&mut self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.warn(format!("waits are not counted: {error}"));
+        }
+    }
+
+    /// Programs that wait at the exec gate go on, and none is held any more.
+    pub fn close_gate(&mut self) {
+        self.gate.close();
+    }
+
+    /// Writes the registry, and ends once everything is written.
+    pub fn finish(self) {
+        self.apps.save();
+        let Parts {
+            apps,
+            bus,
+            jobs,
+            worker,
+            ..
+        } = self;
+        // Signals that are queued are still sent. The worker ends when nothing can give it jobs any more.
+        drop((apps, bus, jobs));
+        worker.finish();
+    }
+}
