@@ -8,8 +8,7 @@ use libbpf_cargo::SkeletonBuilder;
 fn main() {
     let lab = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
     let own = lab.join("src/timeline/bpf");
-    // The launch tree is the product's, and so are folios: who belongs to a launch and which pages a
-    // folio has is decided in one place.
+    // The launch tree and the layout of folios come from the product's headers.
     let shared = lab.join("../src/kernel/bpf");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("timeline.skel.rs");
     println!("cargo:rerun-if-changed={}", own.display());

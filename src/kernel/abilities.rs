@@ -1,4 +1,4 @@
-//! Why tracing cannot be had here, in words that help.
+//! What tracing needs, and which of it is missing here.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ pub const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// The kernel's lockdown modes, the one in force in brackets.
 pub const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
-/// Tracing failed or cannot be had.
+/// Tracing failed, or the kernel or a missing privilege prevents it.
 #[derive(Debug, Error)]
 pub enum TraceError {
     /// Not root.
@@ -86,7 +86,7 @@ impl TraceError {
                 return TraceError::Lockdown;
             }
         }
-        let detail = super::tracer::last_warning()
+        let detail = super::object::last_warning()
             .map(|warning| format!(" ({warning})"))
             .unwrap_or_default();
         TraceError::Bpf {
@@ -97,7 +97,7 @@ impl TraceError {
     }
 }
 
-/// Whether tracing can be had, as far as that can be told before anything is loaded.
+/// Checks what tracing needs, as far as that is possible before anything is loaded.
 ///
 /// # Errors
 /// What is missing.

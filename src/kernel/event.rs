@@ -3,7 +3,7 @@
 use rustix::fs::makedev;
 
 use super::path_record;
-use super::skel::learn::types::{pf_by, pf_event, pf_kind};
+use super::skel::types::{pf_by, pf_event, pf_kind};
 use crate::model::PAGE_SIZE;
 use crate::model::PathUse;
 use crate::model::{Access, By, Source};
@@ -17,11 +17,11 @@ pub enum TraceEvent {
     Path(PathUse),
     /// The launch tree's last task exited, at this CLOCK_MONOTONIC time in nanoseconds.
     Exit(u64),
-    /// Nothing but a reason to fetch what was recorded.
+    /// A reason to fetch what was recorded, and nothing else.
     Wakeup,
 }
 
-/// Reads a record. `None` if it is none of ours, which only a mismatch between the compiled BPF
+/// Reads a record. `None` if it is not an event of the programs, which only a mismatch between the compiled BPF
 /// object and this program could cause.
 pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<TraceEvent> {
     let raw = read_raw(record)?;
@@ -32,7 +32,7 @@ pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<TraceEvent> {
     if kind == pf_kind::PF_EXIT.0 {
         return Some(TraceEvent::Exit(raw.time_ns));
     }
-    if kind == pf_kind::PF_HALF.0 || kind == pf_kind::PF_MOUNT_NS.0 {
+    if kind == pf_kind::PF_MOUNT_NS.0 {
         return Some(TraceEvent::Wakeup);
     }
     let source = if kind == pf_kind::PF_ADDED.0 {
@@ -41,15 +41,15 @@ pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<TraceEvent> {
         Source::Read
     } else if kind == pf_kind::PF_FAULT.0 {
         Source::Fault
-    } else if kind == pf_kind::PF_WINDOW.0 {
+    } else if kind == pf_kind::PF_FAULT_AROUND.0 {
         Source::Window
     } else {
         return None;
     };
     let by = match u32::from(raw.by) {
         by if by == pf_by::PF_TREE.0 => By::Tree,
-        by if by == pf_by::PF_OWN.0 => By::Own,
-        by if by == pf_by::PF_NEWCOMER.0 => By::Helper,
+        by if by == pf_by::PF_PREFETCHER.0 => By::Own,
+        by if by == pf_by::PF_HELPER.0 => By::Helper,
         _ => By::Other,
     };
     // A kernel page of 16 or 64 KiB is several of ours.
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_accesses_and_faults_are_told_apart() {
+    fn prefetchers_helpers_and_others_are_told_apart() {
         let event = |kind: pf_kind, by: pf_by| {
             let raw = pf_event {
                 ino: 7,
@@ -124,12 +124,12 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let own = event(pf_kind::PF_ADDED, pf_by::PF_OWN);
-        assert_eq!(own, (Source::Added, By::Own));
+        let prefetcher = event(pf_kind::PF_ADDED, pf_by::PF_PREFETCHER);
+        assert_eq!(prefetcher, (Source::Added, By::Own));
         let other = event(pf_kind::PF_FAULT, pf_by::PF_OTHER);
         assert_eq!(other, (Source::Fault, By::Other));
-        let newcomer = event(pf_kind::PF_READ, pf_by::PF_NEWCOMER);
-        assert_eq!(newcomer, (Source::Read, By::Helper));
+        let helper = event(pf_kind::PF_READ, pf_by::PF_HELPER);
+        assert_eq!(helper, (Source::Read, By::Helper));
     }
 
     #[test]

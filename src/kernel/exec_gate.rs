@@ -1,9 +1,9 @@
 //! Holding programs at their execve, by fanotify's permission events.
 //!
-//! Live learning has to be attached before the app runs: what the app does in the first milliseconds
-//! is what its launch begins with. So the executables of apps that are to be learned, and no other
-//! files, are marked, and whoever executes one waits until it is let go. If this process dies, the
-//! kernel lets everybody go; for as long as it lives, it must answer.
+//! Live learning has to be attached before the app runs, or the profile misses the first milliseconds of
+//! the launch. So the executables of apps that are to be learned, and no other files, are marked, and a
+//! process that executes one waits until it is let go. If this process dies, the kernel lets all of them
+//! go; for as long as it lives, it must answer.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -40,7 +40,7 @@ pub struct HeldExec {
     pub file: OwnedFd,
     /// The process, in our pid namespace.
     pub pid: i32,
-    /// Device (`st_dev`) and inode number of the file; zeros if they cannot be told.
+    /// Device (`st_dev`) and inode number of the file; zeros if fstat(2) fails.
     pub inode: (u64, u64),
 }
 
@@ -70,7 +70,7 @@ impl ExecGate {
         self.mark(libc::FAN_MARK_ADD, file)
     }
 
-    /// From now on, it does not.
+    /// From now on, execution of this file does not wait for us.
     ///
     /// # Errors
     /// [`GateError::NoMark`]; also if the file was not added.
@@ -79,8 +79,8 @@ impl ExecGate {
     }
 
     fn mark(&self, action: u32, file: BorrowedFd<'_>) -> Result<(), GateError> {
-        // The descriptor may have been opened with O_PATH, which fanotify_mark(2) does not take as a
-        // directory to start from: its name in /proc leads to the same file.
+        // The descriptor may have been opened with O_PATH, and fanotify_mark(2) does not take such a
+        // descriptor as its directory: the name in /proc leads to the same file.
         let path = format!("/proc/self/fd/{}\0", file.as_raw_fd());
         // SAFETY: the path ends in a zero and outlives the call.
         let done = unsafe {
@@ -98,19 +98,19 @@ impl ExecGate {
         Ok(())
     }
 
-    /// Readable when somebody waits.
+    /// Readable when a process waits.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Those who wait now, or as many of them as one read gives.
+    /// The processes that wait now, or as many of them as one read returns.
     ///
     /// # Errors
     /// [`GateError::Read`].
     pub fn waiting(&self) -> Result<Vec<HeldExec>, GateError> {
         const SIZE: usize = size_of::<libc::fanotify_event_metadata>();
         let mut buffer = [MaybeUninit::<libc::fanotify_event_metadata>::uninit(); 32];
-        // SAFETY: the buffer is as long as is said, and aligned for the events that the kernel puts there.
+        // SAFETY: the length is the buffer's, and it is aligned for the events that the kernel writes.
         let read = unsafe {
             libc::read(
                 self.fd.as_raw_fd(),
@@ -153,8 +153,8 @@ impl Drop for HeldExec {
             fd: self.file.as_raw_fd(),
             response: libc::FAN_ALLOW,
         };
-        // SAFETY: a plain struct of the size that is said. It cannot fail but for a process that does not
-        // wait any more.
+        // SAFETY: a plain struct, and its size. The write only fails if the process does not wait any
+        // more.
         unsafe {
             libc::write(
                 self.gate.as_raw_fd(),

@@ -1,21 +1,17 @@
-//! What to attach, by what the running kernel has.
+//! Which programs to attach, by the hooks that the running kernel has.
 //!
-//! Additions to the page cache have a tracepoint on every kernel that we run on. Uses of pages that
-//! are cached already have one only on newer kernels; on others we attach to the functions that
-//! the tracepoints were later put into (`bpf/older.bpf.h`), where the kernel has them by name and
-//! allows it. Which of these it came to decides how much of a launch is seen while other programs
-//! run, so it is kept with what is learned.
+//! Additions to the page cache have a tracepoint on every supported kernel. Uses of pages that are cached
+//! already have one only on newer kernels; on others we attach to the functions that the tracepoints were
+//! later put into (`bpf/older.h`), where the kernel has them by name and allows it. The choice decides how
+//! much of a launch is seen while other programs run, so it is stored in the profile.
 
-use std::mem::MaybeUninit;
-
-use libbpf_rs::OpenObject;
 use libbpf_rs::btf::types::{Func, FuncProto, Ptr};
 use libbpf_rs::btf::{Btf, BtfType};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 
 use super::abilities::TraceError;
-use super::skel::learn::OpenLearnSkel;
-use super::skel::probe::ProbeSkelBuilder;
+use super::object::{Storage, open};
+use super::skel::OpenParalfetchSkel;
 use crate::model::{HookKind, Hooks};
 
 /// Which program sees each kind of use.
@@ -30,8 +26,8 @@ pub(super) struct ProgramSelection {
 }
 
 impl ProgramSelection {
-    /// Looks at the running kernel; without `uses`, only faults are to be seen. On one without the tracepoints, attaches a program that does
-    /// nothing to each function, to see whether that is allowed.
+    /// Looks at the running kernel; without `uses`, only faults are to be recorded. On a kernel without the
+    /// tracepoints, attaches a program that does nothing to each function, to see whether that is allowed.
     ///
     /// # Errors
     /// When the kernel's BTF cannot be read, or it has no tracepoint for additions.
@@ -72,7 +68,7 @@ impl ProgramSelection {
     }
 
     /// Sets which programs will be loaded and attached.
-    pub fn apply(&self, open: &mut OpenLearnSkel) {
+    pub fn apply(&self, open: &mut OpenParalfetchSkel) {
         use HookKind::{Fentry, Tracepoint};
         let progs = &mut open.progs;
         let reads = |means| self.uses && self.reads == means;
@@ -109,7 +105,7 @@ impl ProgramSelection {
 ///
 /// # Errors
 /// When its BTF cannot be read.
-pub(crate) fn has_tracepoint(name: &str) -> Result<bool, TraceError> {
+pub(super) fn has_tracepoint(name: &str) -> Result<bool, TraceError> {
     Btf::from_vmlinux()
         .map(|btf| Kernel(btf).has_tracepoint(name))
         .map_err(|error| TraceError::from_bpf("reading the kernel's BTF", error))
@@ -145,13 +141,14 @@ impl Kernel {
 
 /// Whether the kernel lets us attach to this function of its own: tries it.
 fn can_attach(function: &str) -> bool {
-    let mut storage = MaybeUninit::<OpenObject>::uninit();
-    let attached = (|| {
-        let mut open = ProbeSkelBuilder::default().open(&mut storage)?;
-        open.progs
-            .probe
-            .set_attach_target(0, Some(function.to_owned()))?;
-        open.load()?.progs.probe.attach_trace()
-    })();
+    let mut storage = Storage::new();
+    let Ok(mut open) = open(&mut storage) else {
+        return false;
+    };
+    let probe = &mut open.progs.probe;
+    probe.set_autoload(true);
+    let attached = probe
+        .set_attach_target(0, Some(function.to_owned()))
+        .and_then(|()| open.load()?.progs.probe.attach_trace());
     attached.is_ok()
 }

@@ -1,18 +1,18 @@
 //! The measuring session: counts read requests and sees the completion block.
 
-use std::cell::Cell;
 use std::os::fd::BorrowedFd;
-use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use libbpf_rs::RingBuffer;
 
-use super::abilities::{TraceError, check};
-use super::event::{TraceEvent, kernel_dev, parse};
-use super::launcher::{StartMark, mark_helper, mark_tree_root};
-use super::skel::meter::types::pf_reads;
-use super::skel::meter::{MeterSkel, MeterSkelBuilder};
-use super::tracer::{Storage, capture_warnings};
+use super::abilities::TraceError;
+use super::event::kernel_dev;
+use super::globals::{Globals, Slot, empty_slot};
+use super::launcher::{StartMark, mark_task, mark_tree_root};
+use super::object::{Storage, attach, load, open, ring_reader};
+use super::skel::ParalfetchSkel;
+use super::skel::types::{pf_completion_block, pf_role};
+use super::slots::take;
 
 /// Reads from drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,15 +21,6 @@ pub struct DeviceReads {
     pub requests: u64,
     /// Bytes read.
     pub bytes: u64,
-}
-
-impl From<pf_reads> for DeviceReads {
-    fn from(raw: pf_reads) -> Self {
-        DeviceReads {
-            requests: raw.requests,
-            bytes: raw.bytes,
-        }
-    }
 }
 
 /// The block whose arrival from the drive ends a launch (paper §4.2 and §5.1).
@@ -54,9 +45,10 @@ pub struct Metered {
 
 /// A measuring session, attached from its making to its end.
 pub struct Meter<'obj> {
-    skel: MeterSkel<'obj>,
+    skel: ParalfetchSkel<'obj>,
+    globals: Globals<'obj>,
+    launch: u64,
     ring: RingBuffer<'static>,
-    completed: Rc<Cell<bool>>,
 }
 
 impl<'obj> Meter<'obj> {
@@ -69,43 +61,44 @@ impl<'obj> Meter<'obj> {
         storage: &'obj mut Storage,
         completion: Option<CompletionBlock>,
     ) -> Result<Self, TraceError> {
-        check()?;
-        capture_warnings();
-        let mut open = MeterSkelBuilder::default()
-            .open(storage.get())
-            .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
-        if let (Some(block), Some(bss)) = (completion, open.maps.bss_data.as_deref_mut()) {
-            bss.completion_dev = kernel_dev(block.dev);
-            bss.completion_sector = block.sector;
-            bss.completion_sectors = block.sectors;
+        let mut open = open(storage)?;
+        let progs = &mut open.progs;
+        for program in [
+            &mut progs.program_executed,
+            &mut progs.task_forked,
+            &mut progs.task_exited,
+            &mut progs.request_made,
+            &mut progs.bio_merged_behind,
+            &mut progs.bio_merged_before,
+        ] {
+            program.set_autoload(true);
         }
-        open.progs.request_done.set_autoload(completion.is_some());
-        let mut skel = open
-            .load()
-            .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
-        mark_tree_root(&skel.maps.roles)?;
-        let page_size = rustix::param::page_size() as u64;
-        let completed = Rc::new(Cell::new(false));
-        let flag = Rc::clone(&completed);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&skel.maps.wakeups, move |record| {
-                if matches!(parse(record, page_size), Some(TraceEvent::Access(_))) {
-                    flag.set(true);
-                }
-                0
-            })
-            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        let ring = builder
-            .build()
-            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        skel.attach()
-            .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
+        progs.request_done.set_autoload(completion.is_some());
+        let (mut skel, globals) = load(open)?;
+        let launch = take(&globals, empty_slot()).expect("a new object has free slots");
+        if let Some(block) = completion {
+            globals.set_completion_block(pf_completion_block {
+                launch,
+                sector: block.sector,
+                sectors: block.sectors,
+                dev: kernel_dev(block.dev),
+                ..Default::default()
+            });
+        }
+        mark_tree_root(&skel.maps.members, launch)?;
+        // Its records only wake: what they say is in the slot, too.
+        let ring = ring_reader(&skel.maps.launch_events, |_| {})?;
+        attach(&mut skel)?;
         Ok(Meter {
             skel,
+            globals,
+            launch,
             ring,
-            completed,
         })
+    }
+
+    fn slot(&self) -> Slot<'_> {
+        self.globals.slot(self.launch)
     }
 
     /// Counts what another process reads as prefetched: its main thread, and threads that it creates from
@@ -114,19 +107,13 @@ impl<'obj> Meter<'obj> {
     /// # Errors
     /// When the process has ended.
     pub fn count_prefetcher(&self, pidfd: BorrowedFd<'_>) -> Result<(), TraceError> {
-        mark_helper(&self.skel.maps.roles, pidfd)
+        let role = pf_role::PF_ROLE_PREFETCHER;
+        mark_task(&self.skel.maps.members, pidfd, self.launch, role)
     }
 
     /// What the child must set as its last act before execve.
     pub fn start_mark(&mut self) -> StartMark {
-        let bss = self
-            .skel
-            .maps
-            .bss_data
-            .as_deref_mut()
-            .expect("a loaded object with globals has its .bss mapped");
-        // SAFETY: it points into the mapped .bss; the object outlives the launch.
-        unsafe { StartMark::new(&raw mut bss.active_since_ns) }
+        self.slot().start_mark()
     }
 
     /// Readable when the completion block has arrived or the launch tree has ended.
@@ -143,26 +130,30 @@ impl<'obj> Meter<'obj> {
         self.ring
             .consume()
             .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        Ok(self.completed.get())
+        Ok(self.slot().read().completed_ns != 0)
     }
 
     /// When the app's execve was called and when the completion block arrived, CLOCK_MONOTONIC in
     /// nanoseconds; 0 as long as either has not happened.
     pub fn times_ns(&self) -> (u64, u64) {
-        let bss = self.skel.maps.bss_data.as_deref();
-        bss.map_or((0, 0), |bss| (bss.active_since_ns, bss.completed_ns))
+        let start_ns = self.slot().start_ns().load(Ordering::Acquire);
+        (start_ns, self.slot().read().completed_ns)
     }
 
     /// Detaches the programs and returns the counts.
     pub fn finish(mut self) -> Metered {
         // Detach first: then nothing writes to the counts while they are read.
         self.skel.links = Default::default();
-        let Some(bss) = self.skel.maps.bss_data.as_deref() else {
-            return Metered::default();
-        };
+        let counted = self.slot().read();
         Metered {
-            app: bss.tree_reads.into(),
-            prefetch: bss.helper_reads.into(),
+            app: DeviceReads {
+                requests: counted.requests,
+                bytes: counted.bytes,
+            },
+            prefetch: DeviceReads {
+                requests: counted.prefetch_requests,
+                bytes: counted.prefetch_bytes,
+            },
         }
     }
 }

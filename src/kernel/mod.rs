@@ -1,34 +1,42 @@
-//! Watching a launch: the BPF programs (`bpf/`) and the readers of their events.
+//! Watching launches in the kernel: the BPF object (`bpf/paralfetch.bpf.c`, whose head explains it) and the
+//! readers of its events.
 //!
-//! [`Tracer`] records which pages a launch needs, for learning. [`Meter`] counts the read requests of
-//! a launch, for benchmarks. Each attaches its programs when it is made and detaches them when it is
-//! dropped: outside of these times, tracing costs nothing.
+//! [`Watch`] sees launches and counts what they cost, for the service. [`Tracer`] records which pages a
+//! launch needs, for learning. [`Meter`] counts the read requests of one launch, for benchmarks. Each loads
+//! the programs that it needs, attaches them when it is made and detaches them when it is dropped.
+//!
+//! [`ExecGate`] holds programs at their execve until something is in place: live learning must be attached
+//! before the app runs.
 
 mod abilities;
 mod event;
 mod exec_gate;
+mod globals;
 mod hooks;
+mod launch_event;
 mod launcher;
-mod log;
 mod meter;
+mod name_filter;
 mod namespaces;
+mod object;
 mod path_record;
 mod skel;
+mod slots;
 mod syscalls;
+mod tables;
+mod tracefs;
 mod tracer;
+mod waits;
 mod watch;
-
-pub(crate) use event::{kernel_dev, user_dev};
-pub(crate) use hooks::has_tracepoint;
-pub(crate) use tracer::capture_warnings;
 
 pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
 pub use exec_gate::{ExecGate, GateError, HeldExec};
+pub use launch_event::{LaunchEvent, LaunchEventKind};
 pub use launcher::{StartMark, mark_tree_root};
 pub use meter::{CompletionBlock, DeviceReads, Meter, Metered};
 pub use namespaces::{MOST_HELD, Namespaces, own_namespace};
-pub use tracer::{DRAIN_INTERVAL, LoadedTracer, Storage, Trace, TraceMode, Tracer};
-pub use watch::{
-    CountingWaits, LaunchCounts, LaunchEvent, LaunchEventKind, WaitPrograms, Watch, WatchOptions,
-    WatchedName, WatchedPage,
-};
+pub use object::Storage;
+pub use slots::{LaunchCounts, WatchedPage};
+pub use tracer::{DRAIN_INTERVAL, LoadedTracer, Trace, TraceMode, Tracer};
+pub use waits::{CountingWaits, WaitPrograms};
+pub use watch::{Watch, WatchOptions, WatchedName};

@@ -1,8 +1,8 @@
 //! The mount namespaces that a launch uses besides ours (sandboxes, containers), held for later.
 //!
-//! A namespace and its mounts end with its last process. A descriptor of it, which can only be had
-//! while it has a process, keeps it: all its mounts can then be asked about when the launch is over, as
-//! they are when nobody changes them any more.
+//! A namespace and its mounts end with its last process. A descriptor, which can only be opened while the
+//! namespace has a process, keeps it. So its mounts can be read when the launch is over, and nothing changes
+//! them any more.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,15 +41,15 @@ impl Namespaces {
     }
 }
 
-/// Number of this process's own namespace of a kind (`mnt`, `pid`); 0, which none has, if /proc does not
-/// tell.
+/// Number of this process's own namespace of a kind (`mnt`, `pid`); 0, which no namespace has, if it cannot
+/// be read from /proc.
 pub fn own_namespace(kind: &str) -> u32 {
     std::fs::metadata(format!("/proc/self/ns/{kind}"))
         .map_or(0, |found| found.ino().try_into().unwrap_or(0))
 }
 
-/// The process's mount namespace, if that is the one with this number: the process may have left it, and
-/// its own number may be another's by now.
+/// The process's mount namespace, if that is the one with this number: the process may have left it, or
+/// ended, and its id may be another process's by now.
 fn open(number: u32, pid: u32) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(format!("/proc/{pid}/ns/mnt"), flags, Mode::empty()).ok()?;

@@ -3,10 +3,10 @@
 use std::mem::offset_of;
 
 use super::event::user_dev;
-use super::skel::learn::types::{pf_inode, pf_path, pf_use};
+use super::skel::types::{pf_inode, pf_path, pf_use};
 use crate::model::{InodeId, PathUse, Use};
 
-/// Reads a record that says to be a path. `None` if it is too short to be one.
+/// Reads the record of a path. `None` if it is too short.
 pub(super) fn parse(record: &[u8]) -> Option<PathUse> {
     const HEADER: usize = offset_of!(pf_path, path);
     let (header, text) = record.split_at_checked(HEADER)?;

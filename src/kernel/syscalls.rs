@@ -3,7 +3,7 @@
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::abilities::TraceError;
-use super::skel::learn::types::{pf_rule, pf_syscall};
+use super::skel::types::{pf_rule, pf_syscall};
 
 /// A row of the table: the call's number, and how it takes its paths.
 type Row = (libc::c_long, pf_syscall);
@@ -110,7 +110,7 @@ fn older() -> Vec<Row> {
     Vec::new()
 }
 
-/// Fills the map that the BPF programs look system calls up in (`bpf/paths.bpf.h`).
+/// Fills the map that the BPF programs look system calls up in (`bpf/paths.h`).
 ///
 /// # Errors
 /// When the map refuses a row.
@@ -119,7 +119,7 @@ pub fn fill(map: &impl MapCore) -> Result<(), TraceError> {
         // Numbers of system calls are small and positive.
         let key = (number as u32).to_ne_bytes();
         map.update(&key, &bytes(how), MapFlags::ANY)
-            .map_err(|error| TraceError::from_bpf("telling the system calls", error))?;
+            .map_err(|error| TraceError::from_bpf("listing the system calls", error))?;
     }
     Ok(())
 }

@@ -1,47 +1,28 @@
 //! The learning session: attaches the programs, collects their events.
 
 use std::cell::RefCell;
-use std::mem::MaybeUninit;
-use std::num::NonZero;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::abilities::{TraceError, check};
+use super::abilities::TraceError;
 use super::event::{TraceEvent, parse};
+use super::globals::{Globals, empty_slot};
 use super::hooks::ProgramSelection;
-use super::launcher::{StartMark, mark_app, mark_tree_root};
-use super::log::{Log, parts_for};
+use super::launcher::{StartMark, mark_task, mark_tree_root};
 use super::namespaces::{Namespaces, own_namespace};
-use super::skel::learn::{LearnSkel, LearnSkelBuilder};
-use super::syscalls;
+use super::object::{Storage, attach, load, open, ring_reader};
+use super::skel::ParalfetchSkel;
+use super::skel::types::{pf_launch, pf_record_flags, pf_recorder, pf_role};
+use super::slots::take;
+use super::{syscalls, tables};
 use crate::model::Access;
 use crate::model::Hooks;
 use crate::model::PathUse;
-
-/// Memory that a loaded BPF object lives in; to be kept by the caller while the object is used.
-pub struct Storage(Box<MaybeUninit<OpenObject>>);
-
-impl Storage {
-    /// An empty storage, for one object.
-    #[expect(
-        clippy::new_without_default,
-        reason = "a default storage makes no sense to ask for"
-    )]
-    pub fn new() -> Self {
-        Storage(Box::new(MaybeUninit::uninit()))
-    }
-
-    /// The memory, to open an object in: for those who attach programs of their own beside these.
-    pub fn get(&mut self) -> &mut MaybeUninit<OpenObject> {
-        &mut self.0
-    }
-}
 
 /// Everything that was seen of a launch.
 #[derive(Clone, Debug, Default)]
@@ -60,8 +41,8 @@ pub struct Trace {
     pub lost_paths: u64,
     /// Time at which the launch tree's last task exited, CLOCK_MONOTONIC in nanoseconds.
     pub exit_ns: Option<u64>,
-    /// Events that were lost because the log was full or could not be read to its end, and tasks that were
-    /// because there was no memory to mark them.
+    /// Events that were lost because the log was full, and tasks that were lost because there was no memory
+    /// to mark them.
     pub lost: u64,
     /// By what means pages that were cached before the launch were seen.
     pub hooks: Hooks,
@@ -99,9 +80,11 @@ pub enum TraceMode {
 
 /// A learning session, attached from its making to its end.
 pub struct Tracer<'obj> {
-    skel: LearnSkel<'obj>,
-    log: Log,
-    wakeups: RingBuffer<'static>,
+    skel: ParalfetchSkel<'obj>,
+    globals: Globals<'obj>,
+    /// Number of the launch.
+    launch: u64,
+    log: RingBuffer<'static>,
     collected: Rc<RefCell<Trace>>,
     hooks: Hooks,
 }
@@ -109,10 +92,15 @@ pub struct Tracer<'obj> {
 /// The programs loaded and verified, and nothing attached: what takes long is done before the launch is
 /// there. It holds no memory of this process for events yet.
 pub struct LoadedTracer<'obj> {
-    skel: LearnSkel<'obj>,
+    skel: ParalfetchSkel<'obj>,
+    globals: Globals<'obj>,
+    log: MapHandle,
     hooks: Hooks,
-    log_parts: usize,
+    flags: u32,
 }
+
+/// The recorder that a session uses, of those of its object.
+const RECORDER: u32 = 0;
 
 impl<'obj> LoadedTracer<'obj> {
     /// Loads the programs.
@@ -120,33 +108,40 @@ impl<'obj> LoadedTracer<'obj> {
     /// # Errors
     /// Says which privilege or kernel ability is missing.
     pub fn load(storage: &'obj mut Storage, focus: TraceMode) -> Result<Self, TraceError> {
-        check()?;
-        capture_warnings();
-        let mut open = LearnSkelBuilder::default()
-            .open(storage.get())
-            .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
-        let log_parts = parts_for(std::thread::available_parallelism().map_or(1, NonZero::get));
+        let mut open = open(storage)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.page_bytes = rustix::param::page_size() as u32;
             rodata.o_nofollow = libc::O_NOFOLLOW as u32;
             rodata.own_mount_ns = own_namespace("mnt");
             rodata.own_pid_ns = own_namespace("pid");
-            rodata.touches_count = focus == TraceMode::Touches;
-            rodata.log_parts_log2 = log_parts.ilog2();
         }
         let uses = focus != TraceMode::Additions;
-        let choice = ProgramSelection::select(uses)?;
-        choice.apply(&mut open);
-        open.progs.block_touched.set_autoload(uses);
-        open.progs.syscall_done.set_autoload(uses);
-        let skel = open
-            .load()
-            .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
+        let selection = ProgramSelection::select(uses)?;
+        selection.apply(&mut open);
+        let progs = &mut open.progs;
+        for program in [
+            &mut progs.program_executed,
+            &mut progs.task_forked,
+            &mut progs.task_exited,
+            &mut progs.page_added,
+            &mut progs.exec_paths,
+        ] {
+            program.set_autoload(true);
+        }
+        progs.block_touched.set_autoload(uses);
+        progs.syscall_done.set_autoload(uses);
+        let (skel, globals) = load(open)?;
         syscalls::fill(&skel.maps.syscalls)?;
+        let flags = match focus {
+            TraceMode::Touches => pf_record_flags::PF_RECORD_TOUCHES.0,
+            TraceMode::Reads | TraceMode::Additions => 0,
+        };
         Ok(LoadedTracer {
+            log: tables::make(&skel.maps, RECORDER)?,
             skel,
-            hooks: choice.hooks(),
-            log_parts,
+            globals,
+            hooks: selection.hooks(),
+            flags,
         })
     }
 
@@ -156,8 +151,9 @@ impl<'obj> LoadedTracer<'obj> {
     /// # Errors
     /// When the programs cannot be attached.
     pub fn launcher(self, cgroup: Option<u64>) -> Result<Tracer<'obj>, TraceError> {
-        mark_tree_root(&self.skel.maps.roles)?;
-        self.attach(cgroup)
+        let tracer = self.attach(cgroup, 0)?;
+        mark_tree_root(&tracer.skel.maps.members, tracer.launch)?;
+        Ok(tracer)
     }
 
     /// Attaches the programs and begins to record a process that somebody else has started, which is about
@@ -169,46 +165,47 @@ impl<'obj> LoadedTracer<'obj> {
     pub fn adopt(self, pid: Pid) -> Result<Tracer<'obj>, TraceError> {
         let pidfd = pidfd_open(pid, PidfdFlags::empty())
             .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;
-        let mut tracer = self.attach(None)?;
-        mark_app(&tracer.skel.maps.roles, pidfd.as_fd())?;
-        let id = pid.as_raw_nonzero().get().to_ne_bytes();
-        tracer
-            .skel
-            .maps
-            .tree_threads
-            .update(&id, &[1], MapFlags::ANY)
-            .map_err(|error| TraceError::from_bpf("naming a launch's first thread", error))?;
-        if let Some(bss) = tracer.skel.maps.bss_data.as_deref_mut() {
-            bss.live_tasks = 1;
-        }
-        tracer.start_mark().set();
+        let tracer = self.attach(None, 1)?;
+        let maps = &tracer.skel.maps;
+        let role = pf_role::PF_ROLE_STARTING;
+        mark_task(&maps.members, pidfd.as_fd(), tracer.launch, role)?;
+        maps.launch_threads
+            .update(
+                &pid.as_raw_nonzero().get().to_ne_bytes(),
+                &tracer.launch.to_ne_bytes(),
+                MapFlags::ANY,
+            )
+            .map_err(|error| TraceError::from_bpf("listing a launch's first thread", error))?;
+        tracer.mark().set();
         Ok(tracer)
     }
 
-    fn attach(mut self, cgroup: Option<u64>) -> Result<Tracer<'obj>, TraceError> {
-        if let Some(bss) = self.skel.maps.bss_data.as_deref_mut() {
-            bss.launch_cgroup = cgroup.unwrap_or(0);
-        }
-        let log = Log::map(self.skel.maps.event_log.as_fd(), self.log_parts)?;
+    /// Attaches the programs for a launch with so many tasks.
+    fn attach(mut self, cgroup: Option<u64>, tasks: u64) -> Result<Tracer<'obj>, TraceError> {
+        let slot = pf_launch {
+            tasks,
+            recorder: RECORDER + 1,
+            ..empty_slot()
+        };
+        let launch = take(&self.globals, slot).expect("a new object has free slots");
+        let recorder = pf_recorder {
+            launch,
+            cgroup: cgroup.unwrap_or(0),
+            flags: self.flags,
+            ..Default::default()
+        };
+        self.globals.set_recorder(RECORDER, recorder);
+        let on = self.globals.recording();
+        on.store(RECORDER + 1, Ordering::Release);
         let collected = Rc::new(RefCell::new(Trace::default()));
         let sink = Rc::clone(&collected);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&self.skel.maps.wakeups, move |record| {
-                sink.borrow_mut().take(record);
-                0
-            })
-            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        let wakeups = builder
-            .build()
-            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        self.skel
-            .attach()
-            .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
+        let log = ring_reader(&self.log, move |record| sink.borrow_mut().take(record))?;
+        attach(&mut self.skel)?;
         Ok(Tracer {
             skel: self.skel,
+            globals: self.globals,
+            launch,
             log,
-            wakeups,
             collected,
             hooks: self.hooks,
         })
@@ -245,61 +242,45 @@ impl<'obj> Tracer<'obj> {
 
     /// What the child must set as its last act before execve.
     pub fn start_mark(&mut self) -> StartMark {
-        let bss = self
-            .skel
-            .maps
-            .bss_data
-            .as_deref_mut()
-            .expect("a loaded object with globals has its .bss mapped");
-        // SAFETY: it points into the mapped .bss; the object outlives the launch.
-        unsafe { StartMark::new(&raw mut bss.active_since_ns) }
+        self.mark()
     }
 
-    /// Readable when the launch tree has ended, when it uses a mount namespace that is new, which should be
-    /// seen before it ends, and when another half of a part of the log is full. Other events do not wake:
-    /// [`Tracer::drain`] fetches them whenever it is called.
+    fn mark(&self) -> StartMark {
+        self.globals.slot(self.launch).start_mark()
+    }
+
+    /// Readable when the launch tree has ended, when it uses a new mount namespace, which should be opened
+    /// before it ends, and when the log is half full. Other events do not wake: [`Tracer::drain`] fetches
+    /// them whenever it is called.
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the epoll descriptor is open as long as the ring buffer, which `self` owns.
-        unsafe { BorrowedFd::borrow_raw(self.wakeups.epoll_fd()) }
+        unsafe { BorrowedFd::borrow_raw(self.log.epoll_fd()) }
     }
 
     /// Fetches what has been recorded since the last call.
     pub fn drain(&mut self) -> Result<(), TraceError> {
-        self.fetch().map(|_| ())
-    }
-
-    /// Returns in how many parts of the log something stays behind that is being written.
-    fn fetch(&mut self) -> Result<usize, TraceError> {
-        // First: who hears of the end shall have what was before it, too.
-        self.wakeups
+        self.log
             .consume()
-            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        let trace = &mut *self.collected.borrow_mut();
-        let known = trace.accesses.len();
-        let behind = self.log.drain(|record| trace.take(record));
-        // Each processor has recorded by itself.
-        trace.accesses[known..].sort_by_key(|access| access.time_ns);
-        Ok(behind)
+            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))
     }
 
     /// Ids of the launch tree's threads that are alive, 1024 of them at most.
     pub fn threads(&self) -> impl Iterator<Item = i32> {
-        let keys = self.skel.maps.tree_threads.keys();
+        let keys = self.skel.maps.launch_threads.keys();
         // While threads come and go, the kernel may begin anew.
         keys.take(MOST_THREADS)
             .filter_map(|key| Some(i32::from_ne_bytes(*key.first_chunk()?)))
     }
 
     /// Takes away what has been fetched so far, so that a long recording needs no more memory than
-    /// its reader keeps. What two calls of [`Tracer::drain`] fetched is almost, but not quite, in the
-    /// order of time.
+    /// its reader keeps. Events of several processors are almost, but not quite, in the order of time.
     pub fn take_accesses(&mut self) -> Vec<Access> {
         std::mem::take(&mut self.collected.borrow_mut().accesses)
     }
 
     /// What has been fetched so far.
     pub fn with_trace<T>(&mut self, look: impl FnOnce(&Trace) -> T) -> T {
-        let start_ns = self.start_mark().get();
+        let start_ns = self.mark().get();
         let mut trace = self.collected.borrow_mut();
         trace.start_ns = start_ns;
         look(&trace)
@@ -307,55 +288,26 @@ impl<'obj> Tracer<'obj> {
 
     /// Detaches the programs and returns all that was recorded.
     pub fn finish(mut self) -> Result<Trace, TraceError> {
-        // Detach first, so that what is then in the log is all there is.
+        // Detach first, so that the log then holds all there is.
         self.skel.links = Default::default();
-        let mut behind = self.fetch()?;
-        // A program that was under way on another processor writes for a microsecond yet.
-        for _ in 0..LAST_TRIES {
-            if behind == 0 {
-                break;
-            }
-            std::thread::yield_now();
-            behind = self.fetch()?;
-        }
-        let start_ns = self.start_mark().get();
+        self.drain()?;
+        let recorder = self.globals.recorder(RECORDER);
         let mut trace = self.collected.take();
-        trace.start_ns = start_ns;
+        trace.start_ns = self.mark().get();
         trace.hooks = self.hooks;
-        trace.lost += behind as u64;
-        if let Some(bss) = self.skel.maps.bss_data.as_deref() {
-            trace.lost += bss.lost_events + bss.lost_tasks;
-            trace.lost_paths = bss.lost_paths;
-        }
-        // What was being recorded while the rest was fetched comes late.
+        trace.lost += recorder.lost_events + self.globals.lost_tasks();
+        trace.lost_paths = recorder.lost_paths;
+        // Processors record at the same time: the log is in the order of reservation, not of time.
         trace.accesses.sort_by_key(|access| access.time_ns);
         trace.paths.sort_by_key(|path| path.time_ns);
         Ok(trace)
     }
 }
 
-static LAST_WARNING: Mutex<Option<String>> = Mutex::new(None);
-
-/// Keeps libbpf from writing to the terminal; its last warning becomes part of the error.
-pub(crate) fn capture_warnings() {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-        if let Ok(mut last) = LAST_WARNING.lock() {
-            *last = Some(message.trim().to_owned());
-        }
-    })));
-}
-
-pub(super) fn last_warning() -> Option<String> {
-    LAST_WARNING.lock().ok()?.take()
-}
-
-/// Threads that are told of at most: as many as the programs note.
+/// Threads that are listed at most: as many as the programs note.
 const MOST_THREADS: usize = 1024;
 
-/// How often the end of the log is looked for once nothing is attached: some milliseconds.
-const LAST_TRIES: usize = 10_000;
-
 /// How long to leave events in the log before fetching them, which takes the processor away from the app. It
-/// holds 170,000, and launches make some 80,000 in a second; where one processor makes more than its share,
-/// [`Tracer::wake_fd`] wakes.
+/// holds 130,000 page events, and launches make some 80,000 in a second; [`Tracer::wake_fd`] wakes when it is
+/// half full.
 pub const DRAIN_INTERVAL: Duration = Duration::from_millis(250);

@@ -20,6 +20,7 @@ mod processes;
 mod root;
 mod sandbox;
 mod stalls;
+mod threads;
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};

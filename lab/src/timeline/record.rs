@@ -82,10 +82,13 @@ impl<'obj> Recorder<'obj> {
         rodata.drive_dev = rustix::fs::major(dev) << 20 | rustix::fs::minor(dev);
         rodata.page_bytes = page_bytes as u32;
 
+        let bss = open.maps.bss_data.as_deref_mut();
+        ffi::begin_launch(bss.context("the timeline's BPF object has no variables")?);
+
         let mut skel = open
             .load()
             .context("cannot load the timeline's BPF programs")?;
-        mark_tree_root(&skel.maps.roles)?;
+        mark_tree_root(&skel.maps.members, ffi::LAUNCH)?;
         let fetched = Rc::new(RefCell::new(Fetched::default()));
         let sink = Rc::clone(&fetched);
         let mut builder = RingBufferBuilder::new();
@@ -161,14 +164,15 @@ impl<'obj> Recorder<'obj> {
             lost == 0,
             "{lost} events of the launch were lost: record it again on a quieter system"
         );
-        if bss.active_since_ns == 0 {
+        let start_ns = ffi::slot(bss).start_ns;
+        if start_ns == 0 {
             bail!("the start mark was never set: the app was not executed");
         }
         // Two cores record at once: order within the buffer is that of reservation, not of time.
         events.sort_by_key(|event| event.time_ns);
         let names = names(&events)?;
         Ok(Raw {
-            start_ns: bss.active_since_ns,
+            start_ns,
             drive: self.drive,
             fs_uuid: self.fs_uuid,
             events,

@@ -1,32 +1,141 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the BPF programs and user space agree on. Rust gets these types from the BTF of the compiled
- * objects, through the generated skeletons; nothing is declared twice.
+ * The contract between the BPF programs and user space. Rust gets these types from the BTF of the
+ * compiled object, through the generated skeleton, so nothing is declared twice.
  */
 #ifndef PARALFETCH_INTF_H
 #define PARALFETCH_INTF_H
 
+enum pf_sizes {
+	PF_LAUNCHES = 64,	/* launches that can be under way at a time */
+	PF_RECORDERS = 8,	/* of these, launches that can be recorded */
+	PF_NAME_FILTER_WORDS = 1024,	/* words of 64 bits in `name_filter` */
+};
+
+/* ---- the launch tree (tree.h) ---- */
+
+/* The part that a task plays in a launch. */
+enum pf_role {
+	PF_ROLE_NONE = 0,
+	PF_ROLE_LAUNCHER = 1,	/* the thread that starts the app: its child processes are the tree */
+	PF_ROLE_PREFETCHER = 2,	/* a thread of the launcher's own process: the prefetch thread */
+	PF_ROLE_STARTING = 3,	/* the app's first process, still running our code before its execve */
+	PF_ROLE_TREE = 4,	/* the app and all tasks that descend from it */
+};
+
+/* A task of a launch, in its task-local storage. */
+struct pf_member {
+	unsigned long long launch;	/* number of the launch */
+	unsigned int role;		/* enum pf_role */
+	unsigned int execve_calls;	/* calls that were reported since the last execve that succeeded */
+	unsigned long long waiting_since_ns;	/* 0: the task does not wait for a drive */
+};
+
+/*
+ * The slot of a launch: that of the launch's number modulo PF_LAUNCHES. Times are CLOCK_MONOTONIC in
+ * nanoseconds.
+ */
+struct pf_launch {
+	unsigned long long number;	/* of the launch that has the slot; 0: the slot is free */
+	unsigned long long start_ns;	/* execve; 0: not called yet, and nothing of the tree counts */
+	unsigned long long tasks;	/* of the tree that are alive */
+	unsigned int recorder;		/* index of its recorder plus 1; 0: it is not recorded */
+	unsigned int completion_dev;	/* kernel dev_t of the completion page; 0: it is not known */
+	unsigned long long switches;	/* context switches into a wait for a drive */
+	unsigned long long waiting_ns;	/* time in such waits, summed over tasks */
+	unsigned long long requests;	/* read requests of the tree */
+	unsigned long long bytes;	/* their size */
+	unsigned long long last_ns;	/* time of the last request, of the tree or of a prefetch thread */
+	unsigned long long prefetch_requests;	/* read requests of prefetch threads */
+	unsigned long long prefetch_bytes;	/* their size */
+	unsigned long long first_prefetch_ns;	/* time of the first of them */
+	unsigned long long completed_ns;	/* first use of the completion page */
+	unsigned long long completed_requests;	/* `requests` at that time */
+	unsigned long long completion_ino;	/* file of the completion page */
+	unsigned long long completion_page;	/* its index, in pages of the kernel's size */
+};
+
+/* ---- launch events (launch.h) ---- */
+
+/* Bytes of the last component of a path that are compared, the final zero included. */
+#define PF_NAME_MAX 64
+/* Bytes of a path in a launch event, the final zero included. */
+#define PF_EXEC_PATH_MAX 256
+/* Bytes of an argument that are compared, the final zero included. */
+#define PF_ARGUMENT_MAX 128
+/* Arguments that are compared. */
+#define PF_ARGUMENTS 12
+/* Calls of execve that are reported until one succeeds: execvp(3) tries one for each entry of PATH. */
+#define PF_EXECVE_CALLS 64
+/* Running processes whose path is kept, at most; a power of two. */
+#define PF_PROGRAMS 1024
+/* Spreads the ends of names over the bits of `name_filter`. */
+#define PF_NAME_FILTER_FACTOR 2654435761u
+
+/* The last component of a path, padded with zeros. */
+struct pf_name {
+	char text[PF_NAME_MAX];
+};
+
+/* An argument of a launcher such as python3, padded with zeros. */
+struct pf_argument {
+	char text[PF_ARGUMENT_MAX];
+};
+
+/* Why a name is watched. */
+enum pf_name_kind {
+	PF_NAME_APP = 1,	/* programs of this name are apps */
+	PF_NAME_LAUNCHER = 2,	/* an argument says which app is launched */
+};
+
+enum pf_launch_kind {
+	PF_LAUNCH_CALLED = 1,	/* execve was called; it may still fail */
+	PF_LAUNCH_EXECUTED = 2,	/* a program was executed */
+	PF_LAUNCH_ENDED = 3,	/* the last task of the launch exited */
+	PF_LARGE_READER = 4,	/* a process exited that had read `value` bytes */
+	PF_LAUNCH_COMPLETED = 5,	/* the completion block was read; only `launch` and time_ns are set */
+};
+
+struct pf_launch_event {
+	unsigned long long time_ns;	/* CLOCK_MONOTONIC */
+	unsigned long long launch;	/* number of the launch; 0 for PF_LARGE_READER */
+	unsigned long long value;
+	unsigned long long root_ino;	/* root directory of the process */
+	unsigned int root_dev;		/* kernel dev_t */
+	unsigned int mount_ns;		/* number of its mount namespace */
+	unsigned int pid;		/* process (thread group) */
+	unsigned int kind;		/* enum pf_launch_kind */
+	char path[PF_EXEC_PATH_MAX];	/* as execve was given it */
+};
+
+/* What a process was when it was executed. */
+struct pf_program {
+	unsigned int pid;	/* process (thread group); 0: none */
+	char path[PF_ARGUMENT_MAX];
+};
+
+/* ---- recording (record.h, paths.h) ---- */
+
 /* What an event says. */
 enum pf_kind {
-	PF_ADDED = 1,	/* pages added to the page cache or the buffer cache */
-	PF_READ = 2,	/* cached pages that were read */
-	PF_WINDOW = 3,	/* faultaround window: its cached pages were mapped, one was touched */
+	PF_ADDED = 1,	/* pages were added to the page cache or the buffer cache */
+	PF_READ = 2,	/* cached pages were read */
+	PF_FAULT_AROUND = 3,	/* the cached pages of a fault-around window were mapped, one was touched */
 	PF_EXIT = 4,	/* the last task of the launch tree exited; only time_ns is set */
-	PF_FAULT = 5,	/* one page that was faulted on; if it was not cached, its addition follows */
+	PF_FAULT = 5,	/* a page was faulted on; if it was not cached, its addition follows */
 	PF_PATH = 6,	/* a path was looked up; the record is a pf_path */
-	PF_HALF = 7,	/* another half of a part of the log is full; only time_ns is set */
-	PF_MOUNT_NS = 8,	/* a path came from a mount namespace that is new; only time_ns is set */
+	PF_MOUNT_NS = 7,	/* a path came from a new mount namespace; only time_ns is set */
 };
 
 /* Who did it. */
 enum pf_by {
 	PF_TREE = 1,	/* a task of the launch tree */
 	PF_OTHER = 2,	/* any other task */
-	PF_OWN = 3,	/* a thread of the launcher's own process: the prefetch thread */
-	PF_NEWCOMER = 4,	/* a task of another process that was started since the launch began */
+	PF_PREFETCHER = 3,	/* a thread of the launcher's own process: the prefetch thread */
+	PF_HELPER = 4,	/* a task of another process that was started after the launch began */
 };
 
-/* One event; a path has a record of its own, which begins as this one does. */
+/* One event. The record of a path has the same first fields up to `kind`. */
 struct pf_event {
 	unsigned long long time_ns;	/* CLOCK_MONOTONIC */
 	unsigned char kind;		/* enum pf_kind */
@@ -39,25 +148,45 @@ struct pf_event {
 	unsigned int dev;		/* kernel dev_t: major << 20 | minor */
 };
 
-/* Bytes of the longest path that is recorded, its final zero included. */
+/* Whether cached pages that are used count beside what is read from drives. */
+enum pf_record_flags {
+	PF_RECORD_TOUCHES = 1,	/* report a page that was added when it is used, too */
+};
+
+/* One recording of a launch. */
+struct pf_recorder {
+	unsigned long long launch;	/* number of the launch; 0: the recorder is off */
+	/*
+	 * Number of the cgroup that belongs to this launch alone, as those that systemd makes for an app
+	 * do: every task in it belongs to the launch. 0: there is none.
+	 */
+	unsigned long long cgroup;
+	unsigned long long page_words;	/* entries of the table of pages that are in use */
+	unsigned long long lost_events;	/* events that found no room in the log */
+	unsigned long long lost_paths;	/* paths that were too long, or not in memory any more */
+	unsigned int flags;		/* enum pf_record_flags */
+	unsigned int pad;
+};
+
+/* Bytes of the longest path that is recorded, the final zero included. */
 #define PF_PATH_MAX 1024
 
 /* What was done with a path. */
 enum pf_use {
 	PF_LOOK_UP = 1,	/* it was looked up, whether found or not */
-	PF_EXECUTED = 2,	/* it was looked up to execute what it names */
+	PF_EXECUTED = 2,	/* it was looked up to execute the file */
 	PF_LISTED = 3,	/* the directory `from` was read; there is no path */
 	PF_ENTERED = 4,	/* the directory `from` became the working directory; there is no path */
 };
 
-/* Names an inode. */
+/* Identifies an inode. */
 struct pf_inode {
 	unsigned long long ino;
 	unsigned int dev;		/* kernel dev_t */
 	unsigned int generation;
 };
 
-/* A path of the launch tree. Begins as pf_event does, as far as `kind` is concerned. */
+/* A path that the launch tree looked up. */
 struct pf_path {
 	unsigned long long time_ns;	/* CLOCK_MONOTONIC */
 	unsigned char kind;		/* PF_PATH */
@@ -69,10 +198,10 @@ struct pf_path {
 	struct pf_inode root;		/* root directory of the task */
 	unsigned int from_mount;	/* numbers of the mounts that they were reached through */
 	unsigned int root_mount;
-	unsigned int pid;		/* process, in user space's pid namespace; 0 if not asked for */
+	unsigned int pid;		/* process, in user space's pid namespace; 0 in our mount namespace */
 	unsigned int pad_2;
 	unsigned long long length;	/* bytes of the path */
-	char path[PF_PATH_MAX];		/* only so many bytes of it are in the record */
+	char path[PF_PATH_MAX];		/* the record ends after `length` bytes of it */
 };
 
 /* How a system call takes its paths. */
@@ -100,50 +229,84 @@ struct pf_syscall {
 	unsigned char pad[2];
 };
 
-/* The part that a task plays in a launch, kept in its task-local storage. */
-enum pf_role {
-	PF_ROLE_NONE = 0,
-	PF_ROLE_LAUNCHER = 1,	/* the thread that starts the app: its child processes are the tree */
-	PF_ROLE_HELPER = 2,	/* a thread of the launcher's own process: the prefetch thread */
-	PF_ROLE_STARTING = 3,	/* the app's first process, still running our code before its execve */
-	PF_ROLE_TREE = 4,	/* the app and everything that grows from it */
+/* ---- tables of a recorder (seen_pages.h, seen_paths.h), made when it is first needed ---- */
+
+enum pf_table_sizes {
+	PF_PAGE_WORDS = 1 << 16,
+	PF_NEAR_PLACES = 1 << 12,
+	PF_FAR_PLACES = 1 << 17,
+	PF_NEAR_PATH_LINES = 480,
+	PF_FAR_PATH_LINES = 1 << 13,
 };
 
-/* The log that events wait in (log.bpf.h); sizes in bytes. */
-enum pf_log {
-	PF_LOG_BYTES_LOG2 = 23,	/* of all parts, without the room behind each: 8 MiB */
-	PF_LOG_BYTES = 1 << PF_LOG_BYTES_LOG2,
-	PF_LOG_PARTS = 16,	/* at most */
-	PF_LOG_RECORD = 1152,	/* the room behind a part: the largest record is no larger */
+/* 64 pages of a file or a device: which of them were reported, a bit each, by whom and how. */
+struct pf_page_word {
+	unsigned long long name;
+	unsigned long long added;
+	unsigned long long tree;
+	unsigned long long other;
+	unsigned long long helper;
+	unsigned long long fault_around;
 };
 
-/*
- * How far a part of the log is written and read, in bytes since it began. A line of the processor's cache:
- * parts have nothing in common.
- */
-struct pf_log_ends {
-	unsigned long long head;	/* claimed by the programs */
-	unsigned long long tail;	/* read by user space */
-	unsigned long long pad[6];
+/* Hashes of paths that were reported: a line of the processor's cache. */
+struct pf_path_line {
+	unsigned long long at[8];
 };
 
-/* Read requests and bytes, counted where a request is made for the block layer. */
-struct pf_reads {
-	unsigned long long requests;
-	unsigned long long bytes;
+/* Where the words of a file are, counted from 1; 0: the place is free. */
+struct pf_near_pages {
+	unsigned int places[PF_NEAR_PLACES];
 };
 
-/* Each object keeps one of these, so that its BTF names the types that only events use. */
+struct pf_near_paths {
+	struct pf_path_line lines[PF_NEAR_PATH_LINES];
+};
+
+struct pf_far_tables {
+	struct pf_page_word words[PF_PAGE_WORDS];	/* in the order in which they came */
+	unsigned int places[PF_FAR_PLACES];
+	struct pf_path_line lines[PF_FAR_PATH_LINES];
+};
+
+enum pf_log_sizes {
+	PF_LOG_BYTES = 8 << 20,	/* of the ring buffer that the events of a recorder wait in */
+};
+
+/* Bytes of a recorder's tables, for user space to make them. */
+enum pf_table_bytes {
+	PF_NEAR_PAGES_BYTES = sizeof(struct pf_near_pages),
+	PF_NEAR_PATHS_BYTES = sizeof(struct pf_near_paths),
+	PF_FAR_TABLES_BYTES = sizeof(struct pf_far_tables),
+};
+
+/* ---- the completion block (meter.h) ---- */
+
+/* The block whose arrival from the drive ends a launch (paper §4.2). */
+struct pf_completion_block {
+	unsigned long long launch;	/* number of the launch */
+	unsigned long long sector;	/* first 512-byte sector on the device */
+	unsigned long long sectors;
+	unsigned int dev;		/* kernel dev_t; 0: there is no completion block */
+	unsigned int pad;
+};
+
+/* The object keeps one of these, so that its BTF names the types that no map and no variable has. */
 struct pf_types {
 	struct pf_event event;
 	enum pf_kind kind;
 	enum pf_by by;
-	enum pf_role role;
+	enum pf_record_flags record_flags;
 	struct pf_path path;
 	enum pf_use use;
 	enum pf_rule rule;
-	enum pf_log log;
-	struct pf_log_ends log_ends;
+	enum pf_sizes sizes;
+	enum pf_role role;
+	enum pf_launch_kind launch_kind;
+	enum pf_name_kind name_kind;
+	struct pf_launch_event launch_event;
+	enum pf_log_sizes log_sizes;
+	enum pf_table_bytes table_bytes;
 };
 
 #endif

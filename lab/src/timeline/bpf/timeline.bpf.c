@@ -22,42 +22,21 @@
 #include "kernel.h"
 #include "kernel_more.h"
 #include "intf.h"
+#include "events.h"
+#include "position.h"
 #include "timeline.h"
+#include "tree.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
-#include "tree.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define BDEVFS_MAGIC 0x62646576
 #define REQ_OP_MASK 0xff
 #define REQ_OP_READ 0
 
-/* Kernel dev_t of the measured device, and bytes in a page; set before the programs are loaded. */
-const volatile __u32 drive_dev = 0;
-const volatile __u32 page_bytes = 4096;
-
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 64 << 20);
-} events SEC(".maps");
-
-/* Events that found no room in the ring buffer, or whose tables had none. */
-__u64 lost_events = 0;
-
 struct pf_types _types = {};
 struct tl_types _tl_types = {};
-
-/* Pages of a file, or of a device's metadata. */
-struct place {
-	__u64 ino;
-	__u64 start;
-	__u32 pages;
-	__u32 dev;
-	__u32 generation;
-	__u32 pad;
-};
 
 /* Who made a request, between its making and its completion. */
 struct making {
@@ -72,72 +51,6 @@ struct {
 	__type(value, struct making);
 } makings SEC(".maps");
 
-/* What a task of the tree touched since it last waited. */
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct place);
-} touches SEC(".maps");
-
-static __always_inline __u8 by_role(__u32 role)
-{
-	if (is_tree(role))
-		return TL_BY_TREE;
-	return role == PF_ROLE_HELPER ? TL_BY_HELPER : TL_BY_OTHER;
-}
-
-/* User space empties the buffer at its own pace; only the end of the tree wakes it. */
-static __always_inline void emit(struct tl_event *e, __u64 flags)
-{
-	struct tl_event *slot = bpf_ringbuf_reserve(&events, sizeof(*slot), 0);
-
-	if (!slot) {
-		__sync_fetch_and_add(&lost_events, 1);
-		return;
-	}
-	e->time_ns = bpf_ktime_get_ns();
-	*slot = *e;
-	bpf_ringbuf_submit(slot, flags);
-}
-
-static __always_inline void emit_task(__u8 kind, int pid)
-{
-	struct tl_event e = { .kind = kind, .by = TL_BY_TREE, .pid = pid };
-
-	emit(&e, BPF_RB_NO_WAKEUP);
-}
-
-static __always_inline void set_place(struct tl_event *e, const struct place *place)
-{
-	e->ino = place->ino;
-	e->start = place->start;
-	e->pages = place->pages;
-	e->dev = place->dev;
-	e->generation = place->generation;
-}
-
-/* False if the inode cannot be looked into. */
-static __always_inline bool place_of(struct inode *inode, __u64 start, __u64 pages,
-				     struct place *place)
-{
-	struct super_block *sb = BPF_CORE_READ(inode, i_sb);
-
-	if (!inode || !sb || !pages)
-		return false;
-	__builtin_memset(place, 0, sizeof(*place));
-	if (BPF_CORE_READ(sb, s_magic) == BDEVFS_MAGIC) {
-		place->dev = BPF_CORE_READ(inode, i_rdev);
-	} else {
-		place->dev = BPF_CORE_READ(sb, s_dev);
-		place->ino = BPF_CORE_READ(inode, i_ino);
-		place->generation = BPF_CORE_READ(inode, i_generation);
-	}
-	place->start = start;
-	place->pages = pages;
-	return true;
-}
-
 /* ---- processor ---- */
 
 SEC("tp_btf/sched_switch")
@@ -145,7 +58,7 @@ int BPF_PROG(switched, bool preempt, struct task_struct *prev, struct task_struc
 {
 	struct place *touched;
 
-	if (!active_since_ns)
+	if (!has_started())
 		return 0;
 	if (is_tree(role_of(prev))) {
 		struct tl_event e = { .kind = TL_OUT, .by = TL_BY_TREE, .pid = prev->pid };
@@ -170,7 +83,7 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(task_forked, struct task_struct *parent, struct task_struct *child)
 {
 	tree_fork(parent, child);
-	if (active_since_ns && is_tree(role_of(child)))
+	if (has_started() && is_tree(role_of(child)))
 		emit_task(TL_FORK, child->pid);
 	return 0;
 }
@@ -179,9 +92,12 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(task_execed, struct task_struct *task, int old_pid)
 {
 	struct tl_event e = { .kind = TL_EXEC, .by = TL_BY_TREE, .pid = task->pid, .was = old_pid };
+	struct pf_member *m = member_of(task);
 
-	tree_exec(task);
-	if (active_since_ns && is_tree(role_of(task)))
+	if (!m || !is_tree(m->role))
+		return 0;
+	tree_exec(task, m, old_pid);
+	if (has_started())
 		emit(&e, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -190,10 +106,12 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(task_exited, struct task_struct *task)
 {
 	struct tl_event end = { .kind = TL_END };
+	struct pf_member *m = member_of(task);
 
-	if (is_tree(current_role()))
-		emit_task(TL_GONE, task->pid);
-	if (tree_exit())
+	if (!m || !is_tree(m->role))
+		return 0;
+	emit_task(TL_GONE, task->pid);
+	if (tree_exit(task, m))
 		emit(&end, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }
@@ -238,7 +156,7 @@ int BPF_PROG(request_made, struct request *rq)
 	if (!bio || BPF_CORE_READ(bio, bi_bdev, bd_dev) != drive_dev)
 		return 0;
 	making.pid = bpf_get_current_pid_tgid();
-	making.by = by_role(current_role());
+	making.by = by_role(role_of(bpf_get_current_task_btf()));
 	if (bpf_map_update_elem(&makings, &key, &making, BPF_ANY))
 		__sync_fetch_and_add(&lost_events, 1);
 	return 0;
@@ -297,5 +215,3 @@ int BPF_PROG(request_issued, struct request *rq)
 	emit(&e, BPF_RB_NO_WAKEUP);
 	return 0;
 }
-
-#include "position.bpf.h"

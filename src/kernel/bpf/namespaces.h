@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Which mount a directory was reached through, and which process can show user space the mounts of a
- * namespace other than its own.
+ * Which mount a directory was reached through, and the process through which user space can open the mount
+ * namespace of a path.
  */
-#ifndef PARALFETCH_NAMESPACES_BPF_H
-#define PARALFETCH_NAMESPACES_BPF_H
+#ifndef PARALFETCH_NAMESPACES_H
+#define PARALFETCH_NAMESPACES_H
+
+#include "kernel.h"
+#include "memory.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 
 /* Numbers of user space's own namespaces, set before the programs are loaded. */
 const volatile __u32 own_mount_ns = 0;
@@ -13,13 +18,20 @@ const volatile __u32 own_pid_ns = 0;
 /* Levels of pid namespaces that the kernel allows below the first (MAX_PID_NS_LEVEL). */
 #define PID_NS_LEVELS 32
 
-/* Other mount namespaces that paths have been reported from. */
+/* A mount namespace that a launch has used. */
+struct used_mount_ns {
+	__u64 launch;
+	__u32 number;
+	__u32 pad;
+};
+
+/* Mount namespaces other than ours that paths have been reported from. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 256);
-	__type(key, __u32);
+	__type(key, struct used_mount_ns);
 	__type(value, __u8);
-} seen_mount_ns SEC(".maps");
+} used_mount_ns SEC(".maps");
 
 /* The number that /proc/PID/mountinfo gives the mount. */
 static __always_inline __u32 mount_number(struct vfsmount *mnt)
@@ -29,7 +41,7 @@ static __always_inline __u32 mount_number(struct vfsmount *mnt)
 	return LOOK(struct mount, mount, mnt_id);
 }
 
-/* The process's number in user space's pid namespace, or 0: containers number theirs anew. */
+/* The process's number in user space's pid namespace, or 0: each pid namespace has numbers of its own. */
 static __always_inline __u32 own_number_of(struct task_struct *task)
 {
 	struct pid *pid = BPF_CORE_READ(task, group_leader, thread_pid);
@@ -46,11 +58,13 @@ static __always_inline __u32 own_number_of(struct task_struct *task)
 	return 0;
 }
 
-static __always_inline bool is_first_of_mount_ns(__u32 mount_ns)
+/* Whether it is the first time that the launch uses this mount namespace; notes that it has. */
+static __always_inline bool is_first_of_mount_ns(__u64 launch, __u32 mount_ns)
 {
+	struct used_mount_ns key = { .launch = launch, .number = mount_ns };
 	__u8 one = 1;
 
-	return !bpf_map_update_elem(&seen_mount_ns, &mount_ns, &one, BPF_NOEXIST);
+	return !bpf_map_update_elem(&used_mount_ns, &key, &one, BPF_NOEXIST);
 }
 
 #endif

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Position: which pages the launch tree and the helper have reached, each reported once for each of
- * the two. A part of timeline.bpf.c, which has the places and the ring buffer.
+ * the two.
  */
-#ifndef LAB_POSITION_BPF_H
-#define LAB_POSITION_BPF_H
+#ifndef LAB_POSITION_H
+#define LAB_POSITION_H
 
-#include "folios.bpf.h"
+#include "kernel.h"
+#include "events.h"
+#include "folios.h"
+#include "tree.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
 
 /* 64 pages of a file or a device. */
 struct seen_key {
@@ -90,11 +96,11 @@ static __always_inline bool mark_new(const struct place *place, __u8 by)
 static __always_inline void report(__u8 kind, struct place *place)
 {
 	struct tl_event e = { .kind = kind };
-	__u32 role = current_role();
+	__u32 role = role_of(bpf_get_current_task_btf());
 	struct place *touched;
 
 	e.by = by_role(role);
-	if (e.by == TL_BY_OTHER || (e.by == TL_BY_TREE && !active_since_ns))
+	if (e.by == TL_BY_OTHER || (e.by == TL_BY_TREE && !has_started()))
 		return;
 	if (e.by == TL_BY_HELPER && kind == TL_TOUCHED)
 		return;

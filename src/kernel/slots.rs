@@ -1,10 +1,10 @@
-//! What is counted of each launch, in memory that the programs write.
+//! The slots of launches: what is counted of each, in memory that the programs write.
 
 use std::sync::atomic::Ordering;
 
-use super::shared::{LAUNCHES, Shared, no_counts};
-use super::skel::types::pf_counts;
-use crate::kernel::kernel_dev;
+use super::event::kernel_dev;
+use super::globals::{Globals, LAUNCHES, empty_slot};
+use super::skel::types::pf_launch;
 
 /// What was counted of a launch so far. Times are CLOCK_MONOTONIC in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct LaunchCounts {
     /// Tasks of the launch tree that are alive.
     pub tasks: u64,
     /// Context switches of the tree into a wait for the drive (`in_iowait`); only counted while
-    /// there is a [`super::CountingWaits`].
+    /// there is a [`CountingWaits`](super::CountingWaits).
     pub switches: u64,
     /// Time of these waits, summed up over tasks.
     pub waiting_ns: u64,
@@ -32,7 +32,7 @@ pub struct LaunchCounts {
     pub first_prefetch_ns: u64,
     /// When the completion page was used first; 0 if it was not, or is not known.
     pub completed_ns: u64,
-    /// [`Counts::requests`] at that time.
+    /// [`LaunchCounts::requests`] at that time.
     pub completed_requests: u64,
 }
 
@@ -59,12 +59,12 @@ pub struct WatchedPage {
 }
 
 /// What was counted of a launch so far; `None` if it has no slot (any more).
-pub(super) fn counts(shared: &Shared<'_>, launch: u64) -> Option<LaunchCounts> {
-    let slot = shared.slot(launch);
+pub(super) fn counts(globals: &Globals<'_>, launch: u64) -> Option<LaunchCounts> {
+    let slot = globals.slot(launch);
     let raw = slot.read();
-    // It may have been another's while it was read.
+    // The slot may have been another's while it was read.
     let is_its = |number| number == launch && launch != 0;
-    if !is_its(raw.launch) || !is_its(slot.launch().load(Ordering::Acquire)) {
+    if !is_its(raw.number) || !is_its(slot.number().load(Ordering::Acquire)) {
         return None;
     }
     Some(LaunchCounts {
@@ -83,92 +83,98 @@ pub(super) fn counts(shared: &Shared<'_>, launch: u64) -> Option<LaunchCounts> {
     })
 }
 
-/// Tells the launch's completion page, if it still has a slot.
-pub(super) fn set_completion(shared: &Shared<'_>, launch: u64, page: WatchedPage) {
-    let slot = shared.slot(launch);
-    if slot.launch().load(Ordering::Relaxed) == launch {
+/// Sets the launch's completion page, if it still has a slot.
+pub(super) fn set_completion(globals: &Globals<'_>, launch: u64, page: WatchedPage) {
+    let slot = globals.slot(launch);
+    if slot.number().load(Ordering::Relaxed) == launch {
         slot.set_completion(kernel_dev(page.dev), page.ino, page.index);
     }
 }
 
-/// Takes a slot for a launch that begins outside of execve at this time, with one task, and returns its
-/// number; `None` if all slots are taken.
-pub(super) fn take(shared: &Shared<'_>, start_ns: u64) -> Option<u64> {
-    // The slot of a number may still be a longer launch's: then it is the next number's turn.
+/// Takes a slot for a launch that user space begins, with what `launch` says beside its number, and
+/// returns the number; `None` if all slots are taken.
+pub(super) fn take(globals: &Globals<'_>, launch: pf_launch) -> Option<u64> {
+    // The slot of a number may still serve a longer launch: then take the next number.
     for _ in 0..LAUNCHES {
-        let launch = shared.last_launch().fetch_add(1, Ordering::Relaxed) + 1;
-        let slot = shared.slot(launch);
+        let number = globals.last_launch().fetch_add(1, Ordering::Relaxed) + 1;
+        let slot = globals.slot(number);
         let taken = slot
-            .launch()
-            .compare_exchange(0, launch, Ordering::AcqRel, Ordering::Relaxed);
+            .number()
+            .compare_exchange(0, number, Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_ok() {
-            slot.begin(pf_counts {
-                launch,
-                start_ns,
-                tasks: 1,
-                ..no_counts()
-            });
-            shared.live_launches().fetch_add(1, Ordering::Relaxed);
-            return Some(launch);
+            slot.begin(pf_launch { number, ..launch });
+            globals.live_launches().fetch_add(1, Ordering::Relaxed);
+            return Some(number);
         }
     }
     None
 }
 
+/// The slot of a launch that begins outside of execve at this time, with one task.
+pub(super) fn adopted(start_ns: u64) -> pf_launch {
+    pf_launch {
+        start_ns,
+        tasks: 1,
+        ..empty_slot()
+    }
+}
+
 /// Frees the launch's slot, if it has one: its tasks count nothing any more.
-pub(super) fn free(shared: &Shared<'_>, launch: u64) {
-    let slot = shared.slot(launch);
+pub(super) fn free(globals: &Globals<'_>, launch: u64) {
+    let slot = globals.slot(launch);
     let freed = launch != 0
         && slot
-            .launch()
+            .number()
             .compare_exchange(launch, 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
     if freed {
-        shared.live_launches().fetch_sub(1, Ordering::Relaxed);
+        globals.live_launches().fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::shared::tests::globals;
+    use super::super::globals::tests::globals;
     use super::*;
 
     #[test]
     fn each_launch_has_a_slot_until_it_is_freed() {
-        let mut globals = globals();
-        let shared = Shared::new(&mut globals);
-        let all: Vec<u64> = (0..LAUNCHES).map_while(|_| take(&shared, 7)).collect();
+        let mut memory = globals();
+        let globals = Globals::new(&mut memory);
+        let all: Vec<u64> = (0..LAUNCHES)
+            .map_while(|_| take(&globals, adopted(7)))
+            .collect();
         assert_eq!(all.len() as u64, LAUNCHES);
-        assert_eq!(take(&shared, 7), None);
-        assert_eq!(shared.live_launches().load(Ordering::Relaxed), 64);
-        let counted = counts(&shared, all[3]).unwrap();
+        assert_eq!(take(&globals, adopted(7)), None);
+        assert_eq!(globals.live_launches().load(Ordering::Relaxed), 64);
+        let counted = counts(&globals, all[3]).unwrap();
         assert_eq!((counted.start_ns, counted.tasks), (7, 1));
-        free(&shared, all[3]);
-        free(&shared, all[3]);
-        assert_eq!(shared.live_launches().load(Ordering::Relaxed), 63);
-        assert_eq!(counts(&shared, all[3]), None);
-        let next = take(&shared, 8).unwrap();
+        free(&globals, all[3]);
+        free(&globals, all[3]);
+        assert_eq!(globals.live_launches().load(Ordering::Relaxed), 63);
+        assert_eq!(counts(&globals, all[3]), None);
+        let next = take(&globals, adopted(8)).unwrap();
         assert_eq!(next % LAUNCHES, all[3] % LAUNCHES);
         assert!(next > all[63]);
-        assert_eq!(counts(&shared, next).unwrap().start_ns, 8);
-        assert_eq!(counts(&shared, all[3]), None);
-        assert_eq!(counts(&shared, 0), None);
+        assert_eq!(counts(&globals, next).unwrap().start_ns, 8);
+        assert_eq!(counts(&globals, all[3]), None);
+        assert_eq!(counts(&globals, 0), None);
     }
 
     #[test]
     fn a_completion_page_leaves_the_counts_alone() {
-        let mut globals = globals();
-        let shared = Shared::new(&mut globals);
-        let launch = take(&shared, 7).unwrap();
+        let mut memory = globals();
+        let globals = Globals::new(&mut memory);
+        let launch = take(&globals, adopted(7)).unwrap();
         let page = WatchedPage {
             dev: 0x0801,
             ino: 12,
             index: 34,
         };
-        set_completion(&shared, launch + LAUNCHES, page);
-        assert_eq!(shared.slot(launch).read().completion_dev, 0);
-        set_completion(&shared, launch, page);
-        let raw = shared.slot(launch).read();
+        set_completion(&globals, launch + LAUNCHES, page);
+        assert_eq!(globals.slot(launch).read().completion_dev, 0);
+        set_completion(&globals, launch, page);
+        let raw = globals.slot(launch).read();
         assert_eq!(raw.completion_dev, kernel_dev(page.dev));
         assert_eq!((raw.completion_ino, raw.completion_page), (12, 34));
         assert_eq!((raw.start_ns, raw.tasks), (7, 1));

@@ -1,4 +1,8 @@
-//! The programs that see launches, from their loading to their end.
+//! Seeing launches in the kernel, wherever they come from, and counting what they cost.
+//!
+//! [`Watch`] is attached all the time. A program that nobody watches for costs one look-up by name; the
+//! others are reported through [`Watch::fd`]. From then on the launch's tree of tasks is followed and its
+//! reads and waits are counted ([`Watch::counts`]), until [`Watch::end`].
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,20 +13,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, ProgramMut, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore, MapFlags, ProgramMut, RingBuffer};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use rustix::time::{ClockId, clock_gettime};
 
-use super::event::{LaunchEvent, parse};
-use super::shared::Shared;
-use super::skel::types::{pf_argument, pf_member, pf_name, pf_name_kind};
-use super::skel::{WatchSkel, WatchSkelBuilder};
+use super::abilities::TraceError;
+use super::globals::Globals;
+use super::hooks::has_tracepoint;
+use super::launch_event::{LaunchEvent, parse};
+use super::launcher::{launch_of, mark_task, monotonic_ns};
+use super::name_filter::NameFilter;
+use super::object::{Storage, attach, load, open, ring_reader};
+use super::skel::ParalfetchSkel;
+use super::skel::types::{pf_argument, pf_name, pf_name_kind, pf_role};
 use super::slots::{self, LaunchCounts, WatchedPage};
 use super::tracefs::has_syscall_entry;
 use super::waits::WaitPrograms;
-use crate::kernel::watch::name_filter::Tails;
-use crate::kernel::{Storage, TraceError, check, has_tracepoint};
 
 /// What to watch for, beside names.
 #[derive(Clone, Copy, Debug)]
@@ -37,17 +42,16 @@ pub struct WatchOptions {
 pub enum WatchedName {
     /// Programs of this name are apps.
     App,
-    /// It starts other programs, of which an argument tells (`python3`, `flatpak`).
+    /// It starts other programs, and an argument says which app is meant (`python3`, `flatpak`).
     Launcher,
 }
 
 /// The attached programs.
 pub struct Watch<'obj> {
-    skel: WatchSkel<'obj>,
-    /// Of the skeleton.
-    shared: Shared<'obj>,
+    skel: ParalfetchSkel<'obj>,
+    globals: Globals<'obj>,
     ring: RingBuffer<'static>,
-    seen: Rc<RefCell<Vec<LaunchEvent>>>,
+    events: Rc<RefCell<Vec<LaunchEvent>>>,
     early: bool,
     names: HashMap<OsString, WatchedName>,
     arguments: Vec<OsString>,
@@ -59,49 +63,48 @@ impl<'obj> Watch<'obj> {
     /// # Errors
     /// Says which privilege or kernel ability is missing.
     pub fn attach(storage: &'obj mut Storage, options: WatchOptions) -> Result<Self, TraceError> {
-        check()?;
-        crate::kernel::capture_warnings();
-        let mut open = WatchSkelBuilder::default()
-            .open(storage.get())
-            .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
+        let mut open = open(storage)?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.detects_launches = true;
+        }
         let early = options.early && has_syscall_entry("execve");
-        open.progs.execve_entered.set_autoload(early);
-        open.progs
+        let progs = &mut open.progs;
+        progs.execve_entered.set_autoload(early);
+        progs
             .execveat_entered
             .set_autoload(early && has_syscall_entry("execveat"));
-        let progs = &mut open.progs;
+        for program in [
+            &mut progs.program_executed,
+            &mut progs.task_forked,
+            &mut progs.task_exited,
+            &mut progs.request_made,
+            &mut progs.bio_merged_behind,
+            &mut progs.bio_merged_before,
+            &mut progs.task_switched,
+        ] {
+            program.set_autoload(true);
+        }
         progs.task_switched.set_autoattach(false);
         for (program, tracepoint) in [
-            (&mut progs.pages_read, "mm_filemap_get_pages"),
-            (&mut progs.page_faulted, "mm_filemap_fault"),
-            (&mut progs.pages_mapped, "mm_filemap_map_pages"),
+            (&mut progs.completion_read, "mm_filemap_get_pages"),
+            (&mut progs.completion_faulted, "mm_filemap_fault"),
+            (&mut progs.completion_mapped, "mm_filemap_map_pages"),
         ] {
             program.set_autoload(has_tracepoint(tracepoint)?);
             program.set_autoattach(false);
         }
-        let mut skel = open
-            .load()
-            .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
-        let seen = Rc::new(RefCell::new(Vec::new()));
-        let sink = Rc::clone(&seen);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&skel.maps.events, move |record| {
-                sink.borrow_mut().extend(parse(record));
-                0
-            })
-            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        let ring = builder
-            .build()
-            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
-        skel.attach()
-            .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
-        let globals = skel.maps.bss_data.take().expect(MAPPED);
+        let (mut skel, globals) = load(open)?;
+        let events = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&events);
+        let ring = ring_reader(&skel.maps.launch_events, move |record| {
+            sink.borrow_mut().extend(parse(record));
+        })?;
+        attach(&mut skel)?;
         Ok(Watch {
-            shared: Shared::new(globals),
+            globals,
             skel,
             ring,
-            seen,
+            events,
             early,
             names: HashMap::new(),
             arguments: Vec::new(),
@@ -121,12 +124,12 @@ impl<'obj> Watch<'obj> {
         arguments: Vec<OsString>,
     ) -> Vec<OsString> {
         let mut refused = Vec::new();
-        let tails = Tails::of(names.keys().map(OsString::as_os_str));
-        // No name that stays or comes may be missed meanwhile.
-        tails.add(&self.shared);
+        let filter = NameFilter::of(names.keys().map(OsString::as_os_str));
+        // No name that stays or is added may be missed meanwhile.
+        filter.add(&self.globals);
         let map = &self.skel.maps.names;
         for old in self.names.keys().filter(|old| !names.contains_key(*old)) {
-            // It may have been refused.
+            // A name that was refused is not there.
             let _ = padded::<{ size_of::<pf_name>() }>(old).map(|key| map.delete(&key));
         }
         for (name, kind) in &names {
@@ -151,41 +154,41 @@ impl<'obj> Watch<'obj> {
                 refused.push(argument.clone());
             }
         }
-        tails.set(&self.shared);
+        filter.set(&self.globals);
         self.names = names;
         self.arguments = arguments;
         refused
     }
 
-    /// From now on, tells of processes that are no launches and have read this many bytes when they exit;
-    /// 0: of none. Processes that run already are not known by name, and are not told of.
+    /// Report processes that are in no launch and read at least this many bytes before they exited. 0 switches
+    /// the reports off. Processes that run already are not known by path, and are not reported.
     pub fn report_large_readers(&mut self, bytes: u64) {
-        self.shared.large_bytes().store(bytes, Ordering::Relaxed);
+        self.globals.large_bytes().store(bytes, Ordering::Relaxed);
     }
 
-    /// Readable when something was seen.
+    /// Readable when there are launch events.
     pub fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the epoll descriptor is open as long as the ring buffer, which `self` owns.
         unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
     }
 
-    /// What was seen since the last call, in order; not all of it, if it is very much.
+    /// The launch events since the last call, in order; not all of them if there are very many.
     ///
     /// # Errors
     /// When the ring buffer cannot be read.
     pub fn take(&mut self) -> Result<Vec<LaunchEvent>, TraceError> {
-        // Whoever fills the buffer as fast as it is emptied must not keep us here.
+        // A bound, so that programs that fill the buffer as fast as it is emptied cannot keep us here.
         let consumed = self.ring.consume_raw_n(MOST_TAKEN);
         if consumed < 0 {
             let error = libbpf_rs::Error::from_raw_os_error(-consumed);
             return Err(TraceError::from_bpf("reading the ring buffer", error));
         }
-        Ok(std::mem::take(&mut *self.seen.borrow_mut()))
+        Ok(std::mem::take(&mut *self.events.borrow_mut()))
     }
 
     /// What was counted of a launch so far; `None` if it is not followed (any more).
     pub fn counts(&self, launch: u64) -> Option<LaunchCounts> {
-        slots::counts(&self.shared, launch)
+        slots::counts(&self.globals, launch)
     }
 
     /// The programs that count, for all launches, waits for the drive, and see when completion pages are
@@ -197,9 +200,9 @@ impl<'obj> Watch<'obj> {
         let progs = &self.skel.progs;
         let all: [&ProgramMut<'_>; 4] = [
             &progs.task_switched,
-            &progs.pages_read,
-            &progs.page_faulted,
-            &progs.pages_mapped,
+            &progs.completion_read,
+            &progs.completion_faulted,
+            &progs.completion_mapped,
         ];
         // Those that the kernel has no tracepoint for were not loaded.
         let programs = all
@@ -209,9 +212,9 @@ impl<'obj> Watch<'obj> {
         Ok(WaitPrograms(programs.collect::<io::Result<_>>()?))
     }
 
-    /// Tells a launch's completion page (paper §4.2).
+    /// Sets a launch's completion page (paper §4.2).
     pub fn set_completion(&self, launch: u64, page: WatchedPage) {
-        slots::set_completion(&self.shared, launch, page);
+        slots::set_completion(&self.globals, launch, page);
     }
 
     /// Whether the process belongs to a launch that has not ended.
@@ -219,7 +222,7 @@ impl<'obj> Watch<'obj> {
     /// # Errors
     /// When the process is gone or the map cannot be read.
     pub fn is_part_of_launch(&self, pid: Pid) -> Result<bool, TraceError> {
-        let pidfd = open(pid)?;
+        let pidfd = open_process(pid)?;
         let key = pidfd.as_raw_fd().to_ne_bytes();
         let member = self
             .skel
@@ -227,7 +230,7 @@ impl<'obj> Watch<'obj> {
             .members
             .lookup(&key, MapFlags::ANY)
             .map_err(|error| TraceError::from_bpf("looking up a process", error))?;
-        let launch = member.and_then(|member| Some(u64::from_ne_bytes(*member.first_chunk()?)));
+        let launch = member.and_then(|member| launch_of(&member));
         Ok(launch.is_some_and(|launch| self.counts(launch).is_some()))
     }
 
@@ -237,18 +240,15 @@ impl<'obj> Watch<'obj> {
     /// # Errors
     /// When the process is gone or a map refuses it.
     pub fn adopt(&mut self, pid: Pid) -> Result<Option<u64>, TraceError> {
-        let pidfd = open(pid)?;
-        let now = clock_gettime(ClockId::Monotonic);
-        let start_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-        let Some(launch) = slots::take(&self.shared, start_ns) else {
+        let pidfd = open_process(pid)?;
+        let slot = slots::adopted(monotonic_ns());
+        let Some(launch) = slots::take(&self.globals, slot) else {
             return Ok(None);
         };
-        let mut member = [0; size_of::<pf_member>()];
-        member[..8].copy_from_slice(&launch.to_ne_bytes());
-        let key = pidfd.as_raw_fd().to_ne_bytes();
-        if let Err(error) = self.skel.maps.members.update(&key, &member, MapFlags::ANY) {
+        let (members, role) = (&self.skel.maps.members, pf_role::PF_ROLE_TREE);
+        if let Err(error) = mark_task(members, pidfd.as_fd(), launch, role) {
             self.end(launch);
-            return Err(TraceError::from_bpf("adopting a process", error));
+            return Err(error);
         }
         Ok(Some(launch))
     }
@@ -259,7 +259,7 @@ impl<'obj> Watch<'obj> {
     /// # Errors
     /// When the map refuses it.
     pub fn set_helper(&self, tid: u32, launch: Option<u64>) -> Result<(), TraceError> {
-        let map = &self.skel.maps.helpers;
+        let map = &self.skel.maps.prefetchers;
         let done = match launch {
             Some(launch) => map.update(&tid.to_ne_bytes(), &launch.to_ne_bytes(), MapFlags::ANY),
             None => map.delete(&tid.to_ne_bytes()),
@@ -271,7 +271,7 @@ impl<'obj> Watch<'obj> {
     /// naming another takes its place.
     pub fn attribute_reads_to(&mut self, launch: Option<u64>) {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        let (reader, of) = self.shared.first_reader();
+        let (reader, of) = self.globals.first_reader();
         reader.store(tid, Ordering::Relaxed);
         of.store(launch.unwrap_or(0), Ordering::Relaxed);
     }
@@ -281,31 +281,29 @@ impl<'obj> Watch<'obj> {
     /// # Errors
     /// When the map's descriptor cannot be duplicated.
     pub fn helpers(&self) -> Result<libbpf_rs::MapHandle, TraceError> {
-        libbpf_rs::MapHandle::try_from(&self.skel.maps.helpers)
+        libbpf_rs::MapHandle::try_from(&self.skel.maps.prefetchers)
             .map_err(|error| TraceError::from_bpf("duplicating a map", error))
     }
 
     /// Ends a launch: its tasks are strangers from now on, and what they execute may be a launch again.
     pub fn end(&mut self, launch: u64) {
-        slots::free(&self.shared, launch);
+        slots::free(&self.globals, launch);
     }
 
     /// Events that were lost because the ring buffer was full, and launches because too many were
     /// under way.
     pub fn lost(&self) -> u64 {
-        self.shared.lost()
+        self.globals.lost_launches()
     }
 }
 
 /// Events that are taken from the ring buffer at a time.
 const MOST_TAKEN: usize = 1024;
 
-fn open(pid: Pid) -> Result<OwnedFd, TraceError> {
+fn open_process(pid: Pid) -> Result<OwnedFd, TraceError> {
     pidfd_open(pid, PidfdFlags::empty())
         .map_err(|error| TraceError::system("opening a pidfd", error.into()))
 }
-
-const MAPPED: &str = "a loaded object with globals has its .bss mapped";
 
 /// The text filled up with zeros, at least one; `None` if it does not fit.
 fn padded<const N: usize>(text: &OsStr) -> Option<[u8; N]> {

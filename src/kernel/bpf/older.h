@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Uses of cached pages on kernels without tracepoints for them: the same events, from the functions
- * that the tracepoints were later put into (mm/filemap.c). None of these is loaded by itself: user
- * space chooses, by the running kernel's BTF.
+ * that the tracepoints were later put into (mm/filemap.c). User space chooses which of these programs
+ * are loaded, by the running kernel's BTF.
  *
- * Each program fires where the tracepoint does, and not on the ways out before it: otherwise a
- * faultaround that finds nothing would be taken for a use of whatever is cached later.
+ * Each program reports only what the tracepoint would: otherwise a fault-around that finds no cached page
+ * would be taken for a use of pages that are cached later.
  */
-#ifndef PARALFETCH_OLDER_BPF_H
-#define PARALFETCH_OLDER_BPF_H
+#ifndef PARALFETCH_OLDER_H
+#define PARALFETCH_OLDER_H
+
+#include "kernel.h"
+#include "record.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -39,7 +44,7 @@ static __always_inline void pages_got(struct kiocb *iocb, __u64 count, int error
 	struct address_space *mapping = iocb->ki_filp->f_mapping;
 	__u64 from = iocb->ki_pos, to = from + count;
 
-	/* A read of nothing, and one that wraps around, has no last page. */
+	/* An empty read, and one that wraps around, has no last page. */
 	if (!error && to > from)
 		pages_used(mapping, from / page_bytes, (to - 1) / page_bytes);
 }

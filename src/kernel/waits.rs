@@ -1,7 +1,7 @@
 //! Attaching the programs that count waits, on any thread.
 //!
-//! Attaching takes the kernel a millisecond, and tens of them while it waits for all processors to pass
-//! a quiet point; so does detaching. Neither is to be done by the thread that waits for launches.
+//! Attaching takes the kernel a millisecond, and tens of milliseconds when it waits for an RCU grace period;
+//! so does detaching. The thread that waits for launches must do neither.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -9,8 +9,8 @@ use std::ptr;
 
 use libbpf_rs::libbpf_sys::bpf_raw_tracepoint_open;
 
-/// The loaded programs that count waits for the drive, and see completion pages used. They are called at
-/// every context switch and page fault of the system: to be attached while launches are under way.
+/// The loaded programs that count waits for the drive, and notice the use of completion pages. They run at
+/// every context switch and page fault of the system: attach them while launches are under way.
 pub struct WaitPrograms(pub(super) Vec<OwnedFd>);
 
 /// They are attached until this is dropped.
@@ -30,7 +30,8 @@ impl WaitPrograms {
 }
 
 fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
-    // SAFETY: a program of a BTF tracepoint knows its place, and takes no name.
+    // SAFETY: no pointer is passed. A program of a BTF tracepoint was loaded for its tracepoint, and takes no
+    // name.
     let link = unsafe { bpf_raw_tracepoint_open(ptr::null(), program.as_raw_fd()) };
     if link < 0 {
         return Err(io::Error::from_raw_os_error(-link));

@@ -4,8 +4,11 @@
  * returns. Only the first argument shares its register with the result on some architectures; these
  * keep a copy of it.
  */
-#ifndef PARALFETCH_SYSCALL_ARGS_BPF_H
-#define PARALFETCH_SYSCALL_ARGS_BPF_H
+#ifndef PARALFETCH_SYSCALL_ARGS_H
+#define PARALFETCH_SYSCALL_ARGS_H
+
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
 
 #if defined(__TARGET_ARCH_x86)
 

@@ -1,50 +1,52 @@
-//! The ends of watched names, as bits: what the programs in the kernel look at first.
+//! The filter of watched names: a bit for the end of each, which the programs in the kernel look at first.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
-use super::shared::{Shared, TAIL_WORDS};
+use super::globals::{Globals, NAME_FILTER_WORDS};
 
-/// What spreads ends over the bits (`PF_TAIL_FACTOR`).
+/// Spreads ends over the bits (`PF_NAME_FILTER_FACTOR`).
 const FACTOR: u32 = 2_654_435_761;
 
 /// The bit of a last component of a path: of its last four bytes, the last one lowest, or of all its
 /// bytes and the slash before them.
 fn bit(name: &OsStr) -> usize {
     let ending = name.as_bytes().iter().rev().chain(b"/").take(4);
-    let tail = ending
+    let end = ending
         .enumerate()
-        .fold(0, |tail, (at, byte)| tail | u32::from(*byte) << (8 * at));
-    (tail.wrapping_mul(FACTOR) >> 16) as usize
+        .fold(0, |end, (at, byte)| end | u32::from(*byte) << (8 * at));
+    (end.wrapping_mul(FACTOR) >> 16) as usize
 }
 
-/// The words that say how these names end, by index; all others are 0.
-pub(super) struct Tails(Box<[u64; TAIL_WORDS]>);
+/// The bits of a set of names, in words.
+pub(super) struct NameFilter(Box<[u64; NAME_FILTER_WORDS]>);
 
-impl Tails {
-    /// Of these names.
+impl NameFilter {
+    /// The filter for these names.
     pub fn of<'a>(names: impl IntoIterator<Item = &'a OsStr>) -> Self {
-        let mut words = Box::new([0; TAIL_WORDS]);
+        let mut words = Box::new([0; NAME_FILTER_WORDS]);
         let bits: HashSet<usize> = names.into_iter().map(bit).collect();
         for bit in bits {
             words[bit / 64] |= 1 << (bit % 64);
         }
-        Tails(words)
+        NameFilter(words)
     }
 
-    /// Has these looked for beside those that are.
-    pub fn add(&self, shared: &Shared<'_>) {
+    /// Adds these names to the filter.
+    pub fn add(&self, globals: &Globals<'_>) {
         for (index, word) in self.0.iter().enumerate() {
-            shared.name_tails(index).fetch_or(*word, Ordering::Relaxed);
+            globals
+                .name_filter(index)
+                .fetch_or(*word, Ordering::Relaxed);
         }
     }
 
-    /// Has these looked for and no others.
-    pub fn set(&self, shared: &Shared<'_>) {
+    /// Makes the filter pass these names and no others.
+    pub fn set(&self, globals: &Globals<'_>) {
         for (index, word) in self.0.iter().enumerate() {
-            shared.name_tails(index).store(*word, Ordering::Relaxed);
+            globals.name_filter(index).store(*word, Ordering::Relaxed);
         }
     }
 }
@@ -61,10 +63,8 @@ mod tests {
         };
         let kept = &before[before.len().saturating_sub(4)..];
         assert!(kept.ends_with(&name[name.len().saturating_sub(4)..]));
-        let tail = kept
-            .iter()
-            .fold(0, |tail, byte| tail << 8 | u32::from(*byte));
-        (tail.wrapping_mul(FACTOR) >> 16) as usize
+        let end = kept.iter().fold(0, |end, byte| end << 8 | u32::from(*byte));
+        (end.wrapping_mul(FACTOR) >> 16) as usize
     }
 
     #[test]
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn many_names_leave_most_bits_free() {
         let names: Vec<String> = (0..500).map(|at| format!("program-{at}")).collect();
-        let tails = Tails::of(names.iter().map(OsStr::new));
-        let set: u32 = tails.0.iter().map(|word| word.count_ones()).sum();
+        let filter = NameFilter::of(names.iter().map(OsStr::new));
+        let set: u32 = filter.0.iter().map(|word| word.count_ones()).sum();
         assert!((400..=500).contains(&set), "{set}");
     }
 }

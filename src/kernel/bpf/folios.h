@@ -2,10 +2,11 @@
 /*
  * Folios of the page cache: how large one is, and which one holds a page.
  */
-#ifndef PARALFETCH_FOLIOS_BPF_H
-#define PARALFETCH_FOLIOS_BPF_H
+#ifndef PARALFETCH_FOLIOS_H
+#define PARALFETCH_FOLIOS_H
 
-#include "memory.bpf.h"
+#include "kernel.h"
+#include "memory.h"
 
 /* Pages of the kernel's size. */
 struct span {
@@ -33,7 +34,7 @@ static __always_inline __u64 folio_pages(struct folio *folio)
 #define XA_INTERNAL 2UL
 /* Internal entries below this are not nodes. */
 #define XA_LEAST_NODE 4096UL
-/* Levels of a tree of 64-bit indices, of nodes with 16 slots at the least. */
+/* Levels of a tree of 64-bit indices whose nodes have 16 slots or more. */
 #define XA_LEVELS 16
 
 static __always_inline bool is_node(__u64 entry)
@@ -48,13 +49,13 @@ static __always_inline __u64 slot_of(struct xa_node *node, __u64 offset)
 	return word_at(slots + offset * sizeof(void *));
 }
 
-/* The leaf of the tree that a walk has ended in: pages near by are in it, too. */
+/* The leaf of the tree that a walk has ended in: neighbouring pages are in it, too. */
 struct leaf {
 	struct xa_node *node;
 	__u64 first;
 };
 
-/* The entry of a page in a node; a folio of several slots is in the first, and the others point to it. */
+/* The entry of a page in a node. A folio of several slots is in the first of them; the others point to it. */
 static __always_inline __u64 entry_of(struct xa_node *node, __u64 offset, __u64 most)
 {
 	__u64 entry = slot_of(node, offset);
@@ -65,9 +66,9 @@ static __always_inline __u64 entry_of(struct xa_node *node, __u64 offset, __u64 
 }
 
 /*
- * The cached folio that holds a page, as xa_load() finds it. The tree may change meanwhile: what is
- * read then is wrong at worst, as is any look into a running kernel, and only widens a window. `leaf`
- * is where the walk for a page near by has ended, if there was one.
+ * The cached folio that holds a page, as xa_load() finds it. The tree may change meanwhile: a wrong
+ * answer is possible then, and only widens a window. `leaf` is where the walk for a neighbouring page
+ * has ended, if there was one.
  */
 static __always_inline bool cached_folio_near(struct address_space *mapping, __u64 index,
 					      struct span *found, struct leaf *leaf)

@@ -6,20 +6,27 @@
  * the names in its dentry cache: as they are when another program runs, or when the app was started
  * before. So the paths themselves are recorded, found or not, and user space works out the blocks.
  *
- * They are taken when the system call returns: by then the kernel has read the string, so that it is
- * in memory for sure, and neither directory nor root have changed, but for chdir(2), of which the new
- * directory is recorded instead. What a table says of each call's arguments comes from user space,
- * which knows the numbers. Each path is reported once for the directory that it starts from and the
- * mount that this was reached through: a directory may have other mounts in it in another namespace.
+ * They are taken when the system call returns. The kernel has read the string by then, so it is in
+ * memory. Directory and root are those that the call used, but for chdir(2), of which the new directory
+ * is recorded instead. User space, which knows the numbers of system calls, fills the table of their
+ * arguments. Each path is reported once for the directory that it starts from and the mount that this
+ * was reached through: in another namespace, a directory may have other mounts in it.
  */
-#ifndef PARALFETCH_PATHS_BPF_H
-#define PARALFETCH_PATHS_BPF_H
+#ifndef PARALFETCH_PATHS_H
+#define PARALFETCH_PATHS_H
 
-#include "memory.bpf.h"
-#include "names.bpf.h"
-#include "seen_paths.bpf.h"
-#include "syscall_args.bpf.h"
-#include "namespaces.bpf.h"
+#include "kernel.h"
+#include "intf.h"
+#include "hash.h"
+#include "log.h"
+#include "memory.h"
+#include "namespaces.h"
+#include "recorders.h"
+#include "seen_paths.h"
+#include "syscall_args.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
 
 #define AT_FDCWD -100
 #define AT_SYMLINK_NOFOLLOW 0x100
@@ -39,10 +46,11 @@ struct {
 /* Room to put a path together: larger than a program's stack. */
 struct path_scratch {
 	/*
-	 * What tells the path apart, beside its text. A pointer can be stored, and not computed with: that
-	 * is why the key is in memory.
+	 * What the path is identified by, beside its text. The key is in memory because programs may store
+	 * a pointer, and not compute with it.
 	 */
 	__u64 key[6];
+	__u32 recorder;
 	bool absolute;
 	struct pf_path path;
 };
@@ -54,9 +62,6 @@ struct {
 	__type(value, struct path_scratch);
 } path_scratch SEC(".maps");
 
-/* Paths that are longer than PF_PATH_MAX, or that were not in memory any more. */
-__u64 lost_paths = 0;
-
 static __always_inline void name_inode(struct pf_inode *out, struct inode *inode)
 {
 	out->ino = LOOK(struct inode, inode, i_ino);
@@ -64,7 +69,7 @@ static __always_inline void name_inode(struct pf_inode *out, struct inode *inode
 	out->generation = LOOK(struct inode, inode, i_generation);
 }
 
-/* The same for a directory that the task itself leads to: such pointers can be followed by plain loads. */
+/* The same for a directory that is reached from the task: such pointers can be followed by plain loads. */
 static __always_inline void name_directory(struct pf_inode *out, struct dentry *dir)
 {
 	struct inode *inode = dir->d_inode;
@@ -83,13 +88,14 @@ static __always_inline struct file *file_of_fd(struct task_struct *task, __s32 f
 	return (struct file *)word_at((__u64)table->fd + fd * sizeof(struct file *));
 }
 
-static __always_inline struct path_scratch *begin_path(__u8 use)
+static __always_inline struct path_scratch *begin_path(__u32 recorder, __u8 use)
 {
 	__u32 zero = 0;
 	struct path_scratch *s = bpf_map_lookup_elem(&path_scratch, &zero);
 
 	if (!s)
 		return NULL;
+	s->recorder = recorder;
 	s->absolute = false;
 	s->path.kind = PF_PATH;
 	s->path.use = use;
@@ -111,15 +117,15 @@ static __always_inline void start_at_file(struct path_scratch *s, struct file *f
 }
 
 /*
- * The path's name in the table. Most paths are absolute, and half of them were reported before: to look
- * up what their root is would cost more than all else, so two pointers stand for it. No other root gets
- * the same ones before every task has left this one.
+ * The path's hash. Most paths are absolute, and half of them were reported before: to look up the inode of
+ * their root would cost more than all else, so two pointers stand for it. No other root gets the same ones
+ * before every task has left this one.
  */
-static __always_inline __u64 name_of_path(struct path_scratch *s, struct task_struct *task)
+static __always_inline __u64 hash_of_path(struct path_scratch *s, struct task_struct *task)
 {
 	struct pf_path *p = &s->path;
 	__u32 words = (p->length + 7) / 8;
-	__u64 *key = s->key, name;
+	__u64 *key = s->key, hash;
 
 	key[0] = p->use | p->nofollow << 8 | s->absolute << 16;
 	key[1] = (__u64)task->fs->root.dentry;
@@ -127,11 +133,11 @@ static __always_inline __u64 name_of_path(struct path_scratch *s, struct task_st
 	key[3] = s->absolute ? 0 : p->from.ino;
 	key[4] = s->absolute ? 0 : (__u64)p->from.dev << 32 | p->from.generation;
 	key[5] = s->absolute ? 0 : p->from_mount;
-	/* Or the compiler would compute with what it has just stored. */
+	/* Without it, the compiler would compute with the pointers that it has just stored. */
 	barrier();
-	name = mix(0, key, 6, 6);
-	name = mix(name, (__u64 *)p->path, words, PF_PATH_MAX / 8);
-	return name ? name : 1;
+	hash = mix(0, key, 6, 6);
+	hash = mix(hash, (__u64 *)p->path, words, PF_PATH_MAX / 8);
+	return hash ? hash : 1;
 }
 
 /* Reports the path unless it has been; `length` counts its bytes without the zero. */
@@ -140,14 +146,14 @@ static __always_inline void report_path(struct path_scratch *s, struct task_stru
 	struct pf_path *p = &s->path;
 	__u64 *text = (__u64 *)p->path;
 	__u32 length = p->length, size;
-	struct record *record;
+	void *log;
 
 	if (length >= PF_PATH_MAX)
 		return;
-	/* What an earlier path left in the last word is no part of this one. */
+	/* Clear what an earlier path has left in the last word. */
 	if (length & 7)
 		text[(length / 8) & (PF_PATH_MAX / 8 - 1)] &= ~0ULL >> (64 - 8 * (length & 7));
-	if (!is_new_path(name_of_path(s, task)))
+	if (!is_new_path(s->recorder, hash_of_path(s, task)))
 		return;
 	name_directory(&p->root, task->fs->root.dentry);
 	p->root_mount = mount_number(task->fs->root.mnt);
@@ -159,26 +165,24 @@ static __always_inline void report_path(struct path_scratch *s, struct task_stru
 	p->pid = 0;
 	if (p->mount_ns != own_mount_ns) {
 		p->pid = own_number_of(task);
-		/* Its mounts can only be seen while it has a process, and that may be gone soon. */
-		if (is_first_of_mount_ns(p->mount_ns))
-			wake(PF_MOUNT_NS);
+		/* Its mounts can only be read while it has a process, and that may exit soon. */
+		if (is_first_of_mount_ns(recorder_at(s->recorder)->launch, p->mount_ns))
+			wake_reader(s->recorder, PF_MOUNT_NS);
 	}
 	p->time_ns = bpf_ktime_get_ns();
 	size = __builtin_offsetof(struct pf_path, path) + length;
 	if (size > sizeof(*p))
 		return;
-	record = claim(size);
-	if (!record)
-		return;
-	bpf_probe_read_kernel(record->data, size, p);
-	publish(record, size);
+	log = log_of(s->recorder);
+	if (log && bpf_ringbuf_output(log, p, size, wakeup_of(log)))
+		__sync_fetch_and_add(&recorder_at(s->recorder)->lost_events, 1);
 }
 
 /* Notes how long the path is that was copied, `copied` counting its final zero. False if it is empty. */
 static __always_inline bool set_length(struct path_scratch *s, long copied, __u64 most)
 {
 	if (copied < 0 || copied >= PF_PATH_MAX) {
-		__sync_fetch_and_add(&lost_paths, 1);
+		__sync_fetch_and_add(&recorder_at(s->recorder)->lost_paths, 1);
 		return false;
 	}
 	if (copied <= 1 || !most)
@@ -189,10 +193,10 @@ static __always_inline bool set_length(struct path_scratch *s, long copied, __u6
 }
 
 /* A path in user memory, relative to `dirfd`. */
-static __always_inline void user_path(struct task_struct *task, __u64 address, __s32 dirfd,
-				      bool nofollow, __u64 most)
+static __always_inline void user_path(__u32 recorder, struct task_struct *task, __u64 address,
+				      __s32 dirfd, bool nofollow, __u64 most)
 {
-	struct path_scratch *s = begin_path(PF_LOOK_UP);
+	struct path_scratch *s = begin_path(recorder, PF_LOOK_UP);
 	struct file *from;
 
 	if (!s || !address)
@@ -213,10 +217,10 @@ static __always_inline void user_path(struct task_struct *task, __u64 address, _
 	report_path(s, task);
 }
 
-/* A path that the kernel has: of a program that was executed. */
-static __always_inline void kernel_path(struct task_struct *task, const char *path)
+/* A path in the kernel's memory: of a program that was executed. */
+static __always_inline void kernel_path(__u32 recorder, struct task_struct *task, const char *path)
 {
-	struct path_scratch *s = begin_path(PF_EXECUTED);
+	struct path_scratch *s = begin_path(recorder, PF_EXECUTED);
 
 	if (!s || !set_length(s, bpf_probe_read_kernel_str(s->path.path, sizeof(s->path.path), path),
 			      PF_PATH_MAX))
@@ -227,9 +231,10 @@ static __always_inline void kernel_path(struct task_struct *task, const char *pa
 }
 
 /* A directory itself, listed or entered: that of the file, or where the task is now. */
-static __always_inline void whole_directory(struct task_struct *task, struct file *dir, __u8 use)
+static __always_inline void whole_directory(__u32 recorder, struct task_struct *task,
+					    struct file *dir, __u8 use)
 {
-	struct path_scratch *s = begin_path(use);
+	struct path_scratch *s = begin_path(recorder, use);
 
 	if (!s)
 		return;
@@ -263,7 +268,8 @@ static __always_inline bool is_nofollow(const struct pf_syscall *call, struct pt
 }
 
 /* connect(2) and bind(2) look up the paths of Unix sockets. */
-static __always_inline void socket_path(struct task_struct *task, __u64 address, __u64 size)
+static __always_inline void socket_path(__u32 recorder, struct task_struct *task, __u64 address,
+					__u64 size)
 {
 	__u16 family = 0;
 
@@ -271,7 +277,7 @@ static __always_inline void socket_path(struct task_struct *task, __u64 address,
 	    bpf_probe_read_user(&family, sizeof(family), (void *)address) || family != AF_UNIX)
 		return;
 	/* Its path need not end in a zero; an abstract name begins with one, and is then empty. */
-	user_path(task, address + sizeof(family), AT_FDCWD, false, size - sizeof(family));
+	user_path(recorder, task, address + sizeof(family), AT_FDCWD, false, size - sizeof(family));
 }
 
 /* How the system call takes paths; NULL for most, which take none. */
@@ -288,7 +294,8 @@ static __always_inline struct pf_syscall *call_with_paths(struct pt_regs *regs)
 }
 
 /* A system call of the launch tree has returned. */
-static __always_inline void paths_of_syscall(struct pf_syscall *call, struct pt_regs *regs, long result)
+static __always_inline void paths_of_syscall(__u32 recorder, struct pf_syscall *call,
+					     struct pt_regs *regs, long result)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct file *listed;
@@ -300,37 +307,60 @@ static __always_inline void paths_of_syscall(struct pf_syscall *call, struct pt_
 	case PF_LIST:
 		listed = file_of_fd(task, syscall_arg(regs, 1));
 		if (listed)
-			whole_directory(task, listed, PF_LISTED);
+			whole_directory(recorder, task, listed, PF_LISTED);
 		return;
 	case PF_SOCKET:
-		socket_path(task, syscall_arg(regs, 2), syscall_arg(regs, 3));
+		socket_path(recorder, task, syscall_arg(regs, 2), syscall_arg(regs, 3));
 		return;
 	case PF_CHANGE:
 		if (!result) {
-			whole_directory(task, NULL, PF_ENTERED);
+			whole_directory(recorder, task, NULL, PF_ENTERED);
 			return;
 		}
 		break;
 	}
 	nofollow = is_nofollow(call, regs);
-	user_path(task, syscall_arg(regs, call->path),
+	user_path(recorder, task, syscall_arg(regs, call->path),
 		  call->dirfd ? (__s32)syscall_arg(regs, call->dirfd) : AT_FDCWD, nofollow,
 		  PF_PATH_MAX);
 	if (call->path_2)
-		user_path(task, syscall_arg(regs, call->path_2),
+		user_path(recorder, task, syscall_arg(regs, call->path_2),
 			  call->dirfd_2 ? (__s32)syscall_arg(regs, call->dirfd_2) : AT_FDCWD, true,
 			  PF_PATH_MAX);
 }
 
-/* A program was executed: by its path, and through the interpreter of a script. */
-static __always_inline void paths_of_exec(struct task_struct *task, struct linux_binprm *bprm)
+SEC("?tp_btf/sys_exit")
+int BPF_PROG(syscall_done, struct pt_regs *regs, long result)
 {
-	const char *filename = BPF_CORE_READ(bprm, filename);
-	const char *interp = BPF_CORE_READ(bprm, interp);
+	struct pf_syscall *call;
+	__u32 recorder;
 
-	kernel_path(task, filename);
+	if (!recording)
+		return 0;
+	/* This program runs for each call of each task: most are told apart by their number. */
+	call = call_with_paths(regs);
+	recorder = call ? recorder_of_task() : 0;
+	if (recorder)
+		paths_of_syscall(recorder - 1, call, regs, result);
+	return 0;
+}
+
+/* Runs after the program that has made the task one of the tree (launch.h). */
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(exec_paths, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+{
+	__u32 recorder = recorder_of_task();
+	const char *filename, *interp;
+
+	if (!recorder)
+		return 0;
+	filename = BPF_CORE_READ(bprm, filename);
+	kernel_path(recorder - 1, task, filename);
+	/* The interpreter of a script. */
+	interp = BPF_CORE_READ(bprm, interp);
 	if (interp != filename)
-		kernel_path(task, interp);
+		kernel_path(recorder - 1, task, interp);
+	return 0;
 }
 
 #endif

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Reading kernel objects that only an address leads to.
+ * Reading kernel objects of which only the address is known.
  */
-#ifndef PARALFETCH_MEMORY_BPF_H
-#define PARALFETCH_MEMORY_BPF_H
+#ifndef PARALFETCH_MEMORY_H
+#define PARALFETCH_MEMORY_H
 
+#include "kernel.h"
+#include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
 /* Since 6.2. */
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 
 /*
- * A field of the object of that type at an address. Where the kernel lets us name the type, this is a
- * load (one that fails reads as 0); before, it takes the call of a helper for each.
+ * A field of the object of that type at an address. Where the kernel has bpf_rdonly_cast, this is a load
+ * (one that fails reads as 0); older kernels take a helper's call for each.
  */
 #define LOOK(type, address, field)                                                                     \
 	({                                                                                             \
@@ -29,8 +31,8 @@ extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 	})
 
 /*
- * The 8 bytes at an address, as the first field, and a mere number, of a type that every kernel has: what
- * is declared as a pointer could not be computed with.
+ * The 8 bytes at an address. They are read as the first field of a type that every kernel has, and whose
+ * first field is a number: the verifier does not let programs compute with a field that is a pointer.
  */
 static __always_inline __u64 word_at(__u64 address)
 {

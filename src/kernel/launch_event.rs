@@ -1,19 +1,19 @@
-//! From the bytes of a ring-buffer record to what was seen.
+//! From the bytes of a ring-buffer record to a launch event.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use super::skel::types::{pf_watch_event, pf_watch_kind};
-use crate::kernel::user_dev;
+use super::event::user_dev;
+use super::skel::types::{pf_launch_event, pf_launch_kind};
 
 /// Something that happened to a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchEvent {
     /// CLOCK_MONOTONIC, in nanoseconds.
     pub time_ns: u64,
-    /// What it was.
+    /// What happened.
     pub kind: LaunchEventKind,
-    /// Number of the launch; 0 for [`SeenKind::Large`].
+    /// Number of the launch; 0 for [`LaunchEventKind::Large`].
     pub launch: u64,
     /// Process id, in the initial pid namespace.
     pub pid: u32,
@@ -21,11 +21,11 @@ pub struct LaunchEvent {
     pub root: (u64, u64),
     /// Number of its mount namespace.
     pub mount_ns: u32,
-    /// The path that execve was given, cut off after 255 bytes. Empty for [`SeenKind::Ended`].
+    /// The path that execve was given, cut off after 255 bytes. Empty for [`LaunchEventKind::Ended`].
     pub path: OsString,
 }
 
-/// What was seen.
+/// What happened to a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchEventKind {
     /// execve was called; it may fail yet.
@@ -34,25 +34,25 @@ pub enum LaunchEventKind {
     Executed,
     /// The launch's last task exited.
     Ended,
-    /// A process exited that was no launch and had read this many bytes from drives since it was
-    /// executed, its children included.
+    /// A process exited that was in no launch. It and its children had read this many bytes from drives
+    /// since it was executed.
     Large(u64),
 }
 
-/// Reads a record. `None` if it is none of ours, which only a mismatch between the compiled BPF
+/// Reads a record. `None` if it is not a launch event, which only a mismatch between the compiled BPF
 /// object and this program could cause.
 pub fn parse(record: &[u8]) -> Option<LaunchEvent> {
-    if record.len() < size_of::<pf_watch_event>() {
+    if record.len() < size_of::<pf_launch_event>() {
         return None;
     }
-    // SAFETY: the slice is long enough, pf_watch_event is plain integers for which any bytes are a
+    // SAFETY: the slice is long enough, pf_launch_event is plain integers for which any bytes are a
     // value, and an unaligned read asks for no alignment.
-    let raw: pf_watch_event = unsafe { std::ptr::read_unaligned(record.as_ptr().cast()) };
+    let raw: pf_launch_event = unsafe { std::ptr::read_unaligned(record.as_ptr().cast()) };
     let kind = match raw.kind {
-        kind if kind == pf_watch_kind::PF_WATCH_ENTERED.0 => LaunchEventKind::Called,
-        kind if kind == pf_watch_kind::PF_WATCH_EXECUTED.0 => LaunchEventKind::Executed,
-        kind if kind == pf_watch_kind::PF_WATCH_ENDED.0 => LaunchEventKind::Ended,
-        kind if kind == pf_watch_kind::PF_WATCH_LARGE.0 => LaunchEventKind::Large(raw.value),
+        kind if kind == pf_launch_kind::PF_LAUNCH_CALLED.0 => LaunchEventKind::Called,
+        kind if kind == pf_launch_kind::PF_LAUNCH_EXECUTED.0 => LaunchEventKind::Executed,
+        kind if kind == pf_launch_kind::PF_LAUNCH_ENDED.0 => LaunchEventKind::Ended,
+        kind if kind == pf_launch_kind::PF_LARGE_READER.0 => LaunchEventKind::Large(raw.value),
         _ => return None,
     };
     let path: Vec<u8> = raw
@@ -78,7 +78,7 @@ mod tests {
 
     /// A record as the kernel writes it.
     fn record(kind: u32, path: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0; size_of::<pf_watch_event>()];
+        let mut bytes = vec![0; size_of::<pf_launch_event>()];
         let put = |bytes: &mut Vec<u8>, at: usize, value: &[u8]| {
             bytes[at..at + value.len()].copy_from_slice(value);
         };
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_read() {
+    fn a_launch_event_is_read_from_its_record() {
         let seen = parse(&record(4, b"/usr/bin/gimp\0left over")).unwrap();
         assert_eq!(seen.kind, LaunchEventKind::Large(9));
         assert_eq!((seen.time_ns, seen.launch, seen.pid), (7, 3, 4242));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_none() {
+    fn foreign_and_short_records_are_rejected() {
         assert_eq!(parse(&record(9, b"")), None);
         assert_eq!(parse(&[0; 20]), None);
     }

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Launches, from their execve to their last task.
+ *
+ * Every program that is executed passes these programs. For one that nobody watches for they cost one
+ * look-up by the last component of its path, and no wake-up. Launches of the others are reported at once:
+ * when execve is called (the earliest point, before the program's own path has been read from the drive),
+ * and again when it has succeeded.
+ *
+ * A launch begins with the task that executes the app. A program that a task of the tree executes is part
+ * of the launch, whatever its name: wrappers are one launch with what they execute. User space ends a
+ * launch.
+ */
+#ifndef PARALFETCH_LAUNCH_H
+#define PARALFETCH_LAUNCH_H
+
+#include "kernel.h"
+#include "intf.h"
+#include "tree.h"
+#include "log.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+/* Whether executions of watched programs begin launches; set before the programs are loaded. */
+const volatile bool detects_launches = false;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 << 10);
+} launch_events SEC(".maps");
+
+/* The names that are watched: enum pf_name_kind. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pf_name);
+	__type(value, __u8);
+} names SEC(".maps");
+
+/* Arguments of launchers that stand for an app. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct pf_argument);
+	__type(value, __u8);
+} arguments SEC(".maps");
+
+/*
+ * What running processes are, each at its process id modulo PF_PROGRAMS. Some of the older ones are
+ * overwritten, which costs a report; an LRU map costs each execve a microsecond.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PF_PROGRAMS);
+	__type(key, __u32);
+	__type(value, struct pf_program);
+} programs SEC(".maps");
+
+struct scratch {
+	struct pf_launch_event event;
+	struct pf_name name;
+	struct pf_argument argument;
+	struct pf_launch launch;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratch_area SEC(".maps");
+
+/*
+ * Report processes that are in no launch and read at least so many bytes before they exited; 0 switches
+ * the reports off.
+ */
+volatile __u64 large_bytes = 0;
+/* A bit for the end of each watched name (see may_be_watched). */
+volatile __u64 name_filter[PF_NAME_FILTER_WORDS] = {};
+/* Events that found no room in the ring buffer, and launches for which there was no slot. */
+__u64 lost_launch_events = 0;
+__u64 lost_launches = 0;
+
+static __always_inline struct scratch *get_scratch(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&scratch_area, &zero);
+}
+
+/*
+ * Whether the last component of `event.path`, of so many bytes with its final zero, may be a watched
+ * name. Most are not, and this costs them less than to find the component and look up its name: the path's
+ * last four bytes, without what is before the last slash, select one bit in 65,536.
+ */
+static __always_inline bool may_be_watched(struct scratch *s, long size)
+{
+	const unsigned char *end;
+	__u32 ending, bit;
+
+	/* The last four bytes of a shorter path need not have a slash among them. */
+	if (size < 5)
+		return true;
+	end = (const unsigned char *)s->event.path + ((size - 5) & (PF_EXEC_PATH_MAX - 1));
+	ending = end[3];
+	if (end[2] == '/')
+		ending |= (__u32)'/' << 8;
+	else if (end[1] == '/')
+		ending |= (__u32)end[2] << 8 | (__u32)'/' << 16;
+	else
+		ending |= (__u32)end[2] << 8 | (__u32)end[1] << 16 | (__u32)end[0] << 24;
+	bit = ending * PF_NAME_FILTER_FACTOR >> 16;
+	return name_filter[bit / 64 % PF_NAME_FILTER_WORDS] >> bit % 64 & 1;
+}
+
+/* A walk along `event.path`: where its last component begins. */
+struct walk {
+	struct scratch *s;
+	__u32 last;
+};
+
+static long pass_byte(__u32 i, void *context)
+{
+	struct walk *walk = context;
+	char c = walk->s->event.path[i & (PF_EXEC_PATH_MAX - 1)];
+
+	if (c == '/')
+		walk->last = i + 1;
+	return !c;
+}
+
+/* Puts the last component of `event.path` into `name`. */
+static __always_inline void take_name(struct scratch *s)
+{
+	struct walk walk = { .s = s };
+
+	/* A call for each byte: the verifier would follow each way through a loop. */
+	bpf_loop(PF_EXEC_PATH_MAX - 1, pass_byte, &walk, 0);
+	__builtin_memset(&s->name, 0, sizeof(s->name));
+	bpf_probe_read_kernel_str(s->name.text, sizeof(s->name.text),
+				  s->event.path + (walk.last & (PF_EXEC_PATH_MAX - 1)));
+}
+
+static __always_inline void report_launch(struct scratch *s, struct task_struct *task, __u32 kind,
+					  __u64 launch)
+{
+	struct inode *root = BPF_CORE_READ(task, fs, root.dentry, d_inode);
+
+	s->event.time_ns = bpf_ktime_get_ns();
+	s->event.launch = launch;
+	s->event.kind = kind;
+	s->event.pid = task->tgid;
+	s->event.root_ino = BPF_CORE_READ(root, i_ino);
+	s->event.root_dev = BPF_CORE_READ(root, i_sb, s_dev);
+	s->event.mount_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
+	if (bpf_ringbuf_output(&launch_events, &s->event, sizeof(s->event), BPF_RB_FORCE_WAKEUP))
+		__sync_fetch_and_add(&lost_launch_events, 1);
+}
+
+/* Begins a launch with this task. NULL if there is no slot, or no memory to mark the task. */
+static __always_inline struct pf_member *begin(struct scratch *s, struct task_struct *task)
+{
+	struct pf_launch *launch = NULL;
+	struct pf_member *m;
+	__u64 number = 0;
+	int i;
+
+	/* The slot of a number may still serve a longer launch: then take the next number. */
+	for (i = 0; i < PF_LAUNCHES; i++) {
+		number = __sync_fetch_and_add(&last_launch, 1) + 1;
+		launch = &launches[number % PF_LAUNCHES];
+		if (!__sync_val_compare_and_swap(&launch->number, 0, number))
+			break;
+		launch = NULL;
+	}
+	if (!launch)
+		goto lost;
+	m = bpf_task_storage_get(&members, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!m) {
+		launch->number = 0;
+		goto lost;
+	}
+	__builtin_memset(&s->launch, 0, sizeof(s->launch));
+	s->launch.number = number;
+	s->launch.start_ns = bpf_ktime_get_ns();
+	s->launch.tasks = 1;
+	*launch = s->launch;
+	__sync_fetch_and_add(&live_launches, 1);
+	m->launch = number;
+	m->role = PF_ROLE_TREE;
+	m->execve_calls = 0;
+	m->waiting_since_ns = 0;
+	return m;
+lost:
+	__sync_fetch_and_add(&lost_launches, 1);
+	return NULL;
+}
+
+/* execve was called with the path in `event.path`. */
+static __always_inline void execve_called(struct scratch *s)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pf_member *m;
+	__u8 *kind;
+
+	take_name(s);
+	kind = bpf_map_lookup_elem(&names, &s->name);
+	if (!kind || *kind != PF_NAME_APP)
+		return;
+	m = member_of(task);
+	if (m) {
+		/* Either execvp(3) tries the next entry of PATH, or a launch under way executes a program. */
+		if (m->execve_calls && m->execve_calls < PF_EXECVE_CALLS) {
+			m->execve_calls++;
+			report_launch(s, task, PF_LAUNCH_CALLED, m->launch);
+		}
+		return;
+	}
+	m = begin(s, task);
+	if (!m)
+		return;
+	m->execve_calls = 1;
+	report_launch(s, task, PF_LAUNCH_CALLED, m->launch);
+}
+
+struct enter_args {
+	__u64 common;
+	__s64 number;
+	__u64 args[6];
+};
+
+static __always_inline int look_at_call(__u64 path)
+{
+	struct scratch *s = get_scratch();
+	long size;
+
+	if (!s)
+		return 0;
+	size = bpf_probe_read_user_str(s->event.path, sizeof(s->event.path), (void *)path);
+	if (size > 1 && may_be_watched(s, size))
+		execve_called(s);
+	return 0;
+}
+
+SEC("?tp/syscalls/sys_enter_execve")
+int execve_entered(struct enter_args *ctx)
+{
+	return look_at_call(ctx->args[0]);
+}
+
+SEC("?tp/syscalls/sys_enter_execveat")
+int execveat_entered(struct enter_args *ctx)
+{
+	return look_at_call(ctx->args[1]);
+}
+
+/* Whether one of the arguments of the program just executed stands for an app. */
+static __always_inline bool has_argument(struct scratch *s, struct task_struct *task)
+{
+	__u64 at = BPF_CORE_READ(task, mm, arg_start), end = BPF_CORE_READ(task, mm, arg_end);
+	long length;
+	int i;
+
+	for (i = 0; i < PF_ARGUMENTS; i++) {
+		if (at >= end)
+			return false;
+		__builtin_memset(&s->argument, 0, sizeof(s->argument));
+		length = bpf_probe_read_user_str(s->argument.text, sizeof(s->argument.text), (void *)at);
+		if (length <= 0)
+			return false;
+		if (bpf_map_lookup_elem(&arguments, &s->argument))
+			return true;
+		at += length;
+	}
+	return false;
+}
+
+/* A program was executed by a task that is in no launch. */
+static __always_inline void look_at_program(struct scratch *s, struct task_struct *task,
+					    struct linux_binprm *bprm)
+{
+	long size = bpf_probe_read_kernel_str(s->event.path, sizeof(s->event.path), bprm->filename);
+	struct pf_program *program;
+	struct pf_member *m;
+	__u32 place;
+	__u8 *kind;
+
+	if (size <= 0)
+		return;
+	if (may_be_watched(s, size)) {
+		take_name(s);
+		kind = bpf_map_lookup_elem(&names, &s->name);
+		if (kind && (*kind == PF_NAME_APP || has_argument(s, task))) {
+			m = begin(s, task);
+			if (m)
+				report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);
+			return;
+		}
+	}
+	if (!large_bytes || s->event.path[0] != '/')
+		return;
+	place = (__u32)task->tgid % PF_PROGRAMS;
+	program = bpf_map_lookup_elem(&programs, &place);
+	if (program) {
+		program->pid = task->tgid;
+		bpf_probe_read_kernel_str(program->path, sizeof(program->path), s->event.path);
+	}
+}
+
+SEC("?tp_btf/sched_process_exec")
+int BPF_PROG(program_executed, struct task_struct *task, int old_pid, struct linux_binprm *bprm)
+{
+	struct pf_member *m = member_of(task);
+	struct scratch *s;
+
+	if (m && is_tree(m->role))
+		tree_exec(task, m, old_pid);
+	if (!detects_launches || (m && !m->execve_calls))
+		return 0;
+	s = get_scratch();
+	if (!s)
+		return 0;
+	if (!m) {
+		look_at_program(s, task, bprm);
+		return 0;
+	}
+	if (bpf_probe_read_kernel_str(s->event.path, sizeof(s->event.path), bprm->filename) <= 0)
+		return 0;
+	m->execve_calls = 0;
+	report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);
+	return 0;
+}
+
+SEC("?tp_btf/sched_process_fork")
+int BPF_PROG(task_forked, struct task_struct *parent, struct task_struct *child)
+{
+	tree_fork(parent, child);
+	return 0;
+}
+
+/* Reports the exiting process if it has read much. */
+static __always_inline void report_large_reader(struct task_struct *task)
+{
+	struct pf_program *program;
+	struct scratch *s;
+	__u32 place = (__u32)task->tgid % PF_PROGRAMS;
+	__u64 bytes;
+
+	if (!large_bytes || BPF_CORE_READ(task, signal, live.counter))
+		return;
+	bytes = BPF_CORE_READ(task, ioac.read_bytes) + BPF_CORE_READ(task, signal, ioac.read_bytes);
+	if (bytes < large_bytes)
+		return;
+	program = bpf_map_lookup_elem(&programs, &place);
+	s = get_scratch();
+	if (!program || program->pid != (__u32)task->tgid || !s)
+		return;
+	bpf_probe_read_kernel_str(s->event.path, sizeof(program->path), program->path);
+	s->event.value = bytes;
+	report_launch(s, task, PF_LARGE_READER, 0);
+	program->pid = 0;
+}
+
+SEC("?tp_btf/sched_process_exit")
+int BPF_PROG(task_exited)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct pf_member *m = member_of(task);
+	struct pf_launch *launch;
+	struct scratch *s;
+
+	if (!m) {
+		if (detects_launches)
+			report_large_reader(task);
+		return 0;
+	}
+	launch = tree_exit(task, m);
+	if (!launch)
+		return 0;
+	if (launch->recorder)
+		wake_reader(launch->recorder - 1, PF_EXIT);
+	s = get_scratch();
+	if (!s)
+		return 0;
+	s->event.path[0] = 0;
+	report_launch(s, task, PF_LAUNCH_ENDED, m->launch);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The recorders: which launches are recorded, and the tables of each.
+ *
+ * With its log, a recorder takes 12 MiB of kernel memory. So its tables are maps of their own, which user
+ * space makes when a launch is to be recorded, and maps of maps lead to them; a recorder that is off has
+ * none.
+ */
+#ifndef PARALFETCH_RECORDERS_H
+#define PARALFETCH_RECORDERS_H
+
+#include "kernel.h"
+#include "intf.h"
+#include "tree.h"
+#include <bpf/bpf_helpers.h>
+
+struct pf_recorder recorders[PF_RECORDERS] = {};
+
+/* Index of the last recorder that is on, plus 1; 0: nothing is recorded. */
+volatile __u32 recording = 0;
+
+/* A table of one element for each recorder. */
+#define RECORDER_TABLE(table, content)                                                                 \
+	struct table##_table {                                                                         \
+		__uint(type, BPF_MAP_TYPE_ARRAY);                                                      \
+		__uint(max_entries, 1);                                                                \
+		__uint(key_size, sizeof(__u32));                                                       \
+		__uint(value_size, sizeof(content));                                                   \
+	};                                                                                             \
+	struct {                                                                                       \
+		__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);                                              \
+		__uint(max_entries, PF_RECORDERS);                                                     \
+		__type(key, __u32);                                                                    \
+		__array(values, struct table##_table);                                                 \
+	} table SEC(".maps")
+
+/* The recorder's element of that table; NULL if the recorder is off. */
+static __always_inline void *recorder_table(void *table, __u32 recorder)
+{
+	void *own = bpf_map_lookup_elem(table, &recorder);
+	__u32 zero = 0;
+
+	return own ? bpf_map_lookup_elem(own, &zero) : NULL;
+}
+
+static __always_inline struct pf_recorder *recorder_at(__u32 recorder)
+{
+	return &recorders[recorder & (PF_RECORDERS - 1)];
+}
+
+/*
+ * Index plus 1 of the recorder whose launch has the current task's cgroup to itself; 0: there is none. A
+ * global function: the verifier looks at it once.
+ */
+__noinline __u32 recorder_of_cgroup(void)
+{
+	struct pf_launch *launch;
+	__u32 i;
+
+	for (i = 0; i < PF_RECORDERS; i++) {
+		if (!recorders[i].cgroup || recorders[i].cgroup != bpf_get_current_cgroup_id())
+			continue;
+		launch = find_launch(recorders[i].launch);
+		if (launch && launch->start_ns)
+			return i + 1;
+	}
+	return 0;
+}
+
+/*
+ * Index plus 1 of the recorder for paths and metadata blocks that the current task uses: those of tasks
+ * that run the app, and not of the copy of ours that is about to execute it. 0: there is none.
+ */
+static __always_inline __u32 recorder_of_task(void)
+{
+	struct pf_launch *launch;
+	struct pf_member *m;
+
+	if (!recording)
+		return 0;
+	m = member_of(bpf_get_current_task_btf());
+	if (!m)
+		return recorder_of_cgroup();
+	launch = launch_of(m);
+	return m->role == PF_ROLE_TREE && launch->start_ns ? launch->recorder : 0;
+}
+
+#endif

@@ -1,0 +1,217 @@
+//! The globals of the BPF programs, mapped: both sides write them.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use super::launcher::StartMark;
+use super::skel::types::{bss, pf_completion_block, pf_launch, pf_recorder, pf_sizes};
+
+/// The globals of the loaded programs. The kernel, too, reads and writes each word at any time.
+pub(super) struct Globals<'obj> {
+    globals: NonNull<bss>,
+    mapped: PhantomData<&'obj mut bss>,
+}
+
+impl<'obj> Globals<'obj> {
+    /// Takes them over from the skeleton, which keeps them mapped.
+    pub fn new(globals: &'obj mut bss) -> Self {
+        Globals {
+            globals: NonNull::from(globals),
+            mapped: PhantomData,
+        }
+    }
+
+    /// Number of the launch that began last.
+    pub fn last_launch(&self) -> &AtomicU64 {
+        // SAFETY: an aligned word of the mapping, which lives as long as `self`; as for all words here,
+        // nobody has a reference to it but atomic ones.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).last_launch) }
+    }
+
+    /// Slots that are taken.
+    pub fn live_launches(&self) -> &AtomicI64 {
+        // SAFETY: as in `last_launch`.
+        unsafe { AtomicI64::from_ptr(&raw mut (*self.globals.as_ptr()).live_launches) }
+    }
+
+    /// Tasks that could not be marked because memory was short.
+    pub fn lost_tasks(&self) -> u64 {
+        // SAFETY: as in `last_launch`.
+        let tasks = unsafe { AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).lost_tasks) };
+        tasks.load(Ordering::Relaxed)
+    }
+
+    /// Index of the last recorder that is on, plus 1; 0: nothing is recorded.
+    pub fn recording(&self) -> &AtomicU32 {
+        // SAFETY: as in `last_launch`.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.globals.as_ptr()).recording) }
+    }
+
+    /// A recorder, as it is now.
+    pub fn recorder(&self, index: u32) -> pf_recorder {
+        // SAFETY: plain integers, mapped and aligned. A volatile read is one of each word, which the
+        // kernel may change at any time.
+        unsafe { self.recorder_at(index).read_volatile() }
+    }
+
+    /// Sets up a recorder that no program uses yet.
+    pub fn set_recorder(&self, index: u32, recorder: pf_recorder) {
+        // SAFETY: as in `recorder`.
+        unsafe { self.recorder_at(index).write_volatile(recorder) }
+    }
+
+    fn recorder_at(&self, index: u32) -> *mut pf_recorder {
+        assert!((index as usize) < RECORDERS, "{index}");
+        // SAFETY: within the array.
+        unsafe {
+            let recorders = &raw mut (*self.globals.as_ptr()).recorders;
+            recorders.cast::<pf_recorder>().add(index as usize)
+        }
+    }
+
+    /// Sets the completion block, before the program that looks for it is attached.
+    pub fn set_completion_block(&self, block: pf_completion_block) {
+        // SAFETY: as in `recorder`.
+        unsafe {
+            (&raw mut (*self.globals.as_ptr()).completion_block).write_volatile(block);
+        }
+    }
+
+    /// Processes that read fewer bytes are not reported; 0: no process is.
+    pub fn large_bytes(&self) -> &AtomicU64 {
+        // SAFETY: as in `last_launch`.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).large_bytes) }
+    }
+
+    /// The thread that makes the first requests of launches, and the launch of the moment.
+    pub fn first_reader(&self) -> (&AtomicU32, &AtomicU64) {
+        // SAFETY: as in `last_launch`.
+        unsafe {
+            (
+                AtomicU32::from_ptr(&raw mut (*self.globals.as_ptr()).first_reader),
+                AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).first_reader_launch),
+            )
+        }
+    }
+
+    /// Launch events that found no room, launches that found no slot, and tasks that could not be marked.
+    pub fn lost_launches(&self) -> u64 {
+        // SAFETY: as in `last_launch`.
+        let (events, launches) = unsafe {
+            (
+                AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).lost_launch_events),
+                AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).lost_launches),
+            )
+        };
+        events.load(Ordering::Relaxed) + launches.load(Ordering::Relaxed) + self.lost_tasks()
+    }
+
+    /// A word of the bits for the ends of watched names.
+    pub fn name_filter(&self, index: usize) -> &AtomicU64 {
+        assert!(index < NAME_FILTER_WORDS, "{index}");
+        // SAFETY: as in `last_launch`, and within the array.
+        unsafe {
+            let words = &raw mut (*self.globals.as_ptr()).name_filter;
+            AtomicU64::from_ptr(words.cast::<u64>().add(index))
+        }
+    }
+
+    /// The slot of a launch of this number, or of another with the same remainder.
+    pub fn slot(&self, launch: u64) -> Slot<'_> {
+        // SAFETY: within the array, by the remainder.
+        let place = unsafe {
+            let slots = (&raw mut (*self.globals.as_ptr()).launches).cast::<pf_launch>();
+            NonNull::new_unchecked(slots.add((launch % LAUNCHES) as usize))
+        };
+        Slot {
+            place,
+            mapped: PhantomData,
+        }
+    }
+}
+
+/// Launches that can be under way at a time.
+pub(super) const LAUNCHES: u64 = pf_sizes::PF_LAUNCHES.0 as u64;
+
+/// Launches that can be recorded at a time.
+pub(super) const RECORDERS: usize = pf_sizes::PF_RECORDERS.0 as usize;
+
+/// Words of bits for the ends of watched names.
+pub(super) const NAME_FILTER_WORDS: usize = pf_sizes::PF_NAME_FILTER_WORDS.0 as usize;
+
+/// The slot of one launch.
+pub(super) struct Slot<'a> {
+    place: NonNull<pf_launch>,
+    mapped: PhantomData<&'a pf_launch>,
+}
+
+impl Slot<'_> {
+    /// Number of the launch that has the slot; 0 if it is free.
+    pub fn number(&self) -> &AtomicU64 {
+        // SAFETY: as in `Globals::last_launch`.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.place.as_ptr()).number) }
+    }
+
+    /// CLOCK_MONOTONIC time of the app's execve in nanoseconds; 0 before it.
+    pub fn start_ns(&self) -> &AtomicU64 {
+        // SAFETY: as in `Globals::last_launch`.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.place.as_ptr()).start_ns) }
+    }
+
+    /// What the app's first process sets as its last act before execve.
+    pub fn start_mark(&self) -> StartMark {
+        // SAFETY: the word is in the mapping of the object's .bss. As with any object, its reader keeps it
+        // until the launch is over.
+        unsafe { StartMark::new(&raw mut (*self.place.as_ptr()).start_ns) }
+    }
+
+    /// All of it, each word as it is when it is read.
+    pub fn read(&self) -> pf_launch {
+        // SAFETY: plain integers, mapped and aligned. A volatile read is one of each word, which the
+        // kernel may change at any time.
+        unsafe { self.place.read_volatile() }
+    }
+
+    /// Writes all of a slot whose launch no task belongs to yet.
+    pub fn begin(&self, launch: pf_launch) {
+        // SAFETY: as in `read`.
+        unsafe { self.place.write_volatile(launch) }
+    }
+
+    /// Writes the completion page. The device is written last: it says that there is one.
+    pub fn set_completion(&self, dev: u32, ino: u64, index: u64) {
+        let place = self.place.as_ptr();
+        // SAFETY: as in `read`; the kernel only reads these words once the launch has begun.
+        unsafe {
+            (&raw mut (*place).completion_ino).write_volatile(ino);
+            (&raw mut (*place).completion_page).write_volatile(index);
+            AtomicU32::from_ptr(&raw mut (*place).completion_dev).store(dev, Ordering::Release);
+        }
+    }
+}
+
+/// The slot of a launch of which nothing has been counted.
+pub(super) fn empty_slot() -> pf_launch {
+    // SAFETY: plain integers, for which zeros are a value.
+    unsafe { std::mem::zeroed() }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Globals as they are when programs are loaded.
+    pub(in crate::kernel) fn globals() -> Box<bss> {
+        // SAFETY: plain integers and enums of them, all with a zero.
+        Box::new(unsafe { std::mem::zeroed() })
+    }
+
+    #[test]
+    fn arrays_are_as_long_as_in_the_kernel() {
+        let globals = globals();
+        assert_eq!(globals.launches.len() as u64, LAUNCHES);
+        assert_eq!(globals.recorders.len(), RECORDERS);
+        assert_eq!(globals.name_filter.len(), NAME_FILTER_WORDS);
+    }
+}

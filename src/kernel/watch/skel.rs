@@ -1,3 +1,0 @@
-//! The generated skeleton of the BPF object; the only file that includes it.
-
-include!(concat!(env!("OUT_DIR"), "/watch.skel.rs"));
