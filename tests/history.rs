@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use common::{Mounted, privileged, succeed};
 use paralfetch::service::history::{
-    FILE_NAME, History, HistoryError, HistoryLimits, Kind, Launch, OpenedHistory,
+    FILE_NAME, History, HistoryError, HistoryLimits, Kind, LaunchRecord, OpenedHistory,
 };
 
 const LIMITS: HistoryLimits = HistoryLimits {
@@ -17,8 +17,8 @@ const LIMITS: HistoryLimits = HistoryLimits {
     max_days: 365,
 };
 
-fn launch(index: u64) -> Launch {
-    Launch {
+fn launch(index: u64) -> LaunchRecord {
+    LaunchRecord {
         time_s: 1_700_000_000 + index,
         app: "/usr/bin/app".to_owned(),
         kind: Kind::Watched,
@@ -75,7 +75,7 @@ fn a_full_disk_is_an_error_and_costs_nothing_that_is_there() {
         "{error}"
     );
 
-    fs::remove_file(&filler).unwrap();
+    fs::write(&filler, "").unwrap();
     let (mut history, found) = History::open(&path, LIMITS).unwrap();
     assert_eq!(found, OpenedHistory::Nothing);
     for index in 0..10 {
@@ -96,7 +96,8 @@ fn a_full_disk_is_an_error_and_costs_nothing_that_is_there() {
 
     let (mut history, found) = History::open(&path, LIMITS).unwrap();
     assert_eq!((count(&history), found), (kept, OpenedHistory::Database));
-    fs::remove_file(&filler).unwrap();
+    // A process that another test has just forked may still hold the file: truncating it frees the space.
+    fs::write(&filler, "").unwrap();
     history.add(&launch(0)).unwrap();
     assert_eq!(count(&history), kept + 1);
 }

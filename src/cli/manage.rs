@@ -11,12 +11,12 @@ use crate::cli::format::text_of;
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
 
-/// Manages an app.
+/// Has an app prefetched.
 pub fn enable(state_dir: &Path, args: &Enable) -> Result<(), Failure> {
     ask(state_dir, &args.app, PhaseRequest::Prefetch)
 }
 
-/// Leaves an app alone.
+/// Disables an app.
 pub fn disable(state_dir: &Path, args: &Disable) -> Result<(), Failure> {
     ask(state_dir, &args.app, PhaseRequest::Disable)
 }

@@ -12,6 +12,7 @@ use crate::cli::format;
 use crate::cli::format::{date, mib, text_of};
 use crate::service::control::bus::MAX_LAUNCHES;
 use crate::service::control::{AppState, LaunchRecord, Status};
+use crate::service::history::warmth_word;
 
 /// Launches that `stats` lists as text.
 const LISTED: u32 = 20;
@@ -151,19 +152,16 @@ fn launches_table(launches: &[LaunchRecord]) -> Vec<String> {
 
 /// One launch.
 pub fn launch_line(launch: &LaunchRecord) -> String {
-    let time = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), format::seconds);
-    let note = match launch.note.as_str() {
-        "" => String::new(),
-        note => format!(" ({note})"),
-    };
+    let note = launch.note.as_ref();
+    let note = note.map_or(String::new(), |note| format!(" ({note})"));
     format!(
         "{:<16} {:<9} {:<7} {:>9} {:>9} {:>10}  {}{note}",
         date(launch.time_s),
         launch.kind,
-        launch.warmth,
-        time(launch.duration_us),
-        time(launch.waiting_us),
-        launch.read_bytes.map_or_else(|| "-".to_owned(), mib),
+        launch.warmth.map_or("", warmth_word),
+        format::seconds(launch.duration_us),
+        format::seconds(launch.waiting_us),
+        mib(launch.read_bytes),
         launch.app,
     )
 }
@@ -203,6 +201,7 @@ pub fn joined(lines: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::history::Kind;
 
     #[test]
     fn unknown_figures_are_dashes() {
@@ -216,14 +215,15 @@ mod tests {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words, ["/a", "learning", "0", "never", "-", "-", "0"]);
         let line = launch_line(&LaunchRecord {
-            waiting_us: Some(1_250_000),
+            waiting_us: 1_250_000,
             app: "/a".to_owned(),
-            kind: "learn".to_owned(),
-            note: "n".to_owned(),
+            kind: Kind::Learned,
+            note: Some("n".to_owned()),
             ..LaunchRecord::default()
         });
         let words: Vec<&str> = line.split_whitespace().skip(2).collect();
-        assert_eq!(words, ["learn", "-", "1.250", "s", "-", "/a", "(n)"]);
+        let expected = "learned 0.000 s 1.250 s 0.0 MiB /a (n)";
+        assert_eq!(words.join(" "), expected);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::config::Config;
 use super::launch::{LaunchStart, Launches, StateEvent, TICK};
 use super::mailbox::Inbox;
 use super::message::Message;
-use super::notify::Notifier;
+use super::notify::{NotifyState, notify, watchdog_interval};
 use super::packages::{Packages, REST};
 use super::parts::Parts;
 use super::registry::{Added, Marks};
@@ -36,7 +36,6 @@ pub struct Service<'obj> {
     announcements: Announcements,
     packages: Option<Packages>,
     signals: OwnedFd,
-    notifier: Notifier,
     /// When the profiles are checked next.
     daily: Instant,
     /// When systemd's watchdog wants to be told next that the loop runs.
@@ -58,7 +57,6 @@ impl<'obj> Service<'obj> {
         announcements: Announcements,
         packages: Option<Packages>,
         signals: OwnedFd,
-        notifier: Notifier,
     ) -> Self {
         let now = Instant::now();
         Service {
@@ -69,8 +67,7 @@ impl<'obj> Service<'obj> {
             packages,
             signals,
             daily: now + DAILY,
-            watchdog: notifier.interval().map(|interval| now + interval),
-            notifier,
+            watchdog: watchdog_interval().map(|interval| now + interval),
         }
     }
 
@@ -82,11 +79,6 @@ impl<'obj> Service<'obj> {
     /// The parts beside the launches.
     pub fn parts_mut(&mut self) -> &mut Parts<'obj> {
         &mut self.parts
-    }
-
-    /// Tells the service manager.
-    pub fn notify(&self, state: &str) {
-        self.notifier.say(state);
     }
 
     /// Works until a signal asks to end.
@@ -115,7 +107,7 @@ impl<'obj> Service<'obj> {
 
     /// Lets go of everything, writes what is known and ends: programs that wait at their execve go on.
     pub fn stop(mut self) {
-        self.notify("STOPPING=1");
+        notify(NotifyState::Stopping);
         self.parts.close_gate();
         self.launches.stop(&mut self.parts);
         self.parts.finish();
@@ -409,8 +401,8 @@ impl<'obj> Service<'obj> {
         self.launches.tick(Clocks::now(), &mut self.parts);
         let now = Instant::now();
         if self.watchdog.is_some_and(|watchdog| watchdog <= now) {
-            self.notify("WATCHDOG=1");
-            self.watchdog = self.notifier.interval().map(|interval| now + interval);
+            notify(NotifyState::Watchdog);
+            self.watchdog = watchdog_interval().map(|interval| now + interval);
         }
         if self.daily <= now {
             self.daily = now + DAILY;

@@ -20,6 +20,7 @@ mod clock;
 pub mod config;
 pub mod control;
 mod diagnostics;
+mod dictionary;
 mod event_loop;
 mod exec_gate;
 mod heap;

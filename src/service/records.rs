@@ -1,12 +1,14 @@
-//! The history, opened again when something has happened to its file.
+//! The history, reopened when its file was removed or damaged.
 
 use std::path::{Path, PathBuf};
 
 use crate::profile::Store;
 use crate::service::config;
-use crate::service::history::{self, FILE_NAME, History, HistoryError, Launch, OpenedHistory};
+use crate::service::history::{
+    self, FILE_NAME, History, HistoryError, LaunchRecord, OpenedHistory,
+};
 
-/// The history, where it can be had.
+/// The history, if it can be opened.
 pub struct Records {
     dir: PathBuf,
     limits: history::HistoryLimits,
@@ -14,15 +16,12 @@ pub struct Records {
 }
 
 impl Records {
-    /// Opens the history in the state directory. The second value says what is wrong, if anything; what
-    /// cannot be opened is tried again at the next launch.
+    /// Opens the history in the state directory, and again at the next launch if that fails. The second
+    /// value is a warning.
     pub fn open(dir: &Path, config: &config::HistoryConfig) -> (Self, Option<String>) {
         let mut records = Records {
             dir: dir.to_owned(),
-            limits: history::HistoryLimits {
-                max_launches: config.max_launches,
-                max_days: config.max_days,
-            },
+            limits: config.into(),
             history: None,
         };
         let warning = match records.reopen() {
@@ -32,15 +31,15 @@ impl Records {
         (records, warning)
     }
 
-    /// The history; `None` if there is none.
+    /// The history; `None` if it cannot be opened.
     pub fn history(&self) -> Option<&History> {
         self.history.as_ref()
     }
 
-    /// Records a launch; says what is wrong, if anything.
-    pub fn add(&mut self, launch: &Launch) -> Option<String> {
+    /// Records a launch. Returns a warning if that failed or the history was damaged.
+    pub fn add(&mut self, launch: &LaunchRecord) -> Option<String> {
         let mut warning = None;
-        // Somebody may have removed it, or the directory: what is written into it then is lost.
+        // The file or its directory may have been removed: writes to the open file would be lost.
         self.history = self.history.take().filter(History::is_in_place);
         if self.history.is_none() {
             match self.reopen() {
@@ -51,7 +50,7 @@ impl Records {
         match self.history.as_mut()?.add(launch) {
             Ok(()) => warning,
             Err(HistoryError::Damaged { .. }) => {
-                // Opening it again moves it aside.
+                // Reopening moves the damaged file aside.
                 self.history = None;
                 match self.reopen() {
                     Ok(found) => {
@@ -76,7 +75,7 @@ impl Records {
         }
     }
 
-    /// Says what was wrong, if it was damaged.
+    /// Returns a warning if the file was damaged.
     fn reopen(&mut self) -> Result<Option<String>, String> {
         Store::create(&self.dir).map_err(|error| error.to_string())?;
         let path = self.dir.join(FILE_NAME);
@@ -100,8 +99,8 @@ mod tests {
     use super::*;
     use crate::service::history::Kind;
 
-    fn launch() -> Launch {
-        Launch {
+    fn launch() -> LaunchRecord {
+        LaunchRecord {
             time_s: 1_700_000_000,
             app: "/app".to_owned(),
             kind: Kind::Prefetched,
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_was_removed_begins_anew() {
+    fn a_history_that_was_removed_is_created_again() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("state");
         fs::create_dir(&dir).unwrap();
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_could_not_be_opened_is_tried_again() {
+    fn a_history_that_could_not_be_opened_is_opened_at_the_next_launch() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("state");
         fs::create_dir_all(dir.join(FILE_NAME)).unwrap();
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_damaged_while_it_is_open_is_moved_aside() {
+    fn a_history_that_is_damaged_while_open_is_moved_aside() {
         let dir = tempfile::tempdir().unwrap();
         let (mut records, _) = Records::open(dir.path(), &config::HistoryConfig::default());
         assert_eq!(records.add(&launch()), None);

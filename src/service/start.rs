@@ -16,7 +16,7 @@ use super::mailbox::mailbox;
 use super::managed_apps::ManagedApps;
 use super::message::Message;
 use super::mlock::lock_code;
-use super::notify::Notifier;
+use super::notify::{NotifyState, notify};
 use super::packages::Packages;
 use super::parts::Parts;
 use super::priority::raise;
@@ -64,7 +64,6 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     let signals = signals::signal_fd(&SIGNALS)?;
     let inherited = Inherited::replace(&SIGNALS)?;
     raise_open_files();
-    let notifier = Notifier::from_environment()?;
     let mut warnings = Vec::new();
     // What a killed learning run left changed.
     if let Err(error) = restore_leftovers(&places.run_dir) {
@@ -140,8 +139,8 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     parts.watch_for_launches();
     parts.find_candidates();
     release_heap();
-    let mut service = Service::new(parts, inbox, announcements, packages, signals, notifier);
-    service.notify("READY=1");
+    let mut service = Service::new(parts, inbox, announcements, packages, signals);
+    notify(NotifyState::Ready);
     let apps = service.parts().apps();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -159,6 +158,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
         service.parts_mut().warn(warning);
     }
     let ended = service.run();
+    notify(NotifyState::Stopping);
     service.stop();
     inherited.restore()?;
     Ok(ended?)

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use paralfetch::policy::PhaseRequest;
+use paralfetch::policy::{PhaseRequest, Warmth};
 use paralfetch::service::config::Mode;
 use paralfetch::service::control::{
     Answer, AppState, Control, ControlError, LaunchRecord, Post, Reply, Status, request_word,
 };
+use paralfetch::service::history::Kind;
 use zbus::interface;
 use zbus::zvariant::OwnedValue;
 
@@ -72,9 +73,9 @@ pub fn launch() -> LaunchRecord {
     LaunchRecord {
         time_s: 1_700_000_000,
         app: APP.to_owned(),
-        kind: "prefetch".to_owned(),
-        warmth: "cold".to_owned(),
-        duration_us: Some(1_234_000),
+        kind: Kind::Prefetched,
+        warmth: Some(Warmth::Cold),
+        duration_us: 1_234_000,
         ..LaunchRecord::default()
     }
 }

@@ -145,12 +145,12 @@ impl Work {
             bail!("no window was seen");
         }
         launch.served = Some(Served {
-            kind: written.kind,
+            kind: written.kind.to_string(),
             tuning,
             entries: written.entries,
             switches: written.switches,
             until_first_us: written.until_first_us,
-            note: written.note,
+            note: written.note.unwrap_or_default(),
         });
         Ok(launch)
     }

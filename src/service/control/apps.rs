@@ -2,13 +2,13 @@
 
 use std::ffi::OsStr;
 
-use super::types::{AppState, LaunchRecord};
+use super::types::AppState;
 use super::{Answer, ControlError};
 use crate::apps::{Rules, desktop};
-use crate::policy::{GainVerdict, Phase, Warmth};
+use crate::policy::{GainVerdict, Phase};
 use crate::service::cached_profile::CachedProfile;
 use crate::service::catalogue::marks;
-use crate::service::history::{HistorySummary, Launch, Typical};
+use crate::service::history::{HistorySummary, Typical};
 use crate::service::managed_apps::off_words;
 use crate::service::registry::{Added, Record, Registry};
 use crate::service::watchlist::PATH;
@@ -126,29 +126,5 @@ pub(super) fn add_all_times(apps: &mut [AppState], summaries: &[HistorySummary])
         if let Some(app) = apps.iter_mut().find(|state| state.app == summary.app) {
             add_times(app, summary);
         }
-    }
-}
-
-/// A line of the history as it travels over the bus.
-pub(in crate::service) fn record_of(launch: &Launch) -> LaunchRecord {
-    LaunchRecord {
-        time_s: launch.time_s,
-        app: launch.app.clone(),
-        kind: launch.kind.to_string(),
-        warmth: match launch.warmth {
-            Some(Warmth::Cold) => "cold",
-            Some(Warmth::Partly) => "partly",
-            Some(Warmth::Warm) => "warm",
-            None => "",
-        }
-        .to_owned(),
-        duration_us: Some(launch.duration_us),
-        waiting_us: Some(launch.waiting_us),
-        read_bytes: Some(launch.read_bytes),
-        own_readaheads: Some(launch.own_readaheads),
-        switches: launch.switches,
-        entries: launch.entries,
-        until_first_us: launch.until_first_us,
-        note: launch.note.clone().unwrap_or_default(),
     }
 }

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::apps::{add_all_times, add_times, find, find_or_add, record_of, state_of};
-use super::types::{AppState, LaunchRecord};
-use super::{Answer, ControlError};
+use super::apps::{add_all_times, add_times, find, find_or_add, state_of};
+use super::{Answer, AppState, ControlError, LaunchRecord};
 use crate::apps::Rules;
 use crate::policy::{Observation, PhaseRequest};
 use crate::profile::Store;
@@ -72,8 +71,7 @@ impl ServiceFiles {
             return Ok(Vec::new());
         };
         let launches = history.launches(id, limit as usize);
-        let launches = launches.map_err(ControlError::failed)?;
-        Ok(launches.iter().map(record_of).collect())
+        launches.map_err(ControlError::failed)
     }
 
     /// Learns, prefetches or disables an app once the service runs. Returns the app's id.

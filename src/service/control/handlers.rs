@@ -1,8 +1,7 @@
 //! The calls on the running service, on the thread of its event loop.
 
-use super::apps::{add_all_times, add_times, find, find_or_add, record_of, state_of};
-use super::types::{AppState, LaunchRecord, Status};
-use super::{Answer, Control, ControlError, Reply};
+use super::apps::{add_all_times, add_times, find, find_or_add, state_of};
+use super::{Answer, AppState, Control, ControlError, LaunchRecord, Reply, Status};
 use crate::policy::{Phase, PhaseRequest};
 use crate::service::config::{Mode, set_mode};
 use crate::service::event_loop::Service;
@@ -74,12 +73,9 @@ impl Control for Service<'_> {
             Ok(record) => record.map(|record| record.id.clone()),
             Err(error) => return reply(Err(error)),
         };
-        self.with_history(reply, move |history| {
-            let launches = match history {
-                Some(history) => history.launches(id.as_deref(), limit as usize)?,
-                None => Vec::new(),
-            };
-            Ok(launches.iter().map(record_of).collect())
+        self.with_history(reply, move |history| match history {
+            Some(history) => history.launches(id.as_deref(), limit as usize),
+            None => Ok(Vec::new()),
         });
     }
 

@@ -12,11 +12,10 @@ mod files;
 mod handlers;
 mod types;
 
+pub use crate::service::history::LaunchRecord;
 pub use error::ControlError;
 pub use files::ServiceFiles;
-pub use types::{AppState, LaunchRecord, LaunchSignal, Status, plan_word, request_word};
-
-pub(super) use apps::record_of;
+pub use types::{AppState, LaunchSignal, Status, plan_word, request_word};
 
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;

@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use zbus::zvariant::Type;
 
 use crate::policy::{PhaseRequest, Plan};
+use crate::service::dictionary::member;
+use crate::service::history::LaunchRecord;
 
 /// One managed app.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
@@ -111,49 +113,6 @@ pub struct Status {
     pub warnings: Vec<String>,
 }
 
-/// One launch that is over. A number that was not measured has no member on the bus.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
-#[zvariant(signature = "a{sv}")]
-#[serde(default)]
-pub struct LaunchRecord {
-    /// When it began, in seconds since the epoch.
-    #[serde(with = "member")]
-    pub time_s: u64,
-    /// The app, as in [`AppState::app`].
-    #[serde(with = "member")]
-    pub app: String,
-    /// What was done with it: a word of [`plan_word`].
-    #[serde(with = "member")]
-    pub kind: String,
-    /// `cold`, `warm`, or something between the two; empty if it is not known.
-    #[serde(with = "member")]
-    pub warmth: String,
-    /// From execve to the completion block, in microseconds.
-    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
-    pub duration_us: Option<u64>,
-    /// Time that the launch tree waited for the drive, in microseconds.
-    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
-    pub waiting_us: Option<u64>,
-    /// Read from the drive.
-    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
-    pub read_bytes: Option<u64>,
-    /// The launch's own synchronous readaheads.
-    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
-    pub own_readaheads: Option<u64>,
-    /// Context switches of the launch tree while its profile was being prefetched.
-    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
-    pub switches: Option<u64>,
-    /// Prefetch entries.
-    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
-    pub entries: Option<u64>,
-    /// From execve to the first prefetch request, in microseconds.
-    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
-    pub until_first_us: Option<u64>,
-    /// What else is to be said of it; usually empty.
-    #[serde(with = "member")]
-    pub note: String,
-}
-
 /// A signal of the service about a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaunchSignal {
@@ -205,63 +164,6 @@ pub(super) fn plan_of(word: &str) -> Option<Plan> {
     [Plan::Learn, Plan::Prefetch, Plan::Withhold, Plan::Leave]
         .into_iter()
         .find(|&plan| plan_word(plan) == word)
-}
-
-/// A member of a dictionary: a variant on the bus, itself in JSON.
-mod member {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use zbus::zvariant::{Type, as_value};
-
-    pub fn serialize<T, S>(value: &T, serializer: S) -> Result<S::Ok, S::Error>
-    where
-        T: Serialize + Type,
-        S: Serializer,
-    {
-        if serializer.is_human_readable() {
-            value.serialize(serializer)
-        } else {
-            as_value::serialize(value, serializer)
-        }
-    }
-
-    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
-    where
-        T: Deserialize<'de> + Type + 'de,
-        D: Deserializer<'de>,
-    {
-        if deserializer.is_human_readable() {
-            T::deserialize(deserializer)
-        } else {
-            as_value::deserialize(deserializer)
-        }
-    }
-}
-
-/// A member that may be missing.
-mod optional {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use zbus::zvariant::Type;
-
-    use super::member;
-
-    pub fn serialize<T, S>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error>
-    where
-        T: Serialize + Type,
-        S: Serializer,
-    {
-        match value {
-            Some(value) => member::serialize(value, serializer),
-            None => serializer.serialize_none(),
-        }
-    }
-
-    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
-    where
-        T: Deserialize<'de> + Type + 'de,
-        D: Deserializer<'de>,
-    {
-        member::deserialize(deserializer).map(Some)
-    }
 }
 
 #[cfg(test)]

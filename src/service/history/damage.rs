@@ -1,4 +1,4 @@
-//! The file itself: made for its owner alone, and moved aside when it is damaged.
+//! The database file: private to its owner, and moved aside when it is damaged.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,17 +11,17 @@ use rustix::io::Errno;
 
 use super::HistoryError;
 
-/// What is appended to the name of a damaged file.
+/// Suffix of a damaged file that was moved aside.
 const DAMAGED: &str = ".damaged";
 
-/// What SQLite appends to the names of files that belong to a database: what the last transaction
-/// changed, and what another program's database may have had. A new database must not find them.
+/// Suffixes of the files that SQLite keeps beside a database: the rollback journal, and the write-ahead
+/// log of a database that another program made. A new database must not find them.
 const BESIDE: [&str; 3] = ["-journal", "-wal", "-shm"];
 
-/// Makes the file if it is missing, and takes it from everyone but its owner; SQLite's journal is made
-/// with the same permissions. Says whether it is empty.
+/// Creates the file if it is missing, and makes it accessible to its owner alone; SQLite creates its
+/// journal with the same permissions. Returns whether the file is empty.
 pub(super) fn make_private(path: &Path) -> Result<bool, HistoryError> {
-    // NONBLOCK: opening a FIFO would otherwise wait for whoever holds its other end.
+    // NONBLOCK: opening a FIFO would wait for a process that opens its other end.
     let flags = OFlags::RDWR
         | OFlags::CREATE
         | OFlags::CLOEXEC
@@ -44,19 +44,19 @@ pub(super) fn make_private(path: &Path) -> Result<bool, HistoryError> {
     Ok(stat.st_size == 0)
 }
 
-/// Device and inode number of what is at the path.
+/// Device and inode number of the file at the path.
 pub(super) fn identity(path: &Path) -> Result<(u64, u64), HistoryError> {
     let found = fs::symlink_metadata(path).map_err(|cause| io_error("open", path, cause))?;
     Ok((found.dev(), found.ino()))
 }
 
-/// Renames the file, and those that belong to it, in place of older damaged ones. Returns its new path.
+/// Moves the file and those beside it aside, over older damaged ones. Returns the file's new path.
 pub(super) fn move_aside(path: &Path) -> Result<PathBuf, HistoryError> {
     let aside = append(path, DAMAGED);
     for suffix in BESIDE.into_iter().chain([""]) {
         let (from, to) = (append(path, suffix), append(&aside, suffix));
         match fs::rename(&from, &to) {
-            // An older one's would be taken for this one's.
+            // The file of an older damaged database would be taken for this one's.
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => remove(&to)?,
             renamed => renamed.map_err(|cause| io_error("move aside", &from, cause))?,
         }

@@ -1,13 +1,13 @@
 //! What became of launches: an embedded database, `history.sqlite` in the state directory.
 //!
-//! It tells users what prefetching does for them; nothing is decided from it, so that its loss costs
-//! nothing but the record. A file that is damaged, or is none of ours, is moved aside, and a new one
-//! started ([`Found::Damaged`]).
+//! It tells users what prefetching does for them. The service decides nothing by it, so that its loss
+//! costs only the record. A file that is damaged or foreign is moved aside, and a new one is begun ([`OpenedHistory::Damaged`]).
 //!
-//! It is bounded three ways ([`Limits`]): in launches, in days, and in the size of the file. Each
-//! launch that is added removes what is one too many.
+//! It is bounded three ways ([`HistoryLimits`]): in launches, in days, and in the size of the file. Adding
+//! a launch removes those that exceed the bounds.
 
 mod damage;
+mod launch;
 mod prune;
 mod row;
 mod schema;
@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode};
 
-pub use row::{Kind, Launch, MAX_APP_BYTES, MAX_NOTE_BYTES};
-pub use summary::{HistorySummary, LaunchesByKind, RECENT, Typical};
+pub use launch::{Kind, LaunchRecord, warmth_word};
+pub use row::{MAX_APP_BYTES, MAX_NOTE_BYTES};
+pub use summary::{HistorySummary, RECENT, Typical};
 
 /// Name of the database in the state directory.
 pub const FILE_NAME: &str = "history.sqlite";
@@ -62,7 +63,7 @@ pub enum HistoryError {
         /// What the kernel said.
         cause: io::Error,
     },
-    /// There is something else where the file should be.
+    /// The path does not lead to a regular file.
     #[error("the history {} is not a regular file: remove it", .path.display())]
     NotAFile {
         /// The file.
@@ -76,7 +77,7 @@ pub enum HistoryError {
         /// What SQLite said.
         why: String,
     },
-    /// There is no space left for it.
+    /// The file system has no space left.
     #[error("the file system of the history {} is full", .path.display())]
     Full {
         /// The file.
@@ -93,7 +94,7 @@ pub enum HistoryError {
         /// What SQLite said.
         cause: rusqlite::Error,
     },
-    /// The app's name is too long to be one.
+    /// The app's name is too long.
     #[error("the name of an app has at most {MAX_APP_BYTES} bytes, not {len}")]
     Name {
         /// Its length in bytes.
@@ -143,18 +144,18 @@ impl History {
         Ok((history, found))
     }
 
-    /// Whether the database is still what is at its path. What is written into one that was removed or
-    /// renamed is lost.
+    /// Whether the database is still the file at its path: launches that are added to a file that was
+    /// removed or renamed are lost.
     pub fn is_in_place(&self) -> bool {
         damage::identity(&self.path).is_ok_and(|file| file == self.file)
     }
 
-    /// Adds a launch, and removes what is too much by then. Waits at most half a second for another
+    /// Adds a launch, and removes those that exceed the bounds. Waits at most half a second for another
     /// process that is using the file.
     ///
     /// # Errors
     /// [`HistoryError`]; then nothing is added or removed.
-    pub fn add(&mut self, launch: &Launch) -> Result<(), HistoryError> {
+    pub fn add(&mut self, launch: &LaunchRecord) -> Result<(), HistoryError> {
         if launch.app.len() > MAX_APP_BYTES {
             return Err(HistoryError::Name {
                 len: launch.app.len(),
@@ -173,11 +174,15 @@ impl History {
     ///
     /// # Errors
     /// [`HistoryError::Damaged`] or [`HistoryError::Sqlite`].
-    pub fn launches(&self, app: Option<&str>, limit: usize) -> Result<Vec<Launch>, HistoryError> {
+    pub fn launches(
+        &self,
+        app: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<LaunchRecord>, HistoryError> {
         row::select(&self.db, app, limit).map_err(|cause| error("read", &self.path, cause))
     }
 
-    /// What the launches of one app sum up to; `None` if there are none.
+    /// The summary of the launches of one app; `None` if there are none.
     ///
     /// # Errors
     /// As [`History::launches`].
@@ -186,7 +191,7 @@ impl History {
         Ok(found.pop())
     }
 
-    /// What the launches of each app sum up to, in the order of their names.
+    /// The summary of each app's launches, in the order of the apps' names.
     ///
     /// # Errors
     /// As [`History::launches`].
@@ -202,21 +207,16 @@ impl History {
         prune::forget(&mut self.db, app).map_err(|cause| error("write", &self.path, cause))
     }
 
-    /// Where the database is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     fn sum_up(&self, app: Option<&str>) -> Result<Vec<HistorySummary>, HistoryError> {
         summary::sum_up(&self.db, app).map_err(|cause| error("read", &self.path, cause))
     }
 }
 
-/// Whether SQLite found the file to be no sound database.
+/// Whether SQLite says that the file is damaged or is not a database.
 fn is_damage(cause: &rusqlite::Error) -> bool {
     use rusqlite::Error;
     match cause {
-        // A value that the schema does not allow.
+        // The schema does not allow such a value.
         Error::FromSqlConversionFailure(..)
         | Error::IntegralValueOutOfRange(..)
         | Error::InvalidColumnType(..)

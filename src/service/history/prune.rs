@@ -1,33 +1,34 @@
 //! Adding launches and removing others.
 //!
-//! Rows are numbered in the order in which they came, so that the number bounds them whatever the
-//! clock does. By time, only the few oldest go at each launch, those that are too old by the new
-//! launch's clock: enough to keep up, and a clock that is years ahead for one launch does not empty the
-//! history. Launches that were recorded by a clock ahead of the present one go by their number.
+//! Rows are numbered in the order in which they were added, so that their number is bounded whatever
+//! the clock does. Their age is bounded by the new launch's clock, and each launch removes only a few
+//! rows that are too old: enough to keep up, but a clock that is years ahead for one launch does not
+//! empty the history. Rows with a time ahead of the present clock are removed by their number.
 
 use rusqlite::{Connection, Transaction};
 
 use super::HistoryLimits;
-use super::row::{self, Launch, signed};
+use super::launch::LaunchRecord;
+use super::row::{self, signed};
 use super::schema::pragma;
 
-/// Most rows that one launch removes because of their age.
+/// Most rows that adding one launch removes because of their age.
 pub(super) const OLD_AT_ONCE: u64 = 4;
 
-/// Free pages of the file from which they are given back to the file system. A few are left for the
-/// rows to come.
+/// The file may keep this many free pages for new rows; if there are more, all are returned to the file
+/// system.
 const FREE_PAGES: i64 = 8;
 
-/// More pages than any row can make the file grow by: the longest name stands in the table and in an
-/// index, each on two pages of its own, and pages are split.
+/// Upper bound of the pages by which one row can enlarge the file: the longest name is stored in the table
+/// and in an index, on two pages each, and inserting may split pages.
 const PAGES_OF_A_ROW: i64 = 16;
 
 const DAY_S: u64 = 24 * 60 * 60;
 
-/// Adds a launch, and removes what is too much.
+/// Adds a launch, and removes those that exceed the bounds.
 pub(super) fn add(
     db: &mut Connection,
-    launch: &Launch,
+    launch: &LaunchRecord,
     limits: HistoryLimits,
 ) -> rusqlite::Result<()> {
     let transaction = db.transaction()?;
@@ -71,7 +72,7 @@ pub(super) fn is_at_bound(db: &Connection) -> bool {
     pragma(db, "page_count").is_ok_and(|count| count.saturating_add(PAGES_OF_A_ROW) >= most)
 }
 
-/// Gives free pages back, and commits.
+/// Returns free pages to the file system, and commits.
 fn finish(transaction: Transaction<'_>) -> rusqlite::Result<()> {
     if pragma(&transaction, "freelist_count")? > FREE_PAGES {
         let mut vacuum = transaction.prepare("PRAGMA incremental_vacuum")?;

@@ -1,56 +1,16 @@
-//! A launch, and its row in the table.
-
-use std::fmt;
+//! The row of a launch in the table.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Row, named_params};
-use serde::{Deserialize, Serialize};
 
+use super::launch::{Kind, LaunchRecord, warmth_of, warmth_word};
 use crate::policy::Warmth;
 
 /// Longest name of an app, in bytes: PATH_MAX of the kernel.
 pub const MAX_APP_BYTES: usize = 4096;
 
-/// Longest note that is kept, in bytes; what goes beyond it is cut off.
+/// Longest note that is kept, in bytes; longer ones are cut off.
 pub const MAX_NOTE_BYTES: usize = 500;
-
-/// What was done with a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// It was learned.
-    Learned,
-    /// It was prefetched.
-    Prefetched,
-    /// Prefetching was withheld, to compare.
-    Withheld,
-    /// It was left alone and only watched.
-    Watched,
-}
-
-impl Kind {
-    const ALL: [Kind; 4] = [
-        Kind::Learned,
-        Kind::Prefetched,
-        Kind::Withheld,
-        Kind::Watched,
-    ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Kind::Learned => "learned",
-            Kind::Prefetched => "prefetched",
-            Kind::Withheld => "withheld",
-            Kind::Watched => "watched",
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 impl ToSql for Kind {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -66,39 +26,8 @@ impl FromSql for Kind {
     }
 }
 
-/// What is kept of one launch.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Launch {
-    /// When it began, in seconds since the epoch, by the system's clock of that moment.
-    pub time_s: u64,
-    /// Name under which the app is managed: an absolute path, or `launcher:name`. At most
-    /// [`MAX_APP_BYTES`].
-    pub app: String,
-    /// What was done with it.
-    pub kind: Kind,
-    /// How much of what it needs had to come from the drive; `None` where that is not known, and for a
-    /// launch that was slowed down to learn it, which is not to be compared with others.
-    pub warmth: Option<Warmth>,
-    /// Its length, in microseconds.
-    pub duration_us: u64,
-    /// Time that its tasks waited for the drive, in microseconds, summed up.
-    pub waiting_us: u64,
-    /// Bytes that the drive read for it.
-    pub read_bytes: u64,
-    /// Synchronous readaheads of the launch tree (paper §4.3).
-    pub own_readaheads: u64,
-    /// Context switches of the launch tree while it was prefetched (paper §3.3).
-    pub switches: Option<u64>,
-    /// Prefetch entries of the schedule.
-    pub entries: Option<u64>,
-    /// Time from execve to the first prefetch request, in microseconds.
-    pub until_first_us: Option<u64>,
-    /// What was decided after it, or what went wrong, in words. Cut off at [`MAX_NOTE_BYTES`].
-    pub note: Option<String>,
-}
-
-/// Adds a row. SQLite's integers are signed: what is beyond them becomes the largest.
-pub(super) fn insert(db: &Connection, launch: &Launch) -> rusqlite::Result<()> {
+/// Adds a row. SQLite's integers are signed: larger values become the largest signed one.
+pub(super) fn insert(db: &Connection, launch: &LaunchRecord) -> rusqlite::Result<()> {
     db.execute(
         "INSERT INTO launches (time_s, app, kind, warmth, duration_us, waiting_us, read_bytes,
             own_readaheads, switches, entries, until_first_us, note)
@@ -108,7 +37,7 @@ pub(super) fn insert(db: &Connection, launch: &Launch) -> rusqlite::Result<()> {
         ":time_s": signed(launch.time_s),
         ":app": launch.app,
         ":kind": launch.kind,
-        ":warmth": launch.warmth.map(warmth_name),
+        ":warmth": launch.warmth.map(warmth_word),
         ":duration_us": signed(launch.duration_us),
         ":waiting_us": signed(launch.waiting_us),
         ":read_bytes": signed(launch.read_bytes),
@@ -127,10 +56,10 @@ pub(super) fn select(
     db: &Connection,
     app: Option<&str>,
     limit: usize,
-) -> rusqlite::Result<Vec<Launch>> {
+) -> rusqlite::Result<Vec<LaunchRecord>> {
     let mut query = db.prepare(match app {
         Some(_) => "SELECT * FROM launches WHERE app = ?2 ORDER BY id DESC LIMIT ?1",
-        // The second parameter must stand in both.
+        // Both statements must name both parameters.
         None => "SELECT * FROM launches WHERE ?2 IS NULL ORDER BY id DESC LIMIT ?1",
     })?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -145,8 +74,8 @@ pub(super) fn check(db: &Connection) -> rusqlite::Result<()> {
         .try_for_each(|launch| launch.map(drop))
 }
 
-fn read(row: &Row<'_>) -> rusqlite::Result<Launch> {
-    Ok(Launch {
+fn read(row: &Row<'_>) -> rusqlite::Result<LaunchRecord> {
+    Ok(LaunchRecord {
         time_s: unsigned(row, "time_s")?,
         app: row.get("app")?,
         kind: row.get("kind")?,
@@ -164,19 +93,15 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Launch> {
 
 /// The warmth in a row.
 pub(super) fn warmth(row: &Row<'_>) -> rusqlite::Result<Option<Warmth>> {
-    struct Named(Warmth);
-    impl FromSql for Named {
+    struct StoredWarmth(Warmth);
+    impl FromSql for StoredWarmth {
         fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-            let name = value.as_str()?;
-            [Warmth::Cold, Warmth::Partly, Warmth::Warm]
-                .into_iter()
-                .find(|&warmth| warmth_name(warmth) == name)
-                .map(Named)
-                .ok_or(FromSqlError::InvalidType)
+            let warmth = warmth_of(value.as_str()?).map(StoredWarmth);
+            warmth.ok_or(FromSqlError::InvalidType)
         }
     }
-    let found: Option<Named> = row.get("warmth")?;
-    Ok(found.map(|named| named.0))
+    let found: Option<StoredWarmth> = row.get("warmth")?;
+    Ok(found.map(|word| word.0))
 }
 
 /// A count in a row.
@@ -192,14 +117,6 @@ fn optional(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<u64>> {
 
 pub(super) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-fn warmth_name(warmth: Warmth) -> &'static str {
-    match warmth {
-        Warmth::Cold => "cold",
-        Warmth::Partly => "partly",
-        Warmth::Warm => "warm",
-    }
 }
 
 /// At most `len` bytes of a text, whole characters.

@@ -7,11 +7,11 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
 use super::{HistoryError, HistoryLimits, error, is_damage, row};
 
-/// Version of the layout. A database of another version is moved aside, as a damaged one is: the
-/// history is worth no conversion.
+/// Version of the layout. A database of another version is moved aside as if it were damaged: the
+/// history is not worth a conversion.
 const VERSION: i64 = 1;
 
-/// Everything in the database, by type and name.
+/// The table and its indices: names and SQL.
 const LAYOUT: [(&str, &str); 3] = [
     (
         "launches",
@@ -43,13 +43,13 @@ const LAYOUT: [(&str, &str); 3] = [
 
 /// Settings of the connection.
 ///
-/// - No write-ahead log: there is one writer, which adds a row a launch, and a log would be another
-///   file that grows and another that is mapped into memory, for readers that hardly ever come.
-///   TRUNCATE saves the directory an update for each launch.
-/// - synchronous=NORMAL: the database survives a crash of the process whatever comes, and a power
-///   failure but for very unlucky ones, which lose the history. EXTRA and FULL sync once more.
-/// - The cache is small because the service is to be small; all queries go along an index.
-/// - What is forgotten is overwritten: launches tell what a user does.
+/// - No write-ahead log: one writer adds one row per launch, and reads are rare. A log would be a second
+///   file that grows and a third that is mapped into memory. With TRUNCATE, a launch does not change the
+///   directory.
+/// - synchronous=NORMAL: the database always survives a crash of the process, and nearly always a power
+///   failure. FULL and EXTRA would sync once more for each launch.
+/// - The cache is small to keep the service small; all queries use an index.
+/// - Deleted rows are overwritten with zeros: launches tell what a user does.
 const SETTINGS: &str = "
     PRAGMA cache_size = -256;
     PRAGMA mmap_size = 0;
@@ -62,21 +62,21 @@ const SETTINGS: &str = "
 /// How long to wait for a process that is using the file.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// Size of the file that does for any number of launches, in bytes.
+/// Constant part of the file's largest size, in bytes.
 const BASE_BYTES: u64 = 4 << 20;
-/// And for each launch: two to three times what one with names of usual length takes.
+/// The part for each launch, in bytes: two to three times what a launch with a name of usual length takes.
 const BYTES_PER_LAUNCH: u64 = 1 << 10;
 
 /// Why a file is not opened.
 pub(super) enum Unusable {
-    /// It is no database of ours, or a damaged one; in words.
+    /// The file is damaged or foreign; the text says why.
     Damaged(String),
     /// For another reason.
     Sqlite(rusqlite::Error),
 }
 
 impl Unusable {
-    /// As an error of the file at `path`.
+    /// The error for the file at `path`.
     pub(super) fn named(self, path: &Path) -> HistoryError {
         match self {
             Unusable::Damaged(why) => HistoryError::Damaged {
@@ -90,7 +90,7 @@ impl Unusable {
 
 impl From<rusqlite::Error> for Unusable {
     fn from(cause: rusqlite::Error) -> Self {
-        // Our statements are right for a file of ours: if SQLite finds fault with one, the file is not.
+        // The statements fit the layout: if SQLite rejects one, the file has another layout.
         let misfit = cause.sqlite_error_code() == Some(ErrorCode::Unknown);
         if misfit || is_damage(&cause) {
             Unusable::Damaged(cause.to_string())
@@ -121,10 +121,11 @@ pub(super) fn pragma(db: &Connection, name: &str) -> rusqlite::Result<i64> {
     db.pragma_query_value(None, name, |row| row.get(0))
 }
 
-/// All at once: whoever is killed meanwhile leaves an empty file.
+/// Creates the table and its indices in one transaction: a process that is killed meanwhile leaves an
+/// empty file.
 fn lay_out(db: &mut Connection) -> rusqlite::Result<()> {
     let transaction = db.transaction()?;
-    // Only an empty database takes it. It is the first that writes, and waits for others that do.
+    // It takes effect only in an empty database. As the first write, it waits for other writers.
     transaction.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
     let tables: i64 =
         transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -139,7 +140,7 @@ fn lay_out(db: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Whether the database is ours, and sound.
+/// Checks that the database has the layout and is not damaged.
 fn check(db: &Connection) -> Result<(), Unusable> {
     let version = pragma(db, "user_version")?;
     let mut query =
@@ -156,15 +157,15 @@ fn check(db: &Connection) -> Result<(), Unusable> {
     if verdict != "ok" {
         return Err(Unusable::Damaged(verdict.replace('\n', " ")));
     }
-    // The file could be opened for writing; it is its header that claims to be of a later version.
+    // The file was opened for writing: its header claims a later version of SQLite's format.
     if db.is_readonly(MAIN_DB)? {
         return Err(Unusable::Damaged("SQLite cannot write it".to_owned()));
     }
-    // Texts that are none are not SQLite's concern.
+    // SQLite does not check that texts are UTF-8.
     Ok(row::check(db)?)
 }
 
-/// Bounds the size of the file. One that is larger already keeps its size.
+/// Bounds the size of the file. A file that is larger already keeps its size.
 fn bound(db: &Connection, limits: HistoryLimits) -> rusqlite::Result<()> {
     let bytes = limits
         .max_launches

@@ -16,8 +16,8 @@ const LIMITS: HistoryLimits = HistoryLimits {
     max_days: 100,
 };
 
-fn launch(app: &str, time_s: u64) -> Launch {
-    Launch {
+fn launch(app: &str, time_s: u64) -> LaunchRecord {
+    LaunchRecord {
         time_s,
         app: app.to_owned(),
         kind: Kind::Prefetched,
@@ -61,11 +61,11 @@ fn filled(path: &Path, count: u64) -> History {
 }
 
 #[test]
-fn what_is_added_is_found_again_newest_first() {
+fn launches_are_returned_newest_first() {
     let (_dir, path) = place();
     let (mut history, found) = open(&path, LIMITS);
     assert_eq!(found, OpenedHistory::Nothing);
-    let vim = Launch {
+    let vim = LaunchRecord {
         kind: Kind::Watched,
         warmth: None,
         switches: None,
@@ -93,7 +93,7 @@ fn what_is_added_is_found_again_newest_first() {
 }
 
 #[test]
-fn a_database_is_made_all_at_once() {
+fn the_database_is_created_in_one_transaction() {
     let (_dir, path) = place();
     drop(open(&path, LIMITS));
     // The file change counter (SQLite's file format, 1.3.7): each transaction adds one.
@@ -104,7 +104,7 @@ fn a_database_is_made_all_at_once() {
 }
 
 #[test]
-fn words_and_numbers_of_any_kind_are_kept() {
+fn all_kinds_and_any_numbers_are_kept() {
     let (_dir, path) = place();
     let (mut history, _) = open(&path, LIMITS);
     for kind in [
@@ -120,7 +120,7 @@ fn words_and_numbers_of_any_kind_are_kept() {
             Some(Warmth::Partly),
             Some(Warmth::Warm),
         ] {
-            let given = Launch {
+            let given = LaunchRecord {
                 kind,
                 warmth,
                 note: Some("'); DROP TABLE launches; --\u{0}\u{1f980}".to_owned()),
@@ -129,7 +129,7 @@ fn words_and_numbers_of_any_kind_are_kept() {
                 ..launch("\u{0}'\n", NOW_S)
             };
             history.add(&given).expect("added");
-            let kept = Launch {
+            let kept = LaunchRecord {
                 read_bytes: i64::MAX as u64,
                 switches: Some(i64::MAX as u64),
                 ..given
@@ -146,7 +146,7 @@ fn long_notes_are_cut_and_long_names_refused() {
     let (mut history, _) = open(&path, LIMITS);
     let note = Some("\u{e4}".repeat(MAX_NOTE_BYTES) + "end");
     history
-        .add(&Launch {
+        .add(&LaunchRecord {
             note,
             ..launch("/a", NOW_S)
         })
@@ -168,7 +168,7 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
     let (_dir, path) = place();
     let (mut history, _) = open(&path, LIMITS);
     let mut add = |app: &str, kind, warmth, duration_us, waiting_us| {
-        let figures = Launch {
+        let figures = LaunchRecord {
             kind,
             warmth,
             duration_us,
@@ -195,13 +195,6 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
     let a = history.summary("/a").expect("read").expect("known");
     let expected = HistorySummary {
         app: "/a".to_owned(),
-        counts: LaunchesByKind {
-            learned: 2,
-            prefetched: 23,
-            withheld: 2,
-            watched: 1,
-        },
-        last_s: NOW_S + 436,
         with: Some(Typical {
             launches: 20,
             duration_us: 109,
@@ -212,22 +205,21 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
             duration_us: 436,
             waiting_us: 200,
         }),
-        gain: Some(0.75),
         waiting_gain: Some(0.75),
     };
     assert_eq!(a, expected);
     let b = history.summary("/b").expect("read").expect("known");
-    assert_eq!((b.gain, b.waiting_gain, b.without), (None, None, None));
+    assert_eq!((b.waiting_gain, b.without), (None, None));
     assert_eq!(history.summaries().expect("read"), [a, b]);
     assert_eq!(history.summary("/c").expect("read"), None);
 }
 
 #[test]
-fn nothing_waited_without_prefetching_is_no_gain() {
+fn the_gain_is_unknown_if_launches_without_prefetching_did_not_wait() {
     let (_dir, path) = place();
     let (mut history, _) = open(&path, LIMITS);
     for kind in [Kind::Prefetched, Kind::Withheld] {
-        let given = Launch {
+        let given = LaunchRecord {
             kind,
             waiting_us: 0,
             ..launch("/a", NOW_S)
@@ -235,11 +227,11 @@ fn nothing_waited_without_prefetching_is_no_gain() {
         history.add(&given).expect("added");
     }
     let found = history.summary("/a").expect("read").expect("known");
-    assert_eq!((found.gain, found.waiting_gain), (Some(0.0), None));
+    assert_eq!(found.waiting_gain, None);
 }
 
 #[test]
-fn an_app_is_forgotten_without_a_trace() {
+fn a_forgotten_app_leaves_no_bytes_in_the_file() {
     let (_dir, path) = place();
     let mut history = filled(&path, 70);
     assert_eq!(history.forget("/usr/bin/app-3").expect("forgotten"), 10);
@@ -265,7 +257,7 @@ fn only_the_owner_has_access() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused() {
+fn files_that_are_not_regular_are_refused() {
     let (dir, path) = place();
     let refused = || {
         let error = History::open(&path, LIMITS).unwrap_err();

@@ -9,7 +9,7 @@ use crate::kernel::LaunchCounts;
 use crate::model::{App, LaunchLimits, PrefetchReport};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, ThreadState};
-use crate::service::history::Launch;
+use crate::service::history::LaunchRecord;
 
 /// A system that remembers what was asked of it, and fails the test when that cannot be.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub struct FakeSystem {
     pub not_learned: Vec<String>,
     /// Apps whose profile was kept, and whether they were launched without prefetching.
     pub kept: Vec<(String, bool)>,
-    pub rows: Vec<Launch>,
+    pub rows: Vec<LaunchRecord>,
 }
 
 impl FakeSystem {
@@ -169,7 +169,7 @@ impl LaunchBooks for FakeSystem {
         self.weighed.push(id.to_owned());
     }
 
-    fn write_down(&mut self, row: Launch, _counts: &LaunchCounts) {
+    fn write_down(&mut self, row: LaunchRecord, _counts: &LaunchCounts) {
         self.rows.push(row);
     }
 }
@@ -296,7 +296,7 @@ impl Scene {
     }
 
     #[track_caller]
-    pub fn only_row(&self) -> &Launch {
+    pub fn only_row(&self) -> &LaunchRecord {
         assert_eq!(self.system.rows.len(), 1);
         &self.system.rows[0]
     }

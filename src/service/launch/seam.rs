@@ -6,7 +6,7 @@ use crate::model::App;
 use crate::model::PrefetchReport;
 use crate::policy::LaunchFigures;
 use crate::process::ThreadState;
-use crate::service::history::Launch;
+use crate::service::history::LaunchRecord;
 use crate::service::launch::{LaunchNote, LaunchPolicy};
 
 /// The kernel side: a slot with counts for each launch, and the exec gate.
@@ -104,7 +104,7 @@ pub trait LaunchBooks {
     fn weigh(&mut self, id: &str, counts: &LaunchCounts);
 
     /// Writes the registry, then a row of the history, and tells the bus and the log.
-    fn write_down(&mut self, row: Launch, counts: &LaunchCounts);
+    fn write_down(&mut self, row: LaunchRecord, counts: &LaunchCounts);
 }
 
 /// Everything that launches need of the system.

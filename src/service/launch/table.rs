@@ -10,7 +10,7 @@ use crate::kernel::LaunchCounts;
 use crate::model::{App, LaunchLimits, PrefetchReport};
 use crate::policy::{LaunchFigures, Plan, PrefetchFigures};
 use crate::process::{Clocks, EndDetector, LaunchLook, LaunchProgress, ReadSample};
-use crate::service::history::{Kind, Launch};
+use crate::service::history::{Kind, LaunchRecord};
 
 /// How often launches under way are looked at.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -432,10 +432,10 @@ impl FollowedLaunch {
     }
 
     /// The launch's row of the history.
-    fn row(&self, kind: Kind) -> Launch {
+    fn row(&self, kind: Kind) -> LaunchRecord {
         let counts = &self.counts;
         let until_first = counts.first_prefetch_ns.checked_sub(counts.start_ns);
-        Launch {
+        LaunchRecord {
             time_s: self.start.begun_s,
             app: self.start.id.clone(),
             kind,

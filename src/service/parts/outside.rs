@@ -11,8 +11,8 @@ use crate::policy::{LaunchFigures, Observation, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{ThreadState, process_threads, thread_states};
 use crate::profile::decode;
-use crate::service::control::{LaunchSignal, record_of};
-use crate::service::history::Launch;
+use crate::service::control::LaunchSignal;
+use crate::service::history::LaunchRecord;
 use crate::service::launch::LaunchNote;
 use crate::service::launch::seam::{ConfirmedLaunch, LaunchBooks, LaunchKernel, LaunchThreads};
 use crate::service::message::Message;
@@ -195,7 +195,7 @@ impl LaunchBooks for Parts<'_> {
         }
     }
 
-    fn write_down(&mut self, row: Launch, counts: &LaunchCounts) {
+    fn write_down(&mut self, row: LaunchRecord, counts: &LaunchCounts) {
         // First the registry: a program that finds the launch in the history finds what it changed, too.
         self.apps.save();
         tracing::info!(
@@ -209,7 +209,7 @@ impl LaunchBooks for Parts<'_> {
             note = row.note.as_deref().unwrap_or_default(),
             "launch"
         );
-        self.emit(LaunchSignal::Ended(record_of(&row)));
+        self.emit(LaunchSignal::Ended(row.clone()));
         let outbox = self.outbox.clone();
         self.jobs.run(move |records| {
             if let Some(warning) = records.add(&row) {

@@ -7,6 +7,8 @@ use zbus::zvariant::serialized::{Context, Data};
 use zbus::zvariant::{LE, Value, to_bytes};
 
 use super::*;
+use crate::policy::Warmth;
+use crate::service::history::Kind;
 
 fn on_the_bus(value: &(impl Serialize + Type)) -> Data<'static, 'static> {
     to_bytes(Context::new_dbus(LE, 0), value).unwrap()
@@ -16,29 +18,30 @@ fn record() -> LaunchRecord {
     LaunchRecord {
         time_s: 7,
         app: "/usr/bin/gimp".to_owned(),
-        kind: "prefetch".to_owned(),
-        duration_us: Some(0),
+        kind: Kind::Prefetched,
+        switches: Some(0),
         ..LaunchRecord::default()
     }
 }
 
 #[test]
-fn numbers_that_are_not_known_have_no_member() {
+fn unknown_numbers_have_no_member() {
     let data = on_the_bus(&record());
     let (members, _): (HashMap<String, Value<'_>>, _) = data.deserialize().unwrap();
-    assert_eq!(members["duration_us"], Value::U64(0));
-    assert!(!members.contains_key("waiting_us"), "{members:?}");
+    assert_eq!(members["switches"], Value::U64(0));
+    assert!(!members.contains_key("entries"), "{members:?}");
     assert_eq!(
         json!(record()),
         json!({
-            "time_s": 7, "app": "/usr/bin/gimp", "kind": "prefetch", "warmth": "",
-            "duration_us": 0, "note": "",
+            "time_s": 7, "app": "/usr/bin/gimp", "kind": "prefetched", "warmth": "",
+            "duration_us": 0, "waiting_us": 0, "read_bytes": 0, "own_readaheads": 0,
+            "switches": 0, "note": "",
         })
     );
 }
 
 #[test]
-fn what_is_not_there_is_the_default_and_what_is_not_known_is_skipped() {
+fn missing_members_are_the_default_and_unknown_members_are_skipped() {
     let foreign: HashMap<&str, Value<'_>> = [
         ("app", Value::from("/a")),
         ("invented", Value::from(vec!["later"])),
@@ -63,7 +66,7 @@ fn members_of_another_type_are_errors() {
 }
 
 #[test]
-fn words_stand_for_one_thing_each() {
+fn each_word_is_parsed_to_the_value_it_stands_for() {
     for plan in [Plan::Learn, Plan::Prefetch, Plan::Withhold, Plan::Leave] {
         assert_eq!(plan_of(plan_word(plan)), Some(plan));
     }
@@ -93,20 +96,21 @@ proptest! {
 
     #[test]
     fn launches_survive_the_bus_and_json(
-        duration_us: Option<u64>,
-        entries: Option<u64>,
-        until_first_us: Option<u64>,
+        warmth in prop::option::of(prop_oneof![Just(Warmth::Cold), Just(Warmth::Partly), Just(Warmth::Warm)]),
+        note in prop::option::of("[^\0]{1,20}"),
+        entries in any::<Option<u64>>(),
+        until_first_us in any::<Option<u64>>(),
     ) {
-        let launch = LaunchRecord { duration_us, entries, until_first_us, ..record() };
+        let launch = LaunchRecord { warmth, note, entries, until_first_us, ..record() };
         let data = on_the_bus(&launch);
         prop_assert_eq!(&data.deserialize::<LaunchRecord>().unwrap().0, &launch);
         prop_assert_eq!(serde_json::from_value::<LaunchRecord>(json!(launch)).unwrap(), launch);
     }
 
     #[test]
-    fn damaged_bytes_are_no_panic(bytes in vec(any::<u8>(), 0..200)) {
+    fn damaged_bytes_cause_no_panic(bytes in vec(any::<u8>(), 0..200)) {
         let data = Data::new(bytes, Context::new_dbus(LE, 0));
-        // Whatever comes of it.
+        // An error or any value.
         let _ = data.deserialize::<Status>();
         let _ = data.deserialize::<LaunchRecord>();
     }

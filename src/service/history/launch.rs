@@ -1,0 +1,133 @@
+//! What became of a launch.
+
+use std::fmt;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zbus::zvariant::Type;
+
+use crate::policy::Warmth;
+use crate::service::dictionary::{member, optional, optional_text};
+
+/// What was done with a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+#[serde(rename_all = "kebab-case")]
+#[zvariant(signature = "s")]
+pub enum Kind {
+    /// It was learned.
+    Learned,
+    /// It was prefetched.
+    Prefetched,
+    /// It could have been prefetched, and was not, for comparison.
+    Withheld,
+    /// It was only observed.
+    #[default]
+    Watched,
+}
+
+impl Kind {
+    pub(super) const ALL: [Kind; 4] = [
+        Kind::Learned,
+        Kind::Prefetched,
+        Kind::Withheld,
+        Kind::Watched,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Learned => "learned",
+            Kind::Prefetched => "prefetched",
+            Kind::Withheld => "withheld",
+            Kind::Watched => "watched",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A launch that is over, as the service records it in the history and sends it over the bus: a
+/// dictionary there, in which a number that was not measured has no member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+#[zvariant(signature = "a{sv}")]
+#[serde(default)]
+pub struct LaunchRecord {
+    /// When it began, in seconds since the epoch, by the system's clock of that moment.
+    #[serde(with = "member")]
+    pub time_s: u64,
+    /// The id of the app: an absolute path, or `launcher:name`. At most [`super::MAX_APP_BYTES`].
+    #[serde(with = "member")]
+    pub app: String,
+    /// What was done with it.
+    #[serde(with = "member")]
+    pub kind: Kind,
+    /// How much of what it needs had to come from the drive. `None`, an empty text on the bus, where
+    /// that is not known, and for a launch that learning slowed down: it must not be compared with others.
+    #[serde(with = "optional_warmth")]
+    pub warmth: Option<Warmth>,
+    /// From execve to the completion block, in microseconds.
+    #[serde(with = "member")]
+    pub duration_us: u64,
+    /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up.
+    #[serde(with = "member")]
+    pub waiting_us: u64,
+    /// Bytes that the drive read for the launch tree and the prefetch thread.
+    #[serde(with = "member")]
+    pub read_bytes: u64,
+    /// Synchronous readaheads of the launch tree (paper §4.3).
+    #[serde(with = "member")]
+    pub own_readaheads: u64,
+    /// Context switches of the launch tree while it was prefetched (paper §3.3).
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub switches: Option<u64>,
+    /// Prefetch entries of the schedule.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub entries: Option<u64>,
+    /// From execve to the first prefetch request, in microseconds.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub until_first_us: Option<u64>,
+    /// What was decided after the launch, or what went wrong, as text. The history cuts it off at
+    /// [`super::MAX_NOTE_BYTES`].
+    #[serde(with = "optional_text")]
+    pub note: Option<String>,
+}
+
+/// The word for the warmth in the history and on the bus.
+pub fn warmth_word(warmth: Warmth) -> &'static str {
+    match warmth {
+        Warmth::Cold => "cold",
+        Warmth::Partly => "partly",
+        Warmth::Warm => "warm",
+    }
+}
+
+pub(super) fn warmth_of(word: &str) -> Option<Warmth> {
+    [Warmth::Cold, Warmth::Partly, Warmth::Warm]
+        .into_iter()
+        .find(|&warmth| warmth_word(warmth) == word)
+}
+
+/// The warmth as a word, empty for `None`.
+mod optional_warmth {
+    use super::*;
+
+    pub fn serialize<S: Serializer>(
+        warmth: &Option<Warmth>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        member::serialize(&warmth.map_or("", warmth_word), serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Warmth>, D::Error> {
+        let word: String = member::deserialize(deserializer)?;
+        match warmth_of(&word) {
+            None if !word.is_empty() => Err(D::Error::custom(format!("no warmth: {word}"))),
+            warmth => Ok(warmth),
+        }
+    }
+}
