@@ -6,11 +6,19 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{Mounted, privileged, succeed};
 use paralfetch::service::history::{
     FILE_NAME, History, HistoryError, HistoryLimits, Kind, LaunchRecord, OpenedHistory,
 };
+
+/// A child that one test has forked holds the files of another until it executes its program: a file system is
+/// busy then, or its space is not freed. So the tests take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const LIMITS: HistoryLimits = HistoryLimits {
     max_launches: 10_000,
@@ -59,6 +67,7 @@ fn count(history: &History) -> usize {
 
 #[test]
 fn a_full_disk_is_an_error_and_costs_nothing_that_is_there() {
+    let _turn = turn();
     if !privileged() {
         return;
     }
@@ -104,6 +113,7 @@ fn a_full_disk_is_an_error_and_costs_nothing_that_is_there() {
 
 #[test]
 fn a_read_only_file_system_is_an_error() {
+    let _turn = turn();
     if !privileged() {
         return;
     }
@@ -133,6 +143,7 @@ fn a_read_only_file_system_is_an_error() {
 
 #[test]
 fn processes_that_make_it_at_once_do_not_take_it_for_a_damaged_one() {
+    let _turn = turn();
     for _ in 0..20 {
         let dir = tempfile::tempdir().unwrap();
         // Empty, as its maker leaves it who is killed then.

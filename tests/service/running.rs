@@ -264,7 +264,8 @@ impl Starting {
             .systemd
             .recv(&mut text)
             .expect("the service says that it is ready");
-        assert_eq!(&text[..length], b"READY=1");
+        // The assignments of a notification are separated, or ended, by newlines (sd_notify(3)).
+        assert_eq!(text[..length].trim_ascii_end(), b"READY=1");
         self.running
     }
 }
