@@ -70,6 +70,7 @@ check() {
     as_invoker tee "$TESTS_LOG" </dev/null >/dev/null
     part "Format" format
     part "Floors of the source tree" "$REPO/scripts/floors.py"
+    part "Words" "$REPO/scripts/check_words.sh"
     part "Names in the documentation" "$REPO/scripts/check_docs.py"
     part "Scripts" scripts
     part "Lints" lints

@@ -153,7 +153,7 @@ struct LoadedProfile {
     created: u64,
     /// How the learned launch ended.
     ended: Ended,
-    /// Stale files that the user has been told of.
+    /// Stale files that the user has been warned about.
     known_obsolete: u32,
 }
 

@@ -122,8 +122,8 @@ pub fn json(profile: &Profile) -> Value {
         "files": profile.files.iter().map(file_json).collect::<Vec<_>>(),
         "entries": profile.entries.iter().map(|entry| entry_json(profile, entry)).collect::<Vec<_>>(),
         "completion": profile.completion.map(|span| span_json(profile, &span)),
-        "mapped_along": profile.fault_around.iter().map(|span| span_json(profile, span)).collect::<Vec<_>>(),
-        "newcomers": profile.helpers.iter().map(|read| {
+        "fault_around": profile.fault_around.iter().map(|span| span_json(profile, span)).collect::<Vec<_>>(),
+        "helpers": profile.helpers.iter().map(|read| {
             let mut read_json = entry_json(profile, &read.entry);
             read_json["recurs"] = json!(read.recurs);
             read_json

@@ -1,4 +1,4 @@
-//! The learning phase: one launch, from an empty cache to a profile (paper §4.2, design §4).
+//! The learning phase: one launch, from an empty cache to a profile (paper §4.2).
 
 use std::io;
 use std::process::Command as Keeper;

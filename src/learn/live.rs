@@ -1,4 +1,4 @@
-//! Live learning of launches that others start (design §4): by a thread that has everything loaded.
+//! Live learning of launches that others start, by a thread that has everything loaded.
 //!
 //! Loading the programs takes a fifth of a second and attaching them a few milliseconds. So a thread
 //! loads them and waits; when an app that is to be learned is held at its execve, the thread attaches

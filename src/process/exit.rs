@@ -46,7 +46,7 @@ pub struct Exit {
     pub usage: Usage,
 }
 
-/// A change of state that wait4(2) told of.
+/// A change of state that wait4(2) reported.
 pub(super) enum ChildChange {
     Stopped,
     Ended(Exit),

@@ -149,7 +149,7 @@ impl Catalogue {
                 Some(_) => WatchedName::Launcher,
             };
             for name in &marks.names {
-                // A name that is both is watched for as an app: that tells of all of its launches.
+                // A name that is both is watched as an app: then all of its launches are reported.
                 let known = names.entry(OsString::from(name)).or_insert(kind);
                 if kind == WatchedName::App {
                     *known = kind;
@@ -179,7 +179,7 @@ impl Catalogue {
     }
 
     /// The app that a called execve would start, as far as its path tells; its executable is not named
-    /// yet. Asks /proc for the root directory at the most, and looks at no file: on a cold system each look
+    /// yet. Asks /proc for the root directory at most, and opens no file: on a cold system each look
     /// is a read from the drive, and the first requests of the prefetch would wait for it.
     pub fn called(&self, seen: &LaunchEvent) -> Option<FoundApp> {
         let path = Path::new(&seen.path);

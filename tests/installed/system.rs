@@ -71,7 +71,7 @@ pub fn status_of(pid: u32, field: &str) -> String {
     line.unwrap().trim_start_matches(':').trim().to_owned()
 }
 
-/// Waits for something that is sure to come, and that nobody tells of.
+/// Waits for something that is sure to come and that no event reports.
 pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(300);
     while !reached() {

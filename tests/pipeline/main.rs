@@ -3,7 +3,7 @@
 //! Caches and settings belong to the whole system, so these tests take turns.
 
 mod bench;
-#[path = "../resolve/cold.rs"]
+#[path = "../fs/cold.rs"]
 mod cold;
 #[path = "../common/mod.rs"]
 mod common;

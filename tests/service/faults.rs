@@ -202,7 +202,7 @@ fn an_app_whose_executable_is_replaced_is_learned_again() {
     assert!(number(&line, "prefetched_bytes") > 1 << 20, "{line}");
 }
 
-/// The launch that tells of it says nothing else: it ends before its prefetch.
+/// The launch that shows it is not judged: it ends before its prefetch.
 #[test]
 fn an_app_that_is_replaced_and_ends_at_once_is_learned_again() {
     let Some((image, _turn)) = set_up() else {

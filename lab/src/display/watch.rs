@@ -119,7 +119,7 @@ impl Watch {
         &self.mapped
     }
 
-    /// Asks to be told of a window's properties. A window that is gone needs none.
+    /// Asks for events of a window's properties. A window that is gone has none.
     fn follow(&self, window: Window) {
         let select = ChangeWindowAttributesAux::new().event_mask(EventMask::PROPERTY_CHANGE);
         if let Ok(cookie) = self.connection.change_window_attributes(window, &select) {

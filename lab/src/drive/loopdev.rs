@@ -13,7 +13,7 @@ const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
 
-/// How often another program may snatch the free device that we were told of.
+/// How often another program may take the free device before we attach it.
 const TRIES: u32 = 64;
 
 /// `struct loop_info64`.

@@ -53,7 +53,7 @@ pub struct Request<'a> {
     pub plans: &'a [&'a Plan],
     /// Whether the app is held until prefetching ends.
     pub held: bool,
-    /// What else is to be told of the execve.
+    /// Who else is notified of the execve.
     pub mark: Option<StartMark>,
     /// What learns the launch live meanwhile; told by `mark`, too.
     pub live: Option<LiveLearning<'a>>,
