@@ -1,17 +1,18 @@
-//! Launcher rules that anybody could have written, and a command line, which anybody can: a rules file
-//! is an error or rules, and those tell which app any command line is.
+//! Hostile launcher rules and command lines: a rules file is an error in one line or rules, and those tell
+//! which app any command line is.
 //!
-//! The input is the rules file up to the first NUL byte, and then the working directory, the file
-//! executed and its arguments, each ended by another.
+//! The input is the rules file up to the first NUL byte, and then the working directory, the executed file
+//! and its arguments, each ended by another NUL byte.
 #![no_main]
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use paralfetch::apps::{Key, Rules};
+use paralfetch::apps::Rules;
+use paralfetch::model::Key;
 
 static BUILTIN: LazyLock<Rules> = LazyLock::new(Rules::builtin);
 
@@ -28,8 +29,15 @@ fuzz_target!(|data: &[u8]| {
     let cwd = Path::new(words.next().unwrap_or_default());
     let file = Path::new(words.next().unwrap_or_default());
     let argv: Vec<OsString> = words.map(OsString::from).collect();
-    let found = rules.identify(file, &argv, cwd);
-    if let Key::File(path) = &found.key {
-        assert!(path.is_absolute());
+    let look_up = |name: &OsStr| Some(PathBuf::from("/usr/bin").join(name));
+    for found in [
+        rules.identify(file, &argv, cwd),
+        rules.identify_with(file, &argv, cwd, &look_up),
+    ] {
+        assert!(found.program.is_absolute());
+        if let Key::File(path) = &found.key {
+            assert!(path.is_absolute());
+        }
+        rules.is_launcher(&found.app(None));
     }
 });

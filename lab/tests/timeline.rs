@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use common::{LoopExt4, privileged};
 use lab::methods::LearnedSet;
 use lab::timeline::{Facts, Raw, Recorder, Timeline, What, Why, analyse};
+use paralfetch::apps::{Rules, identify_command};
 use paralfetch::fs::mounts::MountTable;
 use paralfetch::kernel::{self, DRAIN_INTERVAL, TraceMode, Tracer};
 use paralfetch::learn::{Earlier, Observed, resolve};
@@ -178,7 +179,7 @@ fn learned_set(image: &LoopExt4, supervisor: &mut Supervisor) -> LearnedSet {
     let mut tracer = Tracer::attach(&mut storage, TraceMode::Reads).unwrap();
     let mark = tracer.start_mark();
     let mut spawn = spawn(image);
-    let app = spawn.command.app();
+    let app = identify_command(&Rules::builtin(), &spawn.command).app;
     spawn.before_exec = Some(Box::new(move || mark.set()));
     launch(supervisor, spawn, || {
         tracer.drain().unwrap();

@@ -1,8 +1,9 @@
 //! The applications in the system's menus: .desktop files.
 //!
-//! Read as the Desktop Entry Specification 1.5 says. The parser is our own: crates for it read whole
-//! trees without bounds, keep every translation, and leave the quoting of Exec to the caller, while
-//! what is needed here is ten keys of one group from files that may be hostile.
+//! They are read as the Desktop Entry Specification 1.5 says. The parser is our own, since eight keys of one
+//! group are needed, from files that may be hostile. The crate freedesktop-desktop-entry (0.8) reads files
+//! without a bound, keeps every group and translation, knows neither single quotes in Exec nor field codes
+//! within a word, both of which real files have, and does not say which line is wrong.
 
 mod entry;
 mod exec;
@@ -17,10 +18,10 @@ pub use exec::{ExecError, command_line};
 pub use find::{FindError, FoundEntry, find_app};
 pub use scan::{MAX_ENTRIES, MAX_ENTRY_BYTES, entries, system_directories};
 
-use super::identify::Identity;
+use super::launchers::Rules;
 use super::lookup::{executable_in, executed_names, is_executable};
 use super::read::ReadError;
-use super::rules::Rules;
+use crate::model::Identity;
 
 /// An application with a .desktop file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,14 +37,14 @@ pub struct DesktopApp {
     pub exec: Vec<OsString>,
     /// The app that this starts.
     pub identity: Identity,
-    /// The executable to be watched: the app or its launcher, behind wrappers.
+    /// The executable to be watched: that of the app or its launcher, behind wrappers.
     pub file: PathBuf,
     /// Base names under which the kernel may see that executable executed: its own first, then those
     /// of the files that it is a symbolic link to.
     pub names: Vec<OsString>,
 }
 
-/// Why a .desktop file is none of an application to be managed.
+/// Why a .desktop file is not that of an application to be managed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unsuitable {
     /// It cannot be read.
@@ -67,16 +68,16 @@ pub enum Unsuitable {
     /// NoDisplay: mostly helpers that open a kind of file, or parts of another app.
     #[error("menus do not show it (NoDisplay=true)")]
     NotShown,
-    /// It runs in a terminal: no large app, and the terminal is the launch.
+    /// It runs in a terminal: such apps are small, and the terminal is what is launched.
     #[error("it runs in a terminal (Terminal=true)")]
     Terminal,
-    /// It has no command line; it is activated over D-Bus alone.
+    /// It has no command line: it is only activated over D-Bus.
     #[error("it has no command line (Exec)")]
     NoExec,
     /// TryExec is not installed.
     #[error("{} is not installed (TryExec)", .0.display())]
     NotInstalled(PathBuf),
-    /// What would be executed is not there.
+    /// The program of its command line is missing.
     #[error("{} is not installed or cannot be executed", .0.display())]
     NoProgram(PathBuf),
     /// The launcher's arguments do not tell what it starts.
@@ -85,7 +86,7 @@ pub enum Unsuitable {
 }
 
 impl Unsuitable {
-    /// Whether something is wrong with the file or the installation; otherwise it is just no app.
+    /// Whether something is wrong with the file or the installation; otherwise it is simply not an app.
     pub fn is_fault(&self) -> bool {
         use Unsuitable::{Hidden, NotApplication, NotShown, Terminal};
         !matches!(self, NotApplication | Hidden | NotShown | Terminal)
@@ -115,7 +116,7 @@ pub struct Entries {
 /// The app of one .desktop file with the given ID.
 ///
 /// # Errors
-/// Why it is none.
+/// Why it is not an app to be managed.
 pub fn read_app(
     entry: &Path,
     id: String,
@@ -137,7 +138,7 @@ pub fn read_app(
         return Err(Unsuitable::Terminal);
     }
     let try_exec = parsed.try_exec.map(PathBuf::from);
-    if let Some(missing) = try_exec.filter(|program| !is_installed(program, path)) {
+    if let Some(missing) = try_exec.filter(|one| executable_in(path, one.as_os_str()).is_none()) {
         return Err(Unsuitable::NotInstalled(missing));
     }
     let exec = command_line(&parsed.exec.ok_or(Unsuitable::NoExec)?)?;
@@ -162,28 +163,17 @@ fn identify(
 ) -> Result<(Identity, PathBuf), Unsuitable> {
     let look_up = |name: &OsStr| executable_in(path, name);
     let command = exec.first().ok_or(Unsuitable::NoExec)?;
-    let file = match Path::new(command).is_absolute() {
-        true => Some(PathBuf::from(command)),
-        false => look_up(command),
-    };
-    let file = file.ok_or_else(|| Unsuitable::NoProgram(command.into()))?;
-    // Without a directory of its own, an app starts in that of whoever starts it.
+    let file = look_up(command).ok_or_else(|| Unsuitable::NoProgram(command.into()))?;
+    // Without the key Path, an app starts in its parent's working directory.
     let cwd = Path::new(cwd.unwrap_or("/"));
     let identity = rules.identify_with(&file, exec, cwd, &look_up);
     let program = identity.program.clone();
-    if !program.is_absolute() || !is_executable(&program) {
+    if !is_executable(&program) {
         return Err(Unsuitable::NoProgram(program));
     }
     match identity.distinct {
         true => Ok((identity, program)),
         false => Err(Unsuitable::Indistinct(program)),
-    }
-}
-
-fn is_installed(program: &Path, path: &OsStr) -> bool {
-    match program.is_absolute() {
-        true => is_executable(program),
-        false => executable_in(path, program.as_os_str()).is_some(),
     }
 }
 

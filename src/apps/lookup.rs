@@ -12,8 +12,12 @@ use super::key::{absolute, base_name};
 const MAX_LINKS: usize = 40;
 
 /// The first executable file called `name` in `path`, directories separated by colons. Relative
-/// directories are passed over: they are the caller's own. A `name` with a slash is not looked up.
+/// directories are skipped: the caller has another working directory. A `name` with a slash is not looked
+/// up, but an absolute path of an executable file is returned as it is.
 pub fn executable_in(path: &OsStr, name: &OsStr) -> Option<PathBuf> {
+    if name.as_bytes().starts_with(b"/") {
+        return Some(PathBuf::from(name)).filter(|file| is_executable(file));
+    }
     if name.is_empty() || name.as_bytes().contains(&b'/') {
         return None;
     }
@@ -45,7 +49,7 @@ pub(super) fn link_chain(file: &Path) -> Vec<PathBuf> {
 
 /// The base names under which a file is executed: its own and those of the files that it is a symbolic
 /// link to, in that order, each once.
-pub(super) fn executed_names(file: &Path) -> Vec<OsString> {
+pub fn executed_names(file: &Path) -> Vec<OsString> {
     let mut names: Vec<OsString> = Vec::new();
     for link in link_chain(file) {
         let name = base_name(link.as_os_str());

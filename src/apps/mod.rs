@@ -1,19 +1,19 @@
-//! Which app a launch is.
+//! Which app a launch is: the one place that decides it, for commands, service and laboratory alike.
 //!
-//! An app is known by its [`Key`]. For most programs that is the file executed. Launchers such as
-//! python, java or flatpak execute the same file for many apps: [`Rules`] say which of their arguments
-//! tells those apart, and see through wrappers such as `env`. [`desktop`] finds the applications that
-//! the system has in its menus, and what a user means who names one.
+//! An app is known by its [`Key`](crate::model::Key). For most programs that is the executed file.
+//! Launchers such as python, java or flatpak execute the same file for many apps: [`Rules`] say which of
+//! their arguments tells those apart, and look through wrappers such as `env`. [`desktop`] finds the
+//! applications that the system has in its menus, and the app that a user names.
 
+mod command;
 pub mod desktop;
 mod identify;
 mod key;
+mod launchers;
 mod lookup;
 mod read;
-mod rules;
 
-pub use identify::Identity;
-pub use key::Key;
-pub use lookup::executable_in;
+pub use command::{CommandApp, identify_command};
+pub use launchers::{LAUNCHERS_DIR, Rules};
+pub use lookup::{executable_in, executed_names};
 pub use read::ReadError;
-pub use rules::{LAUNCHERS_DIR, LoadedRules, Rules, RulesError};

@@ -1,32 +1,27 @@
-//! Reading small files that others may have put there: never waits, never opens anything but a regular
-//! file, never reads more than was asked for.
+//! Reading small files that any user may have written. Never waits, never opens anything but a regular
+//! file, and never reads more than the limit.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::fs::root_owned::{self, NotRootOwned, objection};
-
 /// Why a file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// There is none.
+    /// Nothing is there.
     #[error("there is no such file")]
     Missing,
-    /// A symbolic link where none may be, a directory, a FIFO, a device.
+    /// A directory, a FIFO, a device.
     #[error("it is not a regular file")]
     NotRegular,
-    /// Someone other than root and the user that this program runs as may have made or changed it.
-    #[error("it is not to be trusted: {0}")]
-    Untrusted(&'static str),
-    /// More than a file of its kind may have.
+    /// It has more bytes than a file of its kind may have.
     #[error("it is larger than {limit} bytes")]
     TooLarge {
-        /// Most bytes that would be read.
+        /// The limit in bytes.
         limit: usize,
     },
     /// The system refused.
@@ -46,37 +41,17 @@ impl From<Errno> for ReadError {
 /// Reads a regular file of at most `limit` bytes. Symbolic links are followed: exported .desktop files
 /// are links.
 pub(super) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, ReadError> {
-    // Opening a FIFO or a device has effects; O_PATH has none, and shows what it is.
+    // Opening a FIFO or a device has effects. O_PATH has none, and fstat tells what it is.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&found)?;
     regular(&stat)?;
     within(&stat, limit)?;
-    // The very file that was looked at, not what its path leads to by now.
+    // The file that fstat looked at: its path may lead elsewhere by now.
     let same = format!("/proc/self/fd/{}", found.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(same, flags, Mode::empty())?;
     contents(file.into(), limit)
-}
-
-/// Reads a regular file of at most `limit` bytes in a directory that can be [trusted](objection).
-pub(super) fn read_trusted(
-    dir: impl AsFd,
-    name: &Path,
-    limit: usize,
-) -> Result<Vec<u8>, ReadError> {
-    match root_owned::read_at(dir, name, limit) {
-        Ok(Some(bytes)) if bytes.len() > limit => Err(ReadError::TooLarge { limit }),
-        Ok(Some(bytes)) => Ok(bytes),
-        Ok(None) => Err(ReadError::Missing),
-        Err(NotRootOwned::Untrusted(why)) => Err(ReadError::Untrusted(why)),
-        Err(NotRootOwned::Io(error)) => Err(ReadError::Io(error)),
-    }
-}
-
-/// Whether a file or directory can be [trusted](objection).
-pub(super) fn check_trusted(stat: &Stat) -> Result<(), ReadError> {
-    objection(stat).map_or(Ok(()), |why| Err(ReadError::Untrusted(why)))
 }
 
 fn regular(stat: &Stat) -> Result<(), ReadError> {
@@ -95,7 +70,7 @@ fn within(stat: &Stat, limit: usize) -> Result<(), ReadError> {
 
 fn contents(file: File, limit: usize) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
-    // It may have grown since; one byte more than allowed tells.
+    // The file may have grown since: one byte more than the limit shows it.
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     file.take(most)
         .read_to_end(&mut bytes)
@@ -109,7 +84,7 @@ fn contents(file: File, limit: usize) -> Result<Vec<u8>, ReadError> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -136,17 +111,6 @@ mod tests {
         }
         let null = read(Path::new("/dev/null"), 5);
         assert!(matches!(null, Err(ReadError::NotRegular)));
-
-        let open = File::open(dir.path()).unwrap();
-        let trusted = |name: &str| read_trusted(&open, Path::new(name), 5);
-        assert_eq!(trusted("file").unwrap(), b"12345");
-        for name in ["link", "loop", "dir", "fifo", "socket"] {
-            let found = trusted(name);
-            assert!(matches!(found, Err(ReadError::Untrusted(_))), "{name}");
-        }
-        let mode = fs::Permissions::from_mode(0o664);
-        fs::set_permissions(path("file"), mode).unwrap();
-        assert!(matches!(trusted("file"), Err(ReadError::Untrusted(_))));
     }
 
     #[test]

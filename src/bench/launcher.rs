@@ -12,7 +12,7 @@ use super::interleave::Launcher;
 use super::results::{Sample, Scenario};
 use crate::drive::drop_caches;
 use crate::kernel::{CompletionBlock, Meter, Storage, TraceError};
-use crate::model::Profile;
+use crate::model::{App, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::process::{AppStatus, Command, Spawn, SpawnError, Stdio, Subreaper, Supervisor, User};
 use crate::profile::{Store, StoreError};
@@ -81,6 +81,8 @@ pub enum LaunchEnd {
 pub struct AppLauncher<'a> {
     /// What is launched.
     pub command: &'a Command,
+    /// The app that it starts.
+    pub app: &'a App,
     /// Where its profile is.
     pub store: &'a Store,
     /// What ends a launch.
@@ -98,7 +100,7 @@ pub struct AppLauncher<'a> {
 impl AppLauncher<'_> {
     fn load(&self) -> Result<Profile, BenchError> {
         self.store
-            .load(self.command.app().key())?
+            .load(self.app.key())?
             .ok_or(BenchError::NoProfile)
     }
 
@@ -257,7 +259,7 @@ impl Launcher for AppLauncher<'_> {
             if scenario != Scenario::Prefetch {
                 return Ok(None);
             }
-            let (store, app) = (launcher.store.clone(), launcher.command.app());
+            let (store, app) = (launcher.store.clone(), launcher.app.clone());
             let load = move || store.load(app.key()).ok().flatten();
             let options = PrefetchOptions {
                 left_out,

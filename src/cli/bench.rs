@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::args::{self, Until};
-use super::learn::{from_learn, options, report};
+use super::learn::{from_learn, identify, options, report};
 use super::profiles::write_out;
 use super::show::list_line;
 use super::{Failure, say};
@@ -20,6 +20,7 @@ use crate::profile::Store;
 pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     let command = Command::find(&args.launch.cmd, args.launch.root.as_deref())
         .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
+    let app = identify(&command);
     check().map_err(Failure::own)?;
     let mut supervisor = Supervisor::new().map_err(Failure::own)?;
     let subreaper = Subreaper::new().map_err(Failure::own)?;
@@ -30,6 +31,7 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     };
     let mut launcher = AppLauncher {
         command: &command,
+        app: &app.app,
         store: &store,
         end,
         timeout: args.how.timeout,
@@ -38,11 +40,11 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
         open_files: raise_open_files(),
     };
 
-    // The first launch of an app often sets it up, and no later one is like it.
+    // The first launch of an app often sets it up and differs from all later ones.
     say(&format!("warming up: {}", shown(&args).join(" ")));
     launcher.warm_up().map_err(failure)?;
     if args.scenarios.contains(&Scenario::Prefetch) || end == LaunchEnd::Quiet {
-        match store.load(command.app().key()).map_err(Failure::own)? {
+        match store.load(app.app.key()).map_err(Failure::own)? {
             Some(profile) if args.how.as_read && profile.learned == Learned::Exact => {
                 say("learning one launch as read, since the profile is of an exact one");
                 learn_first(&mut launcher, &args, &store)?;
@@ -79,7 +81,8 @@ fn learn_first(
     args: &args::Bench,
     store: &Store,
 ) -> Result<(), Failure> {
-    let learned = learn(launcher.spawn(), options(&args.how), launcher.supervisor);
+    let options = options(&args.how, launcher.app.clone());
+    let learned = learn(launcher.spawn(), options, launcher.supervisor);
     let leader = learned.as_ref().ok().map(|learned| learned.started.pid);
     launcher.end_tree(leader).map_err(Failure::own)?;
     if let Some(signal) = launcher.supervisor.asked_to_end() {
@@ -102,7 +105,7 @@ fn shown(args: &args::Bench) -> Vec<String> {
         .collect()
 }
 
-/// Interrupted, a benchmark ends as shells tell it of the signal.
+/// An interrupted benchmark has the exit status that shells give for the signal.
 fn failure(error: BenchError) -> Failure {
     match error {
         BenchError::Interrupted(signal) => Failure::with_code(error, 128 + signal as u8),

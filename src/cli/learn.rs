@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use super::args::{Learn, Learning};
 use super::show::app_name;
 use super::{Failure, say};
+use crate::apps::{CommandApp, LAUNCHERS_DIR, Rules, identify_command};
 use crate::cli::format::{mib, text_of};
 use crate::kernel::check;
 use crate::learn::{LearnError, LearnOptions, LearnSummary, LearnedProfile, learn};
 use crate::model::LaunchLimits;
-use crate::model::{Learned, Profile};
+use crate::model::{App, Learned, Profile};
 use crate::process::{AppStatus, Command, Spawn, SpawnError, Supervisor, User};
 use crate::profile::Store;
 
@@ -25,21 +26,22 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
     let user = User::invoking();
     let command = Command::find_for(&args.launch.cmd, args.launch.root.as_deref(), user.as_ref())
         .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
+    let app = identify(&command);
     check().map_err(Failure::own)?;
     let mut supervisor = Supervisor::new().map_err(Failure::own)?;
-    // Better to know before the caches are dropped that the profile cannot be kept.
+    // Before the caches are dropped: an unwritable directory would make the learning run useless.
     let store = Store::create(state_dir).map_err(Failure::own)?;
     let spawn = Spawn {
         user,
         ..Spawn::new(command)
     };
-    let mut options = options(&args.how);
+    let mut options = options(&args.how, app.app.clone());
     if args.live {
         options.how = Learned::Live;
     }
-    match store.load(spawn.command.app().key()) {
+    match store.load(app.app.key()) {
         Ok(earlier) => options.earlier = earlier,
-        // It is about to be replaced.
+        // This learning run replaces it.
         Err(error) => say(&format!("nothing is known of earlier launches: {error}")),
     }
     let learned = learn(spawn, options, &mut supervisor).map_err(from_learn)?;
@@ -48,6 +50,13 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
             profile, summary, ..
         }) => match store.save(&profile) {
             Ok(_) => {
+                if !app.distinct {
+                    say(&format!(
+                        "the arguments of {} do not tell which app it starts: `run` uses this profile, the \
+                         service does not",
+                        app_name(&app.app)
+                    ));
+                }
                 super::service::tell_of_profiles(state_dir);
                 match &args.json {
                     Some(file) => write_json(file.as_deref(), &profile, &summary),
@@ -70,9 +79,18 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
     exit.finish()
 }
 
+/// The app that a command starts, by the rules that the service goes by. Says what is wrong with the
+/// administrator's rules.
+pub fn identify(command: &Command) -> CommandApp {
+    let (rules, warnings) = Rules::load(Path::new(LAUNCHERS_DIR));
+    warnings.iter().for_each(|warning| say(warning));
+    identify_command(&rules, command)
+}
+
 /// How `learn` and `bench` learn.
-pub fn options(how: &Learning) -> LearnOptions {
+pub fn options(how: &Learning, app: App) -> LearnOptions {
     LearnOptions {
+        app,
         how: if how.as_read {
             Learned::AsRead
         } else {
@@ -99,7 +117,7 @@ fn spawn_code(error: &SpawnError) -> u8 {
     u8::try_from(error.exit_code()).unwrap_or(super::OWN_FAILURE)
 }
 
-/// Time beyond the launch's own limit that a learning run may take: dropping the caches above all.
+/// Time beyond the launch's own limit that a learning run may take, mostly for dropping the caches.
 const KEEPER_MARGIN: Duration = Duration::from_secs(60);
 
 /// This program again, as the process that restores knobs when this one is killed. In a process group
@@ -115,8 +133,8 @@ fn keeper(timeout: Duration) -> Option<process::Command> {
     Some(command)
 }
 
-/// Writes what was learned as one line of JSON, to a file or to standard error. If it cannot be
-/// written, the app is to run all the same.
+/// Writes the learning run's result as one line of JSON, to a file or to standard error. The app goes on
+/// if that fails.
 fn write_json(file: Option<&Path>, profile: &Profile, summary: &LearnSummary) {
     let line = format!("{}\n", json(profile, summary));
     let Some(path) = file else {
@@ -128,7 +146,7 @@ fn write_json(file: Option<&Path>, profile: &Profile, summary: &LearnSummary) {
     }
 }
 
-/// Everything that is known of a learning run.
+/// A learning run's result.
 fn json(profile: &Profile, summary: &LearnSummary) -> Value {
     let pages: u64 = profile.entries.iter().map(|entry| entry.span.len).sum();
     json!({
@@ -151,7 +169,7 @@ fn json(profile: &Profile, summary: &LearnSummary) -> Value {
     })
 }
 
-/// What was learned, in a few lines.
+/// Says in a few lines what was learned.
 pub fn report(profile: &Profile, summary: &LearnSummary) {
     let resolved = &summary.resolved;
     let pages: u64 = profile.entries.iter().map(|entry| entry.span.len).sum();

@@ -1,7 +1,7 @@
-//! The command line: a thin face of the manager.
+//! The command line, a file a command.
 //!
-//! Standard output belongs to the app and to what was asked for (`show`, `list`, `bench`); all that
-//! we have to say goes to standard error, one line each, with our name before it.
+//! Standard output belongs to the app and to requested reports (`show`, `list`, `bench`). Messages go to
+//! standard error, one line each, after the program's name.
 
 mod args;
 mod bench;
@@ -32,8 +32,8 @@ use crate::drive::{Leftovers, keep, restore_leftovers};
 use crate::learn::RUN_DIR;
 use args::{Cli, CliCommand};
 
-/// Exit status for a failure of ours, as env(1) and other wrappers have it; 126 and 127 are for apps
-/// that cannot be started.
+/// Exit status for a failure of this program, as that of env(1). 126 and 127 stand for apps that cannot be
+/// started.
 const OWN_FAILURE: u8 = 125;
 
 /// Runs the command line. Does not return where an app was started: then the process ends as the app
@@ -75,7 +75,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The arguments; called by the name of the paper's front end, we are it (paper §4.1).
+/// The arguments. A program that is called `pfsetmode`, as the paper's front end (paper §4.1), is that
+/// command.
 fn arguments(mut given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let called = given.next().unwrap_or_default();
     let mut arguments = vec![OsString::from("paralfetch")];
@@ -85,7 +86,7 @@ fn arguments(mut given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// What goes wrong ends here, as one line and an exit status.
+/// A failed command: one line and an exit status.
 struct Failure {
     message: String,
     code: u8,
@@ -104,12 +105,12 @@ impl Failure {
     }
 }
 
-/// One line on standard error. If nobody reads it, the app is to run all the same.
+/// Prints one line on standard error. The app runs even if that fails.
 fn say(message: &str) {
     let _ = writeln!(io::stderr(), "paralfetch: {message}");
 }
 
-/// Puts back what a run that was killed may have left changed.
+/// Restores the settings that a killed run may have left changed.
 fn restore_after_crash() {
     match restore_leftovers(Path::new(RUN_DIR)) {
         Ok(Leftovers::None | Leftovers::InUse) => {}

@@ -24,7 +24,7 @@ pub fn show(state_dir: &Path, args: &Show) -> Result<(), Failure> {
     write_out(&text)
 }
 
-/// Lists all profiles. Those that cannot be read are named on standard error.
+/// Lists all profiles, and names those that cannot be read on standard error.
 pub fn list(state_dir: &Path, args: &List) -> Result<(), Failure> {
     let store = Store::open(state_dir).map_err(Failure::own)?;
     let mut profiles = Vec::new();
@@ -56,17 +56,17 @@ pub fn list(state_dir: &Path, args: &List) -> Result<(), Failure> {
 /// A profile, with what the service knows of the app's launches.
 fn list_json(profile: &Profile, managed: &[AppState]) -> serde_json::Value {
     let mut value = print::list_json(profile);
-    let state = managed.iter().find(|state| {
-        profile.app.root.is_none() && state.app.as_bytes() == profile.app.path.as_slice()
-    });
+    let state = managed
+        .iter()
+        .find(|state| state.app.as_bytes() == profile.app.id());
     if let Some(state) = state {
         value["service"] = serde_json::json!(state);
     }
     value
 }
 
-/// What the service manages, if it runs and these are its profiles. It is asked on top of what we know
-/// ourselves: if it does not answer, that is said, and no failure.
+/// The apps that the service manages, if it runs and uses this state directory. `list` goes on without
+/// them if the service does not answer, and says so.
 fn managed(state_dir: &Path) -> Vec<AppState> {
     if state_dir != Path::new(DEFAULT_STATE_DIR) {
         return Vec::new();
@@ -105,7 +105,7 @@ fn no_profile(app: &OsStr) -> Failure {
     ))
 }
 
-/// Standard output; a reader that has gone away, such as `head`, is no failure.
+/// Writes to standard output. A reader that has exited, such as `head`, is not an error.
 pub fn write_out(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -5,9 +5,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use super::args::RunArgs;
+use super::learn::identify;
 use super::report::{self, Case, Judging, Target};
 use super::show::app_name;
 use super::{Failure, say};
+use crate::apps::CommandApp;
 use crate::cli::format::mib;
 use crate::judge::Recorder;
 use crate::kernel::Storage;
@@ -18,29 +20,30 @@ use crate::prefetch::{Prefetch, PrefetchOptions, raise_open_files};
 use crate::process::{Command, Exit, Spawn, Supervisor, User};
 use crate::profile::Store;
 
-/// Starts the app, prefetched if there is a profile, and ends as it ends. Whatever fails in us, the
-/// app is started.
+/// Starts the app, prefetched if there is a profile, and ends as it ends. The app is started whatever
+/// fails in this program.
 pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     let user = User::invoking();
     let command = Command::find_for(&args.launch.cmd, args.launch.root.as_deref(), user.as_ref())
         .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
+    let app = identify(&command);
     let mut supervisor = Supervisor::new().map_err(Failure::own)?;
     let open_files = raise_open_files();
-    // Before the prefetch thread is started, so that its reads are known for what they are.
+    // Before the prefetch thread is started, so that the recorder can tell its reads from the app's.
     let mut storage = Storage::new();
     let reporter = args.report.as_ref().and_then(|file| {
         Reporter::start(&mut storage, file.as_deref())
             .inspect_err(|why| say(&format!("{why}; there will be no report")))
             .ok()
     });
-    let running = match Running::start(state_dir, &command.app()) {
+    let running = match Running::start(state_dir, &app) {
         Ok(running) => Some(running),
         Err(why) => {
             say_unprefetched(&why);
             None
         }
     };
-    // Without a prefetch every read is a miss, and there is nothing to report.
+    // Without a prefetch every read is a miss, and the report would say nothing.
     let mut reporter = reporter.filter(|_| running.is_some());
     let mut spawn = Spawn {
         user,
@@ -55,7 +58,7 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     supervisor
         .start(spawn)
         .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
-    // After the prefetch and the app have been started: they do not wait for it.
+    // After the prefetch and the app have been started, so that they do not wait for it.
     super::restore_after_crash();
     let exit = match (running, reporter) {
         (Some(running), Some(reporter)) => {
@@ -128,8 +131,8 @@ impl<'obj> Reporter<'obj> {
     }
 }
 
-/// How long a prefetch may go on when the process that was started has exited and its launch need not
-/// be over.
+/// How long a prefetch may go on after the started process has exited, since its children may go on with
+/// the launch.
 const LAUNCH_GOES_ON: Duration = Duration::from_secs(10);
 
 /// A prefetch under way.
@@ -138,7 +141,7 @@ struct Running {
     app: RunPrefetch,
 }
 
-/// Whose launch is prefetched, and where its profile is.
+/// The app whose launch is prefetched, and its profile.
 #[derive(Clone)]
 struct RunPrefetch {
     store: Store,
@@ -147,7 +150,7 @@ struct RunPrefetch {
     loaded: Arc<OnceLock<LoadedProfile>>,
 }
 
-/// What of a profile is needed when the app has ended.
+/// The part of a profile that is needed when the app has ended.
 struct LoadedProfile {
     /// When it was learned, in seconds since the epoch.
     created: u64,
@@ -159,7 +162,8 @@ struct LoadedProfile {
 
 impl Running {
     /// Starts the prefetch thread, which loads the profile. If there is none, the thread says so.
-    fn start(state_dir: &Path, app: &App) -> Result<Self, String> {
+    fn start(state_dir: &Path, command: &CommandApp) -> Result<Self, String> {
+        let app = &command.app;
         if !rustix::process::geteuid().is_root() {
             return Err("prefetching needs root".to_owned());
         }
@@ -176,9 +180,19 @@ impl Running {
         };
         let loaded = Arc::new(OnceLock::new());
         let (place, source, name) = (Arc::clone(&loaded), store.clone(), app.clone());
+        let by_path = command.by_path.clone();
         let load = move || {
             let found = source.load(name.key()).map_err(|error| error.to_string());
-            match found.and_then(|profile| profile.ok_or(missing)) {
+            let missing = || match by_path.filter(|old| is_stored(&source, old)) {
+                Some(old) => format!(
+                    "no profile of {}, and that of {} is for whatever it starts: learn the app again with \
+                     `paralfetch learn`",
+                    app_name(&name),
+                    app_name(&old)
+                ),
+                None => missing,
+            };
+            match found.and_then(|profile| profile.ok_or_else(missing)) {
                 Ok(profile) => {
                     place.get_or_init(|| LoadedProfile {
                         created: profile.created,
@@ -216,7 +230,7 @@ impl RunPrefetch {
         }
     }
 
-    /// The profile that was prefetched, once more from the store: keeping it would cost each launch.
+    /// Reads the prefetched profile again: keeping it would cost memory in every launch.
     fn profile(&self) -> Result<Profile, String> {
         let created = self.loaded.get().map(|loaded| loaded.created);
         let found = self.store.load(self.app.key());
@@ -226,8 +240,7 @@ impl RunPrefetch {
             .ok_or_else(|| "the profile was replaced or removed meanwhile".to_owned())
     }
 
-    /// Says what there is to say of a prefetch: all of it if `verbose`, else only what is new and
-    /// wrong.
+    /// Reports a prefetch: all of it if `verbose`, else only new problems.
     fn tell(&self, report: Option<&PrefetchReport>, exit: &Exit, verbose: bool) {
         let (Some(report), Some(loaded)) = (report, self.loaded.get()) else {
             return;
@@ -244,7 +257,7 @@ impl RunPrefetch {
             say(&warning);
         }
         if news {
-            // Files that an app itself replaces at each launch are worth one warning, not one a day.
+            // An app may replace files at each launch. One warning is enough.
             if let Err(error) = self
                 .store
                 .note_obsolete(self.app.key(), loaded.created, stale)
@@ -253,6 +266,11 @@ impl RunPrefetch {
             }
         }
     }
+}
+
+/// Whether there is a usable profile of the app.
+fn is_stored(store: &Store, app: &App) -> bool {
+    store.load(app.key()).is_ok_and(|profile| profile.is_some())
 }
 
 fn say_unprefetched(why: &str) {

@@ -17,12 +17,14 @@ use crate::learn::build_profile::{Watched, build_profile};
 use crate::learn::sequence::{self, Earlier, Requirements};
 use crate::model;
 use crate::model::LaunchLimits;
-use crate::model::{Ended, Profile};
+use crate::model::{App, Ended, Profile};
 use crate::model::{LogEntry, PrefetchEntry, Span};
 use crate::process::{AppStatus, Exit, LaunchOver, Spawn, SpawnError, Started, Supervisor};
 
-/// How to learn.
+/// How to learn, and what.
 pub struct LearnOptions {
+    /// The app that the command starts, as `apps` tells it.
+    pub app: App,
     /// From an empty cache, exactly what is touched or what the drive reads; or from a launch as it
     /// comes.
     pub how: model::Learned,
@@ -154,7 +156,7 @@ pub fn learn(
     supervisor: &mut Supervisor,
 ) -> Result<LearnedLaunch, LearnError> {
     let mounts = MountTable::read()?;
-    let app = spawn.command.app();
+    let app = options.app.clone();
     // First, since it starts the keeper process, which must not become part of the launch tree.
     let how = options.how;
     let settings =

@@ -2,6 +2,7 @@
 //! scheduling parameters, a profile, what a prefetch did. Imports nothing of the crate.
 
 mod access;
+mod app;
 mod drive_class;
 mod entry;
 mod hooks;
@@ -14,6 +15,7 @@ mod profile;
 pub(crate) mod ranges;
 
 pub use access::{Access, By, Source};
+pub use app::{App, AppKey, Identity, Key};
 pub use drive_class::DriveClass;
 pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 pub use hooks::{HookKind, Hooks};
@@ -22,4 +24,4 @@ pub use median::{lower_median, median};
 pub use params::{Infill, Params};
 pub use path_use::{InodeId, PathUse, Use};
 pub use prefetch_report::{PrefetchReport, Skipped};
-pub use profile::{App, Device, Ended, File, HelperRead, Learned, Profile, Revision};
+pub use profile::{Device, Ended, File, HelperRead, Learned, Profile, Revision};

@@ -2,22 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::App;
 use crate::model::DriveClass;
 use crate::model::Hooks;
 use crate::model::{Params, PrefetchEntry, Span};
-
-/// The application that a profile belongs to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct App {
-    /// Absolute path of the executable as it was asked for, inside `root`; arbitrary bytes.
-    pub path: Vec<u8>,
-    /// Directory that the app is chrooted into, for images; `None` for the system itself.
-    pub root: Option<Vec<u8>>,
-    /// Device of the executable (after following symbolic links), as `st_dev` of stat(2).
-    pub dev: u64,
-    /// Inode number of the executable.
-    pub ino: u64,
-}
 
 /// How the launch sequence was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

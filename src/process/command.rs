@@ -10,7 +10,6 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::user::User;
-use crate::model::App;
 
 /// Where programs are looked for when the environment has no PATH.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -116,15 +115,9 @@ impl Command {
         self.root.as_deref()
     }
 
-    /// The identity under which the app's profile is kept.
-    pub fn app(&self) -> App {
-        let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
-        App {
-            path: bytes(&self.path),
-            root: self.root().map(bytes),
-            dev: self.dev,
-            ino: self.ino,
-        }
+    /// Device (as `st_dev` of stat(2)) and inode number of the program, behind symbolic links.
+    pub fn inode(&self) -> (u64, u64) {
+        (self.dev, self.ino)
     }
 }
 

@@ -76,20 +76,16 @@ fn a_path_with_a_slash_is_taken_as_it_is() {
 }
 
 #[test]
-fn a_link_names_the_app_and_its_target_identifies_it() {
+fn a_link_keeps_its_path_and_has_the_inode_of_its_target() {
     let tree = tree();
     symlink("tool", tree.path().join("a/link")).unwrap();
-    let app = search(None, tree.path())
+    let found = search(None, tree.path())
         .find(&argv("link"), "a".as_ref())
-        .unwrap()
-        .app();
+        .unwrap();
     let target = fs::metadata(tree.path().join("a/tool")).unwrap();
-    assert_eq!(
-        app.path,
-        tree.path().join("a/link").as_os_str().as_bytes().to_vec()
-    );
-    assert_eq!((app.dev, app.ino), (target.dev(), target.ino()));
-    assert_eq!(app.root, None);
+    assert_eq!(found.path(), tree.path().join("a/link"));
+    assert_eq!(found.inode(), (target.dev(), target.ino()));
+    assert_eq!(found.root(), None);
 }
 
 #[test]
@@ -108,7 +104,7 @@ fn absolute_links_stay_inside_the_root() {
     ] {
         let found = find(name).unwrap();
         assert_eq!(found.path(), Path::new(path), "{name}");
-        assert_eq!(found.app().ino, inode, "{name}");
+        assert_eq!(found.inode().1, inode, "{name}");
     }
     assert_eq!(find("/usr/bin/env").unwrap_err().exit_code(), 127);
     let root = fs::canonicalize(tree.path()).unwrap();

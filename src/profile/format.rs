@@ -10,7 +10,7 @@
 //! | … | body | deflated |
 //!
 //! Numbers are little-endian. The body is one [`Body`] in postcard's encoding (variable-length
-//! integers). Tables are stored as columns of differences, which are small and alike, so that deflate
+//! integers), followed by the path of the app's launcher if it has one. Tables are stored as columns of differences, which are small and alike, so that deflate
 //! has something to work with. A change of `Body` or of any type in it is a new version.
 //!
 //! Reading trusts nothing: lengths are checked against hard limits before anything is allocated, and
@@ -79,10 +79,19 @@ pub enum FormatError {
     Invalid(&'static str),
 }
 
+/// An app as every profile has it. The launcher of one that has one follows the [`Body`].
+#[derive(Serialize, Deserialize)]
+struct StoredApp {
+    path: Vec<u8>,
+    root: Option<Vec<u8>>,
+    dev: u64,
+    ino: u64,
+}
+
 /// What is serialised: a [`Profile`] with its large tables as columns.
 #[derive(Serialize, Deserialize)]
 struct Body {
-    app: App,
+    app: StoredApp,
     created: u64,
     learned: Learned,
     ended: Ended,
@@ -111,7 +120,12 @@ impl Body {
         let fault_around: Vec<_> = profile.fault_around.iter().map(at_once).collect();
         let helpers: Vec<_> = profile.helpers.iter().map(|read| read.entry).collect();
         Body {
-            app: profile.app.clone(),
+            app: StoredApp {
+                path: profile.app.path.clone(),
+                root: profile.app.root.clone(),
+                dev: profile.app.dev,
+                ino: profile.app.ino,
+            },
             created: profile.created,
             learned: profile.learned,
             ended: profile.ended,
@@ -149,8 +163,11 @@ impl Profile {
 /// of anything than the format allows.
 pub fn encode(profile: &Profile) -> Result<Vec<u8>, FormatError> {
     limits::check(profile)?;
-    let body = postcard::to_allocvec(&Body::new(profile))
-        .map_err(|_| FormatError::Invalid("its contents cannot be serialised"))?;
+    const UNFIT: FormatError = FormatError::Invalid("its contents cannot be serialised");
+    let mut body = postcard::to_allocvec(&Body::new(profile)).map_err(|_| UNFIT)?;
+    if let Some(program) = &profile.app.program {
+        body.extend(postcard::to_allocvec(program).map_err(|_| UNFIT)?);
+    }
     limits::at_most("bytes of contents", body.len(), MAX_BODY_BYTES)?;
     let file = seal(&body);
     limits::at_most("bytes in its file", file.len(), MAX_FILE_BYTES)?;
@@ -163,11 +180,18 @@ pub fn encode(profile: &Profile) -> Result<Vec<u8>, FormatError> {
 /// Any damage, a foreign version and contents against the rules are errors; see [`FormatError`].
 pub fn decode(bytes: &[u8]) -> Result<Profile, FormatError> {
     let body = unseal(bytes)?;
-    let (body, rest): (Body, &[u8]) = postcard::take_from_bytes(&body)
-        .map_err(|_| FormatError::Invalid("its contents cannot be parsed"))?;
-    if !rest.is_empty() {
-        return Err(FormatError::Invalid("it goes on after its contents"));
-    }
+    const UNREADABLE: FormatError = FormatError::Invalid("its contents cannot be parsed");
+    let (body, rest): (Body, &[u8]) = postcard::take_from_bytes(&body).map_err(|_| UNREADABLE)?;
+    let program = match rest {
+        [] => None,
+        rest => {
+            let (program, rest) = postcard::take_from_bytes(rest).map_err(|_| UNREADABLE)?;
+            if !rest.is_empty() {
+                return Err(FormatError::Invalid("it goes on after its contents"));
+            }
+            Some(program)
+        }
+    };
     let (devices, files) = (body.devices.len(), body.files.len());
     let helpers = body.helpers.into_entries(devices, files)?;
     if helpers.len() != body.recurs.len() {
@@ -177,7 +201,13 @@ pub fn decode(bytes: &[u8]) -> Result<Profile, FormatError> {
     }
     let fault_around = body.fault_around.into_entries(devices, files)?;
     let profile = Profile {
-        app: body.app,
+        app: App {
+            path: body.app.path,
+            root: body.app.root,
+            program,
+            dev: body.app.dev,
+            ino: body.app.ino,
+        },
         created: body.created,
         learned: body.learned,
         ended: body.ended,

@@ -19,6 +19,7 @@ pub fn sample(path: &str) -> Profile {
         app: App {
             path: path.into(),
             root: None,
+            program: None,
             dev: 0x802,
             ino: 1234,
         },
@@ -170,7 +171,8 @@ fn hooks() -> impl Strategy<Value = Hooks> {
 /// Any valid profile of moderate size, times not rounded.
 pub fn profile() -> impl Strategy<Value = Profile> {
     (1..4usize, 0..20usize).prop_flat_map(|(devices, files)| {
-        let app = (path(), option::of(path()), any::<u64>(), any::<u64>());
+        let inode = (any::<u64>(), any::<u64>());
+        let app = (path(), option::of(path()), option::of(path()), inode);
         let head = (
             app,
             any::<u64>(),
@@ -190,11 +192,13 @@ pub fn profile() -> impl Strategy<Value = Profile> {
         );
         (head, tables).prop_map(|(head, tables)| {
             let (devices, files, entries, completion, fault_around, helpers) = tables;
-            let ((path, root, dev, ino), created, learned, ended, hooks, history, counts) = head;
+            let (app, created, learned, ended, hooks, history, counts) = head;
+            let (path, root, program, (dev, ino)) = app;
             Profile {
                 app: App {
                     path,
                     root,
+                    program,
                     dev,
                     ino,
                 },

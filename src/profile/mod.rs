@@ -9,4 +9,4 @@ pub(crate) mod generate;
 #[doc(hidden)]
 pub use format::seal;
 pub use format::{FormatError, MAX_FILE_BYTES, TIME_QUANTUM_US, decode, encode};
-pub use store::{AppKey, Store, StoreError, Stored, full_path};
+pub use store::{Store, StoreError, Stored};

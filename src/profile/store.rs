@@ -1,7 +1,7 @@
 //! The directory that holds one `.pf` file for each app.
 //!
 //! Profiles decide what a privileged thread opens and reads, so nothing is taken from a file that
-//! someone else could have put there or changed (see the module `trusted`).
+//! someone else could have put there or changed (see `fs::root_owned`).
 
 mod name;
 
@@ -14,12 +14,10 @@ use std::path::{Path, PathBuf};
 
 use name::{SUFFIX, base_name, file_name, file_prefix, sequence_name};
 
-pub use name::{AppKey, full_path};
-
 use super::{FormatError, MAX_FILE_BYTES, decode, encode};
 use crate::fs::atomic_write;
 use crate::fs::root_owned::{self, NotRootOwned};
-use crate::model::Profile;
+use crate::model::{AppKey, Profile};
 
 /// Why a profile cannot be loaded or saved.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +40,7 @@ pub enum StoreError {
         /// What the kernel said.
         cause: io::Error,
     },
-    /// Someone else may have made or changed the file.
+    /// Another user may have made or changed the file.
     #[error(
         "profile {} is not to be trusted: {why}; remove it, and learn it again with `paralfetch learn`",
         .path.display()
@@ -127,8 +125,8 @@ impl Store {
         }
     }
 
-    /// Removes what processes that were killed have left half written in the directory, the service's
-    /// other files among it. To be called before anything is saved.
+    /// Removes the temporary files that killed processes have left in the directory, those of the
+    /// service's other files included. To be called before anything is saved.
     ///
     /// # Errors
     /// [`StoreError::Directory`].
@@ -143,12 +141,12 @@ impl Store {
     /// the file.
     pub fn load(&self, app: AppKey) -> Result<Option<Profile>, StoreError> {
         let found = self.read(&self.dir.join(file_name(app)))?;
-        // Another app's, in the unlikely case that names and checksums agree.
+        // Names and checksums of two apps' files may agree, however unlikely.
         Ok(found.filter(|profile| profile.app.key() == app))
     }
 
-    /// Writes `profile` in place of the one that its app has, if any. Whoever reads at the same
-    /// time, or after a crash, finds the old profile or the new one, whole. Returns the file's path.
+    /// Writes `profile` in place of the one that its app has, if any. Concurrent readers, and those after
+    /// a crash, find the old profile or the new one, whole. Returns the file's path.
     ///
     /// # Errors
     /// [`StoreError::Directory`] if nothing can be written there, [`StoreError::Unwritable`] if the
@@ -237,8 +235,8 @@ impl Store {
         Ok(profiles)
     }
 
-    /// The profile that a user means by `name`: the app's absolute path (inside its root directory or
-    /// with it, for one that has its own), or the path's last component. `None` if no profile fits.
+    /// The profile that a user means by `name`: the app's id, its absolute path inside its root directory,
+    /// the path's last component, or `LAUNCHER:NAME`. `None` if no profile fits.
     ///
     /// # Errors
     /// [`StoreError::Ambiguous`] if a last component fits several; otherwise as [`Store::load`],
@@ -255,7 +253,7 @@ impl Store {
             }
             match self.read(&self.dir.join(file)) {
                 Ok(Some(profile)) => {
-                    let full = full_path(&profile.app);
+                    let full = profile.app.id();
                     let wanted = if whole_path {
                         full == name || profile.app.path == name
                     } else {
@@ -270,11 +268,11 @@ impl Store {
             }
         }
         // The app of the system itself comes before those of images that have one of the same path.
-        if found.iter().any(|profile| full_path(&profile.app) == name) {
-            found.retain(|profile| full_path(&profile.app) == name);
+        if found.iter().any(|profile| profile.app.id() == name) {
+            found.retain(|profile| profile.app.id() == name);
         }
         if found.len() > 1 {
-            let path = |found: &Profile| String::from_utf8_lossy(&full_path(&found.app)).into();
+            let path = |found: &Profile| String::from_utf8_lossy(&found.app.id()).into();
             return Err(StoreError::Ambiguous {
                 name: String::from_utf8_lossy(name).into(),
                 candidates: found.iter().map(path).collect(),

@@ -1,7 +1,7 @@
 //! Recognising apps: from what was seen of an execve to the app that it starts.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -9,9 +9,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::apps::{Key, Rules};
+use crate::apps::{Rules, executed_names};
 use crate::kernel::{LaunchEvent, WatchedName};
-use crate::model::App;
+use crate::model::{App, Identity, Key};
 use crate::service::registry::{Added, Marks, Record, Registry};
 
 /// An app that is managed from its first launch on.
@@ -28,7 +28,7 @@ pub struct Candidate {
 /// An app that is being launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundApp {
-    /// Its id: absolute path as the system sees it, or `launcher:name`.
+    /// Its id: see [`App::id`].
     pub id: String,
     /// Whose profile it has.
     pub app: App,
@@ -79,6 +79,8 @@ pub struct Catalogue {
     paths: HashMap<OsString, String>,
     /// The same by device and inode number.
     inodes: HashMap<(u64, u64), String>,
+    /// Ids of apps that launchers start.
+    launched: HashSet<String>,
     /// Root directories of processes, which may be gone when we look.
     roots: RefCell<HashMap<(u64, u64), PathBuf>>,
 }
@@ -92,6 +94,7 @@ impl Catalogue {
             candidates: BTreeMap::new(),
             paths: HashMap::new(),
             inodes: HashMap::new(),
+            launched: HashSet::new(),
             roots: RefCell::new(HashMap::new()),
         }
     }
@@ -134,6 +137,7 @@ impl Catalogue {
     ) -> (HashMap<OsString, WatchedName>, Vec<OsString>) {
         self.paths.clear();
         self.inodes.clear();
+        self.launched.clear();
         let (mut names, mut arguments) = (HashMap::new(), Vec::new());
         let managed = registry
             .iter()
@@ -155,8 +159,12 @@ impl Catalogue {
                     *known = kind;
                 }
             }
-            arguments.extend(marks.argument.iter().map(OsString::from));
-            if marks.argument.is_some() || !id.starts_with('/') {
+            if let Some(argument) = &marks.argument {
+                arguments.extend(spellings(argument));
+                self.launched.insert(id.to_owned());
+                continue;
+            }
+            if !id.starts_with('/') {
                 continue;
             }
             self.paths.insert(OsString::from(id), id.to_owned());
@@ -203,26 +211,34 @@ impl Catalogue {
         let proc = PathBuf::from(format!("/proc/{}", seen.pid));
         let argv = command_line(&proc).ok_or(Gone)?;
         let cwd = fs::read_link(proc.join("cwd")).map_err(|_| Gone)?;
-        let path = Path::new(&seen.path);
-        // The working directory is told as the system sees it, absolute paths as the process does.
-        let full = match path.is_absolute() {
-            true => below(root.as_deref(), path),
-            false => cwd.join(path),
+        // /proc names the working directory as the system sees it; a process in a chroot sees less of it.
+        let cwd = match &root {
+            Some(root) => Path::new("/").join(cwd.strip_prefix(root).unwrap_or(&cwd)),
+            None => cwd,
         };
-        let identity = self.rules.identify(&full, &argv, &cwd);
-        let id = match &identity.key {
-            Key::File(file) if *file == full => self.by_file(file, &proc),
-            Key::File(file) => {
-                let file = below(root.as_deref(), file);
-                self.paths.get(file.as_os_str()).cloned().or_else(|| {
-                    let id = file.to_str()?;
-                    self.candidates.contains_key(id).then(|| id.to_owned())
-                })
-            }
-            Key::Name(name) => name.to_str().map(str::to_owned),
-            Key::Command(_) => None,
-        };
-        Ok(id.and_then(|id| found(&id, root, executable(&id))))
+        let identity = self.rules.identify(&cwd.join(&seen.path), &argv, &cwd);
+        Ok(self.identified(&identity, root, &proc))
+    }
+
+    /// The managed app with this identity.
+    fn identified(
+        &self,
+        identity: &Identity,
+        root: Option<PathBuf>,
+        proc: &Path,
+    ) -> Option<FoundApp> {
+        if identity.is_program() {
+            let file = below(root.as_deref(), &identity.program);
+            let id = self.by_file(&file, proc)?;
+            return found(&id, root, executable(&id));
+        }
+        let mut app = identity.app(root.as_deref());
+        let id = String::from_utf8(app.id()).ok()?;
+        if !self.launched.contains(&id) {
+            return None;
+        }
+        (app.dev, app.ino) = executable(&id);
+        Some(FoundApp { id, app })
     }
 
     /// The app that was executed by a process that has ended, as far as its path tells.
@@ -312,6 +328,7 @@ fn found(id: &str, root: Option<PathBuf>, (dev, ino): (u64, u64)) -> Option<Foun
         app: App {
             path: inside,
             root: root.map(|root| root.into_os_string().into_vec()),
+            program: None,
             dev,
             ino,
         },
@@ -330,23 +347,87 @@ impl Candidate {
     }
 }
 
-/// How an app with this key is recognised: by `names`, those of its launcher if it has one.
-pub fn marks(key: &Key, program: &Path, names: &[OsString]) -> Marks {
-    let argument = match key {
-        Key::File(file) if file == program => None,
-        Key::File(file) => Some(file.as_os_str()),
-        Key::Name(name) => {
-            let bytes = name.as_bytes();
-            let colon = bytes.iter().position(|&byte| byte == b':').unwrap_or(0);
-            Some(OsStr::from_bytes(&bytes[colon + 1..]))
-        }
-        Key::Command(name) => Some(name.as_os_str()),
+/// How an app is recognised: by `names`, those under which its program may be executed, and by the argument
+/// that tells it if the program is a launcher.
+pub fn marks(identity: &Identity, names: &[OsString]) -> Marks {
+    let argument = match &identity.key {
+        _ if identity.is_program() => None,
+        Key::File(file) => Some(file.to_string_lossy().into_owned()),
+        Key::Name(name) => Some(without_launcher(&name.to_string_lossy())),
     };
-    let text = |text: &OsStr| text.to_string_lossy().into_owned();
+    let text = |name: &OsString| name.to_string_lossy().into_owned();
     Marks {
-        names: names.iter().map(|name| text(name)).collect(),
-        argument: argument.map(text),
+        names: names.iter().map(text).collect(),
+        argument,
     }
+}
+
+/// How the app of a profile is recognised; `None` for a launcher, which is not one app.
+pub fn marks_of(app: &App, rules: &Rules) -> Option<Marks> {
+    if rules.is_launcher(app) {
+        return None;
+    }
+    let inside = OsStr::from_bytes(app.program.as_ref().unwrap_or(&app.path));
+    let key = OsStr::from_bytes(&app.path);
+    let identity = Identity {
+        key: match app.path.starts_with(b"/") {
+            true => Key::File(key.into()),
+            false => Key::Name(key.to_owned()),
+        },
+        program: inside.into(),
+        distinct: true,
+    };
+    let root = app.root.as_deref().map(OsStr::from_bytes).map(Path::new);
+    let names = match &app.program {
+        Some(_) => executed_names(&below(root, &identity.program)),
+        None => identity
+            .program
+            .file_name()
+            .map(OsString::from)
+            .into_iter()
+            .collect(),
+    };
+    Some(marks(&identity, &names))
+}
+
+/// What the log says of a launcher that has a profile or was managed.
+pub const LAUNCHER_ONLY: &str =
+    "starts many apps and is not managed itself: learn the apps that it starts";
+
+/// Stops managing launchers that earlier versions took for apps. Returns their ids.
+pub fn leave_launchers(registry: &mut Registry, rules: &Rules) -> Vec<String> {
+    let is_launcher = |record: &&Record| {
+        let app = App {
+            path: record.id.clone().into_bytes(),
+            ..App::default()
+        };
+        record.marks.argument.is_none() && rules.is_launcher(&app)
+    };
+    let launchers = registry.iter().filter(is_launcher);
+    let ids: Vec<String> = launchers.map(|record| record.id.clone()).collect();
+    for id in &ids {
+        registry.remove(id);
+    }
+    ids
+}
+
+/// The name that follows the launcher's in a key.
+fn without_launcher(key: &str) -> String {
+    key.split_once(':').map_or(key, |(_, name)| name).to_owned()
+}
+
+/// How a command line may name the app: as its identity does or, for a file, from the working directory that
+/// it lies in. The kernel compares whole arguments.
+fn spellings(argument: &str) -> Vec<OsString> {
+    let mut spellings = vec![OsString::from(argument)];
+    if let Some(name) = Path::new(argument)
+        .file_name()
+        .filter(|_| argument.starts_with('/'))
+    {
+        spellings.push(name.to_owned());
+        spellings.push(Path::new(".").join(name).into_os_string());
+    }
+    spellings
 }
 
 /// An absolute path below a root directory.
@@ -443,23 +524,95 @@ mod tests {
         assert!(catalogue.called(&private).is_some());
     }
 
+    fn identity(key: Key, program: &str) -> Identity {
+        Identity {
+            key,
+            program: program.into(),
+            distinct: true,
+        }
+    }
+
     #[test]
     fn launchers_are_watched_by_their_arguments() {
         let names = [OsString::from("flatpak")];
-        let key = Key::Name("flatpak:org.gimp.GIMP".into());
-        let flatpak = marks(&key, Path::new("/usr/bin/flatpak"), &names);
-        assert_eq!(flatpak.argument.as_deref(), Some("org.gimp.GIMP"));
-        let own = marks(
-            &Key::File("/usr/bin/gimp".into()),
-            Path::new("/usr/bin/gimp"),
-            &names,
+        let argument = |key, program| marks(&identity(key, program), &names).argument;
+        let flatpak = argument(
+            Key::Name("flatpak:org.gimp.GIMP".into()),
+            "/usr/bin/flatpak",
         );
-        assert_eq!(own.argument, None);
-        let script = marks(
-            &Key::File("/opt/x.py".into()),
-            Path::new("/usr/bin/python3"),
-            &names,
+        assert_eq!(flatpak.as_deref(), Some("org.gimp.GIMP"));
+        let own = argument(Key::File("/usr/bin/gimp".into()), "/usr/bin/gimp");
+        assert_eq!(own, None);
+        let script = argument(Key::File("/opt/x.py".into()), "/usr/bin/python3");
+        assert_eq!(script.as_deref(), Some("/opt/x.py"));
+    }
+
+    /// A catalogue with the apps of profiles.
+    fn of_profiles(apps: &[App]) -> (Catalogue, HashMap<OsString, WatchedName>, Vec<OsString>) {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let mut catalogue = Catalogue::new(Rules::builtin(), HOME);
+        for app in apps {
+            let id = String::from_utf8(app.id()).unwrap();
+            if let Some(marks) = marks_of(app, catalogue.rules()) {
+                registry.insert(Record::new(id, String::new(), Added::User, marks));
+            }
+        }
+        let (names, arguments) = catalogue.refresh(&registry);
+        (catalogue, names, arguments)
+    }
+
+    #[test]
+    fn a_learned_script_is_recognised_and_others_of_its_interpreter_are_not() {
+        let a = identity(Key::File("/opt/a.py".into()), "/usr/bin/python3").app(None);
+        let (catalogue, names, arguments) = of_profiles(std::slice::from_ref(&a));
+        assert_eq!(names[OsStr::new("python3")], WatchedName::Launcher);
+        assert_eq!(arguments, ["/opt/a.py", "a.py", "./a.py"]);
+        // A call of python3 says nothing yet: no prefetch starts.
+        assert_eq!(
+            catalogue.called(&seen("/usr/bin/python3", HOME.root, 7)),
+            None
         );
-        assert_eq!(script.argument.as_deref(), Some("/opt/x.py"));
+        let executed = |argv: [&str; 2], cwd: &str| {
+            let argv = argv.map(OsString::from);
+            let rules = catalogue.rules();
+            let identity = rules.identify(Path::new("/usr/bin/python3"), &argv, Path::new(cwd));
+            catalogue.identified(&identity, None, Path::new("/nonexistent"))
+        };
+        let found = executed(["python3", "a.py"], "/opt").expect("it was learned");
+        assert_eq!((found.id.as_str(), &found.app), ("/opt/a.py", &a));
+        assert_eq!(executed(["python3", "b.py"], "/opt"), None);
+        assert_eq!(executed(["python3", "a.py"], "/home"), None);
+        assert_eq!(executed(["python3", "-"], "/opt"), None);
+    }
+
+    #[test]
+    fn a_profile_of_a_launcher_itself_is_not_watched() {
+        let python = identity(Key::File("/usr/bin/python3".into()), "/usr/bin/python3").app(None);
+        let (catalogue, names, _) = of_profiles(&[python]);
+        assert!(names.is_empty());
+        assert_eq!(
+            catalogue.called(&seen("/usr/bin/python3", HOME.root, 7)),
+            None
+        );
+    }
+
+    #[test]
+    fn launchers_that_were_managed_are_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        for (id, argument) in [
+            ("/usr/bin/python3", None),
+            ("/img/bin/sh", None),
+            ("/usr/bin/gimp", None),
+            ("/usr/bin/env", Some("x".to_owned())),
+        ] {
+            let names = Vec::new();
+            let marks = Marks { names, argument };
+            registry.insert(Record::new(id.into(), String::new(), Added::User, marks));
+        }
+        let left = leave_launchers(&mut registry, &Rules::builtin());
+        assert_eq!(left, ["/img/bin/sh", "/usr/bin/python3"]);
+        assert_eq!(registry.len(), 2);
     }
 }

@@ -317,6 +317,7 @@ impl<'obj> Service<'obj> {
                 let app = App {
                     path: id.clone().into_bytes(),
                     root: None,
+                    program: None,
                     dev: 0,
                     ino: 0,
                 };
@@ -340,8 +341,7 @@ impl<'obj> Service<'obj> {
             }
             Message::Prefetched(launch) => self.launches.prefetch_ended(launch, &mut self.parts),
             Message::Profiles { found, known } => {
-                self.parts.apps_mut().loaded_again(found, &known);
-                self.parts.watch_for_launches();
+                self.parts.profiles_loaded_again(found, &known);
             }
             Message::Rescheduled { id, result } => {
                 if let Err(warning) = self.parts.apps_mut().rescheduled(&id, result) {

@@ -4,22 +4,23 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::cached_profile::CachedProfile;
+use super::catalogue::{LAUNCHER_ONLY, NO_EXECUTABLE, marks_of};
 use super::clock::now_s;
 use super::launch::LaunchPolicy;
 use super::mailbox::Outbox;
 use super::message::{Message, RescheduleResult};
-use super::registry::{Added, Marks, Record, Registry};
+use super::registry::{Added, Record, Registry};
 use super::reschedule::{look_at_files, reschedule, take_replacements};
 use super::start::ServiceError;
 use super::worker::Jobs;
+use crate::apps::Rules;
 use crate::fs::mounts::MountTable;
 use crate::learn::LearnedProfile;
 use crate::model::{App, Params, Profile};
 use crate::policy::{
     Decision, DecisionReason, Managed, Observation, Off, Phase, Plan, check_files,
 };
-use crate::profile::{Store, decode, full_path};
-use crate::service::catalogue::NO_EXECUTABLE;
+use crate::profile::{Store, decode};
 
 /// The managed apps.
 pub struct ManagedApps {
@@ -44,6 +45,7 @@ impl ManagedApps {
     /// When the store or the mount table cannot be read.
     pub fn load(
         registry: Registry,
+        rules: &Rules,
         store: Store,
         state_dir: PathBuf,
         jobs: Jobs,
@@ -61,7 +63,7 @@ impl ManagedApps {
             outbox,
         };
         for (id, profile) in &apps.profiles {
-            manage(&mut apps.registry, id, profile);
+            manage(&mut apps.registry, rules, id, profile);
         }
         apps.learn_lost_profiles();
         Ok((apps, warnings))
@@ -235,7 +237,7 @@ impl ManagedApps {
             RescheduleResult::Done(profile) => {
                 let params = profile.history.last().map(|revision| revision.params);
                 tracing::info!(app = id, ?params, "scheduled anew");
-                self.profiles.insert(id.to_owned(), profile);
+                self.profiles.insert(id.to_owned(), *profile);
                 Ok(())
             }
             RescheduleResult::NoEffect => {
@@ -289,7 +291,7 @@ impl ManagedApps {
             let taken = take_replacements(&mut profile, &checked.replaced);
             profile.obsolete = checked.replaced.len().saturating_sub(taken) as u32;
             let profile = match store_and_load(&store, &profile) {
-                Ok(profile) => Some(profile),
+                Ok(profile) => Some(Box::new(profile)),
                 Err(why) => {
                     outbox.send(Message::Warning(why));
                     None
@@ -310,11 +312,11 @@ impl ManagedApps {
         id: &str,
         obsolete: u64,
         entries: u64,
-        profile: Option<CachedProfile>,
+        profile: Option<Box<CachedProfile>>,
     ) {
         tracing::info!(app = id, obsolete, entries, "obsolete entries removed");
         if let Some(profile) = profile {
-            self.profiles.insert(id.to_owned(), profile);
+            self.profiles.insert(id.to_owned(), *profile);
         }
         self.observe(id, &Observation::Checked { obsolete, entries });
         self.save();
@@ -338,7 +340,12 @@ impl ManagedApps {
     }
 
     /// The profiles were read again; `known` are the apps that had one before.
-    pub fn loaded_again(&mut self, found: HashMap<String, CachedProfile>, known: &[String]) {
+    pub fn loaded_again(
+        &mut self,
+        rules: &Rules,
+        found: HashMap<String, CachedProfile>,
+        known: &[String],
+    ) {
         for id in known.iter().filter(|id| !found.contains_key(*id)) {
             // The user has forgotten it. Should it be launched again, it begins anew.
             self.profiles.remove(id);
@@ -347,7 +354,7 @@ impl ManagedApps {
         for (id, profile) in found {
             let packed = profile.packed.clone();
             let (history, class) = (profile.history.clone(), profile.class);
-            manage(&mut self.registry, &id, &profile);
+            manage(&mut self.registry, rules, &id, &profile);
             let old = self.profiles.insert(id.clone(), profile);
             if old.is_some_and(|old| old.packed == packed) {
                 continue;
@@ -444,7 +451,7 @@ fn read_profiles(
                 CachedProfile::new(&profile, &mounts).map_err(|error| error.to_string())
             });
         match read {
-            Ok(profile) => match String::from_utf8(full_path(&profile.app)) {
+            Ok(profile) => match String::from_utf8(profile.app.id()) {
                 Ok(id) => drop(profiles.insert(id, profile)),
                 Err(_) => warnings.push(format!(
                     "{}: the path of its app is no text, and it is left alone",
@@ -458,15 +465,15 @@ fn read_profiles(
 }
 
 /// Manages an app that the user has learned by hand.
-fn manage(registry: &mut Registry, id: &str, profile: &CachedProfile) {
+fn manage(registry: &mut Registry, rules: &Rules, id: &str, profile: &CachedProfile) {
     if registry.get(id).is_some() {
         return;
     }
-    let name = id.rsplit('/').next().unwrap_or(id).to_owned();
-    let marks = Marks {
-        names: vec![name.clone()],
-        argument: None,
+    let Some(marks) = marks_of(&profile.app, rules) else {
+        tracing::info!(app = id, "{LAUNCHER_ONLY}");
+        return;
     };
+    let name = id.rsplit('/').next().unwrap_or(id).to_owned();
     let mut record = Record::new(id.to_owned(), name, Added::User, marks);
     record.managed = Managed::with_profile(profile.class, &profile.history);
     registry.insert(record);

@@ -40,7 +40,7 @@ pub enum Message {
         /// Entries before.
         entries: u64,
         /// The profile without them; `None` if it cannot be stored.
-        profile: Option<CachedProfile>,
+        profile: Option<Box<CachedProfile>>,
     },
     /// A new profile could not be stored.
     NotKept {
@@ -60,7 +60,7 @@ pub enum Message {
 /// What came of scheduling a profile anew.
 pub enum RescheduleResult {
     /// It is stored.
-    Done(CachedProfile),
+    Done(Box<CachedProfile>),
     /// The schedule would be the same.
     NoEffect,
     /// Why it cannot be done.
@@ -77,7 +77,7 @@ impl RescheduleResult {
             Rescheduled::NoEffect => RescheduleResult::NoEffect,
             Rescheduled::Failed(why) => RescheduleResult::Failed(why),
             Rescheduled::Done(profile) => match store(&profile) {
-                Ok(profile) => RescheduleResult::Done(profile),
+                Ok(profile) => RescheduleResult::Done(Box::new(profile)),
                 Err(why) => RescheduleResult::Failed(why),
             },
         }

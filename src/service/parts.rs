@@ -2,7 +2,7 @@
 
 mod outside;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -244,6 +244,16 @@ impl<'obj> Parts<'obj> {
     pub fn refresh_profiles(&mut self) {
         self.apps.refresh_profiles();
         self.find_candidates();
+    }
+
+    /// The profiles were read again; `known` are the apps that had one before.
+    pub fn profiles_loaded_again(
+        &mut self,
+        found: HashMap<String, CachedProfile>,
+        known: &[String],
+    ) {
+        self.apps.loaded_again(self.watchlist.rules(), found, known);
+        self.watch_for_launches();
     }
 
     /// Has .desktop entries looked for, in automatic mode. In manual mode there are no candidates.

@@ -4,7 +4,7 @@ use std::io;
 
 use super::Places;
 use super::announcement::Announcements;
-use super::catalogue::{Catalogue, Home};
+use super::catalogue::{Catalogue, Home, LAUNCHER_ONLY, leave_launchers};
 use super::config::Config;
 use super::control::ControlCall;
 use super::control::bus::{Address, serve};
@@ -75,7 +75,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
         // A read-only file system, say: it is only untidy.
         warnings.push(error.to_string());
     }
-    let (registry, warning) = Registry::load(&places.state_dir)?;
+    let (mut registry, warning) = Registry::load(&places.state_dir)?;
     warnings.extend(warning);
     let (records, warning) = Records::open(&places.state_dir, &config.history);
     warnings.extend(warning);
@@ -96,12 +96,20 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
              ({error})"
         ));
     }
-    let loaded = Rules::load(&places.config_dir.join("launchers.d"));
-    warnings.extend(loaded.refused.iter().map(ToString::to_string));
-    let watchlist = Watchlist::new(Catalogue::new(loaded.rules, Home::look()?));
-    let state_dir = places.state_dir.clone();
-    let (apps, unusable) =
-        ManagedApps::load(registry, store, state_dir, worker.jobs(), outbox.clone())?;
+    let (rules, refused) = Rules::load(&places.config_dir.join("launchers.d"));
+    warnings.extend(refused);
+    for id in leave_launchers(&mut registry, &rules) {
+        tracing::info!(app = id, "{LAUNCHER_ONLY}");
+    }
+    let watchlist = Watchlist::new(Catalogue::new(rules, Home::look()?));
+    let (apps, unusable) = ManagedApps::load(
+        registry,
+        watchlist.rules(),
+        store,
+        places.state_dir.clone(),
+        worker.jobs(),
+        outbox.clone(),
+    )?;
     warnings.extend(unusable);
     let (announcements, cannot) = Announcements::open(&places.run_dir);
     warnings.extend(cannot);

@@ -9,7 +9,7 @@ use super::config::AutomaticConfig;
 use super::managed_apps::is_to_learn;
 use super::probation::{Probation, ProbationVerdict};
 use super::registry::{Added, Marks, Record, Registry};
-use crate::apps::{Key, Rules, desktop};
+use crate::apps::{Rules, desktop};
 use crate::kernel::{LaunchCounts, LaunchEvent, WatchedName};
 
 /// Where commands are looked for: a service has no user's PATH.
@@ -149,16 +149,12 @@ pub fn desktop_apps(rules: &Rules) -> BTreeMap<String, Candidate> {
     entries
         .apps
         .iter()
-        .filter(|app| app.identity.distinct)
         .filter_map(|app| {
-            let id = match &app.identity.key {
-                Key::Command(_) => return None,
-                key => key.as_os_str().to_str()?.to_owned(),
-            };
+            let id = app.identity.key.as_os_str().to_str()?.to_owned();
             let candidate = Candidate {
                 title: app.name.clone(),
                 added: Added::Desktop,
-                marks: marks(&app.identity.key, &app.identity.program, &app.names),
+                marks: marks(&app.identity, &app.names),
             };
             Some((id, candidate))
         })

@@ -10,6 +10,7 @@ mod common;
 mod doctor;
 mod faults;
 mod helpers;
+mod identity;
 mod known;
 mod learning;
 mod log;

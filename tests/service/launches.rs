@@ -156,6 +156,38 @@ fn a_wrapper_and_what_it_executes_are_one_launch() {
     });
 }
 
+#[test]
+fn a_learned_script_is_prefetched_and_others_of_its_interpreter_are_left_alone() {
+    seen_early_and_late(|image| {
+        let path = |name: &str| image.root.path().join(name);
+        // The shell stands in for Python: it takes a script in the same way.
+        fs::copy(path("bin/sh"), path("bin/python3")).unwrap();
+        for script in ["a.py", "b.py"] {
+            fs::write(path(script), "cat /data/*\n").unwrap();
+        }
+        image.root.learn(&[], &["/bin/python3", "a.py"]);
+        let mut service = image.start();
+        let launch = |script: &str| {
+            drop_caches().unwrap();
+            let mut launch = Command::new("chroot");
+            launch.arg(image.root.path()).args(["/bin/python3", script]);
+            launch.stdin(Stdio::null()).stdout(Stdio::null());
+            assert!(launch.status().unwrap().success());
+        };
+        launch("b.py");
+        launch("a.py");
+        let line = service.launch_of(&image.id("a.py"));
+        assert!(line.contains("kind=Prefetched"), "{line}");
+        let of_others = |name: &str| format!("app=\"{}\"", image.id(name));
+        for name in ["bin/python3", "b.py"] {
+            assert_eq!(
+                service.heard(&["launch begins", &of_others(name)]),
+                Vec::<&str>::new()
+            );
+        }
+    });
+}
+
 /// A fork server preloads what apps have in common, and forks. The child is the app, without execve.
 #[test]
 fn forked_apps_are_announced() {

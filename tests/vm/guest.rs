@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use paralfetch::apps::{Rules, identify_command};
 use paralfetch::learn::{LearnOptions, LearnedProfile, learn};
 use paralfetch::model::LaunchLimits;
 use paralfetch::model::Learned;
@@ -153,6 +154,7 @@ pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> L
     let command = process::Command::find(&argv, root.map(Path::new)).unwrap();
     let mut supervisor = Supervisor::new().unwrap();
     let options = LearnOptions {
+        app: identify_command(&Rules::builtin(), &command).app,
         how,
         limits: LaunchLimits {
             timeout: LIMIT,

@@ -1,6 +1,7 @@
 //! The set of `dynamic`: the schedule that the service arrives at (paper §3.3).
 
 use anyhow::{Context, Result, bail};
+use paralfetch::apps::{Rules, identify_command};
 use paralfetch::learn::launch_sequence;
 use paralfetch::model;
 use paralfetch::model::DriveClass;
@@ -29,7 +30,7 @@ impl Work {
     /// Has the service tune what was learned exactly: the app is launched cold and plainly until the
     /// service leaves the schedule as it is.
     pub(super) fn tune(&mut self, app: &App, exact: &LearnedSet) -> Result<LearningResult> {
-        let program = self.program(app)?.app();
+        let program = identify_command(&Rules::builtin(), &self.program(app)?).app;
         let profile = untuned(exact, program.clone(), self.job.class);
         let state = State::new()?;
         let store = state.store()?;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use paralfetch::apps::{Rules, identify_command};
 use paralfetch::drive::drop_caches;
 use paralfetch::learn::{LearnOptions, LearnSummary, learn};
 use paralfetch::model::LaunchLimits;
@@ -75,6 +76,7 @@ impl Work {
                 app.name, self.job.device
             );
             let options = LearnOptions {
+                app: identify_command(&Rules::builtin(), &command).app,
                 how,
                 limits: LaunchLimits {
                     timeout: Duration::from_secs(self.job.timeout),

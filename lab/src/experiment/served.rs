@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Result, bail};
+use paralfetch::apps::{Rules, identify_command};
 use paralfetch::model::Params;
 use paralfetch::model::Profile;
 use paralfetch::policy::TunedParameter;
@@ -82,7 +83,7 @@ impl Work {
     }
 
     fn round(&mut self, app: &App, turn: u32) -> Result<Vec<Launch>> {
-        let program = self.program(app)?.app();
+        let program = identify_command(&Rules::builtin(), &self.program(app)?).app;
         let state = State::new()?;
         state.enable(&program)?;
         let mut service = self.start_service(state, &program)?;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use paralfetch::drive::Sysfs;
 use paralfetch::model::{App, DriveClass};
 use paralfetch::policy::PhaseRequest;
-use paralfetch::profile::{Store, full_path};
+use paralfetch::profile::Store;
 use paralfetch::service::Places;
 use paralfetch::service::control::ServiceFiles;
 use serde::{Deserialize, Serialize};
@@ -99,7 +99,7 @@ impl State {
 
 /// The name under which the service manages an app.
 pub(super) fn id_of(app: &App) -> Result<String> {
-    String::from_utf8(full_path(app)).context("the app's path is not UTF-8")
+    String::from_utf8(app.id()).context("the app's path is not UTF-8")
 }
 
 #[cfg(test)]

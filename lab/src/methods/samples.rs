@@ -30,6 +30,7 @@ pub fn app() -> App {
     App {
         path: b"/bin/app".to_vec(),
         root: None,
+        program: None,
         dev: 1,
         ino: 2,
     }

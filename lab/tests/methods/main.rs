@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use lab::methods::{
     BlockMap, Call, Completion, LearnedApp, LearningRun, Method, Plan, Running, plan, together,
 };
+use paralfetch::apps::{Rules, identify_command};
 use paralfetch::drive::KnobError;
 use paralfetch::learn::{LearnError, LearnOptions, learn};
 use paralfetch::model::LaunchLimits;
@@ -56,14 +57,15 @@ fn learned(image: &Image, supervisor: &mut Supervisor) -> LearnedApp {
         let learned = loop {
             let argv = Image::APP.map(Into::into);
             let command = Command::find_for(&argv, Some(image.root()), None).unwrap();
-            let mut spawn = Spawn::new(command);
-            spawn.stdio = Stdio::Null;
             let options = LearnOptions {
+                app: identify_command(&Rules::builtin(), &command).app,
                 how: how.learned(),
                 limits: LaunchLimits::default(),
                 keeper: None,
                 earlier: None,
             };
+            let mut spawn = Spawn::new(command);
+            spawn.stdio = Stdio::Null;
             match learn(spawn, options, supervisor) {
                 // Another test program is learning.
                 Err(LearnError::Knob(KnobError::Busy)) => std::thread::yield_now(),

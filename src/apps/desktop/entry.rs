@@ -26,7 +26,7 @@ pub struct DesktopEntry {
 /// What is wrong with a .desktop file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EntryError {
-    /// It is no text.
+    /// It contains a NUL byte.
     #[error("it is not a text file")]
     Binary,
     /// The group must be there, and the first.
@@ -81,7 +81,7 @@ impl DesktopEntry {
         if !in_group {
             return Err(EntryError::NoGroup);
         }
-        // One that only hides others of its ID needs nothing else.
+        // An entry that only hides others of its ID needs neither.
         match (entry.kind.is_empty(), entry.name.is_empty()) {
             _ if entry.hidden => Ok(entry),
             (true, _) => Err(EntryError::Missing("Type")),

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::scan::is_entry_name;
 use super::{DesktopApp, Entries, Unsuitable, identify, read_app};
-use crate::apps::identify::Identity;
-use crate::apps::key::{Key, absolute, base_name};
+use crate::apps::key::{absolute, base_name};
+use crate::apps::launchers::Rules;
 use crate::apps::lookup::{executable_in, executed_names, is_executable, link_chain};
-use crate::apps::rules::Rules;
+use crate::model::{Identity, Key};
 
 /// The app that was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,16 +33,16 @@ pub enum FindError {
     /// Nothing was named.
     #[error("no app was named: give a command, an absolute path, or the name of a .desktop file")]
     Empty,
-    /// It cannot be known what the path is relative to.
-    #[error("{} is no absolute path: give the whole path", .0.display())]
+    /// The service does not know the user's working directory.
+    #[error("{} is not an absolute path: give the whole path", .0.display())]
     Relative(PathBuf),
-    /// There is nothing to execute.
+    /// The path is not that of an executable.
     #[error(
-        "{} is no file that can be executed: give the command that starts the app, or its .desktop file",
+        "{} is not a file that can be executed: give the command that starts the app, or its .desktop file",
         .0.display()
     )]
     NotExecutable(PathBuf),
-    /// The .desktop file is none of an app.
+    /// The .desktop file is not that of an app to be managed.
     #[error("{} cannot be used: {why}", .entry.display())]
     Unsuitable {
         /// The .desktop file.
@@ -56,7 +56,7 @@ pub enum FindError {
         .0.display()
     )]
     Launcher(PathBuf),
-    /// Nothing fits.
+    /// No command, .desktop file or application has that name.
     #[error(
         "{} is neither a command in {}, nor the name of a .desktop file or of an application in the \
          menus: give the absolute path of the program",
@@ -96,158 +96,162 @@ pub fn find_app(
     rules: &Rules,
     path: &OsStr,
 ) -> Result<FoundEntry, FindError> {
-    let given = Path::new(query);
-    if query.is_empty() {
-        return Err(FindError::Empty);
-    }
-    let is_entry = is_entry_name(base_name(query));
-    if query.as_bytes().contains(&b'/') {
-        return match (given.is_absolute(), is_entry) {
-            // Names and keys may contain slashes, too.
-            (false, _) => by_name(query, entries)?.ok_or(FindError::Relative(given.into())),
-            (true, true) => by_entry_path(given, entries, rules, path),
-            (true, false) => by_program(given, entries, rules, path),
-        };
-    }
-    if is_entry {
-        return by_id(query, entries, rules, path);
-    }
-    let program = executable_in(path, query).map(|file| by_program(&file, entries, rules, path));
-    match program {
-        Some(Ok(found)) => Ok(found),
-        None => by_name(query, entries)?.ok_or_else(|| FindError::NotFound {
-            query: query.into(),
-            path: path.into(),
-        }),
-        // A launcher may share its name with an app in the menus.
-        Some(Err(error)) => by_name(query, entries)?.ok_or(error),
-    }
+    let menu = Menu {
+        entries,
+        rules,
+        path,
+    };
+    menu.find(query)
 }
 
-/// The .desktop file may be one that is not installed.
-fn by_entry_path(
-    entry: &Path,
-    entries: &Entries,
-    rules: &Rules,
-    path: &OsStr,
-) -> Result<FoundEntry, FindError> {
-    match entries.apps.iter().find(|app| app.entry == entry) {
-        Some(app) => Ok(FoundEntry::of(app)),
-        None => {
-            let id = base_name(entry.as_os_str()).to_string_lossy().into_owned();
-            read(entry, id, rules, path)
+/// Where apps are looked for.
+struct Menu<'a> {
+    entries: &'a Entries,
+    rules: &'a Rules,
+    /// Directories of commands, separated by colons.
+    path: &'a OsStr,
+}
+
+impl Menu<'_> {
+    fn find(&self, query: &OsStr) -> Result<FoundEntry, FindError> {
+        let given = Path::new(query);
+        if query.is_empty() {
+            return Err(FindError::Empty);
+        }
+        let is_entry = is_entry_name(base_name(query));
+        if query.as_bytes().contains(&b'/') {
+            return match (given.is_absolute(), is_entry) {
+                // Names and keys may contain slashes, too.
+                (false, _) => self
+                    .by_name(query)?
+                    .ok_or(FindError::Relative(given.into())),
+                (true, true) => self.by_entry_path(given),
+                (true, false) => self.by_program(given),
+            };
+        }
+        if is_entry {
+            return self.by_id(query);
+        }
+        let program = executable_in(self.path, query).map(|file| self.by_program(&file));
+        match program {
+            Some(Ok(found)) => Ok(found),
+            None => self.by_name(query)?.ok_or_else(|| FindError::NotFound {
+                query: query.into(),
+                path: self.path.into(),
+            }),
+            // A launcher may share its name with an app in the menus.
+            Some(Err(error)) => self.by_name(query)?.ok_or(error),
         }
     }
-}
 
-fn by_id(
-    query: &OsStr,
-    entries: &Entries,
-    rules: &Rules,
-    path: &OsStr,
-) -> Result<FoundEntry, FindError> {
-    if let Some(app) = entries.apps.iter().find(|app| *app.id == *query) {
-        return Ok(FoundEntry::of(app));
-    }
-    match entries.left_out.iter().find(|left| *left.id == *query) {
-        // What was wrong with it may be right by now.
-        Some(left) => read(&left.entry, left.id.clone(), rules, path),
-        None => Err(FindError::NoEntry(query.into())),
-    }
-}
-
-fn read(entry: &Path, id: String, rules: &Rules, path: &OsStr) -> Result<FoundEntry, FindError> {
-    match read_app(entry, id, rules, path) {
-        Ok(app) => Ok(FoundEntry::of(&app)),
-        Err(why) => Err(FindError::Unsuitable {
-            entry: entry.into(),
-            why,
-        }),
-    }
-}
-
-fn by_program(
-    file: &Path,
-    entries: &Entries,
-    rules: &Rules,
-    path: &OsStr,
-) -> Result<FoundEntry, FindError> {
-    let file = absolute(file, Path::new("/"));
-    if !is_executable(&file) {
-        return Err(FindError::NotExecutable(file));
-    }
-    let argv = [OsString::from(&file)];
-    let (identity, program) = match identify(&argv, None, rules, path) {
-        Ok(found) => found,
-        Err(_) => return Err(FindError::Launcher(file)),
-    };
-    let mut found = FoundEntry {
-        name: base_name(file.as_os_str()).to_string_lossy().into_owned(),
-        id: None,
-        names: executed_names(&program),
-        identity,
-        file: program,
-    };
-    let same = |app: &DesktopApp| app.identity.key == found.identity.key;
-    let mut fitting: Vec<&DesktopApp> = entries.apps.iter().filter(|app| same(app)).collect();
-    if fitting.is_empty() {
-        let linked = entries.apps.iter().find(|app| is_linked(app, &found));
-        fitting.extend(linked);
-    }
-    // Parts of an office suite are one app here, and none of them gives it its name.
-    if let [app] = fitting[..] {
-        let own = std::mem::replace(&mut found, FoundEntry::of(app));
-        for name in own.names {
-            if !found.names.contains(&name) {
-                found.names.push(name);
+    /// The .desktop file may be one that is not installed.
+    fn by_entry_path(&self, entry: &Path) -> Result<FoundEntry, FindError> {
+        match self.entries.apps.iter().find(|app| app.entry == entry) {
+            Some(app) => Ok(FoundEntry::of(app)),
+            None => {
+                let id = base_name(entry.as_os_str()).to_string_lossy().into_owned();
+                self.read(entry, id)
             }
         }
     }
-    Ok(found)
+
+    fn by_id(&self, query: &OsStr) -> Result<FoundEntry, FindError> {
+        if let Some(app) = self.entries.apps.iter().find(|app| *app.id == *query) {
+            return Ok(FoundEntry::of(app));
+        }
+        match self.entries.left_out.iter().find(|left| *left.id == *query) {
+            // It may have been mended since the entries were read.
+            Some(left) => self.read(&left.entry, left.id.clone()),
+            None => Err(FindError::NoEntry(query.into())),
+        }
+    }
+
+    fn read(&self, entry: &Path, id: String) -> Result<FoundEntry, FindError> {
+        match read_app(entry, id, self.rules, self.path) {
+            Ok(app) => Ok(FoundEntry::of(&app)),
+            Err(why) => Err(FindError::Unsuitable {
+                entry: entry.into(),
+                why,
+            }),
+        }
+    }
+
+    fn by_program(&self, file: &Path) -> Result<FoundEntry, FindError> {
+        let file = absolute(file, Path::new("/"));
+        if !is_executable(&file) {
+            return Err(FindError::NotExecutable(file));
+        }
+        let argv = [OsString::from(&file)];
+        let (identity, program) = match identify(&argv, None, self.rules, self.path) {
+            Ok(found) => found,
+            Err(_) => return Err(FindError::Launcher(file)),
+        };
+        let mut found = FoundEntry {
+            name: base_name(file.as_os_str()).to_string_lossy().into_owned(),
+            id: None,
+            names: executed_names(&program),
+            identity,
+            file: program,
+        };
+        let same = |app: &DesktopApp| app.identity.key == found.identity.key;
+        let mut fitting: Vec<&DesktopApp> =
+            self.entries.apps.iter().filter(|app| same(app)).collect();
+        if fitting.is_empty() {
+            let linked = self.entries.apps.iter().find(|app| is_linked(app, &found));
+            fitting.extend(linked);
+        }
+        // Several entries of one program, as the parts of an office suite, are one app with the program's name.
+        if let [app] = fitting[..] {
+            let own = std::mem::replace(&mut found, FoundEntry::of(app));
+            for name in own.names {
+                if !found.names.contains(&name) {
+                    found.names.push(name);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn by_name(&self, query: &OsStr) -> Result<Option<FoundEntry>, FindError> {
+        let has_id = |app: &DesktopApp| {
+            let stem = app.id.strip_suffix(".desktop");
+            stem.is_some_and(|stem| *stem == *query)
+        };
+        let has_key = |app: &DesktopApp| app.identity.key.as_os_str() == query;
+        let lower = query.to_str().map(str::to_lowercase);
+        let has_name = |app: &DesktopApp| lower.as_ref() == Some(&app.name.to_lowercase());
+        let ways: [&dyn Fn(&DesktopApp) -> bool; 3] = [&has_id, &has_key, &has_name];
+        for way in ways {
+            let fitting: Vec<&DesktopApp> =
+                self.entries.apps.iter().filter(|app| way(app)).collect();
+            // Several entries of one app are not ambiguous.
+            let keys: BTreeSet<&Key> = fitting.iter().map(|app| &app.identity.key).collect();
+            if keys.len() > 1 {
+                return Err(FindError::Ambiguous {
+                    query: query.into(),
+                    candidates: fitting.iter().map(|app| app.id.clone()).collect(),
+                });
+            }
+            if let Some(app) = fitting.first() {
+                return Ok(Some(FoundEntry::of(app)));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// Whether one of two programs is a link to the other.
 fn is_linked(app: &DesktopApp, found: &FoundEntry) -> bool {
-    let (Key::File(_), Key::File(_)) = (&app.identity.key, &found.identity.key) else {
-        return false;
-    };
-    // Scripts and the like are no program of their launcher's.
-    let own = |identity: &Identity, file: &Path| identity.key == Key::File(file.into());
+    // Scripts of one launcher are not links to each other because their programs are.
     let leads_to = |from: &Path, to: &Path| {
         let chain = link_chain(from);
         chain
             .iter()
             .any(|link| absolute(link, Path::new("/")) == to)
     };
-    own(&app.identity, &app.file)
-        && own(&found.identity, &found.file)
+    app.identity.is_program()
+        && found.identity.is_program()
         && (leads_to(&found.file, &app.file) || leads_to(&app.file, &found.file))
-}
-
-fn by_name(query: &OsStr, entries: &Entries) -> Result<Option<FoundEntry>, FindError> {
-    let has_id = |app: &DesktopApp| {
-        let stem = app.id.strip_suffix(".desktop");
-        stem.is_some_and(|stem| *stem == *query)
-    };
-    let has_key = |app: &DesktopApp| app.identity.key.as_os_str() == query;
-    let lower = query.to_str().map(str::to_lowercase);
-    let has_name = |app: &DesktopApp| lower.as_ref() == Some(&app.name.to_lowercase());
-    let ways: [&dyn Fn(&DesktopApp) -> bool; 3] = [&has_id, &has_key, &has_name];
-    for way in ways {
-        let fitting: Vec<&DesktopApp> = entries.apps.iter().filter(|app| way(app)).collect();
-        // Several entries of one app are no choice.
-        let keys: BTreeSet<&Key> = fitting.iter().map(|app| &app.identity.key).collect();
-        if keys.len() > 1 {
-            return Err(FindError::Ambiguous {
-                query: query.into(),
-                candidates: fitting.iter().map(|app| app.id.clone()).collect(),
-            });
-        }
-        if let Some(app) = fitting.first() {
-            return Ok(Some(FoundEntry::of(app)));
-        }
-    }
-    Ok(None)
 }
 
 impl FoundEntry {

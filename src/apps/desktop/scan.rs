@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{Entries, LeftOutEntry, Unsuitable, read_app};
+use crate::apps::launchers::Rules;
 use crate::apps::read::ReadError;
-use crate::apps::rules::Rules;
 
 /// Largest .desktop file, in bytes. Those with a hundred translations have some 50 KB.
 pub const MAX_ENTRY_BYTES: usize = 256 << 10;
@@ -17,8 +17,8 @@ pub const MAX_ENTRY_BYTES: usize = 256 << 10;
 /// Most .desktop files that are looked at, in all directories together.
 pub const MAX_ENTRIES: usize = 4096;
 
-/// The system's application directories, the most important first. Users' own are not among them: what
-/// is in there is anybody's.
+/// The system's application directories, the most important first. Users' own directories are not among
+/// them, since any program of the user can write there.
 pub fn system_directories() -> Vec<PathBuf> {
     [
         "/usr/local/share/applications",

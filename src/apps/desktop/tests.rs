@@ -5,7 +5,7 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 
 use super::*;
-use crate::apps::key::Key;
+use crate::model::Key;
 
 /// A system with two application directories and one directory of programs.
 struct TestSystem {
@@ -103,7 +103,7 @@ fn applications_are_found_with_what_to_watch() {
     assert_eq!(app.identity.key, Key::File("/opt/app/main.py".into()));
     assert_eq!(gimp.name, "The GIMP");
     assert_eq!(gimp.exec, ["env", "A=b", "gimp"]);
-    // Not env: that would be watched for everything.
+    // Not env, which is executed for many apps.
     assert_eq!(gimp.file, system.at("bin/gimp"));
     assert_eq!(gimp.identity.key, Key::File(system.at("bin/gimp")));
     assert_eq!(gimp.names, ["gimp", "gimp-2.10"]);
@@ -155,7 +155,7 @@ fn what_is_no_application_is_left_out_with_the_reason() {
         (
             "wrapped",
             "Exec=env A=b missing",
-            "missing is not installed",
+            "env, and does not tell",
             true,
         ),
         ("relative", "Exec=bin/app", "bin/app is not installed", true),
@@ -324,8 +324,8 @@ fn errors_say_what_to_do() {
         ("bin/one", "give the whole path"),
         ("./x.desktop", "give the whole path"),
         ("/none/x.desktop", "there is no such file"),
-        ("/none/x", "no file that can be executed"),
-        (plain.to_str().unwrap(), "no file that can be executed"),
+        ("/none/x", "not a file that can be executed"),
+        (plain.to_str().unwrap(), "not a file that can be executed"),
         (own.to_str().unwrap(), "Terminal=true"),
         ("top.desktop", "Terminal=true"),
         ("none.desktop", "give the path of the .desktop file"),

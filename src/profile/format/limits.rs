@@ -88,14 +88,20 @@ fn check_app(app: &App) -> Result<(), FormatError> {
     require(
         app.root.as_deref().is_none_or(absolute),
         "the app's root directory is not an absolute path",
+    )?;
+    require(
+        app.program.as_deref().is_none_or(absolute),
+        "the app's launcher is not an absolute path",
     )
 }
 
-/// An app that is no file of its own: `flatpak:org.gimp.GIMP`, `announced:mail`.
+/// An app that is no file of its own: `flatpak:org.gimp.GIMP`, `java:module/Main`, `announced:mail`.
 fn is_app_name(name: &[u8]) -> bool {
+    let launcher = name.split(|&c| c == b':').next().unwrap_or_default();
     name.len() <= MAX_PATH
-        && name.contains(&b':')
-        && name.iter().all(|c| c.is_ascii_graphic() && *c != b'/')
+        && launcher.len() < name.len()
+        && !launcher.contains(&b'/')
+        && name.iter().all(u8::is_ascii_graphic)
 }
 
 fn is_path(path: &[u8]) -> bool {

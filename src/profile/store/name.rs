@@ -1,31 +1,12 @@
-//! What profiles are called.
+//! Names of the files in the store.
 
-use crate::model::App;
+use crate::model::AppKey;
 
-/// What the name of every profile ends with.
+/// The end of every profile's name.
 pub const SUFFIX: &str = ".pf";
 
-/// What a profile is stored under.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AppKey<'a> {
-    /// See [`App::path`].
-    pub path: &'a [u8],
-    /// See [`App::root`].
-    pub root: Option<&'a [u8]>,
-}
-
-impl App {
-    /// What the app's profile is stored under.
-    pub fn key(&self) -> AppKey<'_> {
-        AppKey {
-            path: &self.path,
-            root: self.root.as_deref(),
-        }
-    }
-}
-
-/// `<last component of the path>-<CRC-32 of root, NUL, path>.pf`: a name to recognise, and different
-/// for apps of one name in different directories or root directories.
+/// `<last component of the path>-<CRC-32 of root, NUL, path>.pf`: readable, and different for apps of one
+/// name in different directories or root directories.
 pub fn file_name(app: AppKey) -> String {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(app.root.unwrap_or_default());
@@ -41,7 +22,7 @@ pub fn sequence_name(app: AppKey) -> String {
     name + ".seq"
 }
 
-/// What the names of all files begin with whose apps have the last component of `path`.
+/// The start of the names of all files whose apps have the last component of `path`.
 pub fn file_prefix(path: &[u8]) -> String {
     /// With the checksum and the suffix well below NAME_MAX, 255 bytes.
     const LONGEST: usize = 64;
@@ -59,11 +40,4 @@ pub fn file_prefix(path: &[u8]) -> String {
 /// The last component of a path.
 pub fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&c| c == b'/').next().unwrap_or_default()
-}
-
-/// The app's path as the system sees it.
-pub fn full_path(app: &App) -> Vec<u8> {
-    let root = app.root.as_deref().unwrap_or_default();
-    let root = root.strip_suffix(b"/").unwrap_or(root);
-    [root, &app.path].concat()
 }

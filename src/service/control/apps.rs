@@ -63,7 +63,7 @@ fn new_record(app: &str, rules: &Rules) -> Answer<Record> {
         .as_os_str()
         .to_str()
         .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))?;
-    let marks = marks(key, &found.identity.program, &found.names);
+    let marks = marks(&found.identity, &found.names);
     Ok(Record::new(
         id.to_owned(),
         found.name.clone(),

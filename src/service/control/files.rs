@@ -80,7 +80,7 @@ impl ServiceFiles {
     /// As [`super::Control::ask`]; when a file cannot be read or written.
     pub fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
         let mut registry = self.registry()?;
-        let rules = Rules::load(&self.config_dir.join("launchers.d")).rules;
+        let rules = Rules::load(&self.config_dir.join("launchers.d")).0;
         let id = find_or_add(&mut registry, app, &rules)?;
         if let Some(record) = registry.get_mut(&id) {
             // Only the phase matters: the service carries it out when it starts.

@@ -205,6 +205,7 @@ impl Scene {
             app: App {
                 path: id.as_bytes().to_vec(),
                 root: None,
+                program: None,
                 dev: 1,
                 ino: 2,
             },
@@ -237,6 +238,7 @@ impl Scene {
                 let app = App {
                     path: id.as_bytes().to_vec(),
                     root: None,
+                    program: None,
                     dev: 1,
                     ino: 3,
                 };

@@ -1,0 +1,147 @@
+//! Which app a launch is, as plain data. Only `apps` decides it; everything that is kept for an app (its
+//! profile, the name of that file, the service's registry) derives from these types.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What tells one app from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// A program, script or archive: its absolute path as it was asked for, without "." and "..", and
+    /// without following symbolic links. Do not open it: behind a link, ".." means something else.
+    File(PathBuf),
+    /// A launcher and the name that the app has with it, such as `flatpak:org.gimp.GIMP`.
+    Name(OsString),
+}
+
+impl Key {
+    /// The path or name. Paths begin with a slash, names contain a colon and no slash before it.
+    pub fn as_os_str(&self) -> &OsStr {
+        match self {
+            Key::File(path) => path.as_os_str(),
+            Key::Name(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&Path::new(self.as_os_str()).display(), out)
+    }
+}
+
+/// Which app a command line starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// What tells the app from others.
+    pub key: Key,
+    /// The program that is executed last on the way to the app, behind all wrappers: the app itself or
+    /// its launcher. An absolute path.
+    pub program: PathBuf,
+    /// Whether this is one app: `false` for a launcher whose arguments do not tell what it starts
+    /// (`python3 -c CODE`). The key is that of the launcher then.
+    pub distinct: bool,
+}
+
+impl Identity {
+    /// Whether the app is the executed program itself, not one that a launcher starts.
+    pub fn is_program(&self) -> bool {
+        self.key.as_os_str() == self.program.as_os_str()
+    }
+
+    /// The app, inside `root` if it is chrooted. Its executable is not filled in.
+    pub fn app(&self, root: Option<&Path>) -> App {
+        let bytes = |path: &OsStr| path.as_bytes().to_vec();
+        App {
+            path: bytes(self.key.as_os_str()),
+            root: root.map(|root| bytes(root.as_os_str())),
+            program: (!self.is_program()).then(|| bytes(self.program.as_os_str())),
+            dev: 0,
+            ino: 0,
+        }
+    }
+}
+
+/// The application that a profile belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct App {
+    /// The app's [`Key`]: its absolute path inside `root`, or `LAUNCHER:NAME`; arbitrary bytes.
+    pub path: Vec<u8>,
+    /// Directory that the app is chrooted into, for images; `None` for the system itself.
+    pub root: Option<Vec<u8>>,
+    /// Absolute path, inside `root`, of the launcher that is executed for the app; `None` if the app is
+    /// executed itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Vec<u8>>,
+    /// Device of the app's file (after following symbolic links), as `st_dev` of stat(2); 0 if unknown.
+    pub dev: u64,
+    /// Inode number of the app's file; 0 if unknown.
+    pub ino: u64,
+}
+
+/// What a profile is stored under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AppKey<'a> {
+    /// See [`App::path`].
+    pub path: &'a [u8],
+    /// See [`App::root`].
+    pub root: Option<&'a [u8]>,
+}
+
+impl App {
+    /// What the app's profile is stored under.
+    pub fn key(&self) -> AppKey<'_> {
+        AppKey {
+            path: &self.path,
+            root: self.root.as_deref(),
+        }
+    }
+
+    /// The app's name in the whole system: its path below its root directory, `LAUNCHER:NAME`, or
+    /// `LAUNCHER:NAME@ROOT`.
+    pub fn id(&self) -> Vec<u8> {
+        match &self.root {
+            None => self.path.clone(),
+            Some(root) if self.path.starts_with(b"/") => {
+                [root.strip_suffix(b"/").unwrap_or(root), &self.path].concat()
+            }
+            Some(root) => [&self.path, b"@".as_slice(), root].concat(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(key: Key, program: &str) -> Identity {
+        Identity {
+            key,
+            program: program.into(),
+            distinct: true,
+        }
+    }
+
+    #[test]
+    fn an_app_knows_its_launcher_only_if_it_has_one() {
+        let own = identity(Key::File("/usr/bin/gimp".into()), "/usr/bin/gimp").app(None);
+        assert_eq!((own.program.as_deref(), own.id()), (None, own.path.clone()));
+        let script = identity(Key::File("/opt/a.py".into()), "/usr/bin/python3").app(None);
+        assert_eq!(script.program.as_deref(), Some(&b"/usr/bin/python3"[..]));
+        assert_eq!(script.id(), b"/opt/a.py");
+    }
+
+    #[test]
+    fn ids_tell_the_apps_of_images_from_those_of_the_system() {
+        let root = Path::new("/img");
+        let file = identity(Key::File("/opt/a.py".into()), "/usr/bin/python3");
+        assert_eq!(file.app(Some(root)).id(), b"/img/opt/a.py");
+        let name = identity(Key::Name("python3:idlelib".into()), "/usr/bin/python3");
+        assert_eq!(name.app(Some(root)).id(), b"python3:idlelib@/img");
+        assert_eq!(name.app(None).id(), b"python3:idlelib");
+    }
+}
