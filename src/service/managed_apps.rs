@@ -314,7 +314,7 @@ impl ManagedApps {
         entries: u64,
         profile: Option<Box<CachedProfile>>,
     ) {
-        tracing::info!(app = id, obsolete, entries, "obsolete entries removed");
+        tracing::info!(app = id, obsolete, entries, "obsolete entries were replaced or removed");
         if let Some(profile) = profile {
             self.profiles.insert(id.to_owned(), *profile);
         }
