@@ -314,7 +314,12 @@ impl ManagedApps {
         entries: u64,
         profile: Option<Box<CachedProfile>>,
     ) {
-        tracing::info!(app = id, obsolete, entries, "obsolete entries were replaced or removed");
+        tracing::info!(
+            app = id,
+            obsolete,
+            entries,
+            "obsolete entries were replaced or removed"
+        );
         if let Some(profile) = profile {
             self.profiles.insert(id.to_owned(), *profile);
         }

@@ -37,7 +37,8 @@ pub fn package_updated(service: &Journal) {
     let replaced = fs::metadata(&file).unwrap().ino();
     assert_ne!(replaced, before, "dpkg unpacks into another file");
     let said = service.next("a profile was looked through", |entry| {
-        entry.message() == "obsolete entries were replaced or removed" && entry.field("F_APP") == APP
+        entry.message() == "obsolete entries were replaced or removed"
+            && entry.field("F_APP") == APP
     });
     println!("        {}", said.fields());
     assert_eq!(inode_in_profile(&file), replaced);
