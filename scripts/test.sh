@@ -67,6 +67,28 @@ run_program() {
     "${TEST_USER[@]}" "$1" | tee -a "$TESTS_LOG"
 }
 
+# What pause_reclaim switched off.
+PAUSED=()
+
+# pause_reclaim: lets no DAMON scheme of the kernel run until this script ends. Some hosts page out idle
+# cache by them, every few seconds, and tests count what a launch reads although it was prefetched.
+pause_reclaim() {
+    local state
+    for state in /sys/kernel/mm/damon/admin/kdamonds/*/state; do
+        [[ -e $state && $(cat "$state") == on ]] || continue
+        trap resume_reclaim EXIT
+        PAUSED+=("$state")
+        as_root tee "$state" <<<off >/dev/null || warn "$state: cannot be switched off; the host may page out what tests read"
+    done
+}
+
+resume_reclaim() {
+    local state
+    for state in "${PAUSED[@]}"; do
+        as_root tee "$state" <<<on >/dev/null
+    done
+}
+
 # The machine that older kernels are tested in, where it can be built; elsewhere its tests are skipped.
 build_machine() {
     if ! "$REPO/scripts/vm.sh" possible; then
@@ -87,6 +109,7 @@ main() {
     TEST_PROGRAMS=$TARGET_DIR/test-programs
     part "Build of the release tests" build_programs
     part "Virtual machine" build_machine
+    [[ ${#TEST_USER[@]} -eq 0 ]] || pause_reclaim
     mapfile -t programs <"$TEST_PROGRAMS"
     for program in "${programs[@]}"; do
         name=${program##*/}
