@@ -36,7 +36,7 @@ pub use launcher::{StartMark, mark_tree_root};
 pub use meter::{CompletionBlock, DeviceReads, Meter, Metered};
 pub use namespaces::{MOST_HELD, Namespaces, own_namespace};
 pub use object::Storage;
-pub use slots::{LaunchCounts, WatchedPage};
+pub use slots::WatchedPage;
 pub use tracer::{DRAIN_INTERVAL, LoadedTracer, Trace, TraceMode, Tracer};
 pub use waits::{CountingWaits, WaitPrograms};
 pub use watch::{Watch, WatchOptions, WatchedName};

@@ -5,47 +5,7 @@ use std::sync::atomic::Ordering;
 use super::event::kernel_dev;
 use super::globals::{Globals, LAUNCHES, empty_slot};
 use super::skel::types::pf_launch;
-
-/// What was counted of a launch so far. Times are CLOCK_MONOTONIC in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LaunchCounts {
-    /// When execve was called, or had succeeded where calls are not seen.
-    pub start_ns: u64,
-    /// Tasks of the launch tree that are alive.
-    pub tasks: u64,
-    /// Context switches of the tree into a wait for the drive (`in_iowait`); only counted while
-    /// there is a [`CountingWaits`](super::CountingWaits).
-    pub switches: u64,
-    /// Time of these waits, summed up over tasks.
-    pub waiting_ns: u64,
-    /// Read requests that the tree made itself.
-    pub requests: u64,
-    /// Their size in bytes.
-    pub bytes: u64,
-    /// The last read request, of the tree or of the prefetch thread; 0 if there was none.
-    pub last_ns: u64,
-    /// Read requests of the prefetch thread.
-    pub prefetch_requests: u64,
-    /// Their size in bytes.
-    pub prefetch_bytes: u64,
-    /// The first of them; 0 if there was none.
-    pub first_prefetch_ns: u64,
-    /// When the completion page was used first; 0 if it was not, or is not known.
-    pub completed_ns: u64,
-    /// [`LaunchCounts::requests`] at that time.
-    pub completed_requests: u64,
-}
-
-impl LaunchCounts {
-    /// Read requests that the tree made itself in its launch (paper §4.3): until the completion page was
-    /// used, if that is known. What an app reads behind its window is not what it was learned for.
-    pub fn launch_requests(&self) -> u64 {
-        match self.completed_ns {
-            0 => self.requests,
-            _ => self.completed_requests,
-        }
-    }
-}
+use crate::model::LaunchCounts;
 
 /// A page of a file: by its use, launches of one app can be timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,9 +25,10 @@ use super::name_filter::NameFilter;
 use super::object::{Storage, attach, load, open, ring_reader};
 use super::skel::ParalfetchSkel;
 use super::skel::types::{pf_argument, pf_name, pf_name_kind, pf_role};
-use super::slots::{self, LaunchCounts, WatchedPage};
+use super::slots::{self, WatchedPage};
 use super::tracefs::has_syscall_entry;
 use super::waits::WaitPrograms;
+use crate::model::LaunchCounts;
 
 /// What to watch for, beside names.
 #[derive(Clone, Copy, Debug)]

@@ -142,15 +142,15 @@ impl Tuning {
             // Asked for again, in case a crash has prevented it.
             return self.wanted.map_or(Step::Stay, Step::TakeBack);
         }
-        let Some(prefetched) = figures.prefetched.filter(|prefetched| prefetched.done) else {
+        let Some(report) = &figures.report else {
             return Step::Stay;
         };
-        if figures.warmth() != Warmth::Cold {
+        if !figures.is_prefetched() || figures.warmth() != Warmth::Cold {
             return Step::Stay;
         }
-        let in_time = u128::from(prefetched.switches) * 100
-            <= u128::from(prefetched.entries) * u128::from(IN_TIME_PERCENT);
-        self.judge(figures.duration_us, in_time)
+        let in_time = u128::from(figures.switches) * 100
+            <= u128::from(report.scheduled) * u128::from(IN_TIME_PERCENT);
+        self.judge(figures.duration_us(), in_time)
     }
 
     /// What to do instead of the last step if that would not change the schedule, so that no launch is wasted

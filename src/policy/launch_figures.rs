@@ -1,8 +1,8 @@
-//! The figures of one launch.
+//! What became of one launch.
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{PrefetchReport, Skipped};
+use crate::model::{LaunchCounts, PrefetchReport, Skipped};
 
 /// Share of the schedule's bytes, in percent, that the drive must have read for a launch to count as
 /// cold. The paper checks "the overall disk read size … to remove the results from the warm cache"
@@ -26,74 +26,59 @@ pub enum Warmth {
     Warm,
 }
 
-/// The figures of a launch that should have been prefetched, or from which prefetching was withheld.
-///
-/// All counts are of the launch alone, from its execve to its end. A launch of which events or counters were
-/// lost is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What became of a launch: what the kernel counted from its execve to its end, and what its prefetch thread
+/// did. A launch of which events or counters were lost is not judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchFigures {
-    /// Length of the launch, in microseconds: from execve to the completion block's arrival, or to
-    /// the app's exit.
-    pub duration_us: u64,
-    /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up.
-    pub waiting_us: u64,
-    /// Bytes that the drive read for the launch tree and the prefetch thread.
-    pub read_bytes: u64,
-    /// Bytes of the whole schedule.
+    /// What the kernel counted.
+    pub counts: LaunchCounts,
+    /// When its last task exited, by CLOCK_MONOTONIC in nanoseconds.
+    pub exited_ns: Option<u64>,
+    /// Bytes of the app's whole schedule; 0 without a profile.
     pub schedule_bytes: u64,
-    /// Synchronous readaheads of the launch tree (paper §4.3): reads that it had to begin itself.
-    pub own_readaheads: u64,
-    /// What the prefetch thread did; `None` if prefetching was withheld.
-    pub prefetched: Option<PrefetchFigures>,
-}
-
-/// The figures of prefetching itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PrefetchFigures {
-    /// Prefetch entries of the schedule.
-    pub entries: u64,
+    /// What the prefetch thread did; `None` if there was none, or if it was stopped.
+    pub report: Option<PrefetchReport>,
     /// Context switches that the launch tree made from execve until the prefetch thread's end (paper
     /// §3.3, "during the prefetching period"). Only switches into a wait for the drive count (`in_iowait` at
     /// sched_switch), or all where they cannot be told apart.
     pub switches: u64,
-    /// Files that were gone, replaced or truncated.
-    pub stale_files: u64,
-    /// Whether it was done, and on all devices: neither refused, nor given up for lack of memory, nor taken
-    /// for a warm launch.
-    pub done: bool,
-}
-
-impl PrefetchFigures {
-    /// From the report of the prefetch thread. An app that ended before its schedule did counts: dynamic
-    /// scheduling is there for prefetching that comes too late.
-    pub fn new(report: &PrefetchReport, switches: u64) -> Self {
-        let by_system = [
-            Skipped::DeviceGone,
-            Skipped::NoNode,
-            Skipped::ReadaheadOff,
-            Skipped::Refused,
-        ];
-        let kept_from = by_system
-            .iter()
-            .any(|reason| report.skipped.contains_key(reason));
-        PrefetchFigures {
-            entries: report.scheduled,
-            switches,
-            stale_files: report.stale_files,
-            done: report.scheduled > 0
-                && report.refused.is_none()
-                && report.ran_short.is_none()
-                && !report.warm
-                && !kept_from,
-        }
-    }
 }
 
 impl LaunchFigures {
+    /// Length of the launch in microseconds: until its completion page was used, or its last task exited, or
+    /// else its last read.
+    pub fn duration_us(&self) -> u64 {
+        let end_ns = match (self.counts.completed_ns, self.exited_ns) {
+            (0, Some(exited_ns)) => exited_ns,
+            (0, None) => self.counts.last_ns,
+            (completed_ns, _) => completed_ns,
+        };
+        end_ns.saturating_sub(self.counts.start_ns) / 1000
+    }
+
+    /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up.
+    pub fn waiting_us(&self) -> u64 {
+        self.counts.waiting_ns / 1000
+    }
+
+    /// Bytes that the drive read for the launch tree and the prefetch thread.
+    pub fn read_bytes(&self) -> u64 {
+        self.counts.bytes + self.counts.prefetch_bytes
+    }
+
+    /// Reads that the launch tree had to begin itself (paper §4.3): until the completion page was used, if that
+    /// is known. What an app reads behind its window is not what it was learned for.
+    pub fn own_readaheads(&self) -> u64 {
+        match self.counts.completed_ns {
+            0 => self.counts.requests,
+            _ => self.counts.completed_requests,
+        }
+    }
+
     /// How warm the launch was, by the bytes that the drive read.
     pub fn warmth(&self) -> Warmth {
         let percent = |share: u64| u128::from(self.schedule_bytes) * u128::from(share);
-        let read = u128::from(self.read_bytes) * 100;
+        let read = u128::from(self.read_bytes()) * 100;
         if self.schedule_bytes == 0 || read < percent(WARM_PERCENT) {
             Warmth::Warm
         } else if read < percent(COLD_PERCENT) {
@@ -102,6 +87,27 @@ impl LaunchFigures {
             Warmth::Cold
         }
     }
+
+    /// Whether it was prefetched on all devices: the thread has neither refused, nor given up for lack of
+    /// memory, nor taken the launch for a warm one. An app that ended before its schedule did was prefetched:
+    /// dynamic scheduling is there for prefetching that comes too late.
+    pub fn is_prefetched(&self) -> bool {
+        let by_system = [
+            Skipped::DeviceGone,
+            Skipped::NoNode,
+            Skipped::ReadaheadOff,
+            Skipped::Refused,
+        ];
+        self.report.as_ref().is_some_and(|report| {
+            report.scheduled > 0
+                && report.refused.is_none()
+                && report.ran_short.is_none()
+                && !report.warm
+                && by_system
+                    .iter()
+                    .all(|reason| !report.skipped.contains_key(reason))
+        })
+    }
 }
 
 #[cfg(test)]
@@ -109,15 +115,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warmth_goes_by_the_share_that_was_read() {
-        let warmth = |read_bytes, schedule_bytes| {
+    fn a_launch_lasts_until_its_completion_page_or_its_exit_or_its_last_read() {
+        let duration_us = |completed_ns, exited_ns| {
+            let counts = LaunchCounts {
+                start_ns: 1_000_000,
+                last_ns: 5_000_000,
+                completed_ns,
+                ..LaunchCounts::default()
+            };
             let figures = LaunchFigures {
-                duration_us: 0,
-                waiting_us: 0,
-                read_bytes,
+                counts,
+                exited_ns,
+                ..LaunchFigures::default()
+            };
+            figures.duration_us()
+        };
+        assert_eq!(duration_us(0, None), 4000);
+        assert_eq!(duration_us(0, Some(9_000_000)), 8000);
+        assert_eq!(duration_us(3_000_000, Some(9_000_000)), 2000);
+    }
+
+    #[test]
+    fn warmth_goes_by_the_share_that_was_read() {
+        let warmth = |bytes, schedule_bytes| {
+            let counts = LaunchCounts {
+                bytes,
+                ..LaunchCounts::default()
+            };
+            let figures = LaunchFigures {
+                counts,
                 schedule_bytes,
-                own_readaheads: 0,
-                prefetched: None,
+                ..LaunchFigures::default()
             };
             figures.warmth()
         };
@@ -131,27 +159,34 @@ mod tests {
 
     #[test]
     fn only_what_was_prefetched_on_all_devices_counts() {
-        let done = |change: fn(&mut PrefetchReport)| {
+        let is_prefetched = |change: &dyn Fn(&mut PrefetchReport)| {
             let mut report = PrefetchReport {
                 scheduled: 10,
-                stale_files: 2,
                 ..PrefetchReport::default()
             };
             change(&mut report);
-            let prefetched = PrefetchFigures::new(&report, 5);
-            assert_eq!((prefetched.switches, prefetched.stale_files), (5, 2));
-            prefetched.done
+            let figures = LaunchFigures {
+                report: Some(report),
+                ..LaunchFigures::default()
+            };
+            figures.is_prefetched()
         };
-        assert!(done(|_| ()));
-        assert!(done(|report| report.cut_short = true));
-        assert!(done(|report| {
-            report.skipped.insert(Skipped::Gone, Default::default());
-        }));
-        assert!(!done(|report| report.warm = true));
-        assert!(!done(|report| report.scheduled = 0));
-        assert!(!done(|report| report.refused = Some("no memory".to_owned())));
-        assert!(!done(
-            |report| report.ran_short = Some("no memory".to_owned())
+        let skipped = |reason| {
+            is_prefetched(&|report| {
+                report.skipped.insert(reason, Default::default());
+            })
+        };
+        assert!(!LaunchFigures::default().is_prefetched());
+        assert!(is_prefetched(&|_| ()));
+        assert!(is_prefetched(&|report| report.cut_short = true));
+        assert!(skipped(Skipped::Gone));
+        assert!(!is_prefetched(&|report| report.warm = true));
+        assert!(!is_prefetched(&|report| report.scheduled = 0));
+        assert!(!is_prefetched(
+            &|report| report.refused = Some(String::new())
+        ));
+        assert!(!is_prefetched(
+            &|report| report.ran_short = Some(String::new())
         ));
         for reason in [
             Skipped::DeviceGone,
@@ -159,12 +194,7 @@ mod tests {
             Skipped::ReadaheadOff,
             Skipped::Refused,
         ] {
-            let mut report = PrefetchReport {
-                scheduled: 10,
-                ..PrefetchReport::default()
-            };
-            report.skipped.insert(reason, Default::default());
-            assert!(!PrefetchFigures::new(&report, 0).done, "{reason:?}");
+            assert!(!skipped(reason), "{reason:?}");
         }
     }
 }

@@ -120,7 +120,7 @@ impl Managed {
                 }
             }
             _ if self.phase != Phase::Prefetching => Decision::Keep,
-            Observation::Launched { history, figures } => self.launched(now_s, history, &figures),
+            Observation::Launched { history, figures } => self.launched(now_s, history, figures),
             Observation::NoEffect => self
                 .tuning
                 .as_mut()
@@ -146,20 +146,20 @@ impl Managed {
     /// be better.
     fn launched(&mut self, now_s: u64, history: &[Revision], figures: &LaunchFigures) -> Decision {
         let warmth = figures.warmth();
-        let Some(prefetched) = figures.prefetched else {
-            self.gain.withheld(warmth, figures.waiting_us);
+        let Some(report) = &figures.report else {
+            self.gain.withheld(warmth, figures.waiting_us());
             return self.judge_gain(now_s);
         };
-        if prefetched.done {
-            self.gain.prefetched(warmth, figures.waiting_us);
+        if figures.is_prefetched() {
+            self.gain.prefetched(warmth, figures.waiting_us());
             // A warm launch misses nothing, whatever the profile is worth.
-            let missed = figures.own_readaheads;
-            if warmth != Warmth::Warm && self.relearning.next(missed, prefetched.entries) {
+            let missed = figures.own_readaheads();
+            if warmth != Warmth::Warm && self.relearning.next(missed, report.scheduled) {
                 return self.relearn(DecisionReason::Missed);
             }
         }
         // An app that replaces one of its files at every launch is judged and tuned nevertheless.
-        let is_stale = prefetched.stale_files > 0;
+        let is_stale = report.stale_files > 0;
         let was_stale = std::mem::replace(&mut self.stale, is_stale);
         if is_stale && !was_stale {
             return Decision::Refresh;

@@ -32,7 +32,7 @@ mod types;
 
 pub use dynamic::{Level, Step, Tuning, TuningEnd};
 pub use gain::{Gain, GainVerdict, WITHHELD_ONE_IN};
-pub use launch_figures::{LaunchFigures, PrefetchFigures, Warmth};
+pub use launch_figures::{LaunchFigures, Warmth};
 pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
 pub use obsolete::{Checked, FileCheck, Finding, check_files};
 pub use relearn::Relearning;

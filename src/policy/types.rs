@@ -111,7 +111,7 @@ pub enum Observation<'a> {
         /// The profile's history; the last parameters were in force.
         history: &'a [Revision],
         /// The figures.
-        figures: LaunchFigures,
+        figures: &'a LaunchFigures,
     },
     /// The last [`Decision::Reschedule`] would not change the schedule.
     NoEffect,

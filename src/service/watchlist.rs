@@ -10,7 +10,8 @@ use super::managed_apps::is_to_learn;
 use super::probation::{Probation, ProbationVerdict};
 use super::registry::{Added, Marks, Record, Registry};
 use crate::apps::{Rules, desktop};
-use crate::kernel::{LaunchCounts, LaunchEvent, WatchedName};
+use crate::kernel::{LaunchEvent, WatchedName};
+use crate::model::LaunchCounts;
 
 /// Where commands are looked for: a service has no user's PATH.
 pub const PATH: &str =

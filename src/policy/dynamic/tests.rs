@@ -1,5 +1,5 @@
 use super::*;
-use crate::policy::PrefetchFigures;
+use crate::model::{LaunchCounts, PrefetchReport};
 
 mod properties;
 
@@ -49,17 +49,18 @@ impl SimulatedApp {
 
 fn figures(duration_us: u64, switches: u64) -> LaunchFigures {
     LaunchFigures {
-        duration_us,
-        waiting_us: 0,
-        read_bytes: 100,
+        counts: LaunchCounts {
+            last_ns: duration_us.saturating_mul(1000),
+            bytes: 100,
+            ..LaunchCounts::default()
+        },
         schedule_bytes: 100,
-        own_readaheads: 0,
-        prefetched: Some(PrefetchFigures {
-            entries: 100,
-            switches,
-            stale_files: 0,
-            done: true,
+        report: Some(PrefetchReport {
+            scheduled: 100,
+            ..PrefetchReport::default()
         }),
+        switches,
+        ..LaunchFigures::default()
     }
 }
 
@@ -151,16 +152,10 @@ fn tuning_ends_at_the_end_of_the_range() {
 fn launches_not_cold_or_not_prefetched_change_nothing() {
     let mut app = SimulatedApp::queued();
     let cold = figures(1000, LATE);
-    let warm = LaunchFigures {
-        read_bytes: 74,
-        ..cold
-    };
-    let withheld = LaunchFigures {
-        prefetched: None,
-        ..cold
-    };
-    let mut refused = cold;
-    refused.prefetched.as_mut().expect("prefetched").done = false;
+    let (mut warm, mut withheld, mut refused) = (cold.clone(), cold.clone(), cold);
+    warm.counts.bytes = 74;
+    withheld.report = None;
+    refused.report.as_mut().expect("a report").refused = Some("no memory".to_owned());
     for launch in [warm, withheld, refused] {
         assert_eq!(app.tuning.next(&app.history, &launch), Step::Stay);
     }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::model::Params;
-use crate::policy::{PrefetchFigures, TuningEnd};
+use crate::model::{LaunchCounts, Params, PrefetchReport};
+use crate::policy::TuningEnd;
 
 mod properties;
 
@@ -32,30 +32,40 @@ fn prefetching() -> Managed {
 /// A cold launch that prefetching served well.
 fn good() -> LaunchFigures {
     LaunchFigures {
-        duration_us: 1000,
-        waiting_us: 100,
-        read_bytes: 100,
+        counts: LaunchCounts {
+            last_ns: 1_000_000,
+            waiting_ns: 100_000,
+            bytes: 100,
+            ..LaunchCounts::default()
+        },
         schedule_bytes: 100,
-        own_readaheads: 0,
-        prefetched: Some(PrefetchFigures {
-            entries: 100,
-            switches: 0,
-            stale_files: 0,
-            done: true,
+        report: Some(PrefetchReport {
+            scheduled: 100,
+            ..PrefetchReport::default()
         }),
+        ..LaunchFigures::default()
     }
 }
 
-/// The same with other figures of prefetching.
-fn prefetched(change: impl FnOnce(&mut PrefetchFigures)) -> LaunchFigures {
+/// The same, changed.
+fn changed(change: impl FnOnce(&mut LaunchFigures)) -> LaunchFigures {
     let mut figures = good();
-    change(figures.prefetched.as_mut().expect("it was prefetched"));
+    change(&mut figures);
     figures
+}
+
+/// A launch that was prefetched with stale files, and switched context so often.
+fn stale(switches: u64) -> LaunchFigures {
+    changed(|figures| {
+        figures.switches = switches;
+        figures.report.as_mut().expect("a report").stale_files = 1;
+    })
 }
 
 fn launch(app: &mut Managed, figures: LaunchFigures) -> Decision {
     let history = history();
     let history = &history;
+    let figures = &figures;
     app.next(NOW, &Observation::Launched { history, figures })
 }
 
@@ -109,10 +119,7 @@ fn three_attempts_that_teach_nothing_end_learning() {
 
 #[test]
 fn more_than_ten_percent_of_own_reads_lead_back_to_learning() {
-    let own = |own_readaheads| LaunchFigures {
-        own_readaheads,
-        ..good()
-    };
+    let own = |requests| changed(|figures| figures.counts.requests = requests);
     let mut app = prefetching();
     assert_eq!(launch(&mut app, own(10)), Decision::Keep);
     let again = Decision::Relearn(DecisionReason::Missed);
@@ -124,13 +131,10 @@ fn more_than_ten_percent_of_own_reads_lead_back_to_learning() {
 
 #[test]
 fn own_reads_say_nothing_where_nothing_was_prefetched() {
-    let mut refused = prefetched(|prefetched| prefetched.done = false);
-    refused.own_readaheads = 100;
-    let withheld = LaunchFigures {
-        own_readaheads: 100,
-        prefetched: None,
-        ..good()
-    };
+    let mut refused = changed(|figures| figures.counts.requests = 100);
+    let mut withheld = refused.clone();
+    refused.report.as_mut().expect("a report").refused = Some("no memory".to_owned());
+    withheld.report = None;
     let mut app = prefetching();
     for figures in [refused, withheld] {
         assert_eq!(launch(&mut app, figures), Decision::Keep);
@@ -141,23 +145,13 @@ fn own_reads_say_nothing_where_nothing_was_prefetched() {
 #[test]
 fn stale_files_are_resolved_anew_and_teach_tuning_nothing() {
     let mut app = prefetching();
-    let stale = prefetched(|prefetched| {
-        prefetched.stale_files = 1;
-        prefetched.switches = 100;
-    });
-    assert_eq!(launch(&mut app, stale), Decision::Refresh);
+    assert_eq!(launch(&mut app, stale(100)), Decision::Refresh);
     assert_eq!(app.tuning(), prefetching().tuning());
 }
 
 #[test]
 fn an_app_that_always_replaces_a_file_of_its_own_is_tuned_all_the_same() {
     let mut app = prefetching();
-    let stale = |switches| {
-        prefetched(|prefetched| {
-            prefetched.stale_files = 1;
-            prefetched.switches = switches;
-        })
-    };
     assert_eq!(launch(&mut app, stale(100)), Decision::Refresh);
     let step = launch(&mut app, stale(100));
     assert!(matches!(step, Decision::Reschedule(_)), "{step:?}");
@@ -170,7 +164,7 @@ fn an_app_that_always_replaces_a_file_of_its_own_is_tuned_all_the_same() {
 
 #[test]
 fn a_launch_that_waits_is_scheduled_anew() {
-    let late = prefetched(|prefetched| prefetched.switches = 6);
+    let late = changed(|figures| figures.switches = 6);
     let params = |shift_kib: u64| Params {
         shift_bytes: shift_kib << 10,
         ..Params::for_device(CLASS, true)
@@ -216,11 +210,10 @@ fn launches(app: &mut Managed, without_us: u64) -> (Decision, [u32; 2]) {
             }
             Plan::Withhold => {
                 count[1] += 1;
-                LaunchFigures {
-                    waiting_us: without_us,
-                    prefetched: None,
-                    ..good()
-                }
+                changed(|figures| {
+                    figures.counts.waiting_ns = without_us * 1000;
+                    figures.report = None;
+                })
             }
             plan => panic!("{plan:?}"),
         };
@@ -330,7 +323,7 @@ fn without_a_profile_prefetching_begins_with_learning() {
 #[test]
 fn the_state_survives_being_written_and_read() {
     let mut app = prefetching();
-    let late = prefetched(|prefetched| prefetched.switches = 6);
+    let late = changed(|figures| figures.switches = 6);
     launch(&mut app, late);
     launches(&mut app, 100);
     let written = serde_json::to_vec(&app).expect("plain data");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::seam::{ConfirmedLaunch, LaunchBooks, LaunchKernel, LaunchThreads};
 use super::{LaunchNote, LaunchPolicy, LaunchStart, Launches, StateEvent};
-use crate::kernel::LaunchCounts;
+use crate::model::LaunchCounts;
 use crate::model::{App, LaunchLimits, PrefetchReport};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, ThreadState};
@@ -161,8 +161,8 @@ impl LaunchBooks for FakeSystem {
         self.profiles.get(id).copied()
     }
 
-    fn judge(&mut self, _id: &str, figures: LaunchFigures) {
-        self.judged.push(figures);
+    fn judge(&mut self, _id: &str, figures: &LaunchFigures) {
+        self.judged.push(figures.clone());
     }
 
     fn weigh(&mut self, id: &str, _counts: &LaunchCounts) {

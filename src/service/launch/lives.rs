@@ -98,7 +98,7 @@ fn a_prefetched_launch_is_over_when_it_is_quiet_behind_its_prefetch() {
     scene.pass(SECOND);
     assert_eq!(scene.only_row().kind, Kind::Prefetched);
     assert_eq!(scene.system.judged.len(), 1);
-    assert!(scene.system.judged[0].prefetched.is_some());
+    assert!(scene.system.judged[0].report.is_some());
     assert!(scene.system.is_at_rest() && !scene.system.waits_counted);
 }
 
@@ -111,7 +111,7 @@ fn a_withheld_launch_is_judged_without_a_prefetch() {
     scene.read(1, 50);
     scene.pass(2 * SECOND);
     assert_eq!(scene.only_row().kind, Kind::Withheld);
-    assert!(scene.system.judged[0].prefetched.is_none());
+    assert!(scene.system.judged[0].report.is_none());
 }
 
 #[test]

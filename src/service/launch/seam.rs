@@ -1,8 +1,8 @@
 //! The seam between the life of launches and the system. The real side is [`crate::service::parts`]; the
 //! tests have another one, which needs no root, no kernel and no time.
 
-use crate::kernel::LaunchCounts;
 use crate::model::App;
+use crate::model::LaunchCounts;
 use crate::model::PrefetchReport;
 use crate::policy::LaunchFigures;
 use crate::process::ThreadState;
@@ -98,7 +98,7 @@ pub trait LaunchBooks {
     fn schedule_bytes(&self, id: &str) -> Option<u64>;
 
     /// Has the app's policy judge a launch.
-    fn judge(&mut self, id: &str, figures: LaunchFigures);
+    fn judge(&mut self, id: &str, figures: &LaunchFigures);
 
     /// Weighs whether a program on probation is an app.
     fn weigh(&mut self, id: &str, counts: &LaunchCounts);

@@ -6,9 +6,8 @@ use std::time::Duration;
 use super::pending_execs::PendingExecs;
 use super::seam::{ConfirmedLaunch, Outside};
 use super::{LaunchNote, LaunchPolicy, LaunchState, StateAction, StateEvent, step};
-use crate::kernel::LaunchCounts;
-use crate::model::{App, LaunchLimits, PrefetchReport};
-use crate::policy::{LaunchFigures, Plan, PrefetchFigures};
+use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport};
+use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, LaunchProgress, ReadSample};
 use crate::service::history::{Kind, LaunchRecord};
 
@@ -62,17 +61,8 @@ struct FollowedLaunch {
     state: LaunchState,
     /// Decides when it is over, unless a recorder does.
     end: EndDetector,
-    /// The last counts, once its slot is closed.
-    counts: LaunchCounts,
-    /// The same as its app's policy sees them; `None` without a profile to hold them against, or if the
-    /// prefetch was cut short.
-    figures: Option<LaunchFigures>,
-    /// Context switches until its prefetch thread ended or was stopped.
-    switches: u64,
-    /// What its prefetch thread did, once that has ended.
-    report: Option<PrefetchReport>,
-    /// When its last task exited, by CLOCK_MONOTONIC in nanoseconds.
-    exited_ns: Option<u64>,
+    /// The counts are the last ones once its slot is closed.
+    figures: LaunchFigures,
     note: Option<LaunchNote>,
 }
 
@@ -157,11 +147,7 @@ impl Launches {
             start,
             state: LaunchState::Unknown,
             end,
-            counts: LaunchCounts::default(),
-            figures: None,
-            switches: 0,
-            report: None,
-            exited_ns: None,
+            figures: LaunchFigures::default(),
             note: None,
         };
         self.followed.insert(launch, followed);
@@ -220,7 +206,7 @@ impl Launches {
     /// The last task of a launch has exited, at this time of CLOCK_MONOTONIC.
     pub fn exited(&mut self, launch: u64, time_ns: u64, outside: &mut impl Outside) {
         if let Some(followed) = self.followed.get_mut(&launch) {
-            followed.exited_ns = Some(time_ns);
+            followed.figures.exited_ns = Some(time_ns);
         }
         self.happened(launch, StateEvent::Exited, outside);
     }
@@ -367,16 +353,16 @@ impl FollowedLaunch {
             }
             StateAction::ReportNotLearned => outside.report_not_learned(id),
             StateAction::CloseSlot => {
-                self.counts = outside.counts(launch).unwrap_or_default();
-                self.figures = self.figures(outside.schedule_bytes(id));
+                self.figures.counts = outside.counts(launch).unwrap_or_default();
+                self.figures.schedule_bytes = outside.schedule_bytes(id).unwrap_or_default();
                 outside.close_slot(launch);
             }
-            StateAction::Judge => match self.figures {
-                Some(figures) => outside.judge(id, figures),
-                None => outside.refresh_gate(),
-            },
-            StateAction::Weigh => outside.weigh(id, &self.counts),
-            StateAction::WriteDown(kind) => outside.write_down(self.row(kind), &self.counts),
+            StateAction::Judge if self.is_comparable() => outside.judge(id, &self.figures),
+            StateAction::Judge => outside.refresh_gate(),
+            StateAction::Weigh => outside.weigh(id, &self.figures.counts),
+            StateAction::WriteDown(kind) => {
+                outside.write_down(self.row(kind), &self.figures.counts);
+            }
         }
         None
     }
@@ -406,80 +392,37 @@ impl FollowedLaunch {
         if let Some(note) = report.as_ref().and_then(LaunchNote::of_report) {
             self.note = Some(note);
         }
-        self.report = report;
+        self.figures.report = report;
         if let Some(counts) = outside.counts(launch) {
-            self.switches = counts.switches;
+            self.figures.switches = counts.switches;
         }
     }
 
-    fn figures(&self, schedule_bytes: Option<u64>) -> Option<LaunchFigures> {
-        let schedule_bytes = schedule_bytes?;
-        let prefetched = self
-            .report
-            .as_ref()
-            .map(|report| PrefetchFigures::new(report, self.switches));
-        if self.start.policy.plan == Plan::Prefetch && prefetched.is_none() {
-            return None;
-        }
-        Some(LaunchFigures {
-            duration_us: duration_us(&self.counts, self.exited_ns),
-            waiting_us: self.counts.waiting_ns / 1000,
-            read_bytes: self.counts.bytes + self.counts.prefetch_bytes,
-            schedule_bytes,
-            own_readaheads: self.counts.launch_requests(),
-            prefetched,
-        })
+    /// Whether the launch can be compared with others of its app: there is a profile to hold its figures
+    /// against, and its prefetch, if it had one, has ended by itself.
+    fn is_comparable(&self) -> bool {
+        let cut_off = self.start.policy.plan == Plan::Prefetch && self.figures.report.is_none();
+        self.figures.schedule_bytes > 0 && !cut_off
     }
 
     /// The launch's row of the history.
     fn row(&self, kind: Kind) -> LaunchRecord {
-        let counts = &self.counts;
-        let until_first = counts.first_prefetch_ns.checked_sub(counts.start_ns);
+        let figures = &self.figures;
+        let (counts, report) = (&figures.counts, &figures.report);
+        let until_first_ns = counts.first_prefetch_ns.checked_sub(counts.start_ns);
         LaunchRecord {
             time_s: self.start.begun_s,
             app: self.start.id.clone(),
             kind,
-            warmth: self.figures.map(|figures| figures.warmth()),
-            duration_us: duration_us(counts, self.exited_ns),
-            waiting_us: counts.waiting_ns / 1000,
-            read_bytes: counts.bytes + counts.prefetch_bytes,
-            own_readaheads: counts.launch_requests(),
-            switches: self.report.is_some().then_some(self.switches),
-            entries: self.report.as_ref().map(|report| report.scheduled),
-            until_first_us: until_first.map(|ns| ns / 1000),
+            warmth: self.is_comparable().then(|| figures.warmth()),
+            duration_us: figures.duration_us(),
+            waiting_us: figures.waiting_us(),
+            read_bytes: figures.read_bytes(),
+            own_readaheads: figures.own_readaheads(),
+            switches: report.is_some().then_some(figures.switches),
+            entries: report.as_ref().map(|report| report.scheduled),
+            until_first_us: until_first_ns.map(|ns| ns / 1000),
             note: self.note.as_ref().map(ToString::to_string),
         }
-    }
-}
-
-/// Length of a launch, in microseconds: until its completion page was used, or its last task exited, or else
-/// its last read.
-fn duration_us(counts: &LaunchCounts, exited_ns: Option<u64>) -> u64 {
-    let end = match (counts.completed_ns, exited_ns) {
-        (0, Some(exited)) => exited,
-        (0, None) => counts.last_ns,
-        (completed, _) => completed,
-    };
-    end.saturating_sub(counts.start_ns) / 1000
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_launch_lasts_until_its_completion_page_or_its_exit_or_its_last_read() {
-        let counts = LaunchCounts {
-            start_ns: 1_000_000,
-            last_ns: 5_000_000,
-            ..LaunchCounts::default()
-        };
-        assert_eq!(duration_us(&counts, None), 4000);
-        assert_eq!(duration_us(&counts, Some(9_000_000)), 8000);
-        let completed = LaunchCounts {
-            completed_ns: 3_000_000,
-            ..counts
-        };
-        assert_eq!(duration_us(&completed, Some(9_000_000)), 2000);
     }
 }

@@ -4,8 +4,8 @@ use rustix::process::Pid;
 
 use super::Parts;
 use crate::drive::MemoryLimits;
-use crate::kernel::LaunchCounts;
 use crate::learn::LiveJob;
+use crate::model::LaunchCounts;
 use crate::model::{App, LaunchLimits, PrefetchReport};
 use crate::policy::{LaunchFigures, Observation, Warmth};
 use crate::prefetch::PrefetchOptions;
@@ -166,7 +166,7 @@ impl LaunchBooks for Parts<'_> {
         self.apps.profile(id).map(|profile| profile.bytes)
     }
 
-    fn judge(&mut self, id: &str, figures: LaunchFigures) {
+    fn judge(&mut self, id: &str, figures: &LaunchFigures) {
         let Some(profile) = self.apps.profile(id) else {
             return;
         };
@@ -222,12 +222,9 @@ impl LaunchBooks for Parts<'_> {
 /// Whether a launch that was recorded was as cold as one from which prefetching is withheld.
 fn is_cold(counts: &LaunchCounts, schedule_bytes: u64) -> bool {
     let figures = LaunchFigures {
-        duration_us: 0,
-        waiting_us: 0,
-        read_bytes: counts.bytes,
+        counts: *counts,
         schedule_bytes,
-        own_readaheads: 0,
-        prefetched: None,
+        ..LaunchFigures::default()
     };
     figures.warmth() == Warmth::Cold
 }

@@ -7,27 +7,34 @@ use crate::policy::WITHHELD_ONE_IN;
 
 fn any_figures() -> impl Strategy<Value = LaunchFigures> {
     let number = || prop_oneof![0..120u64, Just(u64::MAX)];
-    let of_prefetch = (number(), number(), 0..2u64, prop::bool::weighted(0.8)).prop_map(
-        |(entries, switches, stale_files, done)| PrefetchFigures {
-            entries,
-            switches,
-            stale_files,
-            done,
+    let time_ns = || number().prop_map(|us| us.saturating_mul(1000));
+    let counts = (time_ns(), time_ns(), number(), number()).prop_map(
+        |(last_ns, waiting_ns, bytes, requests)| LaunchCounts {
+            last_ns,
+            waiting_ns,
+            bytes,
+            requests,
+            ..LaunchCounts::default()
         },
     );
-    let of_launch = (number(), number(), number(), number(), number());
-    (of_launch, prop::option::weighted(0.8, of_prefetch)).prop_map(
-        |((duration_us, waiting_us, read_bytes, schedule_bytes, own_readaheads), prefetched)| {
-            LaunchFigures {
-                duration_us,
-                waiting_us,
-                read_bytes,
-                schedule_bytes,
-                own_readaheads,
-                prefetched,
-            }
+    let report = (number(), 0..2u64, prop::bool::weighted(0.2)).prop_map(
+        |(scheduled, stale_files, warm)| PrefetchReport {
+            scheduled,
+            stale_files,
+            warm,
+            ..PrefetchReport::default()
         },
-    )
+    );
+    let report = prop::option::weighted(0.8, report);
+    (counts, number(), number(), report).prop_map(|(counts, schedule_bytes, switches, report)| {
+        LaunchFigures {
+            counts,
+            exited_ns: None,
+            schedule_bytes,
+            report,
+            switches,
+        }
+    })
 }
 
 /// What may happen to an app in one turn; 0 to 3 stand for launches.
@@ -68,26 +75,25 @@ proptest! {
                     }
                     let mut figures = figures;
                     match plan {
-                        Plan::Withhold => figures.prefetched = None,
-                        Plan::Prefetch if figures.prefetched.is_some() => {}
+                        Plan::Withhold => figures.report = None,
+                        Plan::Prefetch if figures.report.is_some() => {}
                         _ => continue,
                     }
-                    let done = figures.prefetched.is_none_or(|prefetched| prefetched.done);
-                    let counts = match figures.prefetched {
+                    let counts = match figures.report {
                         None => figures.warmth() != Warmth::Warm,
-                        Some(_) => done && figures.warmth() == Warmth::Cold,
+                        Some(_) => figures.is_prefetched() && figures.warmth() == Warmth::Cold,
                     };
                     withheld += u32::from(plan == Plan::Withhold && counts);
                     all += u32::from(counts);
                     prop_assert!(withheld * WITHHELD_ONE_IN <= all, "{withheld} of {all}");
-                    app.next(now_s, &Observation::Launched { history: &history, figures })
+                    app.next(now_s, &Observation::Launched { history: &history, figures: &figures })
                 }
                 4 => app.next(now_s, &Observation::NotLearned),
                 5 => app.next(now_s, &Observation::NoEffect),
                 6 => app.next(now_s, &Observation::NotRescheduled),
                 7 => app.next(now_s, &Observation::Checked {
-                    obsolete: figures.own_readaheads,
-                    entries: figures.read_bytes,
+                    obsolete: figures.own_readaheads(),
+                    entries: figures.read_bytes(),
                 }),
                 8 => app.next(now_s, &Observation::NewExecutable),
                 9 => match PhaseRequest::from_byte((random % 10) as u8) {
