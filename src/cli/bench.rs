@@ -91,7 +91,7 @@ fn learn_first(
     let learned = learned.map_err(from_learn)?;
     let LearnedProfile {
         profile, summary, ..
-    } = learned.lesson.map_err(Failure::own)?;
+    } = learned.profile.map_err(Failure::own)?;
     store.save(&profile).map_err(Failure::own)?;
     report(&profile, &summary);
     Ok(())

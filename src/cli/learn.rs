@@ -45,7 +45,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
         Err(error) => say(&format!("nothing is known of earlier launches: {error}")),
     }
     let learned = learn(spawn, options, &mut supervisor).map_err(from_learn)?;
-    match learned.lesson {
+    match learned.profile {
         Ok(LearnedProfile {
             profile, summary, ..
         }) => match store.save(&profile) {

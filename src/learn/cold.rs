@@ -137,7 +137,7 @@ pub fn launch_sequence(profile: &Profile, log: &[LogEntry]) -> Profile {
 /// What came of a learning run.
 pub struct LearnedLaunch {
     /// What was learned, or why nothing was.
-    pub lesson: Result<LearnedProfile, NotLearned>,
+    pub profile: Result<LearnedProfile, NotLearned>,
     /// The app's first process.
     pub started: Started,
     /// The app's exit, if it has ended already; otherwise it is running on, untraced.
@@ -149,7 +149,7 @@ pub struct LearnedLaunch {
 ///
 /// # Errors
 /// What prevented the learning run: the app has not been started then. Once it has, what goes wrong
-/// is in [`Learned::lesson`], so that the caller can go on supervising the app.
+/// is in [`LearnedLaunch::profile`], so that the caller can go on supervising the app.
 pub fn learn(
     mut spawn: Spawn,
     mut options: LearnOptions,
@@ -185,7 +185,7 @@ pub fn learn(
     let trace = tracer.finish();
     let restored = settings.restore();
 
-    let lesson = (|| {
+    let profile = (|| {
         let over = watched.map_err(NotLearned::failed)?;
         let trace = trace.map_err(NotLearned::failed)?;
         restored.map_err(NotLearned::failed)?;
@@ -215,7 +215,7 @@ pub fn learn(
         build_profile(launch, &trace, &mounts)
     })();
     Ok(LearnedLaunch {
-        lesson,
+        profile,
         started,
         exit,
     })

@@ -53,7 +53,7 @@ pub struct LiveResult {
     /// Whose launch it was.
     pub app: App,
     /// What was learned, or why nothing was.
-    pub lesson: Result<LearnedProfile, NotLearned>,
+    pub profile: Result<LearnedProfile, NotLearned>,
 }
 
 /// What the learning thread tells.
@@ -150,11 +150,11 @@ fn work(jobs: &Receiver<LiveJob>, state: &AtomicU8, stop: &AtomicBool, tell: &im
         return;
     };
     let (launch, app) = (job.launch, job.app.clone());
-    let lesson = learn(loaded, job, stop);
+    let profile = learn(loaded, job, stop);
     tell(LiveNews::Done(Box::new(LiveResult {
         launch,
         app,
-        lesson,
+        profile,
     })));
 }
 

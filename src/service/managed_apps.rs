@@ -161,7 +161,7 @@ impl ManagedApps {
                 tracing::info!(app = id, reason, "will be learned again");
             }
             Decision::SwitchedOff(off) => {
-                let why = off_words(off);
+                let why = off_reason(off);
                 tracing::info!(app = id, why, "switched off");
                 self.profiles.remove(id);
             }
@@ -511,7 +511,7 @@ fn reason_text(reason: DecisionReason) -> &'static str {
 }
 
 /// Why an app is switched off, for people.
-pub fn off_words(off: Off) -> String {
+pub fn off_reason(off: Off) -> String {
     match off {
         Off::Asked => "the user said so".to_owned(),
         Off::NoGain {

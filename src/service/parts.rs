@@ -345,7 +345,7 @@ impl<'obj> Parts<'obj> {
     pub fn recorder_ended(&mut self, number: u64, result: LiveResult) -> RecordResult {
         // A recorder records one launch. Another is started if there is another app to learn.
         self.recorders.ended(number);
-        let learned = match result.lesson {
+        let learned = match result.profile {
             Ok(learned) => learned,
             Err(why) => return RecordResult::Nothing(why.to_string()),
         };

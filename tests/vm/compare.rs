@@ -59,27 +59,30 @@ fn pages<'a>(profile: &Profile, spans: impl IntoIterator<Item = &'a Span>) -> BT
 }
 
 /// The pages of the launch sequence.
-pub fn log(lesson: &LearnedProfile) -> BTreeSet<Page> {
-    pages(&lesson.profile, lesson.log.iter().map(|entry| &entry.span))
+pub fn log(learned: &LearnedProfile) -> BTreeSet<Page> {
+    pages(
+        &learned.profile,
+        learned.log.iter().map(|entry| &entry.span),
+    )
 }
 
-fn unread(lesson: &LearnedProfile) -> BTreeSet<Page> {
-    pages(&lesson.profile, &lesson.unread)
+fn unread(learned: &LearnedProfile) -> BTreeSet<Page> {
+    pages(&learned.profile, &learned.unread)
 }
 
-pub fn size(lesson: &LearnedProfile) -> Learned {
+pub fn size(learned: &LearnedProfile) -> Learned {
     let (metadata, files): (Vec<Page>, Vec<Page>) =
-        log(lesson).into_iter().partition(Page::is_metadata);
-    let unread = unread(lesson);
+        log(learned).into_iter().partition(Page::is_metadata);
+    let unread = unread(learned);
     Learned {
         files: files.len(),
         metadata: metadata.len(),
         unread: unread.iter().filter(|page| !page.is_metadata()).count(),
-        paths: lesson.summary.resolved.paths.used,
-        lost_paths: lesson.summary.lost_paths,
-        exact_faults: lesson.summary.exact_faults,
-        warnings: lesson.summary.resolved.warnings.clone(),
-        seconds: lesson.summary.duration.as_secs_f64(),
+        paths: learned.summary.resolved.paths.used,
+        lost_paths: learned.summary.lost_paths,
+        exact_faults: learned.summary.exact_faults,
+        warnings: learned.summary.resolved.warnings.clone(),
+        seconds: learned.summary.duration.as_secs_f64(),
     }
 }
 

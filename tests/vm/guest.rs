@@ -169,7 +169,7 @@ pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> L
         None => supervisor.wait().unwrap(),
     };
     assert_eq!(exit.status, process::AppStatus::Code(0));
-    learned.lesson.unwrap()
+    learned.profile.unwrap()
 }
 
 /// The app, running on: its libraries and the whole data file stay mapped, so that they cannot be

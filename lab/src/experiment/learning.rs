@@ -93,7 +93,7 @@ impl Work {
             let leader = learned.as_ref().ok().map(|learned| learned.started.pid);
             self.launcher.end_tree(leader)?;
             let learned = learned?;
-            match learned.lesson {
+            match learned.profile {
                 Ok(profile) => {
                     let required = required(&profile.summary);
                     let mut set = LearnedSet::from(profile);

@@ -72,7 +72,7 @@ fn learned(image: &Image, supervisor: &mut Supervisor) -> LearnedApp {
                 other => break other.unwrap(),
             }
         };
-        app.set(how, learned.lesson.unwrap().into());
+        app.set(how, learned.profile.unwrap().into());
     }
     app.blocks = Some(BlockMap::read(&app, image.root()).unwrap());
     app

@@ -9,7 +9,7 @@ use crate::policy::{GainVerdict, Phase};
 use crate::service::cached_profile::CachedProfile;
 use crate::service::catalogue::marks;
 use crate::service::history::{HistorySummary, Typical};
-use crate::service::managed_apps::off_words;
+use crate::service::managed_apps::off_reason;
 use crate::service::registry::{Added, Record, Registry};
 use crate::service::watchlist::PATH;
 
@@ -77,7 +77,7 @@ pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppS
     let (phase, why) = match record.managed.phase() {
         Phase::Learning { .. } => ("learning", String::new()),
         Phase::Prefetching => ("prefetching", String::new()),
-        Phase::Disabled { off, .. } => ("disabled", off_words(off)),
+        Phase::Disabled { off, .. } => ("disabled", off_reason(off)),
     };
     let gain = match record.managed.verdict() {
         GainVerdict::Helps {
