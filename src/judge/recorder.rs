@@ -13,7 +13,7 @@ use crate::model::Ended;
 use crate::model::LaunchLimits;
 use crate::model::{Access, By, Source};
 use crate::process::{
-    Clocks, EndDetector, Exit, LaunchLook, LaunchProgress, ReadSample, Supervisor, thread_states,
+    Clocks, EndDetector, Exit, LaunchLook, ReadSample, Supervisor, thread_states,
 };
 
 /// Most accesses that are kept, of 56 bytes each; a prefetched launch has hundreds, and a launch
@@ -132,16 +132,16 @@ impl<'obj> Recorder<'obj> {
             is_prefetching: false,
             has_exited,
         };
-        let progress = end.look(look, thread_states(self.tracer.threads()));
-        let is_over = match progress {
-            LaunchProgress::UnderWay { .. } => false,
-            LaunchProgress::Over(over) if over.ended == Ended::Quiet => {
+        let over = end.look(look, thread_states(self.tracer.threads()));
+        let is_over = match over {
+            None => false,
+            Some(over) if over.ended == Ended::Quiet => {
                 // A launch that did not fall quiet when it was learned may pause before its end.
                 has_exited
                     || matches!(learned, Some(Ended::Quiet | Ended::Timeout))
                     || end.is_past_limit(now)
             }
-            LaunchProgress::Over(_) => true,
+            Some(_) => true,
         };
         self.keep(fetched);
         Ok(is_over)

@@ -9,9 +9,7 @@ use super::reads::ReadCounter;
 use crate::kernel::{DRAIN_INTERVAL, TraceError, Tracer};
 use crate::model::LaunchLimits;
 use crate::model::Learned;
-use crate::process::{
-    Clocks, EndDetector, LaunchLook, LaunchOver, LaunchProgress, ReadSample, thread_states,
-};
+use crate::process::{Clocks, EndDetector, LaunchLook, LaunchOver, ReadSample, thread_states};
 
 /// Looks at a traced launch again and again.
 pub struct Follow {
@@ -56,10 +54,7 @@ impl Follow {
             is_prefetching,
             has_exited,
         };
-        match self.end.look(look, thread_states(tracer.threads())) {
-            LaunchProgress::Over(over) => Ok(Some(over)),
-            LaunchProgress::UnderWay { .. } => Ok(None),
-        }
+        Ok(self.end.look(look, thread_states(tracer.threads())))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which program a command line names: the look-up of execvp(3), inside a root directory if asked.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::{env, fs, io};
@@ -9,6 +9,7 @@ use std::{env, fs, io};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+use super::spawn::{NOT_EXECUTABLE, NOT_FOUND, SpawnError};
 use super::user::User;
 
 /// Where programs are looked for when the environment has no PATH.
@@ -28,58 +29,11 @@ pub struct Command {
     ino: u64,
 }
 
-/// Why a command line cannot be started.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// There is no argv\[0\].
-    #[error("no command given")]
-    Empty,
-    /// Nothing of that name, neither at that path nor in PATH.
-    #[error("command not found: {}", .0.display())]
-    NotFound(PathBuf),
-    /// There is something of that name, but nothing that the user may execute.
-    #[error("cannot execute {}: {reason}", path.display())]
-    NotExecutable {
-        /// What was found, inside the root.
-        path: PathBuf,
-        /// Why it cannot be executed.
-        reason: &'static str,
-    },
-    /// The root directory is not a directory, or cannot be opened.
-    #[error("cannot use {} as root directory: {source}", path.display())]
-    RootNotADirectory {
-        /// The directory as given.
-        path: PathBuf,
-        /// What open(2) said.
-        source: io::Error,
-    },
-    /// The look-up failed for another reason, such as a loop of symbolic links.
-    #[error("cannot look up {}: {source}", path.display())]
-    LookUp {
-        /// What was looked up, inside the root.
-        path: PathBuf,
-        /// What openat2(2) or fstat(2) said.
-        source: io::Error,
-    },
-}
-
-impl CommandError {
-    /// Exit status that a shell or env(1) gives for it: 127 for a command that does not exist, 126
-    /// for one that cannot be executed, 125 for a call that makes no sense.
-    pub fn exit_code(&self) -> i32 {
-        match self {
-            CommandError::NotFound(_) => 127,
-            CommandError::NotExecutable { .. } | CommandError::LookUp { .. } => 126,
-            CommandError::Empty | CommandError::RootNotADirectory { .. } => 125,
-        }
-    }
-}
-
 impl Command {
     /// Finds the program that `argv[0]` names, as execvp(3) would with our PATH and our working
     /// directory, for the user of [`User::invoking`]. With `root`, everything is looked
     /// up as after chroot(2) into it and chdir("/").
-    pub fn find(argv: &[OsString], root: Option<&Path>) -> Result<Command, CommandError> {
+    pub fn find(argv: &[OsString], root: Option<&Path>) -> Result<Command, SpawnError> {
         Self::find_for(argv, root, User::invoking().as_ref())
     }
 
@@ -88,7 +42,7 @@ impl Command {
         argv: &[OsString],
         root: Option<&Path>,
         user: Option<&User>,
-    ) -> Result<Command, CommandError> {
+    ) -> Result<Command, SpawnError> {
         let path = env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
         Search::new(root, user)?.find(argv, &path)
     }
@@ -132,27 +86,25 @@ struct Search {
 }
 
 impl Search {
-    fn new(root: Option<&Path>, user: Option<&User>) -> Result<Search, CommandError> {
+    fn new(root: Option<&Path>, user: Option<&User>) -> Result<Search, SpawnError> {
         let root = root.map(open_root).transpose()?;
         let base = match &root {
             Some(_) => PathBuf::from("/"),
             // A working directory that was removed has no path; absolute ones do not need it.
             None => env::current_dir().unwrap_or_else(|_| PathBuf::from(".")),
         };
-        let (uid, groups) = match user {
-            Some(user) => {
-                let groups = [user.gid].iter().chain(&user.groups).copied().collect();
-                (user.uid, groups)
-            }
+        let (uid, gid, mut groups) = match user {
+            Some(user) => (user.uid, user.gid, user.groups.clone()),
             None => {
-                let mut groups = vec![rustix::process::getegid().as_raw()];
                 // A process always may ask for its own groups; without them the check below is
                 // merely stricter.
-                let others = rustix::process::getgroups().unwrap_or_default();
-                groups.extend(others.iter().map(|gid| gid.as_raw()));
-                (rustix::process::geteuid().as_raw(), groups)
+                let groups = rustix::process::getgroups().unwrap_or_default();
+                let groups = groups.into_iter().map(|gid| gid.as_raw()).collect();
+                let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+                (uid.as_raw(), gid.as_raw(), groups)
             }
         };
+        groups.push(gid);
         Ok(Search {
             root,
             base,
@@ -161,8 +113,10 @@ impl Search {
         })
     }
 
-    fn find(self, argv: &[OsString], path: &OsStr) -> Result<Command, CommandError> {
-        let name = argv.first().ok_or(CommandError::Empty)?;
+    fn find(self, argv: &[OsString], path: &OsStr) -> Result<Command, SpawnError> {
+        let name = argv
+            .first()
+            .ok_or_else(|| SpawnError::new(125, "no command given".to_owned()))?;
         let (file, stat) = if name.as_bytes().contains(&b'/') {
             let file = PathBuf::from(name);
             let stat = self.check(&file, name)?;
@@ -182,55 +136,50 @@ impl Search {
 
     /// Searches PATH as execvp(3) does: a file that cannot be executed is skipped, and is the error only
     /// if no later directory has an executable one.
-    fn find_in_path(&self, name: &OsStr, path: &OsStr) -> Result<(PathBuf, Stat), CommandError> {
-        let mut refused = None;
+    fn find_in_path(&self, name: &OsStr, path: &OsStr) -> Result<(PathBuf, Stat), SpawnError> {
         if name.is_empty() {
-            return Err(CommandError::NotFound(name.into()));
+            return Err(not_found(name));
         }
+        let mut refused = None;
         for directory in path.as_bytes().split(|&byte| byte == b':') {
             // An empty element means the working directory. "./" keeps a slash in the path, so that
             // PATH is not searched again.
-            let directory: &[u8] = if directory.is_empty() {
-                b"."
-            } else {
-                directory
+            let directory = match directory {
+                b"" => b".",
+                directory => directory,
             };
             let file = Path::new(OsStr::from_bytes(directory)).join(name);
             match self.check(&file, name) {
                 Ok(stat) => return Ok((file, stat)),
-                Err(CommandError::NotFound(_)) => {}
+                Err(error) if error.exit_code() == NOT_FOUND => {}
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
-        Err(refused.unwrap_or_else(|| CommandError::NotFound(name.into())))
+        Err(refused.unwrap_or_else(|| not_found(name)))
     }
 
     /// Looks at one candidate; `name` is for the error.
-    fn check(&self, file: &Path, name: &OsStr) -> Result<Stat, CommandError> {
+    fn check(&self, file: &Path, name: &OsStr) -> Result<Stat, SpawnError> {
         let path = self.base.join(file);
-        let refuse = |reason| CommandError::NotExecutable {
-            path: plain(&path),
-            reason,
-        };
+        let shown = plain(&path);
+        let shown = shown.display();
+        let refuse =
+            |reason| SpawnError::new(NOT_EXECUTABLE, format!("cannot execute {shown}: {reason}"));
         let fail = |errno: Errno| match errno {
-            Errno::NOENT | Errno::NOTDIR => CommandError::NotFound(name.into()),
+            Errno::NOENT | Errno::NOTDIR => not_found(name),
             Errno::ACCESS => refuse("permission denied"),
-            errno => CommandError::LookUp {
-                path: plain(&path),
-                source: errno.into(),
-            },
+            errno => {
+                let errno = io::Error::from(errno);
+                SpawnError::new(NOT_EXECUTABLE, format!("cannot look up {shown}: {errno}"))
+            }
         };
         let found = self.open(&path).map_err(fail)?;
         let stat = rustix::fs::fstat(&found).map_err(fail)?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {}
-            FileType::Directory => return Err(refuse("it is a directory")),
-            _ => return Err(refuse("it is not a regular file")),
-        }
-        if self.may_execute(&stat) || has_acl(&found) {
-            Ok(stat)
-        } else {
-            Err(refuse("permission denied"))
+            FileType::RegularFile if self.may_execute(&stat) || has_acl(&found) => Ok(stat),
+            FileType::RegularFile => Err(refuse("permission denied")),
+            FileType::Directory => Err(refuse("it is a directory")),
+            _ => Err(refuse("it is not a regular file")),
         }
     }
 
@@ -239,36 +188,23 @@ impl Search {
         let Some((_, root)) = &self.root else {
             return rustix::fs::openat(CWD, path, flags, Mode::empty());
         };
-        let open = || {
-            rustix::fs::openat2(
-                root.as_fd(),
-                path,
-                flags,
-                Mode::empty(),
-                ResolveFlags::IN_ROOT,
-            )
-        };
         // The kernel cannot tell whether ".." left the root while something was being renamed.
-        let mut found = open();
         for _ in 1..ATTEMPTS {
-            if !matches!(found, Err(Errno::AGAIN)) {
-                break;
+            match rustix::fs::openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
+                Err(Errno::AGAIN) => {}
+                found => return found,
             }
-            found = open();
         }
-        found
+        Err(Errno::AGAIN)
     }
 
     /// The permission bits that apply to the user; root needs any one of them.
     fn may_execute(&self, stat: &Stat) -> bool {
-        let bits = if self.uid == 0 {
-            0o111
-        } else if stat.st_uid == self.uid {
-            0o100
-        } else if self.groups.contains(&stat.st_gid) {
-            0o010
-        } else {
-            0o001
+        let bits = match self.uid {
+            0 => 0o111,
+            uid if uid == stat.st_uid => 0o100,
+            _ if self.groups.contains(&stat.st_gid) => 0o010,
+            _ => 0o001,
         };
         stat.st_mode & bits != 0
     }
@@ -281,16 +217,21 @@ fn has_acl(file: &OwnedFd) -> bool {
     rustix::fs::getxattr_query(link, "system.posix_acl_access").is_ok_and(|size| size > 0)
 }
 
-fn open_root(root: &Path) -> Result<(PathBuf, OwnedFd), CommandError> {
-    let fail = |source: io::Error| CommandError::RootNotADirectory {
-        path: root.into(),
-        source,
-    };
-    let path = fs::canonicalize(root).map_err(fail)?;
+fn not_found(name: &OsStr) -> SpawnError {
+    SpawnError::new(NOT_FOUND, format!("command not found: {}", name.display()))
+}
+
+fn open_root(root: &Path) -> Result<(PathBuf, OwnedFd), SpawnError> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd =
-        rustix::fs::openat(CWD, &path, flags, Mode::empty()).map_err(|errno| fail(errno.into()))?;
-    Ok((path, fd))
+    let open = |path: PathBuf| {
+        let fd = rustix::fs::open(&path, flags, Mode::empty())?;
+        Ok((path, fd))
+    };
+    let opened = fs::canonicalize(root).and_then(open);
+    opened.map_err(|error| {
+        let root = root.display();
+        SpawnError::new(125, format!("cannot use {root} as root directory: {error}"))
+    })
 }
 
 /// The path without "." components and doubled slashes. ".." stays: behind a symbolic link it does

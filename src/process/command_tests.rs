@@ -4,98 +4,96 @@ use super::*;
 
 fn tree() -> tempfile::TempDir {
     let tree = tempfile::tempdir().unwrap();
+    let at = |name: &str| tree.path().join(name);
     for directory in ["a", "b", "b/tool"] {
-        fs::create_dir(tree.path().join(directory)).unwrap();
+        fs::create_dir(at(directory)).unwrap();
     }
     for (file, mode) in [("a/plain", 0o644), ("a/tool", 0o755), ("b/plain", 0o755)] {
-        let file = tree.path().join(file);
-        fs::write(&file, "#!/bin/sh\n").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        fs::write(at(file), "#!/bin/sh\n").unwrap();
+        fs::set_permissions(at(file), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for (target, link) in [
+        ("tool", "a/link"),
+        ("loop", "a/loop"),
+        ("/a/tool", "b/link"),
+        ("/a", "bin"),
+        ("../../../../a/tool", "b/climber"),
+    ] {
+        symlink(target, at(link)).unwrap();
     }
     tree
-}
-
-fn search(root: Option<&Path>, base: &Path) -> Search {
-    let mut search = Search::new(root, None).unwrap();
-    if root.is_none() {
-        search.base = base.into();
-    }
-    search
 }
 
 fn argv(name: &str) -> Vec<OsString> {
     vec![name.into(), "argument".into()]
 }
 
-#[test]
-fn path_passes_over_what_cannot_be_executed() {
-    let tree = tree();
-    let find = |name, path: &str| search(None, tree.path()).find(&argv(name), path.as_ref());
-
-    let found = find("plain", "a:b").unwrap();
-    assert_eq!(found.path(), tree.path().join("b/plain"));
-    assert_eq!(found.file(), Path::new("b/plain"));
-    assert_eq!(found.argv(), argv("plain"));
-
-    assert_eq!(
-        find("tool", "b:a").unwrap().path(),
-        tree.path().join("a/tool")
-    );
-    let error = find("tool", "b:nowhere").unwrap_err();
-    assert_eq!(error.exit_code(), 126);
-    assert!(error.to_string().ends_with("it is a directory"), "{error}");
-    let error = find("plain", "a").unwrap_err();
-    assert_eq!(error.exit_code(), 126);
-    let error = find("none", "a:b").unwrap_err();
-    assert_eq!(error.to_string(), "command not found: none");
-    assert_eq!(error.exit_code(), 127);
-    assert_eq!(find("", "a:b").unwrap_err().exit_code(), 127);
+fn find(name: &str, path: &str, base: &Path) -> Result<Command, SpawnError> {
+    let mut search = Search::new(None, None).unwrap();
+    search.base = base.into();
+    search.find(&argv(name), path.as_ref())
 }
 
 #[test]
-fn an_empty_element_of_path_is_the_working_directory() {
+fn programs_are_found_as_execvp_finds_them() {
     let tree = tree();
+    let target = fs::metadata(tree.path().join("a/tool")).unwrap();
+    // Name, PATH, the path that was found, and what execve is given.
+    for (name, path, found_path, file) in [
+        ("plain", "a:b", "b/plain", "b/plain"),
+        ("tool", "b:a", "a/tool", "a/tool"),
+        ("./a//tool", "b", "a/tool", "./a//tool"),
+        // A link keeps its path.
+        ("link", "a", "a/link", "a/link"),
+    ] {
+        let found = find(name, path, tree.path()).unwrap();
+        assert_eq!(found.path(), tree.path().join(found_path), "{name}");
+        assert_eq!(found.file(), Path::new(file), "{name}");
+        assert_eq!((found.argv(), found.root()), (&argv(name)[..], None));
+        let is_target = found.inode() == (target.dev(), target.ino());
+        assert_eq!(is_target, name != "plain", "{name}");
+    }
+    // An empty element is the working directory.
     let base = tree.path().join("a");
-    let found = search(None, &base)
-        .find(&argv("tool"), "/nowhere:".as_ref())
-        .unwrap();
+    let found = find("tool", "/nowhere:", &base).unwrap();
     assert_eq!(found.path(), base.join("tool"));
     assert_eq!(found.file(), Path::new("./tool"));
 }
 
 #[test]
-fn a_path_with_a_slash_is_taken_as_it_is() {
+fn what_cannot_be_executed_is_an_error_with_the_shells_code() {
     let tree = tree();
-    let find = |name| search(None, tree.path()).find(&argv(name), "b".as_ref());
-    let found = find("./a//tool").unwrap();
-    assert_eq!(found.path(), tree.path().join("a/tool"));
-    assert_eq!(found.file(), Path::new("./a//tool"));
-    assert_eq!(find("a/none").unwrap_err().exit_code(), 127);
-    assert_eq!(find("a/tool/").unwrap_err().exit_code(), 127);
-    assert_eq!(find("a/plain").unwrap_err().exit_code(), 126);
-}
-
-#[test]
-fn a_link_keeps_its_path_and_has_the_inode_of_its_target() {
-    let tree = tree();
-    symlink("tool", tree.path().join("a/link")).unwrap();
-    let found = search(None, tree.path())
-        .find(&argv("link"), "a".as_ref())
-        .unwrap();
-    let target = fs::metadata(tree.path().join("a/tool")).unwrap();
-    assert_eq!(found.path(), tree.path().join("a/link"));
-    assert_eq!(found.inode(), (target.dev(), target.ino()));
-    assert_eq!(found.root(), None);
+    let long = "x".repeat(10_000);
+    for (name, path, code, text) in [
+        ("tool", "b:nowhere", 126, "it is a directory"),
+        ("plain", "a", 126, "permission denied"),
+        ("a/plain", "b", 126, "permission denied"),
+        ("none", "a:b", 127, "command not found: none"),
+        ("", "a:b", 127, "command not found: "),
+        ("a/none", "b", 127, "not found: a/none"),
+        ("a/tool/", "b", 127, "not found: a/tool/"),
+        ("a/loop", "", 126, "(os error 40)"),
+        (&long, "a", 126, "(os error 36)"),
+    ] {
+        let error = find(name, path, tree.path()).unwrap_err();
+        assert_eq!(error.exit_code(), code, "{error}");
+        assert!(error.to_string().ends_with(text), "{error}");
+    }
+    assert_eq!(Command::find(&[], None).unwrap_err().exit_code(), 125);
+    for root in ["a/tool", "nowhere"] {
+        let error = Command::find(&argv("tool"), Some(&tree.path().join(root))).unwrap_err();
+        assert_eq!(error.exit_code(), 125);
+        assert!(error.to_string().contains("as root directory"), "{error}");
+    }
 }
 
 #[test]
 fn absolute_links_stay_inside_the_root() {
     let tree = tree();
-    symlink("/a/tool", tree.path().join("b/link")).unwrap();
-    symlink("/a", tree.path().join("bin")).unwrap();
-    symlink("../../../../a/tool", tree.path().join("b/climber")).unwrap();
-    let find = |name| search(Some(tree.path()), Path::new("/")).find(&argv(name), "/bin".as_ref());
+    let search = || Search::new(Some(tree.path()), None).unwrap();
+    let find = |name| search().find(&argv(name), "/bin".as_ref());
     let inode = fs::metadata(tree.path().join("a/tool")).unwrap().ino();
+    let root = fs::canonicalize(tree.path()).unwrap();
     for (name, path) in [
         ("tool", "/bin/tool"),
         ("b/link", "/b/link"),
@@ -105,55 +103,28 @@ fn absolute_links_stay_inside_the_root() {
         let found = find(name).unwrap();
         assert_eq!(found.path(), Path::new(path), "{name}");
         assert_eq!(found.inode().1, inode, "{name}");
+        assert_eq!(found.root(), Some(root.as_path()));
     }
     assert_eq!(find("/usr/bin/env").unwrap_err().exit_code(), 127);
-    let root = fs::canonicalize(tree.path()).unwrap();
-    assert_eq!(find("tool").unwrap().root(), Some(root.as_path()));
-}
-
-#[test]
-fn a_root_must_be_a_directory() {
-    let tree = tree();
-    for root in ["a/tool", "nowhere"] {
-        let error = Command::find(&argv("tool"), Some(&tree.path().join(root))).unwrap_err();
-        assert!(
-            matches!(error, CommandError::RootNotADirectory { .. }),
-            "{error}"
-        );
-        assert_eq!(error.exit_code(), 125);
-    }
-}
-
-#[test]
-fn odd_names_are_errors() {
-    assert_eq!(Command::find(&[], None).unwrap_err().exit_code(), 125);
-    let long = argv(&"x".repeat(10_000));
-    assert_eq!(Command::find(&long, None).unwrap_err().exit_code(), 126);
-    let tree = tree();
-    symlink("loop", tree.path().join("a/loop")).unwrap();
-    let error = search(None, tree.path())
-        .find(&argv("a/loop"), "".as_ref())
-        .unwrap_err();
-    assert!(matches!(error, CommandError::LookUp { .. }), "{error}");
 }
 
 #[test]
 fn the_bits_of_the_users_own_class_decide() {
     let tree = tree();
-    let file = tree.path().join("a/tool");
-    let mut stat = rustix::fs::stat(&file).unwrap();
+    let mut stat = rustix::fs::stat(tree.path().join("a/tool")).unwrap();
     (stat.st_uid, stat.st_gid) = (1000, 100);
-    let mut may = |uid, groups: &[u32], mode: u32| {
-        let mut search = search(None, tree.path());
-        (search.uid, search.groups) = (uid, groups.to_vec());
+    for (uid, groups, mode, expected) in [
+        (1000, vec![5], 0o700, true),
+        (1000, vec![100], 0o677, false),
+        (7, vec![5, 100], 0o010, true),
+        (7, vec![5, 100], 0o701, false),
+        (7, vec![5], 0o001, true),
+        (0, vec![0], 0o010, true),
+        (0, vec![0], 0o666, false),
+    ] {
+        let mut search = Search::new(None, None).unwrap();
+        (search.uid, search.groups) = (uid, groups);
         stat.st_mode = 0o100_000 | mode;
-        search.may_execute(&stat)
-    };
-    assert!(may(1000, &[5], 0o700));
-    assert!(!may(1000, &[100], 0o677));
-    assert!(may(7, &[5, 100], 0o010));
-    assert!(!may(7, &[5, 100], 0o701));
-    assert!(may(7, &[5], 0o001));
-    assert!(may(0, &[0], 0o010));
-    assert!(!may(0, &[0], 0o666));
+        assert_eq!(search.may_execute(&stat), expected, "{uid} {mode:o}");
+    }
 }

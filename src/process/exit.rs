@@ -25,16 +25,8 @@ pub struct Usage {
     pub system: Duration,
     /// Page faults that waited for the drive.
     pub major_faults: u64,
-    /// Page faults that did not.
-    pub minor_faults: u64,
     /// 512-byte sectors read from drives on its behalf.
     pub sectors_read: u64,
-    /// Context switches because it waited for something.
-    pub voluntary_switches: u64,
-    /// Context switches because others had to run.
-    pub involuntary_switches: u64,
-    /// Largest resident set of any one process, in bytes.
-    pub max_resident: u64,
 }
 
 /// End of an app.
@@ -71,7 +63,7 @@ impl Exit {
             && rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).is_ok();
         if harmless {
             // Returns, for instance, in a container's init, which no signal of its own can end.
-            let _ = signals::die_by(signal);
+            signals::die_by(signal);
         }
         std::process::exit(self.exit_code())
     }
@@ -123,11 +115,7 @@ impl Usage {
             user: time(usage.ru_utime),
             system: time(usage.ru_stime),
             major_faults: count(usage.ru_majflt),
-            minor_faults: count(usage.ru_minflt),
             sectors_read: count(usage.ru_inblock),
-            voluntary_switches: count(usage.ru_nvcsw),
-            involuntary_switches: count(usage.ru_nivcsw),
-            max_resident: count(usage.ru_maxrss).saturating_mul(1024),
         }
     }
 }

@@ -18,11 +18,11 @@ mod supervise;
 mod tree;
 mod user;
 
-pub use command::{Command, CommandError};
+pub use command::Command;
 pub use exit::{AppStatus, Exit, Usage};
 pub use launch_end::{
-    Clocks, EndDetector, LaunchLook, LaunchOver, LaunchProgress, ReadSample, ThreadState,
-    process_threads, thread_states,
+    Clocks, EndDetector, LaunchLook, LaunchOver, ReadSample, ThreadState, process_threads,
+    thread_states,
 };
 pub use processes::Kin;
 pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};

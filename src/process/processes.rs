@@ -9,16 +9,25 @@ use std::{fs, str};
 pub(super) struct ProcessEntry {
     pub pid: i32,
     pub parent: i32,
-    /// It has ended and waits to be reaped.
-    pub zombie: bool,
-    /// It sleeps uninterruptibly, as in a wait for a drive.
-    pub uninterruptible: bool,
-    /// It runs, or is ready to.
-    pub runnable: bool,
+    /// `R` runs, or is ready to; `D` sleeps uninterruptibly, as in a wait for a drive; `Z` has ended and waits
+    /// to be reaped; and others.
+    pub state: u8,
     /// Processor time that it has had, in clock ticks.
     pub ticks: u64,
     /// Clock ticks since boot. With the process id it names this very process.
     pub start_time: u64,
+}
+
+impl ProcessEntry {
+    /// Whether it is one process, although its parent may have changed.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (self.pid, self.start_time) == (other.pid, other.start_time)
+    }
+
+    /// Whether it has ended.
+    pub fn is_zombie(&self) -> bool {
+        matches!(self.state, b'Z' | b'X')
+    }
 }
 
 /// All processes. Those that start or end meanwhile may be missing.
@@ -56,13 +65,10 @@ fn parse(stat: &[u8]) -> Option<ProcessEntry> {
     // From here on: state, parent, 12th and 13th the time as user and in the kernel, 20th the start time.
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field)?.parse::<u64>().ok();
-    let state = *fields.first()?;
     Some(ProcessEntry {
         pid,
         parent: fields.get(1)?.parse().ok()?,
-        zombie: matches!(state, "Z" | "X"),
-        uninterruptible: state == "D",
-        runnable: state == "R",
+        state: *fields.first()?.as_bytes().first()?,
         ticks: number(11)?.saturating_add(number(12)?),
         start_time: number(19)?,
     })
@@ -74,11 +80,7 @@ pub(super) fn descendants(
     ancestor: i32,
     spared: &[ProcessEntry],
 ) -> Vec<ProcessEntry> {
-    let is_spared = |process: &ProcessEntry| {
-        spared
-            .iter()
-            .any(|s| (s.pid, s.start_time) == (process.pid, process.start_time))
-    };
+    let is_spared = |process: &ProcessEntry| spared.iter().any(|spared| spared.is_same(process));
     let mut found: Vec<ProcessEntry> = Vec::new();
     let mut parents = vec![ancestor];
     // Each process has one parent, so none can be found twice, whatever the table holds.
@@ -104,10 +106,8 @@ impl Kin {
     /// # Errors
     /// When /proc cannot be read.
     pub fn of_this_process() -> io::Result<Self> {
-        Ok(Kin::of(
-            &all()?,
-            rustix::process::getpid().as_raw_nonzero().get(),
-        ))
+        let own = rustix::process::getpid();
+        Ok(Kin::of(&all()?, own.as_raw_pid()))
     }
 
     fn of(processes: &[ProcessEntry], own: i32) -> Self {
@@ -137,9 +137,7 @@ mod tests {
         ProcessEntry {
             pid,
             parent,
-            zombie: false,
-            uninterruptible: false,
-            runnable: false,
+            state: b'S',
             ticks: 0,
             start_time: 5,
         }
@@ -147,19 +145,29 @@ mod tests {
 
     #[test]
     fn names_cannot_confuse_the_parser() {
-        let tail = "R 7 1 1 0 -1 0 0 0 0 0 10 20 7 7 20 0 1 0 4711 0 0\n";
-        let expected = ProcessEntry {
-            runnable: true,
-            ticks: 30,
-            start_time: 4711,
-            ..process(42, 7)
-        };
-        for name in ["sh", "a b", ") Z 1 (", "\u{e4}", ""] {
-            let stat = format!("42 ({name}) {tail}");
-            assert_eq!(parse(stat.as_bytes()), Some(expected), "{name:?}");
+        let names: [&[u8]; 6] = [
+            b"sh",
+            b"a b",
+            b") Z 1 (",
+            "\u{e4}".as_bytes(),
+            b"",
+            b"\xff\xfe",
+        ];
+        for (name, state) in names.into_iter().zip(*b"RDZSRD") {
+            let fields = format!(
+                ") {} 7 1 1 0 -1 0 0 0 0 0 10 20 7 7 20 0 1 0 4711 0 0\n",
+                state as char
+            );
+            let expected = ProcessEntry {
+                state,
+                ticks: 30,
+                start_time: 4711,
+                ..process(42, 7)
+            };
+            let found = parse(&[b"42 (", name, fields.as_bytes()].concat()).unwrap();
+            assert_eq!(found, expected);
+            assert_eq!(found.is_zombie(), state == b'Z');
         }
-        let raw = [b"42 (\xff\xfe) ", tail.as_bytes()].concat();
-        assert_eq!(parse(&raw), Some(expected));
         for damaged in [
             "",
             "42",
@@ -175,15 +183,8 @@ mod tests {
 
     #[test]
     fn kin_are_those_above_and_below() {
-        let table = [
-            process(1, 0),
-            process(2, 1),
-            process(3, 2),
-            process(4, 3),
-            process(5, 2),
-            process(6, 1),
-        ];
-        let kin = Kin::of(&table, 3);
+        let table = [(1, 0), (2, 1), (3, 2), (4, 3), (5, 2), (6, 1)];
+        let kin = Kin::of(&table.map(|(pid, parent)| process(pid, parent)), 3);
         let found: Vec<i32> = (1..=6).filter(|&pid| kin.contains(pid)).collect();
         assert_eq!(found, [1, 2, 3, 4]);
         let looped = [process(7, 8), process(8, 7)];
@@ -191,31 +192,12 @@ mod tests {
     }
 
     #[test]
-    fn zombies_are_told_apart() {
-        let stat = b"42 (sh) Z 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0";
-        assert!(parse(stat).unwrap().zombie);
-    }
-
-    #[test]
-    fn uninterruptible_processes_are_told_apart() {
-        let stat = b"42 (sh) D 7 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0";
-        assert!(parse(stat).unwrap().uninterruptible);
-    }
-
-    #[test]
     fn descendants_are_found_in_any_order() {
-        let table = [
-            process(9, 8),
-            process(8, 3),
-            process(3, 1),
-            process(4, 1),
-            process(2, 2),
-        ];
+        let table = [(9, 8), (8, 3), (3, 1), (4, 1), (2, 2)];
+        let table = table.map(|(pid, parent)| process(pid, parent));
         let pids = |spared: &[ProcessEntry]| {
-            let mut pids: Vec<i32> = descendants(&table, 1, spared)
-                .iter()
-                .map(|process| process.pid)
-                .collect();
+            let found = descendants(&table, 1, spared);
+            let mut pids: Vec<i32> = found.iter().map(|process| process.pid).collect();
             pids.sort_unstable();
             pids
         };
@@ -231,15 +213,9 @@ mod tests {
 
     #[test]
     fn we_are_in_the_table() {
-        let us = rustix::process::getpid().as_raw_nonzero().get();
+        let us = rustix::process::getpid().as_raw_pid();
         let table = all().unwrap();
-        let process = table.iter().find(|process| process.pid == us).unwrap();
-        assert!(!process.zombie);
-        // The state and the processor time may have changed since.
-        let again = one(us).unwrap().unwrap();
-        assert_eq!(
-            (again.pid, again.parent, again.start_time),
-            (process.pid, process.parent, process.start_time)
-        );
+        let found = table.iter().find(|process| process.pid == us).unwrap();
+        assert!(!found.is_zombie() && one(us).unwrap().unwrap().is_same(found));
     }
 }

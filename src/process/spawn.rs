@@ -1,10 +1,8 @@
 //! Starting an app as if the caller had executed it.
 
-use std::ffi::{CString, OsString};
+use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::sync::Mutex;
 use std::{env, io, process};
 
 use rustix::fs::{Gid, Uid};
@@ -15,7 +13,7 @@ use super::signals::Inherited;
 use super::{Command, User};
 
 /// What [`Spawn::before_exec`] holds.
-pub type BeforeExec = Box<dyn FnMut() + Send>;
+pub type BeforeExec = Box<dyn FnMut() + Send + Sync>;
 
 /// What the app's standard streams are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,110 +45,78 @@ pub struct Spawn {
 
 /// Why an app was not started.
 #[derive(Debug, thiserror::Error)]
-pub enum SpawnError {
-    /// The supervisor has a child already.
-    #[error("cannot start another app before the last one has ended")]
-    Busy,
-    /// A signal asked us to end before the app was started.
-    #[error("interrupted by signal {0} before the app was started")]
-    Interrupted(i32),
-    /// Pending signals cannot be read.
-    #[error("cannot read pending signals: {0}")]
-    Signals(#[source] io::Error),
-    /// We may not use chroot(2).
-    #[error("cannot use {} as root directory without CAP_SYS_CHROOT: run as root", .0.display())]
-    MayNotChroot(PathBuf),
-    /// A path with a NUL byte in it.
-    #[error("{} has a NUL byte in it", .0.display())]
-    Nul(PathBuf),
-    /// The new process could not be prepared.
-    #[error("cannot {step} for {}: {source}", path.display())]
-    Prepare {
-        /// What failed.
-        step: &'static str,
-        /// The program, inside the root.
-        path: PathBuf,
-        /// What the system call said.
-        source: io::Error,
-    },
-    /// The program is there, but what it needs to run is not.
-    #[error("cannot execute {}: its interpreter or dynamic loader does not exist", .0.display())]
-    NoInterpreter(PathBuf),
-    /// fork(2) or execve(2) failed.
-    #[error("cannot execute {}: {source}", path.display())]
-    Execute {
-        /// The program, inside the root.
-        path: PathBuf,
-        /// What the system call said.
-        source: io::Error,
-    },
+#[error("{text}")]
+pub struct SpawnError {
+    text: String,
+    exit_code: i32,
 }
+
+/// The exit status that shells and env(1) give for a command that does not exist.
+pub(super) const NOT_FOUND: i32 = 127;
+
+/// The same for one that cannot be executed.
+pub(super) const NOT_EXECUTABLE: i32 = 126;
+
+/// The same for what we, and not the command, could not do.
+const OWN_FAILURE: i32 = 125;
 
 impl SpawnError {
-    /// Exit status that a shell or env(1) gives for it: 127 and 126 for what execve(2) refuses, 125
-    /// for what we could not do.
+    pub(super) fn new(exit_code: i32, text: String) -> Self {
+        SpawnError { text, exit_code }
+    }
+
+    /// The supervisor has a child already.
+    pub(super) fn busy() -> Self {
+        let text = "cannot start another app before the last one has ended";
+        SpawnError::new(OWN_FAILURE, text.to_owned())
+    }
+
+    /// A signal asked us to end before the app was started.
+    pub(super) fn interrupted(signal: i32) -> Self {
+        let text = format!("interrupted by signal {signal} before the app was started");
+        SpawnError::new(128 + signal, text)
+    }
+
+    /// Pending signals cannot be read.
+    pub(super) fn signals(error: io::Error) -> Self {
+        SpawnError::new(OWN_FAILURE, format!("cannot read pending signals: {error}"))
+    }
+
+    /// Exit status that a shell or env(1) gives for it: 127 for a command that does not exist, 126 for one
+    /// that cannot be executed, 125 for what we could not do, and 128 + n for a signal.
     pub fn exit_code(&self) -> i32 {
-        match self {
-            SpawnError::NoInterpreter(_) => 127,
-            SpawnError::Execute { .. } | SpawnError::Nul(_) => 126,
-            SpawnError::Interrupted(signal) => 128 + signal,
-            SpawnError::Busy
-            | SpawnError::Signals(_)
-            | SpawnError::MayNotChroot(_)
-            | SpawnError::Prepare { .. } => 125,
-        }
+        self.exit_code
     }
 }
 
-/// What the new process does before execve(2), in this order.
-#[derive(Clone, Copy)]
-enum SpawnStep {
-    Session = 1,
-    OpenFiles,
-    Root,
-    Groups,
-    Group,
-    User,
-    Signals,
-}
+/// What the new process does before execve(2).
+const STEPS: [&str; 7] = [
+    "start a session",
+    "set the limit on open files",
+    "change the root directory",
+    "set the supplementary groups",
+    "set the group",
+    "set the user",
+    "restore the signal dispositions",
+];
 
-impl SpawnStep {
-    const ALL: [(SpawnStep, &'static str); 7] = [
-        (SpawnStep::Session, "start a session"),
-        (SpawnStep::OpenFiles, "set the limit on open files"),
-        (SpawnStep::Root, "change the root directory"),
-        (SpawnStep::Groups, "set the supplementary groups"),
-        (SpawnStep::Group, "set the group"),
-        (SpawnStep::User, "set the user"),
-        (SpawnStep::Signals, "restore the signal dispositions"),
-    ];
-
-    /// The one number that reaches the parent when preparing fails: the error's own in the lower
-    /// half, as Linux has none above 4095, and the step in the upper.
-    fn failed(self, source: io::Error) -> io::Error {
-        let errno = source.raw_os_error().unwrap_or(libc::EINVAL);
-        io::Error::from_raw_os_error((self as i32) << 16 | errno)
-    }
-
-    /// Takes the number apart again; `None` for an error that is not from preparing.
-    fn of(error: &io::Error) -> Option<(&'static str, io::Error)> {
-        let number = error.raw_os_error()?;
-        let (_, what) = SpawnStep::ALL
-            .into_iter()
-            .find(|(step, _)| *step as i32 == number >> 16)?;
-        Some((what, io::Error::from_raw_os_error(number & 0xffff)))
+/// The one number that reaches the parent when a step of [`STEPS`] fails: the error's own in the lower half, as
+/// Linux has none above 4095, and the step, counted from 1, in the upper.
+fn failed<E: Into<io::Error>>(step: usize) -> impl Fn(E) -> io::Error {
+    move |error| {
+        let errno = error.into().raw_os_error().unwrap_or(libc::EINVAL);
+        io::Error::from_raw_os_error((step as i32 + 1) << 16 | errno)
     }
 }
 
-/// All that [`Step`]s need, made before fork: the new process must not allocate.
-struct Preparation {
-    new_session: bool,
-    open_files: Option<Rlimit>,
-    root: Option<CString>,
-    credentials: Option<(Uid, Gid, Vec<Gid>)>,
-    inherited: Inherited,
-    /// The mutex is never locked. It only makes the type `Sync`.
-    before_exec: Option<Mutex<BeforeExec>>,
+/// Takes the number apart again; `None` for an error that is not from preparing.
+fn failed_step(error: &io::Error) -> Option<(&'static str, io::Error)> {
+    let number = error.raw_os_error()?;
+    let step = usize::try_from(number >> 16).ok()?.checked_sub(1)?;
+    Some((
+        STEPS.get(step)?,
+        io::Error::from_raw_os_error(number & 0xffff),
+    ))
 }
 
 impl Spawn {
@@ -168,7 +134,7 @@ impl Spawn {
 
     /// Starts the app and returns as soon as execve(2) has succeeded.
     pub(super) fn start(self, inherited: Inherited) -> Result<Pid, SpawnError> {
-        let path = self.command.path().to_path_buf();
+        let path = self.command.path().display().to_string();
         let mut child = process::Command::new(self.command.file());
         if let [name, arguments @ ..] = self.command.argv() {
             child.arg0(name).args(arguments);
@@ -178,94 +144,73 @@ impl Spawn {
             child.stdout(process::Stdio::null());
             child.stderr(process::Stdio::null());
         }
-        if let Some(environment) = self.environment() {
-            child.env_clear().envs(environment);
+        if let Some(user) = &self.user {
+            child.env_clear().envs(user.environment(env::vars_os()));
         }
-        let mut preparation = self.prepare(inherited)?;
-        // SAFETY: `run` makes system calls on memory prepared here, allocates nothing and takes no
+        let steps = self.steps(inherited)?;
+        // SAFETY: the steps are system calls on memory prepared here, which allocate nothing and take no
         // lock; the caller's hook is bound to the same by its documentation.
-        unsafe { child.pre_exec(move || preparation.run()) };
+        unsafe { child.pre_exec(steps) };
         // Dropped without being waited for: that is the supervisor's part.
-        let child = child
-            .spawn()
-            .map_err(|source| match SpawnStep::of(&source) {
-                Some((step, source)) => SpawnError::Prepare {
-                    step,
-                    path: path.clone(),
-                    source,
-                },
-                None if source.kind() == io::ErrorKind::NotFound => {
-                    SpawnError::NoInterpreter(path.clone())
-                }
-                None => SpawnError::Execute {
-                    path: path.clone(),
-                    source,
-                },
-            })?;
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        pid.ok_or_else(|| SpawnError::Execute {
-            path,
-            source: io::Error::other("the kernel gave it an impossible process id"),
-        })
-    }
-
-    fn environment(&self) -> Option<Vec<(OsString, OsString)>> {
-        let user = self.user.as_ref()?;
-        Some(user.environment(env::vars_os()))
-    }
-
-    fn prepare(self, inherited: Inherited) -> Result<Preparation, SpawnError> {
-        let root = self.command.root().map(|root| {
-            if !may_chroot() {
-                return Err(SpawnError::MayNotChroot(root.into()));
+        let child = child.spawn().map_err(|source| {
+            if let Some((step, source)) = failed_step(&source) {
+                SpawnError::new(OWN_FAILURE, format!("cannot {step} for {path}: {source}"))
+            } else if source.kind() == io::ErrorKind::NotFound {
+                let reason = "its interpreter or dynamic loader does not exist";
+                SpawnError::new(NOT_FOUND, format!("cannot execute {path}: {reason}"))
+            } else {
+                SpawnError::new(NOT_EXECUTABLE, format!("cannot execute {path}: {source}"))
             }
-            CString::new(root.as_os_str().as_bytes()).map_err(|_| SpawnError::Nul(root.into()))
+        })?;
+        Ok(Pid::from_child(&child))
+    }
+
+    /// The [`STEPS`], to be run in the new process. Root's privileges go last but for signals, which need none.
+    fn steps(
+        self,
+        inherited: Inherited,
+    ) -> Result<impl FnMut() -> io::Result<()> + Send + Sync, SpawnError> {
+        let root = self.command.root().map(|root| {
+            let shown = root.display();
+            if !may_chroot() {
+                let text = format!(
+                    "cannot use {shown} as root directory without CAP_SYS_CHROOT: run as root"
+                );
+                return Err(SpawnError::new(OWN_FAILURE, text));
+            }
+            CString::new(root.as_os_str().as_bytes())
+                .map_err(|_| SpawnError::new(OWN_FAILURE, format!("{shown} has a NUL byte in it")))
         });
+        let root = root.transpose()?;
         let credentials = self.user.map(|user| {
-            let groups = user.groups.into_iter().map(Gid::from_raw).collect();
+            let groups: Vec<Gid> = user.groups.into_iter().map(Gid::from_raw).collect();
             (Uid::from_raw(user.uid), Gid::from_raw(user.gid), groups)
         });
-        Ok(Preparation {
-            new_session: self.new_session,
-            open_files: self.open_files,
-            root: root.transpose()?,
-            credentials,
-            inherited,
-            before_exec: self.before_exec.map(Mutex::new),
-        })
-    }
-}
-
-impl Preparation {
-    /// Runs in the new process. Root's privileges go last but for signals, which need none.
-    fn run(&mut self) -> io::Result<()> {
-        let at = |step: SpawnStep| move |error: rustix::io::Errno| step.failed(error.into());
-        if self.new_session {
-            rustix::process::setsid().map_err(at(SpawnStep::Session))?;
-        }
-        if let Some(limit) = self.open_files {
-            rustix::process::setrlimit(Resource::Nofile, limit)
-                .map_err(at(SpawnStep::OpenFiles))?;
-        }
-        if let Some(root) = &self.root {
-            rustix::process::chroot(root.as_c_str()).map_err(at(SpawnStep::Root))?;
-            rustix::process::chdir(c"/").map_err(at(SpawnStep::Root))?;
-        }
-        if let Some((uid, gid, groups)) = &self.credentials {
-            // The plain system calls change one thread; there is only one here.
-            rustix::thread::set_thread_groups(groups).map_err(at(SpawnStep::Groups))?;
-            rustix::thread::set_thread_res_gid(*gid, *gid, *gid).map_err(at(SpawnStep::Group))?;
-            rustix::thread::set_thread_res_uid(*uid, *uid, *uid).map_err(at(SpawnStep::User))?;
-        }
-        let restored = self.inherited.restore_for_exec();
-        restored.map_err(|error| SpawnStep::Signals.failed(error))?;
-        if let Some(hook) = &mut self.before_exec {
-            match hook.get_mut() {
-                Ok(hook) => hook(),
-                Err(poisoned) => poisoned.into_inner()(),
+        let (new_session, open_files) = (self.new_session, self.open_files);
+        let mut before_exec = self.before_exec;
+        Ok(move || {
+            if new_session {
+                rustix::process::setsid().map_err(failed(0))?;
             }
-        }
-        Ok(())
+            if let Some(limit) = open_files {
+                rustix::process::setrlimit(Resource::Nofile, limit).map_err(failed(1))?;
+            }
+            if let Some(root) = &root {
+                rustix::process::chroot(root.as_c_str()).map_err(failed(2))?;
+                rustix::process::chdir(c"/").map_err(failed(2))?;
+            }
+            if let Some((uid, gid, groups)) = &credentials {
+                // The plain system calls change one thread; there is only one here.
+                rustix::thread::set_thread_groups(groups).map_err(failed(3))?;
+                rustix::thread::set_thread_res_gid(*gid, *gid, *gid).map_err(failed(4))?;
+                rustix::thread::set_thread_res_uid(*uid, *uid, *uid).map_err(failed(5))?;
+            }
+            inherited.restore_for_exec().map_err(failed(6))?;
+            if let Some(hook) = &mut before_exec {
+                hook();
+            }
+            Ok(())
+        })
     }
 }
 
@@ -280,13 +225,12 @@ mod tests {
 
     #[test]
     fn steps_and_errors_survive_the_way_to_the_parent() {
-        for (step, what) in SpawnStep::ALL {
-            let sent = step.failed(io::Error::from_raw_os_error(libc::EPERM));
-            let (told, source) = SpawnStep::of(&sent).unwrap();
-            assert_eq!(told, what);
-            assert_eq!(source.raw_os_error(), Some(libc::EPERM));
+        for (step, what) in STEPS.into_iter().enumerate() {
+            let sent = failed(step)(io::Error::from_raw_os_error(libc::EPERM));
+            let (told, source) = failed_step(&sent).unwrap();
+            assert_eq!((told, source.raw_os_error()), (what, Some(libc::EPERM)));
         }
-        assert!(SpawnStep::of(&io::Error::from_raw_os_error(libc::ENOENT)).is_none());
-        assert!(SpawnStep::of(&io::Error::other("no number")).is_none());
+        assert!(failed_step(&io::Error::from_raw_os_error(libc::ENOENT)).is_none());
+        assert!(failed_step(&io::Error::other("no number")).is_none());
     }
 }

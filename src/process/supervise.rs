@@ -7,16 +7,17 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use libc::c_int;
+use nix::sys::signalfd::{SignalFd, siginfo};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::ClockId;
 
 use super::exit::{self, ChildChange, Exit};
-use super::signals::{self, Inherited, Received};
+use super::signals::Inherited;
 use super::spawn::{Spawn, SpawnError};
 
 /// Signals passed on to the app. SIGTTIN and SIGTTOU are left alone: they reach the app with us, and
@@ -63,7 +64,7 @@ pub struct Started {
 /// mask: a signal goes to any thread that does not block it.
 pub struct Supervisor {
     inherited: Inherited,
-    signals: OwnedFd,
+    signals: SignalFd,
     child: Option<SupervisedChild>,
     asked_to_end: Option<c_int>,
     /// Masks belong to threads, so it must stay in its own.
@@ -81,8 +82,7 @@ impl Supervisor {
     pub fn new() -> io::Result<Supervisor> {
         let mut handled = PASSED_ON.to_vec();
         handled.push(libc::SIGCHLD);
-        let signals = signals::signal_fd(&handled)?;
-        let inherited = Inherited::replace(&handled)?;
+        let (inherited, signals) = Inherited::replace(&handled)?;
         Ok(Supervisor {
             inherited,
             signals,
@@ -96,12 +96,11 @@ impl Supervisor {
     /// the app is not started: it could not get that signal any more.
     pub fn start(&mut self, spawn: Spawn) -> Result<Started, SpawnError> {
         if self.child.is_some() {
-            return Err(SpawnError::Busy);
+            return Err(SpawnError::busy());
         }
-        while let Some(received) = signals::read(&self.signals).map_err(SpawnError::Signals)? {
-            if TO_END.contains(&received.signal) {
-                self.asked_to_end = Some(received.signal);
-                return Err(SpawnError::Interrupted(received.signal));
+        while let Some(received) = self.next_signal().map_err(SpawnError::signals)? {
+            if TO_END.contains(&signal_of(&received)) {
+                return Err(SpawnError::interrupted(signal_of(&received)));
             }
         }
         let own_session = spawn.new_session;
@@ -112,6 +111,16 @@ impl Supervisor {
             pid,
             time_ns: now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs(),
         })
+    }
+
+    /// The next pending signal; notes it if it asks to end.
+    fn next_signal(&mut self) -> io::Result<Option<siginfo>> {
+        let received = self.signals.read_signal()?;
+        let asked = received.as_ref().map(signal_of);
+        self.asked_to_end = asked
+            .filter(|signal| TO_END.contains(signal))
+            .or(self.asked_to_end);
+        Ok(received)
     }
 
     /// Becomes readable (POLLIN) when [`Self::on_signals`] has something to do.
@@ -127,12 +136,9 @@ impl Supervisor {
         };
         // Before looking at the child: of several things that have happened it is SIGCONT that must
         // not come too late, or we would stop for a child that goes on.
-        while let Some(received) = signals::read(&self.signals)? {
-            if TO_END.contains(&received.signal) {
-                self.asked_to_end = Some(received.signal);
-            }
-            if child.is_to_get(received) {
-                child.send(received.signal)?;
+        while let Some(received) = self.next_signal()? {
+            if child.is_to_get(&received) {
+                child.send(signal_of(&received))?;
             }
         }
         loop {
@@ -188,14 +194,15 @@ impl Drop for Supervisor {
 
 impl SupervisedChild {
     /// Whether a signal that we got is for the child, and has not reached it by itself.
-    fn is_to_get(&self, received: Received) -> bool {
-        let Received { signal, code, pid } = received;
+    fn is_to_get(&self, received: &siginfo) -> bool {
+        let signal = signal_of(received);
         if signal == libc::SIGCHLD {
             return false;
         }
-        if code <= 0 {
+        // `si_code` of sigaction(2): above 0 if the kernel has sent it.
+        if received.ssi_code <= 0 {
             // A child that signals its whole process group has signalled itself.
-            return pid != self.pid.as_raw_nonzero().get().unsigned_abs();
+            return received.ssi_pid != self.pid.as_raw_nonzero().get().unsigned_abs();
         }
         // When a terminal hangs up, the kernel signals the session's leader alone.
         let leader_only = matches!(signal, libc::SIGHUP | libc::SIGCONT) && is_session_leader();
@@ -215,6 +222,10 @@ impl SupervisedChild {
     }
 }
 
+fn signal_of(received: &siginfo) -> c_int {
+    received.ssi_signo as c_int
+}
+
 fn is_session_leader() -> bool {
     rustix::process::getsid(None) == Ok(rustix::process::getpid())
 }
@@ -228,12 +239,13 @@ mod tests {
     const SI_KERNEL: c_int = 0x80;
 
     fn is_to_get(own_session: bool, signal: c_int, code: c_int, sender: u32) -> bool {
+        // SAFETY: a siginfo is plain integers.
+        let mut received: siginfo = unsafe { std::mem::zeroed() };
+        received.ssi_signo = signal as u32;
+        received.ssi_code = code;
+        received.ssi_pid = sender;
         let pid = Pid::from_raw(1000).unwrap();
-        SupervisedChild { pid, own_session }.is_to_get(Received {
-            signal,
-            code,
-            pid: sender,
-        })
+        SupervisedChild { pid, own_session }.is_to_get(&received)
     }
 
     #[test]

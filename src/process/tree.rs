@@ -1,10 +1,8 @@
 //! Ending a launch tree, for benchmarks that stop an app when its launch is complete.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
@@ -14,8 +12,8 @@ use super::processes::{self, ProcessEntry};
 /// the drive has answered.
 const AFTER_KILL: Duration = Duration::from_secs(30);
 
-/// Longest wait for the processes known, before looking for those that they have started since.
-const RESCAN: Duration = Duration::from_millis(100);
+/// Time between two looks at which processes are left.
+const RESCAN: Duration = Duration::from_millis(30);
 
 /// While it exists, orphans of the processes that we start become our children (see
 /// PR_SET_CHILD_SUBREAPER in prctl(2)), so that a launch tree cannot get away by daemonising.
@@ -43,8 +41,7 @@ impl Subreaper {
     /// # Errors
     /// When /proc cannot be read.
     pub fn spare(&mut self, child: Pid) -> io::Result<()> {
-        self.spared
-            .extend(processes::one(child.as_raw_nonzero().get())?);
+        self.spared.extend(processes::one(child.as_raw_pid())?);
         Ok(())
     }
 
@@ -70,37 +67,30 @@ impl Subreaper {
     /// Sends `signals` once to each process until none is left; whether that was so in time.
     fn end_all(&self, signals: &[Signal], time: Duration, leader: Option<Pid>) -> io::Result<bool> {
         let deadline = Instant::now() + time;
-        let mut signalled: Vec<(ProcessEntry, OwnedFd)> = Vec::new();
+        let mut signalled: Vec<ProcessEntry> = Vec::new();
         let mut was_empty = false;
         loop {
             let found = descendants(&self.spared)?;
             reap(&found, leader)?;
-            let alive: Vec<ProcessEntry> = found.into_iter().filter(|p| !p.zombie).collect();
-            signalled.retain(|(known, _)| alive.iter().any(|p| is_same(p, known)));
-            for process in &alive {
-                if !signalled.iter().any(|(known, _)| is_same(process, known))
-                    && let Some(fd) = open(process)?
-                {
-                    for &signal in signals {
-                        send(&fd, signal)?;
-                    }
-                    signalled.push((*process, fd));
+            let mut is_empty = true;
+            for process in found.iter().filter(|process| !process.is_zombie()) {
+                is_empty = false;
+                if !signalled.iter().any(|known| known.is_same(process)) {
+                    send(process, signals)?;
+                    signalled.push(*process);
                 }
             }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if alive.is_empty() {
-                // A process whose parent ended while the table was read can be missing from it.
-                if was_empty {
-                    return Ok(true);
-                }
-                was_empty = true;
-                continue;
+            // A process whose parent ended while the table was read can be missing from it.
+            if is_empty && was_empty {
+                return Ok(true);
             }
-            was_empty = false;
-            if left.is_zero() {
+            if !is_empty && Instant::now() >= deadline {
                 return Ok(false);
             }
-            wait_for_any(&signalled, left.min(RESCAN))?;
+            was_empty = is_empty;
+            if !is_empty {
+                std::thread::sleep(RESCAN);
+            }
         }
     }
 }
@@ -115,46 +105,38 @@ impl Drop for Subreaper {
 }
 
 fn descendants(spared: &[ProcessEntry]) -> io::Result<Vec<ProcessEntry>> {
-    let us = rustix::process::getpid().as_raw_nonzero().get();
+    let us = rustix::process::getpid().as_raw_pid();
     Ok(processes::descendants(&processes::all()?, us, spared))
 }
 
-/// Whether it is one process, although its parent may have changed.
-fn is_same(a: &ProcessEntry, b: &ProcessEntry) -> bool {
-    (a.pid, a.start_time) == (b.pid, b.start_time)
-}
-
-/// A descriptor of a process found before; `None` if it is gone. Once we hold it, no other process
-/// can be meant, so the id is checked after that.
-fn open(process: &ProcessEntry) -> io::Result<Option<OwnedFd>> {
+/// Sends signals to a process found before, unless it is gone. The descriptor keeps its id from passing to
+/// another process, so the process is compared after it was opened.
+fn send(process: &ProcessEntry, signals: &[Signal]) -> io::Result<()> {
     let Some(pid) = Pid::from_raw(process.pid) else {
-        return Ok(None);
+        return Ok(());
+    };
+    let is_gone = |errno| match errno {
+        Errno::SRCH => Ok(()),
+        errno => Err(errno.into()),
     };
     let fd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         Ok(fd) => fd,
-        Err(Errno::SRCH) => return Ok(None),
-        Err(errno) => return Err(errno.into()),
+        Err(errno) => return is_gone(errno),
     };
-    let still = processes::one(process.pid)?.is_some_and(|now| is_same(&now, process));
-    Ok(still.then_some(fd))
-}
-
-fn send(fd: &OwnedFd, signal: Signal) -> io::Result<()> {
-    match rustix::process::pidfd_send_signal(fd, signal) {
-        Ok(()) | Err(Errno::SRCH) => Ok(()),
-        Err(errno) => Err(errno.into()),
+    if processes::one(process.pid)?.is_some_and(|now| now.is_same(process)) {
+        for &signal in signals {
+            rustix::process::pidfd_send_signal(&fd, signal).or_else(is_gone)?;
+        }
     }
+    Ok(())
 }
 
 /// Reaps those of `found` that have ended. Zombies whose parent lives are the parent's to reap, and
 /// become ours with its end.
 fn reap(found: &[ProcessEntry], leader: Option<Pid>) -> io::Result<()> {
-    for pid in found
-        .iter()
-        .filter(|process| process.zombie)
-        .filter_map(|process| Pid::from_raw(process.pid))
-        .filter(|&pid| Some(pid) != leader)
-    {
+    let zombies = found.iter().filter(|process| process.is_zombie());
+    let pids = zombies.filter_map(|process| Pid::from_raw(process.pid));
+    for pid in pids.filter(|&pid| Some(pid) != leader) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         match rustix::process::waitid(WaitId::Pid(pid), options) {
             Ok(_) | Err(Errno::CHILD) => {}
@@ -162,17 +144,4 @@ fn reap(found: &[ProcessEntry], leader: Option<Pid>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Waits until one of the processes has ended, or for `time`.
-fn wait_for_any(processes: &[(ProcessEntry, OwnedFd)], time: Duration) -> io::Result<()> {
-    let mut fds: Vec<PollFd<'_>> = processes
-        .iter()
-        .map(|(_, fd)| PollFd::new(fd, PollFlags::IN))
-        .collect();
-    let timeout = Timespec::try_from(time).map_err(io::Error::other)?;
-    match rustix::event::poll(&mut fds, Some(&timeout)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
 }

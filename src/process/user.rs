@@ -56,17 +56,15 @@ impl User {
             };
         };
         let gid = gid.unwrap_or(account.gid.as_raw());
-        let or = |path: PathBuf, default: &str| {
-            if path.as_os_str().is_empty() {
-                default.into()
-            } else {
-                path
-            }
+        let or = |path: PathBuf, default: &str| match path.as_os_str().is_empty() {
+            true => default.into(),
+            false => path,
         };
+        let groups = groups_of(&account.name, gid).unwrap_or_else(|| vec![gid]);
         User {
             uid,
             gid,
-            groups: groups_of(&account.name, gid).unwrap_or_else(|| vec![gid]),
+            groups,
             name: account.name.into(),
             home: or(account.dir, "/"),
             shell: or(account.shell, "/bin/sh"),
@@ -81,52 +79,47 @@ impl User {
         &self,
         vars: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Vec<(OsString, OsString)> {
-        let mut result = self.environment_given(vars, Path::exists);
-        for (name, value) in session::variables(self.uid) {
-            if !result.iter().any(|(present, _)| *present == name) {
-                result.push((name, value));
-            }
-        }
-        result
+        let session = session::variables(self.uid);
+        self.environment_given(vars, session, Path::exists)
     }
 
     fn environment_given(
         &self,
         vars: impl IntoIterator<Item = (OsString, OsString)>,
+        session: Vec<(OsString, OsString)>,
         exists: impl Fn(&Path) -> bool,
     ) -> Vec<(OsString, OsString)> {
-        let mail = Path::new("/var/mail").join(&self.name).into_os_string();
-        let mut result: Vec<(OsString, OsString)> = vars
+        let is_kept = |name: &OsStr| {
+            !name.as_bytes().starts_with(b"SUDO_")
+                && name != "PKEXEC_UID"
+                && !REPLACED.iter().any(|replaced| name == *replaced)
+        };
+        let mut result: Vec<(OsString, OsString)> =
+            vars.into_iter().filter(|(name, _)| is_kept(name)).collect();
+        if let Some((_, mail)) = result.iter_mut().find(|(name, _)| name == "MAIL") {
+            *mail = Path::new("/var/mail").join(&self.name).into();
+        }
+        let (home, shell) = (self.home.as_os_str(), self.shell.as_os_str());
+        for (name, value) in REPLACED
             .into_iter()
-            .filter(|(name, _)| {
-                !name.as_bytes().starts_with(b"SUDO_")
-                    && name != "PKEXEC_UID"
-                    && !REPLACED.iter().any(|replaced| name == replaced)
-            })
-            .map(|(name, value)| {
-                let value = if name == "MAIL" { mail.clone() } else { value };
-                (name, value)
-            })
-            .collect();
-        let values = [
-            self.home.as_os_str(),
-            &self.name,
-            &self.name,
-            self.shell.as_os_str(),
-        ];
-        for (name, value) in REPLACED.into_iter().zip(values) {
+            .zip([home, &self.name, &self.name, shell])
+        {
             result.push((name.into(), value.into()));
         }
         let runtime = PathBuf::from(format!("/run/user/{}", self.uid));
         let bus = runtime.join("bus");
-        let mut bus_address = OsString::from("unix:path=");
-        bus_address.push(&bus);
-        for (name, path, value) in [
-            ("XDG_RUNTIME_DIR", &runtime, runtime.clone().into()),
-            ("DBUS_SESSION_BUS_ADDRESS", &bus, bus_address),
-        ] {
-            if exists(path) && !result.iter().any(|(present, _)| present == name) {
-                result.push((name.into(), value));
+        let mut added = Vec::new();
+        if exists(&bus) {
+            let mut address = OsString::from("unix:path=");
+            address.push(&bus);
+            added.push(("DBUS_SESSION_BUS_ADDRESS".into(), address));
+        }
+        if exists(&runtime) {
+            added.push(("XDG_RUNTIME_DIR".into(), runtime.into()));
+        }
+        for (name, value) in added.into_iter().chain(session) {
+            if !result.iter().any(|(present, _)| *present == name) {
+                result.push((name, value));
             }
         }
         result
@@ -167,67 +160,53 @@ mod tests {
         vars.iter().map(|(n, v)| (n.into(), v.into())).collect()
     }
 
-    fn ada() -> User {
-        User {
-            uid: 1000,
-            gid: 100,
-            groups: vec![100, 44],
-            name: "ada".into(),
-            home: "/home/ada".into(),
-            shell: "/bin/zsh".into(),
-        }
-    }
-
-    fn sorted(mut vars: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
-        vars.sort();
-        vars
-    }
-
     #[test]
     fn the_invoker_is_named_by_sudo_or_pkexec() {
-        let called = |vars: &[(&str, &str)]| {
+        for (vars, expected) in [
+            (&[][..], None),
+            (&[("SUDO_UID", "7"), ("SUDO_GID", "8")], Some((7, Some(8)))),
+            (&[("SUDO_UID", "7"), ("SUDO_GID", "x")], Some((7, None))),
+            (&[("SUDO_UID", "0"), ("SUDO_GID", "0")], None),
+            (&[("PKEXEC_UID", "9")], Some((9, None))),
+            (&[("PKEXEC_UID", "9"), ("SUDO_UID", "7")], Some((7, None))),
+        ] {
             let vars = pairs(vars);
-            invoker(|name| vars.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone()))
-        };
-        assert_eq!(called(&[]), None);
-        assert_eq!(
-            called(&[("SUDO_UID", "7"), ("SUDO_GID", "8")]),
-            Some((7, Some(8)))
-        );
-        assert_eq!(
-            called(&[("SUDO_UID", "7"), ("SUDO_GID", "x")]),
-            Some((7, None))
-        );
-        assert_eq!(called(&[("SUDO_UID", "0"), ("SUDO_GID", "0")]), None);
-        assert_eq!(called(&[("PKEXEC_UID", "9")]), Some((9, None)));
-        assert_eq!(
-            called(&[("PKEXEC_UID", "9"), ("SUDO_UID", "7")]),
-            Some((7, None))
-        );
+            let var = |name: &str| vars.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+            assert_eq!(invoker(var), expected, "{vars:?}");
+        }
     }
 
     #[test]
     fn only_plain_decimal_ids_are_parsed() {
-        for text in [
-            "",
-            "-1",
-            "+1",
-            " 1",
-            "1 ",
-            "0x1",
-            "4294967295",
-            "4294967296",
-        ] {
-            assert_eq!(parse_id(OsStr::new(text)), None, "{text:?}");
+        let invalid = "|-1|+1| 1|1 |0x1|4294967295|4294967296";
+        for text in invalid.split('|').map(OsStr::new) {
+            assert_eq!(parse_id(text), None, "{text:?}");
         }
         assert_eq!(parse_id(OsStr::from_bytes(b"1\xff")), None);
         assert_eq!(parse_id(OsStr::new("4294967294")), Some(u32::MAX - 1));
         assert_eq!(parse_id(OsStr::new("0")), Some(0));
     }
 
+    /// Root's variables, those of the session, those that the user gets besides the account's.
+    type Vars<'a> = &'a [(&'a str, &'a str)];
+
     #[test]
     fn roots_environment_becomes_the_users() {
-        let root = pairs(&[
+        let ada = User {
+            uid: 1000,
+            gid: 100,
+            groups: vec![100, 44],
+            name: "ada".into(),
+            home: "/home/ada".into(),
+            shell: "/bin/zsh".into(),
+        };
+        let account = [
+            ("HOME", "/home/ada"),
+            ("LOGNAME", "ada"),
+            ("SHELL", "/bin/zsh"),
+            ("USER", "ada"),
+        ];
+        let roots = [
             ("HOME", "/root"),
             ("USER", "root"),
             ("LOGNAME", "root"),
@@ -238,55 +217,49 @@ mod tests {
             ("PKEXEC_UID", "1000"),
             ("LANG", "C"),
             ("SUDOKU", "yes"),
-        ]);
-        let expected = pairs(&[
-            ("HOME", "/home/ada"),
-            ("LANG", "C"),
-            ("LOGNAME", "ada"),
-            ("MAIL", "/var/mail/ada"),
-            ("SHELL", "/bin/zsh"),
-            ("SUDOKU", "yes"),
-            ("USER", "ada"),
-        ]);
-        assert_eq!(sorted(ada().environment_given(root, |_| false)), expected);
-    }
-
-    #[test]
-    fn the_session_is_added_if_it_exists_and_is_not_named() {
-        let named = pairs(&[("XDG_RUNTIME_DIR", "/elsewhere")]);
-        let find = |vars: &[(OsString, OsString)], name: &str| {
-            let found = vars.iter().find(|(n, _)| n == name);
-            found.map(|(_, value)| value.clone())
-        };
-        let vars = ada().environment_given(named, |_| true);
-        assert_eq!(find(&vars, "XDG_RUNTIME_DIR"), Some("/elsewhere".into()));
-        assert_eq!(
-            find(&vars, "DBUS_SESSION_BUS_ADDRESS"),
-            Some("unix:path=/run/user/1000/bus".into())
-        );
-        let no_bus = |path: &Path| path == Path::new("/run/user/1000");
-        let vars = ada().environment_given([], no_bus);
-        assert_eq!(
-            find(&vars, "XDG_RUNTIME_DIR"),
-            Some("/run/user/1000".into())
-        );
-        assert_eq!(find(&vars, "DBUS_SESSION_BUS_ADDRESS"), None);
+        ];
+        let runtime = ("XDG_RUNTIME_DIR", "/run/user/1000");
+        let elsewhere = ("XDG_RUNTIME_DIR", "/elsewhere");
+        let bus = ("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/user/1000/bus");
+        let session = [("LANG", "fr"), ("DISPLAY", ":0")];
+        let kept = [("LANG", "C"), ("MAIL", "/var/mail/ada"), ("SUDOKU", "yes")];
+        let cases: [(Vars, Vars, &[&str], Vars); 5] = [
+            (&roots, &[], &[], &kept),
+            (
+                &[("LANG", "C")],
+                &session,
+                &[],
+                &[("DISPLAY", ":0"), ("LANG", "C")],
+            ),
+            (&[elsewhere], &[], &["", "/bus"], &[elsewhere, bus]),
+            (&[], &[], &["", "/bus"], &[runtime, bus]),
+            (&[], &[], &[""], &[runtime]),
+        ];
+        for (root, session, existing, expected) in cases {
+            let exists = |path: &Path| {
+                let path = path.to_str().unwrap().strip_prefix("/run/user/1000");
+                existing.contains(&path.unwrap())
+            };
+            let mut found = ada.environment_given(pairs(root), pairs(session), exists);
+            let mut expected = pairs(&[expected, &account].concat());
+            found.sort();
+            expected.sort();
+            assert_eq!(found, expected);
+        }
     }
 
     #[test]
     fn an_account_has_the_primary_group_that_was_asked_for() {
         let root = User::with_ids(0, Some(12_345));
-        assert_eq!(root.name, "root");
-        assert_eq!(root.gid, 12_345);
+        assert_eq!((&*root.name, root.gid), (OsStr::new("root"), 12_345));
         assert!(root.groups.contains(&12_345));
         assert_eq!(User::with_ids(0, None).gid, 0);
     }
 
     #[test]
     fn a_user_without_an_account_has_one_group_and_a_number_as_name() {
-        let uid = (3_000_000_000..)
-            .find(|&uid| unistd::User::from_uid(uid.into()).unwrap().is_none())
-            .unwrap();
+        let is_unknown = |uid: &u32| unistd::User::from_uid((*uid).into()).unwrap().is_none();
+        let uid = (3_000_000_000..).find(is_unknown).unwrap();
         let user = User::with_ids(uid, Some(5));
         assert_eq!((user.uid, user.gid, user.groups), (uid, 5, vec![5]));
         assert_eq!(user.name, OsString::from(uid.to_string()));

@@ -1,9 +1,10 @@
 //! The event loop: turns what the kernel, timers and other threads report into events of launches.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Pid;
@@ -23,7 +24,7 @@ use super::registry::{Added, Marks};
 use crate::kernel::{HeldExec, LaunchEvent, LaunchEventKind};
 use crate::learn::LiveNews;
 use crate::model::{App, LaunchLimits};
-use crate::process::{Clocks, signals};
+use crate::process::Clocks;
 
 /// From one check of all profiles to the next.
 const DAILY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -35,7 +36,7 @@ pub struct Service<'obj> {
     inbox: Inbox<Message>,
     announcements: Announcements,
     packages: Option<Packages>,
-    signals: OwnedFd,
+    signals: SignalFd,
     /// When the profiles are checked next.
     daily: Instant,
     /// When systemd's watchdog wants to be told next that the loop runs.
@@ -56,7 +57,7 @@ impl<'obj> Service<'obj> {
         inbox: Inbox<Message>,
         announcements: Announcements,
         packages: Option<Packages>,
-        signals: OwnedFd,
+        signals: SignalFd,
     ) -> Self {
         let now = Instant::now();
         Service {
@@ -411,8 +412,8 @@ impl<'obj> Service<'obj> {
     }
 
     fn on_signals(&mut self) -> io::Result<Next> {
-        while let Some(received) = signals::read(&self.signals)? {
-            match received.signal {
+        while let Some(received) = self.signals.read_signal()? {
+            match received.ssi_signo as i32 {
                 libc::SIGHUP => match self.read_config_again() {
                     Ok(()) => tracing::info!("the configuration was read again"),
                     Err(why) => self

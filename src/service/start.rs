@@ -29,7 +29,7 @@ use crate::drive::restore_leftovers;
 use crate::fs::handle::check_paths;
 use crate::kernel::{ExecGate, Storage, TraceError, Watch, WatchOptions};
 use crate::prefetch::raise_open_files;
-use crate::process::signals::{self, Inherited};
+use crate::process::signals::Inherited;
 use crate::profile::Store;
 
 /// The service cannot start or go on.
@@ -61,8 +61,7 @@ const SIGNALS: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 /// Why it cannot start, or go on.
 pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     // Before any thread is started: all of them inherit the mask.
-    let signals = signals::signal_fd(&SIGNALS)?;
-    let inherited = Inherited::replace(&SIGNALS)?;
+    let (inherited, signals) = Inherited::replace(&SIGNALS)?;
     raise_open_files();
     let mut warnings = Vec::new();
     // What a killed learning run left changed.

@@ -32,11 +32,10 @@ impl LaunchTime {
     /// the machine was suspended meanwhile.
     pub fn look(&mut self, now: Clocks, is_held_up: bool) {
         let (start, end) = (self.last.monotonic_ns, now.monotonic_ns);
-        if (is_held_up || was_suspended(self.last, now)) && end > start {
-            match self.left_out.last_mut() {
-                Some((_, before)) if *before == start => *before = end,
-                _ => self.left_out.push((start, end)),
-            }
+        let slept = now.suspended_ns().saturating_sub(self.last.suspended_ns());
+        let was_suspended = Duration::from_nanos(slept) >= LEAST_SUSPENSION;
+        if (is_held_up || was_suspended) && end > start {
+            self.left_out.push((start, end));
         }
         self.last = now;
     }
@@ -48,20 +47,10 @@ impl LaunchTime {
 
     /// A time of CLOCK_MONOTONIC less all before it that is left out, in nanoseconds. Order stays.
     pub fn at(&self, monotonic_ns: u64) -> u64 {
-        let left_out: u64 = self
-            .left_out
-            .iter()
-            .map(|&(start, end)| monotonic_ns.clamp(start, end) - start)
-            .sum();
-        monotonic_ns.saturating_sub(left_out)
+        let left_out = self.left_out.iter();
+        let before = left_out.map(|&(start, end)| monotonic_ns.clamp(start, end) - start);
+        monotonic_ns.saturating_sub(before.sum())
     }
-}
-
-/// Whether the machine was suspended between two moments.
-fn was_suspended(earlier: Clocks, later: Clocks) -> bool {
-    let suspended = |clocks: Clocks| clocks.boottime_ns.saturating_sub(clocks.monotonic_ns);
-    let slept = suspended(later).saturating_sub(suspended(earlier));
-    u128::from(slept) >= LEAST_SUSPENSION.as_nanos()
 }
 
 #[cfg(test)]
@@ -80,42 +69,33 @@ mod tests {
     }
 
     #[test]
-    fn a_suspension_takes_no_launch_time() {
+    fn only_suspensions_and_standstills_take_no_launch_time() {
         let mut time = LaunchTime::new(clocks(1000, 70));
-        time.look(clocks(1050, 70), false);
-        // Stopping and starting drivers took 1.2 s, the suspension an hour.
-        time.look(clocks(2250, 3_600_070), false);
-        time.look(clocks(2300, 3_600_070), false);
-        let at = |ms| time.at(ms * MS) / MS;
-        assert_eq!(
-            [at(900), at(1050), at(1051), at(2249)],
-            [900, 1050, 1050, 1050]
-        );
-        assert_eq!([at(2250), at(2300)], [1050, 1100]);
-    }
-
-    #[test]
-    fn being_held_up_takes_no_launch_time() {
-        let mut time = LaunchTime::new(clocks(1000, 0));
-        for ms in [1050, 1100, 3000] {
-            time.look(clocks(ms, 0), true);
+        for (ms, suspended_ms, is_held_up) in [
+            // A delay between reading one clock and the other is no suspension.
+            (1050, 169, false),
+            (1100, 70, false),
+            // Stopping and starting drivers took 1.2 s, the suspension an hour.
+            (2300, 3_600_070, false),
+            (2350, 3_600_070, false),
+            (2400, 3_600_070, true),
+            (3000, 3_600_070, true),
+            (3050, 3_600_070, false),
+        ] {
+            time.look(clocks(ms, suspended_ms), is_held_up);
         }
-        time.look(clocks(3050, 0), false);
-        assert_eq!(time.left_out.len(), 1);
-        let at = |ms| time.at(ms * MS) / MS;
-        assert_eq!(
-            [at(1000), at(2000), at(3000), at(3050)],
-            [1000, 1000, 1000, 1050]
-        );
-    }
-
-    #[test]
-    fn a_delay_between_reading_the_clocks_is_no_suspension() {
-        let mut time = LaunchTime::new(clocks(1000, 0));
-        time.look(clocks(1050, 30), false);
-        time.look(clocks(1100, 0), false);
-        time.look(clocks(1150, 99), false);
-        assert_eq!(time.at(1200 * MS), 1200 * MS);
+        for (ms, expected) in [
+            (900, 900),
+            (1100, 1100),
+            (1101, 1100),
+            (2299, 1100),
+            (2350, 1150),
+            (2700, 1150),
+            (3000, 1150),
+            (3050, 1200),
+        ] {
+            assert_eq!(time.at(ms * MS), expected * MS, "{ms}");
+        }
     }
 
     proptest! {

@@ -21,32 +21,46 @@
 //! passed on CLOCK_MONOTONIC; so a launch is over after twice the limit at the latest, even on a drive
 //! that is dead.
 //!
-//! [`EndDetector`] is pure. The system is looked at in [`look`], beside it.
+//! [`EndDetector`] is pure: [`Clocks::now`] and [`thread_states`] look at the system.
 
 mod launch_time;
-mod look;
 mod quiet_window;
 mod starvation;
-
+#[cfg(test)]
+mod tests;
 use std::time::Duration;
 
-use crate::model::Ended;
-use crate::model::LaunchLimits;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use crate::model::{Ended, LaunchLimits};
 use launch_time::LaunchTime;
-pub use look::{process_threads, thread_states};
 use quiet_window::QuietWindow;
 use starvation::Starvation;
-pub use starvation::ThreadState;
+pub use starvation::{ThreadState, process_threads, thread_states};
 
-/// Two clocks at one moment, in nanoseconds. Their difference is how long the machine has been
-/// suspended since it was booted.
+/// Two clocks at one moment, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clocks {
     /// CLOCK_MONOTONIC.
     pub monotonic_ns: u64,
     /// CLOCK_BOOTTIME.
     pub boottime_ns: u64,
+}
+
+impl Clocks {
+    /// Reads both clocks.
+    pub fn now() -> Self {
+        let ns = |time: Timespec| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
+        Clocks {
+            monotonic_ns: ns(clock_gettime(ClockId::Monotonic)),
+            boottime_ns: ns(clock_gettime(ClockId::Boottime)),
+        }
+    }
+
+    /// How long the machine has been suspended since it was booted.
+    fn suspended_ns(self) -> u64 {
+        self.boottime_ns.saturating_sub(self.monotonic_ns)
+    }
 }
 
 /// Block reads of a launch. Callers say which accesses count as one; in a warm launch that is learned,
@@ -74,18 +88,6 @@ pub struct LaunchLook<'a> {
     pub has_exited: bool,
 }
 
-/// Whether a launch is over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaunchProgress {
-    /// It goes on.
-    UnderWay {
-        /// When to look again at the latest, CLOCK_MONOTONIC in nanoseconds.
-        look_by_ns: u64,
-    },
-    /// It is over.
-    Over(LaunchOver),
-}
-
 /// How a launch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchOver {
@@ -110,9 +112,6 @@ pub struct EndDetector {
     over: Option<LaunchOver>,
 }
 
-/// Longest time from one look to the next. Four looks in a window of a second.
-const LOOK_INTERVAL: Duration = Duration::from_millis(250);
-
 /// A look that comes later than this after the one before was delayed by the machine.
 const LATE: Duration = Duration::from_millis(500);
 
@@ -131,7 +130,8 @@ impl EndDetector {
         }
     }
 
-    /// Takes a look at the launch and says whether it is over. Once it is, the answer stays the same.
+    /// Takes a look at the launch and says how it ended, once it is over; from then on, the answer stays the
+    /// same. Callers look four times in a window, or more often.
     ///
     /// `threads` are the threads of the launch tree. They are only asked for while the launch reads
     /// little, because finding them may be expensive.
@@ -139,26 +139,15 @@ impl EndDetector {
         &mut self,
         look: LaunchLook<'_>,
         threads: impl IntoIterator<Item = ThreadState>,
-    ) -> LaunchProgress {
-        if self.over.is_none() {
-            self.over = self.take(look, threads);
-        }
-        match self.over {
-            Some(over) => LaunchProgress::Over(over),
-            None => self.under_way(look.now),
-        }
-    }
-
-    fn take(
-        &mut self,
-        look: LaunchLook<'_>,
-        threads: impl IntoIterator<Item = ThreadState>,
     ) -> Option<LaunchOver> {
-        if look.has_exited {
-            return Some(LaunchOver {
+        if self.over.is_none() && look.has_exited {
+            self.over = Some(LaunchOver {
                 ended: Ended::Exit,
                 completion_ns: None,
             });
+        }
+        if self.over.is_some() {
+            return self.over;
         }
         let now = look.now;
         let new_reads = match look.reads {
@@ -183,19 +172,8 @@ impl EndDetector {
                 self.total = self.total.max(total);
             }
         }
-        self.window.ended(self.time.at(now.monotonic_ns))
-    }
-
-    fn under_way(&self, now: Clocks) -> LaunchProgress {
-        let now_ns = now.monotonic_ns;
-        let left_ns = self
-            .window
-            .deadline_ns()
-            .saturating_sub(self.time.at(now_ns));
-        let wait_ns = left_ns.min(LOOK_INTERVAL.as_nanos() as u64);
-        LaunchProgress::UnderWay {
-            look_by_ns: now_ns.saturating_add(wait_ns),
-        }
+        self.over = self.window.ended(self.time.at(now.monotonic_ns));
+        self.over
     }
 
     /// Whether the time limit has passed on CLOCK_MONOTONIC, whatever the launch could do meanwhile.
@@ -203,6 +181,3 @@ impl EndDetector {
         now.monotonic_ns >= self.limits.last_ns(self.start_ns)
     }
 }
-
-#[cfg(test)]
-mod tests;

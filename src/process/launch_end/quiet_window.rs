@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use super::LaunchOver;
-use crate::model::Ended;
-use crate::model::LaunchLimits;
+use crate::model::{Ended, LaunchLimits};
 
 /// Windows without a read after which a launch that has read nothing is over.
 const IDLE_WINDOWS: u64 = 3;
@@ -15,22 +14,11 @@ const IDLE_WINDOWS: u64 = 3;
 pub(super) struct QuietWindow {
     limits: LaunchLimits,
     start_ns: u64,
-    /// The latest reads: the shortest run at the end that holds `min_reads` of them, or all if there are
-    /// fewer. A window that starts at its first read holds fewer than `min_reads` others for as long as no
-    /// further read comes.
-    latest: VecDeque<ReadsAt>,
-    /// Reads in `latest`.
-    held: u64,
+    /// The last `min_reads` reads, each in launch time and on CLOCK_MONOTONIC. A window that starts at the
+    /// first of them holds fewer than `min_reads` others for as long as no further read comes.
+    latest: VecDeque<(u64, u64)>,
     /// The first quiet window, once a later read has shown that it was one.
     found: Option<FoundWindow>,
-}
-
-/// Reads that were made at one time.
-#[derive(Clone, Copy, Debug)]
-struct ReadsAt {
-    time_ns: u64,
-    monotonic_ns: u64,
-    count: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +35,6 @@ impl QuietWindow {
             limits,
             start_ns,
             latest: VecDeque::new(),
-            held: 0,
             found: None,
         }
     }
@@ -56,28 +43,21 @@ impl QuietWindow {
     /// that are older than the one before count as simultaneous with it, because the events of several
     /// processors arrive almost, but not quite, in order.
     pub fn read(&mut self, time_ns: u64, monotonic_ns: u64, count: u64) {
-        let min_reads = self.limits.min_reads as u64;
+        let min_reads = self.limits.min_reads;
         if count == 0 || time_ns < self.start_ns || min_reads == 0 || self.found.is_some() {
             return;
         }
-        let last = self.latest.back();
-        let time_ns = last.map_or(time_ns, |last| last.time_ns.max(time_ns));
+        let time_ns = time_ns.max(self.latest.back().map_or(0, |last| last.0));
         // Decided now, so that it does not matter how often the caller asks.
         if let Some(window) = self.window().filter(|window| window.end_ns < time_ns) {
             self.found = Some(window);
             return;
         }
-        self.latest.push_back(ReadsAt {
-            time_ns,
-            monotonic_ns,
-            count,
-        });
-        self.held = self.held.saturating_add(count);
-        while let Some(first) = self.latest.front()
-            && self.held.saturating_sub(first.count) >= min_reads
-        {
-            self.held -= first.count;
-            self.latest.pop_front();
+        for _ in 0..count.min(min_reads as u64) {
+            if self.latest.len() == min_reads {
+                self.latest.pop_front();
+            }
+            self.latest.push_back((time_ns, monotonic_ns));
         }
     }
 
@@ -97,29 +77,19 @@ impl QuietWindow {
         }
     }
 
-    /// When the launch will be over if it reads nothing more.
-    pub fn deadline_ns(&self) -> u64 {
-        let last = self.limits.last_ns(self.start_ns);
-        self.window().map_or(last, |window| window.end_ns.min(last))
-    }
-
     /// The first quiet window, or else the one that will be quiet if no further read comes.
     fn window(&self) -> Option<FoundWindow> {
         if self.found.is_some() || self.limits.min_reads == 0 {
             return self.found;
         }
         let length = self.limits.window_ns();
-        Some(match self.latest.front() {
-            Some(first) => FoundWindow {
-                end_ns: first.time_ns.saturating_add(length),
-                completion_ns: Some(first.monotonic_ns),
-            },
-            None => FoundWindow {
-                end_ns: self
-                    .start_ns
-                    .saturating_add(length.saturating_mul(IDLE_WINDOWS)),
-                completion_ns: None,
-            },
+        let (begin_ns, length, completion_ns) = match self.latest.front() {
+            Some(&(time_ns, monotonic_ns)) => (time_ns, length, Some(monotonic_ns)),
+            None => (self.start_ns, length.saturating_mul(IDLE_WINDOWS), None),
+        };
+        Some(FoundWindow {
+            end_ns: begin_ns.saturating_add(length),
+            completion_ns,
         })
     }
 }
@@ -132,8 +102,6 @@ mod tests {
 
     use super::*;
 
-    const SECOND: u64 = 1_000_000_000;
-
     fn limits(min_reads: usize, window: u64, timeout: u64) -> LaunchLimits {
         LaunchLimits {
             min_reads,
@@ -142,32 +110,31 @@ mod tests {
         }
     }
 
-    /// The definition, word for word, on the trace of a launch that has ended: when the first quiet window
-    /// ends, and the index of the read that it starts at. `end_ns` is how far the trace goes.
+    /// The definition, word for word, on the trace of a launch that has ended: the read that the first quiet
+    /// window starts at, if there is such a window. `end_ns` is how far the trace goes.
     fn quiet_in_trace(
         times: &[u64],
         start_ns: u64,
         end_ns: u64,
         limits: &LaunchLimits,
-    ) -> Option<(u64, Option<usize>)> {
+    ) -> Option<Option<u64>> {
         let window = limits.window_ns();
         let end_ns = end_ns.min(limits.last_ns(start_ns));
-        let first = times.partition_point(|&time| time < start_ns);
+        let times = &times[times.partition_point(|&time| time < start_ns)..];
         if limits.min_reads == 0 {
             return None;
         }
-        let idle = start_ns.saturating_add(window.saturating_mul(IDLE_WINDOWS));
-        if times.get(first).is_none_or(|&time| time > idle) {
-            return (idle <= end_ns).then_some((idle, None));
+        let idle = start_ns + window * IDLE_WINDOWS;
+        if times.first().is_none_or(|&time| time > idle) {
+            return (idle <= end_ns).then_some(None);
         }
-        (first..times.len())
-            .map(|i| (i, times[i].saturating_add(window)))
-            .take_while(|&(_, until)| until <= end_ns)
-            .find(|&(i, until)| {
-                let inside = |&&time: &&u64| time <= until;
+        (0..times.len())
+            .take_while(|&i| times[i] + window <= end_ns)
+            .find(|&i| {
+                let inside = |time: &&u64| **time <= times[i] + window;
                 times[i + 1..].iter().filter(inside).count() < limits.min_reads
             })
-            .map(|(i, until)| (until, Some(i)))
+            .map(|i| Some(times[i]))
     }
 
     fn after(times: &[u64], start_ns: u64, limits: LaunchLimits) -> QuietWindow {
@@ -176,6 +143,11 @@ mod tests {
         window
     }
 
+    const TIMEOUT: Option<LaunchOver> = Some(LaunchOver {
+        ended: Ended::Timeout,
+        completion_ns: None,
+    });
+
     fn quiet(completion_ns: Option<u64>) -> Option<LaunchOver> {
         Some(LaunchOver {
             ended: Ended::Quiet,
@@ -183,90 +155,35 @@ mod tests {
         })
     }
 
-    const TIMEOUT: Option<LaunchOver> = Some(LaunchOver {
-        ended: Ended::Timeout,
-        completion_ns: None,
-    });
-
     #[test]
-    fn the_window_after_a_burst_is_quiet() {
-        // 50 reads a millisecond apart: the first that only 9 others follow is number 40.
-        let times: Vec<u64> = (0..50).map(|i| i * 1_000_000).collect();
-        let window = after(&times, 0, LaunchLimits::default());
-        assert_eq!(window.ended(SECOND), None);
-        assert_eq!(window.ended(2 * SECOND), quiet(Some(40_000_000)));
-    }
-
-    #[test]
-    fn ten_reads_in_a_window_are_not_quiet() {
-        let mut times = vec![0];
-        times.extend((1..=10).map(|i| i * SECOND / 10));
-        let completion = |times: &[u64]| after(times, 0, LaunchLimits::default()).ended(3 * SECOND);
-        assert_eq!(completion(&times), quiet(Some(SECOND / 10)));
-        times.pop();
-        assert_eq!(completion(&times), quiet(Some(0)));
-    }
-
-    #[test]
-    fn a_window_is_quiet_only_at_its_end() {
-        let window = after(&[5], 0, LaunchLimits::default());
-        assert_eq!(window.ended(SECOND + 4), None);
-        assert_eq!(window.ended(SECOND + 5), quiet(Some(5)));
-    }
-
-    #[test]
-    fn reads_before_the_start_are_not_the_launch() {
-        let all = LaunchLimits::default();
-        assert_eq!(
-            after(&[1, 2, 300], 100, all).ended(2 * SECOND),
-            quiet(Some(300))
-        );
-        assert_eq!(after(&[1, 2], 100, all).ended(2 * SECOND), None);
-    }
-
-    #[test]
-    fn a_launch_without_reads_is_over_after_three_windows() {
-        let window = after(&[], 7, limits(10, 100, 1000));
-        assert_eq!(window.deadline_ns(), 307);
-        assert_eq!(window.ended(306), None);
-        assert_eq!(window.ended(307), quiet(None));
-        assert_eq!(after(&[], 7, limits(10, 400, 1000)).ended(1007), TIMEOUT);
-    }
-
-    #[test]
-    fn a_late_first_read_starts_a_window() {
-        let window = after(&[300], 0, limits(10, 100, 1000));
-        assert_eq!(window.ended(399), None);
-        assert_eq!(window.ended(400), quiet(Some(300)));
-    }
-
-    #[test]
-    fn without_a_number_of_reads_only_the_time_limit_ends_a_launch() {
-        let window = after(&[5], 0, limits(0, 100, 1000));
-        assert_eq!((window.ended(999), window.ended(1000)), (None, TIMEOUT));
-    }
-
-    #[test]
-    fn a_quiet_window_beyond_the_time_limit_does_not_count() {
-        let times: Vec<u64> = (0..=950).step_by(50).collect();
-        let window = after(&times, 0, limits(1, 100, 1000));
-        assert_eq!(window.deadline_ns(), 1000);
-        assert_eq!(window.ended(5000), TIMEOUT);
-    }
-
-    #[test]
-    fn a_quiet_window_stays_found_when_reads_resume() {
-        let window = after(&[0, 10, 500, 501, 502, 503], 0, limits(2, 100, 1000));
-        assert_eq!(window.ended(503), quiet(Some(0)));
-        assert_eq!(window.deadline_ns(), 100);
+    fn a_launch_is_over_at_the_end_of_its_first_quiet_window() {
+        let burst: Vec<u64> = (0..50).collect();
+        let tens: Vec<u64> = (0..=10).map(|i| i * 100).collect();
+        let steady: Vec<u64> = (0..=1900).step_by(50).collect();
+        // Minimum of reads in a window of 1000 of which the limit is 2000, reads, when it is over, and how.
+        for (min_reads, times, over, how) in [
+            (10, &burst[..], 1040, quiet(Some(40))),
+            (10, &tens[..], 1100, quiet(Some(100))),
+            (10, &tens[..10], 1000, quiet(Some(0))),
+            (10, &[500], 1500, quiet(Some(500))),
+            (2, &[0, 10, 1500, 1501, 1502], 1000, quiet(Some(0))),
+            (1, &steady, 2000, TIMEOUT),
+            (0, &[5], 2000, TIMEOUT),
+            // Three windows without a read are longer than the limit.
+            (10, &[], 2000, TIMEOUT),
+        ] {
+            let window = after(times, 0, limits(min_reads, 1000, 2000));
+            assert_eq!(window.ended(over - 1), None, "{times:?}");
+            assert_eq!(window.ended(over), how, "{times:?}");
+            assert_eq!(window.ended(over + 5000), how, "{times:?}");
+        }
+        let idle = after(&[1, 2], 100, limits(10, 100, 1000));
+        assert_eq!((idle.ended(399), idle.ended(400)), (None, quiet(None)));
     }
 
     #[test]
     fn no_limits_overflow() {
-        let mut window = QuietWindow::new(2, limits(usize::MAX, u64::MAX, u64::MAX));
-        window.read(3, 3, u64::MAX);
-        window.read(4, 4, u64::MAX);
-        assert_eq!(window.deadline_ns(), u64::MAX);
+        let window = after(&[3, 4], 2, limits(usize::MAX, u64::MAX, u64::MAX));
         assert_eq!(window.ended(u64::MAX), quiet(Some(3)));
     }
 
@@ -289,14 +206,11 @@ mod tests {
                     window.read(time, time, 1);
                 }
                 let expected = match quiet_in_trace(&times, start, now, &limits) {
-                    Some((_, read)) => quiet(read.map(|read| times[read])),
+                    Some(completion) => quiet(completion),
                     None if now >= start + timeout => TIMEOUT,
                     None => None,
                 };
                 prop_assert_eq!(window.ended(now), expected, "at {}", now);
-                if expected.is_some() && window.ended(now.wrapping_sub(1)).is_none() {
-                    prop_assert_eq!(window.deadline_ns(), now);
-                }
             }
         }
 
@@ -316,7 +230,6 @@ mod tests {
                 together.read(time, time, count);
                 (0..count).for_each(|_| one_by_one.read(time, time, 1));
                 prop_assert_eq!(together.ended(time), one_by_one.ended(time));
-                prop_assert_eq!(together.deadline_ns(), one_by_one.deadline_ns());
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::process::processes;
+
 /// A thread at the time of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadState {
@@ -26,21 +28,36 @@ const LEAST_NS: u64 = 10 * TICK_NS;
 /// Threads that are ready to run and together get less than one in so many of a processor wait for it.
 const SHARE: u64 = 4;
 
+/// The states of these threads. One that cannot be read has ended, and is left out.
+pub fn thread_states(tids: impl IntoIterator<Item = i32>) -> impl Iterator<Item = ThreadState> {
+    let entries = tids
+        .into_iter()
+        .map(|tid| processes::one(tid).ok().flatten());
+    entries.flatten().map(|entry| ThreadState {
+        tid: entry.pid,
+        uninterruptible: entry.state == b'D',
+        runnable: entry.state == b'R',
+        ticks: entry.ticks,
+        start_time: entry.start_time,
+    })
+}
+
+/// Ids of the threads of a process; none if it has ended. Nothing is read before the first is asked for.
+pub fn process_threads(pid: u32) -> impl Iterator<Item = i32> {
+    std::iter::once(pid)
+        .filter_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).ok())
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
 /// What is known of the threads of a launch from earlier looks.
 #[derive(Clone, Debug)]
 pub(super) struct Starvation {
     /// The last look, CLOCK_BOOTTIME in nanoseconds.
     last_ns: u64,
-    /// By id, the threads that were runnable then.
-    runnable: HashMap<i32, RunnableSince>,
-}
-
-/// How much a runnable thread had run at an earlier look.
-#[derive(Clone, Copy, Debug)]
-struct RunnableSince {
-    /// CLOCK_BOOTTIME in nanoseconds.
-    at_ns: u64,
-    ticks: u64,
+    /// By id, the threads that were runnable then: when they were first known to be, and the ticks that they
+    /// had had by then.
+    runnable: HashMap<i32, (u64, u64)>,
 }
 
 impl Starvation {
@@ -58,47 +75,32 @@ impl Starvation {
     pub fn look(&mut self, threads: impl IntoIterator<Item = ThreadState>, now_ns: u64) -> bool {
         let mut waits_for_drive = false;
         // The sum over all threads: of many that share the processors, none gets much.
-        let (mut ran_ns, mut longest_ns) = (0_u64, 0);
+        let (mut ran_ticks, mut longest_ns) = (0_u64, 0);
         let before = std::mem::take(&mut self.runnable);
         for thread in threads {
             waits_for_drive |= thread.uninterruptible;
             if !thread.runnable {
                 continue;
             }
-            let mut since = RunnableSince {
-                at_ns: now_ns,
-                ticks: thread.ticks,
-            };
-            if let Some(earlier) = self.runnable_since(&thread, &before) {
-                let time_ns = now_ns.saturating_sub(earlier.at_ns);
+            // A thread that was started since the last look has been runnable from its start; any other may
+            // have slept since.
+            let start_ns = thread.start_time.saturating_mul(TICK_NS);
+            let is_new = start_ns >= self.last_ns;
+            let known = before.get(&thread.tid).copied();
+            let mut since = (now_ns, thread.ticks);
+            if let Some((at_ns, ticks)) = known.or(is_new.then_some((start_ns, 0))) {
+                let time_ns = now_ns.saturating_sub(at_ns);
                 if time_ns < LEAST_NS {
-                    since = earlier;
+                    since = (at_ns, ticks);
                 } else {
-                    let ran = thread.ticks.saturating_sub(earlier.ticks);
-                    ran_ns = ran.saturating_mul(TICK_NS).saturating_add(ran_ns);
+                    ran_ticks = ran_ticks.saturating_add(thread.ticks.saturating_sub(ticks));
                     longest_ns = time_ns.max(longest_ns);
                 }
             }
             self.runnable.insert(thread.tid, since);
         }
         self.last_ns = now_ns;
-        waits_for_drive || ran_ns.saturating_mul(SHARE) < longest_ns
-    }
-
-    /// Since when the thread is known to be runnable; `None` for one that may have slept meanwhile.
-    fn runnable_since(
-        &self,
-        thread: &ThreadState,
-        before: &HashMap<i32, RunnableSince>,
-    ) -> Option<RunnableSince> {
-        let start = RunnableSince {
-            at_ns: thread.start_time.saturating_mul(TICK_NS),
-            ticks: 0,
-        };
-        before
-            .get(&thread.tid)
-            .copied()
-            .or_else(|| (start.at_ns >= self.last_ns).then_some(start))
+        waits_for_drive || ran_ticks.saturating_mul(TICK_NS * SHARE) < longest_ns
     }
 }
 
@@ -134,34 +136,49 @@ mod tests {
         };
         assert!(Starvation::new(0).look([sleeping(1), waiting], 0));
         assert!(!Starvation::new(0).look([sleeping(1)], 0));
-        assert!(!Starvation::new(0).look([], 0));
     }
 
     #[test]
     fn a_runnable_thread_with_little_processor_time_waits_for_a_processor() {
         let mut starvation = Starvation::new(0);
-        let mut look = |ms: u64, thread| starvation.look([thread], ms * MS);
         // It was started at 50 ms.
-        assert!(!look(100, runnable(42, 1)));
-        assert!(look(150, runnable(42, 1)));
-        assert!(!look(200, runnable(42, 1)), "too soon to tell");
-        assert!(look(400, runnable(42, 6)));
-        assert!(!look(650, runnable(42, 20)), "it runs");
-        assert!(!look(651, runnable(42, 20)));
-        assert!(!look(850, sleeping(42)), "it sleeps");
-        assert!(!look(1100, runnable(42, 20)), "it may have slept");
-        assert!(look(1350, runnable(42, 20)));
-        assert!(look(1600, runnable(42, 21)));
+        for (ms, thread, waits, why) in [
+            (100, runnable(42, 1), false, "too soon to tell"),
+            (150, runnable(42, 1), true, "known from its start on"),
+            (200, runnable(42, 1), false, "too soon to tell"),
+            (400, runnable(42, 6), true, "50 ms of 250"),
+            (650, runnable(42, 20), false, "it runs"),
+            (651, runnable(42, 20), false, "too soon to tell"),
+            (850, sleeping(42), false, "it sleeps"),
+            (1100, runnable(42, 20), false, "it may have slept"),
+            (1350, runnable(42, 20), true, "nothing of 250 ms"),
+            (1600, runnable(42, 21), true, "10 ms of 250"),
+        ] {
+            assert_eq!(starvation.look([thread], ms * MS), waits, "{ms}: {why}");
+        }
     }
 
     #[test]
     fn threads_that_share_a_processor_do_not_wait() {
-        let mut starvation = Starvation::new(0);
-        let mut look = |ms: u64, ticks: [u64; 2]| {
-            starvation.look([runnable(42, ticks[0]), runnable(43, ticks[1])], ms * MS)
-        };
-        look(1850, [21, 7]);
-        assert!(!look(2100, [22, 30]));
-        assert!(look(2350, [23, 31]));
+        let mut starvation = Starvation::new(1000 * MS);
+        for (ms, ticks, wait) in [
+            (1850, [21, 7], false),
+            (2100, [22, 30], false),
+            (2350, [23, 31], true),
+        ] {
+            let threads = [runnable(42, ticks[0]), runnable(43, ticks[1])];
+            assert_eq!(starvation.look(threads, ms * MS), wait, "{ms}");
+        }
+    }
+
+    #[test]
+    fn our_own_threads_are_found_and_a_missing_one_is_left_out() {
+        let tids: Vec<i32> = process_threads(std::process::id()).collect();
+        let own = rustix::thread::gettid().as_raw_nonzero().get();
+        assert!(tids.contains(&own));
+        let states: Vec<ThreadState> = thread_states([own, i32::MAX]).collect();
+        // The thread that reads the state is running.
+        assert!(states.len() == 1 && states[0].tid == own && states[0].runnable);
+        assert_eq!(process_threads(u32::MAX).count(), 0);
     }
 }

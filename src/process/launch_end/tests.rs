@@ -19,6 +19,52 @@ struct At<'a> {
     threads: &'a [ThreadState],
 }
 
+const READ: At<'_> = At {
+    reads_ms: &[1010],
+    is_prefetching: false,
+    has_exited: false,
+    threads: &[],
+};
+
+const NOTHING: At<'_> = At {
+    reads_ms: &[],
+    ..READ
+};
+
+const PREFETCHING: At<'_> = At {
+    is_prefetching: true,
+    ..NOTHING
+};
+
+const EXITED: At<'_> = At {
+    has_exited: true,
+    ..READ
+};
+
+const THREAD: ThreadState = ThreadState {
+    tid: 7,
+    uninterruptible: false,
+    runnable: false,
+    ticks: 3,
+    start_time: 0,
+};
+
+const WAITING_FOR_DRIVE: At<'_> = At {
+    threads: &[ThreadState {
+        uninterruptible: true,
+        ..THREAD
+    }],
+    ..NOTHING
+};
+
+const WITHOUT_PROCESSOR: At<'_> = At {
+    threads: &[ThreadState {
+        runnable: true,
+        ..THREAD
+    }],
+    ..NOTHING
+};
+
 impl SimulatedLaunch {
     fn new() -> Self {
         SimulatedLaunch {
@@ -35,7 +81,7 @@ impl SimulatedLaunch {
             is_prefetching: at.is_prefetching,
             has_exited: at.has_exited,
         };
-        over(self.detector.look(look, at.threads.iter().copied()))
+        self.detector.look(look, at.threads.iter().copied())
     }
 
     /// Looks every 250 ms, the last time at `until_ms`.
@@ -53,13 +99,6 @@ fn clocks(ms: u64, suspended_ms: u64) -> Clocks {
     }
 }
 
-fn over(progress: LaunchProgress) -> Option<LaunchOver> {
-    match progress {
-        LaunchProgress::Over(over) => Some(over),
-        LaunchProgress::UnderWay { .. } => None,
-    }
-}
-
 fn ended(ended: Ended, completion_ms: Option<u64>) -> Option<LaunchOver> {
     Some(LaunchOver {
         ended,
@@ -67,82 +106,46 @@ fn ended(ended: Ended, completion_ms: Option<u64>) -> Option<LaunchOver> {
     })
 }
 
-const READ: At<'_> = At {
-    reads_ms: &[1010],
-    is_prefetching: false,
-    has_exited: false,
-    threads: &[],
-};
-
-const NOTHING: At<'_> = At {
-    reads_ms: &[],
-    ..READ
-};
-
 #[test]
-fn a_second_without_reads_ends_a_launch() {
-    let mut launch = SimulatedLaunch::new();
-    launch.goes_on(1250, 1250, READ);
-    launch.goes_on(1500, 2000, NOTHING);
-    assert_eq!(launch.look(2250, NOTHING), ended(Ended::Quiet, Some(1010)));
-    // It stays over.
-    let exited = At {
-        has_exited: true,
-        ..NOTHING
-    };
-    assert_eq!(launch.look(2500, exited), ended(Ended::Quiet, Some(1010)));
+fn each_rule_ends_a_launch_and_it_stays_over() {
+    // Until when the launch is looked at without being over, the look at which it is, and how it ended.
+    for (first, until_ms, over_ms, last, how) in [
+        (READ, 2000, 2250, NOTHING, ended(Ended::Quiet, Some(1010))),
+        (NOTHING, 3750, 4000, NOTHING, ended(Ended::Quiet, None)),
+        (READ, 1250, 1500, EXITED, ended(Ended::Exit, None)),
+    ] {
+        let mut launch = SimulatedLaunch::new();
+        launch.goes_on(1250, 1250, first);
+        launch.goes_on(1500, until_ms, NOTHING);
+        for look in [last, NOTHING, EXITED] {
+            assert_eq!(launch.look(over_ms, look), how);
+        }
+    }
 }
 
 #[test]
-fn the_exit_of_the_last_task_ends_a_launch() {
-    let exited = At {
-        has_exited: true,
-        ..READ
-    };
-    assert_eq!(
-        SimulatedLaunch::new().look(9000, exited),
-        ended(Ended::Exit, None)
-    );
-}
-
-#[test]
-fn a_warm_launch_is_over_after_three_seconds() {
-    let mut launch = SimulatedLaunch::new();
-    launch.goes_on(1250, 3750, NOTHING);
-    assert_eq!(launch.look(4000, NOTHING), ended(Ended::Quiet, None));
-}
-
-#[test]
-fn time_behind_the_own_prefetch_does_not_count() {
-    let mut launch = SimulatedLaunch::new();
-    launch.goes_on(1250, 1250, READ);
-    let prefetching = At {
-        is_prefetching: true,
-        ..NOTHING
-    };
-    launch.goes_on(1500, 9000, prefetching);
-    launch.goes_on(9250, 9500, NOTHING);
-    assert_eq!(launch.look(9770, NOTHING), ended(Ended::Quiet, Some(1010)));
-}
-
-#[test]
-fn a_prefetch_that_never_ends_is_waited_for_until_the_time_limit() {
-    let mut launch = SimulatedLaunch::new();
-    let prefetching = At {
-        is_prefetching: true,
-        ..NOTHING
-    };
-    launch.goes_on(1250, 33_500, prefetching);
-    assert_eq!(launch.look(33_750, prefetching), ended(Ended::Quiet, None));
-}
-
-#[test]
-fn time_without_a_look_does_not_count() {
-    let mut launch = SimulatedLaunch::new();
-    launch.goes_on(1250, 1250, READ);
-    launch.goes_on(9000, 9500, NOTHING);
-    assert_eq!(launch.look(9750, NOTHING), None);
-    assert_eq!(launch.look(9761, NOTHING), ended(Ended::Quiet, Some(1010)));
+fn time_in_which_a_launch_is_held_up_does_not_count() {
+    // The look in which it is held up, from when until when, and when it is over then.
+    for (held_up, from_ms, until_ms, over_ms) in [
+        (PREFETCHING, 1500, 9000, 9760),
+        (WAITING_FOR_DRIVE, 1500, 20_000, 20_760),
+        // The first look at a thread says nothing yet.
+        (WITHOUT_PROCESSOR, 1500, 20_000, 20_510),
+        // Nobody could look from 1250 ms on.
+        (NOTHING, 9000, 9000, 9760),
+    ] {
+        let mut launch = SimulatedLaunch::new();
+        launch.goes_on(1250, 1250, READ);
+        launch.goes_on(from_ms, until_ms, held_up);
+        let mut ms = until_ms;
+        while ms + 250 < over_ms {
+            ms += 250;
+            launch.goes_on(ms, ms, NOTHING);
+        }
+        assert_eq!(launch.look(over_ms - 1, NOTHING), None);
+        let over = launch.look(over_ms, NOTHING);
+        assert_eq!(over, ended(Ended::Quiet, Some(1010)));
+    }
 }
 
 #[test]
@@ -158,158 +161,74 @@ fn a_suspension_does_not_count() {
 }
 
 #[test]
-fn time_in_which_a_thread_waits_for_a_drive_does_not_count() {
-    let waiting = ThreadState {
-        tid: 7,
-        uninterruptible: true,
-        runnable: false,
-        ticks: 0,
-        start_time: 0,
-    };
-    let standstill = At {
-        threads: &[waiting],
-        ..NOTHING
-    };
-    let mut launch = SimulatedLaunch::new();
-    launch.goes_on(1250, 1250, READ);
-    launch.goes_on(1500, 20_000, standstill);
-    launch.goes_on(20_250, 20_750, NOTHING);
-    assert_eq!(
-        launch.look(21_010, NOTHING),
-        ended(Ended::Quiet, Some(1010))
-    );
-}
-
-#[test]
-fn time_in_which_the_threads_get_no_processor_does_not_count() {
-    let starved = ThreadState {
-        tid: 7,
-        uninterruptible: false,
-        runnable: true,
-        ticks: 3,
-        start_time: 0,
-    };
-    let standstill = At {
-        threads: &[starved],
-        ..NOTHING
-    };
-    let mut launch = SimulatedLaunch::new();
-    launch.goes_on(1250, 1250, READ);
-    // The first look at a thread says nothing yet.
-    launch.goes_on(1500, 20_000, standstill);
-    launch.goes_on(20_250, 20_500, NOTHING);
-    assert_eq!(
-        launch.look(20_760, NOTHING),
-        ended(Ended::Quiet, Some(1010))
-    );
-}
-
-#[test]
-fn a_dead_drive_is_waited_for_until_the_time_limit() {
-    let waiting = ThreadState {
-        tid: 7,
-        uninterruptible: true,
-        runnable: false,
-        ticks: 0,
-        start_time: 0,
-    };
-    let standstill = At {
-        threads: &[waiting],
-        ..NOTHING
-    };
-    let mut launch = SimulatedLaunch::new();
-    launch.goes_on(1250, 1250, READ);
-    launch.goes_on(1500, 31_500, standstill);
-    assert_eq!(
-        launch.look(31_750, standstill),
-        ended(Ended::Quiet, Some(1010))
-    );
+fn a_launch_that_is_held_up_for_ever_is_over_soon_after_the_time_limit() {
+    // The first look at which the launch is held up no longer, if it has read at 1010 ms or not at all.
+    for (first, held_up, over_ms, completion_ms) in [
+        (READ, WAITING_FOR_DRIVE, 31_750, Some(1010)),
+        (PREFETCHING, PREFETCHING, 33_750, None),
+    ] {
+        let mut launch = SimulatedLaunch::new();
+        launch.goes_on(1250, 1250, first);
+        launch.goes_on(1500, over_ms - 250, held_up);
+        let over = launch.look(over_ms, held_up);
+        assert_eq!(over, ended(Ended::Quiet, completion_ms));
+    }
 }
 
 #[test]
 fn a_launch_that_reads_on_is_over_at_the_time_limit() {
     let mut launch = SimulatedLaunch::new();
-    for ms in (1250..31_000).step_by(250) {
+    for ms in (1250..=31_000).step_by(250) {
         let at = At {
             reads_ms: &[ms - 30, ms - 20, ms - 10],
             ..NOTHING
         };
-        assert_eq!(launch.look(ms, at), None, "at {ms} ms");
+        let expected = (ms == 31_000)
+            .then(|| ended(Ended::Timeout, None))
+            .flatten();
+        assert_eq!(launch.look(ms, at), expected, "at {ms} ms");
     }
-    let now = |ms| clocks(ms, 0);
-    assert!(!launch.detector.is_past_limit(now(30_999)));
-    assert!(launch.detector.is_past_limit(now(31_000)));
-    let last = At {
-        reads_ms: &[30_970, 30_980, 30_990],
-        ..NOTHING
-    };
-    assert_eq!(launch.look(31_000, last), ended(Ended::Timeout, None));
+    let is_past = |ms| launch.detector.is_past_limit(clocks(ms, 0));
+    assert_eq!([30_999, 31_000].map(is_past), [false, true]);
 }
 
 #[test]
 fn threads_are_not_looked_at_while_the_launch_reads() {
     let mut detector = SimulatedLaunch::new().detector;
-    let times = [1100 * MS; 10];
     let look = LaunchLook {
         now: clocks(1250, 0),
-        reads: ReadSample::Times(&times),
+        reads: ReadSample::Times(&[1100 * MS; 10]),
         is_prefetching: false,
         has_exited: false,
     };
     let threads = std::iter::from_fn(|| panic!("the threads were looked at"));
-    assert_eq!(over(detector.look(look, threads)), None);
-}
-
-#[test]
-fn the_next_look_is_due_at_the_end_of_the_window_or_after_a_quarter_of_a_second() {
-    let mut detector = SimulatedLaunch::new().detector;
-    let mut look = |ms: u64, times: &[u64]| {
-        let look = LaunchLook {
-            now: clocks(ms, 0),
-            reads: ReadSample::Times(times),
-            is_prefetching: false,
-            has_exited: false,
-        };
-        match detector.look(look, []) {
-            LaunchProgress::UnderWay { look_by_ns } => look_by_ns / MS,
-            LaunchProgress::Over(_) => 0,
-        }
-    };
-    assert_eq!(look(1250, &[1010 * MS]), 1500);
-    assert_eq!(look(1700, &[]), 1950);
-    assert_eq!(look(1900, &[]), 2010);
-    assert_eq!(look(2010, &[]), 0);
-}
-
-/// When a launch is over that is counted every 100 ms, with these numbers of reads in each of them.
-fn counted_over_after_ms(reads: &[u64]) -> Option<u64> {
-    let mut detector = EndDetector::new(0, clocks(0, 0), LaunchLimits::default());
-    let mut total = 0;
-    let counts = reads.iter().copied().chain(std::iter::repeat(0));
-    for (ms, count) in (100..=40_000).step_by(100).zip(counts) {
-        total += count;
-        let look = LaunchLook {
-            now: clocks(ms, 0),
-            reads: ReadSample::Total(total),
-            is_prefetching: false,
-            has_exited: false,
-        };
-        if over(detector.look(look, [])).is_some() {
-            return Some(ms);
-        }
-    }
-    None
+    assert_eq!(detector.look(look, threads), None);
 }
 
 #[test]
 fn a_launch_whose_reads_are_counted_ends_by_the_same_rules() {
-    assert_eq!(counted_over_after_ms(&[50; 20]), Some(3000));
-    assert_eq!(
-        counted_over_after_ms(&[1; 400]),
-        Some(30_000),
-        "ten a second go on"
-    );
-    let rare: Vec<u64> = (0..400).map(|tick| u64::from(tick % 2 == 0)).collect();
-    assert_eq!(counted_over_after_ms(&rare), Some(1100));
-    assert_eq!(counted_over_after_ms(&[]), Some(3000));
+    // Reads in each 100 ms, for how many of them, and when the launch is over.
+    let every_other = [1, 0].repeat(200);
+    for (reads, over_ms) in [
+        (&[50; 20][..], 3000),
+        (&[1; 400], 30_000),
+        (&every_other, 1100),
+        (&[], 3000),
+    ] {
+        let mut detector = EndDetector::new(0, clocks(0, 0), LaunchLimits::default());
+        let mut total = 0;
+        let counts = reads.iter().chain(std::iter::repeat(&0));
+        let is_over = |(ms, count): (u64, &u64)| {
+            total += count;
+            let look = LaunchLook {
+                now: clocks(ms, 0),
+                reads: ReadSample::Total(total),
+                is_prefetching: false,
+                has_exited: false,
+            };
+            detector.look(look, []).map(|_| ms)
+        };
+        let over = (100..=40_000).step_by(100).zip(counts).find_map(is_over);
+        assert_eq!(over, Some(over_ms));
+    }
 }

@@ -8,7 +8,7 @@ use super::seam::{ConfirmedLaunch, Outside};
 use super::{LaunchNote, LaunchPolicy, LaunchState, StateAction, StateEvent, step};
 use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport};
 use crate::policy::{LaunchFigures, Plan};
-use crate::process::{Clocks, EndDetector, LaunchLook, LaunchProgress, ReadSample};
+use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};
 use crate::service::history::{Kind, LaunchRecord};
 
 /// How often launches under way are looked at.
@@ -380,7 +380,7 @@ impl FollowedLaunch {
         };
         // The counters do not name the threads of the tree; those of its first process must do.
         let threads = outside.threads(self.start.pid);
-        matches!(self.end.look(look, threads), LaunchProgress::Over(_))
+        self.end.look(look, threads).is_some()
     }
 
     fn reported(
