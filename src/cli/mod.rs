@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::drive::{Leftovers, keep, restore_leftovers};
+use crate::drive::{keep, restore_leftovers};
 use crate::learn::RUN_DIR;
 use args::{Cli, CliCommand};
 
@@ -113,8 +113,8 @@ fn say(message: &str) {
 /// Restores the settings that a killed run may have left changed.
 fn restore_after_crash() {
     match restore_leftovers(Path::new(RUN_DIR)) {
-        Ok(Leftovers::None | Leftovers::InUse) => {}
-        Ok(Leftovers::Restored(count)) => {
+        Ok(0) => {}
+        Ok(count) => {
             say(&format!(
                 "restored {count} settings that a killed learning run had left changed"
             ));

@@ -1,8 +1,8 @@
 //! Changing system knobs so that they are always restored.
 //!
-//! Three nets, each for what the one before cannot catch: dropping [`Knobs`] restores them; when the
-//! process is killed, a keeper process that waits on a pipe from it does; and when both are gone (a
-//! killed session, a power cut without a reboot), the next start finds the record and does.
+//! There are three nets, each for what the one before cannot catch. Dropping [`Knobs`] restores them. When the
+//! process is killed, a keeper process that waits on a pipe from it restores them. When both are gone, as in a
+//! killed session, the next start finds the record and restores them.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -16,6 +16,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::fs::atomic_write;
 use crate::fs::root_owned::make_directory;
 
 const LOCK: &str = "lock";
@@ -29,18 +30,12 @@ pub enum KnobError {
     /// Another process is holding knobs.
     #[error("another learning run is under way: wait until it has ended")]
     Busy,
-    /// The directory for the record cannot be used.
-    #[error("cannot use {}: {error}", path.display())]
-    Record {
-        /// What could not be used.
-        path: PathBuf,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// A knob cannot be read or written.
-    #[error("cannot change {}: {error}", path.display())]
-    Knob {
-        /// The knob.
+    /// A knob, or the record of knobs, cannot be read or written.
+    #[error("cannot {action} {}: {error}", path.display())]
+    File {
+        /// What failed: "change" for a knob, "use" for the record and its directory.
+        action: &'static str,
+        /// The file or directory.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -48,6 +43,16 @@ pub enum KnobError {
     /// The keeper process could not be started.
     #[error("cannot start the process that restores knobs after a crash: {0}")]
     Keeper(io::Error),
+}
+
+/// Makes an error of what the system says of this file.
+fn cannot(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> KnobError {
+    let path = path.to_owned();
+    move |error| KnobError::File {
+        action,
+        path,
+        error,
+    }
 }
 
 /// A knob and the value to restore.
@@ -66,26 +71,15 @@ pub struct Knobs {
     lock: Option<File>,
 }
 
-/// What [`restore_leftovers`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leftovers {
-    /// Nothing to do.
-    None,
-    /// A crashed run left this many knobs changed; they are restored.
-    Restored(usize),
-    /// A run is under way and will restore its own.
-    InUse,
-}
-
 impl Knobs {
-    /// Takes the system-wide lock in `dir` (a directory that a reboot empties, as the knobs' values
-    /// are) and puts back what a crashed run left. `keeper` is the command that runs
-    /// [`keep`]; without one, a killed process is repaired at the next start only.
+    /// Takes the system-wide lock in `dir`, which a reboot must empty as it resets the knobs, and restores what
+    /// a crashed run left changed. `keeper` is the command that runs [`keep`]; without one, the knobs of a
+    /// killed process are restored at the next start only.
     ///
     /// # Errors
     /// When another process holds knobs, or `dir` cannot be used.
     pub fn acquire(dir: &Path, keeper: Option<Command>) -> Result<Self, KnobError> {
-        make_directory(dir).map_err(|error| record_error(dir, error))?;
+        make_directory(dir).map_err(cannot("use", dir))?;
         let lock = lock(dir, FlockOperation::NonBlockingLockExclusive)?.ok_or(KnobError::Busy)?;
         restore_record(dir)?;
         let keeper = keeper
@@ -106,23 +100,16 @@ impl Knobs {
     /// # Errors
     /// When the knob or the record cannot be written; then the knob is unchanged.
     pub fn set(&mut self, path: &Path, value: &str) -> Result<(), KnobError> {
-        let knob_error = |error| KnobError::Knob {
-            path: path.to_owned(),
-            error,
-        };
-        let old = fs::read_to_string(path)
-            .map_err(knob_error)?
-            .trim()
-            .to_owned();
-        if old == value {
+        let old = fs::read_to_string(path).map_err(cannot("change", path))?;
+        if old.trim() == value {
             return Ok(());
         }
         self.saved.push(Saved {
             path: path.to_owned(),
-            value: old,
+            value: old.trim().to_owned(),
         });
         write_record(&self.dir, &self.saved)?;
-        fs::write(path, value).map_err(knob_error)
+        fs::write(path, value).map_err(cannot("change", path))
     }
 
     /// Restores all knobs.
@@ -158,26 +145,24 @@ impl Drop for Knobs {
     }
 }
 
-/// Restores what a crashed run left changed, unless a run is under way.
+/// Restores what a crashed run left changed, and returns the number of knobs. A run that is under way restores
+/// its own.
 ///
 /// # Errors
 /// When a knob cannot be written or the record cannot be read.
-pub fn restore_leftovers(dir: &Path) -> Result<Leftovers, KnobError> {
+pub fn restore_leftovers(dir: &Path) -> Result<usize, KnobError> {
     if !dir.join(RECORD).exists() {
-        return Ok(Leftovers::None);
+        return Ok(0);
     }
     match lock(dir, FlockOperation::NonBlockingLockExclusive)? {
-        None => Ok(Leftovers::InUse),
-        Some(_lock) => match restore_record(dir)? {
-            0 => Ok(Leftovers::None),
-            count => Ok(Leftovers::Restored(count)),
-        },
+        None => Ok(0),
+        Some(_lock) => restore_record(dir),
     }
 }
 
-/// The keeper process: waits until its standard input is closed, which it is when the process that
-/// changed the knobs is gone in whatever way, and restores what is still recorded. After `limit` it
-/// does not wait any longer: that process hangs, or was stopped.
+/// The keeper process: waits until its standard input is closed, as it is once the process that changed the
+/// knobs has ended in any way, and restores the knobs that are still recorded. After `limit` it waits no
+/// longer: that process hangs, or was stopped.
 ///
 /// # Errors
 /// When a knob cannot be written or the record cannot be read.
@@ -205,28 +190,17 @@ fn wait_for_end(limit: Duration) -> bool {
         if left.is_zero() {
             return false;
         }
-        let timeout = Timespec {
-            tv_sec: left.as_secs() as i64,
-            tv_nsec: left.subsec_nanos().into(),
-        };
         // Nothing is written to the pipe: its only event is its end.
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-        match poll(&mut fds, Some(&timeout)) {
+        match poll(&mut fds, Timespec::try_from(left).ok().as_ref()) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
             Ok(_) | Err(_) => return true,
         }
     }
 }
 
-fn record_error(path: &Path, error: io::Error) -> KnobError {
-    KnobError::Record {
-        path: path.to_owned(),
-        error,
-    }
-}
-
-/// `None` if another process has it. Only root may open it: a process that holds it blocks all learning and
-/// restoring.
+/// Takes the lock; `None` if another process has it. Only root may open its file: a process that holds it
+/// blocks all learning and restoring.
 fn lock(dir: &Path, operation: FlockOperation) -> Result<Option<File>, KnobError> {
     let path = dir.join(LOCK);
     let file = File::options()
@@ -235,75 +209,76 @@ fn lock(dir: &Path, operation: FlockOperation) -> Result<Option<File>, KnobError
         .write(true)
         .mode(0o600)
         .open(&path)
-        .map_err(|error| record_error(&path, error))?;
+        .map_err(cannot("use", &path))?;
     match flock(&file, operation) {
         Ok(()) => Ok(Some(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(record_error(&path, error.into())),
+        Err(errno) => Err(cannot("use", &path)(errno.into())),
     }
 }
 
 fn write_record(dir: &Path, saved: &[Saved]) -> Result<(), KnobError> {
     let path = dir.join(RECORD);
-    let write = || -> io::Result<()> {
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
-        serde_json::to_writer(&mut file, saved)?;
-        file.flush()?;
-        file.persist(&path)?;
-        Ok(())
-    };
-    write().map_err(|error| record_error(&path, error))
+    serde_json::to_vec(saved)
+        .map_err(io::Error::from)
+        .and_then(|bytes| atomic_write::put(atomic_write::new_file(dir)?, &bytes, &path))
+        .map_err(cannot("use", &path))
 }
 
 fn remove_record(dir: &Path) -> Result<(), KnobError> {
     let path = dir.join(RECORD);
     match fs::remove_file(&path) {
         // The keeper has removed it first.
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(record_error(&path, error)),
-        _ => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(cannot("use", &path)),
     }
 }
 
-/// Number of knobs restored.
+/// Restores the knobs of the record, if there is one, and removes it. Returns the number of knobs.
 fn restore_record(dir: &Path) -> Result<usize, KnobError> {
     let path = dir.join(RECORD);
     let file = match File::open(&path) {
-        Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(record_error(&path, error)),
+        file => file.map_err(cannot("use", &path))?,
     };
     let saved: Vec<Saved> = serde_json::from_reader(file.take(MAX_RECORD))
-        .map_err(|error| record_error(&path, error.into()))?;
+        .map_err(|error| cannot("use", &path)(error.into()))?;
     restore(&saved)?;
     remove_record(dir)?;
     Ok(saved.len())
 }
 
+/// Restores all knobs that can be; the first error is returned.
 fn restore(saved: &[Saved]) -> Result<(), KnobError> {
-    let mut first_error = Ok(());
+    let mut restored = Ok(());
     // The same knob may have been changed twice: its first value must be the last that is written.
     for knob in saved.iter().rev() {
         match fs::write(&knob.path, &knob.value) {
-            Ok(()) => {}
             // The device and its knob are gone.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) if first_error.is_ok() => {
-                first_error = Err(KnobError::Knob {
-                    path: knob.path.clone(),
-                    error,
-                });
+            written => {
+                restored = restored.and(written.map_err(cannot("change", &knob.path)));
             }
-            Err(_) => {}
         }
     }
-    first_error
+    restored
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+    use tempfile::{TempDir, tempdir};
+
     use super::*;
+
+    /// A directory with a knob that is 128, and the paths of the knob and of a directory for the record.
+    fn knob() -> (TempDir, PathBuf, PathBuf) {
+        let dir = tempdir().unwrap();
+        let (knob, run) = (dir.path().join("knob"), dir.path().join("run"));
+        fs::write(&knob, "128\n").unwrap();
+        (dir, knob, run)
+    }
 
     fn value(path: &Path) -> String {
         fs::read_to_string(path).expect("a knob")
@@ -311,47 +286,48 @@ mod tests {
 
     #[test]
     fn dropping_restores_the_first_value() {
-        let dir = tempfile::tempdir().unwrap();
-        let knob = dir.path().join("knob");
-        fs::write(&knob, "128\n").unwrap();
-        let run = dir.path().join("run");
+        let (_dir, knob, run) = knob();
         let mut knobs = Knobs::acquire(&run, None).unwrap();
         knobs.set(&knob, "0").unwrap();
         knobs.set(&knob, "1").unwrap();
         assert_eq!(value(&knob), "1");
         drop(knobs);
         assert_eq!(value(&knob), "128");
-        assert_eq!(restore_leftovers(&run).unwrap(), Leftovers::None);
+        assert_eq!(restore_leftovers(&run).unwrap(), 0);
     }
 
     #[test]
     fn the_next_start_restores_after_a_crash() {
-        let dir = tempfile::tempdir().unwrap();
-        let knob = dir.path().join("knob");
-        fs::write(&knob, "128").unwrap();
-        let run = dir.path().join("run");
+        let (_dir, knob, run) = knob();
         let mut knobs = Knobs::acquire(&run, None).unwrap();
         knobs.set(&knob, "0").unwrap();
-        assert_eq!(restore_leftovers(&run).unwrap(), Leftovers::InUse);
+        assert_eq!(restore_leftovers(&run).unwrap(), 0, "it is in use");
+        assert_eq!(value(&knob), "0");
+        assert!(matches!(Knobs::acquire(&run, None), Err(KnobError::Busy)));
         // A crash: destructors do not run, and the lock is released with the process.
         knobs.saved.clear();
         drop(knobs);
         assert_eq!(value(&knob), "0");
-        assert_eq!(restore_leftovers(&run).unwrap(), Leftovers::Restored(1));
+        assert_eq!(restore_leftovers(&run).unwrap(), 1);
         assert_eq!(value(&knob), "128");
     }
 
     #[test]
-    fn only_one_holds_knobs() {
-        let dir = tempfile::tempdir().unwrap();
-        let run = dir.path().join("run");
-        let _first = Knobs::acquire(&run, None).unwrap();
-        assert!(matches!(Knobs::acquire(&run, None), Err(KnobError::Busy)));
+    fn a_knob_that_cannot_be_restored_does_not_keep_others_from_it() {
+        let (dir, knob, _) = knob();
+        let saved =
+            [dir.path().to_owned(), knob.clone(), "/no/such/knob".into()].map(|path| Saved {
+                path,
+                value: "64".into(),
+            });
+        let error = restore(&saved).unwrap_err().to_string();
+        assert!(error.contains(dir.path().to_str().unwrap()), "{error}");
+        assert_eq!(value(&knob), "64");
     }
 
     #[test]
     fn others_cannot_reach_the_lock() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let _knobs = Knobs::acquire(dir.path(), None).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
@@ -360,15 +336,15 @@ mod tests {
 
         let link = dir.path().join("link");
         std::os::unix::fs::symlink("/", &link).unwrap();
-        let Err(error) = Knobs::acquire(&link, None) else {
-            panic!("a link leads anywhere");
-        };
-        assert!(error.to_string().contains("not a directory"), "{error}");
+        let error = Knobs::acquire(&link, None)
+            .err()
+            .map(|error| error.to_string());
+        assert!(error.is_some_and(|error| error.contains("not a directory")));
     }
 
     #[test]
     fn a_damaged_record_is_an_error_that_names_it() {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = tempdir().unwrap();
         fs::write(dir.path().join(RECORD), "{").unwrap();
         let error = restore_leftovers(dir.path()).unwrap_err().to_string();
         assert!(error.contains(RECORD), "{error}");

@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{major, minor};
+use rustix::fs::{major, makedev, minor};
 
 use crate::model::DriveClass;
 
-/// How many devices may be stacked (a file on a loop device on a volume on a disk) before the search
-/// for the drive at the bottom ends.
+/// Most devices in a stack, such as a file on a loop device on a volume on a disk, in which the drive at the
+/// bottom is searched for.
 const MAX_STACK: u32 = 8;
 
 /// A view of sysfs. Tests use another root than /sys.
@@ -41,14 +41,17 @@ impl Sysfs {
         self
     }
 
-    /// The directory of the whole disk that `dev` (encoded as `st_dev`) is, or is a partition of.
+    /// The directory of `dev`, encoded as `st_dev`.
+    fn device(&self, dev: u64) -> Option<PathBuf> {
+        let link = format!("dev/block/{}:{}", major(dev), minor(dev));
+        fs::canonicalize(self.root.join(link)).ok()
+    }
+
+    /// The directory of the whole disk that `dev` is, or is a partition of.
     fn disk(&self, dev: u64) -> Option<PathBuf> {
-        let link = self
-            .root
-            .join(format!("dev/block/{}:{}", major(dev), minor(dev)));
-        let dir = fs::canonicalize(link).ok()?;
+        let mut dir = self.device(dev)?;
         if dir.join("partition").exists() {
-            return dir.parent().map(Path::to_owned);
+            dir.pop();
         }
         Some(dir)
     }
@@ -56,31 +59,19 @@ impl Sysfs {
     /// `/sys/class/bdi/…/read_ahead_kb` of the device: the readahead of every file opened on it from now on,
     /// in KiB. Partitions share that of their disk.
     pub fn read_ahead_knob(&self, dev: u64) -> Option<PathBuf> {
-        let own = self.root.join(format!(
-            "class/bdi/{}:{}/read_ahead_kb",
-            major(dev),
-            minor(dev)
-        ));
-        if own.exists() {
-            return Some(own);
-        }
-        let numbers = read(&self.disk(dev)?.join("dev"))?;
-        let disk = self.root.join(format!("class/bdi/{numbers}/read_ahead_kb"));
-        disk.exists().then_some(disk)
+        let knob = |numbers: &str| {
+            let path = format!("class/bdi/{numbers}/read_ahead_kb");
+            Some(self.root.join(path)).filter(|knob| knob.exists())
+        };
+        knob(&format!("{}:{}", major(dev), minor(dev)))
+            .or_else(|| knob(&read(&self.disk(dev)?.join("dev"))?))
     }
 
     /// ext4's own readahead of inode-table blocks, in blocks; 1 turns it off.
     pub fn inode_readahead_knob(&self, dev: u64) -> Option<PathBuf> {
-        let link = self
-            .root
-            .join(format!("dev/block/{}:{}", major(dev), minor(dev)));
-        let name = fs::canonicalize(link).ok()?.file_name()?.to_owned();
-        let knob = self
-            .root
-            .join("fs/ext4")
-            .join(name)
-            .join("inode_readahead_blks");
-        knob.exists().then_some(knob)
+        let device = self.device(dev)?;
+        let ext4 = self.root.join("fs/ext4").join(device.file_name()?);
+        Some(ext4.join("inode_readahead_blks")).filter(|knob| knob.exists())
     }
 
     /// The most that one readahead(2) call reads on this device, in bytes: the larger of its readahead and
@@ -88,11 +79,10 @@ impl Sysfs {
     /// 0 if readahead is switched off.
     pub fn readahead_limit(&self, dev: u64) -> Option<u64> {
         let readahead: u64 = read(&self.read_ahead_knob(dev)?)?.parse().ok()?;
-        let request: u64 = self
-            .disk(dev)
-            .and_then(|disk| read(&disk.join("queue/max_sectors_kb"))?.parse().ok())
-            .unwrap_or(0);
-        Some(readahead.max(request) * 1024)
+        let disk = self.disk(dev);
+        let request: Option<u64> =
+            disk.and_then(|disk| read(&disk.join("queue/max_sectors_kb"))?.parse().ok());
+        Some(readahead.max(request.unwrap_or(0)) * 1024)
     }
 
     /// The kind of drive under the device. A drive without attributes of its queue is taken for one with
@@ -100,7 +90,7 @@ impl Sysfs {
     pub fn class(&self, dev: u64) -> DriveClass {
         let known = self.known.iter().find(|(known, _)| *known == dev);
         known
-            .map(|(_, class)| *class)
+            .map(|&(_, class)| class)
             .or_else(|| self.class_below(dev, 0))
             .unwrap_or(DriveClass::CommandQueuing)
     }
@@ -110,161 +100,143 @@ impl Sysfs {
             return None;
         }
         let disk = self.disk(dev)?;
-        // A stack of devices is as slow as its slowest part.
-        let mut below: Vec<DriveClass> = Vec::new();
-        for slave in fs::read_dir(disk.join("slaves"))
+        let slaves = fs::read_dir(disk.join("slaves"))
             .into_iter()
             .flatten()
-            .flatten()
-        {
-            if let Some(dev) = device_number(&read(&slave.path().join("dev"))?) {
-                below.extend(self.class_below(dev, depth + 1));
-            }
-        }
+            .flatten();
+        let mut below: Vec<u64> = slaves
+            .filter_map(|slave| device_number(&read(&slave.path().join("dev"))?))
+            .collect();
         let backing = read(&disk.join("loop/backing_file"));
-        if let Some(meta) = backing.and_then(|file| fs::metadata(file).ok()) {
-            below.extend(self.class_below(meta.dev(), depth + 1));
-        }
-        if flag(&disk.join("queue/rotational")) {
-            below.push(DriveClass::Rotational);
-        } else if let Some(depth) = read(&disk.join("device/queue_depth")) {
-            below.push(queuing(depth.parse().unwrap_or(1) > 1));
-        } else if disk.file_name()?.to_str()?.starts_with("mmcblk") {
-            below.push(queuing(flag(&disk.join("device/cmdq_en"))));
-        }
-        let slowest = |class: &DriveClass| match class {
-            DriveClass::CommandQueuing => 0,
-            DriveClass::NoCommandQueuing => 1,
-            DriveClass::Rotational => 2,
-        };
-        below.into_iter().max_by_key(slowest)
+        below.extend(backing.and_then(|file| Some(fs::metadata(file).ok()?.dev())));
+        let below = below
+            .iter()
+            .filter_map(|&dev| self.class_below(dev, depth + 1));
+        // A stack of devices is as slow as its slowest part.
+        below
+            .chain(own_class(&disk))
+            .max_by_key(|class| match class {
+                DriveClass::CommandQueuing => 0,
+                DriveClass::NoCommandQueuing => 1,
+                DriveClass::Rotational => 2,
+            })
     }
 }
 
-fn queuing(yes: bool) -> DriveClass {
-    if yes {
-        DriveClass::CommandQueuing
+/// The class of the disk itself; `None` if its attributes do not tell.
+fn own_class(disk: &Path) -> Option<DriveClass> {
+    let is_set = |attribute| read(&disk.join(attribute)).is_some_and(|value| value == "1");
+    let queuing = if is_set("queue/rotational") {
+        return Some(DriveClass::Rotational);
+    } else if let Some(depth) = read(&disk.join("device/queue_depth")) {
+        depth.parse().unwrap_or(1) > 1
+    } else if disk.file_name()?.to_str()?.starts_with("mmcblk") {
+        is_set("device/cmdq_en")
     } else {
-        DriveClass::NoCommandQueuing
-    }
+        return None;
+    };
+    Some(match queuing {
+        true => DriveClass::CommandQueuing,
+        false => DriveClass::NoCommandQueuing,
+    })
 }
 
 fn read(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-fn flag(path: &Path) -> bool {
-    read(path).is_some_and(|value| value == "1")
-}
-
 /// "8:1" as a device number.
 fn device_number(text: &str) -> Option<u64> {
     let (major, minor) = text.split_once(':')?;
-    Some(rustix::fs::makedev(
-        major.parse().ok()?,
-        minor.parse().ok()?,
-    ))
+    Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use rustix::fs::makedev;
-    use tempfile::TempDir;
+    use tempfile::{TempDir, tempdir};
 
     use super::*;
 
-    struct FakeSysfs(TempDir);
-
-    impl FakeSysfs {
-        fn new() -> Self {
-            FakeSysfs(tempfile::tempdir().expect("a temporary directory"))
+    /// A sysfs with these devices (numbers and directory below `devices`) and files.
+    fn fake(devices: &[(&str, &str)], files: &[(&str, &str)]) -> (TempDir, Sysfs) {
+        let root = tempdir().unwrap();
+        let write = |path: &str, content: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        fs::create_dir_all(root.path().join("dev/block")).unwrap();
+        for (numbers, name) in devices {
+            write(&format!("devices/{name}/dev"), numbers);
+            let link = root.path().join("dev/block").join(numbers);
+            symlink(root.path().join("devices").join(name), link).unwrap();
         }
-
-        fn sysfs(&self) -> Sysfs {
-            Sysfs::at(self.0.path())
+        for (path, content) in files {
+            write(path, content);
         }
-
-        fn file(&self, path: &str, content: &str) {
-            let path = self.0.path().join(path);
-            fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
-            fs::write(path, content).expect("a file");
-        }
-
-        fn device(&self, numbers: &str, dir: &str) {
-            let dir = self.0.path().join(dir);
-            fs::create_dir_all(&dir).expect("directories");
-            fs::write(dir.join("dev"), numbers).expect("a file");
-            let links = self.0.path().join("dev/block");
-            fs::create_dir_all(&links).expect("directories");
-            symlink(dir, links.join(numbers)).expect("a link");
-        }
+        let sysfs = Sysfs::at(root.path());
+        (root, sysfs)
     }
 
     #[test]
     fn partitions_have_their_disks_readahead() {
-        let fake = FakeSysfs::new();
-        fake.device("8:0", "devices/sda");
-        fake.device("8:1", "devices/sda/sda1");
-        fake.file("devices/sda/sda1/partition", "1");
-        fake.file("devices/sda/queue/max_sectors_kb", "1280\n");
-        fake.file("class/bdi/8:0/read_ahead_kb", "128\n");
-        fake.file("fs/ext4/sda1/inode_readahead_blks", "32\n");
-        let sysfs = fake.sysfs();
+        let (_root, sysfs) = fake(
+            &[("8:0", "sda"), ("8:1", "sda/sda1")],
+            &[
+                ("devices/sda/sda1/partition", "1"),
+                ("devices/sda/queue/max_sectors_kb", "1280\n"),
+                ("class/bdi/8:0/read_ahead_kb", "128\n"),
+                ("fs/ext4/sda1/inode_readahead_blks", "32\n"),
+            ],
+        );
         let part = makedev(8, 1);
-        assert!(
-            sysfs
-                .read_ahead_knob(part)
-                .unwrap()
-                .ends_with("8:0/read_ahead_kb")
-        );
-        assert!(
-            sysfs
-                .inode_readahead_knob(part)
-                .unwrap()
-                .ends_with("sda1/inode_readahead_blks")
-        );
+        let read_ahead = sysfs.read_ahead_knob(part).unwrap();
+        assert!(read_ahead.ends_with("8:0/read_ahead_kb"));
+        let inodes = sysfs.inode_readahead_knob(part).unwrap();
+        assert!(inodes.ends_with("sda1/inode_readahead_blks"));
         assert_eq!(sysfs.readahead_limit(part), Some(1280 << 10));
         assert_eq!(sysfs.read_ahead_knob(makedev(9, 9)), None);
     }
 
     #[test]
-    fn drives_are_told_apart() {
-        let fake = FakeSysfs::new();
-        fake.device("8:0", "devices/sda");
-        fake.file("devices/sda/device/queue_depth", "32");
-        fake.device("8:16", "devices/sdb");
-        fake.file("devices/sdb/device/queue_depth", "1");
-        fake.device("8:32", "devices/sdc");
-        fake.file("devices/sdc/queue/rotational", "1");
-        fake.device("179:0", "devices/mmcblk0");
-        fake.device("179:8", "devices/mmcblk1");
-        fake.file("devices/mmcblk1/device/cmdq_en", "1");
-        fake.device("259:0", "devices/nvme0n1");
-        fake.device("253:0", "devices/dm-0");
-        fs::create_dir_all(fake.0.path().join("devices/dm-0/slaves")).unwrap();
-        symlink(
-            fake.0.path().join("devices/sdb"),
-            fake.0.path().join("devices/dm-0/slaves/sdb"),
-        )
-        .unwrap();
-        let class = |major, minor| fake.sysfs().class(makedev(major, minor));
-        assert_eq!(class(8, 0), DriveClass::CommandQueuing);
-        assert_eq!(class(8, 16), DriveClass::NoCommandQueuing);
-        assert_eq!(class(8, 32), DriveClass::Rotational);
-        assert_eq!(class(179, 0), DriveClass::NoCommandQueuing);
-        assert_eq!(class(179, 8), DriveClass::CommandQueuing);
-        assert_eq!(class(259, 0), DriveClass::CommandQueuing);
-        assert_eq!(class(253, 0), DriveClass::NoCommandQueuing);
-        assert_eq!(class(1, 1), DriveClass::CommandQueuing);
-        let with_class = fake
-            .sysfs()
-            .knowing(makedev(8, 0), DriveClass::NoCommandQueuing);
-        assert_eq!(
-            with_class.class(makedev(8, 0)),
-            DriveClass::NoCommandQueuing
+    fn classes_of_drives_are_told_apart() {
+        use DriveClass::{CommandQueuing, NoCommandQueuing, Rotational};
+        let (root, sysfs) = fake(
+            &[
+                ("8:0", "sda"),
+                ("8:16", "sdb"),
+                ("8:32", "sdc"),
+                ("179:0", "mmcblk0"),
+                ("179:8", "mmcblk1"),
+                ("259:0", "nvme0n1"),
+                ("253:0", "dm-0"),
+            ],
+            &[
+                ("devices/sda/device/queue_depth", "32"),
+                ("devices/sdb/device/queue_depth", "1"),
+                ("devices/sdc/queue/rotational", "1"),
+                ("devices/mmcblk1/device/cmdq_en", "1"),
+            ],
         );
-        assert_eq!(with_class.class(makedev(8, 32)), DriveClass::Rotational);
+        let devices = root.path().join("devices");
+        fs::create_dir_all(devices.join("dm-0/slaves")).unwrap();
+        symlink(devices.join("sdb"), devices.join("dm-0/slaves/sdb")).unwrap();
+        for (major, minor, class) in [
+            (8, 0, CommandQueuing),
+            (8, 16, NoCommandQueuing),
+            (8, 32, Rotational),
+            (179, 0, NoCommandQueuing),
+            (179, 8, CommandQueuing),
+            (259, 0, CommandQueuing),
+            (253, 0, NoCommandQueuing),
+            (1, 1, CommandQueuing),
+        ] {
+            assert_eq!(sysfs.class(makedev(major, minor)), class, "{major}:{minor}");
+        }
+        let emulated = sysfs.knowing(makedev(8, 0), NoCommandQueuing);
+        assert_eq!(emulated.class(makedev(8, 0)), NoCommandQueuing);
+        assert_eq!(emulated.class(makedev(8, 32)), Rotational);
     }
 }

@@ -1,5 +1,6 @@
 //! A profile in memory: packed, except for what the first requests need.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::drive::Sysfs;
@@ -9,7 +10,8 @@ use crate::model::DriveClass;
 use crate::model::Place;
 use crate::model::{App, Device, Profile, Revision};
 use crate::prefetch::HeadStart;
-use crate::profile::encode;
+use crate::profile::{Store, encode};
+use crate::service::start::ServiceError;
 
 /// A profile that can be prefetched at once.
 #[derive(Clone)]
@@ -34,14 +36,49 @@ pub struct CachedProfile {
 }
 
 impl CachedProfile {
-    /// Makes a profile ready.
+    /// Reads all profiles of a store, by app, and says which cannot be used.
     ///
     /// # Errors
-    /// If it breaks a rule of the format.
-    pub fn new(
-        profile: &Profile,
-        mounts: &MountTable,
-    ) -> Result<Self, crate::profile::FormatError> {
+    /// When the store or the mount table cannot be read.
+    pub fn load_all(store: &Store) -> Result<(HashMap<String, Self>, Vec<String>), ServiceError> {
+        let mounts = MountTable::read()?;
+        let (mut profiles, mut warnings) = (HashMap::new(), Vec::new());
+        for stored in store.list()? {
+            let profile = stored.profile.map_err(|error| error.to_string());
+            match profile.and_then(|profile| Self::new(&profile, &mounts)) {
+                Ok(profile) => match String::from_utf8(profile.app.id()) {
+                    Ok(id) => drop(profiles.insert(id, profile)),
+                    Err(_) => warnings.push(format!(
+                        "{}: the path of its app is no text, and it is left alone",
+                        stored.file_name.display()
+                    )),
+                },
+                Err(why) => warnings.push(why),
+            }
+        }
+        Ok((profiles, warnings))
+    }
+
+    /// Stores a profile and loads it into memory.
+    ///
+    /// # Errors
+    /// As [`Store::save`] and [`CachedProfile::load`].
+    pub fn store(profile: &Profile, store: &Store) -> Result<Self, String> {
+        store.save(profile).map_err(|error| error.to_string())?;
+        Self::load(profile)
+    }
+
+    /// Loads a profile into memory.
+    ///
+    /// # Errors
+    /// When the mount table cannot be read, or the profile breaks a rule of the format.
+    pub fn load(profile: &Profile) -> Result<Self, String> {
+        let mounts =
+            MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
+        Self::new(profile, &mounts)
+    }
+
+    fn new(profile: &Profile, mounts: &MountTable) -> Result<Self, String> {
         let sysfs = Sysfs::default();
         let head_start = HeadStart::prepare(profile, mounts, &sysfs);
         let page_bytes = rustix::param::page_size() as u64;
@@ -58,7 +95,7 @@ impl CachedProfile {
             Place::Metadata { .. } => None,
         });
         Ok(CachedProfile {
-            packed: encode(profile)?.into(),
+            packed: encode(profile).map_err(|error| error.to_string())?.into(),
             head_start,
             completion,
             app: profile.app.clone(),

@@ -1,21 +1,24 @@
-//! What the service says of itself.
+//! What the service reports of itself in `status`.
 
 use super::clock::now_s;
 
-/// Warnings that are kept for `status`.
+/// Most warnings that are kept.
 const WARNINGS: usize = 16;
 
-/// Abilities, warnings and counters, for `status`.
+/// Abilities, warnings and counters.
 pub struct Diagnostics {
-    since_s: u64,
-    launches_seen: u64,
-    abilities: Vec<String>,
-    /// The latest last.
-    warnings: Vec<String>,
+    /// When the service started, in seconds since the epoch.
+    pub since_s: u64,
+    /// Launches of managed apps since then.
+    pub launches_seen: u64,
+    /// What the service can do on this system.
+    pub abilities: Vec<String>,
+    /// What is wrong, the latest last.
+    pub warnings: Vec<String>,
 }
 
 impl Diagnostics {
-    /// Of a service that starts now and can do this.
+    /// Of a service that starts now.
     pub fn new(abilities: Vec<String>) -> Self {
         Diagnostics {
             since_s: now_s(),
@@ -33,30 +36,5 @@ impl Diagnostics {
             self.warnings.remove(0);
         }
         self.warnings.push(warning);
-    }
-
-    /// Counts a launch.
-    pub fn count_launch(&mut self) {
-        self.launches_seen += 1;
-    }
-
-    /// Since when the service runs, in seconds since the epoch.
-    pub fn since_s(&self) -> u64 {
-        self.since_s
-    }
-
-    /// Launches since then.
-    pub fn launches_seen(&self) -> u64 {
-        self.launches_seen
-    }
-
-    /// What the service can do on this system.
-    pub fn abilities(&self) -> &[String] {
-        &self.abilities
-    }
-
-    /// What is wrong, the latest last.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
     }
 }

@@ -11,16 +11,17 @@ use rustix::process::Pid;
 
 use super::announce::AnnouncedLaunch;
 use super::announcement::{Announcements, MOST_AT_ONCE};
-use super::catalogue::{Candidate, FoundApp};
+use super::catalogue::FoundApp;
 use super::clock::now_s;
 use super::config::Config;
 use super::launch::{LaunchStart, Launches, StateEvent, TICK};
 use super::mailbox::Inbox;
+use super::marks::Marks;
 use super::message::Message;
 use super::notify::{NotifyState, notify, watchdog_interval};
 use super::packages::{Packages, REST};
 use super::parts::Parts;
-use super::registry::{Added, Marks};
+use super::registry::{Added, Record};
 use crate::kernel::{HeldExec, LaunchEvent, LaunchEventKind};
 use crate::learn::LiveNews;
 use crate::model::{App, LaunchLimits};
@@ -169,7 +170,7 @@ impl<'obj> Service<'obj> {
             // It tries another directory of PATH; the app was not in the one before.
             return;
         }
-        match self.parts.watchlist().called(event) {
+        match self.parts.catalogue().called(event) {
             Some(found) => self.begin(event.launch, event.pid, found, StateEvent::Called),
             None => {
                 let now = Clocks::now();
@@ -181,7 +182,7 @@ impl<'obj> Service<'obj> {
 
     /// execve has succeeded.
     fn on_executed(&mut self, event: &LaunchEvent) {
-        let found = self.parts.watchlist().executed(event);
+        let found = self.parts.catalogue().executed(event);
         match (found, self.launches.app_of(event.launch)) {
             (Some(found), Some(id)) if id == found.id => {
                 self.launches
@@ -244,7 +245,7 @@ impl<'obj> Service<'obj> {
         if let Some(launch) = self.launches.to_learn(&id, pid as u32) {
             return self.hold(launch, held);
         }
-        let Some(found) = self.parts.watchlist().of_process(&id, pid) else {
+        let Some(found) = self.parts.catalogue().of_process(&id, pid) else {
             return;
         };
         if let Some(launch) = self.launches.take_pending(pid as u32) {
@@ -301,13 +302,10 @@ impl<'obj> Service<'obj> {
     fn on_announcement(&mut self, announced: &AnnouncedLaunch) {
         let id = announced.identity();
         if self.parts.apps().get(&id).is_none() {
-            let candidate = Candidate {
-                title: announced.name.clone(),
-                added: Added::Announced,
-                marks: Marks::default(),
-            };
+            let name = announced.name.clone();
+            let record = Record::new(id.clone(), name, Added::Announced, Marks::default());
             // Any user may announce any name.
-            if !self.parts.manage_announced(candidate.record(&id)) {
+            if !self.parts.manage_announced(record) {
                 let warning = format!("{id} is not managed: there are too many apps");
                 return self.parts.warn(warning);
             }
@@ -344,29 +342,13 @@ impl<'obj> Service<'obj> {
             Message::Profiles { found, known } => {
                 self.parts.profiles_loaded_again(found, &known);
             }
-            Message::Rescheduled { id, result } => {
-                if let Err(warning) = self.parts.apps_mut().rescheduled(&id, result) {
+            Message::Apps(apply) => {
+                if let Some(warning) = apply(self.parts.apps_mut()) {
                     self.parts.warn(warning);
                 }
                 self.parts.refresh_marks();
             }
-            Message::Checked {
-                id,
-                obsolete,
-                entries,
-                profile,
-            } => {
-                self.parts
-                    .apps_mut()
-                    .checked(&id, obsolete, entries, profile);
-                self.parts.refresh_marks();
-            }
-            Message::NotKept { id, why } => {
-                self.parts.warn(why);
-                self.parts.apps_mut().not_kept(&id);
-                self.parts.refresh_marks();
-            }
-            Message::Candidates(found) => self.parts.set_candidates(found),
+            Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
             Message::Warning(warning) => self.parts.warn(warning),
             Message::Control(call) => call(self),
         }

@@ -1,26 +1,29 @@
 //! The managed apps: their records, their profiles, and what is decided from what happens to them.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 
 use super::cached_profile::CachedProfile;
-use super::catalogue::{LAUNCHER_ONLY, NO_EXECUTABLE, marks_of};
 use super::clock::now_s;
 use super::launch::LaunchPolicy;
 use super::mailbox::Outbox;
-use super::message::{Message, RescheduleResult};
+use super::marks::Marks;
+use super::message::Message;
+use super::records::Records;
 use super::registry::{Added, Record, Registry};
-use super::reschedule::{look_at_files, reschedule, take_replacements};
+use super::reschedule::{refresh, reschedule};
 use super::start::ServiceError;
 use super::worker::Jobs;
 use crate::apps::Rules;
-use crate::fs::mounts::MountTable;
 use crate::learn::LearnedProfile;
-use crate::model::{App, Params, Profile};
-use crate::policy::{
-    Decision, DecisionReason, Managed, Observation, Off, Phase, Plan, check_files,
-};
+use crate::model::{App, Params};
+use crate::policy::{Decision, DecisionReason, Managed, Observation, Off, Plan};
 use crate::profile::{Store, decode};
+
+/// What the log says of a launcher that has a profile or was managed.
+const LAUNCHER_ONLY: &str =
+    "starts many apps and is not managed itself: learn the apps that it starts";
 
 /// The managed apps.
 pub struct ManagedApps {
@@ -31,8 +34,6 @@ pub struct ManagedApps {
     state_dir: PathBuf,
     /// Whether schedules may be tuned (`prefetch.dynamic`).
     tunes: bool,
-    /// State of the random numbers that decide which launches go without prefetching.
-    random: u64,
     jobs: Jobs,
     outbox: Outbox<Message>,
 }
@@ -44,28 +45,37 @@ impl ManagedApps {
     /// # Errors
     /// When the store or the mount table cannot be read.
     pub fn load(
-        registry: Registry,
+        mut registry: Registry,
         rules: &Rules,
         store: Store,
         state_dir: PathBuf,
         jobs: Jobs,
         outbox: Outbox<Message>,
     ) -> Result<(Self, Vec<String>), ServiceError> {
-        let (profiles, warnings) = read_profiles(&store)?;
+        for id in registry.remove_launchers(rules) {
+            tracing::info!(app = id, "{LAUNCHER_ONLY}");
+        }
+        let (profiles, warnings) = CachedProfile::load_all(&store)?;
+        for (id, profile) in &profiles {
+            manage(&mut registry, rules, id, profile);
+        }
+        let lacks_profile = |record: &&Record| {
+            record.managed.tuning().is_some() && !profiles.contains_key(&record.id)
+        };
+        let lost = registry.iter().filter(lacks_profile);
+        let lost: Vec<String> = lost.map(|record| record.id.clone()).collect();
         let mut apps = ManagedApps {
             registry,
             profiles,
             store,
             state_dir,
             tunes: true,
-            random: now_s() ^ u64::from(std::process::id()) << 32 | 1,
             jobs,
             outbox,
         };
-        for (id, profile) in &apps.profiles {
-            manage(&mut apps.registry, rules, id, profile);
+        for id in lost {
+            apps.observe(&id, &Observation::NoProfile);
         }
-        apps.learn_lost_profiles();
         Ok((apps, warnings))
     }
 
@@ -106,7 +116,8 @@ impl ManagedApps {
 
     /// Plans a launch that begins now. `withholds`: whether prefetching may be withheld, to compare.
     pub fn plan(&mut self, id: &str, withholds: bool) -> LaunchPolicy {
-        let random = self.next_random();
+        // Another key each time: launches from which prefetching is withheld should follow no rhythm.
+        let random = RandomState::new().hash_one(id);
         let planned = self
             .registry
             .get_mut(id)
@@ -133,12 +144,8 @@ impl ManagedApps {
         record.prefetched += u64::from(plan == Plan::Prefetch);
         // Another inode at the same path: a package was updated. The device's number says nothing, since a
         // drive may have another one each time that it is plugged in.
-        let was = record.app.as_ref().map(|app| app.ino);
-        let replaced = was.is_some_and(|was| {
-            was != app.ino && was != NO_EXECUTABLE.1 && app.ino != NO_EXECUTABLE.1
-        });
-        record.app = Some(app.clone());
-        if replaced {
+        let before = record.app.replace(app.clone()).map_or(0, |app| app.ino);
+        if before != app.ino && before != 0 && app.ino != 0 {
             record.managed.next(now, &Observation::NewExecutable);
         }
         true
@@ -177,31 +184,33 @@ impl ManagedApps {
         learned: LearnedProfile,
         cold_waits_us: Option<u64>,
     ) {
-        let (history, class) = (profile.history.clone(), profile.class);
+        self.use_learned(id, profile, cold_waits_us);
+        let id = id.to_owned();
+        self.in_background(
+            move |store, _| {
+                store
+                    .save_sequence(&learned.sequence())
+                    .and_then(|()| store.save(&learned.profile))
+            },
+            move |apps, kept| {
+                // The disk is full, say: the app is learned at each launch until its profile can be stored.
+                let why = kept.err()?.to_string();
+                apps.observe(&id, &Observation::NoProfile);
+                apps.save();
+                Some(why)
+            },
+        );
+    }
+
+    fn use_learned(&mut self, id: &str, profile: CachedProfile, cold_waits_us: Option<u64>) {
+        let (class, history) = (profile.class, profile.history.clone());
         self.profiles.insert(id.to_owned(), profile);
-        let observation = Observation::Learned {
+        let learned = Observation::Learned {
             class,
             history: &history,
             waiting_us: cold_waits_us,
         };
-        self.observe(id, &observation);
-        let (id, store, outbox) = (id.to_owned(), self.store.clone(), self.outbox.clone());
-        let sequence = learned.sequence();
-        self.jobs.run(move |_| {
-            let kept = store
-                .save_sequence(&sequence)
-                .and_then(|()| store.save(&learned.profile).map(drop));
-            if let Err(error) = kept {
-                let why = error.to_string();
-                outbox.send(Message::NotKept { id, why });
-            }
-        });
-    }
-
-    /// A profile could not be stored, on a full disk, say. Its app is learned at each launch until it can be.
-    pub fn not_kept(&mut self, id: &str) {
-        self.observe(id, &Observation::NoProfile);
-        self.save();
+        self.observe(id, &learned);
     }
 
     /// Has a profile scheduled anew.
@@ -209,48 +218,33 @@ impl ManagedApps {
         let Some(profile) = self.profiles.get(id) else {
             return;
         };
-        let (packed, store, outbox) = (
-            profile.packed.clone(),
-            self.store.clone(),
-            self.outbox.clone(),
-        );
-        let (id, app) = (id.to_owned(), profile.app.clone());
-        self.jobs.run(move |_| {
-            let result = match decode(&packed) {
-                Err(error) => RescheduleResult::Failed(error.to_string()),
-                Ok(profile) => {
-                    let sequence = store.load_sequence(app.key()).ok().flatten();
-                    let rescheduled = reschedule(profile, sequence, params);
-                    RescheduleResult::of(rescheduled, |profile| store_and_load(&store, profile))
+        let (id, app, packed) = (id.to_owned(), profile.app.clone(), profile.packed.clone());
+        self.in_background(
+            move |store, _| {
+                let profile = decode(&packed).map_err(|error| error.to_string())?;
+                let sequence = store.load_sequence(app.key()).ok().flatten();
+                let rescheduled = reschedule(profile, sequence, params)?;
+                let stored = rescheduled.map(|profile| CachedProfile::store(&profile, store));
+                stored.transpose()
+            },
+            move |apps, rescheduled| {
+                let mut warning = None;
+                match rescheduled {
+                    Ok(Some(profile)) => {
+                        let params = profile.history.last().map(|revision| revision.params);
+                        tracing::info!(app = id, ?params, "scheduled anew");
+                        apps.profiles.insert(id, profile);
+                    }
+                    Ok(None) => apps.observe(&id, &Observation::NoEffect),
+                    Err(why) => {
+                        apps.observe(&id, &Observation::NotRescheduled);
+                        warning = Some(format!("{id} cannot be scheduled anew: {why}"));
+                    }
                 }
-            };
-            outbox.send(Message::Rescheduled { id, result });
-        });
-    }
-
-    /// A profile was scheduled anew, or not.
-    ///
-    /// # Errors
-    /// Why it cannot be.
-    pub fn rescheduled(&mut self, id: &str, result: RescheduleResult) -> Result<(), String> {
-        let result = match result {
-            RescheduleResult::Done(profile) => {
-                let params = profile.history.last().map(|revision| revision.params);
-                tracing::info!(app = id, ?params, "scheduled anew");
-                self.profiles.insert(id.to_owned(), *profile);
-                Ok(())
-            }
-            RescheduleResult::NoEffect => {
-                self.observe(id, &Observation::NoEffect);
-                Ok(())
-            }
-            RescheduleResult::Failed(why) => {
-                self.observe(id, &Observation::NotRescheduled);
-                Err(format!("{id} cannot be scheduled anew: {why}"))
-            }
-        };
-        self.save();
-        result
+                apps.save();
+                warning
+            },
+        );
     }
 
     /// Has the files of all profiles checked.
@@ -266,82 +260,44 @@ impl ManagedApps {
         let Some(profile) = self.profiles.get(id) else {
             return;
         };
-        let launches_s = self
-            .registry
-            .get(id)
-            .map(|record| record.last_s.clone())
-            .unwrap_or_default();
-        let (packed, store, outbox) = (
-            profile.packed.clone(),
-            self.store.clone(),
-            self.outbox.clone(),
+        let record = self.registry.get(id);
+        let launches_s = record.map_or(Vec::new(), |record| record.last_s.clone());
+        let (id, entries, packed) = (id.to_owned(), profile.entries, profile.packed.clone());
+        self.in_background(
+            move |store, _| {
+                let (profile, obsolete) = refresh(decode(&packed).ok()?, &launches_s)?;
+                Some((CachedProfile::store(&profile, store), obsolete))
+            },
+            move |apps, refreshed| {
+                let (profile, obsolete) = refreshed?;
+                tracing::info!(
+                    app = id,
+                    obsolete,
+                    entries,
+                    "obsolete entries were replaced or removed"
+                );
+                let stored = profile.map(|profile| apps.profiles.insert(id.clone(), profile));
+                apps.observe(&id, &Observation::Checked { obsolete, entries });
+                apps.save();
+                stored.err()
+            },
         );
-        let id = id.to_owned();
-        self.jobs.run(move |_| {
-            let Ok(mut profile) = decode(&packed) else {
-                return;
-            };
-            let entries = profile.entries.len() as u64;
-            let checks = look_at_files(&profile);
-            let checked = check_files(&profile.entries, &checks, profile.created, &launches_s);
-            if checked.obsolete == 0 {
-                return;
-            }
-            profile.entries = checked.entries;
-            let taken = take_replacements(&mut profile, &checked.replaced);
-            profile.obsolete = checked.replaced.len().saturating_sub(taken) as u32;
-            let profile = match store_and_load(&store, &profile) {
-                Ok(profile) => Some(Box::new(profile)),
-                Err(why) => {
-                    outbox.send(Message::Warning(why));
-                    None
-                }
-            };
-            outbox.send(Message::Checked {
-                id,
-                obsolete: checked.obsolete,
-                entries,
-                profile,
-            });
-        });
-    }
-
-    /// The files of a profile were checked, and obsolete entries were found.
-    pub fn checked(
-        &mut self,
-        id: &str,
-        obsolete: u64,
-        entries: u64,
-        profile: Option<Box<CachedProfile>>,
-    ) {
-        tracing::info!(
-            app = id,
-            obsolete,
-            entries,
-            "obsolete entries were replaced or removed"
-        );
-        if let Some(profile) = profile {
-            self.profiles.insert(id.to_owned(), *profile);
-        }
-        self.observe(id, &Observation::Checked { obsolete, entries });
-        self.save();
     }
 
     /// Has the profiles read again: the user may have learned an app by hand.
     pub fn load_again(&self) {
         let (store, outbox) = (self.store.clone(), self.outbox.clone());
-        let known: Vec<String> = self.profiles.keys().cloned().collect();
-        self.jobs.run(move |_| match read_profiles(&store) {
-            Ok((found, warnings)) => {
-                outbox.send(Message::Profiles { found, known });
-                for warning in warnings {
-                    outbox.send(Message::Warning(warning));
+        let known = self.profiles.keys().cloned().collect();
+        self.jobs
+            .run(move |_| match CachedProfile::load_all(&store) {
+                Ok((found, warnings)) => {
+                    outbox.send(Message::Profiles { found, known });
+                    for warning in warnings {
+                        outbox.send(Message::Warning(warning));
+                    }
                 }
-            }
-            Err(error) => {
-                outbox.send(Message::Warning(error.to_string()));
-            }
-        });
+                Err(error) => drop(outbox.send(Message::Warning(error.to_string()))),
+            });
     }
 
     /// The profiles were read again; `known` are the apps that had one before.
@@ -352,24 +308,17 @@ impl ManagedApps {
         known: &[String],
     ) {
         for id in known.iter().filter(|id| !found.contains_key(*id)) {
-            // The user has forgotten it. Should it be launched again, it begins anew.
+            // The user has forgotten it. If it is launched again, it begins anew.
             self.profiles.remove(id);
             self.registry.remove(id);
         }
         for (id, profile) in found {
-            let packed = profile.packed.clone();
-            let (history, class) = (profile.history.clone(), profile.class);
             manage(&mut self.registry, rules, &id, &profile);
-            let old = self.profiles.insert(id.clone(), profile);
-            if old.is_some_and(|old| old.packed == packed) {
-                continue;
+            let old = self.profiles.get(&id);
+            match old.is_some_and(|old| old.packed == profile.packed) {
+                true => drop(self.profiles.insert(id, profile)),
+                false => self.use_learned(&id, profile, None),
             }
-            let observation = Observation::Learned {
-                class,
-                history: &history,
-                waiting_us: None,
-            };
-            self.observe(&id, &observation);
         }
         self.save();
     }
@@ -379,94 +328,46 @@ impl ManagedApps {
         let profile = self.profiles.remove(id).map(|profile| profile.app);
         self.registry.remove(id);
         self.save();
-        let (store, outbox) = (self.store.clone(), self.outbox.clone());
         let id = id.to_owned();
-        self.jobs.run(move |records| {
-            let removed = profile.map_or(Ok(false), |app| store.remove(app.key()));
-            if let Err(error) = removed {
-                outbox.send(Message::Warning(error.to_string()));
-            }
-            if let Err(error) = records.forget(&id) {
-                outbox.send(Message::Warning(error.to_string()));
-            }
-        });
+        self.in_background(
+            move |store, records| {
+                let removed = profile.map_or(Ok(false), |app| store.remove(app.key()));
+                let forgotten = records.forget(&id);
+                let removed = removed.map_err(|error| error.to_string());
+                removed.and(forgotten.map_err(|error| error.to_string()))
+            },
+            |_, forgotten| forgotten.err(),
+        );
     }
 
     /// Has the registry written.
     pub fn save(&self) {
-        let bytes = self.registry.encode();
-        let path = self.registry.path().to_owned();
-        let dir = self.state_dir.clone();
-        let outbox = self.outbox.clone();
-        self.jobs.run(move |_| {
-            // Somebody may have removed the directory.
-            let failed = match (Store::create(&dir), bytes) {
-                (Err(error), _) => Some(error.to_string()),
-                (Ok(_), Err(error)) => Some(error.to_string()),
-                (Ok(_), Ok(bytes)) => Registry::write(&path, &bytes)
-                    .err()
-                    .map(|error| error.to_string()),
-            };
-            if let Some(why) = failed {
-                outbox.send(Message::Warning(why));
-            }
+        let (registry, directory) = (self.registry.clone(), self.state_dir.clone());
+        self.in_background(
+            move |_, _| {
+                // Another process may have removed the directory.
+                Store::create(&directory).map_err(|error| error.to_string())?;
+                registry.save().map_err(|error| error.to_string())
+            },
+            |_, saved| saved.err(),
+        );
+    }
+
+    /// Has the worker do a job on the stored profiles and the history. The event loop then takes what came of
+    /// it, by `apply`, which returns a warning if something is wrong.
+    fn in_background<T>(
+        &self,
+        job: impl FnOnce(&Store, &mut Records) -> T + Send + 'static,
+        apply: impl FnOnce(&mut ManagedApps, T) -> Option<String> + Send + 'static,
+    ) where
+        T: Send + 'static,
+    {
+        let (store, outbox) = (self.store.clone(), self.outbox.clone());
+        self.jobs.run(move |records| {
+            let result = job(&store, records);
+            outbox.send(Message::Apps(Box::new(|apps| apply(apps, result))));
         });
     }
-
-    /// Apps whose profiles are gone or cannot be used are learned again.
-    fn learn_lost_profiles(&mut self) {
-        let lost: Vec<String> = self
-            .registry
-            .iter()
-            .filter(|record| {
-                record.managed.tuning().is_some() && !self.profiles.contains_key(&record.id)
-            })
-            .map(|record| record.id.clone())
-            .collect();
-        for id in lost {
-            if let Some(record) = self.registry.get_mut(&id) {
-                record.managed.next(now_s(), &Observation::NoProfile);
-            }
-        }
-    }
-
-    /// A number without a pattern (xorshift64*): the launches that go without prefetching should follow no
-    /// rhythm.
-    fn next_random(&mut self) -> u64 {
-        let mut x = self.random;
-        x ^= x >> 12;
-        x ^= x << 25;
-        x ^= x >> 27;
-        self.random = x;
-        x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
-    }
-}
-
-/// Reads all profiles, by app; and says which cannot be used.
-fn read_profiles(
-    store: &Store,
-) -> Result<(HashMap<String, CachedProfile>, Vec<String>), ServiceError> {
-    let mounts = MountTable::read()?;
-    let (mut profiles, mut warnings) = (HashMap::new(), Vec::new());
-    for stored in store.list()? {
-        let read = stored
-            .profile
-            .map_err(|error| error.to_string())
-            .and_then(|profile| {
-                CachedProfile::new(&profile, &mounts).map_err(|error| error.to_string())
-            });
-        match read {
-            Ok(profile) => match String::from_utf8(profile.app.id()) {
-                Ok(id) => drop(profiles.insert(id, profile)),
-                Err(_) => warnings.push(format!(
-                    "{}: the path of its app is no text, and it is left alone",
-                    stored.file_name.display()
-                )),
-            },
-            Err(why) => warnings.push(why),
-        }
-    }
-    Ok((profiles, warnings))
 }
 
 /// Manages an app that the user has learned by hand.
@@ -474,7 +375,7 @@ fn manage(registry: &mut Registry, rules: &Rules, id: &str, profile: &CachedProf
     if registry.get(id).is_some() {
         return;
     }
-    let Some(marks) = marks_of(&profile.app, rules) else {
+    let Some(marks) = Marks::of_profile(&profile.app, rules) else {
         tracing::info!(app = id, "{LAUNCHER_ONLY}");
         return;
     };
@@ -482,22 +383,6 @@ fn manage(registry: &mut Registry, rules: &Rules, id: &str, profile: &CachedProf
     let mut record = Record::new(id.to_owned(), name, Added::User, marks);
     record.managed = Managed::with_profile(profile.class, &profile.history);
     registry.insert(record);
-}
-
-/// Stores a profile and loads it into memory.
-fn store_and_load(store: &Store, profile: &Profile) -> Result<CachedProfile, String> {
-    store.save(profile).map_err(|error| error.to_string())?;
-    load_profile(profile)
-}
-
-/// Loads a profile into memory.
-///
-/// # Errors
-/// When the mount table cannot be read, or the profile breaks a rule of the format.
-pub fn load_profile(profile: &Profile) -> Result<CachedProfile, String> {
-    let mounts =
-        MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
-    CachedProfile::new(profile, &mounts).map_err(|error| error.to_string())
 }
 
 fn reason_text(reason: DecisionReason) -> &'static str {
@@ -524,9 +409,4 @@ pub fn off_reason(off: Off) -> String {
         ),
         Off::NothingToLearn => "its launches read nothing that could be learned".to_owned(),
     }
-}
-
-/// Whether the next launch of the app is to be learned.
-pub fn is_to_learn(record: &Record) -> bool {
-    matches!(record.managed.phase(), Phase::Learning { .. })
 }

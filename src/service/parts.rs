@@ -2,13 +2,13 @@
 
 mod outside;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use super::Places;
 use super::cached_profile::CachedProfile;
-use super::catalogue::{Candidate, FoundApp};
+use super::catalogue::{Catalogue, FoundApp};
 use super::config::{Config, Mode};
 use super::control::LaunchSignal;
 use super::control::bus::Bus;
@@ -16,7 +16,7 @@ use super::diagnostics::Diagnostics;
 use super::exec_gate::MarkedExecutables;
 use super::launch::{LaunchPolicy, RecordResult};
 use super::mailbox::Outbox;
-use super::managed_apps::{ManagedApps, is_to_learn, load_profile};
+use super::managed_apps::ManagedApps;
 use super::message::Message;
 use super::prefetchers::Prefetchers;
 use super::recorders::Recorders;
@@ -123,7 +123,7 @@ impl<'obj> Parts<'obj> {
 
     /// The managed apps and the launcher rules, to manage an app that the user names.
     pub fn registry_and_rules(&mut self) -> (&mut Registry, &Rules) {
-        (self.apps.registry_mut(), self.watchlist.rules())
+        (self.apps.registry_mut(), self.watchlist.catalogue().rules())
     }
 
     /// A way to give the worker jobs.
@@ -131,9 +131,9 @@ impl<'obj> Parts<'obj> {
         &self.jobs
     }
 
-    /// The programs whose launches matter.
-    pub fn watchlist(&self) -> &Watchlist {
-        &self.watchlist
+    /// What recognises apps.
+    pub fn catalogue(&self) -> &Catalogue {
+        self.watchlist.catalogue()
     }
 
     /// What the service says of itself.
@@ -182,7 +182,7 @@ impl<'obj> Parts<'obj> {
     /// launch is left alone.
     pub fn plan(&mut self, found: &FoundApp) -> Option<LaunchPolicy> {
         let id = &found.id;
-        let mut learns = self.apps.get(id).is_some_and(is_to_learn);
+        let mut learns = self.apps.get(id).is_some_and(Record::is_to_learn);
         if self.apps.get(id).is_none() && !self.watchlist.is_on_probation(id) {
             let record = self.watchlist.new_record(id)?;
             if self.is_full() {
@@ -201,7 +201,7 @@ impl<'obj> Parts<'obj> {
 
     /// Whether apps are managed only if the user names them.
     fn is_full(&self) -> bool {
-        self.apps.registry().len() as u64 >= self.config.automatic.max_apps
+        self.apps.registry().iter().len() as u64 >= self.config.automatic.max_apps
     }
 
     /// Manages an app that was announced; false if there are too many.
@@ -252,7 +252,8 @@ impl<'obj> Parts<'obj> {
         found: HashMap<String, CachedProfile>,
         known: &[String],
     ) {
-        self.apps.loaded_again(self.watchlist.rules(), found, known);
+        let rules = self.watchlist.catalogue().rules();
+        self.apps.loaded_again(rules, found, known);
         self.watch_for_launches();
     }
 
@@ -267,23 +268,23 @@ impl<'obj> Parts<'obj> {
             self.watch_for_launches();
             return;
         }
-        let rules = self.watchlist.rules().clone();
+        let rules = self.catalogue().rules().clone();
         let outbox = self.outbox.clone();
         self.jobs.run(move |_| {
-            outbox.send(Message::Candidates(desktop_apps(&rules)));
+            outbox.send(Message::DesktopApps(desktop_apps(&rules)));
         });
     }
 
     /// The .desktop entries were found.
-    pub fn set_candidates(&mut self, found: BTreeMap<String, Candidate>) {
-        self.watchlist.set_candidates(found);
+    pub fn set_desktop_apps(&mut self, found: Vec<Record>) {
+        self.watchlist.set_desktop_apps(found);
         self.watch_for_launches();
     }
 
     /// A process of this program had read so many bytes when it exited.
     pub fn has_read_much(&mut self, path: &str, bytes: u64) {
         let unknown = self.config.mode == Mode::Automatic && self.apps.get(path).is_none();
-        if unknown && self.watchlist.has_read_much(path) {
+        if unknown && self.watchlist.begin_probation(path) {
             tracing::debug!(path, bytes, "read much: its next launches are followed");
             self.watch_for_launches();
         }
@@ -349,7 +350,7 @@ impl<'obj> Parts<'obj> {
             Ok(learned) => learned,
             Err(why) => return RecordResult::Nothing(why.to_string()),
         };
-        match load_profile(&learned.profile) {
+        match CachedProfile::load(&learned.profile) {
             Ok(cached) => {
                 let entries = cached.entries;
                 self.recorded = Some(RecordedProfile {

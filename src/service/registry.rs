@@ -1,7 +1,7 @@
-//! The managed apps, and what is remembered of each from launch to launch.
+//! The managed apps: for each, how it is recognised, its phase, and what its launches have shown.
 //!
-//! One file, written by rename after each launch. Losing it costs a few launches' worth of tuning, and
-//! the user's wishes; so a file that cannot be used is kept beside the new one.
+//! All are in one file, which is written by rename after each launch. Losing it costs the tuning of a few
+//! launches and what the user asked for. So a file that cannot be used is kept beside the new one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::apps::Rules;
 use crate::fs::atomic_write;
 use crate::fs::root_owned::{self, NotRootOwned};
 use crate::model::App;
-use crate::policy::Managed;
+use crate::policy::{Managed, Phase};
+use crate::service::marks::Marks;
 
 /// The file's name in the state directory.
 pub const FILE: &str = "managed.json";
@@ -24,7 +26,7 @@ const MAX_BYTES: usize = 8 << 20;
 /// Version of the file's layout.
 const VERSION: u32 = 1;
 
-/// Who had the app managed.
+/// Why the app is managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Added {
@@ -39,7 +41,7 @@ pub enum Added {
 }
 
 impl Added {
-    /// The word for it.
+    /// The word for it on the bus.
     pub fn word(self) -> &'static str {
         match self {
             Added::User => "user",
@@ -50,35 +52,26 @@ impl Added {
     }
 }
 
-/// How launches of an app are recognised.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Marks {
-    /// Base names under which it, or its launcher, is executed.
-    pub names: Vec<String>,
-    /// The argument of its launcher that stands for it; `None` for a program of its own.
-    pub argument: Option<String>,
-}
-
 /// A managed app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Absolute path as the system sees it, or `launcher:name`.
     pub id: String,
-    /// For people.
+    /// Its name as people know it.
     pub title: String,
-    /// Who had it managed.
+    /// Why it is managed.
     pub added: Added,
     /// How it is recognised.
     pub marks: Marks,
-    /// Whose profile it is, as the last launch had it; `None` before the first.
+    /// The app as its last launch was; `None` before the first.
     pub app: Option<App>,
-    /// Its phases.
+    /// Its phase, and what the policy remembers of its launches.
     pub managed: Managed,
-    /// Launches seen.
+    /// Number of launches.
     pub launches: u64,
-    /// Those of them that were prefetched.
+    /// Number of launches that were prefetched.
     pub prefetched: u64,
-    /// The last launches, in seconds since the epoch, oldest first.
+    /// When the last launches began, in seconds since the epoch, oldest first.
     pub last_s: Vec<u64>,
 }
 
@@ -109,9 +102,14 @@ impl Record {
         }
         self.last_s.push(now_s);
     }
+
+    /// Whether the next launch of the app is to be learned.
+    pub fn is_to_learn(&self) -> bool {
+        matches!(self.managed.phase(), Phase::Learning { .. })
+    }
 }
 
-/// What is stored.
+/// The file's content.
 #[derive(Serialize, Deserialize)]
 struct StoredRegistry {
     version: u32,
@@ -119,7 +117,7 @@ struct StoredRegistry {
 }
 
 /// All managed apps.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Registry {
     path: PathBuf,
     records: BTreeMap<String, Record>,
@@ -127,71 +125,50 @@ pub struct Registry {
 
 /// The registry cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}: {why}", .path.display())]
+#[error("cannot {action} {}: {error}", .path.display())]
 pub struct RegistryError {
     action: &'static str,
     path: PathBuf,
-    why: String,
+    error: io::Error,
 }
 
 impl Registry {
-    /// Reads the registry of a state directory. One that is damaged or not to be trusted is put aside,
-    /// as `managed.json.damaged`, and an empty one takes its place: the second value says why.
+    /// Reads the registry of a state directory. A file that is damaged or not to be trusted is put aside,
+    /// as `managed.json.damaged`, and an empty registry takes its place: the second value says why.
     ///
     /// # Errors
-    /// When the file cannot be read for another reason.
+    /// When the file cannot be read for another reason, or not be put aside.
     pub fn load(state_dir: &Path) -> Result<(Registry, Option<String>), RegistryError> {
         let path = state_dir.join(FILE);
-        let mut registry = Registry {
-            path: path.clone(),
-            records: BTreeMap::new(),
-        };
-        let failed = |why: String| RegistryError {
+        let cannot_read = |error| RegistryError {
             action: "read",
             path: path.clone(),
-            why,
+            error,
         };
-        let why = match root_owned::read(&path, MAX_BYTES) {
-            Ok(None) => return Ok((registry, None)),
-            Ok(Some(bytes)) if bytes.len() > MAX_BYTES => "it is too large".to_owned(),
-            Ok(Some(bytes)) => match parse(&bytes) {
-                Ok(apps) => {
-                    registry.records = apps
-                        .into_iter()
-                        .map(|record| (record.id.clone(), record))
-                        .collect();
-                    return Ok((registry, None));
-                }
-                Err(why) => why,
-            },
-            Err(NotRootOwned::Untrusted(why)) => why.to_owned(),
-            Err(NotRootOwned::Io(error)) => return Err(failed(error.to_string())),
+        let read = match root_owned::read(&path, MAX_BYTES) {
+            Ok(None) => Ok(Vec::new()),
+            Ok(Some(bytes)) if bytes.len() > MAX_BYTES => Err("it is too large".to_owned()),
+            Ok(Some(bytes)) => parse(&bytes),
+            Err(NotRootOwned::Untrusted(why)) => Err(why.to_owned()),
+            Err(NotRootOwned::Io(error)) => return Err(cannot_read(error)),
         };
-        let aside = path.with_extension("json.damaged");
-        fs::rename(&path, &aside).map_err(|error| failed(error.to_string()))?;
-        let warning = format!(
-            "{} cannot be used ({why}): it is now {}, and apps are managed anew",
-            path.display(),
-            aside.display()
-        );
-        Ok((registry, Some(warning)))
-    }
-
-    /// The registry's file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The contents of its file.
-    ///
-    /// # Errors
-    /// None that is known: all of it can be expressed in JSON.
-    pub fn encode(&self) -> Result<Vec<u8>, RegistryError> {
-        let stored = StoredRegistry {
-            version: VERSION,
-            apps: self.records.values().cloned().collect(),
+        let mut warning = None;
+        let apps = match read {
+            Ok(apps) => apps,
+            Err(why) => {
+                let aside = path.with_extension("json.damaged");
+                fs::rename(&path, &aside).map_err(cannot_read)?;
+                warning = Some(format!(
+                    "{} cannot be used ({why}): it is now {}, and apps are managed anew",
+                    path.display(),
+                    aside.display()
+                ));
+                Vec::new()
+            }
         };
-        serde_json::to_vec(&stored).map_err(|error| write_error(&self.path, error))
+        let by_id = |record: Record| (record.id.clone(), record);
+        let records = apps.into_iter().map(by_id).collect();
+        Ok((Registry { path, records }, warning))
     }
 
     /// Writes the registry, whole or not at all.
@@ -199,19 +176,21 @@ impl Registry {
     /// # Errors
     /// When it cannot be written; the old file is still there then.
     pub fn save(&self) -> Result<(), RegistryError> {
-        Self::write(&self.path, &self.encode()?)
-    }
-
-    /// Writes what [`Registry::encode`] gave.
-    ///
-    /// # Errors
-    /// As [`Registry::save`].
-    pub fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
-        let write = || -> io::Result<()> {
-            let dir = path.parent().unwrap_or(Path::new("/"));
-            atomic_write::put(atomic_write::new_file(dir)?, bytes, path)
+        let stored = StoredRegistry {
+            version: VERSION,
+            apps: self.records.values().cloned().collect(),
         };
-        write().map_err(|error| write_error(path, error))
+        let directory = self.path.parent().unwrap_or(Path::new("/"));
+        serde_json::to_vec(&stored)
+            .map_err(io::Error::from)
+            .and_then(|json| {
+                atomic_write::put(atomic_write::new_file(directory)?, &json, &self.path)
+            })
+            .map_err(|error| RegistryError {
+                action: "write",
+                path: self.path.clone(),
+                error,
+            })
     }
 
     /// The app of this id.
@@ -229,32 +208,29 @@ impl Registry {
         self.records.insert(record.id.clone(), record);
     }
 
-    /// Removes an app; says whether it was there.
-    pub fn remove(&mut self, id: &str) -> bool {
-        self.records.remove(id).is_some()
+    /// Removes an app.
+    pub fn remove(&mut self, id: &str) {
+        self.records.remove(id);
+    }
+
+    /// Stops managing launchers that earlier versions took for apps. Returns their ids.
+    pub fn remove_launchers(&mut self, rules: &Rules) -> Vec<String> {
+        let mut removed = Vec::new();
+        self.records.retain(|id, record| {
+            let app = App {
+                path: id.clone().into_bytes(),
+                ..App::default()
+            };
+            let is_launcher = record.marks.argument.is_none() && rules.is_launcher(&app);
+            removed.extend(is_launcher.then(|| id.clone()));
+            !is_launcher
+        });
+        removed
     }
 
     /// All apps, by id.
-    pub fn iter(&self) -> impl Iterator<Item = &Record> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Record> {
         self.records.values()
-    }
-
-    /// Number of apps.
-    pub fn len(&self) -> usize {
-        self.records.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
-    }
-}
-
-fn write_error(path: &Path, error: impl std::fmt::Display) -> RegistryError {
-    RegistryError {
-        action: "write",
-        path: path.to_owned(),
-        why: error.to_string(),
     }
 }
 
@@ -271,50 +247,47 @@ fn parse(bytes: &[u8]) -> Result<Vec<Record>, String> {
 mod tests {
     use super::*;
 
-    fn record(id: &str) -> Record {
-        Record::new(id.into(), "App".into(), Added::User, Marks::default())
+    fn record(id: &str, argument: Option<&str>) -> Record {
+        let marks = Marks {
+            names: Vec::new(),
+            argument: argument.map(str::to_owned),
+        };
+        Record::new(id.into(), "App".into(), Added::User, marks)
     }
 
     #[test]
-    fn what_is_saved_is_loaded() {
+    fn a_saved_registry_is_loaded_and_knows_the_last_launches() {
         let dir = tempfile::tempdir().unwrap();
         let (mut registry, warning) = Registry::load(dir.path()).unwrap();
-        assert!(registry.is_empty() && warning.is_none());
-        let mut app = record("/usr/bin/app");
+        assert_eq!((registry.iter().len(), warning), (0, None));
+        let mut app = record("/usr/bin/app", None);
         for now in 0..20 {
             app.launched(now);
         }
         assert_eq!((app.launches, app.last_s.len()), (20, LAUNCH_TIMES));
         registry.insert(app.clone());
-        registry.insert(record("flatpak:org.example.App"));
+        registry.insert(record("flatpak:org.example.App", Some("org.example.App")));
         registry.save().unwrap();
         let (mut again, warning) = Registry::load(dir.path()).unwrap();
-        assert!(warning.is_none());
+        assert_eq!(warning, None);
         assert_eq!(again.get("/usr/bin/app"), Some(&app));
-        assert!(again.remove("/usr/bin/app") && !again.remove("/usr/bin/app"));
-        assert_eq!(again.len(), 1);
+        again.remove("/usr/bin/app");
+        assert_eq!((again.get("/usr/bin/app"), again.iter().len()), (None, 1));
     }
 
     #[test]
     fn a_damaged_file_is_put_aside() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(FILE);
-        for damage in [
-            &b"{"[..],
-            b"",
-            b"[]",
-            br#"{"version":9,"apps":[]}"#,
-            b"\xff\xfe",
-        ] {
+        let wrong_version = br#"{"version":9,"apps":[]}"#;
+        for damage in [&b"{"[..], b"", b"[]", wrong_version, b"\xff\xfe"] {
             fs::write(&path, damage).unwrap();
             let (registry, warning) = Registry::load(dir.path()).unwrap();
-            assert!(registry.is_empty());
+            assert_eq!(registry.iter().len(), 0);
             assert!(warning.unwrap().contains("managed.json.damaged"));
             assert!(!path.exists());
-            assert_eq!(
-                fs::read(path.with_extension("json.damaged")).unwrap(),
-                damage
-            );
+            let aside = path.with_extension("json.damaged");
+            assert_eq!(fs::read(aside).unwrap(), damage);
             registry.save().unwrap();
         }
     }
@@ -329,5 +302,22 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
         let (_, warning) = Registry::load(dir.path()).unwrap();
         assert!(warning.unwrap().contains("others may write it"));
+    }
+
+    #[test]
+    fn launchers_that_were_managed_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        for (id, argument) in [
+            ("/usr/bin/python3", None),
+            ("/img/bin/sh", None),
+            ("/usr/bin/gimp", None),
+            ("/usr/bin/env", Some("x")),
+        ] {
+            registry.insert(record(id, argument));
+        }
+        let removed = registry.remove_launchers(&Rules::builtin());
+        assert_eq!(removed, ["/img/bin/sh", "/usr/bin/python3"]);
+        assert_eq!(registry.iter().len(), 2);
     }
 }

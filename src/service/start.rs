@@ -4,7 +4,7 @@ use std::io;
 
 use super::Places;
 use super::announcement::Announcements;
-use super::catalogue::{Catalogue, Home, LAUNCHER_ONLY, leave_launchers};
+use super::catalogue::Catalogue;
 use super::config::Config;
 use super::control::ControlCall;
 use super::control::bus::{Address, serve};
@@ -22,6 +22,7 @@ use super::parts::Parts;
 use super::priority::raise;
 use super::records::Records;
 use super::registry::Registry;
+use super::roots::Roots;
 use super::watchlist::Watchlist;
 use super::worker::Worker;
 use crate::apps::Rules;
@@ -74,7 +75,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
         // A read-only file system, say: it is only untidy.
         warnings.push(error.to_string());
     }
-    let (mut registry, warning) = Registry::load(&places.state_dir)?;
+    let (registry, warning) = Registry::load(&places.state_dir)?;
     warnings.extend(warning);
     let (records, warning) = Records::open(&places.state_dir, &config.history);
     warnings.extend(warning);
@@ -97,13 +98,10 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     }
     let (rules, refused) = Rules::load(&places.config_dir.join("launchers.d"));
     warnings.extend(refused);
-    for id in leave_launchers(&mut registry, &rules) {
-        tracing::info!(app = id, "{LAUNCHER_ONLY}");
-    }
-    let watchlist = Watchlist::new(Catalogue::new(rules, Home::look()?));
+    let watchlist = Watchlist::new(Catalogue::new(rules, Roots::of_system()?));
     let (apps, unusable) = ManagedApps::load(
         registry,
-        watchlist.rules(),
+        watchlist.catalogue().rules(),
         store,
         places.state_dir.clone(),
         worker.jobs(),
@@ -151,7 +149,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     let apps = service.parts().apps();
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        apps = apps.registry().len(),
+        apps = apps.registry().iter().len(),
         profiles = apps.profiles().count(),
         "ready"
     );

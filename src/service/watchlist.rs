@@ -1,125 +1,159 @@
-//! The programs whose launches matter: apps that are managed, apps with .desktop entries, and programs on
-//! probation.
+//! The programs whose launches matter: managed apps, which the registry has, and candidates, which may become
+//! managed.
+//!
+//! A program with a .desktop entry is managed from its first launch on. Another one is put on probation when
+//! the kernel reports that one of its processes had read much when it exited. That may have been its launch or
+//! hours of work. So its next launches are followed, with nothing done for them, and what they read and wait
+//! for until they are quiet decides.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 
-use super::catalogue::{Candidate, Catalogue, FoundApp, Gone, marks};
+use super::catalogue::Catalogue;
 use super::config::AutomaticConfig;
-use super::managed_apps::is_to_learn;
-use super::probation::{Probation, ProbationVerdict};
-use super::registry::{Added, Marks, Record, Registry};
+use super::marks::Marks;
+use super::registry::{Added, Record, Registry};
 use crate::apps::{Rules, desktop};
-use crate::kernel::{LaunchEvent, WatchedName};
+use crate::kernel::WatchedName;
 use crate::model::LaunchCounts;
 
 /// Where commands are looked for: a service has no user's PATH.
 pub const PATH: &str =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games";
 
+/// Most programs that are on probation at a time.
+const MOST_ON_PROBATION: usize = 64;
+
+/// Launches unlike an app's after which a program is followed no longer.
+const PATIENCE: u64 = 8;
+
+/// Directories whose programs may become apps by themselves: only the administrator installs there.
+const TRUSTED: [&str; 4] = ["/usr/", "/opt/", "/snap/", "/var/lib/flatpak/"];
+
+/// Bytes below which the reads of a launch call it warm.
+const WARM_BYTES: u64 = 1 << 20;
+
+/// The launches of a program on probation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Probation {
+    /// Launches that looked like those of a large app, in a row.
+    alike: u64,
+    /// Launches that did not.
+    unlike: u64,
+}
+
+/// What a launch has shown of a program on probation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbationVerdict {
+    /// More launches are needed.
+    Undecided,
+    /// It is an app.
+    App,
+    /// It is not. It may be put on probation again when it reads much once more.
+    NoApp,
+}
+
+/// A program that is not managed.
+struct Candidate {
+    /// Its record once it is managed.
+    record: Record,
+    probation: Option<Probation>,
+}
+
 /// The programs whose launches matter.
 pub struct Watchlist {
     catalogue: Catalogue,
-    probation: Probation,
+    candidates: BTreeMap<String, Candidate>,
 }
 
 impl Watchlist {
-    /// With nothing on it.
+    /// A list without candidates.
     pub fn new(catalogue: Catalogue) -> Self {
         Watchlist {
             catalogue,
-            probation: Probation::default(),
+            candidates: BTreeMap::new(),
         }
     }
 
-    /// The launcher rules.
-    pub fn rules(&self) -> &Rules {
-        self.catalogue.rules()
+    /// What recognises the listed programs.
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
     }
 
-    /// The app that a call of execve would start, as far as its path tells. Looks at no file.
-    pub fn called(&self, event: &LaunchEvent) -> Option<FoundApp> {
-        self.catalogue.called(event)
-    }
-
-    /// The app that was executed. If its process has ended already, only its path can tell.
-    pub fn executed(&self, event: &LaunchEvent) -> Option<FoundApp> {
-        match self.catalogue.executed(event) {
-            Ok(found) => found,
-            Err(Gone) => self.catalogue.gone(event),
-        }
-    }
-
-    /// The app of this id, about to be executed by a process.
-    pub fn of_process(&self, id: &str, pid: i32) -> Option<FoundApp> {
-        self.catalogue.of_process(id, pid)
-    }
-
-    /// Whether the app is managed from its first launch on; then its record.
+    /// The record of a candidate that is to be managed from now on.
     pub fn new_record(&self, id: &str) -> Option<Record> {
-        let candidate = self.catalogue.candidate(id)?;
-        Some(candidate.record(id))
+        self.candidates
+            .get(id)
+            .map(|candidate| candidate.record.clone())
     }
 
     /// Whether the program is on probation.
     pub fn is_on_probation(&self, id: &str) -> bool {
-        self.probation.includes(id)
+        self.candidates
+            .get(id)
+            .is_some_and(|candidate| candidate.probation.is_some())
     }
 
-    /// Takes the apps with .desktop entries in the place of those before; programs on probation stay.
-    pub fn set_candidates(&mut self, mut candidates: BTreeMap<String, Candidate>) {
-        for id in self.probation.ids() {
-            if let Some(candidate) = self.catalogue.candidate(id) {
-                let kept = candidate.clone();
-                candidates.entry(id.clone()).or_insert(kept);
-            }
+    /// Replaces the apps with .desktop entries. Programs on probation stay.
+    pub fn set_desktop_apps(&mut self, found: Vec<Record>) {
+        self.candidates
+            .retain(|_, candidate| candidate.probation.is_some());
+        for record in found {
+            let candidate = Candidate {
+                record,
+                probation: None,
+            };
+            self.candidates
+                .insert(candidate.record.id.clone(), candidate);
         }
-        self.catalogue.set_candidates(candidates);
     }
 
-    /// In manual mode, no app is managed that the user has not named.
+    /// Removes all candidates: in manual mode, no app is managed that the user has not named.
     pub fn clear_candidates(&mut self) {
-        self.catalogue.set_candidates(BTreeMap::new());
+        self.candidates.clear();
     }
 
-    /// Looks again where the executables are, and says what the kernel side is to look for: names, and
-    /// arguments of launchers.
+    /// Looks up where the executables are, and returns what the kernel is to watch for: names, and arguments
+    /// of launchers.
     pub fn refresh(
         &mut self,
         registry: &Registry,
     ) -> (HashMap<OsString, WatchedName>, Vec<OsString>) {
-        self.catalogue.refresh(registry)
+        let candidates = self.candidates.values().map(|candidate| &candidate.record);
+        let new = candidates.filter(|record| registry.get(&record.id).is_none());
+        self.catalogue.refresh(registry.iter().chain(new))
     }
 
     /// The apps whose next launch is to be learned.
     pub fn to_learn(&self, registry: &Registry) -> HashSet<String> {
-        let managed = registry
-            .iter()
-            .filter(|record| is_to_learn(record))
-            .map(|record| record.id.clone());
-        let new = self
-            .catalogue
-            .candidate_ids()
-            .filter(|id| registry.get(id).is_none() && !self.probation.includes(id))
-            .map(str::to_owned);
-        managed.chain(new).collect()
+        let managed = registry.iter().filter(|record| record.is_to_learn());
+        let candidates = self.candidates.values();
+        let new = candidates
+            .filter(|candidate| candidate.probation.is_none())
+            .map(|candidate| &candidate.record)
+            .filter(|record| registry.get(&record.id).is_none());
+        managed.chain(new).map(|record| record.id.clone()).collect()
     }
 
-    /// A process of this program had read much when it exited. True if the program is on probation now.
-    pub fn has_read_much(&mut self, path: &str) -> bool {
-        if self.catalogue.candidate(path).is_some() || !self.probation.begin(path) {
+    /// Puts a program on probation of which a process had read much when it exited. False if it is a candidate
+    /// already, or may not be one.
+    pub fn begin_probation(&mut self, path: &str) -> bool {
+        let trusted = TRUSTED.iter().any(|directory| path.starts_with(directory));
+        let on_probation = self.candidates.keys().filter(|id| self.is_on_probation(id));
+        let is_full = on_probation.count() >= MOST_ON_PROBATION;
+        if !trusted || is_full || self.candidates.contains_key(path) {
             return false;
         }
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-        let candidate = Candidate {
-            title: name.clone(),
-            added: Added::Discovered,
-            marks: Marks {
-                names: vec![name],
-                argument: None,
-            },
+        let marks = Marks {
+            names: vec![name.clone()],
+            argument: None,
         };
-        self.catalogue.add_candidate(path.to_owned(), candidate);
+        let candidate = Candidate {
+            record: Record::new(path.to_owned(), name, Added::Discovered, marks),
+            probation: Some(Probation::default()),
+        };
+        self.candidates.insert(path.to_owned(), candidate);
         true
     }
 
@@ -130,34 +164,122 @@ impl Watchlist {
         counts: &LaunchCounts,
         wanted: &AutomaticConfig,
     ) -> ProbationVerdict {
-        let waiting_us = counts.waiting_ns / 1000;
-        let verdict = self
-            .probation
-            .launched(id, counts.bytes, waiting_us, wanted);
-        if verdict == ProbationVerdict::NoApp {
-            self.catalogue.remove_candidate(id);
+        let Some(candidate) = self.candidates.get_mut(id) else {
+            return ProbationVerdict::Undecided;
+        };
+        let Some(probation) = &mut candidate.probation else {
+            return ProbationVerdict::Undecided;
+        };
+        let verdict = probation.launched(counts.bytes, counts.waiting_ns / 1_000_000, wanted);
+        match verdict {
+            ProbationVerdict::Undecided => {}
+            ProbationVerdict::App => candidate.probation = None,
+            ProbationVerdict::NoApp => drop(self.candidates.remove(id)),
         }
         verdict
     }
 }
 
+impl Probation {
+    /// Weighs a launch. Warm launches read next to nothing and show nothing.
+    fn launched(
+        &mut self,
+        bytes: u64,
+        waiting_ms: u64,
+        wanted: &AutomaticConfig,
+    ) -> ProbationVerdict {
+        if bytes < WARM_BYTES {
+            return ProbationVerdict::Undecided;
+        }
+        if bytes >> 20 >= wanted.min_read_mib && waiting_ms >= wanted.min_wait_ms {
+            self.alike += 1;
+        } else {
+            self.alike = 0;
+            self.unlike += 1;
+        }
+        match self {
+            _ if self.alike >= wanted.launches => ProbationVerdict::App,
+            _ if self.unlike > PATIENCE => ProbationVerdict::NoApp,
+            _ => ProbationVerdict::Undecided,
+        }
+    }
+}
+
 /// The apps with .desktop entries. Reads many files.
-pub fn desktop_apps(rules: &Rules) -> BTreeMap<String, Candidate> {
+pub fn desktop_apps(rules: &Rules) -> Vec<Record> {
     let entries = desktop::entries(&desktop::system_directories(), rules, OsStr::new(PATH));
     for left_out in entries.left_out.iter().filter(|entry| entry.why.is_fault()) {
         tracing::debug!(entry = ?left_out.entry, "left out: {}", left_out.why);
     }
-    entries
-        .apps
-        .iter()
-        .filter_map(|app| {
-            let id = app.identity.key.as_os_str().to_str()?.to_owned();
-            let candidate = Candidate {
-                title: app.name.clone(),
-                added: Added::Desktop,
-                marks: marks(&app.identity, &app.names),
-            };
-            Some((id, candidate))
-        })
-        .collect()
+    let record = |app: &desktop::DesktopApp| {
+        let id = app.identity.key.as_os_str().to_str()?.to_owned();
+        let marks = Marks::new(&app.identity, &app.names);
+        Some(Record::new(id, app.name.clone(), Added::Desktop, marks))
+    };
+    entries.apps.iter().filter_map(record).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProbationVerdict::{App, NoApp, Undecided};
+    use super::*;
+    use crate::service::roots::Roots;
+
+    fn watchlist() -> Watchlist {
+        let roots = Roots::new((1, 2), 7);
+        Watchlist::new(Catalogue::new(Rules::builtin(), roots))
+    }
+
+    #[test]
+    fn launches_of_an_app_are_large_and_slow_and_in_a_row() {
+        let wanted = AutomaticConfig::default();
+        let (large, slow) = (wanted.min_read_mib << 20, wanted.min_wait_ms);
+        let mut probation = Probation::default();
+        for (bytes, waiting_ms) in [(large, slow), (0, 0), (large, slow - 1), (large - 1, slow)] {
+            assert_eq!(probation.launched(bytes, waiting_ms, &wanted), Undecided);
+        }
+        assert_eq!((probation.alike, probation.unlike), (0, 2));
+        for _ in 1..wanted.launches {
+            assert_eq!(probation.launched(large, slow, &wanted), Undecided);
+        }
+        assert_eq!(probation.launched(large, slow, &wanted), App);
+    }
+
+    #[test]
+    fn a_program_unlike_an_app_is_dropped() {
+        let wanted = AutomaticConfig::default();
+        let mut probation = Probation::default();
+        for _ in 0..PATIENCE {
+            assert_eq!(probation.launched(WARM_BYTES, 0, &wanted), Undecided);
+        }
+        assert_eq!(probation.launched(WARM_BYTES, 0, &wanted), NoApp);
+    }
+
+    #[test]
+    fn few_programs_are_on_probation_and_those_of_the_administrator_alone() {
+        let mut watchlist = watchlist();
+        assert!(!watchlist.begin_probation("/home/user/program"));
+        for program in 0..MOST_ON_PROBATION {
+            assert!(watchlist.begin_probation(&format!("/usr/bin/{program}")));
+        }
+        assert!(!watchlist.begin_probation("/usr/bin/one-too-many"));
+        watchlist.candidates.remove("/usr/bin/1");
+        assert!(!watchlist.begin_probation("/usr/bin/2"), "it is already");
+        assert!(watchlist.begin_probation("/usr/bin/1"));
+    }
+
+    #[test]
+    fn a_discovered_app_outlives_new_desktop_entries_while_it_is_on_probation() {
+        let dir = tempfile::tempdir().unwrap();
+        let (registry, _) = Registry::load(dir.path()).unwrap();
+        let mut watchlist = watchlist();
+        watchlist.begin_probation("/usr/bin/a");
+        let desktop =
+            |id: &str| Record::new(id.into(), "App".into(), Added::Desktop, Marks::default());
+        watchlist.set_desktop_apps(vec![desktop("/usr/bin/b")]);
+        watchlist.set_desktop_apps(vec![desktop("/usr/bin/c")]);
+        assert!(watchlist.is_on_probation("/usr/bin/a"));
+        let to_learn = watchlist.to_learn(&registry);
+        assert_eq!(to_learn, HashSet::from(["/usr/bin/c".to_owned()]));
+    }
 }

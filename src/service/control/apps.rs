@@ -7,9 +7,9 @@ use super::{Answer, ControlError};
 use crate::apps::{Rules, desktop};
 use crate::policy::{GainVerdict, Phase};
 use crate::service::cached_profile::CachedProfile;
-use crate::service::catalogue::marks;
 use crate::service::history::{HistorySummary, Typical};
 use crate::service::managed_apps::off_reason;
+use crate::service::marks::Marks;
 use crate::service::registry::{Added, Record, Registry};
 use crate::service::watchlist::PATH;
 
@@ -63,7 +63,7 @@ fn new_record(app: &str, rules: &Rules) -> Answer<Record> {
         .as_os_str()
         .to_str()
         .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))?;
-    let marks = marks(&found.identity, &found.names);
+    let marks = Marks::new(&found.identity, &found.names);
     Ok(Record::new(
         id.to_owned(),
         found.name.clone(),

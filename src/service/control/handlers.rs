@@ -22,17 +22,17 @@ impl Control for Service<'_> {
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: self.parts().config().mode.to_string(),
-            managed: apps.registry().len() as u64,
+            managed: apps.registry().iter().len() as u64,
             with_profile: apps.profiles().count() as u64,
             learning,
             disabled,
             resident_bytes: resident_bytes(),
             profiles_bytes: profile_sizes.sum(),
-            launches_seen: diagnostics.launches_seen(),
+            launches_seen: diagnostics.launches_seen,
             lost_events,
-            since_s: diagnostics.since_s(),
-            abilities: diagnostics.abilities().to_vec(),
-            warnings: diagnostics.warnings().to_vec(),
+            since_s: diagnostics.since_s,
+            abilities: diagnostics.abilities.clone(),
+            warnings: diagnostics.warnings.clone(),
         })
     }
 

@@ -16,7 +16,7 @@ use crate::service::history::LaunchRecord;
 use crate::service::launch::LaunchNote;
 use crate::service::launch::seam::{ConfirmedLaunch, LaunchBooks, LaunchKernel, LaunchThreads};
 use crate::service::message::Message;
-use crate::service::probation::ProbationVerdict;
+use crate::service::watchlist::ProbationVerdict;
 
 impl LaunchKernel for Parts<'_> {
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
@@ -134,7 +134,7 @@ impl LaunchBooks for Parts<'_> {
             policy,
         } = launch;
         tracing::debug!(app = id, pid, plan = ?policy.plan, "launch begins");
-        self.diagnostics.count_launch();
+        self.diagnostics.launches_seen += 1;
         if self.apps.launched(id, app, policy.plan) {
             self.emit(LaunchSignal::Begun {
                 app: id.to_owned(),

@@ -1,0 +1,92 @@
+//! Root directories of processes, by which chroots and containers are told from the system.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::kernel::LaunchEvent;
+
+/// Most root directories that are remembered: each chroot has one.
+const MOST_ROOTS: usize = 64;
+
+/// Device and inode number.
+pub type Inode = (u64, u64);
+
+/// Device and inode number of the file at `path`, behind symbolic links.
+pub fn inode(path: &Path) -> Option<Inode> {
+    let found = fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// The root directories that processes had.
+pub struct Roots {
+    /// The system's own.
+    own: Inode,
+    /// Number of the system's mount namespace.
+    mount_ns: u32,
+    /// Paths of others: the next launch in one of them may have ended before it can be asked.
+    known: RefCell<HashMap<Inode, PathBuf>>,
+}
+
+impl Roots {
+    /// Takes the root directory of this process for the system's.
+    ///
+    /// # Errors
+    /// When /proc is not mounted.
+    pub fn of_system() -> io::Result<Self> {
+        let root = fs::metadata("/")?;
+        let mount_ns = fs::metadata("/proc/self/ns/mnt")?.ino() as u32;
+        Ok(Roots::new((root.dev(), root.ino()), mount_ns))
+    }
+
+    pub(super) fn new(own: Inode, mount_ns: u32) -> Self {
+        Roots {
+            own,
+            mount_ns,
+            known: RefCell::default(),
+        }
+    }
+
+    /// The root directory of the event's process as the system sees it: `Some(None)` for the system's own,
+    /// `None` for a container's, whose paths mean something else.
+    pub fn of_event(&self, event: &LaunchEvent) -> Option<Option<PathBuf>> {
+        if event.root == self.own {
+            return Some(None);
+        }
+        if event.mount_ns != self.mount_ns {
+            return None;
+        }
+        let is_root = |root: &PathBuf| inode(root) == Some(event.root);
+        let known = self.known.borrow().get(&event.root).cloned();
+        if let Some(known) = known.filter(is_root) {
+            return Some(Some(known));
+        }
+        let root = fs::read_link(format!("/proc/{}/root", event.pid)).ok()?;
+        is_root(&root).then(|| Some(self.remember(event.root, root)))
+    }
+
+    /// The root directory of a process that is held in execve, `None` for the system's own.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub fn of_process(&self, pid: i32) -> io::Result<Option<PathBuf>> {
+        let root = fs::read_link(format!("/proc/{pid}/root"))?;
+        let other = Some(root).filter(|root| root != Path::new("/"));
+        Ok(other.map(|root| match inode(&root) {
+            Some(inode) => self.remember(inode, root),
+            None => root,
+        }))
+    }
+
+    fn remember(&self, inode: Inode, root: PathBuf) -> PathBuf {
+        let mut known = self.known.borrow_mut();
+        if known.len() >= MOST_ROOTS {
+            known.clear();
+        }
+        known.insert(inode, root.clone());
+        root
+    }
+}
