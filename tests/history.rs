@@ -9,9 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::{Mounted, privileged, succeed};
-use paralfetch::service::history::{
-    FILE_NAME, History, HistoryError, HistoryLimits, Kind, LaunchRecord, OpenedHistory,
-};
+use paralfetch::service::config::HistoryConfig;
+use paralfetch::service::history::{FILE_NAME, History, HistoryError, LaunchRecord, OpenedHistory};
 
 /// A child that one test has forked holds the files of another until it executes its program: a file system is
 /// busy then, or its space is not freed. So the tests take turns.
@@ -20,7 +19,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-const LIMITS: HistoryLimits = HistoryLimits {
+const LIMITS: HistoryConfig = HistoryConfig {
     max_launches: 10_000,
     max_days: 365,
 };
@@ -29,16 +28,9 @@ fn launch(index: u64) -> LaunchRecord {
     LaunchRecord {
         time_s: 1_700_000_000 + index,
         app: "/usr/bin/app".to_owned(),
-        kind: Kind::Watched,
-        warmth: None,
         duration_us: index,
-        waiting_us: 0,
-        read_bytes: 0,
-        own_readaheads: 0,
-        switches: None,
-        entries: None,
-        until_first_us: None,
         note: Some("n".repeat(400)),
+        ..LaunchRecord::default()
     }
 }
 

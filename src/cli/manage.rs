@@ -6,10 +6,11 @@ use std::path::Path;
 use super::Failure;
 use super::args::{self, Disable, Enable, Pfsetmode, SetMode};
 use super::profiles::write_out;
-use super::service::{ServiceOrFiles, app_argument, failed};
+use super::service::{app_argument, failed, service_or_files};
 use crate::cli::format::text_of;
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
+use crate::service::control::bus::Client;
 
 /// Has an app prefetched.
 pub fn enable(state_dir: &Path, args: &Enable) -> Result<(), Failure> {
@@ -29,21 +30,23 @@ pub fn pfsetmode(state_dir: &Path, args: &Pfsetmode) -> Result<(), Failure> {
 /// Prints or sets the mode.
 pub fn mode(state_dir: &Path, args: &SetMode) -> Result<(), Failure> {
     let Some(mode) = args.mode else {
-        let mode = ServiceOrFiles::start(state_dir)?.mode().map_err(failed)?;
+        let mode = service_or_files(state_dir, Client::start)?
+            .mode()
+            .map_err(failed)?;
         return write_out(&format!("{mode}\n"));
     };
     let mode = match mode {
         args::ModeArg::Manual => Mode::Manual,
         args::ModeArg::Automatic => Mode::Automatic,
     };
-    ServiceOrFiles::start(state_dir)?
+    service_or_files(state_dir, Client::start)?
         .set_mode(mode)
         .map_err(failed)
 }
 
 fn ask(state_dir: &Path, app: &OsStr, request: PhaseRequest) -> Result<(), Failure> {
     let app = app_argument(app)?;
-    let service = ServiceOrFiles::start(state_dir)?;
+    let service = service_or_files(state_dir, Client::start)?;
     let name = text_of(service.ask(&app, request).map_err(failed)?.as_bytes());
     let done = match request {
         PhaseRequest::Learn => "its next launch will be learned",

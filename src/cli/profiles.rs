@@ -9,8 +9,8 @@ use super::status::{joined, table};
 use super::{Failure, say, show as print};
 use crate::model::Profile;
 use crate::profile::Store;
-use crate::service::control::AppState;
-use crate::service::control::bus::Client;
+use crate::service::control::bus::{Address, Client};
+use crate::service::control::{AppState, ServiceCalls};
 
 /// Prints a profile.
 pub fn show(state_dir: &Path, args: &Show) -> Result<(), Failure> {
@@ -71,9 +71,9 @@ fn managed(state_dir: &Path) -> Vec<AppState> {
     if state_dir != Path::new(DEFAULT_STATE_DIR) {
         return Vec::new();
     }
-    let asked = match Client::connect() {
+    let asked = match Client::connect(&Address::System) {
         Ok(None) => return Vec::new(),
-        Ok(Some(client)) => client.apps().map_err(|error| error.to_string()),
+        Ok(Some(client)) => client.apps(None).map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
     asked.unwrap_or_else(|error| {

@@ -6,107 +6,37 @@ use std::path::{self, Path};
 use super::args::DEFAULT_STATE_DIR;
 use super::{Failure, say};
 use crate::cli::format::text_of;
-use crate::policy::PhaseRequest;
-use crate::service::config::Mode;
-use crate::service::control::bus::{BusError, Client};
-use crate::service::control::{Answer, AppState, ControlError, LaunchRecord, ServiceFiles};
+use crate::service::control::bus::{Address, BusError, Client};
+use crate::service::control::{ControlError, ServiceCalls, ServiceFiles};
 
-/// Answers calls: the running service, or its files without one.
-pub enum ServiceOrFiles {
-    /// The running service.
-    Service(Client),
-    /// The files: the service does not run, or has other profiles than those of the command.
-    Files(ServiceFiles),
-}
+/// A way to find the service: [`Client::connect`], or [`Client::start`].
+type Connect = fn(&Address) -> Result<Option<Client>, BusError>;
 
-impl ServiceOrFiles {
-    /// The service, started if the system knows how.
-    pub fn start(state_dir: &Path) -> Result<Self, Failure> {
-        Self::find(state_dir, Client::start)
+/// Answers calls: the service, found by `connect`, or its files if there is none, or if it has other profiles
+/// than those of the command.
+pub fn service_or_files(
+    state_dir: &Path,
+    connect: Connect,
+) -> Result<Box<dyn ServiceCalls>, Failure> {
+    let files = Box::new(ServiceFiles::new(state_dir));
+    if state_dir != Path::new(DEFAULT_STATE_DIR) {
+        return Ok(files);
     }
-
-    /// The service if it is running.
-    pub fn running(state_dir: &Path) -> Result<Self, Failure> {
-        Self::find(state_dir, Client::connect)
-    }
-
-    fn find(
-        state_dir: &Path,
-        connect: fn() -> Result<Option<Client>, BusError>,
-    ) -> Result<Self, Failure> {
-        let files = ServiceOrFiles::Files(ServiceFiles::new(state_dir));
-        if state_dir != Path::new(DEFAULT_STATE_DIR) {
-            return Ok(files);
+    match connect(&Address::System) {
+        Ok(Some(client)) => Ok(Box::new(client)),
+        Ok(None) => Ok(files),
+        Err(error @ BusError::NotStarted(_)) => {
+            say(&format!("{error}; going on without it"));
+            Ok(files)
         }
-        match connect() {
-            Ok(Some(client)) => Ok(ServiceOrFiles::Service(client)),
-            Ok(None) => Ok(files),
-            Err(error @ BusError::NotStarted(_)) => {
-                say(&format!("{error}; going on without it"));
-                Ok(files)
-            }
-            Err(error) => Err(Failure::own(error)),
-        }
-    }
-
-    /// As [`Client::apps`].
-    pub fn apps(&self) -> Answer<Vec<AppState>> {
-        match self {
-            ServiceOrFiles::Service(client) => client.apps(),
-            ServiceOrFiles::Files(files) => files.apps(),
-        }
-    }
-
-    /// As [`Client::app`].
-    pub fn app(&self, app: &str) -> Answer<AppState> {
-        match self {
-            ServiceOrFiles::Service(client) => client.app(app),
-            ServiceOrFiles::Files(files) => files.app(app),
-        }
-    }
-
-    /// As [`Client::launches`].
-    pub fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>> {
-        match self {
-            ServiceOrFiles::Service(client) => client.launches(app, limit),
-            ServiceOrFiles::Files(files) => files.launches(app, limit),
-        }
-    }
-
-    /// As [`Client::ask`].
-    pub fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
-        match self {
-            ServiceOrFiles::Service(client) => client.ask(app, request),
-            ServiceOrFiles::Files(files) => files.ask(app, request),
-        }
-    }
-
-    /// As [`Client::mode`].
-    pub fn mode(&self) -> Answer<Mode> {
-        match self {
-            ServiceOrFiles::Service(client) => client.mode(),
-            ServiceOrFiles::Files(files) => files.mode(),
-        }
-    }
-
-    /// As [`Client::set_mode`].
-    pub fn set_mode(&self, mode: Mode) -> Answer<()> {
-        match self {
-            ServiceOrFiles::Service(client) => client.set_mode(mode),
-            ServiceOrFiles::Files(files) => files.set_mode(mode),
-        }
+        Err(error) => Err(Failure::own(error)),
     }
 }
 
 /// The running service; it is not started, because the command asks for its state.
 pub fn running() -> Result<Client, Failure> {
-    match Client::connect() {
-        Ok(Some(client)) => Ok(client),
-        Ok(None) => Err(Failure::own(
-            "the service is not running (systemctl start paralfetch)",
-        )),
-        Err(error) => Err(Failure::own(error)),
-    }
+    let client = Client::connect(&Address::System).map_err(Failure::own)?;
+    client.ok_or_else(|| Failure::own("the service is not running (systemctl start paralfetch)"))
 }
 
 /// Has a running service read the profiles again, after one was made or removed.
@@ -114,7 +44,7 @@ pub fn tell_of_profiles(state_dir: &Path) {
     if state_dir != Path::new(DEFAULT_STATE_DIR) {
         return;
     }
-    let told = Client::connect().map(|client| client.map(|client| client.reload()));
+    let told = Client::connect(&Address::System).map(|client| client.map(|client| client.reload()));
     if let Ok(Some(Err(error))) = told {
         say(&format!("the service still has the old profile: {error}"));
     }

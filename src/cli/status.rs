@@ -7,10 +7,10 @@ use serde_json::json;
 use super::Failure;
 use super::args::{Stats, StatusArgs};
 use super::profiles::write_out;
-use super::service::{ServiceOrFiles, app_argument, failed, running};
+use super::service::{app_argument, failed, running, service_or_files};
 use crate::cli::format;
 use crate::cli::format::{date, mib, text_of};
-use crate::service::control::bus::MAX_LAUNCHES;
+use crate::service::control::bus::{Client, MAX_LAUNCHES};
 use crate::service::control::{AppState, LaunchRecord, Status};
 use crate::service::history::warmth_word;
 
@@ -32,12 +32,9 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
 
 /// Prints the managed apps and their last launches.
 pub fn stats(state_dir: &Path, args: &Stats) -> Result<(), Failure> {
-    let service = ServiceOrFiles::running(state_dir)?;
+    let service = service_or_files(state_dir, Client::connect)?;
     let app = args.app.as_deref().map(app_argument).transpose()?;
-    let apps = match &app {
-        Some(app) => vec![service.app(app).map_err(failed)?],
-        None => service.apps().map_err(failed)?,
-    };
+    let apps = service.apps(app.as_deref()).map_err(failed)?;
     let limit = if args.json { IN_JSON } else { LISTED };
     let launches = service.launches(app.as_deref(), limit).map_err(failed)?;
     write_out(&if args.json {

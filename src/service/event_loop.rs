@@ -9,8 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use super::announce::AnnouncedLaunch;
-use super::announcement::{Announcements, MOST_AT_ONCE};
+use super::announce::{AnnouncedLaunch, Announcements, MOST_AT_ONCE};
 use super::catalogue::FoundApp;
 use super::clock::now_s;
 use super::config::Config;

@@ -13,7 +13,6 @@
 //! ```
 
 pub mod announce;
-mod announcement;
 mod cached_profile;
 mod catalogue;
 mod clock;

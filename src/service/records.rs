@@ -3,25 +3,23 @@
 use std::path::{Path, PathBuf};
 
 use crate::profile::Store;
-use crate::service::config;
-use crate::service::history::{
-    self, FILE_NAME, History, HistoryError, LaunchRecord, OpenedHistory,
-};
+use crate::service::config::HistoryConfig;
+use crate::service::history::{FILE_NAME, History, HistoryError, LaunchRecord, OpenedHistory};
 
 /// The history, if it can be opened.
 pub struct Records {
     dir: PathBuf,
-    limits: history::HistoryLimits,
+    limits: HistoryConfig,
     history: Option<History>,
 }
 
 impl Records {
     /// Opens the history in the state directory, and again at the next launch if that fails. The second
     /// value is a warning.
-    pub fn open(dir: &Path, config: &config::HistoryConfig) -> (Self, Option<String>) {
+    pub fn open(dir: &Path, config: &HistoryConfig) -> (Self, Option<String>) {
         let mut records = Records {
             dir: dir.to_owned(),
-            limits: config.into(),
+            limits: *config,
             history: None,
         };
         let warning = match records.reopen() {
@@ -126,7 +124,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("state");
         fs::create_dir(&dir).unwrap();
-        let (mut records, warning) = Records::open(&dir, &config::HistoryConfig::default());
+        let (mut records, warning) = Records::open(&dir, &HistoryConfig::default());
         assert_eq!(warning, None);
         assert_eq!(records.add(&launch()), None);
         assert_eq!(records.add(&launch()), None);
@@ -145,7 +143,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("state");
         fs::create_dir_all(dir.join(FILE_NAME)).unwrap();
-        let (mut records, warning) = Records::open(&dir, &config::HistoryConfig::default());
+        let (mut records, warning) = Records::open(&dir, &HistoryConfig::default());
         assert!(warning.unwrap().contains("launches are not recorded"));
         assert!(records.add(&launch()).is_some());
         fs::remove_dir(dir.join(FILE_NAME)).unwrap();
@@ -156,7 +154,7 @@ mod tests {
     #[test]
     fn a_history_that_is_damaged_while_open_is_moved_aside() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut records, _) = Records::open(dir.path(), &config::HistoryConfig::default());
+        let (mut records, _) = Records::open(dir.path(), &HistoryConfig::default());
         assert_eq!(records.add(&launch()), None);
         let path = dir.path().join(FILE_NAME);
         let length = fs::metadata(&path).unwrap().len() as usize;

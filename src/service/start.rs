@@ -3,7 +3,7 @@
 use std::io;
 
 use super::Places;
-use super::announcement::Announcements;
+use super::announce::Announcements;
 use super::catalogue::Catalogue;
 use super::config::Config;
 use super::control::ControlCall;
@@ -115,7 +115,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
         let post = move |call: ControlCall| {
             outbox.send(Message::Control(Box::new(move |service| call(service))))
         };
-        serve(Box::new(post), address)
+        serve(Box::new(post), &address)
             .inspect_err(|error| warnings.push(format!("there is no bus: {error}")))
             .ok()
     });

@@ -26,7 +26,7 @@ fn what_a_crash_left_is_replaced() {
     fs::create_dir(dir.run()).unwrap();
     drop(UnixDatagram::bind(dir.socket()).unwrap());
     mkfifoat(CWD, dir.file(), Mode::RUSR).unwrap();
-    let (socket, _file) = (
+    let (mut socket, _file) = (
         Socket::bind(&dir.run()).unwrap(),
         FetchAppFile::make(&dir.run()).unwrap(),
     );
@@ -37,7 +37,7 @@ fn what_a_crash_left_is_replaced() {
 #[test]
 fn a_second_service_does_not_take_over() {
     let dir = Dir::new();
-    let (socket, file) = (
+    let (mut socket, mut file) = (
         Socket::bind(&dir.run()).unwrap(),
         FetchAppFile::make(&dir.run()).unwrap(),
     );
@@ -96,7 +96,7 @@ fn the_directory_must_be_one_of_ours() {
     let dir = Dir::new();
     std::os::unix::fs::symlink("/tmp", dir.run()).unwrap();
     let error = Socket::bind(&dir.run()).unwrap_err();
-    assert!(matches!(error, AnnounceError::Directory { .. }), "{error}");
+    assert!(matches!(error, AnnounceError::Path { .. }), "{error}");
     let error = error.to_string();
     assert!(error.contains("not a directory of this user"), "{error}");
 }

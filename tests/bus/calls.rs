@@ -4,21 +4,20 @@ use std::sync::mpsc::channel;
 use paralfetch::policy::PhaseRequest;
 use paralfetch::service::config::Mode;
 use paralfetch::service::control::bus::{Address, BusError, Client, NAME, PATH, serve};
-use paralfetch::service::control::{ControlCall, ControlError};
-use rustix::fs::{CWD, FileType, Mode as FileMode, mknodat};
+use paralfetch::service::control::{ControlCall, ControlError, ServiceCalls};
+use rustix::fs::{CWD, Mode as FileMode, mkfifoat};
 
 use crate::daemon::Daemon;
 use crate::fakes::{APP, Fake, launch, post, state};
-use crate::{Served, as_nobody, client};
+use crate::{Served, as_nobody};
 
 #[test]
 fn everything_can_be_read_by_everybody() {
     let Some(served) = Served::start() else {
         return;
     };
-    let address = served.daemon.address();
     as_nobody(|| {
-        let client = client(&address);
+        let client = served.client();
         let status = client.status().unwrap();
         assert_eq!((status.version.as_str(), status.managed), ("9.9", 1));
         assert_eq!(
@@ -26,8 +25,8 @@ fn everything_can_be_read_by_everybody() {
             ["a\u{fffd}b"],
             "NUL would end the connection"
         );
-        assert_eq!(client.apps().unwrap(), [state()]);
-        assert_eq!(client.app("gimp").unwrap(), state());
+        assert_eq!(client.apps(None).unwrap(), [state()]);
+        assert_eq!(client.apps(Some("gimp")).unwrap(), [state()]);
         assert_eq!(client.launches(None, 2).unwrap(), vec![launch(); 2]);
         assert_eq!(client.launches(Some(APP), 0).unwrap(), []);
         assert_eq!(client.mode().unwrap(), Mode::Manual);
@@ -42,7 +41,7 @@ fn errors_keep_their_kind() {
     };
     let client = served.client();
     let unknown = Err(ControlError::Unknown("no app /b".to_owned()));
-    assert_eq!(client.app("/b"), unknown);
+    assert_eq!(client.apps(Some("/b")), unknown);
     let refused = Err(ControlError::Refused("not\u{fffd}this".to_owned()));
     assert_eq!(client.ask("refused", PhaseRequest::Learn), refused);
     let failed = Err(ControlError::Failed("config.toml, line 3: no".to_owned()));
@@ -57,7 +56,10 @@ fn arguments_and_answers_are_bounded() {
     let client = served.client();
     let long = "x".repeat(4097);
     for app in ["", &long] {
-        assert!(matches!(client.app(app), Err(ControlError::Failed(_))));
+        assert!(matches!(
+            client.apps(Some(app)),
+            Err(ControlError::Failed(_))
+        ));
         assert!(matches!(client.forget(app), Err(ControlError::Failed(_))));
         let asked = client.ask(app, PhaseRequest::Learn);
         assert!(
@@ -68,7 +70,7 @@ fn arguments_and_answers_are_bounded() {
     assert!(client.launches(Some(&long), 1).is_err());
     // At the bound it is looked up.
     assert!(matches!(
-        client.app(&long[1..]),
+        client.apps(Some(&long[1..])),
         Err(ControlError::Unknown(_))
     ));
     assert_eq!(client.launches(None, u32::MAX).unwrap().len(), 1000);
@@ -84,7 +86,7 @@ fn only_one_service_and_only_roots_has_the_name() {
     assert!(matches!(second, Err(BusError::NameTaken)));
     drop(served.bus);
     let address = served.daemon.address();
-    let usurped = as_nobody(|| serve(post(&served.fake), address.clone()).err());
+    let usurped = as_nobody(|| serve(post(&served.fake), address).err());
     assert!(matches!(usurped, Some(BusError::Bus(_))), "{usurped:?}");
     // The name was given back.
     drop(serve(post(&served.fake), address).unwrap());
@@ -95,23 +97,19 @@ fn without_a_bus_or_a_service_there_is_no_client() {
     let Some(mut daemon) = Daemon::start() else {
         return;
     };
-    let address = daemon.address();
-    assert!(Client::connect_to(&address).unwrap().is_none());
-    assert!(Client::start_at(&address).unwrap().is_none());
+    assert!(Client::connect(daemon.address()).unwrap().is_none());
+    assert!(Client::start(daemon.address()).unwrap().is_none());
     daemon.kill();
     // Its socket is still there, and nobody behind it.
-    assert!(Client::connect_to(&address).unwrap().is_none());
+    assert!(Client::connect(daemon.address()).unwrap().is_none());
     assert!(matches!(
-        serve(post(&Fake::shared()), address),
+        serve(post(&Fake::shared()), daemon.address()),
         Err(BusError::NoBus { .. })
     ));
     let nowhere = Address::At("unix:path=/nonexistent/bus".to_owned());
-    assert!(Client::connect_to(&nowhere).unwrap().is_none());
+    assert!(Client::connect(&nowhere).unwrap().is_none());
     let nonsense = Address::At("nonsense".to_owned());
-    assert!(matches!(
-        Client::connect_to(&nonsense),
-        Err(BusError::Bus(_))
-    ));
+    assert!(matches!(Client::connect(&nonsense), Err(BusError::Bus(_))));
 }
 
 #[test]
@@ -121,12 +119,9 @@ fn a_bus_that_does_not_answer_holds_nobody_up() {
     };
     let pid = served.daemon.pid();
     rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-    let silent = Client::connect_to(&served.daemon.address());
+    let silent = Client::connect(served.daemon.address());
     // Nothing of this waits for the bus, either.
-    for _ in 0..10_000 {
-        served.bus.mode_changed();
-    }
-    let dropped = served.bus.dropped();
+    let dropped = (0..10_000).filter(|_| !served.bus.mode_changed()).count();
     rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
     assert!(
         matches!(silent, Err(BusError::Silent { .. })),
@@ -147,8 +142,8 @@ fn a_service_that_cannot_be_started_is_said_so() {
     let Some(daemon) = Daemon::with_service(&activation) else {
         return;
     };
-    assert!(Client::connect_to(&daemon.address()).unwrap().is_none());
-    let started = Client::start_at(&daemon.address());
+    assert!(Client::connect(daemon.address()).unwrap().is_none());
+    let started = Client::start(daemon.address());
     assert!(matches!(started, Err(BusError::NotStarted(_))));
 }
 
@@ -158,14 +153,7 @@ fn a_service_that_cannot_be_started_is_said_so() {
 fn the_call_that_starts_the_service_is_answered() {
     let directory = tempfile::tempdir().unwrap();
     let called = directory.path().join("called");
-    mknodat(
-        CWD,
-        &called,
-        FileType::Fifo,
-        FileMode::RUSR | FileMode::WUSR,
-        0,
-    )
-    .unwrap();
+    mkfifoat(CWD, &called, FileMode::RUSR | FileMode::WUSR).unwrap();
     let activation = format!(
         "[D-BUS Service]\nName={NAME}\nUser=root\nExec=/bin/sh -c \"echo called >{}\"\n",
         called.display()
@@ -175,7 +163,7 @@ fn the_call_that_starts_the_service_is_answered() {
     };
     let (loop_end, calls) = channel::<ControlCall>();
     let answer = std::thread::scope(|scope| {
-        let call = scope.spawn(|| get_status(daemon.text()));
+        let call = scope.spawn(|| get_status(&daemon));
         assert_eq!(fs::read_to_string(&called).unwrap(), "called\n");
         let post = move |call| loop_end.send(call).is_ok();
         let _bus = serve(Box::new(post), daemon.address()).unwrap();
@@ -187,13 +175,8 @@ fn the_call_that_starts_the_service_is_answered() {
 }
 
 /// Calls the service without asking first whether it runs, as any program may.
-fn get_status(address: &str) -> zbus::Result<zbus::Message> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let bus = zbus::connection::Builder::address(address)?.build().await?;
+fn get_status(daemon: &Daemon) -> zbus::Result<zbus::Message> {
+    daemon.connected(async |bus| {
         bus.call_method(Some(NAME), PATH, Some(NAME), "GetStatus", &())
             .await
     })

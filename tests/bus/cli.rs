@@ -4,10 +4,15 @@ use std::process::{Child, Command, Output, Stdio};
 
 use paralfetch::policy::Plan;
 use paralfetch::service::control::LaunchSignal;
+use paralfetch::service::control::bus::NAME;
 use serde_json::Value;
+use tokio::time::timeout;
+use zbus::export::ordered_stream::OrderedStreamExt;
+use zbus::fdo::MonitoringProxy;
+use zbus::{MatchRule, MessageStream};
 
-use crate::Served;
 use crate::fakes::{APP, launch};
+use crate::{LIMIT, Served};
 
 fn paralfetch(address: &str, program: &str, arguments: &[&str]) -> Output {
     Command::new(program)
@@ -93,46 +98,46 @@ fn watch_prints_launches_until_the_service_stops() {
     let Some(served) = Served::start() else {
         return;
     };
-    let mut watching = Watching(
-        Command::new(PROGRAM)
+    let mut watching = None;
+    served.daemon.connected(async |connection| {
+        let mut messages = MessageStream::from(&connection);
+        let monitor = MonitoringProxy::new(&connection).await.unwrap();
+        let rule = MatchRule::builder().member("AddMatch").unwrap().build();
+        monitor.become_monitor(&[rule], 0).await.unwrap();
+        let child = Command::new(PROGRAM)
             .args(["watch", "--json"])
             .env("DBUS_SYSTEM_BUS_ADDRESS", served.daemon.text())
             .stdout(Stdio::piped())
-            .spawn()
-            .unwrap(),
-    );
-    let mut lines = BufReader::new(watching.0.stdout.take().unwrap()).lines();
-    // Until it listens.
-    let (send, stop) = std::sync::mpsc::channel::<()>();
-    let bus = served.bus;
-    let first = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let stop = stop;
-            while stop.try_recv().is_err() {
-                bus.emit(LaunchSignal::Begun {
-                    app: APP.to_owned(),
-                    pid: 7,
-                    plan: Plan::Learn,
-                });
-                std::thread::yield_now();
+            .spawn();
+        watching = Some(Watching(child.unwrap()));
+        // Its last request to the bus before it listens.
+        let rule = format!("interface='{NAME}'");
+        let asked = async {
+            while let Some(message) = messages.next().await {
+                let body = message.unwrap().body();
+                if body
+                    .deserialize::<&str>()
+                    .is_ok_and(|asked| asked.contains(&rule))
+                {
+                    return;
+                }
             }
-        });
-        let first = lines.next();
-        send.send(()).unwrap();
-        first
+            panic!("the bus has ended");
+        };
+        timeout(LIMIT, asked).await.expect("watch listens");
     });
-    let first: Value = serde_json::from_str(&first.unwrap().unwrap()).unwrap();
+    let mut watching = watching.unwrap();
+    let mut lines = BufReader::new(watching.0.stdout.take().unwrap()).lines();
+    let bus = served.bus;
+    bus.emit(LaunchSignal::Begun {
+        app: APP.to_owned(),
+        pid: 7,
+        plan: Plan::Learn,
+    });
+    let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     let expected = serde_json::json!({ "type": "begun", "app": APP, "pid": 7, "plan": "learn" });
     assert_eq!(first, expected);
-    // The queue may be full of them.
-    loop {
-        let dropped = bus.dropped();
-        bus.emit(LaunchSignal::Ended(launch()));
-        if bus.dropped() == dropped {
-            break;
-        }
-        std::thread::yield_now();
-    }
+    bus.emit(LaunchSignal::Ended(launch()));
     drop(bus);
     let last: Value = serde_json::from_str(&lines.last().unwrap().unwrap()).unwrap();
     assert_eq!(

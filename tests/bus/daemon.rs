@@ -8,11 +8,12 @@ use std::process::{Child, Command, Stdio};
 
 use paralfetch::service::control::bus::Address;
 use tempfile::TempDir;
+use zbus::Connection;
 
 /// dbus-daemon with a configuration of its own; gone with this value.
 pub struct Daemon {
     process: Child,
-    address: String,
+    address: Address,
     _directory: TempDir,
 }
 
@@ -56,18 +57,33 @@ impl Daemon {
         assert!(!address.is_empty(), "dbus-daemon did not start");
         Some(Daemon {
             process,
-            address: address.trim().to_owned(),
+            address: Address::At(address.trim().to_owned()),
             _directory: directory,
         })
     }
 
-    pub fn address(&self) -> Address {
-        Address::At(self.address.clone())
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// The address, as DBUS_SYSTEM_BUS_ADDRESS has it.
     pub fn text(&self) -> &str {
-        &self.address
+        match &self.address {
+            Address::At(address) => address,
+            Address::System => unreachable!("a private bus"),
+        }
+    }
+
+    /// Runs this on a connection of another program's kind.
+    pub fn connected<T>(&self, work: impl AsyncFnOnce(Connection) -> T) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let builder = zbus::connection::Builder::address(self.text()).unwrap();
+            work(builder.build().await.unwrap()).await
+        })
     }
 
     /// Ends the bus.

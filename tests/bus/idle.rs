@@ -1,6 +1,8 @@
 use std::fs;
 use std::path::PathBuf;
 
+use paralfetch::service::control::ServiceCalls;
+
 use crate::{Served, until};
 
 /// Whether a thread sleeps until something happens, and not until some time: in epoll_wait(2) or

@@ -12,7 +12,7 @@ mod signals;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use paralfetch::service::control::bus::{Address, Bus, Client, serve};
+use paralfetch::service::control::bus::{Bus, Client, serve};
 
 use daemon::Daemon;
 use fakes::{Fake, post};
@@ -35,14 +35,10 @@ impl Served {
     }
 
     fn client(&self) -> Client {
-        client(&self.daemon.address())
+        Client::connect(self.daemon.address())
+            .unwrap()
+            .expect("the service runs")
     }
-}
-
-fn client(address: &Address) -> Client {
-    Client::connect_to(address)
-        .unwrap()
-        .expect("the service runs")
 }
 
 /// Runs `work` in a thread of an unprivileged user: in Linux, each thread has user ids of its own.
@@ -60,9 +56,12 @@ fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Waits for a condition that comes true unless the code under test is broken.
+/// How long to wait for something that happens unless the code under test is broken.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Waits for a condition.
 fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(60);
+    let limit = Instant::now() + LIMIT;
     while !reached() {
         assert!(Instant::now() < limit, "waited in vain until {what}");
         std::thread::yield_now();

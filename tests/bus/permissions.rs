@@ -2,11 +2,11 @@ use std::process::Command;
 
 use paralfetch::policy::PhaseRequest;
 use paralfetch::service::config::Mode;
-use paralfetch::service::control::ControlError;
-use paralfetch::service::control::bus::{Action, Client};
+use paralfetch::service::control::bus::{Action, Client, NAME, PATH};
+use paralfetch::service::control::{ControlError, ServiceCalls};
 
 use crate::fakes::{APP, Polkit, PolkitAnswer};
-use crate::{Served, as_nobody, client};
+use crate::{Served, as_nobody};
 
 const ALLOW_INTERACTION: u32 = 1;
 
@@ -55,8 +55,7 @@ fn others_change_what_polkit_allows() {
         return;
     };
     let polkit = Polkit::start(&served.daemon, PolkitAnswer(true, false));
-    let address = served.daemon.address();
-    as_nobody(|| change_all(&client(&address)));
+    as_nobody(|| change_all(&served.client()));
     let expected = ["disable gimp", "forget gimp", "automatic", "reload"];
     assert_eq!(served.fake.changed(), expected);
     let asked = polkit.questions.lock().unwrap().clone();
@@ -85,8 +84,7 @@ fn without_polkit_only_root_changes_anything() {
 }
 
 fn refused(served: &Served, why: &str) {
-    let address = served.daemon.address();
-    for outcome in as_nobody(|| change_all(&client(&address))) {
+    for outcome in as_nobody(|| change_all(&served.client())) {
         let said = matches!(&outcome, Err(ControlError::Refused(said)) if said.contains(why));
         assert!(said, "{outcome:?}");
     }
@@ -101,8 +99,12 @@ fn nobody_is_asked_who_does_not_want_to_be() {
         return;
     };
     let polkit = Polkit::start(&served.daemon, PolkitAnswer(false, true));
-    let address = served.daemon.address();
-    let call = as_nobody(|| raw_reload(&address));
+    let call = as_nobody(|| {
+        served.daemon.connected(async |bus| {
+            bus.call_method(Some(NAME), PATH, Some(NAME), "Reload", &())
+                .await
+        })
+    });
     let zbus::Error::MethodError(name, ..) = call.unwrap_err() else {
         panic!("no error of the service's");
     };
@@ -110,32 +112,6 @@ fn nobody_is_asked_who_does_not_want_to_be() {
     assert_eq!(name.as_str(), expected);
     assert_eq!(polkit.questions.lock().unwrap()[0].2, 0);
     assert!(served.fake.changed().is_empty());
-}
-
-fn raw_reload(address: &paralfetch::service::control::bus::Address) -> zbus::Result<()> {
-    let paralfetch::service::control::bus::Address::At(address) = address else {
-        panic!("a private bus");
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let connection = zbus::connection::Builder::address(address.as_str())?
-            .build()
-            .await?;
-        let name = paralfetch::service::control::bus::NAME;
-        connection
-            .call_method(
-                Some(name),
-                paralfetch::service::control::bus::PATH,
-                Some(name),
-                "Reload",
-                &(),
-            )
-            .await?;
-        Ok(())
-    })
 }
 
 #[test]

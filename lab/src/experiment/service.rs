@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use paralfetch::model::{App, DriveClass, Profile};
 use paralfetch::policy::Phase;
-use paralfetch::service::control::LaunchRecord;
+use paralfetch::service::control::{LaunchRecord, ServiceCalls};
 use paralfetch::service::registry::{self, Registry};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 

@@ -9,7 +9,7 @@ use paralfetch::model::{App, DriveClass};
 use paralfetch::policy::PhaseRequest;
 use paralfetch::profile::Store;
 use paralfetch::service::Places;
-use paralfetch::service::control::ServiceFiles;
+use paralfetch::service::control::{ServiceCalls, ServiceFiles};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 

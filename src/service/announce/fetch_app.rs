@@ -1,6 +1,5 @@
 //! Announcements by writing to a file.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Read};
@@ -12,10 +11,8 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::owned_path::{FileKind, OwnedPath};
 use super::text::{MAX_TEXT, parse};
-use super::{AnnounceError, AnnouncedLaunch, FILE, Refusal, RefusedCounts, sender};
+use super::{AnnounceError, AnnouncedLaunch, FILE, Refusal, sender};
 
-/// Root alone may write: a pipe does not tell who did, so whoever can open it is believed.
-const MODE: u32 = 0o200;
 /// A write of up to PIPE_BUF bytes, 4096 on Linux, arrives in one piece (pipe(7)).
 const PIECE: usize = 4096;
 /// How many pieces one call reads at most, so that a flood cannot hold the caller.
@@ -30,8 +27,7 @@ const PIECES_AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub struct FetchAppFile {
     fifo: fs::File,
-    lines: RefCell<Lines>,
-    refused: RefCell<RefusedCounts>,
+    lines: Lines,
     _path: OwnedPath,
 }
 
@@ -46,52 +42,45 @@ impl FetchAppFile {
             name: "FIFO",
             is: |kind| kind.is_fifo(),
             is_used,
+            // A pipe does not tell who writes, so every process that can open it is believed.
+            mode: 0o200,
         };
-        let (path, fifo) = OwnedPath::make(dir, FILE, MODE, &kind, |path| {
+        let (path, fifo) = OwnedPath::make(dir, FILE, &kind, |path| {
             mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR)?;
             // We are a writer, too: a pipe whose last writer has gone is readable for ever.
-            open(path, true, true)
+            open(path, true)
         })?;
         Ok(FetchAppFile {
             fifo,
-            lines: RefCell::default(),
-            refused: RefCell::default(),
+            lines: Lines::default(),
             _path: path,
         })
     }
 
-    /// The next announcement that holds; `None` when there is none for now. Never waits. Call it
-    /// until it returns `None`: lines that were read already do not make the file readable again.
+    /// The next announcement; `None` when there is none for now. Never waits. Call it until it returns
+    /// `None`: lines that were read already do not make the file readable again.
     ///
     /// # Errors
-    /// When the system refuses something. One announcement may be lost; the file stays usable.
-    pub fn receive(&self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
-        let mut lines = self.lines.borrow_mut();
-        let mut pieces = 0;
-        loop {
-            while let Some(line) = lines.pop() {
-                match check(line.as_deref()).map_err(AnnounceError::Process)? {
-                    Ok(announced) => return Ok(Some(announced)),
-                    Err(refusal) => self.refused.borrow_mut().count(refusal),
-                }
+    /// [`AnnounceError::Refused`] when it does not hold; when the system refuses something. The file stays
+    /// usable.
+    pub fn receive(&mut self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
+        for _ in 0..PIECES_AT_ONCE {
+            if let Some(line) = self.lines.pop() {
+                let line = line.ok_or(Refusal::Malformed)?;
+                let announcement = parse(&line).ok_or(Refusal::Malformed)?;
+                let pid = sender::by_root(announcement.pid.ok_or(Refusal::Unidentified)?)?;
+                let name = announcement.name.to_owned();
+                return Ok(Some(AnnouncedLaunch { pid, uid: 0, name }));
             }
-            if pieces == PIECES_AT_ONCE {
-                return Ok(None);
-            }
-            pieces += 1;
             let mut piece = [0; PIECE];
-            match (&self.fifo).read(&mut piece) {
-                Ok(len) => lines.feed(&piece[..len]),
+            match self.fifo.read(&mut piece) {
+                Ok(len) => self.lines.feed(&piece[..len]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(AnnounceError::Receive(error)),
+                Err(error) => return Err(error.into()),
             }
         }
-    }
-
-    /// What was refused since the start.
-    pub fn refused(&self) -> RefusedCounts {
-        *self.refused.borrow()
+        Ok(None)
     }
 }
 
@@ -102,28 +91,18 @@ impl AsFd for FetchAppFile {
     }
 }
 
-/// The launch that a line announces; a line that was too long is `None`.
-fn check(line: Option<&[u8]>) -> io::Result<Result<AnnouncedLaunch, Refusal>> {
-    let Some(Ok(announcement)) = line.map(parse) else {
-        return Ok(Err(Refusal::Malformed));
-    };
-    let Some(pid) = announcement.pid else {
-        return Ok(Err(Refusal::Unidentified));
-    };
-    Ok(sender::by_root(pid)?.map(|process| process.becomes(announcement.name, 0)))
-}
-
-fn open(path: &Path, read: bool, write: bool) -> io::Result<fs::File> {
+/// Opens the FIFO for writing, without waiting for a reader.
+fn open(path: &Path, read: bool) -> io::Result<fs::File> {
     fs::File::options()
         .read(read)
-        .write(write)
+        .write(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW)
         .open(path)
 }
 
 /// Whether a process has the FIFO open for reading.
 fn is_used(path: &Path) -> io::Result<bool> {
-    match open(path, false, true) {
+    match open(path, false) {
         Ok(_) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(false),
         Err(error) => Err(error),

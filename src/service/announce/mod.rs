@@ -12,7 +12,6 @@
 //! [`parse`] describes the text of both. What arrives is hostile: its length and rate are bounded, and it
 //! is passed on only when the process is alive and the sender's to announce. The sender gets no answer.
 
-mod activation;
 mod fetch_app;
 mod owned_path;
 mod rate;
@@ -21,17 +20,15 @@ mod socket;
 mod text;
 
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
 use thiserror::Error;
 
-pub use activation::{Passed, passed};
 pub use fetch_app::{FetchAppFile, Lines};
-pub use rate::Rate;
-pub use socket::Socket;
-pub use text::{Announcement, MAX_NAME, MAX_TEXT, Malformed, parse};
+pub use socket::{Socket, passed};
+pub use text::{Announcement, MAX_NAME, MAX_TEXT, parse};
 
 /// The directory of [`Socket`] and [`FetchAppFile`].
 pub const DIRECTORY: &str = "/run/paralfetch";
@@ -40,16 +37,16 @@ pub const SOCKET: &str = "launch.sock";
 /// The file's name in [`DIRECTORY`], as on Android.
 pub const FILE: &str = "fetch_app";
 
+/// Announcements that are received in a row; then others have their turn.
+pub const MOST_AT_ONCE: usize = 16;
+/// How many announcements are refused in a row at most, so that a flood cannot hold the caller.
+const REFUSED_AT_ONCE: usize = 64;
+
 /// A process that has become an app.
 #[derive(Debug)]
 pub struct AnnouncedLaunch {
     /// The process, in this process's pid namespace.
     pub pid: Pid,
-    /// The process itself: readable once it has ended.
-    pub pidfd: OwnedFd,
-    /// When it was forked: clock ticks after boot, field 22 of /proc/PID/stat. With `pid` it names
-    /// this very process, also in the kernel's events.
-    pub start_time: u64,
     /// Real user id of the sender. 0 for [`FetchAppFile`].
     pub uid: u32,
     /// The name, in the alphabet of [`parse`].
@@ -68,12 +65,63 @@ impl AnnouncedLaunch {
     }
 }
 
+/// Receives announcements by the socket and the file.
+pub struct Announcements {
+    socket: Option<Socket>,
+    file: Option<FetchAppFile>,
+}
+
+impl Announcements {
+    /// Takes over the socket that systemd has passed, or binds one in `dir`, and makes the file there. Says
+    /// what cannot be had.
+    pub fn open(dir: &Path) -> (Self, Vec<String>) {
+        let mut warnings = Vec::new();
+        let mut usable = |error: AnnounceError| {
+            warnings.push(format!("launches cannot be announced: {error}"));
+        };
+        let socket = match passed().map_err(&mut usable).ok().flatten() {
+            Some(fd) => Socket::inherited(fd),
+            None => Socket::bind(dir),
+        };
+        let socket = socket.map_err(&mut usable).ok();
+        let file = FetchAppFile::make(dir).map_err(&mut usable).ok();
+        (Announcements { socket, file }, warnings)
+    }
+
+    /// Readable when there is an announcement.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let socket = self.socket.as_ref().map(AsFd::as_fd);
+        let file = self.file.as_ref().map(AsFd::as_fd);
+        socket.into_iter().chain(file)
+    }
+
+    /// The next announcement that holds, if there is one. Logs those that are refused.
+    ///
+    /// # Errors
+    /// When the system refuses something. One announcement may be lost.
+    pub fn receive(&mut self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
+        for _ in 0..REFUSED_AT_ONCE {
+            let mut received = self.socket.as_mut().map_or(Ok(None), Socket::receive);
+            if let Ok(None) = received {
+                received = self.file.as_mut().map_or(Ok(None), FetchAppFile::receive);
+            }
+            match received {
+                Err(AnnounceError::Refused(refusal)) => {
+                    tracing::debug!(?refusal, "an announcement was refused");
+                }
+                received => return received,
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// Why an announcement is not passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Not as [`parse`] describes, or with descriptors attached.
     Malformed,
-    /// Beyond the user's [`Rate`].
+    /// Beyond the rate of its user.
     TooOften,
     /// Without a sender that exists in this pid namespace; also sent before the socket asked for
     /// credentials.
@@ -89,60 +137,25 @@ pub enum Refusal {
     Gone,
 }
 
-/// How many announcements were refused since the start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RefusedCounts([u64; 7]);
-
-impl RefusedCounts {
-    /// Those that were refused for this reason.
-    pub fn of(&self, refusal: Refusal) -> u64 {
-        self.0[refusal as usize]
-    }
-
-    /// All of them.
-    pub fn total(&self) -> u64 {
-        self.0.iter().sum()
-    }
-
-    fn count(&mut self, refusal: Refusal) {
-        tracing::debug!(?refusal, "an announcement was refused");
-        self.0[refusal as usize] += 1;
-    }
-}
-
-/// Announcements cannot be received.
+/// Announcements cannot be received, or one does not hold.
 #[derive(Debug, Error)]
 pub enum AnnounceError {
-    /// The directory cannot be made or used.
-    #[error("cannot use the directory {}: {error}", path.display())]
-    Directory {
-        /// The directory.
+    /// The directory, the socket or the file cannot be made or used.
+    #[error("cannot {action} {}: {error}", path.display())]
+    Path {
+        action: &'static str,
         path: PathBuf,
-        /// What the system said.
         error: io::Error,
     },
     /// Something of another kind has the name.
     #[error("{} is not a {expected}: remove it and start again", path.display())]
     Foreign {
-        /// The path.
         path: PathBuf,
-        /// The kind that may be replaced.
         expected: &'static str,
     },
     /// Another process receives there.
     #[error("another service receives announcements at {}: stop it first", path.display())]
-    InUse {
-        /// The path.
-        path: PathBuf,
-    },
-    /// The socket or the file cannot be made.
-    #[error("cannot make {}: {error}", path.display())]
-    Make {
-        /// The path.
-        path: PathBuf,
-        /// What the system said.
-        error: io::Error,
-    },
+    InUse { path: PathBuf },
     /// The descriptor that was passed is something else.
     #[error(
         "the descriptor passed for announcements is not a Unix datagram socket: set ListenDatagram= \
@@ -152,11 +165,22 @@ pub enum AnnounceError {
     /// The environment of socket activation contradicts itself.
     #[error("cannot take over descriptors: {0}: start the service through its socket unit")]
     Activation(String),
-    /// The system call failed.
+    /// A system call failed for a reason on our side: no descriptors, no memory, no /proc.
     #[error("cannot receive announcements: {0}")]
-    Receive(io::Error),
-    /// A process could not be looked at, for a reason on our side (descriptors, memory, no /proc).
-    /// Its announcement is lost.
-    #[error("cannot look at an announced process: {0}")]
-    Process(io::Error),
+    Receive(#[from] io::Error),
+    /// This announcement is not passed on.
+    #[error("an announcement was refused: {0:?}")]
+    Refused(Refusal),
+}
+
+impl From<Refusal> for AnnounceError {
+    fn from(refusal: Refusal) -> Self {
+        AnnounceError::Refused(refusal)
+    }
+}
+
+impl From<rustix::io::Errno> for AnnounceError {
+    fn from(errno: rustix::io::Errno) -> Self {
+        AnnounceError::Receive(errno.into())
+    }
 }

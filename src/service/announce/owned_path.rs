@@ -16,6 +16,8 @@ pub(super) struct FileKind {
     pub is: fn(&FileType) -> bool,
     /// Whether another process receives there.
     pub is_used: fn(&Path) -> io::Result<bool>,
+    /// Its permissions.
+    pub mode: u32,
 }
 
 /// A file at a path. It is removed when this is dropped, unless another has taken its place.
@@ -27,24 +29,25 @@ pub(super) struct OwnedPath {
 }
 
 impl OwnedPath {
-    /// Makes a file at `dir`/`name` by calling `make`, and gives it the permissions `mode`. One of the same
-    /// kind that nobody uses is replaced.
+    /// Makes a file at `dir`/`name` by calling `make`, and gives it its permissions. One of the same kind
+    /// that nobody uses is replaced.
     ///
     /// # Errors
     /// When the directory cannot be used, something else has the name, or the system refuses.
     pub fn make<T>(
         dir: &Path,
         name: &str,
-        mode: u32,
         kind: &FileKind,
         make: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<(Self, T), AnnounceError> {
-        make_directory(dir).map_err(|error| AnnounceError::Directory {
+        make_directory(dir).map_err(|error| AnnounceError::Path {
+            action: "use the directory",
             path: dir.to_owned(),
             error,
         })?;
         let path = dir.join(name);
-        let cannot_make = |error| AnnounceError::Make {
+        let cannot_make = |error| AnnounceError::Path {
+            action: "make",
             path: path.clone(),
             error,
         };
@@ -68,7 +71,7 @@ impl OwnedPath {
             path: path.clone(),
         };
         // Separately, because the umask takes part when a file is made.
-        fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(cannot_make)?;
+        fs::set_permissions(&path, Permissions::from_mode(kind.mode)).map_err(cannot_make)?;
         Ok((owned, made))
     }
 }

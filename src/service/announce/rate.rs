@@ -11,11 +11,10 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// thousands.
 const MAX_USERS: usize = 256;
 
-/// A token bucket for each user: 20 announcements at once, 5 a second for long.
-///
-/// Pure: times are whatever clock the caller has, as long as it does not go back.
+/// A token bucket for each user: 20 announcements at once, 5 a second for long. Times are of a clock that does
+/// not go back.
 #[derive(Debug, Default)]
-pub struct Rate {
+pub(super) struct Rate {
     /// When the bucket of a user is full again. A user that is missing has a full one.
     full_at: HashMap<u32, Duration>,
 }

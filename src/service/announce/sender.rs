@@ -4,71 +4,50 @@ use std::os::fd::OwnedFd;
 use std::{fs, io, str};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{AnnouncedLaunch, Refusal};
+use super::{AnnounceError, Refusal};
 
 /// How many generations lie at most between a sender and the process that it announces.
 const MAX_GENERATIONS: usize = 64;
 
 /// A process that may be announced.
-#[derive(Debug)]
-pub(super) struct AnnouncedProcess {
-    pid: Pid,
+struct AnnouncedProcess {
     pidfd: OwnedFd,
     facts: Facts,
 }
 
 impl AnnouncedProcess {
-    /// The launch of the app `name`, announced by the user `uid`.
-    pub fn becomes(self, name: &str, uid: u32) -> AnnouncedLaunch {
-        AnnouncedLaunch {
-            pid: self.pid,
-            pidfd: self.pidfd,
-            start_time: self.facts.start_time,
-            uid,
-            name: name.to_owned(),
-        }
-    }
-
-    /// Opens a process and reads about it; `None` if no such process exists, or it is a thread.
-    fn look(pid: Pid) -> io::Result<Option<Self>> {
-        let pidfd = match pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from) {
-            Ok(pidfd) => pidfd,
+    /// Opens a process and reads about it. A thread is refused as well as a process that does not exist.
+    fn look(pid: Pid) -> Result<Self, AnnounceError> {
+        let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
             // A thread gives EINVAL, and ENOENT since Linux 6.9.
-            Err(error) => match error.raw_os_error() {
-                Some(libc::ESRCH | libc::EINVAL | libc::ENOENT) => return Ok(None),
-                _ => return Err(error),
-            },
+            Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Err(Refusal::Gone.into()),
+            pidfd => pidfd?,
         };
-        let facts = Facts::read(pid.as_raw_nonzero().get())?;
-        Ok(facts.map(|facts| AnnouncedProcess { pid, pidfd, facts }))
+        let facts = Facts::read(pid.as_raw_nonzero().get())?.ok_or(Refusal::Gone)?;
+        Ok(AnnouncedProcess { pidfd, facts })
     }
 
-    /// Whether it has not ended. As long as that is so, its id is its own, and what was read under that id
-    /// after the pidfd was opened is about it.
-    fn is_alive(&self) -> io::Result<bool> {
+    /// Checks that it has not ended. As long as that is so, its id is its own, and what was read under that
+    /// id after the pidfd was opened is about it.
+    fn check_alive(&self) -> Result<(), AnnounceError> {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        Ok(poll(&mut fds, Some(&Timespec::default()))? == 0)
-    }
-
-    fn if_alive(self) -> io::Result<Result<Self, Refusal>> {
-        Ok(match self.is_alive()? {
-            true => Ok(self),
-            false => Err(Refusal::Gone),
-        })
+        match poll(&mut fds, Some(&Timespec::default()))? {
+            0 => Ok(()),
+            _ => Err(Refusal::Gone.into()),
+        }
     }
 }
 
-/// The process that root announces through the file. Its id is in our pid namespace.
+/// Checks the process that root announces through the file. Its id is in our pid namespace.
 ///
 /// # Errors
-/// When a process cannot be looked at, for a reason on our side.
-pub(super) fn by_root(pid: Pid) -> io::Result<Result<AnnouncedProcess, Refusal>> {
-    match AnnouncedProcess::look(pid)? {
-        Some(process) => process.if_alive(),
-        None => Ok(Err(Refusal::Gone)),
-    }
+/// When it is refused, or cannot be looked at, for a reason on our side.
+pub(super) fn by_root(pid: Pid) -> Result<Pid, AnnounceError> {
+    AnnouncedProcess::look(pid)?.check_alive()?;
+    Ok(pid)
 }
 
 /// The process that a sender announces: itself, or the one of id `asked` in its pid namespace. The kernel
@@ -76,39 +55,25 @@ pub(super) fn by_root(pid: Pid) -> io::Result<Result<AnnouncedProcess, Refusal>>
 /// another process's by now, and that one is taken for the sender if it is of the same user.
 ///
 /// # Errors
-/// When a process cannot be looked at, for a reason on our side.
-pub(super) fn by_sender(
-    (pid, uid): (Pid, u32),
-    asked: Option<Pid>,
-) -> io::Result<Result<AnnouncedProcess, Refusal>> {
-    let Some(sender) = AnnouncedProcess::look(pid)? else {
-        return Ok(Err(Refusal::Gone));
-    };
-    let is_theirs = |process: &AnnouncedProcess| uid == 0 || process.facts.real_uid == uid;
-    let Some(asked) = asked else {
-        return match is_theirs(&sender) {
-            true => sender.if_alive(),
-            false => Ok(Err(Refusal::NotTheirs)),
-        };
-    };
-    if sender.facts.nested {
-        return Ok(Err(Refusal::Namespace));
+/// When it is refused, or cannot be looked at, for a reason on our side.
+pub(super) fn by_sender((pid, uid): (Pid, u32), asked: Option<Pid>) -> Result<Pid, AnnounceError> {
+    let sender = AnnouncedProcess::look(pid)?;
+    if asked.is_some() && sender.facts.nested {
+        return Err(Refusal::Namespace.into());
     }
-    let Some(process) = AnnouncedProcess::look(asked)? else {
-        return Ok(Err(Refusal::Gone));
-    };
-    if !is_theirs(&process) {
-        return Ok(Err(Refusal::NotTheirs));
+    let announced = asked.unwrap_or(pid);
+    let process = AnnouncedProcess::look(announced)?;
+    if uid != 0 && process.facts.real_uid != uid {
+        return Err(Refusal::NotTheirs.into());
     }
     let ancestor = (pid.as_raw_nonzero().get(), sender.facts.start_time);
-    let is_family = uid == 0 || asked == pid || descends(process.facts, ancestor, Facts::read)?;
-    if !sender.is_alive()? {
-        return Ok(Err(Refusal::Gone));
-    }
+    let is_family = uid == 0 || announced == pid || descends(process.facts, ancestor, Facts::read)?;
+    sender.check_alive()?;
     if !is_family {
-        return Ok(Err(Refusal::NotDescendant));
+        return Err(Refusal::NotDescendant.into());
     }
-    process.if_alive()
+    process.check_alive()?;
+    Ok(announced)
 }
 
 /// What /proc/PID/status and /proc/PID/stat say of a process.

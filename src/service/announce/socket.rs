@@ -1,28 +1,22 @@
 //! Announcements by datagram.
 
-use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, sockopt};
 use rustix::process::Pid;
 
 use super::owned_path::{FileKind, OwnedPath};
 use super::rate::Rate;
 use super::text::{MAX_TEXT, parse};
-use super::{AnnounceError, AnnouncedLaunch, Refusal, RefusedCounts, SOCKET, sender};
-
-/// Every user may send: the kernel says who does, and that decides what may be announced.
-const MODE: u32 = 0o666;
-/// How many announcements one call refuses at most, so that a flood cannot hold the caller.
-const REFUSED_AT_ONCE: usize = 64;
+use super::{AnnounceError, AnnouncedLaunch, Refusal, SOCKET, sender};
 
 /// The socket for announcements, `launch.sock`: a Unix datagram socket that everybody may write to.
 ///
@@ -38,8 +32,7 @@ const REFUSED_AT_ONCE: usize = 64;
 pub struct Socket {
     fd: OwnedFd,
     started: Instant,
-    rate: RefCell<Rate>,
-    refused: RefCell<RefusedCounts>,
+    rate: Rate,
     /// `None` when systemd made it, and removes it.
     _path: Option<OwnedPath>,
 }
@@ -55,32 +48,32 @@ impl Socket {
             name: "socket",
             is: |kind| kind.is_socket(),
             is_used,
+            // Every user may send: the kernel says who does, and that decides what may be announced.
+            mode: 0o666,
         };
-        let (path, fd) = OwnedPath::make(dir, SOCKET, MODE, &kind, |path| {
-            let fd = new()?;
-            sockopt::set_socket_passcred(&fd, true)?;
-            bind(&fd, &SocketAddrUnix::new(path)?)?;
-            Ok(fd)
+        let (path, fd) = OwnedPath::make(dir, SOCKET, &kind, |path| {
+            let socket = UnixDatagram::unbound()?;
+            sockopt::set_socket_passcred(&socket, true)?;
+            bind(&socket, &SocketAddrUnix::new(path)?)?;
+            Ok(socket.into())
         })?;
         Ok(Socket::with(fd, Some(path)))
     }
 
-    /// Takes a socket that systemd has made (`ListenDatagram=`), from [`super::passed`]. What was
-    /// sent before this call has credentials only with `PassCredentials=yes` in the socket unit;
-    /// without, it is refused.
+    /// Takes a socket that systemd has made (`ListenDatagram=`), from [`passed`]. What was sent before
+    /// this call has credentials only with `PassCredentials=yes` in the socket unit; without, it is
+    /// refused.
     ///
     /// # Errors
     /// When it is no Unix datagram socket, or the system refuses.
     pub fn inherited(fd: OwnedFd) -> Result<Self, AnnounceError> {
-        let kind =
-            sockopt::socket_domain(&fd).and_then(|domain| Ok((domain, sockopt::socket_type(&fd)?)));
-        match kind {
+        let domain = sockopt::socket_domain(&fd);
+        match domain.and_then(|domain| Ok((domain, sockopt::socket_type(&fd)?))) {
             Ok((AddressFamily::UNIX, SocketType::DGRAM)) => {}
             Ok(_) | Err(Errno::NOTSOCK) => return Err(AnnounceError::WrongDescriptor),
-            Err(error) => return Err(AnnounceError::Receive(error.into())),
+            Err(errno) => return Err(errno.into()),
         }
-        sockopt::set_socket_passcred(&fd, true)
-            .map_err(|error| AnnounceError::Receive(error.into()))?;
+        sockopt::set_socket_passcred(&fd, true)?;
         Ok(Socket::with(fd, None))
     }
 
@@ -88,59 +81,30 @@ impl Socket {
         Socket {
             fd,
             started: Instant::now(),
-            rate: RefCell::default(),
-            refused: RefCell::default(),
+            rate: Rate::default(),
             _path: path,
         }
     }
 
-    /// The next announcement that holds; `None` when there is none for now. Never waits. When the
-    /// socket is still readable after `None` (a flood), the caller should do something else first.
+    /// The next announcement; `None` when there is none for now. Never waits.
     ///
     /// # Errors
-    /// When the system refuses something. One announcement may be lost; the socket stays usable.
-    pub fn receive(&self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
+    /// [`AnnounceError::Refused`] when it does not hold; when the system refuses something. The socket stays
+    /// usable.
+    pub fn receive(&mut self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
         // A longer text is cut, and the kernel says so.
         let mut text = [0; MAX_TEXT];
-        for _ in 0..REFUSED_AT_ONCE {
-            let received = receive_datagram(self.fd.as_fd(), &mut text);
-            let Some(datagram) = received.map_err(AnnounceError::Receive)? else {
-                return Ok(None);
-            };
-            let checked = self.check(&text[..datagram.len], &datagram);
-            match checked.map_err(AnnounceError::Process)? {
-                Ok(announced) => return Ok(Some(announced)),
-                Err(refusal) => self.refused.borrow_mut().count(refusal),
-            }
-        }
-        Ok(None)
-    }
-
-    /// What was refused since the start.
-    pub fn refused(&self) -> RefusedCounts {
-        *self.refused.borrow()
-    }
-
-    /// The launch that a datagram announces. Cheap checks come first.
-    fn check(
-        &self,
-        text: &[u8],
-        datagram: &Datagram,
-    ) -> io::Result<Result<AnnouncedLaunch, Refusal>> {
-        if datagram.excess {
-            return Ok(Err(Refusal::Malformed));
-        }
-        let Some((pid, uid)) = datagram.sender else {
-            return Ok(Err(Refusal::Unidentified));
+        let Some((len, sender)) = receive_datagram(self.fd.as_fd(), &mut text)? else {
+            return Ok(None);
         };
-        if !self.rate.borrow_mut().take(uid, self.started.elapsed()) {
-            return Ok(Err(Refusal::TooOften));
+        let (pid, uid) = sender?;
+        if !self.rate.take(uid, self.started.elapsed()) {
+            return Err(Refusal::TooOften.into());
         }
-        let Ok(announcement) = parse(text) else {
-            return Ok(Err(Refusal::Malformed));
-        };
-        let process = sender::by_sender((pid, uid), announcement.pid)?;
-        Ok(process.map(|process| process.becomes(announcement.name, uid)))
+        let announcement = parse(&text[..len]).ok_or(Refusal::Malformed)?;
+        let pid = sender::by_sender((pid, uid), announcement.pid)?;
+        let name = announcement.name.to_owned();
+        Ok(Some(AnnouncedLaunch { pid, uid, name }))
     }
 }
 
@@ -151,18 +115,14 @@ impl AsFd for Socket {
     }
 }
 
-/// What was received beside the text.
-struct Datagram {
-    /// Bytes of the text.
-    len: usize,
-    /// Process and user that sent it, in our namespaces; `None` if the kernel names none there.
-    sender: Option<(Pid, u32)>,
-    /// It did not fit, or descriptors came with it.
-    excess: bool,
-}
+/// The process and user that sent a datagram, in our namespaces.
+type Sender = Result<(Pid, u32), Refusal>;
 
-/// Receives one datagram; `None` when none is there.
-fn receive_datagram(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Option<Datagram>> {
+/// Receives one datagram: the length of its text, and its sender; `None` when none is there.
+fn receive_datagram(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<Option<(usize, Sender)>> {
     // Room for the credentials and nothing else: the kernel then keeps descriptors of the sender, and says
     // that something was left out (MSG_CTRUNC).
     let mut control = nix::cmsg_space!(UnixCredentials);
@@ -173,38 +133,45 @@ fn receive_datagram(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Opt
         Err(nix::Error::EAGAIN) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    let excess = message
-        .flags
-        .intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC);
-    let sender = match excess {
-        // The control messages are not to be had when one of them was cut.
-        true => None,
-        false => message.cmsgs()?.find_map(|control| match control {
-            // The process id is 0 for a sender outside of our pid namespace.
-            ControlMessageOwned::ScmCredentials(from) => {
-                Some((Pid::from_raw(from.pid())?, from.uid()))
-            }
-            _ => None,
-        }),
-    };
-    Ok(Some(Datagram {
-        len: message.bytes,
-        sender,
-        excess,
-    }))
-}
-
-fn new() -> rustix::io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+    let cut = MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC;
+    if message.flags.intersects(cut) {
+        return Ok(Some((message.bytes, Err(Refusal::Malformed))));
+    }
+    let sender = message.cmsgs()?.find_map(|control| match control {
+        // The process id is 0 for a sender outside of our pid namespace.
+        ControlMessageOwned::ScmCredentials(from) => Some((Pid::from_raw(from.pid())?, from.uid())),
+        _ => None,
+    });
+    Ok(Some((message.bytes, sender.ok_or(Refusal::Unidentified))))
 }
 
 /// Whether a process has a socket open there.
 fn is_used(path: &Path) -> io::Result<bool> {
-    match connect(new()?, &SocketAddrUnix::new(path)?) {
-        // EPROTOTYPE: a socket of another type.
-        Ok(()) | Err(Errno::PROTOTYPE | Errno::AGAIN) => Ok(true),
-        Err(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
-        Err(error) => Err(error.into()),
+    match UnixDatagram::unbound()?.connect(path) {
+        Ok(()) => Ok(true),
+        Err(error) => match Errno::from_io_error(&error) {
+            // A socket of another type.
+            Some(Errno::PROTOTYPE) => Ok(true),
+            Some(Errno::CONNREFUSED | Errno::NOENT) => Ok(false),
+            _ => Err(error),
+        },
     }
+}
+
+/// Takes over the descriptor that systemd passed to this process (sd_listen_fds(3)). There is none if no
+/// socket unit started the process, and none at a second call. The environment stays as it is:
+/// `LISTEN_PID` names this process, so that children do not take the descriptor for theirs.
+///
+/// # Errors
+/// When the environment contradicts itself or the descriptors; then nothing is taken over.
+pub fn passed() -> Result<Option<OwnedFd>, AnnounceError> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let mut fds =
+        sd_notify::listen_fds().map_err(|error| AnnounceError::Activation(error.to_string()))?;
+    // SAFETY: the descriptor is open: `sd_notify` has set its flags. systemd left it to this process,
+    // and no other call takes it.
+    Ok(fds.next().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
 }

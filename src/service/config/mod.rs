@@ -5,12 +5,9 @@
 //! earlier one, and nothing else. Every file must be right by itself: an unknown key or a value out of
 //! its range is an error that names file and line, even where a later file would replace it.
 
-mod log;
 mod mode;
-mod range;
 mod values;
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -22,14 +19,10 @@ use toml::{Table, Value};
 use crate::fs::root_owned::{self, NotRootOwned};
 use crate::model::LaunchLimits;
 
-pub use log::LogLevel;
-pub use mode::{Mode, NotAMode, set_mode};
+pub use mode::{Mode, set_mode};
 pub use values::{
-    AutomaticConfig, HistoryConfig, LaunchConfig, LogConfig, PrefetchConfig, WatchConfig,
+    AutomaticConfig, HistoryConfig, LaunchConfig, LogConfig, LogLevel, PrefetchConfig, WatchConfig,
 };
-
-/// Where the configuration is.
-pub const DEFAULT_DIR: &str = "/etc/paralfetch";
 
 /// Longest file that is read, in bytes. A file with every value and its explanation takes a twentieth of this.
 pub const MAX_FILE_BYTES: usize = 64 << 10;
@@ -38,8 +31,6 @@ pub const MAX_FILE_BYTES: usize = 64 << 10;
 const MAIN: &str = "config.toml";
 /// The directory of drop-ins, beside it.
 const DROP_INS: &str = "config.toml.d";
-/// How the names of drop-ins end.
-const SUFFIX: &[u8] = b".toml";
 
 /// Why the configuration cannot be used, or not changed.
 #[derive(Debug, thiserror::Error)]
@@ -47,11 +38,8 @@ pub enum ConfigError {
     /// A file or directory cannot be read or written.
     #[error("cannot {action} {}: {cause}", .path.display())]
     Io {
-        /// What was tried: "read" or "write".
         action: &'static str,
-        /// The file or directory.
         path: PathBuf,
-        /// What the kernel said.
         cause: io::Error,
     },
     /// Another user may have made or changed the file.
@@ -59,42 +47,24 @@ pub enum ConfigError {
         "{} is not to be trusted: {why}; it must be a regular file of root that only root may write",
         .path.display()
     )]
-    Untrusted {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: &'static str,
-    },
+    Untrusted { path: PathBuf, why: &'static str },
     /// The file is too long.
     #[error("{} is longer than {} KiB: remove what does not belong there", .path.display(), MAX_FILE_BYTES >> 10)]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The file is not TOML, or has an unknown key, or a value out of its range.
+    TooLong { path: PathBuf },
+    /// The file is not TOML, or has an unknown key, or a value out of its range. Lines are counted from 1.
     #[error("{}, line {line}: {what}", .path.display())]
     Invalid {
-        /// The file.
         path: PathBuf,
-        /// The line, counted from 1.
         line: usize,
-        /// What is wrong there, and what would be right.
         what: String,
     },
-    /// Each value is right, but not all of them together.
+    /// Each value is right, but not all of them together. The path is that of the directory of the files, or of
+    /// the only file.
     #[error("the values in {} do not go together: {what}", .path.display())]
-    Together {
-        /// The directory of the files, or the only file.
-        path: PathBuf,
-        /// Which do not, and what would be right.
-        what: String,
-    },
+    Together { path: PathBuf, what: String },
     /// The mode was not changed, because a drop-in sets it that comes later.
     #[error("{} sets the mode: change it there, or remove it there", .path.display())]
-    Overruled {
-        /// The drop-in.
-        path: PathBuf,
-    },
+    Overruled { path: PathBuf },
 }
 
 /// All values.
@@ -125,10 +95,8 @@ impl Config {
     /// [`ConfigError`], for the first file with which something is wrong.
     pub fn load(dir: &Path) -> Result<Config, ConfigError> {
         let mut merged = Table::new();
-        for path in std::iter::once(dir.join(MAIN)).chain(drop_ins(dir)?) {
-            if let Some(bytes) = read(&path)? {
-                merge(&mut merged, table(&path, &bytes)?);
-            }
+        for path in files(dir)? {
+            merge(&mut merged, table_of(&path)?);
         }
         finish(dir, merged)
     }
@@ -142,42 +110,44 @@ impl Config {
     }
 }
 
-/// The drop-ins, in the order in which they are read.
-fn drop_ins(dir: &Path) -> Result<Vec<PathBuf>, ConfigError> {
-    let dir = dir.join(DROP_INS);
-    let failed = |cause| io_error("read", &dir, cause);
-    let entries = match fs::read_dir(&dir) {
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(failed)?,
-    };
+/// The main file and the drop-ins, in the order in which they are read. Hidden files are leftovers of
+/// editors.
+fn files(dir: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+    let drop_ins = dir.join(DROP_INS);
     let mut paths = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(failed)?.file_name();
-        if is_drop_in(&name) {
-            paths.push(dir.join(name));
+    let mut list = || -> io::Result<()> {
+        for entry in fs::read_dir(&drop_ins)? {
+            let name = entry?.file_name();
+            if name.as_bytes().ends_with(b".toml") && !name.as_bytes().starts_with(b".") {
+                paths.push(drop_ins.join(name));
+            }
         }
+        Ok(())
+    };
+    match list() {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+            return Err(io_error("read", &drop_ins, cause));
+        }
+        _ => paths.sort(),
     }
-    paths.sort();
+    paths.insert(0, dir.join(MAIN));
     Ok(paths)
 }
 
-/// Whether a file of this name is read. Hidden files are leftovers of editors.
-fn is_drop_in(name: &OsStr) -> bool {
-    name.as_bytes().ends_with(SUFFIX) && !name.as_bytes().starts_with(b".")
-}
-
-/// The contents of a file; `None` if there is none.
-fn read(path: &Path) -> Result<Option<Vec<u8>>, ConfigError> {
-    root_owned::read(path, MAX_FILE_BYTES).map_err(|refused| match refused {
-        NotRootOwned::Untrusted(why) => ConfigError::Untrusted {
+/// The values that a file sets, all of which are right by themselves; none if there is no file.
+fn table_of(path: &Path) -> Result<Table, ConfigError> {
+    match root_owned::read(path, MAX_FILE_BYTES) {
+        Ok(Some(bytes)) => table(path, &bytes),
+        Ok(None) => Ok(Table::new()),
+        Err(NotRootOwned::Untrusted(why)) => Err(ConfigError::Untrusted {
             path: path.into(),
             why,
-        },
-        NotRootOwned::Io(cause) => io_error("read", path, cause),
-    })
+        }),
+        Err(NotRootOwned::Io(cause)) => Err(io_error("read", path, cause)),
+    }
 }
 
-/// The values that a file sets, all of which are right by themselves.
+/// The same, of a file with these contents.
 fn table(path: &Path, bytes: &[u8]) -> Result<Table, ConfigError> {
     if bytes.len() > MAX_FILE_BYTES {
         return Err(ConfigError::TooLong { path: path.into() });

@@ -48,26 +48,39 @@ fn the_shipped_file_changes_nothing_and_names_every_value_with_its_default() {
     assert_eq!(named, Table::try_from(Config::default()).unwrap());
 }
 
-#[test]
-fn the_shipped_file_names_the_ranges_that_are_enforced() {
-    let defaults = Table::try_from(Config::default()).unwrap();
-    let mut numbers = 0;
-    for (section, values) in &defaults {
-        let Value::Table(values) = values else {
+/// Every value: its section, its key, its default, and the range of numbers that an error names.
+fn values() -> Vec<(String, String, Value, Option<String>)> {
+    let mut values = Vec::new();
+    for (section, value) in Table::try_from(Config::default()).unwrap() {
+        let Value::Table(keys) = value else {
+            values.push((String::new(), section, value, None));
             continue;
         };
-        for (key, default) in values {
-            if !matches!(default, Value::Integer(_) | Value::Float(_)) {
-                continue;
-            }
-            let error = refused(&format!("[{section}]\n{key} = 1000000000"));
-            let (_, range) = error.split_once(" from ").expect(&error);
-            let prose = SHIPPED.split(&format!("\n#{key} = ")).next().unwrap();
-            let prose = prose.rsplit("\n\n").next().unwrap().replace("\n# ", " ");
-            let end = prose.rsplit(" From ").next().unwrap();
-            assert!(end.starts_with(range), "{key}: {range} is not in {prose:?}");
-            numbers += 1;
+        for (key, default) in keys {
+            let is_number = matches!(default, Value::Integer(_) | Value::Float(_));
+            let range = is_number.then(|| {
+                let error = refused(&format!("[{section}]\n{key} = 1000000000"));
+                error.split_once(" from ").expect(&error).1.to_owned()
+            });
+            values.push((section.clone(), key, default, range));
         }
+    }
+    values
+}
+
+#[test]
+fn the_shipped_file_names_the_ranges_that_are_enforced() {
+    let mut numbers = 0;
+    for (_, key, _, range) in values() {
+        let Some(range) = range else { continue };
+        let prose = SHIPPED.split(&format!("\n#{key} = ")).next().unwrap();
+        let prose = prose.rsplit("\n\n").next().unwrap().replace("\n# ", " ");
+        let end = prose.rsplit(" From ").next().unwrap();
+        assert!(
+            end.starts_with(&range),
+            "{key}: {range} is not in {prose:?}"
+        );
+        numbers += 1;
     }
     assert_eq!(numbers, 11);
 }
@@ -75,30 +88,13 @@ fn the_shipped_file_names_the_ranges_that_are_enforced() {
 #[test]
 fn the_manual_names_every_value_with_its_default_and_range() {
     let manual = include_str!("../../../man/paralfetch.toml.5");
-    let described = |key: &str, default: &Value| {
-        let (_, text) = manual.split_once(&format!("\\fB{key}\\fR = ")).expect(key);
+    for (_, key, default, range) in values() {
+        let (_, text) = manual.split_once(&format!("\\fB{key}\\fR = ")).expect(&key);
         let text = text.split("\n.TP").next().unwrap();
         let text = text.split("\n.SS").next().unwrap().replace('\n', " ");
-        let said = text.contains(&format!("Default: {default}."));
-        assert!(said, "{key}: {default} is not in {text:?}");
-        text
-    };
-    for (section, values) in &Table::try_from(Config::default()).unwrap() {
-        let Value::Table(values) = values else {
-            described(section, values);
-            continue;
-        };
-        for (key, default) in values {
-            let text = described(key, default);
-            if matches!(default, Value::Integer(_) | Value::Float(_)) {
-                let error = refused(&format!("[{section}]\n{key} = 1000000000"));
-                let (_, range) = error.split_once(" from ").expect(&error);
-                assert!(
-                    text.contains(&format!(" {range}. ")),
-                    "{key}: {range} is not in {text:?}"
-                );
-            }
-        }
+        let named = text.contains(&format!("Default: {default}."))
+            && range.is_none_or(|range| text.contains(&format!(" {range}. ")));
+        assert!(named, "{key} = {default}: {text:?}");
     }
 }
 
@@ -137,32 +133,37 @@ fn later_files_win_value_by_value() {
 
 #[test]
 fn errors_name_file_and_line_and_what_would_be_right() {
-    let error = refused("\n[prefetch]\nmax_memory_percent = 91\n");
-    assert_eq!(
-        error,
-        "file, line 3: invalid value: integer `91`, expected a whole number from 1 to 90"
-    );
-    let error = refused("[history]\nmax_days = \"all\"\n");
-    assert_eq!(
-        error,
-        "file, line 2: invalid type: string \"all\", expected a whole number from 1 to 3650"
-    );
-    let error = refused("# first\nmode = \"auto\"\n");
-    assert_eq!(
-        error,
-        "file, line 2: unknown variant `auto`, expected `manual` or `automatic`"
-    );
-    let error = refused("[log]\nlevel = \"info\"\nlevle = \"info\"\n");
-    assert_eq!(
-        error,
-        "file, line 3: unknown field `levle`, expected `level`"
-    );
-    assert!(refused("\n\nmoed = 1").starts_with("file, line 3: unknown field `moed`, expected"));
-    assert!(refused("\n[lunch]\n").starts_with("file, line 2: unknown field `lunch`"));
-    assert!(refused("[launch]\ntimeout_s = 1\ntimeout_s = 2\n").starts_with("file, line 3: dup"));
-    assert!(refused("\n\n[launch\n").starts_with("file, line 3: "));
-    assert!(refused("launch = 1").starts_with("file, line 1: invalid type: integer `1`"));
-    for value in ["-1", "nan", "inf", "100.1"] {
+    for (text, expected) in [
+        (
+            "\n[prefetch]\nmax_memory_percent = 91\n",
+            "line 3: invalid value: 91, expected a whole number from 1 to 90",
+        ),
+        (
+            "[history]\nmax_days = \"all\"\n",
+            "line 2: invalid value: \"all\", expected a whole number from 1 to 3650",
+        ),
+        (
+            "[launch]\nquiet_reads = -1",
+            "line 2: invalid value: -1, expected a whole number from 1 to 1000",
+        ),
+        (
+            "# first\nmode = \"auto\"\n",
+            "line 2: unknown variant `auto`, expected `manual` or `automatic`",
+        ),
+        (
+            "[log]\nlevel = \"info\"\nlevle = \"info\"\n",
+            "line 3: unknown field `levle`, expected `level`",
+        ),
+        ("\n\nmoed = 1", "line 3: unknown field `moed`, expected"),
+        ("\n[lunch]\n", "line 2: unknown field `lunch`"),
+        ("[launch]\ntimeout_s = 1\ntimeout_s = 2\n", "line 3: dup"),
+        ("\n\n[launch\n", "line 3: "),
+        ("launch = 1", "line 1: invalid type: integer `1`"),
+    ] {
+        let error = refused(text);
+        assert!(error.starts_with(&format!("file, {expected}")), "{error}");
+    }
+    for value in ["-1", "nan", "inf", "100.1", "\"1\""] {
         let error = refused(&format!("[prefetch]\npressure_percent = {value}"));
         assert!(
             error.ends_with("expected a number from 0 to 100"),
@@ -171,8 +172,6 @@ fn errors_name_file_and_line_and_what_would_be_right() {
     }
     let whole = parse("[prefetch]\npressure_percent = 7").expect("right");
     assert_eq!(whole.prefetch.pressure_percent, 7.0);
-    let negative = refused("[launch]\nquiet_reads = -1");
-    assert!(negative.contains("integer `-1`"), "{negative}");
     let error = Config::parse(Path::new("file"), b"\n# \xff").unwrap_err();
     assert_eq!(error.to_string(), "file, line 2: the text is not UTF-8");
 }
@@ -263,36 +262,66 @@ fn drop_ins_that_cannot_be_listed_are_an_error() {
     assert!(error.starts_with("cannot read "), "{error}");
 }
 
+#[test]
+fn modes_have_one_name_each() {
+    for mode in [Mode::Manual, Mode::Automatic] {
+        let name = mode.to_string();
+        assert_eq!(name.parse(), Ok(mode));
+        assert_eq!(serde_json::to_value(mode).unwrap(), name);
+    }
+    assert!("Manual".parse::<Mode>().is_err());
+}
+
+#[test]
+fn the_mode_is_changed_for_good_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("paralfetch");
+    set_mode(&dir, Mode::Manual).expect("written");
+    let path = dir.join("config.toml.d/90-mode.toml");
+    let permissions = fs::metadata(&path).unwrap().permissions();
+    assert_eq!(permissions.mode() & 0o777, 0o644);
+    let text = "mode = \"automatic\"\n[launch]\ntimeout_s = 20\n";
+    fs::write(dir.join(MAIN), text).unwrap();
+    let config = Config::load(&dir).expect("right");
+    assert_eq!((config.mode, config.launch.timeout_s), (Mode::Manual, 20));
+    set_mode(&dir, Mode::Automatic).expect("written again");
+    let config = Config::load(&dir).expect("right");
+    let expected = (Mode::Automatic, 20);
+    assert_eq!((config.mode, config.launch.timeout_s), expected);
+    let left = fs::read_dir(dir.join(DROP_INS)).unwrap().count();
+    assert_eq!(left, 1, "a temporary file was left behind");
+}
+
+#[test]
+fn a_mode_that_would_not_take_effect_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    set_mode(dir.path(), Mode::Manual).unwrap();
+    let path = dir.path().join(DROP_INS).join("90-mode.toml");
+    let before = fs::read(&path).unwrap();
+    let later = path.with_file_name("95-site.toml");
+
+    fs::write(&later, "mode = \"manual\"\n").unwrap();
+    let error = set_mode(dir.path(), Mode::Automatic).unwrap_err();
+    assert!(
+        matches!(&error, ConfigError::Overruled { path } if *path == later),
+        "{error}"
+    );
+    fs::write(&later, "mood = 1\n").unwrap();
+    let error = set_mode(dir.path(), Mode::Automatic).unwrap_err();
+    assert!(matches!(error, ConfigError::Invalid { .. }), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+
+    fs::write(&later, "[log]\nlevel = \"debug\"\n").unwrap();
+    fs::write(&path, "damaged").unwrap();
+    set_mode(dir.path(), Mode::Automatic).expect("replaced");
+    assert_eq!(Config::load(dir.path()).unwrap().mode, Mode::Automatic);
+}
+
 /// A line that may be right, or nearly.
 fn line() -> impl Strategy<Value = String> {
-    let word = prop::sample::select(vec![
-        "mode",
-        "launch",
-        "timeout_s",
-        "quiet_window_ms",
-        "prefetch",
-        "pressure_percent",
-        "log",
-        "level",
-        "[",
-        "]",
-        "[[",
-        "{",
-        "}",
-        "=",
-        ".",
-        "\"manual\"",
-        "\"",
-        "1e309",
-        "-1",
-        "20",
-        "18446744073709551616",
-        "#",
-        "'''",
-        "\u{0}",
-        "\r",
-        "1979-05-27",
-    ]);
+    let words = "mode launch timeout_s quiet_window_ms prefetch pressure_percent log level [ ] [[ { } = . \
+        \"manual\" \" 1e309 -1 20 18446744073709551616 # ''' \u{0} \r 1979-05-27";
+    let word = prop::sample::select(words.split(' ').collect::<Vec<_>>());
     prop::collection::vec(word, 0..6).prop_map(|words| words.join(" "))
 }
 
@@ -330,7 +359,7 @@ proptest! {
         places in prop::collection::vec(0usize..3, 4),
     ) {
         let mode = if mode { Mode::Manual } else { Mode::Automatic };
-        let level = if level { LogLevel::Error } else { LogLevel::Debug };
+        let level = if level { "error" } else { "debug" };
         let values = [
             format!("mode = \"{mode}\"\n"),
             format!("launch.timeout_s = {timeout}\n"),

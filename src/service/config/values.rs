@@ -3,42 +3,35 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use toml::Value;
 
-use super::log::LogLevel;
-use super::range::{percent, whole};
 use crate::drive::MemoryLimits;
 use crate::model::LaunchLimits;
-use crate::service::history;
-
-/// Fewer reads than this in a window end a launch (paper §4.2).
-const QUIET_READS: u64 = 10;
-/// The paper's window is one second (§4.2).
-const QUIET_WINDOW_MS: u64 = 1000;
-/// The paper gives a launch up after 30 seconds (§4.2).
-const TIMEOUT_S: u64 = 30;
 
 /// `[launch]`: when a launch is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LaunchConfig {
-    /// A window with fewer block reads than this is quiet, and ends the launch. 1 to 1000; 10.
+    /// A window with fewer block reads than this is quiet, and ends the launch.
     #[serde(deserialize_with = "whole::<_, 1, 1000>")]
     pub quiet_reads: u64,
-    /// Length of the window, in milliseconds. 100 to 60,000, and shorter than `timeout_s`; 1000.
+    /// Length of the window, in milliseconds; shorter than `timeout_s`.
     #[serde(deserialize_with = "whole::<_, 100, 60_000>")]
     pub quiet_window_ms: u64,
-    /// Longest launch, in seconds. 1 to 3600; 30.
+    /// Longest launch, in seconds.
     #[serde(deserialize_with = "whole::<_, 1, 3600>")]
     pub timeout_s: u64,
 }
 
 impl Default for LaunchConfig {
+    /// The paper's numbers (§4.2).
     fn default() -> Self {
         LaunchConfig {
-            quiet_reads: QUIET_READS,
-            quiet_window_ms: QUIET_WINDOW_MS,
-            timeout_s: TIMEOUT_S,
+            quiet_reads: 10,
+            quiet_window_ms: 1000,
+            timeout_s: 30,
         }
     }
 }
@@ -53,48 +46,35 @@ impl From<&LaunchConfig> for LaunchLimits {
     }
 }
 
-/// The earliest point: FAST lost a launch's first dozen requests by starting late (FAST §5).
-const EARLY: bool = true;
-
 /// `[watch]`: how launches are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WatchConfig {
     /// Whether launches are seen at the execve system call's entry, before the kernel opens the
-    /// file, instead of once it has executed it; true.
+    /// file, instead of once it has executed it.
     pub early: bool,
 }
 
 impl Default for WatchConfig {
     fn default() -> Self {
-        WatchConfig { early: EARLY }
+        // FAST lost a launch's first dozen requests by starting late (FAST §5).
+        WatchConfig { early: true }
     }
 }
-
-/// The paper's apps gained another 1.8 % to 4.8 % from dynamic scheduling (§5.2).
-const DYNAMIC: bool = true;
-/// Only withheld launches show what prefetching is worth. They cost a twentieth of the gain
-/// ([`crate::policy::WITHHELD_ONE_IN`]).
-const WITHHOLD: bool = true;
-/// The launch needs memory beside the pages that are prefetched for it, and so do other apps.
-const MAX_MEMORY_PERCENT: u64 = 30;
-/// Above this, users notice that tasks wait for memory, and prefetched pages would evict others.
-const PRESSURE_PERCENT: f64 = 10.0;
 
 /// `[prefetch]`: how launches are prefetched.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrefetchConfig {
-    /// Whether schedules are tuned from launch to launch (dynamic scheduling, paper §3.3); true.
+    /// Whether schedules are tuned from launch to launch (dynamic scheduling, paper §3.3).
     pub dynamic: bool,
-    /// Whether prefetching is withheld from a small share of cold launches, to know its gain; true.
+    /// Whether prefetching is withheld from a small share of cold launches, to know its gain.
     pub withhold: bool,
-    /// A schedule of more bytes than this share of MemAvailable is not prefetched, in percent. 1 to
-    /// 90; 30.
+    /// A schedule of more bytes than this share of MemAvailable is not prefetched, in percent.
     #[serde(deserialize_with = "whole::<_, 1, 90>")]
     pub max_memory_percent: u64,
     /// Share of the last 10 s in which some task waited for memory (`some avg10` of
-    /// /proc/pressure/memory) above which nothing is prefetched, in percent. 0 to 100; 10.
+    /// /proc/pressure/memory) above which nothing is prefetched, in percent.
     #[serde(deserialize_with = "percent")]
     pub pressure_percent: f64,
 }
@@ -102,10 +82,15 @@ pub struct PrefetchConfig {
 impl Default for PrefetchConfig {
     fn default() -> Self {
         PrefetchConfig {
-            dynamic: DYNAMIC,
-            withhold: WITHHOLD,
-            max_memory_percent: MAX_MEMORY_PERCENT,
-            pressure_percent: PRESSURE_PERCENT,
+            // The paper's apps gained another 1.8 % to 4.8 % from it (§5.2).
+            dynamic: true,
+            // Only withheld launches show what prefetching is worth. They cost a twentieth of the gain
+            // (`policy::WITHHELD_ONE_IN`).
+            withhold: true,
+            // The launch needs memory beside the pages that are prefetched for it, and so do other apps.
+            max_memory_percent: 30,
+            // Above this, users notice that tasks wait for memory, and prefetched pages would evict others.
+            pressure_percent: 10.0,
         }
     }
 }
@@ -119,30 +104,20 @@ impl From<&PrefetchConfig> for MemoryLimits {
     }
 }
 
-/// A cold launch of a desktop app reads 75 to 270 MB; commands of a few megabytes are over before
-/// prefetching could help.
-const MIN_READ_MIB: u64 = 16;
-/// Users do not notice a shorter wait. A cold launch of a desktop app waits about as long on a fast drive.
-const MIN_WAIT_MS: u64 = 300;
-/// One launch may have been large by chance: a large document, an update.
-const LAUNCHES: u64 = 2;
-/// 8 MB of profiles at 40 KB each. Users launch fewer programs than this.
-const MAX_APPS: u64 = 200;
-
 /// `[automatic]`: which programs automatic mode takes on that have no .desktop entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AutomaticConfig {
-    /// A launch that makes the drive read less is small, in MiB. 1 to 65,536; 16.
+    /// A launch that makes the drive read less is small, in MiB.
     #[serde(deserialize_with = "whole::<_, 1, 65_536>")]
     pub min_read_mib: u64,
-    /// A launch that waits less for the drive is fast, in milliseconds. 0 to 60,000; 300.
+    /// A launch that waits less for the drive is fast, in milliseconds.
     #[serde(deserialize_with = "whole::<_, 0, 60_000>")]
     pub min_wait_ms: u64,
-    /// How many launches in a row must be neither, and alike. 1 to 100; 2.
+    /// How many launches in a row must be neither, and alike.
     #[serde(deserialize_with = "whole::<_, 1, 100>")]
     pub launches: u64,
-    /// Once so many apps are managed, the service takes others on only when the user names them. 1 to 10,000; 200.
+    /// Once so many apps are managed, the service takes others on only when the user names them.
     #[serde(deserialize_with = "whole::<_, 1, 10_000>")]
     pub max_apps: u64,
 }
@@ -150,27 +125,28 @@ pub struct AutomaticConfig {
 impl Default for AutomaticConfig {
     fn default() -> Self {
         AutomaticConfig {
-            min_read_mib: MIN_READ_MIB,
-            min_wait_ms: MIN_WAIT_MS,
-            launches: LAUNCHES,
-            max_apps: MAX_APPS,
+            // A cold launch of a desktop app reads 75 to 270 MB; commands of a few megabytes are over
+            // before prefetching could help.
+            min_read_mib: 16,
+            // Users do not notice a shorter wait. A cold launch of a desktop app waits about as long on a
+            // fast drive.
+            min_wait_ms: 300,
+            // One launch may have been large by chance: a large document, an update.
+            launches: 2,
+            // 8 MB of profiles at 40 KB each. Users launch fewer programs than this.
+            max_apps: 200,
         }
     }
 }
-
-/// About 2 MB: a year of 27 launches a day.
-const MAX_LAUNCHES: u64 = 10_000;
-/// Older launches say nothing about today's drive and apps.
-const MAX_DAYS: u64 = 365;
 
 /// `[history]`: how much is remembered of launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HistoryConfig {
-    /// Most launches that are remembered. 100 to 100,000; 10,000.
+    /// Most launches that are remembered.
     #[serde(deserialize_with = "whole::<_, 100, 100_000>")]
     pub max_launches: u64,
-    /// For how many days. 1 to 3650; 365.
+    /// For how many days, by the clock that each launch was recorded with.
     #[serde(deserialize_with = "whole::<_, 1, 3650>")]
     pub max_days: u64,
 }
@@ -178,17 +154,10 @@ pub struct HistoryConfig {
 impl Default for HistoryConfig {
     fn default() -> Self {
         HistoryConfig {
-            max_launches: MAX_LAUNCHES,
-            max_days: MAX_DAYS,
-        }
-    }
-}
-
-impl From<&HistoryConfig> for history::HistoryLimits {
-    fn from(history: &HistoryConfig) -> history::HistoryLimits {
-        history::HistoryLimits {
-            max_launches: history.max_launches,
-            max_days: history.max_days,
+            // About 2 MB: a year of 27 launches a day.
+            max_launches: 10_000,
+            // Older launches say nothing about today's drive and apps.
+            max_days: 365,
         }
     }
 }
@@ -197,6 +166,48 @@ impl From<&HistoryConfig> for history::HistoryLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogConfig {
-    /// The least severe messages that are logged; info.
+    /// The least severe messages that are logged.
     pub level: LogLevel,
+}
+
+/// The least severe messages that are logged; each level includes those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogLevel {
+    /// Failures that keep the service from its work.
+    Error,
+    /// Failures that concern one launch or app.
+    Warn,
+    /// Decisions of the service (learned, switched off, learned again), and a line for each launch of a
+    /// managed app.
+    #[default]
+    Info,
+    /// Also where launches begin, and which programs were left alone.
+    Debug,
+}
+
+/// A whole number from `LOW` to `HIGH`.
+fn whole<'de, D, const LOW: u64, const HIGH: u64>(value: D) -> Result<u64, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let value = Value::deserialize(value)?;
+    let number = value.as_integer().and_then(|n| u64::try_from(n).ok());
+    number
+        .filter(|number| (LOW..=HIGH).contains(number))
+        .ok_or_else(|| unexpected(&value, format_args!("a whole number from {LOW} to {HIGH}")))
+}
+
+/// A number of percent, with or without a fraction.
+fn percent<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
+    let value = Value::deserialize(value)?;
+    let number = value.as_float().or(value.as_integer().map(|n| n as f64));
+    number
+        // NaN lies in no range.
+        .filter(|number| (0.0..=100.0).contains(number))
+        .ok_or_else(|| unexpected(&value, format_args!("a number from 0 to 100")))
+}
+
+fn unexpected<E: Error>(value: &Value, expected: std::fmt::Arguments<'_>) -> E {
+    E::custom(format_args!("invalid value: {value}, expected {expected}"))
 }

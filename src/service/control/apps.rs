@@ -7,7 +7,7 @@ use super::{Answer, ControlError};
 use crate::apps::{Rules, desktop};
 use crate::policy::{GainVerdict, Phase};
 use crate::service::cached_profile::CachedProfile;
-use crate::service::history::{HistorySummary, Typical};
+use crate::service::history::{History, Typical};
 use crate::service::managed_apps::off_reason;
 use crate::service::marks::Marks;
 use crate::service::registry::{Added, Record, Registry};
@@ -15,12 +15,13 @@ use crate::service::watchlist::PATH;
 
 /// The managed app that a user means: by its id, the last component of its path, or its title.
 pub(super) fn find<'a>(registry: &'a Registry, name: &str) -> Answer<&'a Record> {
-    let is_id = |record: &Record| record.id == name;
-    let is_base_name = |record: &Record| record.id.rsplit('/').next() == Some(name);
-    let is_title = |record: &Record| record.title.eq_ignore_ascii_case(name);
-    let ways: [&dyn Fn(&Record) -> bool; 3] = [&is_id, &is_base_name, &is_title];
+    let ways: [fn(&Record, &str) -> bool; 3] = [
+        |record, name| record.id == name,
+        |record, name| record.id.rsplit('/').next() == Some(name),
+        |record, name| record.title.eq_ignore_ascii_case(name),
+    ];
     for fits in ways {
-        let found: Vec<&Record> = registry.iter().filter(|record| fits(record)).collect();
+        let found: Vec<&Record> = registry.iter().filter(|&r| fits(r, name)).collect();
         match found[..] {
             [] => {}
             [record] => return Ok(record),
@@ -63,17 +64,12 @@ fn new_record(app: &str, rules: &Rules) -> Answer<Record> {
         .as_os_str()
         .to_str()
         .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))?;
+    let (id, title) = (id.to_owned(), found.name.clone());
     let marks = Marks::new(&found.identity, &found.names);
-    Ok(Record::new(
-        id.to_owned(),
-        found.name.clone(),
-        Added::User,
-        marks,
-    ))
+    Ok(Record::new(id, title, Added::User, marks))
 }
 
-/// A managed app, as far as the registry and its profile tell.
-pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
+fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
     let (phase, why) = match record.managed.phase() {
         Phase::Learning { .. } => ("learning", String::new()),
         Phase::Prefetching => ("prefetching", String::new()),
@@ -106,25 +102,31 @@ pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppS
     }
 }
 
-/// Adds what the history knows of the app's launches.
-pub(super) fn add_times(app: &mut AppState, summary: &HistorySummary) {
-    let waiting = |typical: Option<Typical>| typical.map_or(0, |typical| typical.waiting_us);
-    app.cold_with_us = waiting(summary.with);
-    app.cold_without_us = waiting(summary.without);
-    app.duration_us = summary
-        .with
-        .or(summary.without)
-        .map_or(0, |typical| typical.duration_us);
-    if let Some(gain) = summary.waiting_gain {
-        app.gain_percent = (gain * 100.0).round() as i32;
-    }
+/// The managed app that a user means, or all of them, as far as the registry and their profiles tell.
+pub(super) fn states<'a>(
+    registry: &Registry,
+    app: Option<&str>,
+    profile: impl Fn(&str) -> Option<&'a CachedProfile>,
+) -> Answer<Vec<AppState>> {
+    let state = |record: &Record| state_of(record, profile(&record.id));
+    Ok(match app {
+        Some(app) => vec![state(find(registry, app)?)],
+        None => registry.iter().map(state).collect(),
+    })
 }
 
 /// Adds what the history knows of the apps' launches.
-pub(super) fn add_all_times(apps: &mut [AppState], summaries: &[HistorySummary]) {
-    for summary in summaries {
-        if let Some(app) = apps.iter_mut().find(|state| state.app == summary.app) {
-            add_times(app, summary);
+pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Vec<AppState>> {
+    let waiting = |typical: Option<Typical>| typical.map_or(0, |typical| typical.waiting_us);
+    for app in &mut apps {
+        let summary = history.summary(&app.app).map_err(ControlError::failed)?;
+        app.cold_with_us = waiting(summary.with);
+        app.cold_without_us = waiting(summary.without);
+        let typical = summary.with.or(summary.without);
+        app.duration_us = typical.map_or(0, |typical| typical.duration_us);
+        if let Some(gain) = summary.waiting_gain() {
+            app.gain_percent = (gain * 100.0).round() as i32;
         }
     }
+    Ok(apps)
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::apps::{add_all_times, add_times, find, find_or_add, state_of};
-use super::{Answer, AppState, ControlError, LaunchRecord};
+use super::apps::{add_times, find, find_or_add, states};
+use super::{Answer, AppState, ControlError, LaunchRecord, ServiceCalls};
 use crate::apps::Rules;
 use crate::policy::{Observation, PhaseRequest};
 use crate::profile::Store;
@@ -28,85 +28,6 @@ impl ServiceFiles {
         }
     }
 
-    /// All managed apps.
-    ///
-    /// # Errors
-    /// When a file cannot be read.
-    pub fn apps(&self) -> Answer<Vec<AppState>> {
-        let registry = self.registry()?;
-        let mut apps: Vec<AppState> = registry
-            .iter()
-            .map(|record| state_of(record, None))
-            .collect();
-        if let Some(history) = self.history()? {
-            let summaries = history.summaries().map_err(ControlError::failed)?;
-            add_all_times(&mut apps, &summaries);
-        }
-        Ok(apps)
-    }
-
-    /// One managed app, as [`super::Control::app`] finds it.
-    ///
-    /// # Errors
-    /// [`ControlError::Unknown`] when it is not managed; when a file cannot be read.
-    pub fn app(&self, app: &str) -> Answer<AppState> {
-        let mut app = state_of(find(&self.registry()?, app)?, None);
-        if let Some(history) = self.history()?
-            && let Some(summary) = history.summary(&app.app).map_err(ControlError::failed)?
-        {
-            add_times(&mut app, &summary);
-        }
-        Ok(app)
-    }
-
-    /// The newest launches of an app, or of all apps, newest first, at most `limit` of them.
-    ///
-    /// # Errors
-    /// [`ControlError::Unknown`] when the app is not managed; when a file cannot be read.
-    pub fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>> {
-        let registry = self.registry()?;
-        let id = app.map(|app| find(&registry, app)).transpose()?;
-        let id = id.map(|record| record.id.as_str());
-        let Some(history) = self.history()? else {
-            return Ok(Vec::new());
-        };
-        let launches = history.launches(id, limit as usize);
-        launches.map_err(ControlError::failed)
-    }
-
-    /// Learns, prefetches or disables an app once the service runs. Returns the app's id.
-    ///
-    /// # Errors
-    /// As [`super::Control::ask`]; when a file cannot be read or written.
-    pub fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
-        let mut registry = self.registry()?;
-        let rules = Rules::load(&self.config_dir.join("launchers.d")).0;
-        let id = find_or_add(&mut registry, app, &rules)?;
-        if let Some(record) = registry.get_mut(&id) {
-            // Only the phase matters: the service carries it out when it starts.
-            record.managed.next(now_s(), &Observation::Asked(request));
-        }
-        registry.save().map_err(ControlError::failed)?;
-        Ok(id)
-    }
-
-    /// The mode in which the service will start.
-    ///
-    /// # Errors
-    /// When the configuration is wrong or cannot be read.
-    pub fn mode(&self) -> Answer<Mode> {
-        Ok(self.config()?.mode)
-    }
-
-    /// Sets the mode for good.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn set_mode(&self, mode: Mode) -> Answer<()> {
-        set_mode(&self.config_dir, mode).map_err(ControlError::failed)?;
-        Ok(())
-    }
-
     fn config(&self) -> Answer<Config> {
         Config::load(&self.config_dir).map_err(ControlError::failed)
     }
@@ -126,8 +47,48 @@ impl ServiceFiles {
         if !path.exists() {
             return Ok(None);
         }
-        let limits = (&self.config()?.history).into();
-        let (history, _) = History::open(&path, limits).map_err(ControlError::failed)?;
+        let opened = History::open(&path, self.config()?.history);
+        let (history, _) = opened.map_err(ControlError::failed)?;
         Ok(Some(history))
+    }
+}
+
+impl ServiceCalls for ServiceFiles {
+    fn apps(&self, app: Option<&str>) -> Answer<Vec<AppState>> {
+        let apps = states(&self.registry()?, app, |_| None)?;
+        match self.history()? {
+            Some(history) => add_times(apps, &history),
+            None => Ok(apps),
+        }
+    }
+
+    fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>> {
+        let registry = self.registry()?;
+        let record = app.map(|app| find(&registry, app)).transpose()?;
+        let Some(history) = self.history()? else {
+            return Ok(Vec::new());
+        };
+        let launches = history.launches(record.map(|record| record.id.as_str()), limit as usize);
+        launches.map_err(ControlError::failed)
+    }
+
+    fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
+        let mut registry = self.registry()?;
+        let rules = Rules::load(&self.config_dir.join("launchers.d")).0;
+        let id = find_or_add(&mut registry, app, &rules)?;
+        if let Some(record) = registry.get_mut(&id) {
+            // Only the phase matters: the service carries it out when it starts.
+            record.managed.next(now_s(), &Observation::Asked(request));
+        }
+        registry.save().map_err(ControlError::failed)?;
+        Ok(id)
+    }
+
+    fn mode(&self) -> Answer<Mode> {
+        Ok(self.config()?.mode)
+    }
+
+    fn set_mode(&self, mode: Mode) -> Answer<()> {
+        set_mode(&self.config_dir, mode).map_err(ControlError::failed)
     }
 }

@@ -1,14 +1,14 @@
 //! The calls on the running service, on the thread of its event loop.
 
-use super::apps::{add_all_times, add_times, find, find_or_add, state_of};
+use super::apps::{add_times, find, find_or_add, states};
 use super::{Answer, AppState, Control, ControlError, LaunchRecord, Reply, Status};
 use crate::policy::{Phase, PhaseRequest};
 use crate::service::config::{Mode, set_mode};
 use crate::service::event_loop::Service;
-use crate::service::history::{History, HistoryError};
+use crate::service::history::History;
 
 impl Control for Service<'_> {
-    fn status(&mut self) -> Answer<Status> {
+    fn status(&mut self) -> Status {
         let lost_events = self.parts_mut().kernel().lost();
         let apps = self.parts().apps();
         let (mut learning, mut disabled) = (0, 0);
@@ -19,7 +19,7 @@ impl Control for Service<'_> {
         }
         let profile_sizes = apps.profiles().map(|profile| profile.packed.len() as u64);
         let diagnostics = self.parts().diagnostics();
-        Ok(Status {
+        Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: self.parts().config().mode.to_string(),
             managed: apps.registry().iter().len() as u64,
@@ -33,38 +33,18 @@ impl Control for Service<'_> {
             since_s: diagnostics.since_s,
             abilities: diagnostics.abilities.clone(),
             warnings: diagnostics.warnings.clone(),
-        })
+        }
     }
 
-    fn apps(&mut self, reply: Reply<Vec<AppState>>) {
+    fn apps(&mut self, app: Option<&str>, reply: Reply<Vec<AppState>>) {
         let managed = self.parts().apps();
-        let records = managed.registry().iter();
-        let mut apps: Vec<AppState> = records
-            .map(|record| state_of(record, managed.profile(&record.id)))
-            .collect();
-        self.with_history(reply, move |history| {
-            if let Some(history) = history {
-                add_all_times(&mut apps, &history.summaries()?);
-            }
-            Ok(apps)
-        });
-    }
-
-    fn app(&mut self, app: &str, reply: Reply<AppState>) {
-        let managed = self.parts().apps();
-        let mut app = match find(managed.registry(), app) {
-            Ok(record) => state_of(record, managed.profile(&record.id)),
-            Err(error) => return reply(Err(error)),
-        };
-        self.with_history(reply, move |history| {
-            let summary = history
-                .map(|history| history.summary(&app.app))
-                .transpose()?;
-            if let Some(summary) = summary.flatten() {
-                add_times(&mut app, &summary);
-            }
-            Ok(app)
-        });
+        match states(managed.registry(), app, |id| managed.profile(id)) {
+            Ok(apps) => self.with_history(reply, move |history| match history {
+                Some(history) => add_times(apps, history),
+                None => Ok(apps),
+            }),
+            Err(error) => reply(Err(error)),
+        }
     }
 
     fn launches(&mut self, app: Option<&str>, limit: u32, reply: Reply<Vec<LaunchRecord>>) {
@@ -73,9 +53,12 @@ impl Control for Service<'_> {
             Ok(record) => record.map(|record| record.id.clone()),
             Err(error) => return reply(Err(error)),
         };
-        self.with_history(reply, move |history| match history {
-            Some(history) => history.launches(id.as_deref(), limit as usize),
-            None => Ok(Vec::new()),
+        self.with_history(reply, move |history| {
+            let launches = history.map(|history| history.launches(id.as_deref(), limit as usize));
+            launches
+                .transpose()
+                .map(Option::unwrap_or_default)
+                .map_err(ControlError::failed)
         });
     }
 
@@ -113,10 +96,10 @@ impl Service<'_> {
     fn with_history<T: 'static>(
         &self,
         reply: Reply<T>,
-        answer: impl FnOnce(Option<&History>) -> Result<T, HistoryError> + Send + 'static,
+        answer: impl FnOnce(Option<&History>) -> Answer<T> + Send + 'static,
     ) {
         self.parts().jobs().run(move |records| {
-            reply(answer(records.history()).map_err(ControlError::failed));
+            reply(answer(records.history()));
         });
     }
 }

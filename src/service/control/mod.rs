@@ -7,13 +7,13 @@
 
 mod apps;
 pub mod bus;
-mod error;
 mod files;
 mod handlers;
 mod types;
 
+use thiserror::Error;
+
 pub use crate::service::history::LaunchRecord;
-pub use error::ControlError;
 pub use files::ServiceFiles;
 pub use types::{AppState, LaunchSignal, Status, plan_word, request_word};
 
@@ -32,32 +32,42 @@ pub type ControlCall = Box<dyn FnOnce(&mut dyn Control) + Send>;
 /// Passes a call on to the thread that answers it; false if that thread has ended.
 pub type Post = Box<dyn Fn(ControlCall) -> bool + Send + Sync>;
 
-/// The calls, as the running service answers them. None of them waits for a drive: those that need the
-/// history are answered by another thread.
+/// Why a call fails, in one line that says what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ControlError {
+    /// There is no such app.
+    #[error("{0}")]
+    Unknown(String),
+    /// It is not allowed, or makes no sense.
+    #[error("{0}")]
+    Refused(String),
+    /// It went wrong.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl ControlError {
+    fn failed(error: impl std::fmt::Display) -> Self {
+        ControlError::Failed(error.to_string())
+    }
+}
+
+/// The calls, as the event loop answers them. None of them waits for a drive: those that need the history
+/// are answered by another thread. An app that is not managed is [`ControlError::Unknown`].
 pub trait Control {
     /// The service as a whole.
-    ///
-    /// # Errors
-    /// When it cannot be found out.
-    fn status(&mut self) -> Answer<Status>;
+    fn status(&mut self) -> Status;
 
-    /// All managed apps.
-    fn apps(&mut self, reply: Reply<Vec<AppState>>);
+    /// As [`ServiceCalls::apps`].
+    fn apps(&mut self, app: Option<&str>, reply: Reply<Vec<AppState>>);
 
-    /// One managed app, by its path, command, .desktop entry or name; [`ControlError::Unknown`] if it
-    /// is not managed.
-    fn app(&mut self, app: &str, reply: Reply<AppState>);
-
-    /// The newest launches of an app, or of all apps, newest first, at most `limit` of them;
-    /// [`ControlError::Unknown`] if the app is not managed.
+    /// As [`ServiceCalls::launches`].
     fn launches(&mut self, app: Option<&str>, limit: u32, reply: Reply<Vec<LaunchRecord>>);
 
-    /// Learns, prefetches or disables an app from its next launch on, and manages it if it was not
-    /// managed. Returns its id ([`AppState::app`]).
+    /// As [`ServiceCalls::ask`].
     ///
     /// # Errors
-    /// [`ControlError::Unknown`] when there is no such app, [`ControlError::Refused`] when it cannot be
-    /// managed.
+    /// The same.
     fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String>;
 
     /// Forgets an app, its profile and its launches.
@@ -80,4 +90,40 @@ pub trait Control {
     /// # Errors
     /// [`ControlError::Refused`] when it is wrong; the old configuration stays in force.
     fn reload(&mut self) -> Answer<()>;
+}
+
+/// The calls that are answered with a running service ([`bus::Client`]) and without one ([`ServiceFiles`]).
+/// All of them fail when the connection fails or a file cannot be read.
+pub trait ServiceCalls {
+    /// One managed app, by its path, command, .desktop entry or name, or all of them.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] when the app is not managed.
+    fn apps(&self, app: Option<&str>) -> Answer<Vec<AppState>>;
+
+    /// The newest launches of an app, or of all apps, newest first, at most `limit` of them.
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] when the app is not managed.
+    fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>>;
+
+    /// Learns, prefetches or disables an app from its next launch on, and manages it if it was not
+    /// managed. Returns its id ([`AppState::app`]).
+    ///
+    /// # Errors
+    /// [`ControlError::Unknown`] when there is no such app, [`ControlError::Refused`] when it cannot be
+    /// managed or the user may not do this.
+    fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String>;
+
+    /// The mode in force.
+    ///
+    /// # Errors
+    /// When the configuration is wrong.
+    fn mode(&self) -> Answer<Mode>;
+
+    /// Sets the mode for good.
+    ///
+    /// # Errors
+    /// When it cannot be written; [`ControlError::Refused`] when the user may not do this.
+    fn set_mode(&self, mode: Mode) -> Answer<()>;
 }

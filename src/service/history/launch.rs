@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::Error;
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use zbus::zvariant::Type;
 
@@ -25,27 +25,14 @@ pub enum Kind {
     Watched,
 }
 
-impl Kind {
-    pub(super) const ALL: [Kind; 4] = [
-        Kind::Learned,
-        Kind::Prefetched,
-        Kind::Withheld,
-        Kind::Watched,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
             Kind::Learned => "learned",
             Kind::Prefetched => "prefetched",
             Kind::Withheld => "withheld",
             Kind::Watched => "watched",
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
+        })
     }
 }
 
@@ -104,12 +91,6 @@ pub fn warmth_word(warmth: Warmth) -> &'static str {
     }
 }
 
-pub(super) fn warmth_of(word: &str) -> Option<Warmth> {
-    [Warmth::Cold, Warmth::Partly, Warmth::Warm]
-        .into_iter()
-        .find(|&warmth| warmth_word(warmth) == word)
-}
-
 /// The warmth as a word, empty for `None`.
 mod optional_warmth {
     use super::*;
@@ -125,9 +106,9 @@ mod optional_warmth {
         deserializer: D,
     ) -> Result<Option<Warmth>, D::Error> {
         let word: String = member::deserialize(deserializer)?;
-        match warmth_of(&word) {
-            None if !word.is_empty() => Err(D::Error::custom(format!("no warmth: {word}"))),
-            warmth => Ok(warmth),
+        match word.as_str() {
+            "" => Ok(None),
+            word => Warmth::deserialize(word.into_deserializer()).map(Some),
         }
     }
 }

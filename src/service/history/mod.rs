@@ -1,38 +1,61 @@
 //! What became of launches: an embedded database, `history.sqlite` in the state directory.
 //!
 //! It tells users what prefetching does for them. The service decides nothing by it, so that its loss
-//! costs only the record. A file that is damaged or foreign is moved aside, and a new one is begun ([`OpenedHistory::Damaged`]).
+//! costs only the record. A file that is damaged or foreign is moved aside, and a new one is begun
+//! ([`OpenedHistory::Damaged`]).
 //!
-//! It is bounded three ways ([`HistoryLimits`]): in launches, in days, and in the size of the file. Adding
-//! a launch removes those that exceed the bounds.
+//! It is bounded in launches and in days ([`HistoryConfig`]). Adding a launch removes those that exceed the
+//! bounds.
 
-mod damage;
+mod database;
 mod launch;
-mod prune;
-mod row;
-mod schema;
-mod summary;
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, Row, params, params_from_iter, types};
+use serde_json::{Map, Value};
+
+use crate::model::lower_median;
+use crate::service::config::HistoryConfig;
 
 pub use launch::{Kind, LaunchRecord, warmth_word};
-pub use row::{MAX_APP_BYTES, MAX_NOTE_BYTES};
-pub use summary::{HistorySummary, RECENT, Typical};
 
 /// Name of the database in the state directory.
 pub const FILE_NAME: &str = "history.sqlite";
 
-/// How much is remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HistoryLimits {
-    /// Most launches.
-    pub max_launches: u64,
-    /// For how many days, by the clock that each launch was recorded with.
-    pub max_days: u64,
-}
+/// Longest name of an app, in bytes: PATH_MAX of the kernel.
+pub const MAX_APP_BYTES: usize = 4096;
+
+/// Longest note that is kept, in bytes; longer ones are cut off.
+pub const MAX_NOTE_BYTES: usize = 500;
+
+/// A summary's medians are those of this many cold launches of a kind, the last ones, because drives, apps
+/// and schedules change.
+pub const RECENT: usize = 20;
+
+/// Most rows that adding one launch removes because of their age: enough to keep up, but a clock that is
+/// years ahead for one launch does not empty the history.
+const OLD_AT_ONCE: u64 = 4;
+
+const DAY_S: u64 = 24 * 60 * 60;
+
+/// The table's columns, which are the members of a [`LaunchRecord`].
+const COLUMNS: [&str; 12] = [
+    "time_s",
+    "app",
+    "kind",
+    "warmth",
+    "duration_us",
+    "waiting_us",
+    "read_bytes",
+    "own_readaheads",
+    "switches",
+    "entries",
+    "until_first_us",
+    "note",
+];
 
 /// What [`History::open`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,57 +79,89 @@ pub enum HistoryError {
     /// The file cannot be opened, made or moved aside.
     #[error("cannot {action} the history {}: {cause}", .path.display())]
     Io {
-        /// What was tried: "open" or "move aside".
         action: &'static str,
-        /// The file.
         path: PathBuf,
-        /// What the kernel said.
         cause: io::Error,
     },
     /// The path does not lead to a regular file.
     #[error("the history {} is not a regular file: remove it", .path.display())]
-    NotAFile {
-        /// The file.
-        path: PathBuf,
-    },
+    NotAFile { path: PathBuf },
     /// The file was damaged since it was opened. Opening it again moves it aside.
     #[error("the history {} is damaged: {why}", .path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What SQLite said.
-        why: String,
-    },
+    Damaged { path: PathBuf, why: String },
     /// The file system has no space left.
     #[error("the file system of the history {} is full", .path.display())]
-    Full {
-        /// The file.
-        path: PathBuf,
-    },
+    Full { path: PathBuf },
     /// SQLite refused for another reason: the file system is read-only, or another process keeps the
     /// file locked.
     #[error("cannot {action} the history {}: {cause}", .path.display())]
     Sqlite {
-        /// What was tried: "open", "read" or "write".
         action: &'static str,
-        /// The file.
         path: PathBuf,
-        /// What SQLite said.
         cause: rusqlite::Error,
     },
     /// The app's name is too long.
     #[error("the name of an app has at most {MAX_APP_BYTES} bytes, not {len}")]
-    Name {
-        /// Its length in bytes.
-        len: usize,
-    },
+    Name { len: usize },
+}
+
+impl HistoryError {
+    fn sqlite(action: &'static str, path: &Path, cause: rusqlite::Error) -> Self {
+        let path = path.into();
+        // A value that does not convert is one that the schema does not allow.
+        let misfit = matches!(cause, rusqlite::Error::FromSqlConversionFailure(..));
+        match cause.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => HistoryError::Full { path },
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => HistoryError::Damaged {
+                path,
+                why: cause.to_string(),
+            },
+            None if misfit => HistoryError::Damaged {
+                path,
+                why: cause.to_string(),
+            },
+            _ => HistoryError::Sqlite {
+                action,
+                path,
+                cause,
+            },
+        }
+    }
+}
+
+/// Medians of several launches, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Typical {
+    /// From execve to the completion block.
+    pub duration_us: u64,
+    /// The time that they waited for the drive.
+    pub waiting_us: u64,
+}
+
+/// What is typical of an app's last cold launches; `None` if there are none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistorySummary {
+    /// Of those that were prefetched.
+    pub with: Option<Typical>,
+    /// Of those that were not: learned, or withheld.
+    pub without: Option<Typical>,
+}
+
+impl HistorySummary {
+    /// Share of the waiting time that prefetching saves, `1 - with / without`: below 0 where it costs
+    /// time. `None` as long as launches of one kind are missing, or if those without did not wait.
+    pub fn waiting_gain(&self) -> Option<f64> {
+        let (with, without) = (self.with?, self.without?);
+        let share = with.waiting_us as f64 / without.waiting_us as f64;
+        (without.waiting_us > 0).then_some(1.0 - share)
+    }
 }
 
 /// The open database. Not more than 256 KiB of it are cached.
 #[derive(Debug)]
 pub struct History {
     path: PathBuf,
-    limits: HistoryLimits,
+    limits: HistoryConfig,
     db: Connection,
     /// Device and inode number of the file.
     file: (u64, u64),
@@ -120,26 +175,24 @@ impl History {
     /// [`HistoryError`], all of which name the file; none for a damaged one.
     pub fn open(
         path: &Path,
-        limits: HistoryLimits,
+        limits: HistoryConfig,
     ) -> Result<(History, OpenedHistory), HistoryError> {
-        let is_new = damage::make_private(path)?;
-        let (db, found) = match schema::connect(path, limits) {
-            Ok(db) if is_new => (db, OpenedHistory::Nothing),
-            Ok(db) => (db, OpenedHistory::Database),
-            Err(schema::Unusable::Damaged(why)) => {
-                let moved_to = damage::move_aside(path)?;
-                damage::make_private(path)?;
-                let db = schema::connect(path, limits).map_err(|error| error.named(path))?;
+        let mut file = database::make_private(path)?;
+        let (db, found) = match database::connect(path) {
+            Err(HistoryError::Damaged { why, .. }) => {
+                let moved_to = database::move_aside(path)?;
+                file = database::make_private(path)?;
+                let db = database::connect(path)?;
                 (db, OpenedHistory::Damaged { moved_to, why })
             }
-            Err(error) => return Err(error.named(path)),
+            db if file.len() == 0 => (db?, OpenedHistory::Nothing),
+            db => (db?, OpenedHistory::Database),
         };
-        let file = damage::identity(path)?;
         let history = History {
             path: path.into(),
             limits,
             db,
-            file,
+            file: (file.dev(), file.ino()),
         };
         Ok((history, found))
     }
@@ -147,7 +200,8 @@ impl History {
     /// Whether the database is still the file at its path: launches that are added to a file that was
     /// removed or renamed are lost.
     pub fn is_in_place(&self) -> bool {
-        damage::identity(&self.path).is_ok_and(|file| file == self.file)
+        let found = self.path.symlink_metadata();
+        found.is_ok_and(|found| (found.dev(), found.ino()) == self.file)
     }
 
     /// Adds a launch, and removes those that exceed the bounds. Waits at most half a second for another
@@ -161,16 +215,12 @@ impl History {
                 len: launch.app.len(),
             });
         }
-        let mut added = prune::add(&mut self.db, launch, self.limits);
-        if added.as_ref().is_err_and(is_full) && prune::is_at_bound(&self.db) {
-            // The file has grown to its bound with fewer launches than allowed: their names are long.
-            added = prune::remove_a_tenth(&mut self.db)
-                .and_then(|()| prune::add(&mut self.db, launch, self.limits));
-        }
-        added.map_err(|cause| error("write", &self.path, cause))
+        let added = add(&mut self.db, launch, self.limits);
+        added.map_err(|cause| HistoryError::sqlite("write", &self.path, cause))
     }
 
-    /// The last launches, newest first, at most `limit` of them; those of one app, or of all.
+    /// The last launches, newest first, at most `limit` of them; those of one app, or of all. Their order is
+    /// the one in which they were added, whatever the clock said.
     ///
     /// # Errors
     /// [`HistoryError::Damaged`] or [`HistoryError::Sqlite`].
@@ -179,24 +229,42 @@ impl History {
         app: Option<&str>,
         limit: usize,
     ) -> Result<Vec<LaunchRecord>, HistoryError> {
-        row::select(&self.db, app, limit).map_err(|cause| error("read", &self.path, cause))
+        self.select(
+            "SELECT * FROM launches WHERE ?1 IS NULL OR app = ?1 ORDER BY id DESC LIMIT ?2",
+            params![app, signed(limit as u64)],
+            read,
+        )
     }
 
-    /// The summary of the launches of one app; `None` if there are none.
+    /// What is typical of an app's last cold launches.
     ///
     /// # Errors
     /// As [`History::launches`].
-    pub fn summary(&self, app: &str) -> Result<Option<HistorySummary>, HistoryError> {
-        let mut found = self.sum_up(Some(app))?;
-        Ok(found.pop())
-    }
-
-    /// The summary of each app's launches, in the order of the apps' names.
-    ///
-    /// # Errors
-    /// As [`History::launches`].
-    pub fn summaries(&self) -> Result<Vec<HistorySummary>, HistoryError> {
-        self.sum_up(None)
+    pub fn summary(&self, app: &str) -> Result<HistorySummary, HistoryError> {
+        let typical = |prefetched: bool| {
+            let times: Vec<(i64, i64)> = self.select(
+                "SELECT duration_us, waiting_us FROM launches
+                    WHERE app = ?1 AND warmth = 'cold' AND kind <> 'watched'
+                        AND (kind = 'prefetched') = ?2
+                    ORDER BY id DESC LIMIT ?3",
+                params![app, prefetched, signed(RECENT as u64)],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )?;
+            // The schema allows no negative ones.
+            let times = times.into_iter();
+            let (durations, waits): (Vec<u64>, Vec<u64>) = times
+                .map(|(duration, wait)| (duration.unsigned_abs(), wait.unsigned_abs()))
+                .unzip();
+            let medians = lower_median(&durations).zip(lower_median(&waits));
+            Ok(medians.map(|(duration_us, waiting_us)| Typical {
+                duration_us,
+                waiting_us,
+            }))
+        };
+        Ok(HistorySummary {
+            with: typical(true)?,
+            without: typical(false)?,
+        })
     }
 
     /// Forgets all launches of an app, and returns how many there were.
@@ -204,50 +272,98 @@ impl History {
     /// # Errors
     /// [`HistoryError`]; then nothing is forgotten.
     pub fn forget(&mut self, app: &str) -> Result<usize, HistoryError> {
-        prune::forget(&mut self.db, app).map_err(|cause| error("write", &self.path, cause))
+        let forgotten = self
+            .db
+            .execute("DELETE FROM launches WHERE app = ?1", [app]);
+        forgotten.map_err(|cause| HistoryError::sqlite("write", &self.path, cause))
     }
 
-    fn sum_up(&self, app: Option<&str>) -> Result<Vec<HistorySummary>, HistoryError> {
-        summary::sum_up(&self.db, app).map_err(|cause| error("read", &self.path, cause))
-    }
-}
-
-/// Whether SQLite says that the file is damaged or is not a database.
-fn is_damage(cause: &rusqlite::Error) -> bool {
-    use rusqlite::Error;
-    match cause {
-        // The schema does not allow such a value.
-        Error::FromSqlConversionFailure(..)
-        | Error::IntegralValueOutOfRange(..)
-        | Error::InvalidColumnType(..)
-        | Error::Utf8Error(..) => true,
-        other => matches!(
-            other.sqlite_error_code(),
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
-        ),
+    fn select<T>(
+        &self,
+        query: &str,
+        values: impl rusqlite::Params,
+        read: fn(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, HistoryError> {
+        let select = || -> rusqlite::Result<Vec<T>> {
+            self.db.prepare(query)?.query_map(values, read)?.collect()
+        };
+        select().map_err(|cause| HistoryError::sqlite("read", &self.path, cause))
     }
 }
 
-fn is_full(cause: &rusqlite::Error) -> bool {
-    cause.sqlite_error_code() == Some(ErrorCode::DiskFull)
+/// Adds a launch, and removes those that exceed the bounds.
+///
+/// Rows are numbered in the order in which they were added, so that their number is bounded whatever the
+/// clock does. Their age is bounded by the new launch's clock. Rows with a time ahead of the present clock
+/// are removed by their number.
+fn add(db: &mut Connection, launch: &LaunchRecord, limits: HistoryConfig) -> rusqlite::Result<()> {
+    let transaction = db.transaction()?;
+    let insert = format!(
+        "INSERT INTO launches ({}) VALUES ({}?)",
+        COLUMNS.join(", "),
+        "?, ".repeat(COLUMNS.len() - 1)
+    );
+    transaction.execute(&insert, params_from_iter(row_of(launch)?))?;
+    let newest = transaction.last_insert_rowid();
+    let excess = newest.saturating_sub(signed(limits.max_launches));
+    transaction.execute("DELETE FROM launches WHERE id <= ?1", [excess])?;
+    let oldest_s = launch
+        .time_s
+        .saturating_sub(limits.max_days.saturating_mul(DAY_S));
+    transaction.execute(
+        "DELETE FROM launches WHERE id IN
+            (SELECT id FROM launches WHERE time_s < ?1 ORDER BY time_s LIMIT ?2)",
+        [signed(oldest_s), signed(OLD_AT_ONCE)],
+    )?;
+    transaction.commit()
 }
 
-fn error(action: &'static str, path: &Path, cause: rusqlite::Error) -> HistoryError {
-    let path = path.into();
-    if is_damage(&cause) {
-        HistoryError::Damaged {
-            path,
-            why: cause.to_string(),
+/// The values of [`COLUMNS`]: the launch's members in JSON; NULL for missing members and empty texts.
+fn row_of(launch: &LaunchRecord) -> rusqlite::Result<[types::Value; COLUMNS.len()]> {
+    let members = serde_json::to_value(launch)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    Ok(COLUMNS.map(|column| match &members[column] {
+        Value::Number(number) => number.as_u64().map_or(types::Value::Null, |number| {
+            types::Value::Integer(signed(number))
+        }),
+        Value::String(text) if !text.is_empty() => {
+            let most = match column {
+                "note" => MAX_NOTE_BYTES,
+                _ => MAX_APP_BYTES,
+            };
+            types::Value::Text(cut(text, most).to_owned())
         }
-    } else if is_full(&cause) {
-        HistoryError::Full { path }
-    } else {
-        HistoryError::Sqlite {
-            action,
-            path,
-            cause,
-        }
+        _ => types::Value::Null,
+    }))
+}
+
+/// The launch in a row.
+fn read(row: &Row<'_>) -> rusqlite::Result<LaunchRecord> {
+    let mut members = Map::new();
+    for column in COLUMNS {
+        let member = match row.get_ref(column)? {
+            types::ValueRef::Integer(number) => number.into(),
+            // SQLite does not check that texts are UTF-8.
+            types::ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
+            _ => continue,
+        };
+        members.insert(column.to_owned(), member);
     }
+    serde_json::from_value(members.into()).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(0, types::Type::Text, error.into())
+    })
+}
+
+/// At most `len` bytes of a text, whole characters.
+fn cut(text: &str, len: usize) -> &str {
+    let mut ends = (0..=len.min(text.len())).rev();
+    let end = ends.find(|&at| text.is_char_boundary(at));
+    &text[..end.unwrap_or(0)]
+}
+
+/// SQLite's integers are signed: larger values become the largest signed one.
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -1,17 +1,15 @@
-mod bounds;
-mod damaged;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+
+use proptest::prelude::*;
 
 use super::*;
 use crate::policy::Warmth;
 
-const DAY_S: u64 = 24 * 60 * 60;
 /// Some time in 2024.
 const NOW_S: u64 = 20_000 * DAY_S;
 
-const LIMITS: HistoryLimits = HistoryLimits {
+const LIMITS: HistoryConfig = HistoryConfig {
     max_launches: 1000,
     max_days: 100,
 };
@@ -39,7 +37,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-fn open(path: &Path, limits: HistoryLimits) -> (History, OpenedHistory) {
+fn open(path: &Path, limits: HistoryConfig) -> (History, OpenedHistory) {
     History::open(path, limits).expect("opened")
 }
 
@@ -81,15 +79,15 @@ fn launches_are_returned_newest_first() {
     drop(history);
     let (history, found) = open(&path, LIMITS);
     assert_eq!(found, OpenedHistory::Database);
-    let all = history.launches(None, 9).expect("read");
-    assert_eq!(all, [vim.clone(), zygote.clone(), vim.clone()]);
-    let one = history
-        .launches(Some("launcher:zygote/mail"), 9)
-        .expect("read");
-    assert_eq!(one, [zygote]);
-    let newest = history.launches(Some("/usr/bin/vim"), 1).expect("read");
-    assert_eq!(newest, [vim]);
-    assert_eq!(history.launches(Some("/usr/bin"), 9).expect("read"), []);
+    for (app, limit, expected) in [
+        (None, 9, vec![&vim, &zygote, &vim]),
+        (Some("launcher:zygote/mail"), 9, vec![&zygote]),
+        (Some("/usr/bin/vim"), 1, vec![&vim]),
+        (Some("/usr/bin"), 9, vec![]),
+    ] {
+        let found = history.launches(app, limit).expect("read");
+        assert!(found.iter().eq(expected), "{app:?}: {found:?}");
+    }
 }
 
 #[test]
@@ -100,30 +98,25 @@ fn the_database_is_created_in_one_transaction() {
     let header = fs::read(&path).unwrap();
     assert_eq!(header[24..28], 1u32.to_be_bytes());
     let db = Connection::open(&path).unwrap();
-    assert_eq!(schema::pragma(&db, "auto_vacuum").unwrap(), 2);
+    assert_eq!(database::pragma(&db, "auto_vacuum").unwrap(), 1);
 }
 
 #[test]
 fn all_kinds_and_any_numbers_are_kept() {
     let (_dir, path) = place();
     let (mut history, _) = open(&path, LIMITS);
-    for kind in [
+    let kinds = [
         Kind::Learned,
         Kind::Prefetched,
         Kind::Withheld,
         Kind::Watched,
-    ] {
-        assert_eq!(serde_json::to_value(kind).unwrap(), kind.to_string());
-        for warmth in [
-            None,
-            Some(Warmth::Cold),
-            Some(Warmth::Partly),
-            Some(Warmth::Warm),
-        ] {
+    ];
+    let warmths = [Warmth::Cold, Warmth::Partly, Warmth::Warm].map(Some);
+    for kind in kinds {
+        for warmth in warmths.into_iter().chain([None]) {
             let given = LaunchRecord {
                 kind,
                 warmth,
-                note: Some("'); DROP TABLE launches; --\u{0}\u{1f980}".to_owned()),
                 read_bytes: u64::MAX,
                 switches: Some(u64::MAX),
                 ..launch("\u{0}'\n", NOW_S)
@@ -144,23 +137,20 @@ fn all_kinds_and_any_numbers_are_kept() {
 fn long_notes_are_cut_and_long_names_refused() {
     let (_dir, path) = place();
     let (mut history, _) = open(&path, LIMITS);
-    let note = Some("\u{e4}".repeat(MAX_NOTE_BYTES) + "end");
-    history
-        .add(&LaunchRecord {
-            note,
-            ..launch("/a", NOW_S)
-        })
-        .expect("added");
-    let kept = history.launches(None, 1).expect("read").remove(0).note;
-    assert_eq!(kept, Some("\u{e4}".repeat(MAX_NOTE_BYTES / 2)));
-    history
-        .add(&launch(&"x".repeat(MAX_APP_BYTES), NOW_S))
-        .expect("added");
-    let error = history
-        .add(&launch(&"x".repeat(MAX_APP_BYTES + 1), NOW_S))
-        .unwrap_err();
-    assert!(error.to_string().contains("4096"), "{error}");
-    assert_eq!(times(&history).len(), 2);
+    let given = LaunchRecord {
+        note: Some("\u{e4}".repeat(MAX_NOTE_BYTES) + "end"),
+        ..launch(&"x".repeat(MAX_APP_BYTES), NOW_S)
+    };
+    history.add(&given).expect("added");
+    let kept = LaunchRecord {
+        note: Some("\u{e4}".repeat(MAX_NOTE_BYTES / 2)),
+        ..given
+    };
+    assert_eq!(history.launches(None, 9).expect("read"), [kept]);
+    let long = launch(&"x".repeat(MAX_APP_BYTES + 1), NOW_S);
+    let error = history.add(&long).unwrap_err().to_string();
+    assert!(error.contains("4096"), "{error}");
+    assert_eq!(times(&history).len(), 1);
 }
 
 #[test]
@@ -191,43 +181,26 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
     add("/a", Kind::Withheld, cold, 500, 300);
     add("/a", Kind::Withheld, cold, 436, 100);
     add("/b", Kind::Prefetched, cold, 7, 0);
+    // Launches without prefetching that did not wait: no share of that can be saved.
+    add("/c", Kind::Prefetched, cold, 7, 0);
+    add("/c", Kind::Withheld, cold, 7, 0);
 
-    let a = history.summary("/a").expect("read").expect("known");
-    let expected = HistorySummary {
-        app: "/a".to_owned(),
-        with: Some(Typical {
-            launches: 20,
-            duration_us: 109,
-            waiting_us: 50,
-        }),
-        without: Some(Typical {
-            launches: 3,
-            duration_us: 436,
-            waiting_us: 200,
-        }),
-        waiting_gain: Some(0.75),
+    let typical = |duration_us, waiting_us| {
+        Some(Typical {
+            duration_us,
+            waiting_us,
+        })
     };
-    assert_eq!(a, expected);
-    let b = history.summary("/b").expect("read").expect("known");
-    assert_eq!((b.waiting_gain, b.without), (None, None));
-    assert_eq!(history.summaries().expect("read"), [a, b]);
-    assert_eq!(history.summary("/c").expect("read"), None);
-}
-
-#[test]
-fn the_gain_is_unknown_if_launches_without_prefetching_did_not_wait() {
-    let (_dir, path) = place();
-    let (mut history, _) = open(&path, LIMITS);
-    for kind in [Kind::Prefetched, Kind::Withheld] {
-        let given = LaunchRecord {
-            kind,
-            waiting_us: 0,
-            ..launch("/a", NOW_S)
-        };
-        history.add(&given).expect("added");
+    for (app, with, without, gain) in [
+        ("/a", typical(109, 50), typical(436, 200), Some(0.75)),
+        ("/b", typical(7, 0), None, None),
+        ("/c", typical(7, 0), typical(7, 0), None),
+        ("/d", None, None, None),
+    ] {
+        let summary = history.summary(app).expect("read");
+        assert_eq!(summary, HistorySummary { with, without });
+        assert_eq!(summary.waiting_gain(), gain, "{app}");
     }
-    let found = history.summary("/a").expect("read").expect("known");
-    assert_eq!(found.waiting_gain, None);
 }
 
 #[test]
@@ -236,8 +209,7 @@ fn a_forgotten_app_leaves_no_bytes_in_the_file() {
     let mut history = filled(&path, 70);
     assert_eq!(history.forget("/usr/bin/app-3").expect("forgotten"), 10);
     assert_eq!(history.forget("/usr/bin/app-3").expect("none left"), 0);
-    assert_eq!(history.summary("/usr/bin/app-3").expect("read"), None);
-    assert_eq!(history.summaries().expect("read").len(), 6);
+    assert_eq!(times(&history).len(), 60);
     drop(history);
     let bytes = fs::read(&path).unwrap();
     let left = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
@@ -262,10 +234,8 @@ fn files_that_are_not_regular_are_refused() {
     let refused = || {
         let error = History::open(&path, LIMITS).unwrap_err();
         assert!(matches!(error, HistoryError::NotAFile { .. }), "{error}");
-        assert!(
-            error.to_string().contains(path.to_str().unwrap()),
-            "{error}"
-        );
+        let named = error.to_string().contains(path.to_str().unwrap());
+        assert!(named, "{error}");
     };
     fs::create_dir(&path).unwrap();
     refused();
@@ -274,17 +244,205 @@ fn files_that_are_not_regular_are_refused() {
     symlink("elsewhere", &path).unwrap();
     refused();
     fs::remove_file(&path).unwrap();
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &path,
-        rustix::fs::FileType::Fifo,
-        // Its mode is no reason to refuse it.
-        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-        0,
-    )
-    .unwrap();
+    // Its mode is no reason to refuse it.
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
     refused();
     let missing = dir.path().join("missing").join(FILE_NAME);
     let error = History::open(&missing, LIMITS).unwrap_err().to_string();
     assert!(error.contains("missing/history.sqlite"), "{error}");
+}
+
+#[test]
+fn a_clock_that_is_wrong_for_a_while_does_not_empty_the_history() {
+    let (_dir, path) = place();
+    let mut history = filled(&path, 100);
+    // Three launches with a clock years ahead take a few of the oldest each.
+    for _ in 0..3 {
+        let early = launch("/a", NOW_S + 10_000 * DAY_S);
+        history.add(&early).expect("added");
+    }
+    let left = 100 - 3 * OLD_AT_ONCE as usize;
+    assert_eq!(times(&history).len(), left + 3);
+    // One behind takes nothing, and those that it leaves go first.
+    for _ in 0..3 {
+        history.add(&launch("/a", 0)).expect("added");
+    }
+    assert_eq!(times(&history).len(), left + 6);
+    history.add(&launch("/a", NOW_S + 1000)).expect("added");
+    assert_eq!(times(&history).len(), left + 4);
+    assert!(times(&history).iter().all(|&time| time >= NOW_S));
+}
+
+#[test]
+fn the_file_shrinks_when_less_is_to_be_remembered() {
+    let (_dir, path) = place();
+    drop(filled(&path, 1000));
+    let before = fs::metadata(&path).unwrap().len();
+    let limits = HistoryConfig {
+        max_launches: 100,
+        ..LIMITS
+    };
+    let (mut history, _) = open(&path, limits);
+    history.add(&launch("/a", NOW_S)).expect("added");
+    assert_eq!(times(&history).len(), 100);
+    let after = fs::metadata(&path).unwrap().len();
+    assert!(after * 4 < before, "{after} of {before}");
+}
+
+/// That the file at `path` is taken for a damaged one, and that life goes on.
+fn moved_aside(path: &Path) -> String {
+    let before = fs::read(path).unwrap();
+    let (mut history, found) = open(path, LIMITS);
+    let OpenedHistory::Damaged { moved_to, why } = found else {
+        panic!("{found:?}");
+    };
+    assert_eq!(moved_to, path.with_file_name("history.sqlite.damaged"));
+    assert_eq!(fs::read(moved_to).unwrap(), before);
+    assert!(times(&history).is_empty());
+    history.add(&launch("/usr/bin/new", NOW_S)).expect("added");
+    drop(history);
+    let (history, found) = open(path, LIMITS);
+    let expected = (vec![NOW_S], OpenedHistory::Database);
+    assert_eq!((times(&history), found), expected);
+    why
+}
+
+#[test]
+fn damaged_and_foreign_files_are_moved_aside() {
+    let (_dir, path) = place();
+    drop(filled(&path, 300));
+    let sound = fs::read(&path).unwrap();
+    let mut garbage = sound.clone();
+    garbage[8192..12288].fill(0x5a);
+    let text = "no database at all, but long enough to be one".repeat(200);
+    for (bytes, why) in [
+        (&sound[..sound.len() / 2], ""),
+        (&sound[..50], ""),
+        (&garbage[..], ""),
+        (text.as_bytes(), "not a database"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let found = moved_aside(&path);
+        assert!(found.contains(why), "{found}");
+    }
+    for (bytes, change) in [
+        (&sound[..], "PRAGMA user_version = 2"),
+        (
+            &sound[..],
+            "CREATE TRIGGER later AFTER INSERT ON launches BEGIN SELECT 1; END",
+        ),
+        (
+            b"",
+            "PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); PRAGMA user_version = 1",
+        ),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let db = Connection::open(&path).unwrap();
+        db.execute_batch(change).unwrap();
+        drop(db);
+        let found = moved_aside(&path);
+        assert!(found.contains("layout 1"), "{found}");
+    }
+}
+
+#[test]
+fn the_journal_of_a_database_is_moved_with_it() {
+    let (_dir, path) = place();
+    let named = |suffix: &str| path.with_file_name(format!("{FILE_NAME}{suffix}"));
+    fs::write(&path, "first").unwrap();
+    fs::write(named("-journal"), "its journal").unwrap();
+    database::move_aside(&path).expect("moved");
+    assert_eq!(fs::read(named(".damaged")).unwrap(), b"first");
+    assert_eq!(fs::read(named(".damaged-journal")).unwrap(), b"its journal");
+    assert!(!path.exists() && !named("-journal").exists());
+    // The next one has none, and must not seem to have this one.
+    fs::write(&path, "second").unwrap();
+    database::move_aside(&path).expect("moved");
+    assert_eq!(fs::read(named(".damaged")).unwrap(), b"second");
+    assert!(!named(".damaged-journal").exists());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// Bytes that change anywhere in the file: it is sound or moved aside, and usable in any case.
+    #[test]
+    fn any_damage_is_found_or_harmless(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+        len in any::<prop::sample::Index>(),
+        cut in any::<bool>(),
+    ) {
+        let (_dir, path) = place();
+        drop(filled(&path, 40));
+        let mut bytes = fs::read(&path).unwrap();
+        if cut {
+            bytes.truncate(len.index(bytes.len()) + 1);
+        }
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        fs::write(&path, bytes).unwrap();
+        let (mut history, _) = open(&path, LIMITS);
+        for index in 0..20 {
+            history.add(&launch("/usr/bin/app-1", NOW_S + index)).expect("sound");
+        }
+        history.summary("/usr/bin/app-1").expect("sound");
+        prop_assert!(history.launches(None, usize::MAX).expect("sound").len() >= 20);
+    }
+
+    /// Whatever times come in whatever order: never more launches than allowed, the newest one is
+    /// there, what remains is in order, and no launch takes more old ones with it than it may.
+    #[test]
+    fn pruning_keeps_to_the_bounds(
+        max_launches in 1u64..30,
+        days in prop::collection::vec(prop_oneof![
+            9 => 19_800u64..20_200,
+            1 => Just(0),
+            1 => Just(u64::MAX / DAY_S),
+        ], 1..80),
+    ) {
+        let (_dir, path) = place();
+        let (mut history, _) = open(&path, HistoryConfig { max_launches, max_days: 100 });
+        let mut given = Vec::new();
+        for day in days {
+            let before = times(&history).len();
+            let time = (day * DAY_S).min(i64::MAX as u64);
+            given.push(time);
+            history.add(&launch("/a", time)).expect("added");
+            let kept = times(&history);
+            prop_assert!(kept.len() as u64 <= max_launches);
+            prop_assert_eq!(kept.last(), Some(&time));
+            // One for the number, the others for their age.
+            prop_assert!(kept.len() + OLD_AT_ONCE as usize >= before);
+            let mut rest = given.iter();
+            for time in &kept {
+                prop_assert!(rest.any(|given| given == time), "{time} is out of order");
+            }
+        }
+    }
+
+    /// With a clock that goes right, nothing within the bounds is lost, and nothing older is kept once
+    /// as many launches have come as were too old.
+    #[test]
+    fn a_right_clock_loses_nothing(steps in prop::collection::vec(0u64..40, 1..60)) {
+        let (_dir, path) = place();
+        let (mut history, _) = open(&path, LIMITS);
+        let mut given: Vec<u64> = Vec::new();
+        for step in steps {
+            let time = given.last().unwrap_or(&NOW_S) + step * DAY_S;
+            given.push(time);
+            history.add(&launch("/a", time)).expect("added");
+            let young = |given: &&u64| **given + LIMITS.max_days * DAY_S >= time;
+            let expected: Vec<u64> = given.iter().filter(young).copied().collect();
+            prop_assert!(times(&history).ends_with(&expected));
+        }
+        let last = *given.last().unwrap();
+        for _ in 0..given.len() {
+            history.add(&launch("/a", last)).expect("added");
+        }
+        let oldest = times(&history).into_iter().min();
+        prop_assert!(oldest.unwrap() + LIMITS.max_days * DAY_S >= last);
+    }
 }

@@ -6,14 +6,16 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use zbus::Connection;
+use zbus::fdo::{self, DBusProxy};
 use zbus::message::{Flags, Header};
+use zbus::names::UniqueName;
 use zbus::zvariant::Value;
 
-use super::error::{Fault, sendable};
+use super::error::{BUSY, DENIED, Fault, WOULD_ASK};
 
 /// Callers that polkit may be asked about at once, each of whom may be looking at a password prompt.
 /// Further calls are refused, so that no user can fill the service's memory.
-const MOST_QUESTIONS: usize = 16;
+pub(super) const MOST_QUESTIONS: usize = 16;
 
 /// How long polkit may take if it cannot ask the user.
 const SOON: Duration = Duration::from_secs(20);
@@ -43,67 +45,48 @@ impl Action {
     }
 }
 
-/// Asks polkit.
-pub(super) struct Authority {
-    questions: Semaphore,
-}
-
-impl Authority {
-    pub fn new() -> Self {
-        Authority {
-            questions: Semaphore::new(MOST_QUESTIONS),
-        }
+/// Checks whether the caller may do this, which may take until the user has typed a password.
+///
+/// # Errors
+/// When the caller may not.
+pub(super) async fn authorize(
+    questions: &Semaphore,
+    connection: &Connection,
+    call: &Header<'_>,
+    action: Action,
+) -> Result<(), Fault> {
+    let denied = |why: String| Err(Fault::new(DENIED, why));
+    let Some(sender) = call.sender() else {
+        return denied("who calls is not known".to_owned());
+    };
+    match uid(connection, sender).await {
+        Ok(0) => return Ok(()),
+        Ok(_) => {}
+        // Usually the caller has left the bus, and nobody reads the error.
+        Err(error) => return denied(format!("the bus does not say who calls: {error}")),
     }
-
-    /// Checks whether the caller may do this, which may take until the user has typed a password.
-    pub async fn check(
-        &self,
-        connection: &Connection,
-        call: &Header<'_>,
-        action: Action,
-    ) -> Result<(), Fault> {
-        let Some(sender) = call.sender() else {
-            return Err(Fault::Denied("who calls is not known".to_owned()));
-        };
-        if uid(connection, sender).await? == 0 {
-            return Ok(());
-        }
-        let _question = self.questions.try_acquire().map_err(|_| {
-            Fault::Busy("too many are waiting for a password; try again later".to_owned())
-        })?;
-        let interactive = call.primary().flags().contains(Flags::AllowInteractiveAuth);
-        match ask_polkit(connection, sender, action, interactive).await {
-            Ok((true, _)) => Ok(()),
-            Ok((false, true)) if !interactive => Err(Fault::WouldAsk(format!(
-                "{} needs the administrator's password; try with sudo",
-                action.id()
-            ))),
-            Ok((false, _)) => Err(Fault::Denied(format!(
-                "polkit does not allow {} to you; try with sudo",
-                action.id()
-            ))),
-            Err(why) => Err(Fault::Denied(format!(
-                "only root may do this, since polkit cannot be asked ({why}); try with sudo"
-            ))),
-        }
+    let _question = questions
+        .try_acquire()
+        .map_err(|_| Fault::new(BUSY, "too many are waiting for a password; try again later"))?;
+    let interactive = call.primary().flags().contains(Flags::AllowInteractiveAuth);
+    let id = action.id();
+    match ask_polkit(connection, sender, action, interactive).await {
+        Ok((true, _)) => Ok(()),
+        Ok((false, true)) if !interactive => Err(Fault::new(
+            WOULD_ASK,
+            format!("{id} needs the administrator's password; try with sudo"),
+        )),
+        Ok((false, _)) => denied(format!("polkit does not allow {id} to you; try with sudo")),
+        Err(why) => denied(format!(
+            "only root may do this, since polkit cannot be asked ({why}); try with sudo"
+        )),
     }
 }
 
 /// The caller's user, as the bus knows it.
-async fn uid(connection: &Connection, sender: &str) -> Result<u32, Fault> {
-    let answer = connection
-        .call_method(
-            Some("org.freedesktop.DBus"),
-            "/org/freedesktop/DBus",
-            Some("org.freedesktop.DBus"),
-            "GetConnectionUnixUser",
-            &sender,
-        )
-        .await;
-    answer
-        .and_then(|reply| reply.body().deserialize())
-        // Usually the caller has left the bus, and nobody reads the error.
-        .map_err(|error| Fault::Denied(format!("the bus does not say who calls: {error}")))
+async fn uid(connection: &Connection, sender: &UniqueName<'_>) -> fdo::Result<u32> {
+    let bus = DBusProxy::new(connection).await?;
+    bus.get_connection_unix_user(sender.to_owned().into()).await
 }
 
 /// Polkit's answer: whether the caller may do this, and if not, whether a password would help.
@@ -138,7 +121,7 @@ async fn ask_polkit(
     let reply = timeout(limit, answer)
         .await
         .map_err(|_| "it does not answer".to_owned())?
-        .map_err(|error| sendable(&error.to_string()).into_owned())?;
+        .map_err(|error| error.to_string())?;
     let (allowed, challenge, _): (bool, bool, HashMap<String, String>) = reply
         .body()
         .deserialize()

@@ -1,26 +1,30 @@
 //! The command line's connection to the running service.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
-use zbus::Connection;
+use zbus::export::futures_core::Stream;
 use zbus::fdo::{self, DBusProxy};
+use zbus::message::{self, Message};
 use zbus::names::{BusName, WellKnownName};
 use zbus::proxy::{self, CacheProperties, MethodFlags, Proxy};
 use zbus::zvariant::{DynamicType, Type};
+use zbus::{Connection, MatchRule, MessageStream};
 
-use super::address::Address;
-use super::error::{BusError, error_of};
+use super::error::BusError;
 use super::serve::runtime;
-use super::signals::LaunchSignals;
-use super::{NAME, PATH};
+use super::{Address, NAME, PATH};
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
-use crate::service::control::{Answer, AppState, ControlError, LaunchRecord, Status, request_word};
+use crate::service::control::types::plan_of;
+use crate::service::control::{
+    Answer, AppState, ControlError, LaunchRecord, LaunchSignal, ServiceCalls, Status, request_word,
+};
 
 /// How long the bus may take to tell whether the service runs.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -28,11 +32,12 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// How long the service may take to start.
 const START: Duration = Duration::from_secs(25);
 
-/// How long the service may take to answer.
-const READ: Duration = Duration::from_secs(25);
+/// Calls that change nothing, and how long the service may take to answer.
+const READ: (MethodFlags, Duration) = (MethodFlags::NoAutoStart, Duration::from_secs(25));
 
-/// How long a change may take: the user may have to type a password.
-const CHANGE: Duration = Duration::from_secs(330);
+/// Changes, and how long they may take: the user may have to type a password.
+const CHANGE: (MethodFlags, Duration) =
+    (MethodFlags::AllowInteractiveAuth, Duration::from_secs(330));
 
 /// systemd's answer when the unit that the bus asks it to start is not enabled.
 const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
@@ -45,13 +50,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the service on the system bus if it is running; `None` where there is no bus or no
-    /// service. Takes two seconds at most.
+    /// Connects to the service if it is running; `None` where there is no bus or no service. Takes two
+    /// seconds at most.
     ///
     /// # Errors
     /// When the bus cannot be used or does not answer.
-    pub fn connect() -> Result<Option<Self>, BusError> {
-        Self::connect_to(&Address::System)
+    pub fn connect(address: &Address) -> Result<Option<Self>, BusError> {
+        Self::find(address, false)
     }
 
     /// The same, and starts the service if the bus knows how, which takes half a minute at most; `None`
@@ -59,84 +64,23 @@ impl Client {
     ///
     /// # Errors
     /// The same, and [`BusError::NotStarted`].
-    pub fn start() -> Result<Option<Self>, BusError> {
-        Self::start_at(&Address::System)
+    pub fn start(address: &Address) -> Result<Option<Self>, BusError> {
+        Self::find(address, true)
     }
 
-    /// [`Client::connect`] on another bus.
-    ///
-    /// # Errors
-    /// The same.
-    pub fn connect_to(address: &Address) -> Result<Option<Self>, BusError> {
-        Ok(match Self::find(address)? {
-            Found::Running(client) => Some(client),
-            Found::Activatable(..) | Found::Nothing => None,
-        })
-    }
-
-    /// [`Client::start`] on another bus.
-    ///
-    /// # Errors
-    /// The same.
-    pub fn start_at(address: &Address) -> Result<Option<Self>, BusError> {
-        let (runtime, connection) = match Self::find(address)? {
-            Found::Running(client) => return Ok(Some(client)),
-            Found::Nothing => return Ok(None),
-            Found::Activatable(runtime, connection) => (runtime, connection),
-        };
-        let started = runtime.block_on(within("the bus", START, async {
-            let name = WellKnownName::from_static_str_unchecked(NAME);
-            let bus = DBusProxy::new(&connection).await?;
-            Ok(bus.start_service_by_name(name, 0).await)
-        }))?;
-        match started {
-            Ok(_) => Self::new(runtime, connection).map(Some),
-            Err(fdo::Error::ZBus(zbus::Error::MethodError(name, ..))) if name == NO_SUCH_UNIT => {
-                Ok(None)
-            }
-            Err(error) => Err(BusError::NotStarted(error.to_string())),
-        }
-    }
-
-    fn find(address: &Address) -> Result<Found, BusError> {
+    fn find(address: &Address, start: bool) -> Result<Option<Self>, BusError> {
         let runtime = runtime()?;
-        let looked = runtime.block_on(within("the bus", CONNECT, async {
-            let connection = address.connect(address.builder()?, CONNECT).await?;
-            let bus = DBusProxy::new(&connection).await?;
-            let name = BusName::from_static_str(NAME).map_err(zbus::Error::from)?;
-            let has_owner = bus.name_has_owner(name).await.map_err(zbus::Error::from)?;
-            let activatable = !has_owner && {
-                let names = bus.list_activatable_names().await;
-                let names = names.map_err(zbus::Error::from)?;
-                names.iter().any(|name| name.as_str() == NAME)
-            };
-            Ok((connection, has_owner, activatable))
-        }));
-        match looked {
-            Err(error) => {
+        match runtime.block_on(find(address, start)) {
+            Ok(Some(proxy)) => Ok(Some(Client { runtime, proxy })),
+            nothing => {
                 // A connect(2) that hangs must not be waited for.
                 runtime.shutdown_background();
-                match error {
-                    BusError::NoBus { .. } => Ok(Found::Nothing),
-                    error => Err(error),
+                match nothing {
+                    Err(BusError::NoBus { .. }) | Ok(_) => Ok(None),
+                    Err(error) => Err(error),
                 }
             }
-            Ok((connection, true, _)) => Self::new(runtime, connection).map(Found::Running),
-            Ok((connection, false, true)) => Ok(Found::Activatable(runtime, connection)),
-            Ok((_, false, false)) => Ok(Found::Nothing),
         }
-    }
-
-    fn new(runtime: Runtime, connection: Connection) -> Result<Self, BusError> {
-        let proxy = runtime.block_on(
-            proxy::Builder::new(&connection)
-                .destination(NAME)?
-                .path(PATH)?
-                .interface(NAME)?
-                .cache_properties(CacheProperties::No)
-                .build(),
-        )?;
-        Ok(Client { runtime, proxy })
     }
 
     /// The signals of launches, from now on.
@@ -144,10 +88,14 @@ impl Client {
     /// # Errors
     /// When the bus does not answer, or the service has stopped.
     pub fn signals(self) -> Result<LaunchSignals, BusError> {
-        let connection = self.proxy.connection().clone();
-        let listening = within("the bus", CONNECT, LaunchSignals::listen(connection));
+        let listening = within("the bus", CONNECT, listen(self.proxy.connection()));
         let (stream, owner) = self.runtime.block_on(listening)?;
-        Ok(LaunchSignals::new(self.runtime, stream, owner))
+        Ok(LaunchSignals {
+            runtime: self.runtime,
+            stream,
+            owner,
+            is_over: false,
+        })
     }
 
     /// The service as a whole.
@@ -155,40 +103,7 @@ impl Client {
     /// # Errors
     /// As all calls.
     pub fn status(&self) -> Answer<Status> {
-        self.read("GetStatus", &())
-    }
-
-    /// All managed apps.
-    ///
-    /// # Errors
-    /// As all calls.
-    pub fn apps(&self) -> Answer<Vec<AppState>> {
-        self.read("ListApps", &())
-    }
-
-    /// One managed app, by its path, command, .desktop entry or name.
-    ///
-    /// # Errors
-    /// [`ControlError::Unknown`] when it is not managed.
-    pub fn app(&self, app: &str) -> Answer<AppState> {
-        self.read("GetApp", &app)
-    }
-
-    /// The newest launches of an app, or of all apps, newest first, at most `limit` of them.
-    ///
-    /// # Errors
-    /// [`ControlError::Unknown`] when the app is not managed.
-    pub fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>> {
-        self.read("ListLaunches", &(app.unwrap_or_default(), limit))
-    }
-
-    /// Learns, prefetches or disables an app from its next launch on. Returns the app's id.
-    ///
-    /// # Errors
-    /// [`ControlError::Unknown`] when there is no such app, [`ControlError::Refused`] when it cannot be
-    /// managed or the user may not do this.
-    pub fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
-        self.change("Ask", &(app, request_word(request)))
+        self.call("GetStatus", READ, &())
     }
 
     /// Forgets an app, its profile and its launches.
@@ -197,27 +112,7 @@ impl Client {
     /// [`ControlError::Unknown`] when it is not managed, [`ControlError::Refused`] when the user may not
     /// do this.
     pub fn forget(&self, app: &str) -> Answer<()> {
-        self.change("Forget", &app)
-    }
-
-    /// The mode in force.
-    ///
-    /// # Errors
-    /// As all calls.
-    pub fn mode(&self) -> Answer<Mode> {
-        let mode = within("the service", READ, async {
-            Ok(self.proxy.get_property::<String>("Mode").await?)
-        });
-        let mode = self.runtime.block_on(mode).map_err(error_of)?;
-        mode.parse().map_err(ControlError::failed)
-    }
-
-    /// Sets the mode for good.
-    ///
-    /// # Errors
-    /// [`ControlError::Refused`] when the user may not do this.
-    pub fn set_mode(&self, mode: Mode) -> Answer<()> {
-        self.change("SetMode", &mode.to_string())
+        self.call("Forget", CHANGE, &app)
     }
 
     /// Has the service read its configuration again.
@@ -225,47 +120,88 @@ impl Client {
     /// # Errors
     /// [`ControlError::Refused`] when the configuration is wrong, or the user may not do this.
     pub fn reload(&self) -> Answer<()> {
-        self.change("Reload", &())
+        self.call("Reload", CHANGE, &())
     }
 
-    fn read<R>(&self, method: &str, body: &(impl Serialize + DynamicType)) -> Answer<R>
-    where
-        R: DeserializeOwned + Type,
-    {
-        self.call(method, MethodFlags::NoAutoStart, READ, body)
-    }
-
-    fn change<R>(&self, method: &str, body: &(impl Serialize + DynamicType)) -> Answer<R>
-    where
-        R: DeserializeOwned + Type,
-    {
-        self.call(method, MethodFlags::AllowInteractiveAuth, CHANGE, body)
-    }
-
-    fn call<R>(
+    fn call<R: DeserializeOwned + Type>(
         &self,
         method: &str,
-        flags: MethodFlags,
-        limit: Duration,
+        (flags, limit): (MethodFlags, Duration),
         body: &(impl Serialize + DynamicType),
-    ) -> Answer<R>
-    where
-        R: DeserializeOwned + Type,
-    {
+    ) -> Answer<R> {
         let answer = within("the service", limit, async {
             let answer = self.proxy.call_with_flags(method, flags.into(), body);
             let answer: Option<R> = answer.await?;
             answer.ok_or(BusError::Bus(zbus::Error::InvalidReply))
         });
-        self.runtime.block_on(answer).map_err(error_of)
+        Ok(self.runtime.block_on(answer)?)
     }
 }
 
-enum Found {
-    Running(Client),
-    /// It does not run, but the bus can start it.
-    Activatable(Runtime, Connection),
-    Nothing,
+impl ServiceCalls for Client {
+    fn apps(&self, app: Option<&str>) -> Answer<Vec<AppState>> {
+        match app {
+            Some(app) => Ok(vec![self.call("GetApp", READ, &app)?]),
+            None => self.call("ListApps", READ, &()),
+        }
+    }
+
+    fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>> {
+        self.call("ListLaunches", READ, &(app.unwrap_or_default(), limit))
+    }
+
+    fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
+        self.call("Ask", CHANGE, &(app, request_word(request)))
+    }
+
+    fn mode(&self) -> Answer<Mode> {
+        let mode = within("the service", READ.1, async {
+            Ok(self.proxy.get_property::<String>("Mode").await?)
+        });
+        let mode = self.runtime.block_on(mode)?;
+        mode.parse().map_err(ControlError::failed)
+    }
+
+    fn set_mode(&self, mode: Mode) -> Answer<()> {
+        self.call("SetMode", CHANGE, &mode.to_string())
+    }
+}
+
+/// The service on the bus; `None` if it does not run, and has not been started.
+async fn find(address: &Address, start: bool) -> Result<Option<Proxy<'static>>, BusError> {
+    let connection = address.connect(address.builder()?, CONNECT).await?;
+    let bus = DBusProxy::new(&connection).await?;
+    let name = WellKnownName::from_static_str_unchecked(NAME);
+    let (is_running, can_start) = within("the bus", CONNECT, async {
+        let is_running = bus.name_has_owner(BusName::from(name.clone())).await;
+        let is_running = is_running.map_err(zbus::Error::from)?;
+        let names = match start && !is_running {
+            true => bus.list_activatable_names().await,
+            false => Ok(Vec::new()),
+        };
+        let names = names.map_err(zbus::Error::from)?;
+        Ok((is_running, names.iter().any(|name| name.as_str() == NAME)))
+    })
+    .await?;
+    if !is_running {
+        if !can_start {
+            return Ok(None);
+        }
+        let started = async { Ok(bus.start_service_by_name(name, 0).await) };
+        match within("the bus", START, started).await? {
+            Ok(_) => {}
+            Err(fdo::Error::ZBus(zbus::Error::MethodError(name, ..))) if name == NO_SUCH_UNIT => {
+                return Ok(None);
+            }
+            Err(error) => return Err(BusError::NotStarted(error.to_string())),
+        }
+    }
+    let proxy = proxy::Builder::new(&connection)
+        .destination(NAME)?
+        .path(PATH)?
+        .interface(NAME)?
+        .cache_properties(CacheProperties::No);
+    Ok(Some(proxy.build().await?))
 }
 
 /// Waits at most this long.
@@ -277,4 +213,94 @@ async fn within<T>(
     timeout(limit, future)
         .await
         .unwrap_or(Err(BusError::Silent { what, limit }))
+}
+
+/// The launches that the service signals. The last item is [`BusError::Gone`], when the service stops.
+pub struct LaunchSignals {
+    runtime: Runtime,
+    stream: MessageStream,
+    /// The service's unique name: any program can send signals of the same interface.
+    owner: String,
+    is_over: bool,
+}
+
+/// Asks the bus for the service's signals and for the change of its owner. Returns the owner with them.
+async fn listen(connection: &Connection) -> Result<(MessageStream, String), BusError> {
+    let stream = MessageStream::from(connection);
+    let bus = DBusProxy::new(connection).await?;
+    let launches = MatchRule::builder()
+        .msg_type(message::Type::Signal)
+        .sender(NAME)?
+        .interface(NAME)?
+        .build();
+    let end = MatchRule::builder()
+        .msg_type(message::Type::Signal)
+        .sender("org.freedesktop.DBus")?
+        .member("NameOwnerChanged")?
+        .arg(0, NAME)?
+        .build();
+    let ask = async |rule| bus.add_match_rule(rule).await.map_err(zbus::Error::from);
+    ask(end).await?;
+    // After the rule, so that the service cannot end unnoticed.
+    let name = BusName::from(WellKnownName::from_static_str_unchecked(NAME));
+    let owner = bus.get_name_owner(name).await;
+    let owner = owner.map_err(|_| BusError::Gone)?.to_string();
+    // Last: signals may fill the stream, which nobody reads yet, and replies would wait behind them.
+    ask(launches).await?;
+    Ok((stream, owner))
+}
+
+impl LaunchSignals {
+    /// The launch that a message signals; `None` if it is another message.
+    fn signal(&self, message: &Message) -> Option<Result<LaunchSignal, BusError>> {
+        let header = message.header();
+        if header.message_type() != message::Type::Signal {
+            return None;
+        }
+        let sender = header.sender()?.as_str();
+        let member = header.member()?.as_str();
+        if sender == "org.freedesktop.DBus" && member == "NameOwnerChanged" {
+            let (name, _, new): (String, String, String) = message.body().deserialize().ok()?;
+            return (name == NAME && new != self.owner).then_some(Err(BusError::Gone));
+        }
+        if sender != self.owner || header.interface()?.as_str() != NAME {
+            return None;
+        }
+        let body = message.body();
+        let signal = match member {
+            "LaunchBegun" => body
+                .deserialize::<(String, u32, String)>()
+                // A later version of the service may have plans that this one does not know.
+                .map(|(app, pid, plan)| {
+                    plan_of(&plan).map(|plan| LaunchSignal::Begun { app, pid, plan })
+                }),
+            "LaunchEnded" => body.deserialize().map(LaunchSignal::Ended).map(Some),
+            _ => return None,
+        };
+        signal.map_err(BusError::from).transpose()
+    }
+}
+
+impl Iterator for LaunchSignals {
+    type Item = Result<LaunchSignal, BusError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let signal = loop {
+            let stream = &mut self.stream;
+            let next = poll_fn(|context| Pin::new(&mut *stream).poll_next(context));
+            match self.runtime.block_on(next) {
+                None | Some(Err(_)) => break Err(BusError::Gone),
+                Some(Ok(message)) => {
+                    if let Some(signal) = self.signal(&message) {
+                        break signal;
+                    }
+                }
+            }
+        };
+        self.is_over = matches!(signal, Err(BusError::Gone));
+        Some(signal)
+    }
 }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, DBusError, fdo, interface};
 
-use super::authority::{Action, Authority};
-use super::error::{Fault, sendable};
+use super::authority::{Action, MOST_QUESTIONS, authorize};
+use super::error::{ARGUMENT, Fault, sendable};
 use super::{MAX_ARGUMENT, MAX_LAUNCHES};
 use crate::service::config::Mode;
 use crate::service::control::types::request_of;
@@ -22,7 +22,8 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// The interface [`super::NAME`].
 pub(super) struct Interface {
     post: Post,
-    authority: Authority,
+    /// Callers that polkit is asked about.
+    questions: Semaphore,
 }
 
 impl Interface {
@@ -30,7 +31,7 @@ impl Interface {
     pub fn new(post: Post) -> Self {
         Interface {
             post,
-            authority: Authority::new(),
+            questions: Semaphore::new(MOST_QUESTIONS),
         }
     }
 
@@ -44,32 +45,15 @@ impl Interface {
             // The receiver is gone if the answer took too long.
             let _ = sender.send(answer);
         });
-        let failed = |why: String| Fault::Control(ControlError::Failed(why));
         let is_posted = (self.post)(Box::new(move |control| call(control, reply)));
-        match timeout(ANSWER, answer).await {
-            Ok(Ok(answer)) if is_posted => Ok(answer?),
-            Err(_) if is_posted => Err(failed(format!(
-                "the service has not answered within {} s",
-                ANSWER.as_secs()
-            ))),
-            _ => Err(failed("the service is stopping".to_owned())),
-        }
-    }
-
-    async fn current_mode(&self) -> Result<Mode, Fault> {
-        self.call(|control, reply| reply(Ok(control.mode()))).await
-    }
-
-    /// Sends the property's signal if the mode is not `before` any more.
-    async fn tell_mode(&self, before: Mode, emitter: &SignalEmitter<'_>) -> Result<(), Fault> {
-        if self.current_mode().await? != before {
-            self.mode_changed(emitter).await.map_err(|error| {
-                Fault::Control(ControlError::Failed(format!(
-                    "the mode was set, but the signal for it could not be sent: {error}"
-                )))
-            })?;
-        }
-        Ok(())
+        let failed = match timeout(ANSWER, answer).await {
+            Ok(Ok(answer)) if is_posted => return Ok(answer?),
+            Err(_) if is_posted => {
+                format!("the service has not answered within {} s", ANSWER.as_secs())
+            }
+            _ => "the service is stopping".to_owned(),
+        };
+        Err(ControlError::Failed(failed).into())
     }
 }
 
@@ -78,22 +62,28 @@ impl Interface {
 impl Interface {
     #[zbus(out_args("status"))]
     async fn get_status(&self) -> Result<Status, Fault> {
-        let mut status = self.call(|control, reply| reply(control.status())).await?;
-        clean(&mut status.abilities);
-        clean(&mut status.warnings);
+        let mut status = self
+            .call(|control, reply| reply(Ok(control.status())))
+            .await?;
+        for line in status.abilities.iter_mut().chain(&mut status.warnings) {
+            *line = sendable(line);
+        }
         Ok(status)
     }
 
     #[zbus(out_args("apps"))]
     async fn list_apps(&self) -> Result<Vec<AppState>, Fault> {
-        self.call(|control, reply| control.apps(reply)).await
+        self.call(|control, reply| control.apps(None, reply)).await
     }
 
     #[zbus(out_args("state"))]
     async fn get_app(&self, app: &str) -> Result<AppState, Fault> {
         let app = bounded(app)?;
-        self.call(move |control, reply| control.app(&app, reply))
-            .await
+        let mut found = self
+            .call(move |control, reply| control.apps(Some(&app), reply))
+            .await?;
+        let failed = || ControlError::Failed("the app was forgotten".to_owned());
+        Ok(found.pop().ok_or_else(failed)?)
     }
 
     #[zbus(out_args("launches"))]
@@ -116,11 +106,9 @@ impl Interface {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<String, Fault> {
         let app = bounded(app)?;
-        let request = request_of(request).ok_or_else(|| {
-            Fault::Argument("wanted as request: learn, prefetch or disable".to_owned())
-        })?;
-        let action = Action::ManageApps;
-        self.authority.check(connection, &call, action).await?;
+        let request = request_of(request)
+            .ok_or_else(|| Fault::new(ARGUMENT, "wanted as request: learn, prefetch or disable"))?;
+        authorize(&self.questions, connection, &call, Action::ManageApps).await?;
         self.call(move |control, reply| reply(control.ask(&app, request)))
             .await
     }
@@ -132,8 +120,7 @@ impl Interface {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(), Fault> {
         let app = bounded(app)?;
-        let action = Action::ManageApps;
-        self.authority.check(connection, &call, action).await?;
+        authorize(&self.questions, connection, &call, Action::ManageApps).await?;
         self.call(move |control, reply| reply(control.forget(&app)))
             .await
     }
@@ -143,39 +130,30 @@ impl Interface {
         mode: &str,
         #[zbus(header)] call: Header<'_>,
         #[zbus(connection)] connection: &Connection,
-        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
     ) -> Result<(), Fault> {
         let mode: Mode = mode
             .parse()
-            .map_err(|_| Fault::Argument("wanted: manual or automatic".to_owned()))?;
-        let action = Action::Configure;
-        self.authority.check(connection, &call, action).await?;
-        let before = self.current_mode().await?;
+            .map_err(|_| Fault::new(ARGUMENT, "wanted: manual or automatic"))?;
+        authorize(&self.questions, connection, &call, Action::Configure).await?;
         self.call(move |control, reply| reply(control.set_mode(mode)))
-            .await?;
-        self.tell_mode(before, &emitter).await
+            .await
     }
 
     async fn reload(
         &self,
         #[zbus(header)] call: Header<'_>,
         #[zbus(connection)] connection: &Connection,
-        #[zbus(signal_emitter)] emitter: SignalEmitter<'_>,
     ) -> Result<(), Fault> {
-        let action = Action::Configure;
-        self.authority.check(connection, &call, action).await?;
-        let before = self.current_mode().await?;
-        self.call(|control, reply| reply(control.reload())).await?;
-        self.tell_mode(before, &emitter).await
+        authorize(&self.questions, connection, &call, Action::Configure).await?;
+        self.call(|control, reply| reply(control.reload())).await
     }
 
     #[zbus(property)]
     async fn mode(&self) -> fdo::Result<String> {
-        let mode = self.current_mode().await.map_err(|fault| {
-            let text = fault.description().unwrap_or_default();
-            fdo::Error::Failed(sendable(text).into())
-        })?;
-        Ok(mode.to_string())
+        let mode = self.call(|control, reply| reply(Ok(control.mode()))).await;
+        let failed =
+            |fault: Fault| fdo::Error::Failed(fault.description().unwrap_or_default().into());
+        Ok(mode.map_err(failed)?.to_string())
     }
 
     #[zbus(property(emits_changed_signal = "const"))]
@@ -203,14 +181,6 @@ fn bounded(app: &str) -> Result<String, Fault> {
     if (1..=MAX_ARGUMENT).contains(&app.len()) {
         return Ok(app.to_owned());
     }
-    Err(Fault::Argument(format!(
-        "wanted as app: 1 to {MAX_ARGUMENT} bytes"
-    )))
-}
-
-/// Replaces the bytes that a D-Bus string cannot hold.
-fn clean(lines: &mut [String]) {
-    for line in lines.iter_mut().filter(|line| line.contains('\0')) {
-        *line = sendable(line).into_owned();
-    }
+    let wanted = format!("wanted as app: 1 to {MAX_ARGUMENT} bytes");
+    Err(Fault::new(ARGUMENT, wanted))
 }

@@ -21,20 +21,23 @@
 //! Structures travel as dictionaries, so that later versions can add members: an unknown number has
 //! no member at all, and readers skip members that they do not know.
 
-mod address;
 mod authority;
 mod client;
 mod error;
 mod interface;
 mod serve;
-mod signals;
 
-pub use address::Address;
+use std::io;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use zbus::Connection;
+use zbus::connection::Builder;
+
 pub use authority::Action;
-pub use client::Client;
+pub use client::{Client, LaunchSignals};
 pub use error::BusError;
 pub use serve::{Bus, serve};
-pub use signals::LaunchSignals;
 
 /// The service's name on the bus, and its interface's.
 pub const NAME: &str = "org.paralfetch.Paralfetch1";
@@ -47,3 +50,42 @@ pub const MAX_ARGUMENT: usize = 4096;
 
 /// Most launches that one call returns.
 pub const MAX_LAUNCHES: u32 = 1000;
+
+/// Which bus to connect to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Address {
+    /// The system bus: what DBUS_SYSTEM_BUS_ADDRESS says, or else
+    /// `unix:path=/var/run/dbus/system_bus_socket`.
+    #[default]
+    System,
+    /// An address as of the D-Bus specification.
+    At(String),
+}
+
+impl Address {
+    /// A connection to be configured.
+    fn builder(&self) -> zbus::Result<Builder<'_>> {
+        match self {
+            Address::System => Builder::system(),
+            Address::At(address) => Builder::address(address.as_str()),
+        }
+    }
+
+    /// Connects within `limit`.
+    async fn connect(&self, builder: Builder<'_>, limit: Duration) -> Result<Connection, BusError> {
+        let what = "the bus";
+        match timeout(limit, builder.build()).await {
+            Err(_) => Err(BusError::Silent { what, limit }),
+            Ok(Err(zbus::Error::InputOutput(error) | zbus::Error::Connection(error, _))) => {
+                Err(BusError::NoBus {
+                    address: match self {
+                        Address::System => "the system bus's address".to_owned(),
+                        Address::At(address) => address.clone(),
+                    },
+                    error: io::Error::new(error.kind(), error.to_string()),
+                })
+            }
+            Ok(connection) => Ok(connection?),
+        }
+    }
+}

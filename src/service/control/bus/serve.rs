@@ -3,9 +3,6 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::sync_channel;
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -19,10 +16,9 @@ use zbus::message::Type;
 use zbus::object_server::InterfaceRef;
 use zbus::{Connection, MatchRule, MessageStream};
 
-use super::address::Address;
 use super::error::BusError;
 use super::interface::{Interface, InterfaceSignals};
-use super::{NAME, PATH};
+use super::{Address, NAME, PATH};
 use crate::service::control::{LaunchSignal, Post, plan_word};
 
 /// Signals that may wait for the bus: as many as launches can begin while it does not answer.
@@ -37,13 +33,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub struct Bus {
     /// `None` only while being dropped.
     queue: Option<mpsc::Sender<Item>>,
-    dropped: AtomicU64,
-    connected: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 enum Item {
-    Launch(Box<LaunchSignal>),
+    Launch(LaunchSignal),
     Mode,
 }
 
@@ -52,80 +46,41 @@ enum Item {
 ///
 /// # Errors
 /// When there is no bus, it does not let us own the name (only root may), or another service has it.
-pub fn serve(post: Post, address: Address) -> Result<Bus, BusError> {
+pub fn serve(post: Post, address: &Address) -> Result<Bus, BusError> {
+    let runtime = runtime()?;
+    let served = match runtime.block_on(start(Interface::new(post), address)) {
+        Ok(served) => served,
+        Err(error) => {
+            // A connect(2) that hangs must not be waited for.
+            runtime.shutdown_background();
+            return Err(error);
+        }
+    };
     let (queue, items) = mpsc::channel(QUEUE);
-    let (send_ready, ready) = sync_channel(1);
-    let connected = Arc::new(AtomicBool::new(true));
-    let still_connected = Arc::clone(&connected);
     let thread = thread::Builder::new()
         .name("pf-bus".to_owned())
-        .spawn(move || {
-            let started = runtime().map_err(BusError::from).and_then(|runtime| {
-                match runtime.block_on(start(Interface::new(post), &address)) {
-                    Ok(served) => Ok((runtime, served)),
-                    Err(error) => {
-                        // A connect(2) that hangs must not be waited for.
-                        runtime.shutdown_background();
-                        Err(error)
-                    }
-                }
-            });
-            match started {
-                Ok((runtime, served)) => {
-                    // `serve` is waiting to receive it.
-                    let _ = send_ready.send(Ok(()));
-                    runtime.block_on(run(served, items));
-                    still_connected.store(false, Ordering::Relaxed);
-                }
-                Err(error) => {
-                    let _ = send_ready.send(Err(error));
-                }
-            }
-        })?;
-    match ready.recv() {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(error),
-        Err(_) => return Err(io::Error::other("its thread died").into()),
-    }
+        .spawn(move || runtime.block_on(run(served, items)))?;
     Ok(Bus {
         queue: Some(queue),
-        dropped: AtomicU64::new(0),
-        connected,
         thread: Some(thread),
     })
 }
 
 impl Bus {
-    /// Sends the signal to all listeners. Never waits: a signal that the queue has no room for is
-    /// dropped and counted.
-    pub fn emit(&self, signal: LaunchSignal) {
-        self.send(Item::Launch(Box::new(signal)));
+    /// Sends the signal to all listeners. Never waits: false for a signal that is dropped because the queue
+    /// has no room, or the connection has ended.
+    pub fn emit(&self, signal: LaunchSignal) -> bool {
+        self.send(Item::Launch(signal))
     }
 
-    /// Sends the signal of the property `Mode`, for a change that no call on the bus has made.
-    pub fn mode_changed(&self) {
-        self.send(Item::Mode);
+    /// Sends the signal of the property `Mode`. As [`Bus::emit`].
+    pub fn mode_changed(&self) -> bool {
+        self.send(Item::Mode)
     }
 
-    /// Signals that were dropped so far.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
-    }
-
-    /// Whether the connection still stands. A bus that was restarted does not know the service until it is
-    /// served anew.
-    pub fn is_connected(&self) -> bool {
-        self.connected.load(Ordering::Relaxed)
-    }
-
-    fn send(&self, item: Item) {
-        let sent = self
-            .queue
-            .as_ref()
-            .is_some_and(|queue| queue.try_send(item).is_ok());
-        if !sent {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-        }
+    fn send(&self, item: Item) -> bool {
+        let queue = self.queue.as_ref();
+        queue.is_some_and(|queue| queue.try_send(item).is_ok())
     }
 }
 
@@ -199,10 +154,10 @@ async fn run(mut served: Served, mut items: mpsc::Receiver<Item>) {
         let Some(item) = next else {
             return;
         };
-        match timeout(LIMIT, tell(&served.interface, item)).await {
-            Ok(Ok(())) => {}
-            // The connection is broken: the end of the service must not wait for it.
-            Ok(Err(_)) | Err(_) => return,
+        // If the connection is broken, the end of the service must not wait for it.
+        let sent = timeout(LIMIT, send(&served.interface, item)).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return;
         }
     }
 }
@@ -217,15 +172,13 @@ fn ended(end: &mut MessageStream, context: &mut Context<'_>) -> bool {
     }
 }
 
-async fn tell(interface: &InterfaceRef<Interface>, item: Item) -> zbus::Result<()> {
+async fn send(interface: &InterfaceRef<Interface>, item: Item) -> zbus::Result<()> {
     let emitter = interface.signal_emitter();
     match item {
-        Item::Launch(signal) => match *signal {
-            LaunchSignal::Begun { app, pid, plan } => {
-                emitter.launch_begun(&app, pid, plan_word(plan)).await
-            }
-            LaunchSignal::Ended(launch) => emitter.launch_ended(launch).await,
-        },
+        Item::Launch(LaunchSignal::Begun { app, pid, plan }) => {
+            emitter.launch_begun(&app, pid, plan_word(plan)).await
+        }
+        Item::Launch(LaunchSignal::Ended(launch)) => emitter.launch_ended(launch).await,
         Item::Mode => interface.get().await.mode_changed(emitter).await,
     }
 }
