@@ -60,6 +60,12 @@ scripts() {
     scripts/test_install.sh
 }
 
+# Private items, too, whose comments name each other as often.
+documentation() {
+    RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
+        cargo doc --workspace --no-deps --document-private-items --locked
+}
+
 # Debug builds, for the compiler's checks of arithmetic.
 unit_tests() { cargo test --workspace --lib --locked --no-fail-fast 2>&1 | tee -a "$TESTS_LOG"; }
 
@@ -74,6 +80,7 @@ check() {
     part "Names in the documentation" "$REPO/scripts/check_docs.py"
     part "Scripts" scripts
     part "Lints" lints
+    part "Links in the code's documentation" documentation
     part "Unit tests" unit_tests
 }
 

@@ -75,7 +75,7 @@ pub struct Learned {
 pub struct Tuned {
     /// Cold launches that were made.
     pub launches: u32,
-    /// Why it ended, as [`paralfetch::policy::Ended`] in kebab case, or `relearn`, where the service wants
+    /// Why it ended, as [`paralfetch::policy::TuningEnd`] in kebab case, or `relearn`, where the service wants
     /// to learn the app anew; `None` if it had not by then.
     pub ended: Option<String>,
     /// The schedules that were in force, oldest first; one alone if nothing was changed, none on a drive
@@ -204,7 +204,7 @@ pub struct Missed {
 /// Misses of the same kind and for the same reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissKind {
-    /// Why, as [`paralfetch::judge::Reason`] says it, or `left-out` for the completion block, which is
+    /// Why, as [`paralfetch::judge::MissReason`] says it, or `left-out` for the completion block, which is
     /// not prefetched because launches are timed by it.
     pub reason: String,
     /// Of what: `data`, or the kind of metadata.

@@ -65,7 +65,7 @@ impl AbilityCheck {
 /// All that was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
-    /// Whether learning and prefetching work: nothing is [`Level::Broken`].
+    /// Whether learning and prefetching work: nothing is [`AbilityLevel::Broken`].
     pub works: bool,
     /// The running kernel's release, such as `6.1.0-25-amd64`.
     pub kernel: String,

@@ -106,7 +106,7 @@ pub struct LearnedProfile {
     pub profile: Profile,
     /// The launch sequence that it was scheduled from; its places point into the profile's tables.
     pub log: Vec<LogEntry>,
-    /// Pages of the log that the drive did not read in the launch, as [`Sequence::unread`].
+    /// Pages of the log that the drive did not read in the launch, as [`super::Sequence::unread`].
     pub unread: Vec<Span>,
     /// Numbers for the report.
     pub summary: LearnSummary,

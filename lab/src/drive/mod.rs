@@ -4,7 +4,7 @@
 //! file system, which a process of its own ([`serve`]) answers from memory. It delays each request
 //! until the moment that a [`model`] of the drive computes. So file systems, readahead and request
 //! queues above it are the kernel's own. It cannot be faster than a request's way through these layers
-//! ([`Drive::overhead`]) and the machine's wake-ups; [`check`] measures that limit.
+//! ([`Drive::overhead`]) and the machine's wake-ups; [`mod@check`] measures that limit.
 
 mod attach;
 mod check;

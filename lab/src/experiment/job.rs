@@ -33,7 +33,7 @@ pub struct Job {
     pub apps: Vec<App>,
     /// What runs in the background while learning for the `background-…` scenarios.
     pub background: Option<App>,
-    /// Scenarios, as [`Scenario::parse_list`] reads them.
+    /// Scenarios, as [`super::scenario::Scenario::parse_list`] reads them.
     pub scenarios: String,
     /// Turns.
     pub runs: u32,

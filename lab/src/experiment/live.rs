@@ -13,7 +13,7 @@ use paralfetch::model::Learned;
 const HOW: Learned = Learned::Live;
 
 /// Everything that `paralfetch learn --live` has running while an app starts, from its attachment on:
-/// [`paralfetch::learn::cold()`] in the hands of one who waits for something else, too.
+/// [`paralfetch::learn::learn`] in the hands of one who waits for something else, too.
 pub struct LiveLearning<'a> {
     /// Until the launch is over by the rule for that, as the product detaches it then.
     tracer: Option<Tracer<'a>>,
