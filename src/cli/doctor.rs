@@ -1,11 +1,9 @@
 //! `doctor`: what works here, and what does not.
 
-use std::fmt::Write;
-
 use super::args::Doctor;
 use super::profiles::write_out;
 use super::{Failure, say};
-use crate::doctor::{AbilityLevel, Diagnosis, diagnose};
+use crate::doctor::{AbilityCheck, AbilityLevel, Diagnosis, diagnose};
 
 /// Exit status when learning or prefetching does not work.
 const BROKEN: u8 = 1;
@@ -25,12 +23,8 @@ pub fn main(args: &Doctor) -> Result<(), Failure> {
             BROKEN,
         ));
     }
-    if diagnosis
-        .checks
-        .iter()
-        .any(|check| check.level == AbilityLevel::Less)
-        && !args.json
-    {
+    let less = |check: &AbilityCheck| check.level == AbilityLevel::Less;
+    if !args.json && diagnosis.checks.iter().any(less) {
         say("learning and prefetching work, with the losses that are named");
     }
     Ok(())
@@ -38,18 +32,15 @@ pub fn main(args: &Doctor) -> Result<(), Failure> {
 
 /// A line for each ability, and one below for what its absence costs.
 fn text(diagnosis: &Diagnosis) -> String {
-    let mut out = String::new();
-    for check in &diagnosis.checks {
+    let line = |check: &AbilityCheck| {
         let mark = match check.level {
             AbilityLevel::Ok => "ok",
             AbilityLevel::Less => "less",
             AbilityLevel::Broken => "broken",
         };
-        writeln!(out, "{mark:<7} {:<34} {}", check.name, check.found)
-            .expect("writing to a string cannot fail");
-        if let Some(cost) = &check.cost {
-            writeln!(out, "{:<7} {cost}", "").expect("writing to a string cannot fail");
-        }
-    }
-    out
+        let cost = check.cost.iter().map(|cost| format!("{:<7} {cost}\n", ""));
+        let cost: String = cost.collect();
+        format!("{mark:<7} {:<34} {}\n{cost}", check.name, check.found)
+    };
+    diagnosis.checks.iter().map(line).collect()
 }

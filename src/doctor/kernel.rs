@@ -4,135 +4,107 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::AbilityCheck;
+use super::{AbilityCheck, Found};
 use crate::kernel::{LOCKDOWN, Storage, TraceMode, Tracer, VMLINUX_BTF, bpf_syscall_exists};
 use crate::model::{HookKind, Hooks};
 use crate::prefetch::has_cachestat;
 
-/// The running kernel's release.
-pub fn release() -> String {
-    rustix::system::uname()
-        .release()
-        .to_string_lossy()
-        .into_owned()
+fn found(there: bool, found: &str, otherwise: impl Into<String>) -> Found {
+    match there {
+        true => Ok(found.to_owned()),
+        false => Err(otherwise.into()),
+    }
 }
 
-pub fn root() -> AbilityCheck {
+/// What learning needs before a program can be loaded.
+pub fn conditions() -> [AbilityCheck; 4] {
     let uid = rustix::process::geteuid();
-    if uid.is_root() {
-        return AbilityCheck::ok("privileges", "root");
-    }
-    AbilityCheck::broken(
-        "privileges",
-        format!("user {}", uid.as_raw()),
-        "learning and prefetching need root: run it with sudo",
-    )
-}
-
-pub fn bpf() -> AbilityCheck {
-    if bpf_syscall_exists() {
-        return AbilityCheck::ok("BPF", "there");
-    }
-    AbilityCheck::broken(
-        "BPF",
-        "not in this kernel",
-        "nothing can be learned: a kernel with CONFIG_BPF_SYSCALL=y is needed",
-    )
-}
-
-pub fn btf() -> AbilityCheck {
-    if Path::new(VMLINUX_BTF).exists() {
-        return AbilityCheck::ok("BTF", VMLINUX_BTF);
-    }
-    AbilityCheck::broken(
-        "BTF",
-        format!("{VMLINUX_BTF} is missing"),
-        "nothing can be learned: a kernel with CONFIG_DEBUG_INFO_BTF=y is needed",
-    )
-}
-
-pub fn lockdown() -> AbilityCheck {
-    judge_lockdown(fs::read_to_string(LOCKDOWN).ok().as_deref())
+    let user = format!("user {}", uid.as_raw());
+    let btf = Path::new(VMLINUX_BTF).exists();
+    [
+        AbilityCheck::needed(
+            "privileges",
+            found(uid.is_root(), "root", user),
+            "learning and prefetching need root: run it with sudo",
+        ),
+        AbilityCheck::needed(
+            "BPF",
+            found(bpf_syscall_exists(), "there", "not in this kernel"),
+            "nothing can be learned: a kernel with CONFIG_BPF_SYSCALL=y is needed",
+        ),
+        AbilityCheck::needed(
+            "BTF",
+            found(btf, VMLINUX_BTF, format!("{VMLINUX_BTF} is missing")),
+            "nothing can be learned: a kernel with CONFIG_DEBUG_INFO_BTF=y is needed",
+        ),
+        judge_lockdown(fs::read_to_string(LOCKDOWN).ok().as_deref()),
+    ]
 }
 
 /// `modes` is the content of the file, with the mode in force in brackets; `None` without it.
 fn judge_lockdown(modes: Option<&str>) -> AbilityCheck {
+    const NAME: &str = "lockdown";
     let Some(modes) = modes else {
-        return AbilityCheck::ok(
-            "lockdown",
-            "unknown (securityfs is not mounted, or the kernel has no lockdown)",
-        );
+        let unknown = "unknown (securityfs is not mounted, or the kernel has no lockdown)";
+        return AbilityCheck::ok(NAME, unknown);
     };
     let mode = modes
         .split_whitespace()
-        .find_map(|mode| mode.strip_prefix('[')?.strip_suffix(']'))
-        .unwrap_or("none");
-    match mode {
-        "none" => AbilityCheck::ok("lockdown", mode),
-        "confidentiality" => AbilityCheck::broken(
-            "lockdown",
-            mode,
+        .find_map(|mode| mode.strip_prefix('[')?.strip_suffix(']'));
+    match mode.unwrap_or("none") {
+        "none" => AbilityCheck::ok(NAME, "none"),
+        "confidentiality" => AbilityCheck::needed(
+            NAME,
+            Err("confidentiality".to_owned()),
             "BPF is refused, so nothing can be learned: start the kernel without \
              lockdown=confidentiality",
         ),
-        other => AbilityCheck::less(
-            "lockdown",
-            other,
+        mode => AbilityCheck::useful(
+            NAME,
+            Err(mode.to_owned()),
             "debugfs files (fault_around_bytes) and, on some kernels, fentry programs are refused",
         ),
     }
 }
 
-/// Loads and attaches a learning session for real.
+/// Loads and attaches the programs of a learning session.
 pub fn hooks() -> (Option<Hooks>, Vec<AbilityCheck>) {
     const ADDITIONS: &str = "hook: pages added to the cache";
     let mut storage = Storage::new();
     match Tracer::attach(&mut storage, TraceMode::Reads).map(|tracer| tracer.hooks()) {
         Ok(hooks) => {
-            let mut checks = vec![AbilityCheck::ok(
-                ADDITIONS,
-                HookKind::Tracepoint.to_string(),
-            )];
-            checks.extend(judge_hooks(&hooks));
-            (Some(hooks), checks)
+            let additions = AbilityCheck::ok(ADDITIONS, HookKind::Tracepoint.to_string());
+            let [reads, faults] = judge_hooks(&hooks);
+            (Some(hooks), vec![additions, reads, faults])
         }
-        Err(error) => (
-            None,
-            vec![AbilityCheck::broken(
-                ADDITIONS,
-                "not attached",
-                format!("nothing can be learned: {error}"),
-            )],
-        ),
+        Err(error) => {
+            let cost = format!("nothing can be learned: {error}");
+            let additions = AbilityCheck::needed(ADDITIONS, Err("not attached".to_owned()), cost);
+            (None, vec![additions])
+        }
     }
 }
 
-fn judge_hooks(hooks: &Hooks) -> Vec<AbilityCheck> {
+fn judge_hooks(hooks: &Hooks) -> [AbilityCheck; 2] {
+    let judge = |name, hook: HookKind, lost| {
+        AbilityCheck::useful(
+            name,
+            found(hook.sees(), &hook.to_string(), hook.to_string()),
+            format!("{lost} are missing from what is learned: learn with other programs ended"),
+        )
+    };
     [
-        (
+        judge(
             "hook: reads of cached pages",
             hooks.reads,
             Hooks::READS_LOST,
         ),
-        (
+        judge(
             "hook: page faults on cached pages",
             hooks.faults,
             Hooks::FAULTS_LOST,
         ),
     ]
-    .into_iter()
-    .map(|(name, means, lost)| {
-        if means.sees() {
-            AbilityCheck::ok(name, means.to_string())
-        } else {
-            AbilityCheck::less(
-                name,
-                means.to_string(),
-                format!("{lost} are missing from what is learned: learn with other programs ended"),
-            )
-        }
-    })
-    .collect()
 }
 
 pub fn fault_around() -> AbilityCheck {
@@ -140,26 +112,28 @@ pub fn fault_around() -> AbilityCheck {
 }
 
 fn judge_fault_around(content: io::Result<String>) -> AbilityCheck {
-    const NAME: &str = "debugfs fault_around_bytes";
-    const COST: &str = "page faults on cached pages are learned as windows of 16 pages, of which some \
-                        may not be needed";
-    match content {
-        Ok(bytes) => AbilityCheck::ok(NAME, bytes.trim()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            AbilityCheck::less(NAME, "not there (is debugfs mounted?)", COST)
-        }
-        Err(error) => AbilityCheck::less(NAME, format!("refused ({error})"), COST),
-    }
+    let found = content
+        .map(|bytes| bytes.trim().to_owned())
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => "not there (is debugfs mounted?)".to_owned(),
+            _ => format!("refused ({error})"),
+        });
+    AbilityCheck::useful(
+        "debugfs fault_around_bytes",
+        found,
+        "page faults on cached pages are learned as windows of 16 pages, of which some may not be \
+         needed",
+    )
 }
 
 pub fn cachestat() -> AbilityCheck {
-    const NAME: &str = "cachestat(2)";
-    if has_cachestat() {
-        return AbilityCheck::ok(NAME, "there");
-    }
-    AbilityCheck::less(
-        NAME,
-        "not in this kernel (Linux 6.5 has it)",
+    AbilityCheck::useful(
+        "cachestat(2)",
+        found(
+            has_cachestat(),
+            "there",
+            "not in this kernel (Linux 6.5 has it)",
+        ),
         "a launch that is warm already is not noticed: its profile is walked through in vain",
     )
 }
@@ -167,33 +141,30 @@ pub fn cachestat() -> AbilityCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::AbilityLevel;
+    use crate::doctor::AbilityLevel::{Broken, Less, Ok as Fine};
 
     #[test]
-    fn the_mode_in_brackets_is_in_force() {
+    fn the_lockdown_mode_in_brackets_is_in_force() {
         for (modes, level) in [
-            ("[none] integrity confidentiality\n", AbilityLevel::Ok),
-            ("none [integrity] confidentiality\n", AbilityLevel::Less),
-            ("none integrity [confidentiality]\n", AbilityLevel::Broken),
+            (Some("[none] integrity confidentiality\n"), Fine),
+            (Some("none [integrity] confidentiality\n"), Less),
+            (Some("none integrity [confidentiality]\n"), Broken),
+            (None, Fine),
         ] {
-            assert_eq!(judge_lockdown(Some(modes)).level, level, "{modes}");
+            assert_eq!(judge_lockdown(modes).level, level, "{modes:?}");
         }
-        assert_eq!(judge_lockdown(None).level, AbilityLevel::Ok);
     }
 
     #[test]
-    fn hooks_that_are_missing_cost_something_but_break_nothing() {
-        let hooks = Hooks {
+    fn missing_hooks_cost_something_but_break_nothing() {
+        let [reads, faults] = judge_hooks(&Hooks {
             reads: HookKind::Refused,
             faults: HookKind::Fentry,
-        };
-        let checks = judge_hooks(&hooks);
-        assert_eq!(checks[0].level, AbilityLevel::Less);
-        assert!(checks[0].cost.as_ref().unwrap().contains("missing from"));
-        assert_eq!(
-            (checks[1].level, &*checks[1].found),
-            (AbilityLevel::Ok, "fentry")
-        );
+        });
+        assert_eq!(reads.level, Less);
+        assert!(reads.cost.unwrap().contains("missing from"));
+        assert_eq!((faults.level, &*faults.found), (Fine, "fentry"));
+        assert_eq!(faults.cost, None);
     }
 
     #[test]
@@ -201,10 +172,7 @@ mod tests {
         let absent = judge_fault_around(Err(io::ErrorKind::NotFound.into()));
         let refused = judge_fault_around(Err(io::ErrorKind::PermissionDenied.into()));
         assert_ne!(absent.found, refused.found);
-        assert_eq!(
-            (absent.level, refused.level),
-            (AbilityLevel::Less, AbilityLevel::Less)
-        );
+        assert_eq!((absent.level, refused.level), (Less, Less));
         assert_eq!(judge_fault_around(Ok("65536\n".to_owned())).found, "65536");
     }
 }

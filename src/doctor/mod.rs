@@ -36,29 +36,35 @@ pub struct AbilityCheck {
     pub cost: Option<String>,
 }
 
+/// What was found of an ability: `Err` where it is not as it should be.
+type Found = Result<String, String>;
+
 impl AbilityCheck {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
+        AbilityCheck::useful(name, Ok(found.into()), "")
+    }
+
+    /// An ability without which Paralfetch works less well.
+    fn useful(name: &'static str, found: Found, cost: impl Into<String>) -> Self {
+        let cost = found.is_err().then(|| cost.into());
         AbilityCheck {
             name,
-            level: AbilityLevel::Ok,
-            found: found.into(),
-            cost: None,
+            level: match found {
+                Ok(_) => AbilityLevel::Ok,
+                Err(_) => AbilityLevel::Less,
+            },
+            found: found.unwrap_or_else(|found| found),
+            cost,
         }
     }
 
-    fn less(name: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
-        AbilityCheck {
-            level: AbilityLevel::Less,
-            cost: Some(cost.into()),
-            ..AbilityCheck::ok(name, found)
+    /// An ability without which learning or prefetching does not work.
+    fn needed(name: &'static str, found: Found, cost: impl Into<String>) -> Self {
+        let mut check = AbilityCheck::useful(name, found, cost);
+        if check.level == AbilityLevel::Less {
+            check.level = AbilityLevel::Broken;
         }
-    }
-
-    fn broken(name: &'static str, found: impl Into<String>, cost: impl Into<String>) -> Self {
-        AbilityCheck {
-            level: AbilityLevel::Broken,
-            ..AbilityCheck::less(name, found, cost)
-        }
+        check
     }
 }
 
@@ -69,7 +75,7 @@ pub struct Diagnosis {
     pub works: bool,
     /// The running kernel's release, such as `6.1.0-25-amd64`.
     pub kernel: String,
-    /// By what means a learning session sees cached pages; `None` if none could be attached.
+    /// How a learning session sees uses of cached pages; `None` if none could be attached.
     pub hooks: Option<Hooks>,
     /// Each ability, in the order in which they build on each other.
     pub checks: Vec<AbilityCheck>,
@@ -78,21 +84,15 @@ pub struct Diagnosis {
 /// Looks at everything. Takes part of a second; the calling thread must be the process's main thread,
 /// as for learning. Changes nothing.
 pub fn diagnose() -> Diagnosis {
-    let kernel = kernel::release();
-    let mut checks = vec![
-        AbilityCheck::ok("kernel", kernel.clone()),
-        kernel::root(),
-        kernel::bpf(),
-        kernel::btf(),
-        kernel::lockdown(),
-    ];
+    let uname = rustix::system::uname();
+    let kernel = uname.release().to_string_lossy().into_owned();
+    let mut checks = vec![AbilityCheck::ok("kernel", kernel.clone())];
+    checks.extend(kernel::conditions());
     let (hooks, hook_checks) = kernel::hooks();
     checks.extend(hook_checks);
-    checks.push(kernel::fault_around());
-    checks.push(kernel::cachestat());
+    checks.extend([kernel::fault_around(), kernel::cachestat()]);
     checks.extend(system::drives());
-    checks.push(system::memory());
-    checks.push(system::memory_cgroup());
+    checks.extend([system::memory(), system::memory_cgroup()]);
     Diagnosis {
         works: checks
             .iter()

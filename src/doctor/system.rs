@@ -1,7 +1,7 @@
 //! Drives, file systems and memory.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, open};
 
@@ -15,38 +15,38 @@ const FILE_SYSTEMS: &str = "file systems";
 
 /// The file systems that can be learned from, and their drives' settings.
 pub fn drives() -> Vec<AbilityCheck> {
+    let broken =
+        |found: String, cost: &str| vec![AbilityCheck::needed(FILE_SYSTEMS, Err(found), cost)];
     let mounts = match MountTable::read() {
         Ok(mounts) => mounts,
         Err(error) => {
-            return vec![AbilityCheck::broken(
-                FILE_SYSTEMS,
+            return broken(
                 format!("cannot read the mount table: {error}"),
                 "nothing can be learned or prefetched: mount /proc",
-            )];
+            );
         }
     };
     let devices = devices_below(mounts.mounts(), None);
+    if devices.is_empty() {
+        return broken(
+            "no ext4 (ext3, ext2) is mounted".to_owned(),
+            "nothing can be learned or prefetched: other file systems are not supported yet",
+        );
+    }
     let names = |devices: &[u64]| {
         let names: Vec<String> = devices.iter().map(|&dev| blockdev::name(dev)).collect();
         names.join(", ")
     };
-    if devices.is_empty() {
-        return vec![AbilityCheck::broken(
-            FILE_SYSTEMS,
-            "no ext4 (ext3, ext2) is mounted",
-            "nothing can be learned or prefetched: other file systems are not supported yet",
-        )];
-    }
-    let sysfs = Sysfs::default();
-    // A check of one ability on every device: fine, or who lacks it.
+    // One ability on every device.
     let on_all = |name, there: &dyn Fn(u64) -> bool, cost: &str| {
         let lacking: Vec<u64> = devices.iter().copied().filter(|&dev| !there(dev)).collect();
-        if lacking.is_empty() {
-            AbilityCheck::ok(name, format!("there ({})", names(&devices)))
-        } else {
-            AbilityCheck::less(name, format!("missing for {}", names(&lacking)), cost)
-        }
+        let found = match lacking[..] {
+            [] => Ok(format!("there ({})", names(&devices))),
+            _ => Err(format!("missing for {}", names(&lacking))),
+        };
+        AbilityCheck::useful(name, found, cost)
     };
+    let sysfs = Sysfs::default();
     vec![
         AbilityCheck::ok(FILE_SYSTEMS, format!("ext4 on {}", names(&devices))),
         on_all(
@@ -75,32 +75,26 @@ fn can_open(node: &Path) -> bool {
 /// Whether a launch would be prefetched now.
 pub fn memory() -> AbilityCheck {
     let memory = Memory::read();
-    let refused = memory.refuses(0, &MemoryLimits::default());
-    match (refused, memory.available) {
-        (Some(why), _) => {
-            AbilityCheck::less("memory", why, "nothing is prefetched while that is so")
-        }
-        (None, Some(available)) => {
-            AbilityCheck::ok("memory", format!("{} MiB available", available >> 20))
-        }
-        (None, None) => AbilityCheck::less(
-            "memory",
-            "the kernel does not say how much is available",
+    let (found, cost) = match (
+        memory.refuses(0, &MemoryLimits::default()),
+        memory.available,
+    ) {
+        (Some(why), _) => (Err(why), "nothing is prefetched while that is so"),
+        (None, Some(available)) => (Ok(format!("{} MiB available", available >> 20)), ""),
+        (None, None) => (
+            Err("the kernel does not say how much is available".to_owned()),
             "a schedule larger than memory would not be noticed",
         ),
-    }
+    };
+    AbilityCheck::useful("memory", found, cost)
 }
 
-/// Prefetched pages are charged to the memory cgroup of who prefetches them: ours.
+/// The memory cgroup of this process, which prefetched pages are charged to.
 pub fn memory_cgroup() -> AbilityCheck {
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    judge_cgroup(&own, &|directory| {
-        fs::read_to_string(
-            Path::new("/sys/fs/cgroup")
-                .join(directory)
-                .join("memory.max"),
-        )
-        .ok()
+    judge_cgroup(&own, &|group| {
+        let group = Path::new("/sys/fs/cgroup").join(group);
+        fs::read_to_string(group.join("memory.max")).ok()
     })
 }
 
@@ -111,19 +105,23 @@ fn judge_cgroup(own: &str, limit: &dyn Fn(&Path) -> Option<String>) -> AbilityCh
     let Some(path) = own.lines().find_map(|line| line.strip_prefix("0::/")) else {
         return AbilityCheck::ok(NAME, "none (no unified hierarchy)");
     };
-    let smallest = PathBuf::from(path)
+    let limits = Path::new(path)
         .ancestors()
-        .filter_map(|group| Some((limit(group)?.trim().parse::<u64>().ok()?, group.to_owned())))
-        .min();
-    match smallest {
-        None => AbilityCheck::ok(NAME, format!("/{path}, no limit")),
-        Some((bytes, group)) => AbilityCheck::less(
-            NAME,
-            format!("/{} is limited to {} MiB", group.display(), bytes >> 20),
-            "prefetched pages count against this limit and may be dropped before they are used: \
-             start paralfetch outside of that group",
-        ),
-    }
+        .filter_map(|group| Some((limit(group)?.trim().parse::<u64>().ok()?, group)));
+    let found = match limits.min() {
+        None => Ok(format!("/{path}, no limit")),
+        Some((bytes, group)) => Err(format!(
+            "/{} is limited to {} MiB",
+            group.display(),
+            bytes >> 20
+        )),
+    };
+    AbilityCheck::useful(
+        NAME,
+        found,
+        "prefetched pages count against this limit and may be dropped before they are used: \
+         start paralfetch outside of that group",
+    )
 }
 
 #[cfg(test)]
@@ -144,8 +142,8 @@ mod tests {
         let limited = judge_cgroup("1:name=x:/y\n0::/a/b\n", &limit);
         assert_eq!(limited.level, AbilityLevel::Less);
         assert_eq!(limited.found, "/a is limited to 1024 MiB");
-        assert_eq!(judge_cgroup("0::/c\n", &limit).level, AbilityLevel::Ok);
-        assert_eq!(judge_cgroup("0::/\n", &limit).level, AbilityLevel::Ok);
-        assert_eq!(judge_cgroup("", &limit).level, AbilityLevel::Ok);
+        for own in ["0::/c\n", "0::/\n", ""] {
+            assert_eq!(judge_cgroup(own, &limit).level, AbilityLevel::Ok, "{own}");
+        }
     }
 }

@@ -99,32 +99,24 @@ mod tests {
 
     #[test]
     fn refuses_when_memory_is_short() {
-        let plenty = Memory {
-            available: Some(1 << 30),
-            pressure: Some(0.0),
+        let refuses = |available, pressure, bytes, available_percent, pressure_percent| {
+            let limits = MemoryLimits {
+                available_percent,
+                pressure_percent,
+            };
+            let refused = Memory {
+                available,
+                pressure,
+            }
+            .refuses(bytes, &limits);
+            refused.is_some()
         };
-        let usual = MemoryLimits::default();
-        assert_eq!(plenty.refuses(100 << 20, &usual), None);
-        assert!(plenty.refuses(600 << 20, &usual).is_some());
-        let little = MemoryLimits {
-            available_percent: 9,
-            ..usual
-        };
-        assert!(plenty.refuses(100 << 20, &little).is_some());
-        let pressed = Memory {
-            pressure: Some(30.0),
-            ..plenty
-        };
-        assert!(pressed.refuses(1, &usual).is_some());
-        let never_mind = MemoryLimits {
-            pressure_percent: 100.0,
-            ..usual
-        };
-        assert_eq!(pressed.refuses(1, &never_mind), None);
-        let silent = Memory {
-            available: None,
-            pressure: None,
-        };
-        assert_eq!(silent.refuses(1 << 40, &usual), None);
+        let (plenty, calm) = (Some(1 << 30), Some(0.0));
+        assert!(!refuses(plenty, calm, 100 << 20, 50, 10.0));
+        assert!(refuses(plenty, calm, 600 << 20, 50, 10.0));
+        assert!(refuses(plenty, calm, 100 << 20, 9, 10.0));
+        assert!(refuses(plenty, Some(30.0), 1, 50, 10.0));
+        assert!(!refuses(plenty, Some(30.0), 1, 50, 100.0), "no check");
+        assert!(!refuses(None, None, 1 << 40, 50, 10.0), "nothing is known");
     }
 }

@@ -9,5 +9,5 @@ mod sysfs;
 pub use caches::{checkpoint_journal, drop_caches};
 pub use knobs::{KnobError, Knobs, keep, restore_leftovers};
 pub use memory::{Memory, MemoryLimits};
-pub use page_out::page_out_mapped;
+pub use page_out::{FileMapping, page_out_mapped};
 pub use sysfs::Sysfs;

@@ -49,16 +49,14 @@ fn page_out(pid: Pid, devices: &[u64]) -> io::Result<u64> {
 /// /proc/PID/smaps. Those with pages of the process's own among them would go to the swap, and locked
 /// ones are refused.
 fn unchanged(smaps: &str, devices: &[u64]) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let mut ranges = Vec::new();
     // Whether the last range of the list is the mapping that the lines are about.
     let mut is_listed = false;
     for line in smaps.lines() {
-        if let Some(mapping) = Mapping::parse(line) {
-            is_listed = !mapping.writable && mapping.inode != 0 && devices.contains(&mapping.dev);
-            if is_listed {
-                ranges.push(mapping.addresses);
-            }
-        } else if is_listed && has_any(line) {
+        if let Some(mapping) = FileMapping::parse(line) {
+            is_listed = mapping.read_only && devices.contains(&mapping.dev);
+            ranges.extend(is_listed.then_some(mapping.addresses));
+        } else if is_listed && says_own_or_locked(line) {
             ranges.pop();
             is_listed = false;
         }
@@ -67,34 +65,33 @@ fn unchanged(smaps: &str, devices: &[u64]) -> Vec<Range<u64>> {
 }
 
 /// Whether the line says that some of the mapping is anonymous or locked memory.
-fn has_any(line: &str) -> bool {
-    let mut words = line.split_ascii_whitespace();
-    matches!(words.next(), Some("Anonymous:" | "Locked:")) && words.next() != Some("0")
+fn says_own_or_locked(line: &str) -> bool {
+    let mut fields = line.split_ascii_whitespace();
+    matches!(fields.next(), Some("Anonymous:" | "Locked:")) && fields.next() != Some("0")
 }
 
-struct Mapping {
-    addresses: Range<u64>,
-    writable: bool,
+/// A mapping in /proc/PID/maps or smaps (proc_pid_maps(5)).
+pub struct FileMapping {
+    /// Its addresses.
+    pub addresses: Range<u64>,
+    /// Whether it maps a file that can be read and not written through it.
+    pub read_only: bool,
     dev: u64,
-    inode: u64,
 }
 
-impl Mapping {
-    /// `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE [PATH]`; `None` for the lines below it.
-    fn parse(line: &str) -> Option<Self> {
+impl FileMapping {
+    /// `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE [PATH]`; `None` for other lines of smaps.
+    pub fn parse(line: &str) -> Option<Self> {
         let hex = |text| u64::from_str_radix(text, 16).ok();
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
         let permissions = fields.next()?;
         let (major, minor) = fields.nth(1)?.split_once(':')?;
-        Some(Mapping {
+        let inode: u64 = fields.next()?.parse().ok()?;
+        Some(FileMapping {
             addresses: hex(start)?..hex(end)?,
-            writable: permissions.contains('w'),
-            dev: makedev(
-                u32::from_str_radix(major, 16).ok()?,
-                u32::from_str_radix(minor, 16).ok()?,
-            ),
-            inode: fields.next()?.parse().ok()?,
+            read_only: inode != 0 && permissions.starts_with("r-"),
+            dev: makedev(hex(major)? as u32, hex(minor)? as u32),
         })
     }
 }
@@ -148,10 +145,12 @@ Locked:                0 kB
 Anonymous:             0 kB
 7f3000000000-7f3000001000 r--s 00000000 00:2a 9 /tmp/x
 Anonymous:             0 kB
+7f4000000000-7f4000001000 ---p 00003000 08:02 132 /usr/lib/libc.so.6
+Anonymous:             0 kB
 ";
 
     #[test]
-    fn only_what_is_unchanged_and_on_the_devices_is_given_up() {
+    fn only_unchanged_pages_of_the_devices_are_given_up() {
         let devices = [makedev(8, 2), makedev(0x103, 0x1a)];
         assert_eq!(
             unchanged(SMAPS, &devices),

@@ -1,4 +1,4 @@
-//! Hearing of packages that were installed, updated or removed, to look through the profiles soon after.
+//! Notices that packages were installed, updated or removed, so that the profiles are checked soon after.
 
 use std::ffi::CStr;
 use std::io;
@@ -7,15 +7,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 
-/// How long to wait after the last change: an upgrade makes one for each package, and there is no use in
-/// reading directories while it goes on.
+/// How long to wait after the last change before the profiles are checked: an upgrade changes the records once
+/// for each package.
 pub const REST: Duration = Duration::from_secs(10);
 
-/// Where package managers note what is installed: a directory, and how the names of the files begin that
-/// they write or replace with each change.
+/// The records of package managers: a directory, and the beginning of the names of the files in it that each
+/// change of a package writes or replaces.
 const RECORDS: [(&str, &[u8]); 6] = [
     ("/var/lib/dpkg", b"status"),
     ("/var/lib/rpm", b"rpmdb.sqlite"),
@@ -25,15 +25,15 @@ const RECORDS: [(&str, &[u8]); 6] = [
     ("/var/lib/flatpak", b".changed"),
 ];
 
-/// Watches the records of the package managers that there are.
+/// Watches the records of the installed package managers.
 pub struct Packages {
     inotify: OwnedFd,
-    /// By watch descriptor: how the names begin.
+    /// Watch descriptors, and the beginning of the names.
     watched: Vec<(i32, &'static [u8])>,
 }
 
 impl Packages {
-    /// Begins.
+    /// Begins to watch.
     ///
     /// # Errors
     /// When the system has no inotify to give.
@@ -51,10 +51,9 @@ impl Packages {
         let mut watched = Vec::new();
         for (directory, name) in records {
             match inotify::add_watch(&inotify, directory.as_ref(), changes) {
-                Ok(descriptor) => watched.push((descriptor, *name)),
-                // Another system's package manager.
+                // The package manager is not installed.
                 Err(Errno::NOENT | Errno::NOTDIR) => {}
-                Err(errno) => return Err(errno.into()),
+                descriptor => watched.push((descriptor?, *name)),
             }
         }
         Ok(Packages { inotify, watched })
@@ -74,20 +73,18 @@ impl Packages {
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         let mut changed = false;
         loop {
-            match reader.next() {
-                Ok(event) => {
-                    let name = event.file_name().map_or(&b""[..], CStr::to_bytes);
-                    let is_record = |(descriptor, start): &(i32, &[u8])| {
-                        *descriptor == event.wd() && name.starts_with(start)
-                    };
-                    // Events that were lost may have been any.
-                    changed |= event.events().contains(inotify::ReadFlags::QUEUE_OVERFLOW)
-                        || self.watched.iter().any(is_record);
-                }
+            let event = match reader.next() {
                 Err(Errno::AGAIN) => return Ok(changed),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
+                Err(Errno::INTR) => continue,
+                event => event?,
+            };
+            let name = event.file_name().map_or(&b""[..], CStr::to_bytes);
+            // A lost event may have been a change.
+            changed |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
+                || self
+                    .watched
+                    .iter()
+                    .any(|&(watch, start)| watch == event.wd() && name.starts_with(start));
         }
     }
 }
@@ -99,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replaced_record_is_a_change_and_a_lock_is_none() {
+    fn a_replaced_record_is_a_change_and_a_lock_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         let missing = path("missing");
@@ -112,7 +109,7 @@ mod tests {
         fs::rename(path("new"), path("status")).unwrap();
         assert!(packages.have_changed().unwrap());
         assert!(!packages.have_changed().unwrap());
-        // In place, as databases do.
+        // Databases are written in place.
         fs::write(path("status-wal"), "more").unwrap();
         assert!(packages.have_changed().unwrap());
     }

@@ -1,13 +1,12 @@
 //! The scheduling priority of the event loop.
 //!
-//! The loop works for some tens of microseconds at the beginning of a launch, and the prefetch begins after
-//! it. On a busy system it would wait behind everything else that a program's start wakes, the app itself
-//! first of all.
+//! At the beginning of a launch, the loop works for some tens of microseconds before the prefetch begins. On a
+//! busy system it would wait behind all that a program's start wakes, the app itself first of all.
 
 use rustix::io::Errno;
 use rustix::process::{getpriority_process, setpriority_process};
 
-/// The highest nice value's priority. Real-time scheduling could shut out other programs for good.
+/// The nice value of the highest ordinary priority. Real-time scheduling could shut out other programs for good.
 const HIGHEST: i32 = -20;
 
 /// Raises the calling thread to the highest ordinary priority.
@@ -24,7 +23,7 @@ pub fn start_behind<T>(start: impl FnOnce() -> T) -> T {
     if own >= 0 {
         return start();
     }
-    // Neither call can fail where raising did not, and a thread at the wrong priority does no harm.
+    // Neither call fails where raising the priority did not; a thread at the wrong priority does no harm.
     let _ = setpriority_process(None, 0);
     let started = start();
     let _ = setpriority_process(None, own);
