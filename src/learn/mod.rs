@@ -8,7 +8,7 @@ mod completion_page;
 mod follow;
 mod interpreter;
 mod live;
-pub mod lookups;
+mod lookups;
 mod probe;
 mod reads;
 pub mod sequence;

@@ -1,5 +1,7 @@
 //! The plain data that scheduling works on.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 /// Bytes in a page, the unit of every [`Span`]. Kernels with larger pages are converted to it where
@@ -43,6 +45,20 @@ pub struct Span {
 }
 
 impl Span {
+    /// The span of these pages, of which there must be at least one.
+    pub fn new(place: Place, pages: Range<u64>) -> Self {
+        Span {
+            place,
+            start: pages.start,
+            len: pages.end - pages.start,
+        }
+    }
+
+    /// Its pages.
+    pub fn pages(&self) -> Range<u64> {
+        self.start..self.end()
+    }
+
     /// First page after the span.
     pub fn end(&self) -> u64 {
         self.start + self.len

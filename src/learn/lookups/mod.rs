@@ -4,31 +4,52 @@
 //! on its way names blocks: those of the directory that the name hashes to, the inode's in its table, a long
 //! link's own. They become accesses of the launch tree, at the time of the path's first use, and take their
 //! place among those that were traced.
+//!
+//! Another mount namespace is entered once, after the launch, and shows the mounts that it has then.
+//! Sandboxes set theirs up before they execute the app, and few apps mount anything, so that these are the
+//! app's mounts. While a sandbox is being set up, paths lead through mounts that it detaches in the end
+//! (pivot_root(2) and a lazy umount(2)). Their numbers are no longer in the table. Such paths are walked
+//! through our own mounts, since the namespace began with copies of them. Mounts that came and went in
+//! between are not seen.
 
-mod blocks;
-mod live;
+mod directories;
 mod walk;
-mod walks;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use serde::Serialize;
 
-pub use live::LiveTree;
-pub use walk::{ChildNode, Id, Tree, WalkEnd, WalkStep, walk};
-
+use super::probe::LiveProbe;
+use super::sequence::block_pages;
+use crate::fs::ext4::{Ext4, Ext4Error};
 use crate::fs::mounts::MountTable;
-use crate::kernel::Namespaces;
-use crate::model::{Access, By, PathUse, Source};
-use walks::Walks;
+use crate::fs::open_mount;
+use crate::kernel::{Namespaces, own_namespace};
+use crate::model::{Access, By, InodeId, PathUse, Source, Use};
+use directories::{Dir, Directories};
+use walk::walk;
 
-/// Metadata that a path needs.
+/// Most starting directories that are kept open.
+const MOST_STARTS: usize = 128;
+
+/// An inode: its device (`st_dev`) and number.
+type Id = (u64, u64);
+
+/// Something that the kernel does with a path and that may read the drive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Need {
-    /// A step on the way of a path.
-    Step(WalkStep),
-    /// Reading a whole directory.
+enum Need {
+    /// Looks a name up in a directory and gets the inode that it finds.
+    LookUp {
+        dir: Id,
+        /// One component of a path.
+        name: Vec<u8>,
+        /// Number of the inode found, on the same device.
+        found: Option<u64>,
+    },
+    /// Reads the target of a symbolic link.
+    Link(Id),
+    /// Reads a whole directory.
     List(Id),
 }
 
@@ -36,16 +57,42 @@ impl Need {
     /// Device (`st_dev`) that is read.
     fn dev(&self) -> u64 {
         match self {
-            Need::Step(WalkStep::LookUp { dir, .. }) => dir.0,
-            Need::Step(WalkStep::Link(id)) | Need::List(id) => id.0,
+            Need::LookUp { dir, .. } => dir.0,
+            Need::Link(id) | Need::List(id) => id.0,
         }
     }
-}
 
-/// Finds the places of metadata.
-pub trait Blocks {
-    /// The pages that a need reads, in order, in 4 KiB pages of its device.
-    fn pages(&mut self, need: &Need) -> Vec<Range<u64>>;
+    /// The blocks that are read, in order, as ext4's layout tells.
+    fn blocks(&self, ext4: &Ext4) -> Result<Vec<u64>, Ext4Error> {
+        match self {
+            Need::LookUp { dir, name, found } => {
+                let mut blocks = vec![ext4.inode_block(dir.1)?];
+                let look_up = ext4.look_up(dir.1, name)?;
+                blocks.extend(look_up.blocks);
+                // A page too many costs less than one that is missing.
+                blocks.extend(look_up.perhaps);
+                if let Some(ino) = found {
+                    blocks.push(ext4.inode_block(*ino)?);
+                }
+                Ok(blocks)
+            }
+            Need::Link(id) => ext4.link_blocks(id.1),
+            Need::List(id) => {
+                let mut blocks = vec![ext4.inode_block(id.1)?];
+                blocks.extend(ext4.directory_blocks(id.1)?);
+                Ok(blocks)
+            }
+        }
+    }
+
+    /// The same in 4 KiB pages of the device.
+    fn pages(&self, probe: &mut LiveProbe<'_>) -> Vec<Range<u64>> {
+        let pages = probe.ask_ext4(self.dev(), |ext4| {
+            let (blocks, size) = (self.blocks(ext4)?.into_iter(), ext4.block_size());
+            Ok(blocks.map(|block| block_pages(block, 1, size)).collect())
+        });
+        pages.unwrap_or_default()
+    }
 }
 
 /// How many paths a launch used, and of which of them the metadata could not be found.
@@ -83,53 +130,155 @@ impl PathCounts {
     }
 }
 
-/// The metadata that the paths of a launch need.
-#[derive(Clone, Debug, Default)]
-pub struct LookedUp {
-    /// Accesses to metadata, in time order.
-    pub accesses: Vec<Access>,
-    /// How many paths there were.
+/// The walks of the paths that a launch used.
+pub struct PathWalks<'a> {
+    paths: &'a [PathUse],
+    /// The table of our own mount namespace.
+    mounts: &'a MountTable,
+    /// What the paths need, each with the path's index.
+    needs: Vec<(usize, Need)>,
+    /// How many paths there are.
     pub counts: PathCounts,
     /// What to tell the user, a line each.
     pub warnings: Vec<String>,
 }
 
-/// The accesses to metadata that `paths` imply, each once. `namespaces` are the mount namespaces other than
-/// ours that they were used in; `mounts` is the table of ours.
-pub fn accesses(
-    paths: &[PathUse],
-    namespaces: &Namespaces,
-    mounts: &MountTable,
-    blocks: &mut dyn Blocks,
-) -> LookedUp {
-    let walked = Walks::new(paths, mounts).through(namespaces);
-    let mut accesses = Vec::new();
-    let mut known: HashSet<&Need> = HashSet::new();
-    for wanted in &walked.wanted {
-        if known.insert(&wanted.need) {
-            let time_ns = paths[wanted.path].time_ns;
-            for pages in blocks.pages(&wanted.need) {
-                accesses.push(access(time_ns, wanted.need.dev(), pages));
-            }
+impl<'a> PathWalks<'a> {
+    /// Walks all paths. `namespaces` are the mount namespaces other than ours that they were used in; they
+    /// are entered one after the other, so that only the directories of one are open at a time.
+    pub fn new(paths: &'a [PathUse], namespaces: &Namespaces, mounts: &'a MountTable) -> Self {
+        let mut walks = PathWalks {
+            paths,
+            mounts,
+            needs: Vec::new(),
+            counts: PathCounts {
+                used: paths.len() as u64,
+                ..PathCounts::default()
+            },
+            warnings: Vec::new(),
+        };
+        let mut others: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (at, path) in paths.iter().enumerate() {
+            others.entry(path.mount_ns).or_default().push(at);
         }
+        let mut ours = others.remove(&own_namespace("mnt")).unwrap_or_default();
+        for (number, theirs) in others {
+            ours.extend(walks.walk_in_namespace(namespaces, number, theirs));
+        }
+        ours.sort_unstable();
+        let open = open_mount::open(mounts, &walks.mounts_of(&ours));
+        walks.walk_all(&mut Directories::new(mounts.clone(), open, true), &ours);
+        walks.needs.sort_by_key(|&(path, _)| path);
+        walks
     }
-    LookedUp {
-        accesses,
-        counts: walked.counts,
-        warnings: walked.warnings,
+
+    /// The accesses to metadata that the paths imply, in time order; each need counts once.
+    pub fn accesses(&self, probe: &mut LiveProbe<'_>) -> Vec<Access> {
+        let mut accesses = Vec::new();
+        let mut known: HashSet<&Need> = HashSet::new();
+        for (path, need) in self.needs.iter().filter(|(_, need)| known.insert(need)) {
+            accesses.extend(need.pages(probe).into_iter().map(|pages| Access {
+                time_ns: self.paths[*path].time_ns,
+                dev: need.dev(),
+                ino: 0,
+                generation: 0,
+                start: pages.start,
+                len: pages.end - pages.start,
+                source: Source::LookedUp,
+                by: By::Tree,
+            }));
+        }
+        accesses
+    }
+
+    /// Walks the paths of another namespace; returns those that have to be walked in ours.
+    fn walk_in_namespace(
+        &mut self,
+        namespaces: &Namespaces,
+        number: u32,
+        theirs: Vec<usize>,
+    ) -> Vec<usize> {
+        let entered = namespaces
+            .get(number)
+            .map(|namespace| open_mount::open_in(namespace, &self.mounts_of(&theirs)));
+        if let Some(Err(error)) = &entered {
+            let warning = format!("cannot enter the app's mount namespace: {error}");
+            self.warnings.push(warning);
+        }
+        let Some(Ok((table, open))) = entered else {
+            self.counts.foreign += theirs.len() as u64;
+            return theirs;
+        };
+        let mut directories = Directories::new(table, open, false);
+        let (inside, detached): (Vec<usize>, Vec<usize>) = theirs.into_iter().partition(|&at| {
+            let path = &self.paths[at];
+            directories.is_open(path.from_mount) && directories.is_open(path.root_mount)
+        });
+        self.walk_all(&mut directories, &inside);
+        detached
+    }
+
+    /// The mounts that paths start from.
+    fn mounts_of(&self, paths: &[usize]) -> BTreeSet<u32> {
+        let paths = paths.iter().map(|&at| &self.paths[at]);
+        paths
+            .flat_map(|path| [path.root_mount, path.from_mount])
+            .collect()
+    }
+
+    fn walk_all(&mut self, directories: &mut Directories, paths: &[usize]) {
+        let mut starts: HashMap<(InodeId, u32), Option<Dir>> = HashMap::new();
+        for &at in paths {
+            let path = &self.paths[at];
+            if starts.len() >= MOST_STARTS {
+                starts.clear();
+            }
+            let mut start = |inode, mount| {
+                let opened = starts.entry((inode, mount));
+                opened
+                    .or_insert_with(|| directories.directory(inode, mount))
+                    .clone()
+            };
+            let from = start(path.from, path.from_mount);
+            let (Some(from), Some(root)) = (from, start(path.root, path.root_mount)) else {
+                continue;
+            };
+            let mut needs = Vec::new();
+            walk_path(directories, path, &from, &root, &mut needs);
+            needs.retain(|need| directories.is_ext4(need.dev()));
+            let all = needs.len();
+            needs.retain(|need| self.mounts.fs_type(need.dev()).is_some());
+            self.counts.hidden += u64::from(needs.len() < all);
+            self.needs.extend(needs.into_iter().map(|need| (at, need)));
+        }
     }
 }
 
-fn access(time_ns: u64, dev: u64, pages: Range<u64>) -> Access {
-    Access {
-        time_ns,
-        dev,
-        ino: 0,
-        generation: 0,
-        start: pages.start,
-        len: pages.end - pages.start,
-        source: Source::LookedUp,
-        by: By::Tree,
+/// Adds what one path needs.
+fn walk_path(
+    directories: &mut Directories,
+    path: &PathUse,
+    from: &Dir,
+    root: &Dir,
+    needs: &mut Vec<Need>,
+) {
+    match path.how {
+        Use::LookUp { follow } => {
+            walk(directories, from, root, &path.path, follow, needs);
+        }
+        Use::Execute => {
+            if let Some((dir, name)) = walk(directories, from, root, &path.path, true, needs)
+                && let Some(interpreter) = directories.interpreter(&dir, &name)
+            {
+                walk(directories, from, root, &interpreter, true, needs);
+            }
+        }
+        Use::List => needs.push(Need::List(from.id)),
+        Use::Enter => {
+            if let Some((root, path)) = directories.path_to(from) {
+                walk(directories, &root, &root, &path, true, needs);
+            }
+        }
     }
 }
 
@@ -139,14 +288,17 @@ mod tests {
 
     #[test]
     fn only_paths_with_missing_metadata_are_reported() {
-        let mut paths = PathCounts {
-            used: 9,
-            ..PathCounts::default()
+        let lines = |foreign, hidden| {
+            let used = 9;
+            PathCounts {
+                used,
+                foreign,
+                hidden,
+            }
+            .lines()
         };
-        assert_eq!(paths.lines(), Vec::<String>::new());
-        paths.foreign = 1;
-        paths.hidden = 3;
-        let lines = paths.lines();
+        assert_eq!(lines(0, 0), Vec::<String>::new());
+        let lines = lines(1, 3);
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].starts_with("1 of 9 paths were looked up in another mount namespace"));
         assert!(lines[1].starts_with("3 of 9 paths lead to file systems that only a sandbox"));

@@ -1,313 +1,202 @@
 //! Walking a path as the kernel does, a directory at a time.
 
-use std::collections::VecDeque;
+use super::Need;
+use super::directories::{ChildNode, Dir, Directories};
 
 /// Most symbolic links that one path may lead through: the kernel's `MAXSYMLINKS`.
 const MOST_LINKS: u32 = 40;
 
-/// An inode: its device (`st_dev`) and number.
-pub type Id = (u64, u64);
-
-/// What a name in a directory refers to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChildNode<D> {
-    /// Nothing.
-    Absent,
-    /// A directory of the same file system.
-    Directory(D),
-    /// A directory on which another file system is mounted: the root of that. The covered name stays in
-    /// memory as long as the file system is mounted.
-    Mounted(D),
-    /// A symbolic link.
-    Link {
-        /// Inode number.
-        ino: u64,
-        /// Its target.
-        target: Vec<u8>,
-    },
-    /// Anything else with an inode of the same file system.
-    Other {
-        /// Inode number.
-        ino: u64,
-    },
-    /// Something that must not be examined: it is on a file system that is left out, or cannot be opened.
-    Elsewhere,
-}
-
-/// A tree of directories to walk through.
-pub trait Tree {
-    /// A directory in which names can be looked up.
-    type Dir: Clone;
-
-    /// The directory's device and inode number.
-    fn id(&self, dir: &Self::Dir) -> Id;
-
-    /// What `name`, which is neither `.` nor `..`, refers to in the directory.
-    fn child(&mut self, dir: &Self::Dir, name: &[u8]) -> ChildNode<Self::Dir>;
-
-    /// The directory above; `None` if it must not be examined.
-    fn parent(&mut self, dir: &Self::Dir) -> Option<Self::Dir>;
-}
-
-/// Something that the kernel does to resolve a path and that may read the drive.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum WalkStep {
-    /// Looks a name up in a directory and gets the inode that it finds.
-    LookUp {
-        /// The directory.
-        dir: Id,
-        /// One component of a path.
-        name: Vec<u8>,
-        /// Number of the inode found, on the same device.
-        found: Option<u64>,
-    },
-    /// Reads the target of a symbolic link.
-    Link(Id),
-}
-
-/// Where a path leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WalkEnd<D> {
-    /// To nothing, or to something that must not be examined.
-    Nothing,
-    /// To a directory.
-    Directory(D),
-    /// To something else, by this name in this directory.
-    Named {
-        /// The directory.
-        dir: D,
-        /// The last component.
-        name: Vec<u8>,
-    },
-}
-
 /// Walks `path` from `from`; `/` is `root`. Without `follow`, a path ends at a symbolic link in its last
-/// place. Calls `visit` for each step in order.
-pub fn walk<T: Tree>(
-    tree: &mut T,
-    from: &T::Dir,
-    root: &T::Dir,
+/// place. Adds each step to `needs`, in order. If the path leads to anything but a directory, returns its
+/// directory and its name there.
+pub fn walk(
+    directories: &mut Directories,
+    from: &Dir,
+    root: &Dir,
     path: &[u8],
     follow: bool,
-    visit: &mut dyn FnMut(WalkStep),
-) -> WalkEnd<T::Dir> {
+    needs: &mut Vec<Need>,
+) -> Option<(Dir, Vec<u8>)> {
     let mut at = if path.starts_with(b"/") { root } else { from }.clone();
-    let mut left: VecDeque<Vec<u8>> = components(path).collect();
+    // The components that are left, the next one last. A trailing slash leaves an empty one, so that the
+    // component before it is not the path's last.
+    let mut left: Vec<Vec<u8>> = reversed_components(path).collect();
     let mut links = 0;
-    while let Some(name) = left.pop_front() {
-        match name.as_slice() {
-            b"" | b"." => continue,
-            b".." => {
-                if tree.id(&at) != tree.id(root) {
-                    match tree.parent(&at) {
-                        Some(parent) => at = parent,
-                        None => return WalkEnd::Nothing,
-                    }
-                }
-                continue;
-            }
-            _ => {}
+    while let Some(name) = left.pop() {
+        if name.is_empty() || name == b"." {
+            continue;
         }
-        let dir = tree.id(&at);
-        let child = tree.child(&at, &name);
+        if name == b".." {
+            if at.id != root.id {
+                at = directories.parent(&at)?;
+            }
+            continue;
+        }
+        let dir = at.id;
+        let child = directories.child(&at, &name);
         let found = match &child {
             ChildNode::Mounted(_) | ChildNode::Elsewhere => None,
             ChildNode::Absent => Some(None),
-            ChildNode::Directory(below) => Some(Some(tree.id(below).1)),
-            ChildNode::Link { ino, .. } | ChildNode::Other { ino } => Some(Some(*ino)),
+            ChildNode::Directory(below) => Some(Some(below.id.1)),
+            ChildNode::Link { ino, .. } | ChildNode::Other(ino) => Some(Some(*ino)),
         };
         if let Some(found) = found {
             let name = name.clone();
-            visit(WalkStep::LookUp { dir, name, found });
+            needs.push(Need::LookUp { dir, name, found });
         }
         match child {
-            ChildNode::Absent | ChildNode::Elsewhere => return WalkEnd::Nothing,
+            ChildNode::Absent | ChildNode::Elsewhere => return None,
             ChildNode::Directory(below) | ChildNode::Mounted(below) => at = below,
-            ChildNode::Other { .. } if left.is_empty() => return WalkEnd::Named { dir: at, name },
-            ChildNode::Other { .. } => return WalkEnd::Nothing,
-            ChildNode::Link { .. } if left.is_empty() && !follow => {
-                return WalkEnd::Named { dir: at, name };
-            }
+            ChildNode::Other(_) => return left.is_empty().then_some((at, name)),
+            ChildNode::Link { .. } if left.is_empty() && !follow => return Some((at, name)),
             ChildNode::Link { ino, target } => {
-                visit(WalkStep::Link((dir.0, ino)));
+                needs.push(Need::Link((dir.0, ino)));
                 links += 1;
                 if links > MOST_LINKS || target.is_empty() {
-                    return WalkEnd::Nothing;
+                    return None;
                 }
                 if target.starts_with(b"/") {
                     at = root.clone();
                 }
-                let mut way: VecDeque<Vec<u8>> = components(&target).collect();
-                way.append(&mut left);
-                left = way;
+                left.extend(reversed_components(&target));
             }
         }
     }
-    WalkEnd::Directory(at)
+    None
 }
 
-/// The parts between slashes. A trailing slash leaves an empty one, so that the part before it is not the
-/// last.
-fn components(path: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
-    path.split(|&byte| byte == b'/').map(<[u8]>::to_vec)
+/// The parts between slashes, the last one first.
+fn reversed_components(path: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
+    path.rsplit(|&byte| byte == b'/').map(<[u8]>::to_vec)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::path::Path;
 
     use proptest::prelude::*;
+    use tempfile::TempDir;
 
     use super::*;
+    use crate::fs::mounts::MountTable;
+    use crate::fs::open_mount::O_LOOKUP;
 
-    /// A tree of inode numbers on device 1; mounted file systems are on device 2.
-    #[derive(Default)]
-    struct Toy {
-        names: HashMap<(u64, &'static str), ChildNode<Id>>,
-        parents: HashMap<u64, Id>,
+    /// usr/lib/x.so, lib → usr/lib, loop → loop, abs → /usr
+    fn tree() -> TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("usr/lib")).unwrap();
+        fs::write(root.path().join("usr/lib/x.so"), "").unwrap();
+        for (target, link) in [("usr/lib", "lib"), ("loop", "loop"), ("/usr", "abs")] {
+            symlink(target, root.path().join(link)).unwrap();
+        }
+        root
     }
 
-    impl Tree for Toy {
-        type Dir = Id;
-
-        fn id(&self, dir: &Id) -> Id {
-            *dir
-        }
-
-        fn child(&mut self, dir: &Id, name: &[u8]) -> ChildNode<Id> {
-            let name = std::str::from_utf8(name).unwrap_or("?");
-            self.names
-                .iter()
-                .find(|((ino, known), _)| *ino == dir.1 && *known == name)
-                .map_or(ChildNode::Absent, |(_, child)| child.clone())
-        }
-
-        fn parent(&mut self, dir: &Id) -> Option<Id> {
-            self.parents.get(&dir.1).copied()
-        }
+    /// Walks `path` from `root`, as if the file systems of these directories were ext4 and no others were
+    /// mounted.
+    fn walk_from(
+        root: &Path,
+        known: &[&Path],
+        path: &[u8],
+        follow: bool,
+    ) -> (Vec<Need>, Option<Vec<u8>>) {
+        let mounts = known.iter().map(|directory| {
+            let dev = fs::metadata(directory).unwrap().dev();
+            let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+            format!("20 1 {major}:{minor} / / rw - ext4 /dev/x rw\n")
+        });
+        let mounts = MountTable::parse(mounts.collect::<String>().as_bytes());
+        let mut directories = Directories::new(mounts, Vec::new(), true);
+        let root = rustix::fs::open(root, O_LOOKUP, rustix::fs::Mode::empty()).unwrap();
+        let root = directories.opened(root).unwrap();
+        let mut needs = Vec::new();
+        let end = walk(&mut directories, &root, &root, path, follow, &mut needs);
+        (needs, end.map(|(_, name)| name))
     }
 
-    const ROOT: Id = (1, 2);
-
-    /// /usr/lib/x.so, /lib → usr/lib, /loop → loop, /mnt (another file system), /abs → /usr
-    fn toy() -> Toy {
-        let link = |ino, target: &str| ChildNode::Link {
-            ino,
-            target: target.as_bytes().to_vec(),
+    /// The steps of a walk through [`tree`], by the paths of what is looked up or read, and the name of the
+    /// file that it ends at.
+    fn steps(path: &str, follow: bool) -> (Vec<String>, Option<String>) {
+        let tree = tree();
+        let root = tree.path();
+        let all = ["", "usr", "usr/lib", "usr/lib/x.so", "lib", "loop", "abs"];
+        let place = |wanted: u64| {
+            let ino = |path: &&&str| root.join(path).symlink_metadata().unwrap().ino();
+            all.iter().find(|path| ino(path) == wanted).unwrap()
         };
-        let mut toy = Toy::default();
-        toy.names.extend([
-            ((2, "usr"), ChildNode::Directory((1, 10))),
-            ((10, "lib"), ChildNode::Directory((1, 11))),
-            ((11, "x.so"), ChildNode::Other { ino: 12 }),
-            ((2, "lib"), link(13, "usr/lib")),
-            ((2, "loop"), link(14, "loop")),
-            ((2, "abs"), link(15, "/usr")),
-            ((2, "mnt"), ChildNode::Mounted((2, 2))),
-            ((2, "net"), ChildNode::Elsewhere),
-        ]);
-        toy.parents.extend([(10, ROOT), (11, (1, 10))]);
-        toy
-    }
-
-    fn steps(path: &str, follow: bool) -> (Vec<String>, WalkEnd<Id>) {
-        let mut visited = Vec::new();
-        let end = walk(
-            &mut toy(),
-            &ROOT,
-            &ROOT,
-            path.as_bytes(),
-            follow,
-            &mut |step| {
-                visited.push(match step {
-                    WalkStep::LookUp { dir, name, found } => format!(
-                        "{}/{} {}",
-                        dir.1,
-                        String::from_utf8(name).unwrap(),
-                        found.map_or("-".to_owned(), |ino| ino.to_string())
-                    ),
-                    WalkStep::Link((_, ino)) => format!("link {ino}"),
-                });
-            },
-        );
-        (visited, end)
-    }
-
-    fn named(dir: Id, name: &str) -> WalkEnd<Id> {
-        WalkEnd::Named {
-            dir,
-            name: name.as_bytes().to_vec(),
-        }
+        let (needs, end) = walk_from(root, &[root], path.as_bytes(), follow);
+        let step = |need| match need {
+            Need::LookUp { dir, name, found } => {
+                let name = String::from_utf8(name).unwrap();
+                let path = format!("{}/{name}", place(dir.1));
+                match found {
+                    Some(ino) => assert_eq!(*place(ino), path.trim_start_matches('/')),
+                    None => return format!("no {path}"),
+                }
+                path
+            }
+            Need::Link(id) => format!("read {}", place(id.1)),
+            Need::List(id) => format!("list {}", place(id.1)),
+        };
+        let end = end.map(|name| String::from_utf8(name).unwrap());
+        (needs.into_iter().map(step).collect(), end)
     }
 
     #[test]
     fn each_component_is_looked_up_in_its_directory() {
-        let (visited, end) = steps("/usr//./lib/x.so", true);
-        assert_eq!(visited, ["2/usr 10", "10/lib 11", "11/x.so 12"]);
-        assert_eq!(end, named((1, 11), "x.so"));
-    }
-
-    #[test]
-    fn links_are_read_and_followed() {
-        let (visited, end) = steps("/lib/x.so", true);
-        let expected = ["2/lib 13", "link 13", "2/usr 10", "10/lib 11", "11/x.so 12"];
-        assert_eq!(visited, expected);
-        assert_eq!(end, named((1, 11), "x.so"));
-        let (visited, _) = steps("usr/lib/../../abs/lib", true);
-        assert_eq!(
-            visited[2..],
-            ["2/abs 15", "link 15", "2/usr 10", "10/lib 11"]
-        );
-    }
-
-    #[test]
-    fn a_link_in_the_last_place_is_followed_on_request_or_before_a_slash() {
-        assert_eq!(steps("/lib", false).0, ["2/lib 13"]);
-        assert_eq!(steps("/lib", false).1, named(ROOT, "lib"));
-        assert_eq!(steps("/lib/", false).1, WalkEnd::Directory((1, 11)));
-        assert_eq!(steps("/lib", true).1, WalkEnd::Directory((1, 11)));
-    }
-
-    #[test]
-    fn a_missing_name_is_looked_up_and_ends_the_walk() {
-        assert_eq!(
-            steps("/usr/bin/x", true),
-            (
-                vec!["2/usr 10".to_owned(), "10/bin -".to_owned()],
-                WalkEnd::Nothing
-            )
-        );
-        let (visited, end) = steps("/usr/lib/x.so/more", true);
-        assert_eq!((visited.len(), end), (3, WalkEnd::Nothing));
+        let library = ["/usr", "usr/lib", "usr/lib/x.so"];
+        let through_link = ["/lib", "read lib", "/usr", "usr/lib", "usr/lib/x.so"];
+        let up_and_down = ["/usr", "usr/lib", "/abs", "read abs", "/usr", "usr/lib"];
+        for (path, follow, expected, end) in [
+            ("/usr//./lib/x.so", true, &library[..], Some("x.so")),
+            ("/lib/x.so", true, &through_link, Some("x.so")),
+            ("usr/lib/../../abs/lib", true, &up_and_down, None),
+            // A link in the last place is followed on request, or before a slash.
+            ("/lib", false, &["/lib"], Some("lib")),
+            ("/lib/", false, &through_link[..4], None),
+            ("/lib", true, &through_link[..4], None),
+            // A missing name is looked up and ends the walk, as does a file in the middle.
+            ("/usr/bin/x", true, &["/usr", "no usr/bin"], None),
+            ("/usr/lib/x.so/more", true, &library, None),
+            // Above the root is the root.
+            ("../../usr", true, &["/usr"], None),
+        ] {
+            let (steps, found) = steps(path, follow);
+            assert_eq!(steps, expected, "{path} {follow}");
+            assert_eq!(found.as_deref(), end, "{path} {follow}");
+        }
     }
 
     #[test]
     fn circles_of_links_end() {
-        let (visited, end) = steps("/loop", true);
-        assert_eq!(end, WalkEnd::Nothing);
-        assert_eq!(visited.len(), 2 * (MOST_LINKS as usize + 1));
+        let (steps, end) = steps("/loop", true);
+        assert_eq!(end, None);
+        assert_eq!(steps.len(), 2 * (MOST_LINKS as usize + 1));
     }
 
     #[test]
     fn mount_points_are_not_looked_up_and_left_out_file_systems_not_entered() {
-        assert_eq!(
-            steps("/mnt/x", true),
-            (vec!["2/x -".to_owned()], WalkEnd::Nothing)
-        );
-        assert_eq!(steps("/net/x", true), (vec![], WalkEnd::Nothing));
-    }
-
-    #[test]
-    fn above_the_root_is_the_root() {
-        assert_eq!(steps("../../usr", true).1, WalkEnd::Directory((1, 10)));
+        let (root, mounted) = (Path::new("/"), Path::new("/proc"));
+        let (needs, end) = walk_from(root, &[root, mounted], b"/proc/no-such-name", true);
+        let dir = fs::metadata(mounted).unwrap();
+        let missing = Need::LookUp {
+            dir: (dir.dev(), dir.ino()),
+            name: b"no-such-name".to_vec(),
+            found: None,
+        };
+        assert_eq!((needs, end), (vec![missing], None));
+        let left_out = walk_from(root, &[root], b"/proc/no-such-name", true);
+        assert_eq!(left_out, (vec![], None));
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_a_path_that_ends(path in prop::collection::vec(any::<u8>(), 0..200), follow: bool) {
-            let mut count = 0;
-            walk(&mut toy(), &ROOT, &ROOT, &path, follow, &mut |_| count += 1);
-            prop_assert!(count <= 2 * (path.len() + MOST_LINKS as usize + 1));
+            let tree = tree();
+            let (needs, _) = walk_from(tree.path(), &[tree.path()], &path, follow);
+            prop_assert!(needs.len() <= 2 * (path.len() + MOST_LINKS as usize + 1));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use super::probe::{DeviceState, FileFacts, FileKey, FileState, Probe};
-use super::report::{LeftOut, ResolveReport};
+use super::report::{FileCount, LeftOut, ResolveReport};
 use crate::model::ranges::{RangeSet, bridge};
 use crate::model::{Access, By, Source};
 
@@ -16,7 +16,7 @@ const MAX_PAGES: u64 = 1 << 51;
 const BRIDGE_PAGES: u64 = 512;
 
 /// A file, or the metadata of a device, with all the accesses to it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct AccessedFile {
     /// Which file it is; the inode number is 0 for metadata.
     pub key: FileKey,
@@ -41,9 +41,10 @@ pub struct AccessedFile {
 }
 
 /// Whether the pages of an [`AccessedFile`] go into the sequence.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum FileDecision {
     /// Left out, and counted in the report if the launch tree accessed it.
+    #[default]
     LeftOut,
     /// Metadata of a device that can be read.
     Metadata,
@@ -75,7 +76,10 @@ pub fn group(accesses: &[Access], touches: bool) -> (Vec<AccessedFile>, Vec<usiz
                 },
             };
             let number = *index.entry(key).or_insert_with(|| {
-                files.push(AccessedFile::new(key));
+                files.push(AccessedFile {
+                    key,
+                    ..AccessedFile::default()
+                });
                 files.len() - 1
             });
             files[number].note(access, touches);
@@ -86,21 +90,6 @@ pub fn group(accesses: &[Access], touches: bool) -> (Vec<AccessedFile>, Vec<usiz
 }
 
 impl AccessedFile {
-    fn new(key: FileKey) -> Self {
-        AccessedFile {
-            key,
-            tree: RangeSet::default(),
-            touched: RangeSet::default(),
-            helpers: RangeSet::default(),
-            other: RangeSet::default(),
-            added: RangeSet::default(),
-            folios: BTreeMap::new(),
-            windows: Vec::new(),
-            mapped: false,
-            decision: FileDecision::LeftOut,
-        }
-    }
-
     /// Whether helpers accessed it and the launch tree did not.
     pub fn is_of_helpers(&self) -> bool {
         self.tree.len() == 0 && self.helpers.len() > 0
@@ -115,33 +104,29 @@ impl AccessedFile {
         if range.is_empty() {
             return;
         }
-        if access.source == Source::Added {
+        let is_added = access.source == Source::Added;
+        let is_window = access.source == Source::Window;
+        if is_added {
             self.added.insert(range.clone());
             self.folios.insert(range.start, range.end);
         }
-        let is_window = access.source == Source::Window;
-        match access.by {
-            By::Other | By::Own => drop(self.other.insert(range)),
-            By::Helper => {
-                if is_window {
-                    self.windows.push(range.clone());
-                }
-                self.helpers.insert(range.clone());
-                self.other.insert(range);
-            }
-            By::Tree => {
-                self.mapped |= access.is_fault();
-                let alone = range.end - range.start == 1;
-                if is_window {
-                    self.windows.push(range.clone());
-                }
-                // In live learning, additions may be readahead.
-                if (!is_window || alone) && !(touches && access.source == Source::Added) {
-                    self.touched.insert(range.clone());
-                }
-                self.tree.insert(range);
-            }
+        if is_window && matches!(access.by, By::Tree | By::Helper) {
+            self.windows.push(range.clone());
         }
+        if access.by != By::Tree {
+            if access.by == By::Helper {
+                self.helpers.insert(range.clone());
+            }
+            self.other.insert(range);
+            return;
+        }
+        self.mapped |= access.is_fault();
+        let is_alone = range.end - range.start == 1;
+        // In live learning, additions may be readahead.
+        if (!is_window || is_alone) && !(touches && is_added) {
+            self.touched.insert(range.clone());
+        }
+        self.tree.insert(range);
     }
 
     /// The large folio that was added and contains the page, if there is one. A fault maps all of it.
@@ -150,7 +135,8 @@ impl AccessedFile {
         (page < end && end - start > 1).then_some(start..end)
     }
 
-    /// Asks the system about it, once, and counts it in the report if it is left out.
+    /// Asks the system about it, once, and counts it in the report if it is left out, unless helpers alone
+    /// accessed it.
     pub fn decide(&mut self, probe: &mut dyn Probe, report: &mut ResolveReport) {
         let (is_file, other) = (self.is_file(), self.other.len());
         if is_file {
@@ -159,20 +145,20 @@ impl AccessedFile {
             report.other_metadata_pages += other;
         }
         let pages = self.tree.len();
-        if pages == 0 {
-            return self.decide_of_helpers(probe);
-        }
+        let mut of_helpers = ResolveReport::default();
+        let report = match (pages, self.helpers.len()) {
+            (0, 0) => return,
+            (0, _) => &mut of_helpers,
+            _ => report,
+        };
         match probe.device(self.key.dev) {
             DeviceState::Unknown => report.unknown_device.add(is_file, pages),
-            DeviceState::LeftOut { fs_type, support } => report
-                .left_out
-                .entry(fs_type)
-                .or_insert(LeftOut {
-                    support,
-                    count: Default::default(),
-                })
-                .count
-                .add(is_file, pages),
+            DeviceState::LeftOut { fs_type, support } => {
+                let count = FileCount::default();
+                let left_out = report.left_out.entry(fs_type);
+                let left_out = left_out.or_insert(LeftOut { support, count });
+                left_out.count.add(is_file, pages);
+            }
             DeviceState::Usable { metadata, .. } if !is_file => {
                 if metadata {
                     self.decision = FileDecision::Metadata;
@@ -185,24 +171,6 @@ impl AccessedFile {
                 FileState::Gone => report.gone.add(true, pages),
                 FileState::Written => report.written.add(true, pages),
             },
-        }
-    }
-
-    /// The same for what helpers alone accessed, which is not counted if it is left out.
-    fn decide_of_helpers(&mut self, probe: &mut dyn Probe) {
-        if self.helpers.len() == 0 {
-            return;
-        }
-        match probe.device(self.key.dev) {
-            DeviceState::Usable { metadata: true, .. } if !self.is_file() => {
-                self.decision = FileDecision::Metadata;
-            }
-            DeviceState::Usable { .. } if self.is_file() => {
-                if let FileState::Present(facts) = self.ask(probe) {
-                    self.decision = FileDecision::File(facts);
-                }
-            }
-            _ => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::probe::{FileFacts, FileKey};
 use crate::model::ranges::RangeSet;
-use crate::model::{Access, By, Device, HelperRead, Place, Profile, Source, Span};
+use crate::model::{Access, By, Device, HelperRead, Place, Profile, Source};
 
 /// What was learned of an app before, by present device numbers. The default is nothing.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +54,7 @@ impl Earlier {
         };
         let mut earlier = Earlier::default();
         for entry in &profile.entries {
-            let Span { place, start, .. } = entry.span;
+            let place = entry.span.place;
             if let (Some(key), Place::Data { file }) = (key(place), place) {
                 let file = &profile.files[file as usize];
                 let known = earlier.files.entry(key).or_insert_with(|| KnownPages {
@@ -62,7 +62,7 @@ impl Earlier {
                     mtime_ns: file.mtime_ns,
                     pages: RangeSet::default(),
                 });
-                known.pages.insert(start..entry.span.end());
+                known.pages.insert(entry.span.pages());
             }
         }
         for read in &profile.helpers {
@@ -71,9 +71,9 @@ impl Earlier {
                 continue;
             };
             let pages = earlier.helpers.entry(key).or_default();
-            pages.all.insert(span.start..span.end());
+            pages.all.insert(span.pages());
             if read.recurs {
-                pages.recurring.insert(span.start..span.end());
+                pages.recurring.insert(span.pages());
             }
             if live {
                 earlier.kept.push((key, *read));

@@ -36,12 +36,12 @@ impl Dependencies {
                 levels.resize_with(depth + 1, Vec::new);
             }
             levels[depth].push(MapNode {
-                covers: pages(node.first, node.len, block_size),
-                at: pages(node.physical, 1, block_size),
+                covers: block_pages(node.first, node.len, block_size),
+                at: block_pages(node.physical, 1, block_size),
             });
         }
         Dependencies {
-            inode: inode_block.map(|block| pages(block, 1, block_size)),
+            inode: inode_block.map(|block| block_pages(block, 1, block_size)),
             levels,
         }
     }
@@ -59,7 +59,7 @@ impl Dependencies {
 }
 
 /// The 4 KiB pages that hold `len` blocks from `first` on. Blocks smaller than a page share it.
-fn pages(first: u64, len: u64, block_size: u64) -> Range<u64> {
+pub fn block_pages(first: u64, len: u64, block_size: u64) -> Range<u64> {
     let start = first.saturating_mul(block_size);
     let end = first.saturating_add(len).saturating_mul(block_size);
     start / PAGE_SIZE..end.div_ceil(PAGE_SIZE)
@@ -86,7 +86,7 @@ pub fn insert_missing(
 ) -> Completed {
     let mut traced = vec![RangeSet::default(); devices];
     for entry in log.iter().filter(|entry| entry.span.place.is_metadata()) {
-        traced[usize::from(entry.device)].insert(entry.span.start..entry.span.end());
+        traced[usize::from(entry.device)].insert(entry.span.pages());
     }
     // Metadata in the output so far, and metadata that come only after data that depend on them.
     let mut present = vec![RangeSet::default(); devices];
@@ -98,7 +98,7 @@ pub fn insert_missing(
     };
     for entry in log {
         let device = usize::from(entry.device);
-        let range = entry.span.start..entry.span.end();
+        let range = entry.span.pages();
         let Place::Data { file } = entry.span.place else {
             present[device].insert(range);
             completed.log.push(*entry);
@@ -126,13 +126,9 @@ pub fn insert_missing(
 /// A log entry for pages of a device's metadata.
 pub fn metadata_entry(device: u16, pages: Range<u64>, time_us: u64) -> LogEntry {
     LogEntry {
-        span: Span {
-            place: Place::Metadata { device },
-            start: pages.start,
-            len: pages.end - pages.start,
-        },
-        device,
         lba: pages.start * SECTORS_PER_PAGE,
+        span: Span::new(Place::Metadata { device }, pages),
+        device,
         time_us,
     }
 }
@@ -140,14 +136,11 @@ pub fn metadata_entry(device: u16, pages: Range<u64>, time_us: u64) -> LogEntry 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learn::sequence::tests::text;
 
-    fn data(file: u32, start: u64, len: u64, time_us: u64) -> LogEntry {
+    fn data(file: u32, pages: Range<u64>, time_us: u64) -> LogEntry {
         LogEntry {
-            span: Span {
-                place: Place::Data { file },
-                start,
-                len,
-            },
+            span: Span::new(Place::Data { file }, pages),
             device: 0,
             lba: 1 << 20,
             time_us,
@@ -172,18 +165,11 @@ mod tests {
             node(100, 100, 70, 1),
         ];
         let files = [Dependencies::new(Some(50), &nodes, 4096)];
-        let done = insert_missing(&[data(0, 10, 5, 3), data(0, 99, 2, 4)], &files, 1);
-        assert_eq!(
-            done.log,
-            [
-                metadata_entry(0, 50..51, 3),
-                metadata_entry(0, 60..62, 3),
-                data(0, 10, 5, 3),
-                metadata_entry(0, 70..71, 4),
-                data(0, 99, 2, 4),
-            ]
-        );
-        let inserted: Vec<_> = done.inserted.iter().map(|s| s.start..s.end()).collect();
+        let done = insert_missing(&[data(0, 10..15, 3), data(0, 99..101, 4)], &files, 1);
+        let expected = "m:50+1@3 m:60+2@3 0:10+5@3 m:70+1@4 0:99+2@4";
+        assert_eq!(text(&done.log, &[]), expected);
+        assert_eq!(done.log[1].lba, 60 * SECTORS_PER_PAGE);
+        let inserted: Vec<_> = done.inserted.iter().map(Span::pages).collect();
         assert_eq!(inserted, [50..51, 60..61, 61..62, 70..71]);
         assert_eq!(done.late, 0);
     }
@@ -191,11 +177,8 @@ mod tests {
     #[test]
     fn metadata_that_come_too_late_are_counted_once_and_left_there() {
         let files = [Dependencies::new(Some(50), &[], 4096)];
-        let log = [
-            data(0, 0, 1, 1),
-            data(0, 5, 1, 2),
-            metadata_entry(0, 50..51, 3),
-        ];
+        let late = metadata_entry(0, 50..51, 3);
+        let log = [data(0, 0..1, 1), data(0, 5..6, 2), late];
         let done = insert_missing(&log, &files, 1);
         assert_eq!(done.log, log);
         assert_eq!((done.inserted.len(), done.late), (0, 1));
@@ -204,15 +187,8 @@ mod tests {
     #[test]
     fn files_of_one_inode_block_need_it_once() {
         let files = vec![Dependencies::new(Some(50), &[], 4096); 2];
-        let done = insert_missing(&[data(0, 0, 1, 1), data(1, 0, 1, 2)], &files, 1);
-        assert_eq!(
-            done.log,
-            [
-                metadata_entry(0, 50..51, 1),
-                data(0, 0, 1, 1),
-                data(1, 0, 1, 2)
-            ]
-        );
+        let done = insert_missing(&[data(0, 0..1, 1), data(1, 0..1, 2)], &files, 1);
+        assert_eq!(text(&done.log, &[]), "m:50+1@1 0:0+1@1 1:0+1@2");
     }
 
     #[test]
@@ -221,10 +197,9 @@ mod tests {
             files.of(&(page..page + 1)).flatten().collect()
         };
         let small = Dependencies::new(Some(7), &[node(12, 256, 9, 0)], 1024);
-        assert_eq!(of(&small, 2), [1]);
-        assert_eq!(of(&small, 3), [1, 2]);
-        assert_eq!(of(&small, 66), [1, 2]);
-        assert_eq!(of(&small, 67), [1]);
+        for (page, expected) in [(2, &[1][..]), (3, &[1, 2]), (66, &[1, 2]), (67, &[1])] {
+            assert_eq!(of(&small, page), expected, "{page}");
+        }
         let large = Dependencies::new(Some(3), &[], 65_536);
         assert_eq!(of(&large, 0), (48..64).collect::<Vec<_>>());
     }

@@ -25,12 +25,12 @@ mod walk;
 use std::time::SystemTime;
 
 pub use earlier::Earlier;
-pub use metadata::Dependencies;
+pub use metadata::{Dependencies, block_pages};
 pub use probe::{DeviceState, FileFacts, FileKey, FileState, Probe};
 pub use report::{FileCount, LeftOut, ResolveReport};
 pub use requirements::{RequestCounts, Requirements};
 
-use super::lookups;
+use super::lookups::PathWalks;
 use super::probe::LiveProbe;
 use crate::fs::mounts::MountTable;
 use crate::kernel::Namespaces;
@@ -41,7 +41,7 @@ use crate::model::{Access, Device, DriveClass, File, HelperRead, LogEntry, PathU
 const MOST_HELPER_FILES: usize = 4096;
 
 /// A launch sequence with the tables that it refers to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
     /// Devices, in the order of their first log entry.
     pub devices: Vec<Device>,
@@ -95,8 +95,8 @@ pub fn resolve(
     class: &dyn Fn(u64) -> DriveClass,
 ) -> Sequence {
     let mut probe = LiveProbe::new(mounts, class, observed.started);
-    let looked_up = lookups::accesses(observed.paths, observed.namespaces, mounts, &mut probe);
-    let mut accesses = [observed.accesses, &looked_up.accesses].concat();
+    let paths = PathWalks::new(observed.paths, observed.namespaces, mounts);
+    let mut accesses = [observed.accesses, &paths.accesses(&mut probe)].concat();
     // The sort is stable: reads for a look-up are traced before the look-up is reported, and stay before it.
     accesses.sort_by_key(|access| access.time_ns);
     if observed.touches {
@@ -107,8 +107,8 @@ pub fn resolve(
         ..*observed
     };
     let mut sequence = resolve_with(&observed, &mut probe);
-    sequence.report.paths = looked_up.counts;
-    sequence.report.warnings.extend(looked_up.warnings);
+    sequence.report.paths = paths.counts;
+    sequence.report.warnings.extend(paths.warnings);
     sequence
 }
 

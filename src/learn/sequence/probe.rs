@@ -8,7 +8,7 @@ use crate::fs::support::Support;
 use crate::model::Device;
 
 /// Identifies a file for as long as it exists. Inode number 0 stands for the device's metadata.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileKey {
     /// Device of the file system (`st_dev`).
     pub dev: u64,

@@ -78,39 +78,29 @@ pub struct ResolveReport {
 impl ResolveReport {
     /// What the launch asked for and the sequence lacks, with the reason, a line each.
     pub fn left_out_lines(&self) -> Vec<String> {
-        let mut lines: Vec<String> = self
-            .left_out
-            .iter()
-            .map(|(fs_type, left_out)| {
-                let reason = left_out.support.reason().unwrap_or("is left out");
-                format!("{}: {fs_type} {reason}", left_out.count)
-            })
-            .collect();
-        for (count, reason) in [
+        let by_type = self.left_out.iter().map(|(fs_type, left_out)| {
+            let reason = left_out.support.reason().unwrap_or("is left out");
+            format!("{}: {fs_type} {reason}", left_out.count)
+        });
+        let others = [
             (self.unknown_device, "on devices that are not mounted here"),
             (self.gone, "deleted, replaced or not regular files"),
             (self.written, "written since the launch began"),
-        ] {
-            if count != FileCount::default() {
-                lines.push(format!("{count}: {reason}"));
-            }
-        }
-        for (pages, reason) in [
-            (self.past_end_pages, "past the ends of files"),
+            (self.past_end_pages.into(), "past the ends of files"),
             (
-                self.unmapped_pages,
+                self.unmapped_pages.into(),
                 "in holes or otherwise without a place on the disk",
             ),
             (
-                self.dropped_metadata,
+                self.dropped_metadata.into(),
                 "metadata of devices that cannot be read",
             ),
-        ] {
-            if pages > 0 {
-                lines.push(format!("{}: {reason}", FileCount { files: 0, pages }));
-            }
-        }
-        lines
+        ];
+        let others = others
+            .into_iter()
+            .filter(|(count, _)| *count != FileCount::default())
+            .map(|(count, reason)| format!("{count}: {reason}"));
+        by_type.chain(others).collect()
     }
 
     /// The whole report as text, a line each.
@@ -142,22 +132,27 @@ impl ResolveReport {
             ),
         ] {
             if pages > 0 {
-                lines.push(format!("{} {what}", FileCount { files: 0, pages }));
+                lines.push(format!("{} {what}", FileCount::from(pages)));
             }
         }
         lines.extend(self.paths.lines());
         let left_out = self.left_out_lines();
         lines.extend(left_out.into_iter().map(|line| format!("left out: {line}")));
-        let other = FileCount {
-            files: self.other.files,
-            pages: self.other.pages + self.other_metadata_pages,
-        };
+        let mut other = self.other;
+        other.pages += self.other_metadata_pages;
         if other != FileCount::default() {
             lines.push(format!(
                 "not of this app: {other} accessed by other programs"
             ));
         }
         lines
+    }
+}
+
+/// Pages of metadata, or of files that are not counted.
+impl From<u64> for FileCount {
+    fn from(pages: u64) -> Self {
+        FileCount { files: 0, pages }
     }
 }
 
@@ -179,12 +174,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_report_has_no_lines() {
+    fn only_what_was_counted_is_listed_and_pages_left_out_with_the_reason() {
         assert_eq!(ResolveReport::default().lines(), Vec::<String>::new());
-    }
-
-    #[test]
-    fn pages_left_out_are_listed_with_the_reason() {
         let mut report = ResolveReport {
             missing_metadata: 1,
             gone: FileCount { files: 1, pages: 2 },

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Sequence;
 use crate::model::ranges::RangeSet;
-use crate::model::{PAGE_SIZE, Place};
+use crate::model::{LogEntry, PAGE_SIZE, Place};
 
 /// Read requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -50,33 +50,24 @@ impl Requirements {
         let mut inserted = vec![RangeSet::default(); sequence.devices.len()];
         for span in &sequence.unread {
             if let Place::Metadata { device } = span.place {
-                inserted[usize::from(device)].insert(span.start..span.end());
+                inserted[usize::from(device)].insert(span.pages());
             }
         }
-        let files: HashSet<u32> = sequence
-            .log
-            .iter()
-            .filter_map(|entry| match entry.span.place {
-                Place::Data { file } => Some(file),
-                Place::Metadata { .. } => None,
-            })
-            .collect();
+        let mut files: HashSet<u32> = HashSet::new();
         let mut required = Requirements {
             missing_metadata: sequence.report.missing_metadata,
-            files: files.len() as u64,
             ..Requirements::default()
         };
-        for entry in &sequence.log {
-            let span = &entry.span;
+        for LogEntry { span, .. } in &sequence.log {
             match span.place {
-                Place::Data { .. } => required.data.add(span.len),
+                Place::Data { file } => {
+                    files.insert(file);
+                    required.data.add(span.len);
+                }
                 Place::Metadata { device } => {
                     // An entry may consist of traced blocks and inserted neighbours.
-                    let traced: u64 = inserted[usize::from(device)]
-                        .missing(&(span.start..span.end()))
-                        .iter()
-                        .map(|part| part.end - part.start)
-                        .sum();
+                    let traced = inserted[usize::from(device)].missing(&span.pages());
+                    let traced = traced.iter().map(|part| part.end - part.start).sum();
                     if traced > 0 {
                         required.metadata.add(traced);
                     }
@@ -84,6 +75,7 @@ impl Requirements {
             }
         }
         let mapped = sequence.mapped.iter().filter(|&&mapped| mapped).count() as u64;
+        required.files = files.len() as u64;
         required.mapped_files = sees_faults.then_some(mapped);
         required
     }
@@ -91,40 +83,36 @@ impl Requirements {
     /// The table with its heading, a line each.
     pub fn lines(&self) -> [String; 2] {
         let size = |of: &RequestCounts| format!("{} ({})", grouped(of.requests), grouped(of.kib));
-        let mapped = self
-            .mapped_files
-            .map_or_else(|| "unknown".to_owned(), grouped);
-        let row = |cells: [&str; 5]| {
-            format!(
-                "{:>20} {:>20} {:>17} {:>7} {:>8}",
-                cells[0], cells[1], cells[2], cells[3], cells[4]
-            )
-        };
+        let mapped = self.mapped_files.map(grouped);
         [
-            row([
+            [
                 "metadata reads (KiB)",
                 "data reads (KiB)",
                 "missing metadata",
                 "files",
                 "mapped",
-            ]),
-            row([
+            ],
+            [
                 &size(&self.metadata),
                 &size(&self.data),
                 &grouped(self.missing_metadata),
                 &grouped(self.files),
-                &mapped,
-            ]),
+                mapped.as_deref().unwrap_or("unknown"),
+            ],
         ]
+        .map(|[metadata, data, missing, files, mapped]| {
+            format!("{metadata:>20} {data:>20} {missing:>17} {files:>7} {mapped:>8}")
+        })
     }
 }
 
 /// A number with commas between its thousands, as the paper prints it.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+    let (first, thousands) = digits.split_at((digits.len() - 1) % 3 + 1);
+    let mut text = first.to_owned();
+    for (index, digit) in thousands.chars().enumerate() {
+        if index.is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -136,43 +124,23 @@ fn grouped(number: u64) -> String {
 mod tests {
     use super::*;
     use crate::learn::sequence::ResolveReport;
-    use crate::model::DriveClass;
-    use crate::model::{Device, File};
-    use crate::model::{LogEntry, Span};
+    use crate::model::Span;
+    use crate::profile::generate::sample;
 
     const METADATA: Place = Place::Metadata { device: 0 };
 
-    fn entry(place: Place, start: u64, len: u64) -> LogEntry {
-        LogEntry {
+    fn sequence() -> Sequence {
+        let sample = sample("/bin/app");
+        let entry = |place, start, len| LogEntry {
             span: Span { place, start, len },
             device: 0,
             lba: start * 8,
             time_us: 0,
-        }
-    }
-
-    fn sequence() -> Sequence {
-        let file = File {
-            device: 0,
-            ino: 12,
-            generation: 1,
-            size: 1 << 20,
-            mtime_ns: 0,
-            path: None,
         };
-        let span = |place, start, len| Span { place, start, len };
         Sequence {
-            devices: vec![Device {
-                dev: 1,
-                name: String::new(),
-                fs: "ext4".to_owned(),
-                fs_uuid: [0; 16],
-                class: DriveClass::CommandQueuing,
-            }],
-            files: vec![file.clone(), file],
+            devices: sample.devices,
+            files: vec![sample.files[0].clone(); 2],
             mapped: vec![true, false],
-            fault_around: Vec::new(),
-            helpers: Vec::new(),
             log: vec![
                 entry(METADATA, 10, 3),
                 entry(Place::Data { file: 0 }, 0, 4),
@@ -181,30 +149,26 @@ mod tests {
             ],
             // The end of the first entry, all of the third, and cached data.
             unread: vec![
-                span(METADATA, 12, 1),
-                span(METADATA, 20, 1),
-                span(Place::Data { file: 0 }, 0, 1),
+                Span::new(METADATA, 12..13),
+                Span::new(METADATA, 20..21),
+                Span::new(Place::Data { file: 0 }, 0..1),
             ],
             report: ResolveReport {
                 missing_metadata: 2,
                 ..ResolveReport::default()
             },
+            ..Sequence::default()
         }
     }
 
     #[test]
     fn inserted_metadata_are_not_among_the_traced_requests() {
+        let requests = |requests, kib| RequestCounts { requests, kib };
         assert_eq!(
             Requirements::of(&sequence(), true),
             Requirements {
-                metadata: RequestCounts {
-                    requests: 1,
-                    kib: 8
-                },
-                data: RequestCounts {
-                    requests: 2,
-                    kib: 20
-                },
+                metadata: requests(1, 8),
+                data: requests(2, 20),
                 missing_metadata: 2,
                 files: 2,
                 mapped_files: Some(1),
@@ -221,13 +185,7 @@ mod tests {
 
     #[test]
     fn numbers_are_printed_as_in_the_paper() {
-        for (number, text) in [
-            (0, "0"),
-            (954, "954"),
-            (1330, "1,330"),
-            (1 << 20, "1,048,576"),
-        ] {
-            assert_eq!(grouped(number), text);
-        }
+        let printed = [0, 954, 1330, 1 << 20].map(grouped);
+        assert_eq!(printed, ["0", "954", "1,330", "1,048,576"]);
     }
 }

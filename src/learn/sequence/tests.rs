@@ -4,14 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::time::SystemTime;
 
+use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
 use crate::fs::ext4::ExtentNode;
 use crate::fs::fiemap::FileExtent;
 use crate::fs::support::Support;
-use crate::model::{By, Source};
-use crate::model::{PAGE_SIZE, Place};
+use crate::model::{By, PAGE_SIZE, Place, Source};
 
 pub(super) const EXT4: u64 = 1;
 const UNREADABLE: u64 = 2;
@@ -58,8 +59,8 @@ impl Probe for FakeProbe {
 
 /// A file of `pages` pages in one extent at page `ino * 1000` of the disk, whose inode is in page
 /// `ino` of the device.
-pub(super) fn file(ino: u64, pages: u64) -> FileFacts {
-    FileFacts {
+pub(super) fn file(ino: u64, pages: u64) -> (u64, FileFacts) {
+    let facts = FileFacts {
         size: pages * PAGE_SIZE,
         extents: vec![FileExtent {
             logical: 0,
@@ -69,7 +70,14 @@ pub(super) fn file(ino: u64, pages: u64) -> FileFacts {
         }],
         dependencies: Dependencies::new(Some(ino), &[], 4096),
         ..FileFacts::default()
-    }
+    };
+    (ino, facts)
+}
+
+/// The same with these pages cached.
+pub(super) fn cached(mut file: (u64, FileFacts), pages: &[Range<u64>]) -> (u64, FileFacts) {
+    file.1.cached = pages.to_vec();
+    file
 }
 
 pub(super) fn fake(files: impl IntoIterator<Item = (u64, FileFacts)>) -> FakeProbe {
@@ -82,29 +90,62 @@ pub(super) fn fake(files: impl IntoIterator<Item = (u64, FileFacts)>) -> FakePro
     }
 }
 
-/// Accesses a microsecond apart, by the launch tree, on [`EXT4`].
-pub(super) fn accesses(list: &[(u64, u64, u64, Source)]) -> Vec<Access> {
-    list.iter()
-        .enumerate()
-        .map(|(index, &(ino, start, len, source))| Access {
-            time_ns: 5_000_000 + index as u64 * 1000,
+/// Accesses a microsecond apart on [`EXT4`], such as `read 11:2+4, other added 0:7+1`: who makes it, if not
+/// the launch tree; its source; the file's inode number, or 0; the first page and the number of pages.
+pub(super) fn accesses(text: &str) -> Vec<Access> {
+    let access = |(index, text): (u64, &str)| {
+        let words: Vec<&str> = text.split([' ', ':', '+']).collect();
+        let (by, words) = match words[0] {
+            "other" => (By::Other, &words[1..]),
+            "helper" => (By::Helper, &words[1..]),
+            _ => (By::Tree, &words[..]),
+        };
+        let source = match words[0] {
+            "added" => Source::Added,
+            "read" => Source::Read,
+            "fault" => Source::Fault,
+            "window" => Source::Window,
+            other => panic!("{other} is no source"),
+        };
+        let number = |word: usize| words[word].parse().unwrap();
+        Access {
+            time_ns: 5_000_000 + index * 1000,
             dev: EXT4,
-            ino,
+            ino: number(1),
             generation: 9,
-            start,
-            len,
+            start: number(2),
+            len: number(3),
             source,
-            by: By::Tree,
-        })
-        .collect()
+            by,
+        }
+    };
+    (0..).zip(text.split(", ")).map(access).collect()
+}
+
+/// Log entries, such as `m:12+1@0 11:0+6@2`: the file's inode number (its index, if it is not in `files`), or
+/// `m` for metadata; the first page, the number of pages, and microseconds.
+pub(super) fn text(log: &[LogEntry], files: &[File]) -> String {
+    let entries = log.iter().map(|LogEntry { span, time_us, .. }| {
+        let place = match span.place {
+            Place::Metadata { .. } => "m".to_owned(),
+            Place::Data { file } => files
+                .get(file as usize)
+                .map_or(u64::from(file), |file| file.ino)
+                .to_string(),
+        };
+        format!("{place}:{}+{}@{time_us}", span.start, span.len)
+    });
+    entries.collect::<Vec<_>>().join(" ")
+}
+
+impl Sequence {
+    pub(super) fn log_text(&self) -> String {
+        text(&self.log, &self.files)
+    }
 }
 
 pub(super) fn run(accesses: &[Access], mut fake: FakeProbe) -> Sequence {
-    run_on(accesses, &mut fake)
-}
-
-fn run_on(accesses: &[Access], fake: &mut FakeProbe) -> Sequence {
-    run_after(&Earlier::default(), accesses, false, fake)
+    run_after(&Earlier::default(), accesses, false, &mut fake)
 }
 
 pub(super) fn run_after(
@@ -125,214 +166,126 @@ pub(super) fn run_after(
     resolve_with(&observed, fake)
 }
 
-/// (file's inode number or 0, start, length, microseconds) of each log entry.
-pub(super) fn short(sequence: &Sequence) -> Vec<(u64, u64, u64, u64)> {
-    let entries = sequence.log.iter();
-    entries
-        .map(|entry| {
-            let ino = match entry.span.place {
-                Place::Metadata { .. } => 0,
-                Place::Data { file } => sequence.files[file as usize].ino,
-            };
-            (ino, entry.span.start, entry.span.len, entry.time_us)
-        })
-        .collect()
-}
-
-use Source::{Added, Fault, Read, Window};
-
 #[test]
 fn each_page_comes_once_at_its_first_access_after_its_metadata() {
-    let trace = accesses(&[
-        (11, 0, 4, Added),
-        (11, 2, 4, Read),
-        (0, 12, 1, Added),
-        (12, 0, 1, Added),
-        (11, 0, 8, Read),
-    ]);
-    let sequence = run(&trace, fake([(11, file(11, 8)), (12, file(12, 8))]));
-    assert_eq!(
-        short(&sequence),
-        [
-            (0, 11, 1, 0),
-            (11, 0, 6, 0),
-            (0, 12, 1, 2),
-            (12, 0, 1, 3),
-            (11, 6, 2, 4)
-        ]
-    );
+    let trace = "added 11:0+4, read 11:2+4, added 0:12+1, added 12:0+1, read 11:0+8";
+    let mut system = fake([file(11, 8), file(12, 8)]);
+    let sequence = run_after(&Earlier::default(), &accesses(trace), false, &mut system);
+    let expected = "m:11+1@0 11:0+6@0 m:12+1@2 12:0+1@3 11:6+2@4";
+    assert_eq!(sequence.log_text(), expected);
     assert_eq!(sequence.log[1].lba, 11_000 * 8);
     assert_eq!(sequence.log[2].lba, 12 * 8);
     assert_eq!(sequence.report.missing_metadata, 1);
     assert_eq!(sequence.report.warnings, ["a warning"]);
     assert_eq!(sequence.devices.len(), 1);
+    let asked: Vec<u64> = system.asked.iter().map(|key| key.ino).collect();
+    assert_eq!(asked, [11, 12], "each file is asked about once");
 }
 
 #[test]
 fn reads_past_the_end_are_cut_off_there_and_counted() {
-    let mut trace = accesses(&[(11, 6, 16, Read), (11, 6, 16, Read), (11, 40, 1, Added)]);
-    trace[2].len = u64::MAX;
+    let trace = format!("read 11:6+16, read 11:6+16, added 11:40+{}", u64::MAX);
     let mut facts = file(11, 8);
-    facts.size -= 4000;
-    let sequence = run(&trace, fake([(11, facts)]));
-    assert_eq!(short(&sequence), [(0, 11, 1, 0), (11, 6, 2, 0)]);
+    facts.1.size -= 4000;
+    let sequence = run(&accesses(&trace), fake([facts]));
+    assert_eq!(sequence.log_text(), "m:11+1@0 11:6+2@0");
     assert!(sequence.report.past_end_pages > 14);
 }
 
 #[test]
 fn a_window_gives_the_pages_that_were_cached_before() {
-    let mut facts = file(11, 14);
-    facts.cached = vec![2..5, 8..9, 10..14];
-    let mut trace = accesses(&[
-        (11, 0, 16, Window),
-        (11, 8, 1, Added),
-        (11, 10, 2, Added),
-        (11, 13, 1, Read),
-    ]);
-    // Added by another task: not cached before, and not needed by the launch.
-    trace[2].by = By::Other;
-    let sequence = run(&trace, fake([(11, facts)]));
-    assert_eq!(
-        short(&sequence),
-        [(0, 11, 1, 0), (11, 2, 3, 0), (11, 12, 2, 0), (11, 8, 1, 1)]
-    );
+    // Those added by another task were not cached before, and the launch does not need them.
+    let trace = "window 11:0+16, added 11:8+1, other added 11:10+2, read 11:13+1";
+    let facts = cached(file(11, 14), &[2..5, 8..9, 10..14]);
+    let sequence = run(&accesses(trace), fake([facts]));
+    let expected = "m:11+1@0 11:2+3@0 11:12+2@0 11:8+1@1";
+    assert_eq!(sequence.log_text(), expected);
     assert_eq!(sequence.report.window_pages, 5);
     assert_eq!(sequence.report.other, FileCount { files: 1, pages: 2 });
 }
 
 #[test]
 fn a_window_gives_the_pages_that_others_had_just_added() {
-    let mut facts = file(11, 14);
-    facts.cached = vec![2..3, 8..14];
-    let mut trace = accesses(&[
-        (11, 8, 8, Added),
-        (11, 4, 2, Added),
-        (11, 0, 16, Window),
-        (11, 6, 1, Added),
-    ]);
-    // Another program that uses the same library read these; the last of them after the fault.
-    for index in [0, 3] {
-        trace[index].by = By::Other;
-    }
-    let sequence = run(&trace, fake([(11, facts)]));
-    assert_eq!(
-        short(&sequence),
-        [(0, 11, 1, 1), (11, 4, 2, 1), (11, 2, 1, 2), (11, 8, 6, 2)]
-    );
+    // Another program that uses the same library read some; the last of them after the fault.
+    let trace = "other added 11:8+8, added 11:4+2, window 11:0+16, other added 11:6+1";
+    let facts = cached(file(11, 14), &[2..3, 8..14]);
+    let sequence = run(&accesses(trace), fake([facts]));
+    let expected = "m:11+1@1 11:4+2@1 11:2+1@2 11:8+6@2";
+    assert_eq!(sequence.log_text(), expected);
 }
 
 #[test]
 fn pages_that_the_drive_did_not_read_are_listed() {
-    let mut facts = file(11, 14);
-    facts.cached = vec![2..5, 8..9];
-    let mut trace = accesses(&[
-        (11, 0, 16, Window),
-        (11, 8, 2, Added),
-        (11, 6, 4, Read),
-        (11, 10, 1, Read),
-        (11, 10, 1, Added),
-        (0, 12, 1, Added),
-        (12, 0, 1, Added),
-    ]);
-    // Read by the drive for another task, while the launch was about to read it.
-    trace[4].by = By::Other;
-    let sequence = run(&trace, fake([(11, facts), (12, file(12, 1))]));
-    let unread: Vec<(bool, u64, u64)> = sequence
-        .unread
-        .iter()
-        .map(|span| (span.place.is_metadata(), span.start, span.len))
+    // Page 10 was read by the drive for another task, while the launch was about to read it.
+    let trace = "window 11:0+16, added 11:8+2, read 11:6+4, read 11:10+1, other added 11:10+1, \
+                 added 0:12+1, added 12:0+1";
+    let facts = cached(file(11, 14), &[2..5, 8..9]);
+    let sequence = run(&accesses(trace), fake([facts, file(12, 1)]));
+    let unread = sequence.unread.iter();
+    let unread: Vec<_> = unread
+        .map(|span| (span.place.is_metadata(), span.pages()))
         .collect();
-    assert_eq!(unread, [(false, 2, 3), (false, 6, 2), (true, 11, 1)]);
+    assert_eq!(unread, [(false, 2..5), (false, 6..8), (true, 11..12)]);
 }
 
 #[test]
 fn accesses_left_out_are_counted_by_reason() {
-    let mut trace = accesses(&[
-        (11, 0, 2, Added),
-        (12, 0, 2, Added),
-        (13, 0, 2, Added),
-        (13, 0, 3, Read),
-        (14, 0, 2, Added),
-        (0, 7, 2, Added),
-        (0, 9, 3, Added),
-        (15, 0, 4, Added),
-    ]);
-    trace[2].dev = TMPFS;
-    trace[3].dev = TMPFS;
-    trace[4].dev = ELSEWHERE;
-    trace[5].dev = ELSEWHERE;
-    trace[6].by = By::Other;
-    let mut system = fake([(
-        15,
-        FileFacts {
-            extents: Vec::new(),
-            ..file(15, 4)
-        },
-    )]);
-    system.files.insert(12, FileState::Written);
-    let Sequence {
-        devices,
-        files,
-        log,
-        unread,
-        report,
-        ..
-    } = run(&trace, system);
-    assert_eq!((devices.len(), files.len(), log.len()), (0, 0, 0));
-    assert_eq!(unread, []);
-    assert_eq!(report.gone, FileCount { files: 1, pages: 2 });
-    assert_eq!(report.written, FileCount { files: 1, pages: 2 });
-    assert_eq!(
-        report.left_out["tmpfs"].count,
-        FileCount { files: 1, pages: 3 }
+    let mut trace = accesses(
+        "added 11:0+2, added 12:0+2, added 13:0+2, read 13:0+3, added 14:0+2, added 0:7+2, \
+         other added 0:9+3, added 15:0+4",
     );
-    assert_eq!(report.unknown_device, FileCount { files: 1, pages: 4 });
-    assert_eq!(report.other_metadata_pages, 3);
-    assert_eq!(report.unmapped_pages, 4);
+    for (index, dev) in [(2, TMPFS), (3, TMPFS), (4, ELSEWHERE), (5, ELSEWHERE)] {
+        trace[index].dev = dev;
+    }
+    let mut without_place = file(15, 4);
+    without_place.1.extents.clear();
+    let mut system = fake([without_place]);
+    system.files.insert(12, FileState::Written);
+    let sequence = run(&trace, system);
+    let mut expected = ResolveReport {
+        gone: FileCount { files: 1, pages: 2 },
+        written: FileCount { files: 1, pages: 2 },
+        unknown_device: FileCount { files: 1, pages: 4 },
+        other_metadata_pages: 3,
+        unmapped_pages: 4,
+        warnings: sequence.report.warnings.clone(),
+        ..ResolveReport::default()
+    };
+    let of_tmpfs = LeftOut {
+        support: Support::Memory,
+        count: FileCount { files: 1, pages: 3 },
+    };
+    expected.left_out.insert("tmpfs".to_owned(), of_tmpfs);
+    let report = expected;
+    assert_eq!(
+        sequence,
+        Sequence {
+            report,
+            ..Sequence::default()
+        }
+    );
 }
 
 #[test]
 fn without_the_block_device_data_stay_and_metadata_go() {
-    let mut trace = accesses(&[(0, 7, 2, Added), (11, 0, 2, Added)]);
+    let mut trace = accesses("added 0:7+2, added 11:0+2");
     trace.iter_mut().for_each(|access| access.dev = UNREADABLE);
-    let facts = FileFacts {
-        dependencies: Dependencies::default(),
-        ..file(11, 2)
-    };
-    let sequence = run(&trace, fake([(11, facts)]));
-    assert_eq!(short(&sequence), [(11, 0, 2, 1)]);
+    let mut facts = file(11, 2);
+    facts.1.dependencies = Dependencies::default();
+    let sequence = run(&trace, fake([facts]));
+    assert_eq!(sequence.log_text(), "11:0+2@1");
     assert_eq!(sequence.report.dropped_metadata, 2);
 }
 
 #[test]
 fn files_that_were_faulted_on_are_mapped() {
-    let trace = accesses(&[
-        (11, 0, 1, Fault),
-        (11, 0, 1, Added),
-        (12, 0, 1, Added),
-        (12, 0, 1, Read),
-    ]);
-    let sequence = run(&trace, fake([(11, file(11, 1)), (12, file(12, 1))]));
+    let trace = accesses("fault 11:0+1, added 11:0+1, added 12:0+1, read 12:0+1");
+    let sequence = run(&trace, fake([file(11, 1), file(12, 1)]));
     assert_eq!(sequence.mapped, [true, false]);
 }
 
-#[test]
-fn each_file_is_asked_about_once() {
-    let trace = accesses(&[
-        (11, 0, 1, Added),
-        (12, 0, 1, Added),
-        (11, 1, 1, Read),
-        (11, 0, 16, Window),
-    ]);
-    let mut system = fake([(11, file(11, 8)), (12, file(12, 8))]);
-    run_on(&trace, &mut system);
-    assert_eq!(
-        system.asked.iter().map(|key| key.ino).collect::<Vec<_>>(),
-        [11, 12]
-    );
-}
-
 fn any_access() -> impl Strategy<Value = Access> {
+    use Source::{Added, Read, Window};
     let source = prop_oneof![Just(Added), Just(Read), Just(Window)];
     let by = prop_oneof![4 => Just(By::Tree), 1 => Just(By::Other), 1 => Just(By::Helper)];
     let len = prop_oneof![9 => 0u64..12, 1 => Just(u64::MAX)];
@@ -352,49 +305,42 @@ fn any_access() -> impl Strategy<Value = Access> {
 }
 
 fn any_facts() -> impl Strategy<Value = FileFacts> {
-    let blocks = proptest::collection::vec(proptest::option::of(0u64..200), 0..40);
-    let cached = proptest::collection::vec(any::<bool>(), 40);
-    let nodes = proptest::collection::vec((0u64..40, 1u64..10, 0u64..40, 0u32..3), 0..6);
-    (blocks, cached, nodes, 0u64..40).prop_map(|(blocks, cached, nodes, inode)| FileFacts {
-        size: blocks.len() as u64 * PAGE_SIZE,
-        extents: (0u64..)
-            .zip(blocks)
-            .filter_map(|(page, block)| {
-                Some(FileExtent {
-                    logical: page * PAGE_SIZE,
-                    physical: block? * PAGE_SIZE,
-                    length: PAGE_SIZE,
-                    flags: 0,
-                })
-            })
-            .collect(),
-        cached: (0u64..)
-            .zip(cached)
-            .filter(|(_, cached)| *cached)
-            .map(|(page, _)| page..page + 1)
-            .collect(),
-        dependencies: Dependencies::new(
-            Some(inode),
-            &nodes
-                .into_iter()
-                .map(|(first, len, physical, depth)| ExtentNode {
-                    first,
-                    len,
-                    physical,
-                    depth,
-                })
-                .collect::<Vec<_>>(),
-            4096,
-        ),
-        ..FileFacts::default()
-    })
+    let blocks = vec(option::of(0u64..200), 0..40);
+    let node = (0u64..40, 1u64..10, 0u64..40, 0u32..3);
+    let node = node.prop_map(|(first, len, physical, depth)| ExtentNode {
+        first,
+        len,
+        physical,
+        depth,
+    });
+    let extent = |(page, block): (u64, Option<u64>)| {
+        Some(FileExtent {
+            logical: page * PAGE_SIZE,
+            physical: block? * PAGE_SIZE,
+            length: PAGE_SIZE,
+            flags: 0,
+        })
+    };
+    (blocks, vec(any::<bool>(), 40), vec(node, 0..6), 0u64..40).prop_map(
+        move |(blocks, cached, nodes, inode)| FileFacts {
+            size: blocks.len() as u64 * PAGE_SIZE,
+            extents: (0u64..).zip(blocks).filter_map(extent).collect(),
+            cached: (0u64..)
+                .zip(cached)
+                .filter(|(_, cached)| *cached)
+                .map(|(page, _)| page..page + 1)
+                .collect(),
+            dependencies: Dependencies::new(Some(inode), &nodes, 4096),
+            ..FileFacts::default()
+        },
+    )
 }
 
 proptest! {
     #[test]
     fn no_page_occurs_twice_and_time_never_goes_back(
-        mut trace in proptest::collection::vec(any_access(), 0..60),
-        facts in proptest::collection::vec(any_facts(), 5),
+        mut trace in vec(any_access(), 0..60),
+        facts in vec(any_facts(), 5),
     ) {
         for (index, access) in trace.iter_mut().enumerate() {
             access.time_ns = 5_000_000 + index as u64 * 1000;
@@ -408,7 +354,7 @@ proptest! {
         let mut pages = HashSet::new();
         for entry in &sequence.log {
             prop_assert!(entry.span.len > 0);
-            for page in entry.span.start..entry.span.end() {
+            for page in entry.span.pages() {
                 prop_assert!(pages.insert((entry.span.place, page)), "{entry:?}");
             }
             if let Place::Data { file } = entry.span.place {
@@ -421,7 +367,7 @@ proptest! {
         }
         let mut unread = HashSet::new();
         for span in &sequence.unread {
-            for page in span.start..span.end() {
+            for page in span.pages() {
                 prop_assert!(pages.contains(&(span.place, page)), "{span:?} is in the log");
                 prop_assert!(unread.insert((span.place, page)), "{span:?} comes once");
             }

@@ -71,65 +71,40 @@ pub fn extend_reads(accesses: &mut [Access]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::learn::sequence::tests::accesses;
 
-    fn access(source: Source, ino: u64, start: u64, len: u64) -> Access {
-        Access {
-            time_ns: 0,
-            dev: 1,
-            ino,
-            generation: 0,
-            start,
-            len,
-            source,
-            by: By::Tree,
-        }
-    }
-
-    /// The reads afterwards: start and length.
-    fn reads(mut accesses: Vec<Access>) -> Vec<(u64, u64)> {
-        extend_reads(&mut accesses);
-        let reads = accesses
-            .iter()
-            .filter(|access| access.source == Source::Read);
+    /// Start and length of each read afterwards; file 7 has one addition for each page.
+    fn reads(trace: &str) -> Vec<(u64, u64)> {
+        let mut trace = accesses(trace);
+        extend_reads(&mut trace);
+        let reads = trace.iter().filter(|access| access.source == Source::Read);
         reads.map(|read| (read.start, read.len)).collect()
     }
 
-    fn added(pages: Range<u64>) -> Vec<Access> {
-        pages
-            .map(|page| access(Source::Added, 7, page, 1))
-            .collect()
+    fn added(pages: Range<u64>) -> String {
+        let pages: Vec<String> = pages.map(|page| format!("added 7:{page}+1")).collect();
+        pages.join(", ")
     }
 
     #[test]
     fn a_read_is_extended_to_the_start_of_an_unused_run() {
-        let read = |start, len| access(Source::Read, 7, start, len);
-        let accesses = [added(0..16), vec![read(3, 13)]].concat();
-        assert_eq!(reads(accesses), [(0, 16)]);
+        assert_eq!(reads(&(added(0..16) + ", read 7:3+13")), [(0, 16)]);
         // Only once: later reads of the same run are reported.
-        let accesses = [added(4..16), vec![read(5, 2), read(12, 4)]].concat();
-        assert_eq!(reads(accesses), [(4, 3), (12, 4)]);
+        let trace = added(4..16) + ", read 7:5+2, read 7:12+4";
+        assert_eq!(reads(&trace), [(4, 3), (12, 4)]);
     }
 
     #[test]
     fn a_read_is_not_extended_over_pages_of_another_use() {
-        let read = |start, len| access(Source::Read, 7, start, len);
-        let accesses = [added(0..32), vec![read(0, 4), read(10, 2)]].concat();
-        assert_eq!(reads(accesses), [(0, 4), (10, 2)]);
-        let accesses = [
-            added(0..32),
-            vec![access(Source::Fault, 7, 0, 1), read(10, 2)],
-        ]
-        .concat();
-        assert_eq!(reads(accesses), [(10, 2)]);
-        // A run of its own, and pages that others added.
-        let accesses = [added(0..4), vec![read(0, 4)], added(4..8), vec![read(4, 4)]].concat();
-        assert_eq!(reads(accesses), [(0, 4), (4, 4)]);
-        let mut accesses = [added(0..16), vec![read(3, 13)]].concat();
-        for access in &mut accesses[..16] {
-            access.by = By::Own;
-        }
-        assert_eq!(reads(accesses), [(3, 13)]);
-        let accesses = [added(0..16), vec![access(Source::Read, 8, 3, 13)]].concat();
-        assert_eq!(reads(accesses), [(3, 13)]);
+        let trace = added(0..32) + ", read 7:0+4, read 7:10+2";
+        assert_eq!(reads(&trace), [(0, 4), (10, 2)]);
+        let trace = added(0..32) + ", fault 7:0+1, read 7:10+2";
+        assert_eq!(reads(&trace), [(10, 2)]);
+        // A run of its own, pages that others added, and another file.
+        let trace = added(0..4) + ", read 7:0+4, " + &added(4..8) + ", read 7:4+4";
+        assert_eq!(reads(&trace), [(0, 4), (4, 4)]);
+        let of_others = added(0..16).replace("added", "other added");
+        assert_eq!(reads(&(of_others + ", read 7:3+13")), [(3, 13)]);
+        assert_eq!(reads(&(added(0..16) + ", read 8:3+13")), [(3, 13)]);
     }
 }

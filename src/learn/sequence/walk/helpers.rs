@@ -2,13 +2,16 @@
 //! needed if it recurs in another launch (FAST §4.1.2).
 
 use std::collections::HashMap;
+use std::mem::take;
 use std::ops::Range;
 
-use super::{SequenceBuilder, span};
+use super::SequenceBuilder;
 use crate::learn::sequence::accessed_file::AccessedFile;
 use crate::learn::sequence::{Earlier, FileKey};
 use crate::model::ranges::RangeSet;
-use crate::model::{Access, By, HelperRead, LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE};
+use crate::model::{
+    Access, By, HelperRead, LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Span,
+};
 
 /// Most log entries of helpers that are kept: as many as a large app has of its own. On a system that starts
 /// thousands of programs during the launch, they are chance.
@@ -23,71 +26,65 @@ impl<'a> SequenceBuilder<'a> {
         numbers: &[usize],
         recurring: impl Fn(&'a Earlier, FileKey) -> Option<&'a RangeSet>,
     ) {
-        // Walked as if they were a launch of their own; only the log of it is used.
-        let log = std::mem::take(&mut self.log);
-        let unread = std::mem::take(&mut self.unread);
-        let fault_around = std::mem::take(&mut self.fault_around);
-        let report = self.report.clone();
-        for (access, &number) in accesses.iter().zip(numbers) {
-            if access.by == By::Helper && self.log.len() < MOST_HELPER_ENTRIES {
-                self.access(access, number);
-            }
-        }
-        let found = std::mem::replace(&mut self.log, log);
-        self.unread = unread;
-        self.fault_around = fault_around;
-        self.report = report;
-
         let by_key: HashMap<FileKey, &AccessedFile> =
             self.accessed.iter().map(|file| (file.key, file)).collect();
         let none = RangeSet::default();
-        for entry in found {
-            let place = entry.span.place;
+        for entry in self.helper_log(accesses, numbers) {
             let key = self.key(&entry);
             let known = recurring(self.observed.earlier, key).unwrap_or(&none);
-            let pages = entry.span.start..entry.span.end();
+            let pages = entry.span.pages();
             for again in known.overlapping(&pages) {
-                self.report.recurring_pages += again.end - again.start;
+                self.sequence.report.recurring_pages += again.end - again.start;
                 let part = part(&entry, again.clone());
                 self.note_helper(&part, true);
-                self.log.push(part);
+                self.sequence.log.push(part);
                 let added = by_key.get(&key).map_or(&none, |file| &file.added);
                 let cached = added.missing(&again).into_iter();
-                self.unread.extend(cached.map(|pages| span(place, pages)));
+                let unread = cached.map(|pages| Span::new(entry.span.place, pages));
+                self.sequence.unread.extend(unread);
             }
             for once in known.missing(&pages) {
-                self.report.helper_pages += once.end - once.start;
+                self.sequence.report.helper_pages += once.end - once.start;
                 self.note_helper(&part(&entry, once), false);
             }
         }
     }
 
+    /// The log of helpers alone: they are walked as if they were a launch of their own.
+    fn helper_log(&mut self, accesses: &[Access], numbers: &[usize]) -> Vec<LogEntry> {
+        let log = take(&mut self.sequence.log);
+        let unread = take(&mut self.sequence.unread);
+        let fault_around = take(&mut self.sequence.fault_around);
+        let report = take(&mut self.sequence.report);
+        for (access, &number) in accesses.iter().zip(numbers) {
+            if access.by == By::Helper && self.sequence.log.len() < MOST_HELPER_ENTRIES {
+                self.access(access, number);
+            }
+        }
+        self.sequence.unread = unread;
+        self.sequence.fault_around = fault_around;
+        self.sequence.report = report;
+        std::mem::replace(&mut self.sequence.log, log)
+    }
+
     fn note_helper(&mut self, entry: &LogEntry, recurs: bool) {
-        self.helpers.push(HelperRead {
-            entry: PrefetchEntry {
-                span: entry.span,
-                time_us: entry.time_us,
-            },
-            recurs,
-        });
+        let LogEntry { span, time_us, .. } = *entry;
+        let entry = PrefetchEntry { span, time_us };
+        self.sequence.helpers.push(HelperRead { entry, recurs });
     }
 
     fn key(&self, entry: &LogEntry) -> FileKey {
-        let dev = self.devices[usize::from(entry.device)].dev;
-        match entry.span.place {
-            Place::Metadata { .. } => FileKey {
-                dev,
-                ino: 0,
-                generation: 0,
-            },
+        let (ino, generation) = match entry.span.place {
+            Place::Metadata { .. } => (0, 0),
             Place::Data { file } => {
-                let file = &self.files[file as usize];
-                FileKey {
-                    dev,
-                    ino: file.ino,
-                    generation: file.generation,
-                }
+                let file = &self.sequence.files[file as usize];
+                (file.ino, file.generation)
             }
+        };
+        FileKey {
+            dev: self.sequence.devices[usize::from(entry.device)].dev,
+            ino,
+            generation,
         }
     }
 }
@@ -96,7 +93,7 @@ impl<'a> SequenceBuilder<'a> {
 fn part(entry: &LogEntry, pages: Range<u64>) -> LogEntry {
     LogEntry {
         lba: entry.lba + (pages.start - entry.span.start) * SECTORS_PER_PAGE,
-        span: span(entry.span.place, pages),
+        span: Span::new(entry.span.place, pages),
         ..*entry
     }
 }

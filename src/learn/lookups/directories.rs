@@ -1,0 +1,225 @@
+//! The running system's directories, to walk paths through.
+//!
+//! Directories are opened with O_PATH and without following links, which runs no driver. Names are looked up
+//! only in file systems that the kernel serves alone: neither over a network nor by a user-space process.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::rc::Rc;
+
+use rustix::fs::{FileType, Mode, OFlags, openat, readlinkat};
+use rustix::io::Errno;
+
+use super::Id;
+use crate::fs::handle;
+use crate::fs::mounts::{MountTable, OpenMount};
+use crate::fs::open_mount::{O_LOOKUP, stat_node};
+use crate::fs::support::Support;
+use crate::learn::interpreter;
+use crate::model::InodeId;
+
+/// Most directories that are kept open: half of what a process may open by default.
+const MOST_OPEN: usize = 512;
+
+/// Bytes of a file's head in which its interpreter is looked for.
+const HEAD_BYTES: u64 = 4096;
+
+/// An open directory.
+pub type Dir = Rc<OpenDir>;
+
+/// A directory in which names can be looked up.
+#[derive(Debug)]
+pub struct OpenDir {
+    fd: OwnedFd,
+    /// Which directory it is.
+    pub id: Id,
+    mount: u64,
+}
+
+/// What a name in a directory refers to.
+#[derive(Clone, Debug)]
+pub enum ChildNode {
+    /// Nothing.
+    Absent,
+    /// A directory of the same file system.
+    Directory(Dir),
+    /// A directory on which another file system is mounted: the root of that. The covered name stays in
+    /// memory as long as the file system is mounted.
+    Mounted(Dir),
+    /// A symbolic link.
+    Link {
+        /// Inode number.
+        ino: u64,
+        /// Its target.
+        target: Vec<u8>,
+    },
+    /// Anything else with an inode of this number on the same file system.
+    Other(u64),
+    /// Something that must not be examined: it is on a file system that is left out, or cannot be opened.
+    Elsewhere,
+}
+
+/// The directories of a mount namespace.
+pub struct Directories {
+    mounts: MountTable,
+    /// Open mounts, by their numbers.
+    open_mounts: HashMap<u32, Rc<OpenMount>>,
+    /// A mount of each file system, whichever can be opened; `None` if none can. Only in our own namespace.
+    any_mounts: Option<HashMap<u64, Option<Rc<OpenMount>>>>,
+    /// Answers so far, and how many directories they keep open.
+    known: HashMap<(Id, u64), HashMap<Vec<u8>, ChildNode>>,
+    open: usize,
+}
+
+impl Directories {
+    /// The directories of a mount namespace with the given table; `open` are mounts that paths start from.
+    /// Of a namespace that is not ours, only these can be entered, and what is mounted below them.
+    pub fn new(mounts: MountTable, open: Vec<OpenMount>, is_ours: bool) -> Self {
+        let open = open.into_iter();
+        let by_id = open.map(|mount| (mount.mount.id, Rc::new(mount)));
+        Directories {
+            mounts,
+            open_mounts: by_id.collect(),
+            any_mounts: is_ours.then(HashMap::new),
+            known: HashMap::new(),
+            open: 0,
+        }
+    }
+
+    /// Whether a mount is open.
+    pub fn is_open(&self, mount: u32) -> bool {
+        self.open_mounts.contains_key(&mount)
+    }
+
+    /// Whether the device has a file system whose metadata can be found.
+    pub fn is_ext4(&self, dev: u64) -> bool {
+        self.mounts
+            .fs_type(dev)
+            .is_some_and(|fs_type| Support::of(fs_type) == Support::Ext4)
+    }
+
+    /// Opens a directory that a trace names, in the mount that it was reached through if that is open;
+    /// `None` if it is gone or its file system is left out.
+    pub fn directory(&mut self, inode: InodeId, mount: u32) -> Option<Dir> {
+        let mount = self.open_mounts.get(&mount).cloned();
+        let mount = mount.filter(|open| open.mount.dev == inode.dev);
+        let top = mount.as_ref().and_then(|mount| self.root_of(mount));
+        let own_root = || self.any_mounts.as_ref().and_then(|_| self.own_root());
+        for known in [top, own_root()].into_iter().flatten() {
+            if known.id == (inode.dev, inode.ino) {
+                return Some(known);
+            }
+        }
+        if !self.is_ext4(inode.dev) {
+            return None;
+        }
+        let mount = mount.or_else(|| self.any_mount(inode.dev))?;
+        let flags = O_LOOKUP | OFlags::DIRECTORY;
+        let fd = handle::open_by_ino(mount.fd.as_fd(), inode.ino, inode.generation, flags).ok()?;
+        self.opened(fd)
+    }
+
+    /// The path to a directory from the root of its mount: that root, and the path from there.
+    pub fn path_to(&mut self, dir: &Dir) -> Option<(Dir, Vec<u8>)> {
+        let mount = u32::try_from(dir.mount).ok()?;
+        let mount = self.open_mounts.get(&mount).cloned();
+        let mount = mount.or_else(|| self.any_mount(dir.id.0))?;
+        let path = handle::path_in_fs(dir.fd.as_fd(), &mount)?;
+        let below = path.strip_prefix(mount.mount.root.as_slice())?.to_vec();
+        Some((self.root_of(&mount)?, below))
+    }
+
+    /// The program interpreter (`PT_INTERP`) that an executable file asks for.
+    pub fn interpreter(&self, dir: &Dir, name: &[u8]) -> Option<Vec<u8>> {
+        let found = openat(&dir.fd, name, O_LOOKUP, Mode::empty()).ok()?;
+        let node = stat_node(&found)?;
+        if node.kind != FileType::RegularFile || node.dev != dir.id.0 {
+            return None;
+        }
+        // Reopened by its descriptor, so that it is the very file that was just found to be regular.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
+        let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+        let mut head = Vec::new();
+        let file = std::fs::File::from(fd);
+        file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
+        interpreter::of(&head)
+    }
+
+    /// What `name`, which is neither `.` nor `..`, refers to in the directory.
+    pub fn child(&mut self, dir: &Dir, name: &[u8]) -> ChildNode {
+        let key = (dir.id, dir.mount);
+        if let Some(child) = self.known.get(&key).and_then(|names| names.get(name)) {
+            return child.clone();
+        }
+        if self.open >= MOST_OPEN {
+            self.known.clear();
+            self.open = 0;
+        }
+        let child = self.ask(dir, name);
+        let is_open = matches!(child, ChildNode::Directory(_) | ChildNode::Mounted(_));
+        self.open += usize::from(is_open);
+        let names = self.known.entry(key).or_default();
+        names.insert(name.to_vec(), child.clone());
+        child
+    }
+
+    /// The directory above; `None` if it must not be examined.
+    pub fn parent(&self, dir: &Dir) -> Option<Dir> {
+        self.opened(openat(&dir.fd, "..", O_LOOKUP, Mode::empty()).ok()?)
+    }
+
+    fn root_of(&self, mount: &OpenMount) -> Option<Dir> {
+        self.opened(openat(&mount.fd, ".", O_LOOKUP, Mode::empty()).ok()?)
+    }
+
+    fn own_root(&self) -> Option<Dir> {
+        self.opened(rustix::fs::open("/", O_LOOKUP, Mode::empty()).ok()?)
+    }
+
+    fn any_mount(&mut self, dev: u64) -> Option<Rc<OpenMount>> {
+        let usable = self.is_ext4(dev);
+        let mounts = &self.mounts;
+        self.any_mounts
+            .as_mut()?
+            .entry(dev)
+            .or_insert_with(|| usable.then(|| mounts.open_root(dev).ok().map(Rc::new))?)
+            .clone()
+    }
+
+    /// The directory behind a descriptor that was opened with [`O_LOOKUP`], unless it must not be examined.
+    pub fn opened(&self, fd: OwnedFd) -> Option<Dir> {
+        let node = stat_node(&fd)?;
+        let fs_type = self.mounts.fs_type(node.dev)?;
+        let (id, mount) = ((node.dev, node.ino), node.mount);
+        let is_usable = node.kind == FileType::Directory && Support::can_be_walked(fs_type);
+        is_usable.then(|| Rc::new(OpenDir { fd, id, mount }))
+    }
+
+    fn ask(&self, dir: &Dir, name: &[u8]) -> ChildNode {
+        let fd = match openat(&dir.fd, name, O_LOOKUP, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => return ChildNode::Absent,
+            // Such as a name that is too long for any directory.
+            Err(_) => return ChildNode::Elsewhere,
+        };
+        let Some(node) = stat_node(&fd) else {
+            return ChildNode::Elsewhere;
+        };
+        let known = if node.dev != dir.id.0 || node.mount != dir.mount {
+            self.opened(fd).map(ChildNode::Mounted)
+        } else if node.kind == FileType::Directory {
+            self.opened(fd).map(ChildNode::Directory)
+        } else if node.kind == FileType::Symlink {
+            let target = readlinkat(&fd, "", Vec::new()).ok();
+            target.map(|target| ChildNode::Link {
+                ino: node.ino,
+                target: target.into_bytes(),
+            })
+        } else {
+            Some(ChildNode::Other(node.ino))
+        };
+        known.unwrap_or(ChildNode::Elsewhere)
+    }
+}
