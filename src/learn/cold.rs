@@ -13,12 +13,9 @@ use super::settings::LearningSettings;
 use crate::drive::{KnobError, Sysfs};
 use crate::fs::mounts::MountTable;
 use crate::kernel::{Storage, TraceError, TraceMode, Tracer};
-use crate::learn::build_profile::{Watched, build_profile};
-use crate::learn::sequence::{self, Earlier, Requirements};
-use crate::model;
-use crate::model::LaunchLimits;
-use crate::model::{App, Ended, Profile};
-use crate::model::{LogEntry, PrefetchEntry, Span};
+use crate::learn::build_profile::WatchedLaunch;
+use crate::learn::sequence::{Requirements, ResolveReport};
+use crate::model::{App, Ended, LaunchLimits, Learned, LogEntry, PrefetchEntry, Profile, Span};
 use crate::process::{AppStatus, Exit, LaunchOver, Spawn, SpawnError, Started, Supervisor};
 
 /// How to learn, and what.
@@ -27,7 +24,7 @@ pub struct LearnOptions {
     pub app: App,
     /// From an empty cache, exactly what is touched or what the drive reads; or from a launch as it
     /// comes.
-    pub how: model::Learned,
+    pub how: Learned,
     /// When the launch is complete, and when to give up.
     pub limits: LaunchLimits,
     /// The command that restores the knobs should this process be killed.
@@ -85,7 +82,7 @@ pub struct LearnSummary {
     /// From execve to the end of the launch.
     pub duration: Duration,
     /// What was resolved, inserted and left out.
-    pub resolved: sequence::ResolveReport,
+    pub resolved: ResolveReport,
     /// What the launch required, as the paper's Table 1 counts it.
     pub required: Requirements,
     /// Time that resolving took: missing metadata and disk positions.
@@ -122,12 +119,11 @@ impl LearnedProfile {
 /// The launch sequence in the form of a profile: its entries are the log's, in access order; the log's
 /// places point into the profile's tables. Dynamic scheduling merges from it anew (paper §3.3).
 pub fn launch_sequence(profile: &Profile, log: &[LogEntry]) -> Profile {
-    let entry = |entry: &LogEntry| PrefetchEntry {
-        span: entry.span,
-        time_us: entry.time_us,
-    };
+    let entries = log
+        .iter()
+        .map(|&LogEntry { span, time_us, .. }| PrefetchEntry { span, time_us });
     Profile {
-        entries: log.iter().map(entry).collect(),
+        entries: entries.collect(),
         fault_around: Vec::new(),
         helpers: Vec::new(),
         ..profile.clone()
@@ -156,24 +152,19 @@ pub fn learn(
     supervisor: &mut Supervisor,
 ) -> Result<LearnedLaunch, LearnError> {
     let mounts = MountTable::read()?;
-    let app = options.app.clone();
     // First, since it starts the keeper process, which must not become part of the launch tree.
     let how = options.how;
     let settings =
         LearningSettings::apply(&mounts, spawn.command.root(), how, options.keeper.take())?;
     let exact_faults = settings.exact_faults();
-    let earlier = options.earlier.as_ref().map(|profile| {
-        let number = |device: &model::Device| mounts.find_uuid(&device.fs_uuid);
-        Earlier::new(profile, how == model::Learned::Live, number)
-    });
-    let focus = match how {
-        model::Learned::Live => TraceMode::Touches,
-        model::Learned::Exact | model::Learned::AsRead => TraceMode::Reads,
+    let mode = match how {
+        Learned::Live => TraceMode::Touches,
+        Learned::Exact | Learned::AsRead => TraceMode::Reads,
     };
     let mut storage = Storage::new();
-    let mut tracer = Tracer::attach_with(&mut storage, focus, cgroup::own(&mounts))?;
-    if how != model::Learned::Live {
-        settings.empty_caches(&mounts, how == model::Learned::Exact)?;
+    let mut tracer = Tracer::attach_with(&mut storage, mode, cgroup::own(&mounts))?;
+    if how != Learned::Live {
+        settings.empty_caches(&mounts, how == Learned::Exact)?;
     }
 
     let started_at = SystemTime::now();
@@ -184,41 +175,48 @@ pub fn learn(
     let watched = watch(&mut tracer, supervisor, &options, &mut exit);
     let trace = tracer.finish();
     let restored = settings.restore();
-
-    let profile = (|| {
-        let over = watched.map_err(NotLearned::failed)?;
+    let profile = watched.map_err(NotLearned::failed).and_then(|over| {
         let trace = trace.map_err(NotLearned::failed)?;
         restored.map_err(NotLearned::failed)?;
-        // The tree's last task is gone; so then is the app, or all but gone.
-        if over.ended == Ended::Exit && exit.is_none() {
-            exit = Some(supervisor.wait().map_err(NotLearned::failed)?);
-        }
-        if trace.lost > 0 {
-            return Err(NotLearned::Lost(trace.lost));
-        }
-        let signal = match exit.map(|exit| exit.status) {
-            Some(AppStatus::Signal(signal)) => Some(signal),
-            _ => supervisor.asked_to_end(),
-        };
-        if let Some(signal) = signal {
-            return Err(NotLearned::Killed(signal));
-        }
-        let launch = Watched {
-            app,
+        check_whole(&over, trace.lost, supervisor, &mut exit)?;
+        let launch = WatchedLaunch {
+            app: options.app,
             over,
             started: started_at,
             how,
             exact_faults,
-            earlier: earlier.unwrap_or_default(),
+            earlier: options.earlier,
             sysfs: Sysfs::default(),
         };
-        build_profile(launch, &trace, &mounts)
-    })();
+        launch.build_profile(&trace, &mounts)
+    });
     Ok(LearnedLaunch {
         profile,
         started,
         exit,
     })
+}
+
+/// Checks that all of the launch was traced and that nothing cut it short; `exit` is set if the app has
+/// exited.
+fn check_whole(
+    over: &LaunchOver,
+    lost: u64,
+    supervisor: &mut Supervisor,
+    exit: &mut Option<Exit>,
+) -> Result<(), NotLearned> {
+    // The tree's last task is gone; so then is the app, or all but gone.
+    if over.ended == Ended::Exit && exit.is_none() {
+        *exit = Some(supervisor.wait().map_err(NotLearned::failed)?);
+    }
+    if lost > 0 {
+        return Err(NotLearned::Lost(lost));
+    }
+    let signal = match exit.map(|exit| exit.status) {
+        Some(AppStatus::Signal(signal)) => Some(signal),
+        _ => supervisor.asked_to_end(),
+    };
+    signal.map_or(Ok(()), |signal| Err(NotLearned::Killed(signal)))
 }
 
 /// Collects events until the launch is over, and says how it ended; `exit` is set if the app has exited

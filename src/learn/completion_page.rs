@@ -47,11 +47,12 @@ pub fn completion_page(log: &[LogEntry], duration: Duration) -> Option<Span> {
 mod tests {
     use super::*;
 
-    fn log(entries: &[(u32, u64, u64)]) -> Vec<LogEntry> {
-        entries
-            .iter()
-            .enumerate()
-            .map(|(time, &(file, start, len))| LogEntry {
+    /// The file and page by which a launch is timed that makes these reads a microsecond apart (file, first
+    /// page, number of pages), and ends after so many microseconds.
+    fn completion(reads: &[(u32, u64, u64)], duration_us: u64) -> Option<(Place, u64)> {
+        let entries = (0..)
+            .zip(reads)
+            .map(|(time_us, &(file, start, len))| LogEntry {
                 span: Span {
                     place: Place::Data { file },
                     start,
@@ -59,40 +60,32 @@ mod tests {
                 },
                 device: 0,
                 lba: 0,
-                time_us: time as u64,
-            })
-            .collect()
-    }
-
-    fn completion(entries: &[(u32, u64, u64)]) -> Option<(Place, u64, u64)> {
-        completion_page(&log(entries), Duration::from_secs(1))
-            .map(|span| (span.place, span.start, span.len))
+                time_us,
+            });
+        let log: Vec<LogEntry> = entries.collect();
+        let span = completion_page(&log, Duration::from_micros(duration_us))?;
+        assert_eq!(span.len, 1);
+        Some((span.place, span.start))
     }
 
     #[test]
-    fn the_completion_page_is_the_last_read() {
-        let place = Place::Data { file: 2 };
-        assert_eq!(completion(&[(1, 0, 9), (2, 7, 5)]), Some((place, 7, 1)));
-        assert_eq!(completion(&[]), None);
+    fn the_completion_page_is_the_last_read_of_the_launch() {
+        let reads = [(1, 0, 9), (2, 7, 5), (3, 0, 1)];
+        let page = |file, page| Some((Place::Data { file }, page));
+        assert_eq!(completion(&reads, 2), page(3, 0));
+        assert_eq!(completion(&reads, 1), page(2, 7), "later reads are skipped");
+        assert_eq!(completion(&[], 2), None);
     }
 
     #[test]
     fn pages_within_readahead_of_an_earlier_read_are_skipped() {
-        let place = Place::Data { file: 1 };
+        let found = |last| completion(&[(0, 0, 1), (1, 100, 1), last], 9);
+        let page = |page| Some((Place::Data { file: 1 }, page));
         for near in [(1, 101, 1), (1, 130, 2), (1, 69, 1), (1, 40, 35)] {
-            let found = completion(&[(0, 0, 1), (1, 100, 1), near]);
-            assert_eq!(found, Some((place, 100, 1)), "{near:?}");
+            assert_eq!(found(near), page(100), "{near:?}");
         }
         for far in [(1, 133, 1), (1, 60, 2)] {
-            let found = completion(&[(0, 0, 1), (1, 100, 1), far]);
-            assert_eq!(found, Some((place, far.1, 1)), "{far:?}");
+            assert_eq!(found(far), page(far.1), "{far:?}");
         }
-    }
-
-    #[test]
-    fn reads_after_the_launch_are_skipped() {
-        let log = log(&[(1, 0, 1), (2, 0, 1), (3, 0, 1)]);
-        let span = completion_page(&log, Duration::from_micros(1)).unwrap();
-        assert_eq!(span.place, Place::Data { file: 2 });
     }
 }

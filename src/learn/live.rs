@@ -19,9 +19,8 @@ use super::follow::{Follow, wait};
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::{LoadedTracer, Storage, TraceMode, Tracer};
-use crate::learn::build_profile::{Watched, build_profile};
+use crate::learn::build_profile::WatchedLaunch;
 use crate::learn::cold::{LearnedProfile, NotLearned};
-use crate::learn::sequence::Earlier;
 use crate::model::LaunchLimits;
 use crate::model::{App, Learned, Profile};
 use crate::process::LaunchOver;
@@ -174,22 +173,16 @@ fn learn(
         return Err(NotLearned::Lost(trace.lost));
     }
     let mounts = MountTable::read().map_err(NotLearned::failed)?;
-    let number = |device: &crate::model::Device| mounts.find_uuid(&device.fs_uuid);
-    let earlier = job
-        .earlier
-        .as_ref()
-        .map(|profile| Earlier::new(profile, true, number))
-        .unwrap_or_default();
-    let launch = Watched {
+    let launch = WatchedLaunch {
         app: job.app,
         over,
         started,
         how: Learned::Live,
         exact_faults: false,
-        earlier,
+        earlier: job.earlier,
         sysfs: job.sysfs,
     };
-    build_profile(launch, &trace, &mounts)
+    launch.build_profile(&trace, &mounts)
 }
 
 /// Collects events until the launch is over, and says how it ended.

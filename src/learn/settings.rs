@@ -1,5 +1,6 @@
 //! The system settings of a learning run.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -22,15 +23,13 @@ pub fn devices_below(mounts: &[Mount], root: Option<&Path>) -> Vec<u64> {
         .filter(|mount| root.starts_with(&mount.mount_point))
         .max_by_key(|mount| mount.mount_point.as_os_str().len())
         .map(|mount| mount.dev);
-    let mut devices: Vec<u64> = mounts
+    let devices: BTreeSet<u64> = mounts
         .iter()
         .filter(|mount| mount.mount_point.starts_with(root) || Some(mount.dev) == holder)
         .filter(|mount| Support::of(&mount.fs_type) == Support::Ext4)
         .map(|mount| mount.dev)
         .collect();
-    devices.sort_unstable();
-    devices.dedup();
-    devices
+    devices.into_iter().collect()
 }
 
 /// How many bytes of cached pages around a fault the kernel maps (mm/memory.c). With one page, each fault
@@ -64,16 +63,14 @@ impl LearningSettings {
         let canonical: Option<PathBuf> = root.and_then(|root| root.canonicalize().ok());
         let devices = devices_below(mounts.mounts(), canonical.as_deref().or(root));
         let mut wanted: Vec<(PathBuf, String)> = Vec::new();
-        if learned != Learned::Live {
-            for &dev in &devices {
-                wanted.extend(
-                    sysfs
-                        .inode_readahead_knob(dev)
-                        .map(|knob| (knob, "0".into())),
-                );
-                let exact = learned == Learned::Exact;
-                let read_ahead = sysfs.read_ahead_knob(dev).filter(|_| exact);
-                wanted.extend(read_ahead.map(|knob| (knob, "0".into())));
+        for &dev in devices.iter().filter(|_| learned != Learned::Live) {
+            wanted.extend(
+                sysfs
+                    .inode_readahead_knob(dev)
+                    .map(|knob| (knob, "0".into())),
+            );
+            if learned == Learned::Exact {
+                wanted.extend(sysfs.read_ahead_knob(dev).map(|knob| (knob, "0".into())));
             }
         }
         let exact_faults = learned.is_touched() && is_writable(Path::new(FAULT_AROUND));
@@ -81,20 +78,18 @@ impl LearningSettings {
             let page = rustix::param::page_size().to_string();
             wanted.push((FAULT_AROUND.into(), page));
         }
-        let mut settings = LearningSettings {
-            knobs: None,
-            devices,
-            exact_faults,
-        };
+        let mut knobs = None;
         if !wanted.is_empty() {
-            let knobs = settings
-                .knobs
-                .insert(Knobs::acquire(Path::new(RUN_DIR), keeper)?);
+            let knobs = knobs.insert(Knobs::acquire(Path::new(RUN_DIR), keeper)?);
             for (knob, value) in &wanted {
                 knobs.set(knob, value)?;
             }
         }
-        Ok(settings)
+        Ok(LearningSettings {
+            knobs,
+            devices,
+            exact_faults,
+        })
     }
 
     /// Whether a fault on a cached page maps that page alone. Otherwise it maps the cached ones of the
