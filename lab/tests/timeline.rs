@@ -8,6 +8,7 @@ mod common;
 use std::collections::HashMap;
 use std::ffi::{OsString, c_void};
 use std::fs::{self, File};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
@@ -18,7 +19,7 @@ use lab::methods::LearnedSet;
 use lab::timeline::{Facts, Raw, Recorder, Timeline, What, Why, analyse};
 use paralfetch::apps::{Rules, identify_command};
 use paralfetch::fs::mounts::MountTable;
-use paralfetch::kernel::{self, DRAIN_INTERVAL, TraceMode, Tracer};
+use paralfetch::kernel::{DRAIN_INTERVAL, TraceMode, Tracer};
 use paralfetch::learn::{Earlier, Observed, resolve};
 use paralfetch::model::DriveClass;
 use paralfetch::model::Hooks;
@@ -175,8 +176,7 @@ fn launch(supervisor: &mut Supervisor, spawn: Spawn, mut drain: impl FnMut() -> 
 /// which would empty the whole system's caches.
 fn learned_set(image: &LoopExt4, supervisor: &mut Supervisor) -> LearnedSet {
     let started = SystemTime::now();
-    let mut storage = kernel::Storage::new();
-    let mut tracer = Tracer::attach(&mut storage, TraceMode::Reads).unwrap();
+    let mut tracer = Tracer::attach(TraceMode::Reads).unwrap();
     let mark = tracer.start_mark();
     let mut spawn = spawn(image);
     let app = identify_command(&Rules::builtin(), &spawn.command).app;
@@ -233,7 +233,7 @@ fn learned_set(image: &LoopExt4, supervisor: &mut Supervisor) -> LearnedSet {
 /// returns is kept until the launch is over.
 fn record<T>(image: &LoopExt4, supervisor: &mut Supervisor, prefetch: impl FnOnce() -> T) -> Raw {
     let dev = fs::metadata(image.mount_point()).unwrap().dev();
-    let mut storage = kernel::Storage::new();
+    let mut storage = MaybeUninit::uninit();
     let mut recorder = Recorder::attach(&mut storage, dev).unwrap();
     let mark = recorder.start_mark().unwrap();
     let mut spawn = spawn(image);

@@ -11,7 +11,7 @@ use super::completion;
 use super::interleave::Launcher;
 use super::results::{Sample, Scenario};
 use crate::drive::drop_caches;
-use crate::kernel::{CompletionBlock, Meter, Storage, TraceError};
+use crate::kernel::{CompletionBlock, Meter, TraceError};
 use crate::model::{App, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::process::{AppStatus, Command, Spawn, SpawnError, Stdio, Subreaper, Supervisor, User};
@@ -89,6 +89,8 @@ pub struct AppLauncher<'a> {
     pub end: LaunchEnd,
     /// Longest time of a launch.
     pub timeout: Duration,
+    /// Counts what the launches read.
+    pub meter: Meter,
     /// Signals to this process and the end of the app.
     pub supervisor: &'a mut Supervisor,
     /// Ends what a launch leaves running.
@@ -148,19 +150,18 @@ impl AppLauncher<'_> {
         completion: Option<CompletionBlock>,
         prepare: impl FnOnce(&Self) -> Result<Option<Prefetch>, BenchError>,
     ) -> Result<Sample, BenchError> {
-        let mut storage = Storage::new();
-        let mut meter = Meter::attach(&mut storage, completion)?;
-        let mark = meter.start_mark();
+        self.meter.begin(completion)?;
+        let mark = self.meter.start_mark();
         let mut spawn = self.spawn();
         spawn.before_exec = Some(Box::new(move || mark.set()));
 
         let begun = Instant::now();
         let prefetch = prepare(self)?;
         let started = self.supervisor.start(spawn)?;
-        let waited = self.wait(&mut meter, completion.is_some(), begun);
+        let waited = self.wait(completion.is_some(), begun);
         let seconds = begun.elapsed().as_secs_f64();
         let report = prefetch.map(Prefetch::finish);
-        let counts = meter.finish();
+        let counts = self.meter.finish();
         // The rest of the tree must be gone before the next launch, and is not part of this one.
         self.end_tree(Some(started.pid))?;
         waited?;
@@ -183,19 +184,14 @@ impl AppLauncher<'_> {
     }
 
     /// Waits until the launch is over.
-    fn wait(
-        &mut self,
-        meter: &mut Meter<'_>,
-        until_completion: bool,
-        begun: Instant,
-    ) -> Result<(), BenchError> {
+    fn wait(&mut self, until_completion: bool, begun: Instant) -> Result<(), BenchError> {
         loop {
             let left = self
                 .timeout
                 .checked_sub(begun.elapsed())
                 .ok_or(BenchError::Timeout(self.timeout))?;
             {
-                let (wake, signals) = (meter.wake_fd(), self.supervisor.signal_fd());
+                let (wake, signals) = (self.meter.wake_fd(), self.supervisor.signal_fd());
                 let mut fds = [
                     PollFd::new(&wake, PollFlags::IN),
                     PollFd::new(&signals, PollFlags::IN),
@@ -209,7 +205,7 @@ impl AppLauncher<'_> {
                     Err(error) => return Err(io::Error::from(error).into()),
                 }
             }
-            if meter.completed()? && until_completion {
+            if self.meter.completed()? && until_completion {
                 return Ok(());
             }
             let exit = self.supervisor.on_signals()?;

@@ -9,7 +9,7 @@ use super::profiles::write_out;
 use super::show::list_line;
 use super::{Failure, say};
 use crate::bench::{AppLauncher, BenchError, LaunchEnd, Results, Scenario, interleave, render};
-use crate::kernel::check;
+use crate::kernel::{Meter, check};
 use crate::learn::{LearnedProfile, learn};
 use crate::model::Learned;
 use crate::prefetch::raise_open_files;
@@ -35,6 +35,7 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
         store: &store,
         end,
         timeout: args.how.timeout,
+        meter: Meter::load().map_err(Failure::own)?,
         supervisor: &mut supervisor,
         subreaper: &subreaper,
         open_files: raise_open_files(),

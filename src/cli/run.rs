@@ -12,7 +12,6 @@ use super::{Failure, say};
 use crate::apps::CommandApp;
 use crate::cli::format::mib;
 use crate::judge::Recorder;
-use crate::kernel::Storage;
 use crate::model::LaunchLimits;
 use crate::model::PrefetchReport;
 use crate::model::{App, Ended, Profile};
@@ -30,9 +29,8 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     let mut supervisor = Supervisor::new().map_err(Failure::own)?;
     let open_files = raise_open_files();
     // Before the prefetch thread is started, so that the recorder can tell its reads from the app's.
-    let mut storage = Storage::new();
     let reporter = args.report.as_ref().and_then(|file| {
-        Reporter::start(&mut storage, file.as_deref())
+        Reporter::start(file.as_deref())
             .inspect_err(|why| say(&format!("{why}; there will be no report")))
             .ok()
     });
@@ -44,13 +42,13 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
         }
     };
     // Without a prefetch every read is a miss, and the report would say nothing.
-    let mut reporter = reporter.filter(|_| running.is_some());
+    let reporter = reporter.filter(|_| running.is_some());
     let mut spawn = Spawn {
         user,
         open_files: Some(open_files),
         ..Spawn::new(command)
     };
-    if let Some(reporter) = &mut reporter {
+    if let Some(reporter) = &reporter {
         let mark = reporter.recorder.start_mark();
         spawn.before_exec = Some(Box::new(move || mark.set()));
     }
@@ -77,15 +75,15 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
 }
 
 /// Records a launch for `--report`.
-struct Reporter<'obj> {
-    recorder: Recorder<'obj>,
+struct Reporter {
+    recorder: Recorder,
     target: Target,
 }
 
-impl<'obj> Reporter<'obj> {
-    fn start(storage: &'obj mut Storage, file: Option<&Path>) -> Result<Self, String> {
-        let recorder = Recorder::attach(storage, LaunchLimits::default())
-            .map_err(|error| error.to_string())?;
+impl Reporter {
+    fn start(file: Option<&Path>) -> Result<Self, String> {
+        let recorder =
+            Recorder::attach(LaunchLimits::default()).map_err(|error| error.to_string())?;
         let target = Target::open(file)?;
         Ok(Reporter { recorder, target })
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::{AbilityCheck, Found};
-use crate::kernel::{LOCKDOWN, Storage, TraceMode, Tracer, VMLINUX_BTF, bpf_syscall_exists};
+use crate::kernel::{LOCKDOWN, TraceMode, Tracer, VMLINUX_BTF, bpf_syscall_exists};
 use crate::model::{HookKind, Hooks};
 use crate::prefetch::has_cachestat;
 
@@ -70,8 +70,7 @@ fn judge_lockdown(modes: Option<&str>) -> AbilityCheck {
 /// Loads and attaches the programs of a learning session.
 pub fn hooks() -> (Option<Hooks>, Vec<AbilityCheck>) {
     const ADDITIONS: &str = "hook: pages added to the cache";
-    let mut storage = Storage::new();
-    match Tracer::attach(&mut storage, TraceMode::Reads).map(|tracer| tracer.hooks()) {
+    match Tracer::attach(TraceMode::Reads).map(|tracer| tracer.hooks()) {
         Ok(hooks) => {
             let additions = AbilityCheck::ok(ADDITIONS, HookKind::Tracepoint.to_string());
             let [reads, faults] = judge_hooks(&hooks);

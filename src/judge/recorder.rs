@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::kernel::{DRAIN_INTERVAL, StartMark, Storage, TraceError, TraceMode, Tracer};
+use crate::kernel::{DRAIN_INTERVAL, StartMark, TraceError, TraceMode, Tracer};
 use crate::learn::ReadCounter;
 use crate::model::Ended;
 use crate::model::LaunchLimits;
@@ -22,8 +22,8 @@ const MOST_ACCESSES: usize = 1 << 18;
 
 /// Watches one prefetched launch. Attach it before the prefetch thread is started, which is known
 /// for what it is by that.
-pub struct Recorder<'obj> {
-    tracer: Tracer<'obj>,
+pub struct Recorder {
+    tracer: Tracer,
     limits: LaunchLimits,
     /// Once the launch has begun.
     end: Option<EndDetector>,
@@ -47,15 +47,15 @@ pub struct Recording {
     pub lost: u64,
 }
 
-impl<'obj> Recorder<'obj> {
+impl Recorder {
     /// Loads and attaches the programs and makes the calling thread, which must be the process's
     /// main thread, the launcher. `limits` say when the launch is over.
     ///
     /// # Errors
     /// Says which privilege or kernel ability is missing.
-    pub fn attach(storage: &'obj mut Storage, limits: LaunchLimits) -> Result<Self, TraceError> {
+    pub fn attach(limits: LaunchLimits) -> Result<Self, TraceError> {
         Ok(Recorder {
-            tracer: Tracer::attach(storage, TraceMode::Additions)?,
+            tracer: Tracer::attach(TraceMode::Additions)?,
             limits,
             end: None,
             counters: [By::Tree, By::Own].map(ReadCounter::joined),
@@ -65,7 +65,7 @@ impl<'obj> Recorder<'obj> {
     }
 
     /// What the child must set as its last act before execve.
-    pub fn start_mark(&mut self) -> StartMark {
+    pub fn start_mark(&self) -> StartMark {
         self.tracer.start_mark()
     }
 

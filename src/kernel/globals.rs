@@ -1,51 +1,81 @@
 //! The globals of the BPF programs, mapped: both sides write them.
 
-use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::launcher::StartMark;
 use super::skel::types::{bss, pf_completion_block, pf_launch, pf_recorder, pf_sizes};
 
-/// The globals of the loaded programs. The kernel, too, reads and writes each word at any time.
-pub(super) struct Globals<'obj> {
-    globals: NonNull<bss>,
-    mapped: PhantomData<&'obj mut bss>,
+/// The globals of the loaded programs, in a mapping of their own. The kernel, too, reads and writes each word
+/// at any time.
+pub(super) struct Globals(NonNull<bss>);
+
+// SAFETY: the mapping belongs to this value; its words are only used atomically, or read and written as volatile
+// memory that the kernel may change at any time.
+unsafe impl Send for Globals {}
+// SAFETY: as above.
+unsafe impl Sync for Globals {}
+
+/// An atomic reference to a word of the globals.
+macro_rules! word {
+    ($atomic:ty, $place:expr, $field:ident) => {
+        // SAFETY: an aligned word of the mapping, which lives as long as the borrow of `self`; nobody has a
+        // reference to it but atomic ones.
+        unsafe { <$atomic>::from_ptr(&raw mut (*$place.as_ptr()).$field) }
+    };
 }
 
-impl<'obj> Globals<'obj> {
-    /// Takes them over from the skeleton, which keeps them mapped.
-    pub fn new(globals: &'obj mut bss) -> Self {
-        Globals {
-            globals: NonNull::from(globals),
-            mapped: PhantomData,
-        }
+impl Globals {
+    /// Maps them from the map that they are in.
+    ///
+    /// # Errors
+    /// When mmap(2) fails.
+    pub fn map(map: BorrowedFd<'_>) -> io::Result<Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a mapping at an address that the kernel chooses overlaps no other memory.
+        let place = unsafe {
+            mmap(
+                null_mut(),
+                size_of::<bss>(),
+                access,
+                MapFlags::SHARED,
+                map,
+                0,
+            )
+        };
+        NonNull::new(place?.cast())
+            .map(Globals)
+            .ok_or_else(|| io::Error::other("the kernel maps them at address 0"))
     }
 
     /// Number of the launch that began last.
     pub fn last_launch(&self) -> &AtomicU64 {
-        // SAFETY: an aligned word of the mapping, which lives as long as `self`; as for all words here,
-        // nobody has a reference to it but atomic ones.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).last_launch) }
+        word!(AtomicU64, self.0, last_launch)
     }
 
     /// Slots that are taken.
     pub fn live_launches(&self) -> &AtomicI64 {
-        // SAFETY: as in `last_launch`.
-        unsafe { AtomicI64::from_ptr(&raw mut (*self.globals.as_ptr()).live_launches) }
+        word!(AtomicI64, self.0, live_launches)
     }
 
     /// Tasks that could not be marked because memory was short.
     pub fn lost_tasks(&self) -> u64 {
-        // SAFETY: as in `last_launch`.
-        let tasks = unsafe { AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).lost_tasks) };
-        tasks.load(Ordering::Relaxed)
+        word!(AtomicU64, self.0, lost_tasks).load(Ordering::Relaxed)
     }
 
     /// Index of the last recorder that is on, plus 1; 0: nothing is recorded.
     pub fn recording(&self) -> &AtomicU32 {
-        // SAFETY: as in `last_launch`.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.globals.as_ptr()).recording) }
+        word!(AtomicU32, self.0, recording)
+    }
+
+    /// Number of the launch that the recorder is on for; 0: it is off.
+    pub fn recorded_launch(&self, index: u32) -> &AtomicU64 {
+        let recorder = self.recorder_at(index);
+        word!(AtomicU64, recorder, launch)
     }
 
     /// A recorder, as it is now.
@@ -55,64 +85,51 @@ impl<'obj> Globals<'obj> {
         unsafe { self.recorder_at(index).read_volatile() }
     }
 
-    /// Sets up a recorder that no program uses yet.
+    /// Sets up a recorder that no program uses.
     pub fn set_recorder(&self, index: u32, recorder: pf_recorder) {
         // SAFETY: as in `recorder`.
         unsafe { self.recorder_at(index).write_volatile(recorder) }
     }
 
-    fn recorder_at(&self, index: u32) -> *mut pf_recorder {
+    fn recorder_at(&self, index: u32) -> NonNull<pf_recorder> {
         assert!((index as usize) < RECORDERS, "{index}");
         // SAFETY: within the array.
         unsafe {
-            let recorders = &raw mut (*self.globals.as_ptr()).recorders;
-            recorders.cast::<pf_recorder>().add(index as usize)
+            let recorders = &raw mut (*self.0.as_ptr()).recorders;
+            NonNull::new_unchecked(recorders.cast::<pf_recorder>().add(index as usize))
         }
     }
 
     /// Sets the completion block, before the program that looks for it is attached.
     pub fn set_completion_block(&self, block: pf_completion_block) {
         // SAFETY: as in `recorder`.
-        unsafe {
-            (&raw mut (*self.globals.as_ptr()).completion_block).write_volatile(block);
-        }
+        unsafe { (&raw mut (*self.0.as_ptr()).completion_block).write_volatile(block) }
     }
 
     /// Processes that read fewer bytes are not reported; 0: no process is.
     pub fn large_bytes(&self) -> &AtomicU64 {
-        // SAFETY: as in `last_launch`.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).large_bytes) }
+        word!(AtomicU64, self.0, large_bytes)
     }
 
     /// The thread that makes the first requests of launches, and the launch of the moment.
     pub fn first_reader(&self) -> (&AtomicU32, &AtomicU64) {
-        // SAFETY: as in `last_launch`.
-        unsafe {
-            (
-                AtomicU32::from_ptr(&raw mut (*self.globals.as_ptr()).first_reader),
-                AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).first_reader_launch),
-            )
-        }
+        let thread = word!(AtomicU32, self.0, first_reader);
+        (thread, word!(AtomicU64, self.0, first_reader_launch))
     }
 
     /// Launch events that found no room, launches that found no slot, and tasks that could not be marked.
     pub fn lost_launches(&self) -> u64 {
-        // SAFETY: as in `last_launch`.
-        let (events, launches) = unsafe {
-            (
-                AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).lost_launch_events),
-                AtomicU64::from_ptr(&raw mut (*self.globals.as_ptr()).lost_launches),
-            )
-        };
-        events.load(Ordering::Relaxed) + launches.load(Ordering::Relaxed) + self.lost_tasks()
+        let events = word!(AtomicU64, self.0, lost_launch_events).load(Ordering::Relaxed);
+        let launches = word!(AtomicU64, self.0, lost_launches).load(Ordering::Relaxed);
+        events + launches + self.lost_tasks()
     }
 
     /// A word of the bits for the ends of watched names.
     pub fn name_filter(&self, index: usize) -> &AtomicU64 {
         assert!(index < NAME_FILTER_WORDS, "{index}");
-        // SAFETY: as in `last_launch`, and within the array.
+        // SAFETY: as for all words, and within the array.
         unsafe {
-            let words = &raw mut (*self.globals.as_ptr()).name_filter;
+            let words = &raw mut (*self.0.as_ptr()).name_filter;
             AtomicU64::from_ptr(words.cast::<u64>().add(index))
         }
     }
@@ -121,13 +138,21 @@ impl<'obj> Globals<'obj> {
     pub fn slot(&self, launch: u64) -> Slot<'_> {
         // SAFETY: within the array, by the remainder.
         let place = unsafe {
-            let slots = (&raw mut (*self.globals.as_ptr()).launches).cast::<pf_launch>();
+            let slots = (&raw mut (*self.0.as_ptr()).launches).cast::<pf_launch>();
             NonNull::new_unchecked(slots.add((launch % LAUNCHES) as usize))
         };
         Slot {
             place,
-            mapped: PhantomData,
+            _globals: self,
         }
+    }
+}
+
+impl Drop for Globals {
+    fn drop(&mut self) {
+        // SAFETY: the mapping that was made for this value; references into it have ended. munmap(2) of a whole
+        // mapping does not fail.
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), size_of::<bss>()) };
     }
 }
 
@@ -143,20 +168,23 @@ pub(super) const NAME_FILTER_WORDS: usize = pf_sizes::PF_NAME_FILTER_WORDS.0 as 
 /// The slot of one launch.
 pub(super) struct Slot<'a> {
     place: NonNull<pf_launch>,
-    mapped: PhantomData<&'a pf_launch>,
+    _globals: &'a Globals,
 }
 
 impl Slot<'_> {
     /// Number of the launch that has the slot; 0 if it is free.
     pub fn number(&self) -> &AtomicU64 {
-        // SAFETY: as in `Globals::last_launch`.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.place.as_ptr()).number) }
+        word!(AtomicU64, self.place, number)
+    }
+
+    /// Index of the launch's recorder plus 1; 0 if it is not recorded.
+    pub fn recorder(&self) -> &AtomicU32 {
+        word!(AtomicU32, self.place, recorder)
     }
 
     /// CLOCK_MONOTONIC time of the app's execve in nanoseconds; 0 before it.
     pub fn start_ns(&self) -> &AtomicU64 {
-        // SAFETY: as in `Globals::last_launch`.
-        unsafe { AtomicU64::from_ptr(&raw mut (*self.place.as_ptr()).start_ns) }
+        word!(AtomicU64, self.place, start_ns)
     }
 
     /// What the app's first process sets as its last act before execve.
@@ -168,26 +196,25 @@ impl Slot<'_> {
 
     /// All of it, each word as it is when it is read.
     pub fn read(&self) -> pf_launch {
-        // SAFETY: plain integers, mapped and aligned. A volatile read is one of each word, which the
-        // kernel may change at any time.
+        // SAFETY: as in `Globals::recorder`.
         unsafe { self.place.read_volatile() }
     }
 
     /// Writes all of a slot whose launch no task belongs to yet.
     pub fn begin(&self, launch: pf_launch) {
-        // SAFETY: as in `read`.
+        // SAFETY: as in `Globals::recorder`.
         unsafe { self.place.write_volatile(launch) }
     }
 
     /// Writes the completion page. The device is written last: it says that there is one.
     pub fn set_completion(&self, dev: u32, ino: u64, index: u64) {
         let place = self.place.as_ptr();
-        // SAFETY: as in `read`; the kernel only reads these words once the launch has begun.
+        // SAFETY: as in `Globals::recorder`; the kernel only reads these words once the launch has begun.
         unsafe {
             (&raw mut (*place).completion_ino).write_volatile(ino);
             (&raw mut (*place).completion_page).write_volatile(index);
-            AtomicU32::from_ptr(&raw mut (*place).completion_dev).store(dev, Ordering::Release);
         }
+        word!(AtomicU32, self.place, completion_dev).store(dev, Ordering::Release);
     }
 }
 
@@ -198,18 +225,26 @@ pub(super) fn empty_slot() -> pf_launch {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-
-    /// Globals as they are when programs are loaded.
-    pub(in crate::kernel) fn globals() -> Box<bss> {
-        // SAFETY: plain integers and enums of them, all with a zero.
-        Box::new(unsafe { std::mem::zeroed() })
+impl Globals {
+    /// Globals as they are when programs are loaded, which no program uses.
+    pub fn of_no_object() -> Self {
+        use rustix::mm::mmap_anonymous;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: as in `map`.
+        let place =
+            unsafe { mmap_anonymous(null_mut(), size_of::<bss>(), access, MapFlags::PRIVATE) };
+        Globals(NonNull::new(place.unwrap().cast()).unwrap())
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn arrays_are_as_long_as_in_the_kernel() {
-        let globals = globals();
+        // SAFETY: plain integers and enums of them, all with a zero.
+        let globals: Box<bss> = Box::new(unsafe { std::mem::zeroed() });
         assert_eq!(globals.launches.len() as u64, LAUNCHES);
         assert_eq!(globals.recorders.len(), RECORDERS);
         assert_eq!(globals.name_filter.len(), NAME_FILTER_WORDS);

@@ -5,12 +5,15 @@
 //! later put into (`bpf/older.h`), where the kernel has them by name and allows it. The choice decides how
 //! much of a launch is seen while other programs run, so it is stored in the profile.
 
+use std::mem::MaybeUninit;
+
 use libbpf_rs::btf::types::{Func, FuncProto, Ptr};
 use libbpf_rs::btf::{Btf, BtfType};
 use libbpf_rs::skel::OpenSkel;
 
 use super::abilities::TraceError;
-use super::object::{Storage, open};
+use super::namespaces::own_namespace;
+use super::object::open;
 use super::skel::OpenParalfetchSkel;
 use crate::model::{HookKind, Hooks};
 
@@ -67,10 +70,20 @@ impl ProgramSelection {
         })
     }
 
-    /// Sets which programs will be loaded and attached.
+    /// Has the programs that record loaded, for this kernel.
     pub fn apply(&self, open: &mut OpenParalfetchSkel) {
         use HookKind::{Fentry, Tracepoint};
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.page_bytes = rustix::param::page_size() as u32;
+            rodata.o_nofollow = libc::O_NOFOLLOW as u32;
+            rodata.own_mount_ns = own_namespace("mnt");
+            rodata.own_pid_ns = own_namespace("pid");
+        }
         let progs = &mut open.progs;
+        progs.page_added.set_autoload(true);
+        progs.exec_paths.set_autoload(true);
+        progs.block_touched.set_autoload(self.uses);
+        progs.syscall_done.set_autoload(self.uses);
         let reads = |means| self.uses && self.reads == means;
         progs.pages_read.set_autoload(reads(Tracepoint));
         progs
@@ -141,7 +154,7 @@ impl Kernel {
 
 /// Whether the kernel lets us attach to this function of its own: tries it.
 fn can_attach(function: &str) -> bool {
-    let mut storage = Storage::new();
+    let mut storage = MaybeUninit::uninit();
     let Ok(mut open) = open(&mut storage) else {
         return false;
     };

@@ -91,12 +91,6 @@ impl StartMark {
         // SAFETY: as `new` demands, the mapping is alive, and u64 words of .bss are aligned.
         unsafe { (*self.0).store(monotonic_ns(), Ordering::Release) };
     }
-
-    /// The time that was set, CLOCK_MONOTONIC in nanoseconds; 0 before.
-    pub(super) fn get(&self) -> u64 {
-        // SAFETY: as in `set`.
-        unsafe { (*self.0).load(Ordering::Acquire) }
-    }
 }
 
 #[cfg(test)]

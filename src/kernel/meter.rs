@@ -1,18 +1,18 @@
-//! The measuring session: counts read requests and sees the completion block.
+//! Measuring launches: counts read requests and sees the completion block.
 
-use std::os::fd::BorrowedFd;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 use libbpf_rs::RingBuffer;
 
 use super::abilities::TraceError;
 use super::event::kernel_dev;
-use super::globals::{Globals, Slot, empty_slot};
+use super::globals::{Slot, empty_slot};
 use super::launcher::{StartMark, mark_task, mark_tree_root};
-use super::object::{Storage, attach, load, open, ring_reader};
-use super::skel::ParalfetchSkel;
+use super::object::{LoadedObject, attach, load, loaded, open, ring_reader};
 use super::skel::types::{pf_completion_block, pf_role};
-use super::slots::take;
+use super::slots::{free, take};
 
 /// Reads from drives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,25 +43,23 @@ pub struct Metered {
     pub prefetch: DeviceReads,
 }
 
-/// A measuring session, attached from its making to its end.
-pub struct Meter<'obj> {
-    skel: ParalfetchSkel<'obj>,
-    globals: Globals<'obj>,
+/// The programs that measure, loaded once for the launches of a process.
+pub struct Meter {
+    object: LoadedObject,
+    programs: Vec<OwnedFd>,
+    links: Vec<OwnedFd>,
     launch: u64,
     ring: RingBuffer<'static>,
 }
 
-impl<'obj> Meter<'obj> {
-    /// Loads and attaches the programs and makes the calling thread, which must be the process's
-    /// main thread, the launcher. With a completion block, its arrival is noted too.
+impl Meter {
+    /// Loads the programs.
     ///
     /// # Errors
     /// Says which privilege or kernel ability is missing.
-    pub fn attach(
-        storage: &'obj mut Storage,
-        completion: Option<CompletionBlock>,
-    ) -> Result<Self, TraceError> {
-        let mut open = open(storage)?;
+    pub fn load() -> Result<Self, TraceError> {
+        let mut storage = MaybeUninit::uninit();
+        let mut open = open(&mut storage)?;
         let progs = &mut open.progs;
         for program in [
             &mut progs.program_executed,
@@ -70,35 +68,63 @@ impl<'obj> Meter<'obj> {
             &mut progs.request_made,
             &mut progs.bio_merged_behind,
             &mut progs.bio_merged_before,
+            &mut progs.request_done,
         ] {
             program.set_autoload(true);
         }
-        progs.request_done.set_autoload(completion.is_some());
-        let (mut skel, globals) = load(open)?;
-        let launch = take(&globals, empty_slot()).expect("a new object has free slots");
-        if let Some(block) = completion {
-            globals.set_completion_block(pf_completion_block {
+        let skel = load(open)?;
+        let object = LoadedObject::of(&skel.maps)?;
+        let progs = &skel.progs;
+        let programs = loaded(&[
+            &progs.program_executed,
+            &progs.task_forked,
+            &progs.task_exited,
+            &progs.request_made,
+            &progs.bio_merged_behind,
+            &progs.bio_merged_before,
+            // Last: it is only attached for a completion block.
+            &progs.request_done,
+        ])?;
+        // Its records only wake: what they say is in the slot, too.
+        let ring = ring_reader(&object.launch_events, |_| {})?;
+        Ok(Meter {
+            object,
+            programs,
+            links: Vec::new(),
+            launch: 0,
+            ring,
+        })
+    }
+
+    /// Attaches the programs for a launch and makes the calling thread, which must be the process's
+    /// main thread, the launcher. With a completion block, its arrival is noted too.
+    ///
+    /// # Errors
+    /// When the kernel refuses a program.
+    pub fn begin(&mut self, completion: Option<CompletionBlock>) -> Result<(), TraceError> {
+        let globals = &self.object.globals;
+        // Of a launch that was not measured to its end.
+        free(globals, self.launch);
+        let launch = take(globals, empty_slot()).expect("the slots of earlier launches are free");
+        self.launch = launch;
+        let block =
+            completion.map_or_else(pf_completion_block::default, |block| pf_completion_block {
                 launch,
                 sector: block.sector,
                 sectors: block.sectors,
                 dev: kernel_dev(block.dev),
                 ..Default::default()
             });
-        }
-        mark_tree_root(&skel.maps.members, launch)?;
-        // Its records only wake: what they say is in the slot, too.
-        let ring = ring_reader(&skel.maps.launch_events, |_| {})?;
-        attach(&mut skel)?;
-        Ok(Meter {
-            skel,
-            globals,
-            launch,
-            ring,
-        })
+        globals.set_completion_block(block);
+        mark_tree_root(&self.object.members, launch)?;
+        let count = self.programs.len() - usize::from(completion.is_none());
+        self.links = attach(&self.programs[..count])
+            .map_err(|error| TraceError::system("attaching the BPF programs", error))?;
+        Ok(())
     }
 
     fn slot(&self) -> Slot<'_> {
-        self.globals.slot(self.launch)
+        self.object.globals.slot(self.launch)
     }
 
     /// Counts what another process reads as prefetched: its main thread, and threads that it creates from
@@ -108,11 +134,11 @@ impl<'obj> Meter<'obj> {
     /// When the process has ended.
     pub fn count_prefetcher(&self, pidfd: BorrowedFd<'_>) -> Result<(), TraceError> {
         let role = pf_role::PF_ROLE_PREFETCHER;
-        mark_task(&self.skel.maps.members, pidfd, self.launch, role)
+        mark_task(&self.object.members, pidfd, self.launch, role)
     }
 
     /// What the child must set as its last act before execve.
-    pub fn start_mark(&mut self) -> StartMark {
+    pub fn start_mark(&self) -> StartMark {
         self.slot().start_mark()
     }
 
@@ -141,10 +167,11 @@ impl<'obj> Meter<'obj> {
     }
 
     /// Detaches the programs and returns the counts.
-    pub fn finish(mut self) -> Metered {
+    pub fn finish(&mut self) -> Metered {
         // Detach first: then nothing writes to the counts while they are read.
-        self.skel.links = Default::default();
+        self.links.clear();
         let counted = self.slot().read();
+        free(&self.object.globals, self.launch);
         Metered {
             app: DeviceReads {
                 requests: counted.requests,

@@ -2,8 +2,9 @@
 //! readers of its events.
 //!
 //! [`Watch`] sees launches and counts what they cost, for the service. [`Tracer`] records which pages a
-//! launch needs, for learning. [`Meter`] counts the read requests of one launch, for benchmarks. Each loads
-//! the programs that it needs, attaches them when it is made and detaches them when it is dropped.
+//! launch needs, for learning. [`Meter`] counts the read requests of one launch, for benchmarks. A process
+//! loads the object once: the recorders that [`Watch`] has are of the same object, and programs that cost
+//! something are attached while they are needed.
 //!
 //! [`ExecGate`] holds programs at their execve until something is in place: live learning must be attached
 //! before the app runs.
@@ -20,6 +21,7 @@ mod name_filter;
 mod namespaces;
 mod object;
 mod path_record;
+mod recorder_pool;
 mod skel;
 mod slots;
 mod syscalls;
@@ -35,8 +37,8 @@ pub use launch_event::{LaunchEvent, LaunchEventKind};
 pub use launcher::{StartMark, mark_tree_root};
 pub use meter::{CompletionBlock, DeviceReads, Meter, Metered};
 pub use namespaces::{MOST_HELD, Namespaces, own_namespace};
-pub use object::Storage;
+pub use recorder_pool::{RecorderLease, RecorderPool, TraceMode};
 pub use slots::WatchedPage;
-pub use tracer::{DRAIN_INTERVAL, LoadedTracer, Trace, TraceMode, Tracer};
+pub use tracer::{DRAIN_INTERVAL, Trace, Tracer};
 pub use waits::{CountingWaits, WaitPrograms};
 pub use watch::{Watch, WatchOptions, WatchedName};

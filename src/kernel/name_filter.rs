@@ -35,7 +35,7 @@ impl NameFilter {
     }
 
     /// Adds these names to the filter.
-    pub fn add(&self, globals: &Globals<'_>) {
+    pub fn add(&self, globals: &Globals) {
         for (index, word) in self.0.iter().enumerate() {
             globals
                 .name_filter(index)
@@ -44,7 +44,7 @@ impl NameFilter {
     }
 
     /// Makes the filter pass these names and no others.
-    pub fn set(&self, globals: &Globals<'_>) {
+    pub fn set(&self, globals: &Globals) {
         for (index, word) in self.0.iter().enumerate() {
             globals.name_filter(index).store(*word, Ordering::Relaxed);
         }

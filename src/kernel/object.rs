@@ -1,34 +1,62 @@
 //! Opening and loading the BPF object.
 //!
-//! Every reader (`Watch`, `Tracer`, `Meter`) opens the same object and loads those of its programs that
-//! it needs.
+//! A process loads it once, with the programs that it needs, and keeps what it uses of it by descriptors.
+//! libbpf's own copy of the object, with the types of the kernel, is freed as soon as that is done.
 
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Mutex;
+use std::{io, ptr};
 
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{MapCore, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder};
+use libbpf_rs::libbpf_sys::bpf_raw_tracepoint_open;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{
+    MapCore, MapHandle, OpenObject, PrintLevel, ProgramMut, RingBuffer, RingBufferBuilder,
+};
 
 use super::abilities::{TraceError, check};
 use super::globals::Globals;
-use super::skel::{OpenParalfetchSkel, ParalfetchSkel, ParalfetchSkelBuilder};
+use super::skel::{OpenParalfetchSkel, ParalfetchMaps, ParalfetchSkel, ParalfetchSkelBuilder};
 
-/// Memory that a loaded BPF object lives in; to be kept by the caller while the object is used.
-pub struct Storage(Box<MaybeUninit<OpenObject>>);
+/// The maps and the globals of the loaded object, which threads share.
+pub(super) struct LoadedObject {
+    pub globals: Globals,
+    pub members: MapHandle,
+    pub launch_threads: MapHandle,
+    pub prefetchers: MapHandle,
+    pub names: MapHandle,
+    pub arguments: MapHandle,
+    pub launch_events: MapHandle,
+    pub near_pages: MapHandle,
+    pub near_paths: MapHandle,
+    pub far_tables: MapHandle,
+    pub logs: MapHandle,
+}
 
-impl Storage {
-    /// An empty storage, for one object.
-    #[expect(
-        clippy::new_without_default,
-        reason = "a default storage makes no sense to ask for"
-    )]
-    pub fn new() -> Self {
-        Storage(Box::new(MaybeUninit::uninit()))
-    }
-
-    /// The memory, to open an object in: for callers that attach BPF programs of their own.
-    pub fn get(&mut self) -> &mut MaybeUninit<OpenObject> {
-        &mut self.0
+impl LoadedObject {
+    /// Keeps what is used of the object.
+    ///
+    /// # Errors
+    /// When a descriptor cannot be duplicated, or the globals cannot be mapped.
+    pub fn of(maps: &ParalfetchMaps<'_>) -> Result<Self, TraceError> {
+        let globals = Globals::map(maps.bss.as_fd())
+            .map_err(|error| TraceError::system("mapping the globals of the programs", error))?;
+        let keep = || {
+            Ok(LoadedObject {
+                globals,
+                members: MapHandle::try_from(&maps.members)?,
+                launch_threads: MapHandle::try_from(&maps.launch_threads)?,
+                prefetchers: MapHandle::try_from(&maps.prefetchers)?,
+                names: MapHandle::try_from(&maps.names)?,
+                arguments: MapHandle::try_from(&maps.arguments)?,
+                launch_events: MapHandle::try_from(&maps.launch_events)?,
+                near_pages: MapHandle::try_from(&maps.near_pages)?,
+                near_paths: MapHandle::try_from(&maps.near_paths)?,
+                far_tables: MapHandle::try_from(&maps.far_tables)?,
+                logs: MapHandle::try_from(&maps.logs)?,
+            })
+        };
+        keep().map_err(|error| TraceError::from_bpf("duplicating a map", error))
     }
 }
 
@@ -36,36 +64,56 @@ impl Storage {
 ///
 /// # Errors
 /// Says which privilege or kernel ability is missing.
-pub(super) fn open(storage: &mut Storage) -> Result<OpenParalfetchSkel<'_>, TraceError> {
+pub(super) fn open(
+    storage: &mut MaybeUninit<OpenObject>,
+) -> Result<OpenParalfetchSkel<'_>, TraceError> {
     check()?;
     capture_warnings();
     ParalfetchSkelBuilder::default()
-        .open(storage.get())
+        .open(storage)
         .map_err(|error| TraceError::from_bpf("opening the BPF object", error))
 }
 
-/// Loads the selected programs, and takes over the globals that they share with us.
+/// Loads the selected programs.
 ///
 /// # Errors
 /// Says which privilege or kernel ability is missing.
-pub(super) fn load<'obj>(
-    open: OpenParalfetchSkel<'obj>,
-) -> Result<(ParalfetchSkel<'obj>, Globals<'obj>), TraceError> {
-    let mut skel = open
-        .load()
-        .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))?;
-    let globals = skel.maps.bss_data.take();
-    let globals = globals.expect("a loaded object with globals has its .bss mapped");
-    Ok((skel, Globals::new(globals)))
+pub(super) fn load(open: OpenParalfetchSkel<'_>) -> Result<ParalfetchSkel<'_>, TraceError> {
+    open.load()
+        .map_err(|error| TraceError::from_bpf("loading the BPF programs", error))
 }
 
-/// Attaches the loaded programs.
+/// Descriptors of those of these programs that were loaded.
 ///
 /// # Errors
-/// When the kernel refuses one.
-pub(super) fn attach(skel: &mut ParalfetchSkel<'_>) -> Result<(), TraceError> {
-    skel.attach()
-        .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))
+/// When one cannot be duplicated.
+pub(super) fn loaded(programs: &[&ProgramMut<'_>]) -> Result<Vec<OwnedFd>, TraceError> {
+    let loaded = programs.iter().filter(|program| program.autoload());
+    loaded
+        .map(|program| program.as_fd().try_clone_to_owned())
+        .collect::<io::Result<_>>()
+        .map_err(|error| TraceError::system("duplicating a program", error))
+}
+
+/// Attaches programs, each to the tracepoint or function that it was loaded for, until what is returned is
+/// dropped. If the kernel refuses one, none stays attached.
+///
+/// Attaching takes the kernel a millisecond, and tens of milliseconds when it waits for an RCU grace period; so
+/// does detaching. The thread that waits for launches must do neither.
+///
+/// # Errors
+/// Why the kernel refuses.
+pub(super) fn attach(programs: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
+    let attach_one = |program: &OwnedFd| {
+        // SAFETY: no pointer is passed. A program that was loaded for its hook takes no name.
+        let link = unsafe { bpf_raw_tracepoint_open(ptr::null(), program.as_raw_fd()) };
+        if link < 0 {
+            return Err(io::Error::from_raw_os_error(-link));
+        }
+        // SAFETY: a descriptor that the kernel has just given to us alone.
+        Ok(unsafe { OwnedFd::from_raw_fd(link) })
+    };
+    programs.iter().map(attach_one).collect()
 }
 
 /// A reader of a ring buffer, which hands each record to `take`.

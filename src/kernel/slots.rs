@@ -19,7 +19,7 @@ pub struct WatchedPage {
 }
 
 /// What was counted of a launch so far; `None` if it has no slot (any more).
-pub(super) fn counts(globals: &Globals<'_>, launch: u64) -> Option<LaunchCounts> {
+pub(super) fn counts(globals: &Globals, launch: u64) -> Option<LaunchCounts> {
     let slot = globals.slot(launch);
     let raw = slot.read();
     // The slot may have been another's while it was read.
@@ -44,7 +44,7 @@ pub(super) fn counts(globals: &Globals<'_>, launch: u64) -> Option<LaunchCounts>
 }
 
 /// Sets the launch's completion page, if it still has a slot.
-pub(super) fn set_completion(globals: &Globals<'_>, launch: u64, page: WatchedPage) {
+pub(super) fn set_completion(globals: &Globals, launch: u64, page: WatchedPage) {
     let slot = globals.slot(launch);
     if slot.number().load(Ordering::Relaxed) == launch {
         slot.set_completion(kernel_dev(page.dev), page.ino, page.index);
@@ -53,7 +53,7 @@ pub(super) fn set_completion(globals: &Globals<'_>, launch: u64, page: WatchedPa
 
 /// Takes a slot for a launch that user space begins, with what `launch` says beside its number, and
 /// returns the number; `None` if all slots are taken.
-pub(super) fn take(globals: &Globals<'_>, launch: pf_launch) -> Option<u64> {
+pub(super) fn take(globals: &Globals, launch: pf_launch) -> Option<u64> {
     // The slot of a number may still serve a longer launch: then take the next number.
     for _ in 0..LAUNCHES {
         let number = globals.last_launch().fetch_add(1, Ordering::Relaxed) + 1;
@@ -80,7 +80,7 @@ pub(super) fn adopted(start_ns: u64) -> pf_launch {
 }
 
 /// Frees the launch's slot, if it has one: its tasks count nothing any more.
-pub(super) fn free(globals: &Globals<'_>, launch: u64) {
+pub(super) fn free(globals: &Globals, launch: u64) {
     let slot = globals.slot(launch);
     let freed = launch != 0
         && slot
@@ -94,13 +94,11 @@ pub(super) fn free(globals: &Globals<'_>, launch: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::globals::tests::globals;
     use super::*;
 
     #[test]
     fn each_launch_has_a_slot_until_it_is_freed() {
-        let mut memory = globals();
-        let globals = Globals::new(&mut memory);
+        let globals = Globals::of_no_object();
         let all: Vec<u64> = (0..LAUNCHES)
             .map_while(|_| take(&globals, adopted(7)))
             .collect();
@@ -123,8 +121,7 @@ mod tests {
 
     #[test]
     fn a_completion_page_leaves_the_counts_alone() {
-        let mut memory = globals();
-        let globals = Globals::new(&mut memory);
+        let globals = Globals::of_no_object();
         let launch = take(&globals, adopted(7)).unwrap();
         let page = WatchedPage {
             dev: 0x0801,

@@ -7,30 +7,31 @@ use libbpf_rs::libbpf_sys::{bpf_map_create_opts, size_t};
 use libbpf_rs::{Error, MapCore, MapFlags, MapHandle, MapType};
 
 use super::abilities::TraceError;
-use super::skel::ParalfetchMaps;
+use super::object::LoadedObject;
 use super::skel::types::{pf_log_sizes, pf_table_bytes};
 
 /// Makes the tables of the recorder with this index, 4 MiB in all, and its log of 8 MiB, and enters them in
-/// the object's maps of maps, which keep them as long as the object is loaded. Returns the log.
+/// the object's maps of maps. Returns the log. The kernel waits for an RCU grace period with each: some 50 ms
+/// in all.
 ///
 /// # Errors
 /// When the kernel has no memory for them.
-pub(super) fn make(maps: &ParalfetchMaps<'_>, recorder: u32) -> Result<MapHandle, TraceError> {
+pub(super) fn make(object: &LoadedObject, recorder: u32) -> Result<MapHandle, TraceError> {
     type Bytes = pf_table_bytes;
     let all = || -> Result<MapHandle, Error> {
         let tables = [
             (
-                &maps.near_pages,
+                &object.near_pages,
                 "pf_near_pages",
                 Bytes::PF_NEAR_PAGES_BYTES,
             ),
             (
-                &maps.near_paths,
+                &object.near_paths,
                 "pf_near_paths",
                 Bytes::PF_NEAR_PATHS_BYTES,
             ),
             (
-                &maps.far_tables,
+                &object.far_tables,
                 "pf_far_tables",
                 Bytes::PF_FAR_TABLES_BYTES,
             ),
@@ -40,13 +41,32 @@ pub(super) fn make(maps: &ParalfetchMaps<'_>, recorder: u32) -> Result<MapHandle
             enter(map_of_maps, recorder, &table)?;
         }
         let log = create(MapType::RingBuf, "pf_log", 0, pf_log_sizes::PF_LOG_BYTES.0)?;
-        enter(&maps.logs, recorder, &log)?;
+        enter(&object.logs, recorder, &log)?;
         Ok(log)
     };
-    all().map_err(|error| TraceError::from_bpf("making the tables of a recording", error))
+    all().map_err(|error| {
+        remove(object, recorder);
+        TraceError::from_bpf("making the tables of a recording", error)
+    })
 }
 
-fn enter(map_of_maps: &impl MapCore, recorder: u32, table: &MapHandle) -> Result<(), Error> {
+/// Takes the log away from the programs. When this returns, no program uses it or a recorder that was switched
+/// off before: the kernel has waited until those that ran have ended (`maybe_wait_bpf_programs`).
+pub(super) fn remove_log(object: &LoadedObject, recorder: u32) {
+    // It fails only if there is none.
+    let _ = object.logs.delete(&recorder.to_ne_bytes());
+}
+
+/// Frees the tables and the log.
+pub(super) fn remove(object: &LoadedObject, recorder: u32) {
+    remove_log(object, recorder);
+    for tables in [&object.near_pages, &object.near_paths, &object.far_tables] {
+        // As above.
+        let _ = tables.delete(&recorder.to_ne_bytes());
+    }
+}
+
+fn enter(map_of_maps: &MapHandle, recorder: u32, table: &MapHandle) -> Result<(), Error> {
     let fd = table.as_fd().as_raw_fd();
     map_of_maps.update(&recorder.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }

@@ -8,21 +8,23 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use libbpf_rs::{MapCore, MapFlags, ProgramMut, RingBuffer};
+use libbpf_rs::{Link, MapCore, MapFlags, RingBuffer};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::abilities::TraceError;
-use super::globals::Globals;
-use super::hooks::has_tracepoint;
+use super::hooks::{ProgramSelection, has_tracepoint};
 use super::launch_event::{LaunchEvent, parse};
 use super::launcher::{launch_of, mark_task, monotonic_ns};
 use super::name_filter::NameFilter;
-use super::object::{Storage, attach, load, open, ring_reader};
+use super::object::{LoadedObject, attach, load, loaded, open, ring_reader};
+use super::recorder_pool::{RecorderPool, TraceMode};
 use super::skel::ParalfetchSkel;
 use super::skel::types::{pf_argument, pf_name, pf_name_kind, pf_role};
 use super::slots::{self, WatchedPage};
@@ -47,26 +49,46 @@ pub enum WatchedName {
     Launcher,
 }
 
-/// The attached programs.
-pub struct Watch<'obj> {
-    skel: ParalfetchSkel<'obj>,
-    globals: Globals<'obj>,
+/// The attached programs, and the recorders of the same object.
+pub struct Watch {
+    object: Arc<LoadedObject>,
+    recorders: Result<Arc<RecorderPool>, String>,
+    waits: Vec<OwnedFd>,
     ring: RingBuffer<'static>,
     events: Rc<RefCell<Vec<LaunchEvent>>>,
     early: bool,
     names: HashMap<OsString, WatchedName>,
     arguments: Vec<OsString>,
+    _links: (Vec<OwnedFd>, Vec<Link>),
 }
 
-impl<'obj> Watch<'obj> {
-    /// Loads and attaches the programs.
+impl Watch {
+    /// Loads all programs, and attaches those that watch for launches. If the kernel does not take those that
+    /// record, launches are watched all the same.
     ///
     /// # Errors
     /// Says which privilege or kernel ability is missing.
-    pub fn attach(storage: &'obj mut Storage, options: WatchOptions) -> Result<Self, TraceError> {
-        let mut open = open(storage)?;
+    pub fn attach(options: WatchOptions) -> Result<Self, TraceError> {
+        Self::load(options, true).or_else(|why| {
+            let watch = Self::load(options, false)?;
+            Ok(Watch {
+                recorders: Err(why.to_string()),
+                ..watch
+            })
+        })
+    }
+
+    fn load(options: WatchOptions, records: bool) -> Result<Self, TraceError> {
+        let mut storage = MaybeUninit::uninit();
+        let mut open = open(&mut storage)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.detects_launches = true;
+        }
+        let selection = records
+            .then(|| ProgramSelection::select(true))
+            .transpose()?;
+        if let Some(selection) = &selection {
+            selection.apply(&mut open);
         }
         let early = options.early && has_syscall_entry("execve");
         let progs = &mut open.progs;
@@ -85,31 +107,79 @@ impl<'obj> Watch<'obj> {
         ] {
             program.set_autoload(true);
         }
-        progs.task_switched.set_autoattach(false);
         for (program, tracepoint) in [
             (&mut progs.completion_read, "mm_filemap_get_pages"),
             (&mut progs.completion_faulted, "mm_filemap_fault"),
             (&mut progs.completion_mapped, "mm_filemap_map_pages"),
         ] {
             program.set_autoload(has_tracepoint(tracepoint)?);
-            program.set_autoattach(false);
         }
-        let (mut skel, globals) = load(open)?;
+        Self::of(load(open)?, selection, early)
+    }
+
+    fn of(
+        mut skel: ParalfetchSkel<'_>,
+        selection: Option<ProgramSelection>,
+        early: bool,
+    ) -> Result<Self, TraceError> {
+        let object = Arc::new(LoadedObject::of(&skel.maps)?);
+        let recorders = match selection {
+            Some(selection) => {
+                let (object, hooks) = (Arc::clone(&object), selection.hooks());
+                let pool = RecorderPool::of(&skel, object, hooks, TraceMode::Touches)?;
+                Ok(Arc::new(pool))
+            }
+            None => Err(String::new()),
+        };
         let events = Rc::new(RefCell::new(Vec::new()));
         let sink = Rc::clone(&events);
-        let ring = ring_reader(&skel.maps.launch_events, move |record| {
+        let ring = ring_reader(&object.launch_events, move |record| {
             sink.borrow_mut().extend(parse(record));
         })?;
-        attach(&mut skel)?;
+        let progs = &mut skel.progs;
+        // Before what runs after the success of execve.
+        let tree = loaded(&[
+            &progs.program_executed,
+            &progs.task_forked,
+            &progs.task_exited,
+            &progs.request_made,
+            &progs.bio_merged_behind,
+            &progs.bio_merged_before,
+        ])?;
+        let tree = attach(&tree)
+            .map_err(|error| TraceError::system("attaching the BPF programs", error))?;
+        let waits = loaded(&[
+            &progs.task_switched,
+            &progs.completion_read,
+            &progs.completion_faulted,
+            &progs.completion_mapped,
+        ])?;
+        let calls = [&mut progs.execve_entered, &mut progs.execveat_entered];
+        let calls = calls
+            .into_iter()
+            .filter(|program| program.autoload())
+            .map(|program| program.attach())
+            .collect::<Result<Vec<Link>, _>>()
+            .map_err(|error| TraceError::from_bpf("attaching the BPF programs", error))?;
         Ok(Watch {
-            globals,
-            skel,
+            object,
+            recorders,
+            waits,
             ring,
             events,
             early,
             names: HashMap::new(),
             arguments: Vec::new(),
+            _links: (tree, calls),
         })
+    }
+
+    /// The recorders; otherwise why there are none.
+    ///
+    /// # Errors
+    /// What the kernel lacks for recording.
+    pub fn recorders(&self) -> Result<Arc<RecorderPool>, String> {
+        self.recorders.clone()
     }
 
     /// Whether launches are seen when execve is called.
@@ -127,8 +197,8 @@ impl<'obj> Watch<'obj> {
         let mut refused = Vec::new();
         let filter = NameFilter::of(names.keys().map(OsString::as_os_str));
         // No name that stays or is added may be missed meanwhile.
-        filter.add(&self.globals);
-        let map = &self.skel.maps.names;
+        filter.add(&self.object.globals);
+        let map = &self.object.names;
         for old in self.names.keys().filter(|old| !names.contains_key(*old)) {
             // A name that was refused is not there.
             let _ = padded::<{ size_of::<pf_name>() }>(old).map(|key| map.delete(&key));
@@ -144,7 +214,7 @@ impl<'obj> Watch<'obj> {
                 refused.push(name.clone());
             }
         }
-        let map = &self.skel.maps.arguments;
+        let map = &self.object.arguments;
         for old in self.arguments.iter().filter(|old| !arguments.contains(old)) {
             let _ = padded::<{ size_of::<pf_argument>() }>(old).map(|key| map.delete(&key));
         }
@@ -155,7 +225,7 @@ impl<'obj> Watch<'obj> {
                 refused.push(argument.clone());
             }
         }
-        filter.set(&self.globals);
+        filter.set(&self.object.globals);
         self.names = names;
         self.arguments = arguments;
         refused
@@ -164,7 +234,10 @@ impl<'obj> Watch<'obj> {
     /// Report processes that are in no launch and read at least this many bytes before they exited. 0 switches
     /// the reports off. Processes that run already are not known by path, and are not reported.
     pub fn report_large_readers(&mut self, bytes: u64) {
-        self.globals.large_bytes().store(bytes, Ordering::Relaxed);
+        self.object
+            .globals
+            .large_bytes()
+            .store(bytes, Ordering::Relaxed);
     }
 
     /// Readable when there are launch events.
@@ -189,7 +262,7 @@ impl<'obj> Watch<'obj> {
 
     /// What was counted of a launch so far; `None` if it is not followed (any more).
     pub fn counts(&self, launch: u64) -> Option<LaunchCounts> {
-        slots::counts(&self.globals, launch)
+        slots::counts(&self.object.globals, launch)
     }
 
     /// The programs that count, for all launches, waits for the drive, and see when completion pages are
@@ -198,24 +271,13 @@ impl<'obj> Watch<'obj> {
     /// # Errors
     /// When their descriptors cannot be duplicated.
     pub fn wait_programs(&self) -> io::Result<WaitPrograms> {
-        let progs = &self.skel.progs;
-        let all: [&ProgramMut<'_>; 4] = [
-            &progs.task_switched,
-            &progs.completion_read,
-            &progs.completion_faulted,
-            &progs.completion_mapped,
-        ];
-        // Those that the kernel has no tracepoint for were not loaded.
-        let programs = all
-            .into_iter()
-            .filter(|program| program.autoload())
-            .map(|program| program.as_fd().try_clone_to_owned());
+        let programs = self.waits.iter().map(OwnedFd::try_clone);
         Ok(WaitPrograms(programs.collect::<io::Result<_>>()?))
     }
 
     /// Sets a launch's completion page (paper §4.2).
     pub fn set_completion(&self, launch: u64, page: WatchedPage) {
-        slots::set_completion(&self.globals, launch, page);
+        slots::set_completion(&self.object.globals, launch, page);
     }
 
     /// Whether the process belongs to a launch that has not ended.
@@ -226,8 +288,7 @@ impl<'obj> Watch<'obj> {
         let pidfd = open_process(pid)?;
         let key = pidfd.as_raw_fd().to_ne_bytes();
         let member = self
-            .skel
-            .maps
+            .object
             .members
             .lookup(&key, MapFlags::ANY)
             .map_err(|error| TraceError::from_bpf("looking up a process", error))?;
@@ -241,12 +302,24 @@ impl<'obj> Watch<'obj> {
     /// # Errors
     /// When the process is gone or a map refuses it.
     pub fn adopt(&mut self, pid: Pid) -> Result<Option<u64>, TraceError> {
+        self.begin(pid, pf_role::PF_ROLE_TREE)
+    }
+
+    /// The same for a process that is about to execute the app.
+    ///
+    /// # Errors
+    /// As [`Watch::adopt`].
+    pub fn adopt_before_exec(&mut self, pid: Pid) -> Result<Option<u64>, TraceError> {
+        self.begin(pid, pf_role::PF_ROLE_STARTING)
+    }
+
+    fn begin(&mut self, pid: Pid, role: pf_role) -> Result<Option<u64>, TraceError> {
         let pidfd = open_process(pid)?;
         let slot = slots::adopted(monotonic_ns());
-        let Some(launch) = slots::take(&self.globals, slot) else {
+        let Some(launch) = slots::take(&self.object.globals, slot) else {
             return Ok(None);
         };
-        let (members, role) = (&self.skel.maps.members, pf_role::PF_ROLE_TREE);
+        let members = &self.object.members;
         if let Err(error) = mark_task(members, pidfd.as_fd(), launch, role) {
             self.end(launch);
             return Err(error);
@@ -260,7 +333,7 @@ impl<'obj> Watch<'obj> {
     /// # Errors
     /// When the map refuses it.
     pub fn set_helper(&self, tid: u32, launch: Option<u64>) -> Result<(), TraceError> {
-        let map = &self.skel.maps.prefetchers;
+        let map = &self.object.prefetchers;
         let done = match launch {
             Some(launch) => map.update(&tid.to_ne_bytes(), &launch.to_ne_bytes(), MapFlags::ANY),
             None => map.delete(&tid.to_ne_bytes()),
@@ -272,7 +345,7 @@ impl<'obj> Watch<'obj> {
     /// naming another takes its place.
     pub fn attribute_reads_to(&mut self, launch: Option<u64>) {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
-        let (reader, of) = self.globals.first_reader();
+        let (reader, of) = self.object.globals.first_reader();
         reader.store(tid, Ordering::Relaxed);
         of.store(launch.unwrap_or(0), Ordering::Relaxed);
     }
@@ -282,19 +355,19 @@ impl<'obj> Watch<'obj> {
     /// # Errors
     /// When the map's descriptor cannot be duplicated.
     pub fn helpers(&self) -> Result<libbpf_rs::MapHandle, TraceError> {
-        libbpf_rs::MapHandle::try_from(&self.skel.maps.prefetchers)
+        libbpf_rs::MapHandle::try_from(&self.object.prefetchers)
             .map_err(|error| TraceError::from_bpf("duplicating a map", error))
     }
 
     /// Ends a launch: its tasks are strangers from now on, and what they execute may be a launch again.
     pub fn end(&mut self, launch: u64) {
-        slots::free(&self.globals, launch);
+        slots::free(&self.object.globals, launch);
     }
 
     /// Events that were lost because the ring buffer was full, and launches because too many were
     /// under way.
     pub fn lost(&self) -> u64 {
-        self.globals.lost_launches()
+        self.object.globals.lost_launches()
     }
 }
 

@@ -12,7 +12,7 @@ use super::follow::{Follow, wait};
 use super::settings::LearningSettings;
 use crate::drive::{KnobError, Sysfs};
 use crate::fs::mounts::MountTable;
-use crate::kernel::{Storage, TraceError, TraceMode, Tracer};
+use crate::kernel::{RecorderPool, TraceError, TraceMode, Tracer};
 use crate::learn::build_profile::WatchedLaunch;
 use crate::learn::sequence::{Requirements, ResolveReport};
 use crate::model::{App, Ended, LaunchLimits, Learned, LogEntry, PrefetchEntry, Profile, Span};
@@ -161,8 +161,7 @@ pub fn learn(
         Learned::Live => TraceMode::Touches,
         Learned::Exact | Learned::AsRead => TraceMode::Reads,
     };
-    let mut storage = Storage::new();
-    let mut tracer = Tracer::attach_with(&mut storage, mode, cgroup::own(&mounts))?;
+    let mut tracer = RecorderPool::load(mode)?.launcher(cgroup::own(&mounts))?;
     if how != Learned::Live {
         settings.empty_caches(&mounts, how == Learned::Exact)?;
     }
@@ -222,7 +221,7 @@ fn check_whole(
 /// Collects events until the launch is over, and says how it ended; `exit` is set if the app has exited
 /// meanwhile.
 fn watch(
-    tracer: &mut Tracer<'_>,
+    tracer: &mut Tracer,
     supervisor: &mut Supervisor,
     options: &LearnOptions,
     exit: &mut Option<Exit>,

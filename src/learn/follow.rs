@@ -21,7 +21,7 @@ pub struct Follow {
 
 impl Follow {
     /// For a launch that has started just now.
-    pub fn new(tracer: &mut Tracer<'_>, how: Learned, limits: LaunchLimits) -> Follow {
+    pub fn new(tracer: &mut Tracer, how: Learned, limits: LaunchLimits) -> Follow {
         let start_ns = tracer.with_trace(|trace| trace.start_ns);
         Follow {
             counter: ReadCounter::new(how),
@@ -36,7 +36,7 @@ impl Follow {
     /// When the kernel's events cannot be read.
     pub fn look(
         &mut self,
-        tracer: &mut Tracer<'_>,
+        tracer: &mut Tracer,
         is_prefetching: bool,
     ) -> Result<Option<LaunchOver>, TraceError> {
         let now = Clocks::now();

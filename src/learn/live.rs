@@ -1,14 +1,11 @@
-//! Live learning of launches that others start, by a thread that has everything loaded.
+//! Live learning of launches that others start, each by a thread of its own.
 //!
-//! Loading the programs takes a fifth of a second and attaching them a few milliseconds. So a thread
-//! loads them and waits; when an app that is to be learned is held at its execve, the thread attaches
-//! them, lets the app go and watches it until its launch is over. Then it ends: loading anew is for
-//! whoever knows that there is another launch to learn, and would slow down the next one for nothing.
+//! When an app that is to be learned is held at its execve, a thread attaches the programs that record, lets
+//! the app go and watches it until its launch is over.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::SystemTime;
 
@@ -18,7 +15,7 @@ use rustix::process::Pid;
 use super::follow::{Follow, wait};
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
-use crate::kernel::{LoadedTracer, Storage, TraceMode, Tracer};
+use crate::kernel::{RecorderLease, Tracer};
 use crate::learn::build_profile::WatchedLaunch;
 use crate::learn::cold::{LearnedProfile, NotLearned};
 use crate::model::LaunchLimits;
@@ -27,7 +24,7 @@ use crate::process::LaunchOver;
 
 /// A launch to learn.
 pub struct LiveJob {
-    /// Number of the launch, given back with what came of it.
+    /// Number of the launch.
     pub launch: u64,
     /// Its first process.
     pub pid: Pid,
@@ -49,124 +46,53 @@ pub struct LiveJob {
 pub struct LiveResult {
     /// [`LiveJob::launch`].
     pub launch: u64,
-    /// Whose launch it was.
-    pub app: App,
     /// What was learned, or why nothing was.
     pub profile: Result<LearnedProfile, NotLearned>,
 }
 
-/// What the learning thread tells.
-pub enum LiveNews {
-    /// A launch can be learned now.
-    Ready,
-    /// A launch was learned, or nothing came of it. The thread has ended.
-    Done(Box<LiveResult>),
-    /// No launch can be learned, and the thread has ended.
-    Failed(String),
-}
-
-/// How far a learning thread is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// It loads what it needs.
-    Loading,
-    /// It waits for a launch.
-    Ready,
-    /// It has one.
-    Learning,
-}
-
-const LOADING: u8 = 0;
-const READY: u8 = 1;
-const BUSY: u8 = 2;
-
-/// The learning thread, for one launch.
+/// A learning thread, for one launch. If this is dropped, the launch is given up.
 pub struct LiveLearner {
-    jobs: SyncSender<LiveJob>,
-    state: Arc<AtomicU8>,
     stop: Arc<AtomicBool>,
 }
 
 impl LiveLearner {
-    /// Starts the thread. What it has to tell is handed to `tell`, in the thread.
+    /// Starts the thread. What comes of the launch is handed to `tell`, in the thread.
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn start(tell: impl Fn(LiveNews) + Send + 'static) -> io::Result<LiveLearner> {
-        let (jobs, inbox) = sync_channel(1);
-        let state = Arc::new(AtomicU8::new(LOADING));
+    pub fn start(
+        recorder: RecorderLease,
+        job: LiveJob,
+        tell: impl FnOnce(LiveResult) + Send + 'static,
+    ) -> io::Result<LiveLearner> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (shown, stopping) = (Arc::clone(&state), Arc::clone(&stop));
-        Builder::new()
-            .name("pf-learn".to_owned())
-            .spawn(move || work(&inbox, &shown, &stopping, &tell))?;
-        Ok(LiveLearner { jobs, state, stop })
-    }
-
-    /// How far it is.
-    pub fn stage(&self) -> Stage {
-        match self.state.load(Ordering::Acquire) {
-            LOADING => Stage::Loading,
-            READY => Stage::Ready,
-            _ => Stage::Learning,
-        }
-    }
-
-    /// Gives the thread a launch to learn. It comes back if the thread is loading, busy or gone.
-    ///
-    /// # Errors
-    /// The job itself.
-    pub fn learn(&self, job: LiveJob) -> Result<(), Box<LiveJob>> {
-        let free = self
-            .state
-            .compare_exchange(READY, BUSY, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok();
-        if !free {
-            return Err(Box::new(job));
-        }
-        self.jobs.try_send(job).map_err(|error| match error {
-            TrySendError::Full(job) | TrySendError::Disconnected(job) => Box::new(job),
-        })
+        let stopping = Arc::clone(&stop);
+        let work = move || {
+            let launch = job.launch;
+            let profile = learn(recorder, job, &stopping);
+            tell(LiveResult { launch, profile });
+        };
+        Builder::new().name("pf-learn".to_owned()).spawn(work)?;
+        Ok(LiveLearner { stop })
     }
 }
 
 impl Drop for LiveLearner {
-    /// A launch that is being learned is given up.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
     }
 }
 
-fn work(jobs: &Receiver<LiveJob>, state: &AtomicU8, stop: &AtomicBool, tell: &impl Fn(LiveNews)) {
-    let mut storage = Storage::new();
-    let loaded = match LoadedTracer::load(&mut storage, TraceMode::Touches) {
-        Ok(loaded) => loaded,
-        Err(error) => return tell(LiveNews::Failed(error.to_string())),
-    };
-    state.store(READY, Ordering::Release);
-    tell(LiveNews::Ready);
-    let Ok(job) = jobs.recv() else {
-        return;
-    };
-    let (launch, app) = (job.launch, job.app.clone());
-    let profile = learn(loaded, job, stop);
-    tell(LiveNews::Done(Box::new(LiveResult {
-        launch,
-        app,
-        profile,
-    })));
-}
-
 fn learn(
-    loaded: LoadedTracer<'_>,
+    recorder: RecorderLease,
     mut job: LiveJob,
     stop: &AtomicBool,
 ) -> Result<LearnedProfile, NotLearned> {
     let started = SystemTime::now();
-    let adopted = loaded.adopt(job.pid);
+    let recording = recorder.record(job.launch, job.pid);
     // The app goes on, whatever came of it.
     drop(job.held.take());
-    let mut tracer = adopted.map_err(NotLearned::failed)?;
+    let mut tracer = recording.map_err(NotLearned::failed)?;
     let over = watch(&mut tracer, &job, stop)?;
     let trace = tracer.finish().map_err(NotLearned::failed)?;
     if trace.lost > 0 {
@@ -186,11 +112,7 @@ fn learn(
 }
 
 /// Collects events until the launch is over, and says how it ended.
-fn watch(
-    tracer: &mut Tracer<'_>,
-    job: &LiveJob,
-    stop: &AtomicBool,
-) -> Result<LaunchOver, NotLearned> {
+fn watch(tracer: &mut Tracer, job: &LiveJob, stop: &AtomicBool) -> Result<LaunchOver, NotLearned> {
     let mut follow = Follow::new(tracer, Learned::Live, job.limits);
     loop {
         let events = tracer.wake_fd();
@@ -204,6 +126,9 @@ fn watch(
             .map_err(NotLearned::failed)?;
         if let Some(over) = over {
             return Ok(over);
+        }
+        if !tracer.is_followed() {
+            return Err(NotLearned::Failed("the launch was given up".to_owned()));
         }
     }
 }

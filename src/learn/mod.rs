@@ -18,7 +18,7 @@ pub use cold::{
     LearnError, LearnOptions, LearnSummary, LearnedProfile, NotLearned, launch_sequence, learn,
 };
 pub use follow::Follow;
-pub use live::{LiveJob, LiveLearner, LiveNews, LiveResult, Stage};
+pub use live::{LiveJob, LiveLearner, LiveResult};
 pub use reads::ReadCounter;
 pub use sequence::{Earlier, Observed, ResolveReport, Sequence, resolve};
 pub use settings::{LearningSettings, RUN_DIR, devices_below};

@@ -22,7 +22,6 @@ use super::packages::{Packages, REST};
 use super::parts::Parts;
 use super::registry::{Added, Record};
 use crate::kernel::{HeldExec, LaunchEvent, LaunchEventKind};
-use crate::learn::LiveNews;
 use crate::model::{App, LaunchLimits};
 use crate::process::Clocks;
 
@@ -30,9 +29,9 @@ use crate::process::Clocks;
 const DAILY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The service.
-pub struct Service<'obj> {
+pub struct Service {
     launches: Launches,
-    parts: Parts<'obj>,
+    parts: Parts,
     inbox: Inbox<Message>,
     announcements: Announcements,
     packages: Option<Packages>,
@@ -50,10 +49,10 @@ enum Next {
     Stop,
 }
 
-impl<'obj> Service<'obj> {
+impl Service {
     /// A service without launches.
     pub fn new(
-        parts: Parts<'obj>,
+        parts: Parts,
         inbox: Inbox<Message>,
         announcements: Announcements,
         packages: Option<Packages>,
@@ -73,12 +72,12 @@ impl<'obj> Service<'obj> {
     }
 
     /// The parts beside the launches.
-    pub fn parts(&self) -> &Parts<'obj> {
+    pub fn parts(&self) -> &Parts {
         &self.parts
     }
 
     /// The parts beside the launches.
-    pub fn parts_mut(&mut self) -> &mut Parts<'obj> {
+    pub fn parts_mut(&mut self) -> &mut Parts {
         &mut self.parts
     }
 
@@ -263,7 +262,7 @@ impl<'obj> Service<'obj> {
         if !matches!(self.parts.kernel().is_part_of_launch(process), Ok(false)) {
             return;
         }
-        if let Ok(Some(launch)) = self.parts.kernel().adopt(process) {
+        if let Ok(Some(launch)) = self.parts.kernel().adopt_before_exec(process) {
             let app = found.app.clone();
             self.begin(launch, pid as u32, found, StateEvent::Called);
             self.hold(launch, held);
@@ -332,7 +331,13 @@ impl<'obj> Service<'obj> {
 
     fn on_message(&mut self, message: Message) {
         match message {
-            Message::Recorder(number, news) => self.on_recorder(number, news),
+            Message::RecorderKept(kept) => self.parts.recorder_kept(&kept),
+            Message::Recorded(result) => {
+                let launch = result.launch;
+                let result = self.parts.recorder_ended(*result);
+                self.launches.recorded(launch, result, &mut self.parts);
+                self.parts.refresh_marks();
+            }
             Message::Waits(changed) => {
                 let needed = self.launches.any_followed();
                 self.parts.waits_changed(changed, needed);
@@ -350,19 +355,6 @@ impl<'obj> Service<'obj> {
             Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
             Message::Warning(warning) => self.parts.warn(warning),
             Message::Control(call) => call(self),
-        }
-    }
-
-    fn on_recorder(&mut self, number: u64, news: LiveNews) {
-        match news {
-            LiveNews::Ready => self.parts.recorder_ready(),
-            LiveNews::Failed(why) => self.parts.recorder_failed(number, &why),
-            LiveNews::Done(result) => {
-                let launch = result.launch;
-                let result = self.parts.recorder_ended(number, *result);
-                self.launches.recorded(launch, result, &mut self.parts);
-                self.parts.refresh_marks();
-            }
         }
     }
 

@@ -7,15 +7,17 @@ use super::event_loop::Service;
 use super::managed_apps::ManagedApps;
 use super::registry::Record;
 use crate::kernel::CountingWaits;
-use crate::learn::LiveNews;
+use crate::learn::LiveResult;
 
 /// Takes what came of a job for the managed apps. Returns a warning if something is wrong.
 pub type AppsChange = Box<dyn FnOnce(&mut ManagedApps) -> Option<String> + Send>;
 
 /// A message to the event loop.
 pub enum Message {
-    /// News of the recorder thread of this number.
-    Recorder(u64, LiveNews),
+    /// A recorder was made ready, or is not needed any more; otherwise why no launch can be recorded.
+    RecorderKept(Result<(), String>),
+    /// The recording of a launch has ended.
+    Recorded(Box<LiveResult>),
     /// The programs that count waits have been attached or detached, or cannot be.
     Waits(std::io::Result<Option<CountingWaits>>),
     /// The prefetch thread of this launch has ended.
@@ -34,5 +36,5 @@ pub enum Message {
     /// Something is wrong.
     Warning(String),
     /// A call of the control surface, to be run on the service.
-    Control(Box<dyn FnOnce(&mut Service<'_>) + Send>),
+    Control(Box<dyn FnOnce(&mut Service) + Send>),
 }

@@ -37,10 +37,10 @@ struct RecordedProfile {
 }
 
 /// The parts of the service.
-pub struct Parts<'obj> {
+pub struct Parts {
     places: Places,
     config: Config,
-    kernel: Watch<'obj>,
+    kernel: Watch,
     gate: MarkedExecutables,
     waits: WaitSwitch,
     prefetchers: Prefetchers,
@@ -56,13 +56,13 @@ pub struct Parts<'obj> {
     outbox: Outbox<Message>,
 }
 
-impl<'obj> Parts<'obj> {
+impl Parts {
     /// Puts the parts together.
     #[expect(clippy::too_many_arguments, reason = "there are as many parts")]
     pub fn new(
         places: Places,
         config: Config,
-        kernel: Watch<'obj>,
+        kernel: Watch,
         gate: MarkedExecutables,
         mut apps: ManagedApps,
         watchlist: Watchlist,
@@ -72,6 +72,7 @@ impl<'obj> Parts<'obj> {
         outbox: Outbox<Message>,
     ) -> Self {
         apps.set_tuning(config.prefetch.dynamic);
+        let recorders = kernel.recorders().ok();
         Parts {
             places,
             config,
@@ -79,7 +80,7 @@ impl<'obj> Parts<'obj> {
             gate,
             waits: WaitSwitch::new(outbox.clone()),
             prefetchers: Prefetchers::new(outbox.clone()),
-            recorders: Recorders::new(outbox.clone()),
+            recorders: Recorders::new(recorders, outbox.clone()),
             recorded: None,
             apps,
             watchlist,
@@ -92,7 +93,7 @@ impl<'obj> Parts<'obj> {
     }
 
     /// The kernel side.
-    pub fn kernel(&mut self) -> &mut Watch<'obj> {
+    pub fn kernel(&mut self) -> &mut Watch {
         &mut self.kernel
     }
 
@@ -326,26 +327,18 @@ impl<'obj> Parts<'obj> {
         self.warn(format!("no learning thread can be started: {error}"));
     }
 
-    /// A recorder can record a launch now.
-    pub fn recorder_ready(&mut self) {
-        // Loading the kernel's type information has left 20 MB of free heap behind.
-        self.jobs.release_heap();
-        self.refresh_marks();
+    /// A recorder was made ready, or is not needed any more.
+    pub fn recorder_kept(&mut self, kept: &Result<(), String>) {
+        self.recorders.kept(kept);
+        match kept {
+            Ok(()) => self.refresh_marks(),
+            Err(why) => self.warn(format!("nothing can be learned: {why}")),
+        }
     }
 
-    /// A recorder cannot be made ready.
-    pub fn recorder_failed(&mut self, number: u64, why: &str) {
-        let warning = match self.recorders.failed(number) {
-            true => format!("fewer launches can be learned at once: {why}"),
-            false => format!("nothing can be learned: {why}"),
-        };
-        self.warn(warning);
-    }
-
-    /// A recorder has ended. Returns what came of the launch.
-    pub fn recorder_ended(&mut self, number: u64, result: LiveResult) -> RecordResult {
-        // A recorder records one launch. Another is started if there is another app to learn.
-        self.recorders.ended(number);
+    /// The recording of a launch has ended. Returns what came of it.
+    pub fn recorder_ended(&mut self, result: LiveResult) -> RecordResult {
+        self.recorders.ended(result.launch);
         let learned = match result.profile {
             Ok(learned) => learned,
             Err(why) => return RecordResult::Nothing(why.to_string()),

@@ -65,7 +65,7 @@ impl Prefetchers {
         launch: u64,
         profile: &CachedProfile,
         options: PrefetchOptions,
-        kernel: &mut Watch<'_>,
+        kernel: &mut Watch,
     ) -> io::Result<()> {
         if let Some(head_start) = &profile.head_start {
             kernel.attribute_reads_to(Some(launch));
@@ -106,7 +106,7 @@ impl Prefetchers {
     }
 
     /// The report of a thread that has ended.
-    pub fn take_report(&mut self, launch: u64, kernel: &Watch<'_>) -> Option<PrefetchReport> {
+    pub fn take_report(&mut self, launch: u64, kernel: &Watch) -> Option<PrefetchReport> {
         let running = self.running.remove(&launch)?;
         // The kernel side has forgotten the thread if the launch has ended meanwhile.
         let _ = kernel.set_helper(running.tid.load(Ordering::Acquire), None);

@@ -1,24 +1,20 @@
-//! The recorder threads, and the programs that are held until one of them is ready.
+//! The launches that are being recorded, and the programs that are held until a recorder sees them.
 //!
-//! A thread records one launch. It takes a fifth of a second of processor time to load its BPF programs. Two
-//! wait, so that two apps that are started at once, as those of a login are, are both recorded. While both
-//! record, another one is made ready for a third app. While one of them records, that can wait until the
-//! launch is over, which it would slow down.
+//! While any app is to be learned, one recorder of the kernel side has its tables ready: to make them takes
+//! tens of milliseconds, which a held program would wait for.
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Builder;
 
 use super::mailbox::Outbox;
 use super::message::Message;
 use super::priority::start_behind;
-use crate::kernel::HeldExec;
-use crate::learn::{LiveJob, LiveLearner, Stage};
+use crate::kernel::{HeldExec, RecorderPool};
+use crate::learn::{LiveJob, LiveLearner};
 
-/// Threads that wait for launches, at most. Each keeps 13 MiB of the kernel's memory.
-const SPARE: usize = 2;
-
-/// Threads in all: while they record, each costs every process of the system.
+/// Launches that are recorded at once, at most: each costs every process of the system.
 const MOST: usize = 6;
 
 /// A held program. Two may let it go: the recorder when it is ready, and the event loop when that takes too
@@ -27,20 +23,12 @@ const MOST: usize = 6;
 struct Hold(Arc<Mutex<Option<HeldExec>>>);
 
 impl Hold {
-    fn new(held: HeldExec) -> Self {
-        Hold(Arc::new(Mutex::new(Some(held))))
-    }
-
-    // Nothing can panic while it is locked.
-
     fn is_held(&self) -> bool {
         self.0.lock().is_ok_and(|held| held.is_some())
     }
 
     fn let_go(&self) {
-        if let Ok(mut held) = self.0.lock() {
-            *held = None;
-        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -53,69 +41,60 @@ impl Drop for LetGo {
     }
 }
 
-/// The recorder threads.
+/// The recorders, and the threads that learn with them.
 pub struct Recorders {
-    threads: Vec<Thread>,
+    /// `None` if the kernel cannot record.
+    pool: Option<Arc<RecorderPool>>,
+    /// By launch.
+    learners: HashMap<u64, LiveLearner>,
     /// Programs that are held, by launch.
     holds: HashMap<u64, Hold>,
     /// Apps that are to be learned.
     apps: usize,
-    /// Number of the thread that is started next.
-    next: u64,
-    /// Set once another thread could not be loaded.
-    most: Option<usize>,
+    /// Whether a thread makes or frees tables.
+    is_changing: bool,
     outbox: Outbox<Message>,
 }
 
-struct Thread {
-    number: u64,
-    learner: LiveLearner,
-}
-
 impl Recorders {
-    /// No threads yet. They will report to this mailbox.
-    pub fn new(outbox: Outbox<Message>) -> Self {
+    /// Nothing is recorded yet. The threads will report to this mailbox.
+    pub fn new(pool: Option<Arc<RecorderPool>>, outbox: Outbox<Message>) -> Self {
         Recorders {
-            threads: Vec::new(),
+            pool,
+            learners: HashMap::new(),
             holds: HashMap::new(),
             apps: 0,
-            next: 0,
-            most: None,
+            is_changing: false,
             outbox,
         }
     }
 
-    /// Makes as many threads ready as the launches of `apps` apps need, counting those that are being
-    /// recorded, and ends spare ones.
+    /// Has a recorder made ready if one of `apps` apps is to be learned that is not recorded already, and
+    /// otherwise gives the memory for it back. A thread reports when that is done.
     ///
     /// # Errors
     /// When the system has no thread to give.
     pub fn keep(&mut self, apps: usize) -> io::Result<()> {
         self.apps = apps;
-        if self.most == Some(0) {
+        let Some(pool) = &self.pool else {
+            return Ok(());
+        };
+        let recorded = self.learners.len();
+        let wanted = recorded < apps.min(MOST);
+        if self.is_changing || wanted == pool.is_ready() {
             return Ok(());
         }
-        let stages: Vec<Stage> = self.stages().collect();
-        match change(&stages, apps, self.most.unwrap_or(MOST)) {
-            StageChange::None => {}
-            StageChange::Start => {
-                let number = self.next;
-                self.next += 1;
-                let outbox = self.outbox.clone();
-                let tell = move |news| {
-                    outbox.send(Message::Recorder(number, news));
-                };
-                let learner = start_behind(|| LiveLearner::start(tell))?;
-                self.threads.push(Thread { number, learner });
-            }
-            StageChange::LetGo => self
-                .threads
-                .retain(|thread| thread.learner.stage() == Stage::Learning),
-        }
+        let (pool, outbox) = (Arc::clone(pool), self.outbox.clone());
+        let work = move || {
+            let kept = pool.keep_ready(wanted).map_err(|error| error.to_string());
+            outbox.send(Message::RecorderKept(kept));
+        };
+        start_behind(|| Builder::new().name("pf-tables".to_owned()).spawn(work))?;
+        self.is_changing = true;
         Ok(())
     }
 
-    /// As [`Recorders::keep`], for as many apps as before: a thread has begun to record.
+    /// The same for as many apps as before: another launch is being recorded.
     ///
     /// # Errors
     /// As [`Recorders::keep`].
@@ -123,9 +102,18 @@ impl Recorders {
         self.keep(self.apps)
     }
 
+    /// What [`Recorders::keep`] has begun is done. After a failure, no other launch is recorded.
+    pub fn kept(&mut self, kept: &Result<(), String>) {
+        self.is_changing = false;
+        if kept.is_err() {
+            self.pool = None;
+        }
+    }
+
     /// The exec gate holds the program of this launch.
     pub fn hold(&mut self, launch: u64, held: HeldExec) {
-        self.holds.insert(launch, Hold::new(held));
+        self.holds
+            .insert(launch, Hold(Arc::new(Mutex::new(Some(held)))));
     }
 
     /// Whether the program of this launch is held.
@@ -140,115 +128,43 @@ impl Recorders {
         }
     }
 
-    /// Gives a launch to a thread that is ready; false if there is none. The thread lets the program of the
-    /// launch go once it sees what the program does.
-    pub fn record(&self, mut job: LiveJob) -> bool {
-        let hold = self.holds.get(&job.launch);
+    /// Has a launch recorded; false if as many are as can be, or it would be recorded too late. The thread lets the program of the launch go once
+    /// it sees what the program does.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn record(&mut self, mut job: LiveJob) -> io::Result<bool> {
+        let launch = job.launch;
+        // While tables are made, a program that is not held would run on, and be recorded in part.
+        let is_in_time = self.is_held(launch) || self.is_ready();
+        let may_be = is_in_time && self.learners.len() < MOST;
+        let pool = self.pool.as_ref().filter(|_| may_be);
+        let Some(recorder) = pool.and_then(RecorderPool::take) else {
+            return Ok(false);
+        };
+        let hold = self.holds.get(&launch);
         job.held = hold.map(|hold| Box::new(LetGo(hold.clone())) as Box<dyn Send>);
-        let mut job = Box::new(job);
-        for thread in &self.threads {
-            match thread.learner.learn(*job) {
-                Ok(()) => return true,
-                Err(back) => job = back,
-            }
-        }
-        false
+        let outbox = self.outbox.clone();
+        let tell = move |result| {
+            outbox.send(Message::Recorded(Box::new(result)));
+        };
+        let learner = start_behind(|| LiveLearner::start(recorder, job, tell))?;
+        self.learners.insert(launch, learner);
+        Ok(true)
     }
 
-    /// Whether a launch would be recorded now.
+    /// Whether a launch would be recorded without delay.
     pub fn is_ready(&self) -> bool {
-        self.stages().any(|stage| stage == Stage::Ready)
+        self.pool.as_ref().is_some_and(|pool| pool.is_ready())
     }
 
-    /// Whether there is no thread.
-    pub fn is_empty(&self) -> bool {
-        self.threads.is_empty()
+    /// Whether launches can be recorded at all.
+    pub fn can_record(&self) -> bool {
+        self.pool.is_some()
     }
 
-    /// A thread has ended.
-    pub fn ended(&mut self, number: u64) {
-        self.threads.retain(|thread| thread.number != number);
-    }
-
-    /// A thread could not be made ready. True if others can.
-    pub fn failed(&mut self, number: u64) -> bool {
-        self.ended(number);
-        self.most = Some(self.threads.len());
-        !self.is_empty()
-    }
-
-    fn stages(&self) -> impl Iterator<Item = Stage> {
-        self.threads.iter().map(|thread| thread.learner.stage())
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StageChange {
-    None,
-    Start,
-    LetGo,
-}
-
-/// What is to be done about the threads if so many apps are to be learned. One is loaded at a time: two would
-/// only take the processor from each other.
-fn change(stages: &[Stage], apps: usize, most: usize) -> StageChange {
-    let count = |stage| stages.iter().filter(|&&of| of == stage).count();
-    let (loading, ready, learning) = (
-        count(Stage::Loading),
-        count(Stage::Ready),
-        count(Stage::Learning),
-    );
-    let waiting = apps.saturating_sub(learning);
-    let spare = if learning > 0 { 1 } else { SPARE };
-    if waiting == 0 && loading + ready > 0 {
-        StageChange::LetGo
-    } else if loading == 0 && ready < waiting.min(spare) && stages.len() < most {
-        StageChange::Start
-    } else {
-        StageChange::None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Stage::{Learning, Loading, Ready};
-    use super::*;
-
-    #[test]
-    fn as_many_threads_are_made_ready_as_may_be_needed() {
-        let of = |stages: &[Stage], apps| change(stages, apps, MOST);
-        assert_eq!(of(&[], 0), StageChange::None);
-        assert_eq!(of(&[], 1), StageChange::Start);
-        assert_eq!(of(&[Loading], 50), StageChange::None);
-        assert_eq!(of(&[Ready], 1), StageChange::None);
-        assert_eq!(of(&[Ready], 50), StageChange::Start);
-        assert_eq!(of(&[Ready, Ready], 50), StageChange::None);
-    }
-
-    #[test]
-    fn no_thread_is_loaded_beside_a_single_recording() {
-        let of = |stages: &[Stage], apps| change(stages, apps, MOST);
-        assert_eq!(of(&[Learning, Ready], 50), StageChange::None);
-        assert_eq!(of(&[Learning, Learning], 50), StageChange::Start);
-        assert_eq!(of(&[Learning, Learning, Loading], 50), StageChange::None);
-        assert_eq!(of(&[Learning, Learning], 2), StageChange::None);
-        assert_eq!(of(&[Learning; MOST], 50), StageChange::None);
-    }
-
-    #[test]
-    fn spare_threads_end_when_no_app_is_to_be_learned() {
-        let of = |stages: &[Stage], apps| change(stages, apps, MOST);
-        assert_eq!(of(&[Ready, Ready], 0), StageChange::LetGo);
-        assert_eq!(of(&[Learning, Ready], 1), StageChange::LetGo);
-        assert_eq!(of(&[Learning], 1), StageChange::None);
-        // Two were ready, and the app that is left needs one. The other does no harm.
-        assert_eq!(of(&[Ready, Ready], 1), StageChange::None);
-    }
-
-    #[test]
-    fn a_thread_that_could_not_be_loaded_is_not_started_again() {
-        assert_eq!(change(&[Ready], 50, 1), StageChange::None);
-        assert_eq!(change(&[], 50, 1), StageChange::Start);
-        assert_eq!(change(&[], 50, 0), StageChange::None);
+    /// The recording of a launch has ended.
+    pub fn ended(&mut self, launch: u64) {
+        self.learners.remove(&launch);
     }
 }

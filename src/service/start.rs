@@ -28,7 +28,7 @@ use super::worker::Worker;
 use crate::apps::Rules;
 use crate::drive::restore_leftovers;
 use crate::fs::handle::check_paths;
-use crate::kernel::{ExecGate, Storage, TraceError, Watch, WatchOptions};
+use crate::kernel::{ExecGate, TraceError, Watch, WatchOptions};
 use crate::prefetch::raise_open_files;
 use crate::process::signals::Inherited;
 use crate::profile::Store;
@@ -82,11 +82,13 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     let worker = Worker::start(records)?;
     let (outbox, inbox) = mailbox()?;
 
-    let mut storage = Storage::new();
     let options = WatchOptions {
         early: config.watch.early,
     };
-    let watch = Watch::attach(&mut storage, options)?;
+    let watch = Watch::attach(options)?;
+    if let Err(why) = watch.recorders() {
+        warnings.push(format!("nothing can be learned: {why}"));
+    }
     let gate = ExecGate::new()
         .inspect_err(|error| warnings.push(format!("launches are learned a little late: {error}")))
         .ok();
@@ -169,7 +171,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     Ok(ended?)
 }
 
-fn abilities(watch: &Watch<'_>, gate: bool) -> Vec<String> {
+fn abilities(watch: &Watch, gate: bool) -> Vec<String> {
     let early = if watch.is_early() {
         "launches are seen when execve is called"
     } else {

@@ -58,10 +58,4 @@ impl Jobs {
     pub fn run(&self, job: impl FnOnce(&mut Records) + Send + 'static) -> bool {
         self.0.send(Box::new(job)).is_ok()
     }
-
-    /// Has freed memory given back to the system.
-    pub fn release_heap(&self) {
-        // The worker does so after each job.
-        self.run(|_| ());
-    }
 }

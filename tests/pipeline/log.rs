@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use paralfetch::kernel::{LoadedTracer, Storage, Trace, TraceMode, Tracer};
+use paralfetch::kernel::{RecorderPool, Trace, TraceMode, Tracer};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
@@ -47,10 +47,10 @@ impl Looker {
     }
 
     /// Has it executed while it is recorded: what a task did before is not of a launch.
-    fn record<'a>(&mut self, storage: &'a mut Storage) -> Tracer<'a> {
+    fn record(&mut self) -> Tracer {
         let pid = Pid::from_child(&self.child);
-        let loaded = LoadedTracer::load(storage, TraceMode::Touches).unwrap();
-        let tracer = loaded.adopt(pid).unwrap();
+        let recorder = RecorderPool::load(TraceMode::Touches).unwrap();
+        let tracer = recorder.adopt(pid).unwrap();
         let orders = self.orders.as_mut().unwrap();
         orders.write_all(b"\n").unwrap();
         tracer
@@ -82,7 +82,7 @@ fn looked_up(trace: &Trace) -> usize {
     paths.len()
 }
 
-fn wakes(tracer: &Tracer<'_>) -> bool {
+fn wakes(tracer: &Tracer) -> bool {
     let fd = tracer.wake_fd();
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
@@ -95,8 +95,7 @@ fn a_log_that_is_emptied_loses_nothing() {
     const PORTION: u64 = 2000;
     const PORTIONS: u64 = 40;
     let mut looker = Looker::start();
-    let mut storage = Storage::new();
-    let mut tracer = looker.record(&mut storage);
+    let mut tracer = looker.record();
     let mut woken = 0;
     for _ in 0..PORTIONS {
         looker.look_up(PORTION);
@@ -123,8 +122,7 @@ fn a_log_that_is_full_counts_what_it_loses() {
     let Some(_turn) = set_up() else { return };
     const TOO_MANY: u64 = 80_000;
     let mut looker = Looker::start();
-    let mut storage = Storage::new();
-    let mut tracer = looker.record(&mut storage);
+    let mut tracer = looker.record();
     looker.look_up(TOO_MANY);
     tracer.drain().unwrap();
     let recorded = tracer.with_trace(looked_up) as u64;

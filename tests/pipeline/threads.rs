@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use paralfetch::kernel::{LoadedTracer, Storage, TraceMode};
+use paralfetch::kernel::{RecorderPool, TraceMode};
 use rustix::process::Pid;
 
 use crate::set_up;
@@ -28,10 +28,9 @@ fn a_thread_that_executes_is_listed_by_the_id_of_its_process() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut storage = Storage::new();
-    let loaded = LoadedTracer::load(&mut storage, TraceMode::Touches).unwrap();
+    let recorder = RecorderPool::load(TraceMode::Touches).unwrap();
     let pid = Pid::from_child(&child);
-    let tracer = loaded.adopt(pid).unwrap();
+    let tracer = recorder.adopt(pid).unwrap();
     let mut orders = child.stdin.take().unwrap();
     orders.write_all(b"go\nanswer\n").unwrap();
     // cat answers once it was executed.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use paralfetch::bench::completion::FoundCompletion;
 use paralfetch::drive::{checkpoint_journal, drop_caches};
-use paralfetch::kernel::{DeviceReads, Meter, Metered, StartMark, Storage};
+use paralfetch::kernel::{DeviceReads, Meter, Metered, StartMark};
 use paralfetch::process::{Command, Spawn, Stdio, Subreaper, Supervisor};
 use rustix::process::{Pid, Rlimit};
 
@@ -56,7 +56,7 @@ pub struct Request<'a> {
     /// Who else is notified of the execve.
     pub mark: Option<StartMark>,
     /// What learns the launch live meanwhile; told by `mark`, too.
-    pub live: Option<LiveLearning<'a>>,
+    pub live: Option<LiveLearning>,
     /// The service that sees the launch by itself. The app runs on until it has written that down.
     pub service: Option<&'a mut Service>,
 }
@@ -151,9 +151,9 @@ impl Launcher {
     /// When the app cannot be started, ends before its launch is over, or takes too long;
     /// [`Interrupted`].
     pub fn launch(&mut self, request: Request<'_>) -> Result<MeasuredLaunch> {
-        let mut storage = Storage::new();
         let block = request.completion.map(|found| found.on_disk);
-        let mut meter = Meter::attach(&mut storage, block)?;
+        let mut meter = Meter::load()?;
+        meter.begin(block)?;
         if let Some(service) = &request.service {
             meter.count_prefetcher(service.pidfd().as_fd())?;
         }

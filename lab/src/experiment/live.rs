@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use paralfetch::fs::mounts::MountTable;
-use paralfetch::kernel::{LoadedTracer, StartMark, Tracer};
+use paralfetch::kernel::{RecorderLease, StartMark, Tracer};
 use paralfetch::learn::{Follow, LearningSettings};
 use paralfetch::model::LaunchLimits;
 use paralfetch::model::Learned;
@@ -14,9 +14,9 @@ const HOW: Learned = Learned::Live;
 
 /// Everything that `paralfetch learn --live` has running while an app starts, from its attachment on:
 /// [`paralfetch::learn::learn`] in the hands of one who waits for something else, too.
-pub struct LiveLearning<'a> {
+pub struct LiveLearning {
     /// Until the launch is over by the rule for that, as the product detaches it then.
-    tracer: Option<Tracer<'a>>,
+    tracer: Option<Tracer>,
     /// Once the launch has started.
     follow: Option<Follow>,
     /// Events that were lost.
@@ -24,17 +24,17 @@ pub struct LiveLearning<'a> {
     settings: LearningSettings,
 }
 
-impl<'a> LiveLearning<'a> {
-    /// Sets what live learning sets and attaches the tracer, which is loaded already, for a launch in the
+impl LiveLearning {
+    /// Sets what live learning sets and attaches the programs, which are loaded already, for a launch in the
     /// image at `root`. Belongs to the process's main thread.
     ///
     /// # Errors
     /// When a knob cannot be set or the launch not be traced.
-    pub fn attach(loaded: LoadedTracer<'a>, root: &Path) -> Result<Self> {
+    pub fn attach(recorder: RecorderLease, root: &Path) -> Result<Self> {
         // What a killed session leaves changed, the next learning run puts back.
         let settings = LearningSettings::apply(&MountTable::read()?, Some(root), HOW, None)?;
         Ok(LiveLearning {
-            tracer: Some(loaded.launcher(None)?),
+            tracer: Some(recorder.launcher(None)?),
             follow: None,
             lost: 0,
             settings,
@@ -43,7 +43,7 @@ impl<'a> LiveLearning<'a> {
 
     /// What the child must set as its last act before execve; `None` once the launch is over.
     pub fn start_mark(&mut self) -> Option<StartMark> {
-        self.tracer.as_mut().map(Tracer::start_mark)
+        self.tracer.as_mut().map(|tracer| tracer.start_mark())
     }
 
     /// Readable when the launch tree has ended; `None` once the launch is over. Events are to be

@@ -9,7 +9,6 @@ use std::time::SystemTime;
 use anyhow::{Context, Result};
 use paralfetch::fs::mounts::MountTable;
 use paralfetch::judge::{self, LiveSystem, Miss, Recorder};
-use paralfetch::kernel::Storage;
 use paralfetch::model::LaunchLimits;
 use paralfetch::model::{Place, Span};
 
@@ -56,8 +55,7 @@ pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>) -> Result<()> {
     let command = work.launcher.find(&app.command)?;
     let rule = app.window.as_ref().context("the app has no window")?;
     let windows = vec![work.display.watch(rule)?];
-    let mut storage = Storage::new();
-    let mut recorder = Recorder::attach(&mut storage, LaunchLimits::default())?;
+    let recorder = Recorder::attach(LaunchLimits::default())?;
     let started = SystemTime::now();
     let seen = work.launcher.launch(Request {
         command: &command,

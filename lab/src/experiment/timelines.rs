@@ -1,11 +1,11 @@
 //! Recording timelines: launches that are watched in full, apart from those that are measured.
 
 use std::fs;
+use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use paralfetch::kernel::Storage;
 
 use super::job::Job;
 use super::launcher::Request;
@@ -66,7 +66,7 @@ pub(super) fn record(
     let rule = app.window.as_ref().context("the app has no window")?;
     let windows = vec![work.display.watch(rule)?];
     let dev = fs::metadata(&work.job.root)?.dev();
-    let mut storage = Storage::new();
+    let mut storage = MaybeUninit::uninit();
     let mut recorder = Recorder::attach(&mut storage, dev)?;
     let mark = recorder.start_mark()?;
     let plans: Vec<&Plan> = plan.iter().collect();

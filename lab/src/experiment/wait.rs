@@ -16,7 +16,7 @@ use crate::display::Watch;
 const COMPLETION_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The events that end a launch, and those that have come already.
-pub(super) struct Wait<'a> {
+pub(super) struct Wait {
     /// The windows, with the times at which they were mapped.
     pub windows: Vec<(Watch, Option<u64>)>,
     /// Whether launches are timed by a completion block.
@@ -26,10 +26,10 @@ pub(super) struct Wait<'a> {
     /// When and how the app has ended by itself.
     pub exit: Option<(u64, Exit)>,
     /// What learns the launch live meanwhile.
-    pub live: Option<LiveLearning<'a>>,
+    pub live: Option<LiveLearning>,
 }
 
-impl Wait<'_> {
+impl Wait {
     /// When the last window was mapped, once all are.
     pub fn window_ns(&self) -> Option<u64> {
         self.windows
@@ -47,7 +47,7 @@ impl Wait<'_> {
     /// [`Interrupted`].
     pub fn until_over(
         &mut self,
-        meter: &mut Meter<'_>,
+        meter: &mut Meter,
         supervisor: &mut Supervisor,
         timeout: Duration,
     ) -> Result<()> {
@@ -98,7 +98,7 @@ impl Wait<'_> {
         }
     }
 
-    fn sleep(&self, meter: &Meter<'_>, supervisor: &Supervisor, mut time: Duration) -> Result<()> {
+    fn sleep(&self, meter: &Meter, supervisor: &Supervisor, mut time: Duration) -> Result<()> {
         let (wake, signals) = (meter.wake_fd(), supervisor.signal_fd());
         let mut fds = vec![
             PollFd::new(&wake, PollFlags::IN),

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use paralfetch::bench::completion::{self, FoundCompletion};
-use paralfetch::kernel::{LoadedTracer, Storage, TraceMode};
+use paralfetch::kernel::{RecorderPool, TraceMode};
 
 use super::disturbance::judge;
 use super::job::Job;
@@ -186,10 +186,9 @@ impl Work {
             .method()
             .map(|method| self.plan(method, scenario, store, completion))
             .transpose()?;
-        let mut storage = Storage::new();
         // Before anything is cached: in the service, it was loaded long before the launch.
-        let loaded = if scenario.learns_live() {
-            Some(LoadedTracer::load(&mut storage, TraceMode::Touches)?)
+        let recorder = if scenario.learns_live() {
+            Some(RecorderPool::load(TraceMode::Touches)?)
         } else {
             None
         };
@@ -219,8 +218,8 @@ impl Work {
             let command = self.launcher.find(&app.command)?;
             let windows = self.watch_window(app)?.into_iter().collect();
             let plans: Vec<&Plan> = plan.iter().collect();
-            let mut live = loaded
-                .map(|loaded| LiveLearning::attach(loaded, &self.launcher.root))
+            let mut live = recorder
+                .map(|recorder| LiveLearning::attach(recorder, &self.launcher.root))
                 .transpose()?;
             self.launcher.launch(Request {
                 command: &command,

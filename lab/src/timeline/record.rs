@@ -2,16 +2,17 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail, ensure};
 use libbpf_rs::btf::{Btf, BtfType};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{RingBuffer, RingBufferBuilder};
+use libbpf_rs::{OpenObject, RingBuffer, RingBufferBuilder};
 use paralfetch::fs::handle::{open_by_ino, path_in_fs};
 use paralfetch::fs::mounts::{MountTable, fs_uuid};
-use paralfetch::kernel::{StartMark, Storage, mark_tree_root};
+use paralfetch::kernel::{StartMark, mark_tree_root};
 use rustix::fs::OFlags;
 
 use super::event::{Event, FileId, Raw, What, parse};
@@ -58,7 +59,7 @@ impl<'obj> Recorder<'obj> {
     ///
     /// # Errors
     /// Without root; what the kernel lacks; if no file system of the drive is mounted.
-    pub fn attach(storage: &'obj mut Storage, dev: u64) -> Result<Self> {
+    pub fn attach(storage: &'obj mut MaybeUninit<OpenObject>, dev: u64) -> Result<Self> {
         paralfetch::kernel::check()?;
         let btf = Btf::from_vmlinux().context("cannot read the kernel's type information")?;
         for name in TRACEPOINTS {
@@ -74,7 +75,7 @@ impl<'obj> Recorder<'obj> {
         let fs_uuid = fs_uuid(mounted.fd.as_fd()).context("cannot ask for its UUID")?;
         drop(mounted);
         let mut open = TimelineSkelBuilder::default()
-            .open(storage.get())
+            .open(storage)
             .context("cannot open the timeline's BPF object")?;
         let page_bytes = rustix::param::page_size() as u64;
         let rodata = open.maps.rodata_data.as_deref_mut();

@@ -19,7 +19,7 @@ enum pf_role {
 	PF_ROLE_NONE = 0,
 	PF_ROLE_LAUNCHER = 1,	/* the thread that starts the app: its child processes are the tree */
 	PF_ROLE_PREFETCHER = 2,	/* a thread of the launcher's own process: the prefetch thread */
-	PF_ROLE_STARTING = 3,	/* the app's first process, still running our code before its execve */
+	PF_ROLE_STARTING = 3,	/* the app's first process, before its execve has succeeded */
 	PF_ROLE_TREE = 4,	/* the app and all tasks that descend from it */
 };
 

@@ -160,8 +160,11 @@ static __always_inline void report_launch(struct scratch *s, struct task_struct 
 		__sync_fetch_and_add(&lost_launch_events, 1);
 }
 
-/* Begins a launch with this task. NULL if there is no slot, or no memory to mark the task. */
-static __always_inline struct pf_member *begin(struct scratch *s, struct task_struct *task)
+/*
+ * Begins a launch with this task, which has that role. NULL if there is no slot, or no memory to mark the
+ * task.
+ */
+static __always_inline struct pf_member *begin(struct scratch *s, struct task_struct *task, __u32 role)
 {
 	struct pf_launch *launch = NULL;
 	struct pf_member *m;
@@ -190,7 +193,7 @@ static __always_inline struct pf_member *begin(struct scratch *s, struct task_st
 	*launch = s->launch;
 	__sync_fetch_and_add(&live_launches, 1);
 	m->launch = number;
-	m->role = PF_ROLE_TREE;
+	m->role = role;
 	m->execve_calls = 0;
 	m->waiting_since_ns = 0;
 	return m;
@@ -219,7 +222,7 @@ static __always_inline void execve_called(struct scratch *s)
 		}
 		return;
 	}
-	m = begin(s, task);
+	m = begin(s, task, PF_ROLE_STARTING);
 	if (!m)
 		return;
 	m->execve_calls = 1;
@@ -294,7 +297,7 @@ static __always_inline void look_at_program(struct scratch *s, struct task_struc
 		take_name(s);
 		kind = bpf_map_lookup_elem(&names, &s->name);
 		if (kind && (*kind == PF_NAME_APP || has_argument(s, task))) {
-			m = begin(s, task);
+			m = begin(s, task, PF_ROLE_TREE);
 			if (m)
 				report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);
 			return;

@@ -110,7 +110,7 @@ static __always_inline __u32 who_uses(void)
 	return recording ? only_users(who_is(role_word(member_of(bpf_get_current_task_btf())))) : 0;
 }
 
-/* The same for uses by mapping, which a copy of our own process makes, too. */
+/* The same for uses by mapping, which the copy of a parent process makes, too. */
 static __always_inline __u32 who_maps(void)
 {
 	struct pf_member *m;
@@ -118,7 +118,7 @@ static __always_inline __u32 who_maps(void)
 	if (!recording)
 		return 0;
 	m = member_of(bpf_get_current_task_btf());
-	return m && is_copy_of_ours(m->role) ? 0 : only_users(who_is(role_word(m)));
+	return m && is_copy_of_parent(m->role) ? 0 : only_users(who_is(role_word(m)));
 }
 
 /* Writes the use to one recorder's log, unless all of its pages are known there. */

@@ -69,7 +69,7 @@ __noinline __u32 recorder_of_cgroup(void)
 
 /*
  * Index plus 1 of the recorder for paths and metadata blocks that the current task uses: those of tasks
- * that run the app, and not of the copy of ours that is about to execute it. 0: there is none.
+ * that run the app, and not of the copy of another program that is about to execute it. 0: there is none.
  */
 static __always_inline __u32 recorder_of_task(void)
 {

@@ -9,8 +9,8 @@
  *
  * User space may mark a launcher before it starts the app itself: then a child process of the launcher
  * is the app, and a thread of the launcher's own process is a prefetcher. The app's first process is a
- * copy of ours until its execve. What the kernel reads for that execve belongs to the launch, and so do
- * its own faults on the new program; the page faults of our own last instructions do not.
+ * copy of its parent until its execve. What the kernel reads for that execve belongs to the launch, and so
+ * do its own faults on the new program; the page faults of the copy's last instructions do not.
  *
  * Membership is in task-local storage: it costs no look-up table, follows a task through exec and pid
  * changes, and is freed with the task. A member names its launch by number, and the slot says which
@@ -37,7 +37,7 @@ struct {
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 4096);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, __u64);
@@ -97,11 +97,11 @@ static __always_inline struct pf_launch *tree_of(struct task_struct *task)
 #define TASK_FORKED_NOT_EXECED 0x40
 
 /*
- * Whether the memory of the current task, which has that role, is still a copy of ours. It is the app's
+ * Whether the memory of the current task, which has that role, is still a copy of its parent's. It is the app's
  * some time before sched_process_exec: the kernel has mapped the program by then, and written zeros to
  * the last page of its data, which the program then never faults on.
  */
-static __always_inline bool is_copy_of_ours(__u32 role)
+static __always_inline bool is_copy_of_parent(__u32 role)
 {
 	return role == PF_ROLE_STARTING &&
 	       bpf_get_current_task_btf()->flags & TASK_FORKED_NOT_EXECED;

@@ -7,7 +7,7 @@ use crate::service::config::{Mode, set_mode};
 use crate::service::event_loop::Service;
 use crate::service::history::History;
 
-impl Control for Service<'_> {
+impl Control for Service {
     fn status(&mut self) -> Status {
         let lost_events = self.parts_mut().kernel().lost();
         let apps = self.parts().apps();
@@ -90,7 +90,7 @@ impl Control for Service<'_> {
     }
 }
 
-impl Service<'_> {
+impl Service {
     /// Has the worker answer a call that needs the history, `None` if there is none. If the worker has
     /// ended, `reply` is dropped.
     fn with_history<T: 'static>(

@@ -18,7 +18,7 @@ use crate::service::launch::seam::{ConfirmedLaunch, LaunchBooks, LaunchKernel, L
 use crate::service::message::Message;
 use crate::service::watchlist::ProbationVerdict;
 
-impl LaunchKernel for Parts<'_> {
+impl LaunchKernel for Parts {
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
         self.kernel.counts(launch)
     }
@@ -56,7 +56,7 @@ impl LaunchKernel for Parts<'_> {
     }
 }
 
-impl LaunchThreads for Parts<'_> {
+impl LaunchThreads for Parts {
     fn start_prefetch(&mut self, launch: u64, id: &str) -> Result<(), LaunchNote> {
         let Some(profile) = self.apps.profile(id) else {
             return Err(LaunchNote::NoPrefetchThread(
@@ -87,7 +87,7 @@ impl LaunchThreads for Parts<'_> {
         pid: u32,
         app: &App,
     ) -> Result<(), LaunchNote> {
-        if self.recorders.is_empty() {
+        if !self.recorders.can_record() {
             return Err(LaunchNote::NoRecorder);
         }
         let Some(pid) = Pid::from_raw(pid as i32) else {
@@ -109,11 +109,15 @@ impl LaunchThreads for Parts<'_> {
         };
         let taken = self.recorders.record(job);
         // There may be another app to learn.
-        if let Err(error) = self.recorders.keep_as_many() {
-            self.warn_of_recorder(&error);
+        let kept = self.recorders.keep_as_many();
+        if let Some(error) = taken.as_ref().err().or(kept.as_ref().err()) {
+            self.warn_of_recorder(error);
         }
-        // If not, there will be other launches of this app.
-        taken.then_some(()).ok_or(LaunchNote::RecorderBusy)
+        // If it was not taken, there will be other launches of this app.
+        match taken {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(LaunchNote::RecorderBusy),
+        }
     }
 
     fn is_held(&self, launch: u64) -> bool {
@@ -125,7 +129,7 @@ impl LaunchThreads for Parts<'_> {
     }
 }
 
-impl LaunchBooks for Parts<'_> {
+impl LaunchBooks for Parts {
     fn count_launch(&mut self, launch: ConfirmedLaunch<'_>) {
         let ConfirmedLaunch {
             id,
