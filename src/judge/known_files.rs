@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::misses::{FileNow, MissReason};
-use crate::learn::sequence::FileKey;
+use crate::model::InodeId;
 use crate::model::ranges::RangeSet;
 use crate::model::{PAGE_SIZE, Place, PrefetchReport, Profile, Skipped};
 
@@ -13,7 +13,7 @@ pub struct KnownFiles<'a> {
     prefetch: &'a PrefetchReport,
     /// Present device number → index in the device table.
     devices: HashMap<u64, u16>,
-    files: HashMap<FileKey, u32>,
+    files: HashMap<InodeId, u32>,
     /// By present device number and path.
     paths: HashMap<(u64, &'a [u8]), u32>,
     scheduled: HashMap<Place, RangeSet>,
@@ -42,12 +42,7 @@ impl<'a> KnownFiles<'a> {
         }
         for (index, file) in (0u32..).zip(&profile.files) {
             let dev = present(file.device);
-            let key = FileKey {
-                dev,
-                ino: file.ino,
-                generation: file.generation,
-            };
-            known.files.insert(key, index);
+            known.files.insert(file.inode(dev), index);
             if let Some(path) = &file.path {
                 known.paths.insert((dev, path), index);
             }
@@ -75,7 +70,7 @@ impl<'a> KnownFiles<'a> {
     }
 
     /// Why a page of a file was missed.
-    pub fn data(&self, key: FileKey, page: u64, now: &FileNow) -> MissReason {
+    pub fn data(&self, key: InodeId, page: u64, now: &FileNow) -> MissReason {
         let learned = self.files.get(&key).copied();
         if let Some(reason) = learned.and_then(|file| self.scheduled(Place::Data { file }, page)) {
             return reason;

@@ -11,7 +11,7 @@ use crate::fs::ext4::{BlockKind, Ext4};
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::support::Support;
 use crate::fs::{blockdev, handle};
-use crate::learn::sequence::FileKey;
+use crate::model::InodeId;
 use crate::model::PAGE_SIZE;
 
 /// Asks the kernel and libext2fs. A question that they cannot answer has an answer without a name: a report
@@ -36,7 +36,7 @@ impl LiveSystem {
         }
     }
 
-    fn look(&mut self, key: FileKey) -> Option<FileNow> {
+    fn look(&mut self, key: InodeId) -> Option<FileNow> {
         let mounts = &self.mounts;
         let root = self
             .roots
@@ -76,7 +76,7 @@ impl FileLookUp for LiveSystem {
         }
     }
 
-    fn file(&mut self, key: FileKey) -> FileNow {
+    fn file(&mut self, key: InodeId) -> FileNow {
         self.look(key).unwrap_or(FileNow {
             path: None,
             fate: PageFate::Gone,

@@ -10,12 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 
-use super::sequence::{Dependencies, DeviceState, FileFacts, FileKey, FileState, Probe};
+use super::sequence::{Dependencies, DeviceState, FileFacts, FileState, Probe};
 use crate::fs::ext4::{Ext4, Ext4Error};
 use crate::fs::mounts::{MountTable, OpenMount, fs_uuid};
 use crate::fs::support::Support;
 use crate::fs::{blockdev, fiemap, handle, residency};
-use crate::model::{Device, DriveClass, PAGE_SIZE};
+use crate::model::{Device, DriveClass, InodeId, PAGE_SIZE};
 
 /// Asks the kernel, each question once.
 pub struct LiveProbe<'a> {
@@ -122,7 +122,7 @@ impl<'a> LiveProbe<'a> {
     }
 
     /// The file, opened, and its state if that is not [`FileState::Present`].
-    fn open(&mut self, key: FileKey, mount: &OpenMount) -> Result<(OwnedFd, FileFacts), FileState> {
+    fn open(&mut self, key: InodeId, mount: &OpenMount) -> Result<(OwnedFd, FileFacts), FileState> {
         let opened = handle::open_cached_file(mount.fd.as_fd(), key.ino, key.generation);
         let fd = opened.map_err(|error| {
             // LOOP: a symbolic link, whose target the page cache holds as it does a file's data.
@@ -156,7 +156,7 @@ impl<'a> LiveProbe<'a> {
 
     fn look_at_file(
         &mut self,
-        key: FileKey,
+        key: InodeId,
         fs: &OpenFs,
         pages: &[Range<u64>],
         windows: &[Range<u64>],
@@ -229,7 +229,7 @@ impl Probe for LiveProbe<'_> {
         state
     }
 
-    fn file(&mut self, key: FileKey, pages: &[Range<u64>], windows: &[Range<u64>]) -> FileState {
+    fn file(&mut self, key: InodeId, pages: &[Range<u64>], windows: &[Range<u64>]) -> FileState {
         // Taken out during the call, so that warnings can be added.
         let Some(fs) = self
             .devices

@@ -1,5 +1,7 @@
 //! Accesses to pages, as tracing reports them.
 
+use super::InodeId;
+
 /// How an access was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Source {
@@ -56,6 +58,15 @@ pub struct Access {
 }
 
 impl Access {
+    /// Whose pages they are.
+    pub fn inode(&self) -> InodeId {
+        InodeId {
+            dev: self.dev,
+            ino: self.ino,
+            generation: self.generation,
+        }
+    }
+
     /// Whether a page fault caused it, so that the file is mapped.
     pub fn is_fault(&self) -> bool {
         matches!(self.source, Source::Fault | Source::Window)

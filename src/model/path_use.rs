@@ -1,7 +1,8 @@
 //! The paths that a launch looks up.
 
-/// Identifies an inode for as long as it exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Identifies an inode for as long as it exists. Where pages are concerned, number 0 stands for a device's
+/// metadata.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct InodeId {
     /// Device of its file system, in the encoding of `st_dev`.
     pub dev: u64,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::App;
 use crate::model::DriveClass;
 use crate::model::Hooks;
-use crate::model::{Params, PrefetchEntry, Span};
+use crate::model::{InodeId, Params, PrefetchEntry, Span};
 
 /// How the launch sequence was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +69,17 @@ pub struct File {
     pub mtime_ns: i64,
     /// Path from the file system's own root (arbitrary bytes), where it is known.
     pub path: Option<Vec<u8>>,
+}
+
+impl File {
+    /// Which file it is, on the device of its file system (`st_dev`).
+    pub fn inode(&self, dev: u64) -> InodeId {
+        InodeId {
+            dev,
+            ino: self.ino,
+            generation: self.generation,
+        }
+    }
 }
 
 /// One set of scheduling parameters that the profile has had.

@@ -98,15 +98,11 @@ impl Store {
     /// # Errors
     /// [`StoreError::Directory`] if there is no such directory.
     pub fn open(dir: &Path) -> Result<Store, StoreError> {
-        let is_dir = fs::metadata(dir).and_then(|found| {
-            if found.is_dir() {
-                Ok(())
-            } else {
-                Err(io::ErrorKind::NotADirectory.into())
-            }
-        });
-        is_dir.map_err(|cause| directory_error(dir, cause))?;
-        Ok(Store { dir: dir.into() })
+        match fs::metadata(dir) {
+            Ok(found) if found.is_dir() => Ok(Store { dir: dir.into() }),
+            Ok(_) => Err(directory_error(dir, io::ErrorKind::NotADirectory.into())),
+            Err(cause) => Err(directory_error(dir, cause)),
+        }
     }
 
     /// The store in `dir`, which is made if it is missing: accessible to its owner alone, below
@@ -162,8 +158,9 @@ impl Store {
             path: path.to_owned(),
             cause,
         })?;
+        // The kind alone: the temporary file's name would tell a user nothing.
         let file = atomic_write::new_file(&self.dir)
-            .map_err(|error| directory_error(&self.dir, io_cause(error)))?;
+            .map_err(|cause| directory_error(&self.dir, cause.kind().into()))?;
         atomic_write::put(file, &bytes, path).map_err(|cause| io_error("write", path, cause))
     }
 
@@ -222,17 +219,13 @@ impl Store {
     /// # Errors
     /// [`StoreError::Directory`] if the directory cannot be read.
     pub fn list(&self) -> Result<Vec<Stored>, StoreError> {
-        let mut profiles = Vec::new();
-        for name in self.names()? {
+        let names = self.names()?.into_iter();
+        let stored = names.filter_map(|file_name| {
             // `None`: removed since the directory was read.
-            if let Some(profile) = self.read(&self.dir.join(&name)).transpose() {
-                profiles.push(Stored {
-                    file_name: name,
-                    profile,
-                });
-            }
-        }
-        Ok(profiles)
+            let profile = self.read(&self.dir.join(&file_name)).transpose()?;
+            Some(Stored { file_name, profile })
+        });
+        Ok(stored.collect())
     }
 
     /// The profile that a user means by `name`: the app's id, its absolute path inside its root directory,
@@ -243,27 +236,22 @@ impl Store {
     /// for a file that cannot be used and that may be the one meant.
     pub fn find(&self, name: &OsStr) -> Result<Option<Profile>, StoreError> {
         let name = name.as_bytes();
-        let whole_path = name.contains(&b'/');
         let prefix = file_prefix(name);
+        let is_meant = |profile: &Profile| {
+            let id = profile.app.id();
+            if name.contains(&b'/') {
+                id == name || profile.app.path == name
+            } else {
+                base_name(&id) == name
+            }
+        };
         let mut found: Vec<Profile> = Vec::new();
         let mut unusable = None;
-        for file in self.names()? {
-            if !file.as_bytes().starts_with(prefix.as_bytes()) {
-                continue;
-            }
+        let mut names = self.names()?;
+        names.retain(|file| file.as_bytes().starts_with(prefix.as_bytes()));
+        for file in names {
             match self.read(&self.dir.join(file)) {
-                Ok(Some(profile)) => {
-                    let full = profile.app.id();
-                    let wanted = if whole_path {
-                        full == name || profile.app.path == name
-                    } else {
-                        base_name(&full) == name
-                    };
-                    if wanted {
-                        found.push(profile);
-                    }
-                }
-                Ok(None) => {}
+                Ok(profile) => found.extend(profile.filter(is_meant)),
                 Err(error) => unusable = Some(error),
             }
         }
@@ -303,23 +291,18 @@ impl Store {
 
     /// The profile in a file; `None` if there is no such file.
     fn read(&self, path: &Path) -> Result<Option<Profile>, StoreError> {
-        let bytes = match root_owned::read(path, MAX_FILE_BYTES) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Ok(None),
-            Err(NotRootOwned::Untrusted(why)) => {
-                return Err(StoreError::Untrusted {
-                    path: path.into(),
-                    why,
-                });
-            }
-            Err(NotRootOwned::Io(cause)) => return Err(io_error("read", path, cause)),
-        };
-        decode(&bytes)
-            .map(Some)
-            .map_err(|cause| StoreError::Damaged {
+        let bytes = root_owned::read(path, MAX_FILE_BYTES).map_err(|error| match error {
+            NotRootOwned::Untrusted(why) => StoreError::Untrusted {
                 path: path.into(),
-                cause,
-            })
+                why,
+            },
+            NotRootOwned::Io(cause) => io_error("read", path, cause),
+        })?;
+        let decoded = bytes.map(|bytes| decode(&bytes)).transpose();
+        decoded.map_err(|cause| StoreError::Damaged {
+            path: path.into(),
+            cause,
+        })
     }
 }
 
@@ -336,11 +319,6 @@ fn io_error(action: &'static str, path: &Path, cause: io::Error) -> StoreError {
         path: path.into(),
         cause,
     }
-}
-
-/// The kernel's error without the temporary file's name, which tells a user nothing.
-fn io_cause(error: io::Error) -> io::Error {
-    error.kind().into()
 }
 
 #[cfg(test)]

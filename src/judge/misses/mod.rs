@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::known_files::KnownFiles;
 use crate::fs::ext4::BlockKind;
 use crate::learn::ReadCounter;
-use crate::learn::sequence::FileKey;
+use crate::model::InodeId;
 use crate::model::{Access, By, PAGE_SIZE, PrefetchReport, Profile, Source};
 
 /// How far the kernel's readahead reaches around a page that was missed, in 4 KiB pages: 128 KiB of a
@@ -175,7 +175,7 @@ pub trait FileLookUp {
     fn on_drive(&mut self, dev: u64) -> bool;
 
     /// The file as it is now. Asked once for each.
-    fn file(&mut self, key: FileKey) -> FileNow;
+    fn file(&mut self, key: InodeId) -> FileNow;
 
     /// Kind of the metadata block in this 4 KiB page of the device.
     fn block(&mut self, dev: u64, page: u64) -> BlockKind;
@@ -219,7 +219,7 @@ pub fn misses(launch: &JudgedLaunch<'_>, system: &mut dyn FileLookUp) -> Misses 
 struct MissRequest {
     time_us: u64,
     by: By,
-    key: FileKey,
+    key: InodeId,
     pages: Range<u64>,
     /// The last pages of the file that the tree had faulted on.
     faults: Faults,
@@ -231,15 +231,11 @@ type Faults = [Option<u64>; 16];
 
 /// The requests of the launch tree and of others, each in time order.
 fn requests(launch: &JudgedLaunch<'_>) -> Vec<MissRequest> {
-    let mut faults: HashMap<FileKey, Faults> = HashMap::new();
+    let mut faults: HashMap<InodeId, Faults> = HashMap::new();
     let mut streams = [By::Tree, By::Other].map(|by| (ReadCounter::joined(by), None));
     let mut requests: Vec<MissRequest> = Vec::new();
     for access in launch.accesses {
-        let key = FileKey {
-            dev: access.dev,
-            ino: access.ino,
-            generation: access.generation,
-        };
+        let key = access.inode();
         if access.by == By::Tree && access.source == Source::Fault {
             let faults = faults.entry(key).or_default();
             faults.rotate_right(1);
@@ -279,7 +275,7 @@ struct Judge<'a> {
     known: KnownFiles<'a>,
     system: &'a mut dyn FileLookUp,
     drives: HashMap<u64, bool>,
-    files: HashMap<FileKey, FileNow>,
+    files: HashMap<InodeId, FileNow>,
     /// Device and page of the inode-table block that the tree missed last, as long as only the readahead
     /// around it has followed.
     last_table_miss: Option<(u64, u64)>,

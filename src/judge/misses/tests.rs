@@ -18,7 +18,7 @@ const TMPFS: u64 = 0x1b;
 #[derive(Default)]
 struct FakeFiles {
     files: HashMap<u64, FileNow>,
-    asked: Vec<FileKey>,
+    asked: Vec<InodeId>,
 }
 
 impl FileLookUp for FakeFiles {
@@ -26,7 +26,7 @@ impl FileLookUp for FakeFiles {
         dev != TMPFS
     }
 
-    fn file(&mut self, key: FileKey) -> FileNow {
+    fn file(&mut self, key: InodeId) -> FileNow {
         self.asked.push(key);
         self.files.get(&key.ino).cloned().unwrap_or_default()
     }

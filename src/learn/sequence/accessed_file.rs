@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use super::probe::{DeviceState, FileFacts, FileKey, FileState, Probe};
+use super::probe::{DeviceState, FileFacts, FileState, Probe};
 use super::report::{FileCount, LeftOut, ResolveReport};
 use crate::model::ranges::{RangeSet, bridge};
-use crate::model::{Access, By, Source};
+use crate::model::{Access, By, InodeId, Source};
 
 /// Most pages of a file or device: what the kernel's signed 64-bit file positions can address.
 const MAX_PAGES: u64 = 1 << 51;
@@ -19,7 +19,7 @@ const BRIDGE_PAGES: u64 = 512;
 #[derive(Debug, Default)]
 pub struct AccessedFile {
     /// Which file it is; the inode number is 0 for metadata.
-    pub key: FileKey,
+    pub key: InodeId,
     /// Pages that the launch tree accessed.
     tree: RangeSet,
     /// Those of them that it certainly touched itself.
@@ -61,20 +61,12 @@ pub fn pages(access: &Access) -> Range<u64> {
 /// Groups the accesses; returns the files and, for each access, the index of its file. `touches` is as in
 /// [`super::Observed`].
 pub fn group(accesses: &[Access], touches: bool) -> (Vec<AccessedFile>, Vec<usize>) {
-    let mut index: HashMap<FileKey, usize> = HashMap::new();
+    let mut index: HashMap<InodeId, usize> = HashMap::new();
     let mut files: Vec<AccessedFile> = Vec::new();
     let of_access = accesses
         .iter()
         .map(|access| {
-            let key = FileKey {
-                dev: access.dev,
-                ino: access.ino,
-                generation: if access.is_metadata() {
-                    0
-                } else {
-                    access.generation
-                },
-            };
+            let key = access.inode();
             let number = *index.entry(key).or_insert_with(|| {
                 files.push(AccessedFile {
                     key,

@@ -3,31 +3,27 @@
 
 use std::collections::HashMap;
 
-use super::probe::{FileFacts, FileKey};
+use super::probe::FileFacts;
 use crate::model::ranges::RangeSet;
-use crate::model::{Access, By, Device, HelperRead, Place, Profile, Source};
+use crate::model::{Access, By, Device, HelperRead, InodeId, Place, Profile, Source};
 
 /// What was learned of an app before, by present device numbers. The default is nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Earlier {
-    files: HashMap<FileKey, KnownPages>,
-    helpers: HashMap<FileKey, HelperPages>,
+    files: HashMap<InodeId, KnownPages>,
     /// Reads of helpers that are kept, whether they recur or not.
-    kept: Vec<(FileKey, HelperRead)>,
+    kept: Vec<(InodeId, HelperRead)>,
 }
 
-/// A file as it was, and the pages of it that were scheduled.
-#[derive(Clone, Debug)]
-struct KnownPages {
-    size: u64,
-    mtime_ns: i64,
-    pages: RangeSet,
-}
-
-/// What helpers accessed of a file, or of a device's metadata.
+/// What is known of a file, or of a device's metadata.
 #[derive(Clone, Debug, Default)]
-struct HelperPages {
-    all: RangeSet,
+struct KnownPages {
+    /// Size and time of modification at that time; of files.
+    version: Option<(u64, i64)>,
+    scheduled: RangeSet,
+    /// What helpers accessed.
+    helpers: RangeSet,
+    /// What of it recurred.
     recurring: RangeSet,
 }
 
@@ -37,43 +33,41 @@ impl Earlier {
     /// present number (`st_dev`); `None` if it is not mounted.
     pub fn new(profile: &Profile, live: bool, number: impl Fn(&Device) -> Option<u64>) -> Self {
         let devices: Vec<Option<u64>> = profile.devices.iter().map(number).collect();
-        let key = |place: Place| match place {
-            Place::Metadata { device } => Some(FileKey {
-                dev: devices[usize::from(device)]?,
-                ino: 0,
-                generation: 0,
-            }),
+        // Which file it is, or which metadata, and in which version.
+        let identify = |place: Place| match place {
+            Place::Metadata { device } => {
+                let dev = devices[usize::from(device)]?;
+                Some((
+                    InodeId {
+                        dev,
+                        ..InodeId::default()
+                    },
+                    None,
+                ))
+            }
             Place::Data { file } => {
                 let file = &profile.files[file as usize];
-                Some(FileKey {
-                    dev: devices[usize::from(file.device)]?,
-                    ino: file.ino,
-                    generation: file.generation,
-                })
+                let dev = devices[usize::from(file.device)]?;
+                Some((file.inode(dev), Some((file.size, file.mtime_ns))))
             }
         };
         let mut earlier = Earlier::default();
-        for entry in &profile.entries {
-            let place = entry.span.place;
-            if let (Some(key), Place::Data { file }) = (key(place), place) {
-                let file = &profile.files[file as usize];
-                let known = earlier.files.entry(key).or_insert_with(|| KnownPages {
-                    size: file.size,
-                    mtime_ns: file.mtime_ns,
-                    pages: RangeSet::default(),
-                });
-                known.pages.insert(entry.span.pages());
+        for span in profile.entries.iter().map(|entry| entry.span) {
+            if let Some((key, version)) = identify(span.place) {
+                let known = earlier.files.entry(key).or_default();
+                known.version = version;
+                known.scheduled.insert(span.pages());
             }
         }
         for read in &profile.helpers {
-            let span = &read.entry.span;
-            let Some(key) = key(span.place) else {
+            let pages = read.entry.span.pages();
+            let Some((key, _)) = identify(read.entry.span.place) else {
                 continue;
             };
-            let pages = earlier.helpers.entry(key).or_default();
-            pages.all.insert(span.pages());
+            let known = earlier.files.entry(key).or_default();
+            known.helpers.insert(pages.clone());
             if read.recurs {
-                pages.recurring.insert(span.pages());
+                known.recurring.insert(pages);
             }
             if live {
                 earlier.kept.push((key, *read));
@@ -83,24 +77,24 @@ impl Earlier {
     }
 
     /// Pages of the file that were needed then; `None` if none were, or if the file has changed since.
-    pub(super) fn pages(&self, key: FileKey, facts: &FileFacts) -> Option<&RangeSet> {
+    pub(super) fn pages(&self, key: InodeId, facts: &FileFacts) -> Option<&RangeSet> {
         let known = self.files.get(&key)?;
-        (known.size == facts.size && known.mtime_ns == facts.mtime_ns).then_some(&known.pages)
+        (known.version == Some((facts.size, facts.mtime_ns))).then_some(&known.scheduled)
     }
 
     /// What helpers accessed then of the file, or of the device's metadata.
-    pub(super) fn helper_pages(&self, key: FileKey) -> Option<&RangeSet> {
-        self.helpers.get(&key).map(|pages| &pages.all)
+    pub(super) fn helper_pages(&self, key: InodeId) -> Option<&RangeSet> {
+        self.files.get(&key).map(|known| &known.helpers)
     }
 
     /// Those of them that had recurred by then.
-    pub(super) fn recurring(&self, key: FileKey) -> Option<&RangeSet> {
-        self.helpers.get(&key).map(|pages| &pages.recurring)
+    pub(super) fn recurring(&self, key: InodeId) -> Option<&RangeSet> {
+        self.files.get(&key).map(|known| &known.recurring)
     }
 
     /// The kept reads of helpers, as accesses at their time after `start_ns` (CLOCK_MONOTONIC, nanoseconds).
     pub(super) fn kept(&self, start_ns: u64) -> Vec<Access> {
-        let access = |(key, read): &(FileKey, HelperRead)| Access {
+        let access = |(key, read): &(InodeId, HelperRead)| Access {
             time_ns: start_ns.saturating_add(read.entry.time_us.saturating_mul(1000)),
             dev: key.dev,
             ino: key.ino,

@@ -26,7 +26,7 @@ use std::time::SystemTime;
 
 pub use earlier::Earlier;
 pub use metadata::{Dependencies, block_pages};
-pub use probe::{DeviceState, FileFacts, FileKey, FileState, Probe};
+pub use probe::{DeviceState, FileFacts, FileState, Probe};
 pub use report::{FileCount, LeftOut, ResolveReport};
 pub use requirements::{RequestCounts, Requirements};
 

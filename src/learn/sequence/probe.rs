@@ -5,18 +5,7 @@ use std::ops::Range;
 use super::metadata::Dependencies;
 use crate::fs::fiemap::FileExtent;
 use crate::fs::support::Support;
-use crate::model::Device;
-
-/// Identifies a file for as long as it exists. Inode number 0 stands for the device's metadata.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct FileKey {
-    /// Device of the file system (`st_dev`).
-    pub dev: u64,
-    /// Inode number.
-    pub ino: u64,
-    /// Inode generation.
-    pub generation: u32,
-}
+use crate::model::{Device, InodeId};
 
 /// What is on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +63,7 @@ pub trait Probe {
 
     /// A file on a usable device. Asked once for each. `pages` are to be located on the disk, `windows` in
     /// the page cache. Both are in order, in 4 KiB pages, and may reach past the file's end.
-    fn file(&mut self, key: FileKey, pages: &[Range<u64>], windows: &[Range<u64>]) -> FileState;
+    fn file(&mut self, key: InodeId, pages: &[Range<u64>], windows: &[Range<u64>]) -> FileState;
 
     /// What to tell the user about the answers, a line each.
     fn warnings(&mut self) -> Vec<String>;

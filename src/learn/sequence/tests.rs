@@ -12,6 +12,7 @@ use super::*;
 use crate::fs::ext4::ExtentNode;
 use crate::fs::fiemap::FileExtent;
 use crate::fs::support::Support;
+use crate::model::InodeId;
 use crate::model::{By, PAGE_SIZE, Place, Source};
 
 pub(super) const EXT4: u64 = 1;
@@ -23,7 +24,7 @@ const ELSEWHERE: u64 = 4;
 #[derive(Default)]
 pub(super) struct FakeProbe {
     files: HashMap<u64, FileState>,
-    asked: Vec<FileKey>,
+    asked: Vec<InodeId>,
 }
 
 impl Probe for FakeProbe {
@@ -47,7 +48,7 @@ impl Probe for FakeProbe {
         }
     }
 
-    fn file(&mut self, key: FileKey, _: &[Range<u64>], _: &[Range<u64>]) -> FileState {
+    fn file(&mut self, key: InodeId, _: &[Range<u64>], _: &[Range<u64>]) -> FileState {
         self.asked.push(key);
         self.files.get(&key.ino).cloned().unwrap_or(FileState::Gone)
     }
@@ -112,7 +113,7 @@ pub(super) fn accesses(text: &str) -> Vec<Access> {
             time_ns: 5_000_000 + index * 1000,
             dev: EXT4,
             ino: number(1),
-            generation: 9,
+            generation: if number(1) == 0 { 0 } else { 9 },
             start: number(2),
             len: number(3),
             source,

@@ -118,7 +118,8 @@ impl<'a> SequenceBuilder<'a> {
                     && source == Source::Fault
                     && let Some(folio) = file.added_folio(access.start)
                 {
-                    self.log_mapped_together(at, vec![folio.start..folio.end.min(end)]);
+                    let mapped = folio.start..folio.end.min(end);
+                    self.log_mapped_together(at, std::iter::once(mapped));
                 }
             }
         }
@@ -149,7 +150,11 @@ impl<'a> SequenceBuilder<'a> {
 
     /// Logs pages that one fault mapped together, although it touched only one of them. Those that an earlier
     /// launch did not need are left out, unless it needed none of them.
-    fn log_mapped_together(&mut self, at: FileAccess<'_>, mapped: Vec<Range<u64>>) {
+    fn log_mapped_together(
+        &mut self,
+        at: FileAccess<'_>,
+        mapped: impl IntoIterator<Item = Range<u64>>,
+    ) {
         let mut kept = RangeSet::default();
         for pages in mapped {
             for fresh in self.covered[at.number].insert(pages) {

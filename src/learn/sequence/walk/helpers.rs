@@ -6,11 +6,11 @@ use std::mem::take;
 use std::ops::Range;
 
 use super::SequenceBuilder;
+use crate::learn::sequence::Earlier;
 use crate::learn::sequence::accessed_file::AccessedFile;
-use crate::learn::sequence::{Earlier, FileKey};
 use crate::model::ranges::RangeSet;
 use crate::model::{
-    Access, By, HelperRead, LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Span,
+    Access, By, HelperRead, InodeId, LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Span,
 };
 
 /// Most log entries of helpers that are kept: as many as a large app has of its own. On a system that starts
@@ -24,9 +24,9 @@ impl<'a> SequenceBuilder<'a> {
         &mut self,
         accesses: &[Access],
         numbers: &[usize],
-        recurring: impl Fn(&'a Earlier, FileKey) -> Option<&'a RangeSet>,
+        recurring: impl Fn(&'a Earlier, InodeId) -> Option<&'a RangeSet>,
     ) {
-        let by_key: HashMap<FileKey, &AccessedFile> =
+        let by_key: HashMap<InodeId, &AccessedFile> =
             self.accessed.iter().map(|file| (file.key, file)).collect();
         let none = RangeSet::default();
         for entry in self.helper_log(accesses, numbers) {
@@ -73,18 +73,14 @@ impl<'a> SequenceBuilder<'a> {
         self.sequence.helpers.push(HelperRead { entry, recurs });
     }
 
-    fn key(&self, entry: &LogEntry) -> FileKey {
-        let (ino, generation) = match entry.span.place {
-            Place::Metadata { .. } => (0, 0),
-            Place::Data { file } => {
-                let file = &self.sequence.files[file as usize];
-                (file.ino, file.generation)
-            }
-        };
-        FileKey {
-            dev: self.sequence.devices[usize::from(entry.device)].dev,
-            ino,
-            generation,
+    fn key(&self, entry: &LogEntry) -> InodeId {
+        let dev = self.sequence.devices[usize::from(entry.device)].dev;
+        match entry.span.place {
+            Place::Metadata { .. } => InodeId {
+                dev,
+                ..InodeId::default()
+            },
+            Place::Data { file } => self.sequence.files[file as usize].inode(dev),
         }
     }
 }
