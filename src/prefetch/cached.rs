@@ -5,8 +5,7 @@ use std::os::fd::AsFd;
 use super::devices::OpenDevice;
 use super::files::Files;
 use super::sys::cached_pages;
-use crate::model::Profile;
-use crate::model::{PAGE_SIZE, Place, PrefetchEntry, Span};
+use crate::model::{PAGE_SIZE, Place, Profile, Span};
 
 /// Sampled entries of each kind.
 const SAMPLES: usize = 48;
@@ -21,15 +20,14 @@ const MAX_MISSES: usize = 3;
 /// Metadata is sampled first: looking it up in the buffer cache never waits for the drive, whereas opening
 /// a file does if its inode is not cached. Entries whose file or device is gone do not count.
 pub fn is_warm(profile: &Profile, devices: &[Option<OpenDevice>], files: &mut Files<'_>) -> bool {
-    let (metadata, data): (Vec<&PrefetchEntry>, Vec<&PrefetchEntry>) = profile
-        .entries
-        .iter()
-        .partition(|entry| entry.span.place.is_metadata());
+    let spans = profile.entries.iter().map(|entry| &entry.span);
+    let (metadata, data): (Vec<&Span>, Vec<&Span>) =
+        spans.partition(|span| span.place.is_metadata());
     let (mut hits, mut misses) = (0, 0);
     // Fewer misses are allowed in a small schedule.
     let allowed = MAX_MISSES.min(profile.entries.len() / 16);
-    for entry in spread(&metadata).chain(spread(&data)) {
-        match is_cached(&entry.span, devices, files) {
+    for span in spread(&metadata).chain(spread(&data)) {
+        match is_cached(span, devices, files) {
             Some(true) => hits += 1,
             Some(false) => misses += 1,
             None => {}
@@ -41,11 +39,11 @@ pub fn is_warm(profile: &Profile, devices: &[Option<OpenDevice>], files: &mut Fi
     hits > 0
 }
 
-/// Up to [`SAMPLES`] entries, evenly spread and with the last one, which is the least likely to be shared
+/// Up to [`SAMPLES`] of the spans, evenly spread and with the last one, which is the least likely to be shared
 /// with a running program.
-fn spread<'a>(entries: &'a [&PrefetchEntry]) -> impl Iterator<Item = &'a PrefetchEntry> {
-    let count = entries.len().min(SAMPLES);
-    (1..=count).map(move |i| entries[i * entries.len() / count - 1])
+fn spread<'a>(spans: &'a [&Span]) -> impl Iterator<Item = &'a Span> {
+    let count = spans.len().min(SAMPLES);
+    (1..=count).map(move |i| spans[i * spans.len() / count - 1])
 }
 
 /// `None` if unknown.
@@ -76,18 +74,16 @@ mod tests {
 
     #[test]
     fn samples_are_spread_and_end_with_the_last() {
-        let entries: Vec<PrefetchEntry> = (0..100)
-            .map(|start| PrefetchEntry {
-                span: Span {
-                    place: Place::Metadata { device: 0 },
-                    start,
-                    len: 1,
-                },
-                time_us: 0,
+        let place = Place::Metadata { device: 0 };
+        let spans: Vec<Span> = (0..100)
+            .map(|start| Span {
+                place,
+                start,
+                len: 1,
             })
             .collect();
-        let all: Vec<&PrefetchEntry> = entries.iter().collect();
-        let starts: Vec<u64> = spread(&all).map(|entry| entry.span.start).collect();
+        let all: Vec<&Span> = spans.iter().collect();
+        let starts: Vec<u64> = spread(&all).map(|span| span.start).collect();
         assert_eq!(starts.len(), SAMPLES);
         assert_eq!(starts.last(), Some(&99));
         assert!(starts.is_sorted());

@@ -1,6 +1,6 @@
 //! The profile's devices on the running system.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -36,11 +36,6 @@ impl OpenDevice {
             readahead_limit: sysfs.readahead_limit(dev).unwrap_or(DEFAULT_READAHEAD),
         })
     }
-
-    /// The directory's descriptor.
-    pub fn mount(&self) -> BorrowedFd<'_> {
-        self.mount.as_fd()
-    }
 }
 
 fn open_same(device: &Device, mounts: &MountTable) -> Option<(u64, OwnedFd)> {
@@ -54,11 +49,6 @@ fn open_same(device: &Device, mounts: &MountTable) -> Option<(u64, OwnedFd)> {
 }
 
 fn open_node(dev: u64, mounts: &MountTable) -> Option<OwnedFd> {
-    let path = blockdev::node(dev, mounts)?;
-    rustix::fs::open(
-        path,
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
-        Mode::empty(),
-    )
-    .ok()
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    rustix::fs::open(blockdev::node(dev, mounts)?, flags, Mode::empty()).ok()
 }

@@ -15,8 +15,7 @@ use super::sys::readahead;
 use crate::drive::Sysfs;
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
-use crate::model::Profile;
-use crate::model::{PAGE_SIZE, Place};
+use crate::model::{PAGE_SIZE, Place, Profile};
 
 /// Most requests: they keep the drive busy while the prefetch thread starts.
 const MAX_REQUESTS: usize = 16;
@@ -40,10 +39,9 @@ impl HeadStart {
     /// Prepares the first metadata entries of the schedule that are on the same device. `None` if there
     /// is no such entry, or no device under the number that the profile has for it.
     pub fn prepare(profile: &Profile, mounts: &MountTable, sysfs: &Sysfs) -> Option<Self> {
-        let start = &profile.entries[..profile.entries.len().min(MAX_ENTRIES)];
         let mut first = None;
         let mut spans: Vec<(u64, u64)> = Vec::new();
-        for entry in start {
+        for entry in profile.entries.iter().take(MAX_ENTRIES) {
             let Place::Metadata { device } = entry.span.place else {
                 continue;
             };
@@ -75,32 +73,20 @@ impl HeadStart {
         })
     }
 
-    /// Makes the requests and returns how many were made: 0 if the node is no longer that of the device.
-    pub fn read(&self) -> usize {
+    /// Makes the requests, unless the node is no longer that of the device.
+    pub fn read(&self) {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let Ok(node) = rustix::fs::open(&self.node, flags, Mode::empty()) else {
-            return 0;
+            return;
         };
         let is_same = fstat(&node).is_ok_and(|stat| {
             FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
                 && stat.st_rdev == self.dev
         });
-        if !is_same {
-            return 0;
+        if is_same {
+            let mut requests = self.requests.iter();
+            // What cannot be read ahead here, the prefetch thread reports.
+            requests.all(|(offset, bytes)| readahead(node.as_fd(), *offset, *bytes).is_ok());
         }
-        self.requests
-            .iter()
-            .take_while(|(offset, bytes)| readahead(node.as_fd(), *offset, *bytes).is_ok())
-            .count()
-    }
-
-    /// Number of requests.
-    pub fn len(&self) -> usize {
-        self.requests.len()
-    }
-
-    /// Always false: there is at least one request.
-    pub fn is_empty(&self) -> bool {
-        self.requests.is_empty()
     }
 }

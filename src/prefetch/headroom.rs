@@ -22,15 +22,14 @@ impl<L: FnMut() -> Memory> Headroom<L> {
     /// # Errors
     /// Why there is no room for it.
     pub fn new(bytes: u64, limits: MemoryLimits, mut look: L) -> Result<Self, String> {
-        match look().refuses(bytes, &limits) {
-            Some(why) => Err(why),
-            None => Ok(Headroom {
-                look,
-                limits,
-                left: bytes,
-                until_look: STRIDE,
-            }),
-        }
+        let refused = look().refuses(bytes, &limits);
+        refused.map_or(Ok(()), Err)?;
+        Ok(Headroom {
+            look,
+            limits,
+            left: bytes,
+            until_look: STRIDE,
+        })
     }
 
     /// Counts `bytes` as read ahead. Returns a reason to stop if memory has become short.
@@ -64,20 +63,29 @@ mod tests {
     #[test]
     fn a_schedule_without_room_is_refused() {
         let limits = MemoryLimits::default();
-        assert!(Headroom::new(GIB, limits, || memory(4 * GIB, 0.0)).is_ok());
-        assert!(Headroom::new(GIB, limits, || memory(GIB, 0.0)).is_err());
-        assert!(Headroom::new(GIB, limits, || memory(4 * GIB, 50.0)).is_err());
+        for (available, pressure, is_room) in [
+            (4 * GIB, 0.0, true),
+            (GIB, 0.0, false),
+            (4 * GIB, 50.0, false),
+        ] {
+            let headroom = Headroom::new(GIB, limits, || memory(available, pressure));
+            assert_eq!(headroom.is_ok(), is_room);
+        }
     }
 
     #[test]
     fn a_memory_shortage_is_noticed_within_a_stride() {
         for short in [memory(100 * MIB, 0.0), memory(4 * GIB, 50.0)] {
-            let now = Cell::new(memory(4 * GIB, 0.0));
-            let look = || now.get();
+            let (now, looks) = (Cell::new(memory(4 * GIB, 0.0)), Cell::new(0));
+            let look = || {
+                looks.set(looks.get() + 1);
+                now.get()
+            };
             let mut headroom = Headroom::new(GIB, MemoryLimits::default(), look).unwrap();
             for _ in 0..64 {
                 assert_eq!(headroom.read(MIB), None);
             }
+            assert_eq!(looks.get(), 1 + 64 * MIB / STRIDE);
             now.set(short);
             let more = (1..).find(|_| headroom.read(MIB).is_some()).unwrap();
             assert!(more * MIB <= STRIDE, "noticed after {more} MiB");
@@ -94,19 +102,5 @@ mod tests {
             now.set(memory((200 - read) * MIB, 0.0));
             assert_eq!(headroom.read(MIB), None, "after {read} MiB");
         }
-    }
-
-    #[test]
-    fn memory_is_looked_at_once_a_stride() {
-        let looks = Cell::new(0u64);
-        let look = || {
-            looks.set(looks.get() + 1);
-            memory(4 * GIB, 0.0)
-        };
-        let mut headroom = Headroom::new(GIB, MemoryLimits::default(), look).unwrap();
-        for _ in 0..GIB / 4096 {
-            assert_eq!(headroom.read(4096), None);
-        }
-        assert_eq!(looks.get(), GIB / STRIDE);
     }
 }

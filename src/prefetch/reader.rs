@@ -9,9 +9,7 @@ use super::files::Files;
 use super::headroom::Headroom;
 use super::sys::readahead;
 use crate::drive::Memory;
-use crate::model::Profile;
-use crate::model::{PAGE_SIZE, Place, PrefetchEntry, Span};
-use crate::model::{PrefetchReport, Skipped};
+use crate::model::{PAGE_SIZE, Place, PrefetchEntry, PrefetchReport, Profile, Skipped, Span};
 
 /// Reads a schedule ahead in its order.
 pub struct ScheduleReader<'a, L> {
@@ -51,14 +49,6 @@ pub enum ScheduleEnd {
     MemoryShort(String),
 }
 
-/// The result of one request.
-enum ReadResult {
-    /// All of it was read ahead: this many pages.
-    Done(u64),
-    /// The file has become shorter: `done` pages were read ahead, `missing` pages are not there.
-    Cut { done: u64, missing: u64 },
-}
-
 impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
     /// Reads the schedule ahead until it ends, `stop` is set or memory becomes short.
     pub fn read(&mut self, profile: &Profile) -> ScheduleEnd {
@@ -83,10 +73,11 @@ impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
         ScheduleEnd::Complete
     }
 
-    fn count(&mut self, span: &Span, entries: u64, result: Result<ReadResult, Skipped>) {
+    /// Takes the result of [`Self::entry`] into the report.
+    fn count(&mut self, span: &Span, entries: u64, result: Result<(u64, u64), Skipped>) {
         let (done, missing, reason) = match result {
-            Ok(ReadResult::Done(done)) => (done, 0, None),
-            Ok(ReadResult::Cut { done, missing }) => (done, missing, Some(Skipped::Truncated)),
+            Ok((done, 0)) => (done, 0, None),
+            Ok((done, missing)) => (done, missing, Some(Skipped::Truncated)),
             Err(reason) => (0, span.len, Some(reason)),
         };
         let read = if span.place.is_metadata() {
@@ -95,51 +86,45 @@ impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
             &mut self.report.data
         };
         read.pages += done;
-        match reason {
-            None => read.entries += entries,
-            Some(reason) => {
-                let skipped = self.report.skipped.entry(reason).or_default();
-                skipped.entries += entries;
-                skipped.pages += missing;
-                let missed = Span {
-                    start: span.end() - missing,
-                    len: missing,
-                    ..*span
-                };
-                self.report.skipped_spans.push((missed, reason));
-            }
-        }
+        let Some(reason) = reason else {
+            read.entries += entries;
+            return;
+        };
+        let skipped = self.report.skipped.entry(reason).or_default();
+        skipped.entries += entries;
+        skipped.pages += missing;
+        let missed = Span {
+            start: span.end() - missing,
+            len: missing,
+            ..*span
+        };
+        self.report.skipped_spans.push((missed, reason));
     }
 
-    fn entry(&mut self, span: &Span) -> Result<ReadResult, Skipped> {
-        match span.place {
-            Place::Metadata { device } => {
-                let device = self.devices[usize::from(device)].as_ref();
-                let device = device.ok_or(Skipped::DeviceGone)?;
+    /// Reads a span ahead. Returns how many pages were asked for, and how many are missing because the file
+    /// has become shorter.
+    fn entry(&mut self, span: &Span) -> Result<(u64, u64), Skipped> {
+        let device = match span.place {
+            Place::Metadata { device } => usize::from(device),
+            Place::Data { file } => self.files.device(file),
+        };
+        let device = self.devices[device].as_ref().ok_or(Skipped::DeviceGone)?;
+        let (fd, end) = match span.place {
+            Place::Metadata { .. } => {
                 let node = device.node.as_ref().ok_or(Skipped::NoNode)?;
-                let pages = self
-                    .requests
-                    .read(node.as_fd(), span, device.readahead_limit)?;
-                Ok(ReadResult::Done(pages))
+                (node.as_fd(), span.end())
             }
-            Place::Data { file } => {
-                let device = self.devices[self.files.device(file)].as_ref();
-                let device = device.ok_or(Skipped::DeviceGone)?;
-                let (fd, pages) = self.files.get(file, device)?;
-                if span.start >= pages {
-                    return Err(Skipped::Truncated);
-                }
-                let inside = Span {
-                    len: span.len.min(pages - span.start),
-                    ..*span
-                };
-                let done = self.requests.read(fd, &inside, device.readahead_limit)?;
-                Ok(match span.len - inside.len {
-                    0 => ReadResult::Done(done),
-                    missing => ReadResult::Cut { done, missing },
-                })
-            }
+            Place::Data { file } => self.files.get(file, device)?,
+        };
+        if span.start >= end {
+            return Err(Skipped::Truncated);
         }
+        let inside = Span {
+            len: span.len.min(end - span.start),
+            ..*span
+        };
+        let done = self.requests.read(fd, &inside, device.readahead_limit)?;
+        Ok((done, span.len - inside.len))
     }
 }
 
@@ -160,7 +145,17 @@ fn request(entries: &[PrefetchEntry]) -> (Span, usize) {
     (span, count)
 }
 
-impl Requests<'_> {
+impl<'a> Requests<'a> {
+    /// None yet.
+    pub fn new(left_out: Option<Span>, stop: &'a AtomicBool) -> Self {
+        Requests {
+            left_out,
+            stop,
+            calls: 0,
+            first: None,
+        }
+    }
+
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -250,15 +245,11 @@ mod tests {
             })
             .collect();
         let bytes = ENTRIES * ENTRY_PAGES * PAGE_SIZE;
+        let stop = AtomicBool::new(stop);
         let mut reader = ScheduleReader {
             devices: &[Some(device)],
             files: Files::new(&profile),
-            requests: Requests {
-                left_out: None,
-                stop: &AtomicBool::new(stop),
-                calls: 0,
-                first: None,
-            },
+            requests: Requests::new(None, &stop),
             headroom: Headroom::new(bytes, MemoryLimits::default(), look).unwrap(),
             report: PrefetchReport::default(),
         };
@@ -267,22 +258,16 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_that_is_read_to_its_end_is_complete() {
+    fn a_schedule_is_read_until_its_end_a_stop_or_a_shortage_of_memory() {
         let (end, report) = read_metadata(false, || memory(1 << 40));
         assert_eq!(end, ScheduleEnd::Complete);
         assert_eq!(report.metadata.entries, ENTRIES);
         assert_eq!(report.metadata.pages, ENTRIES * ENTRY_PAGES);
-    }
 
-    #[test]
-    fn a_stopped_schedule_reads_nothing_more() {
         let (end, report) = read_metadata(true, || memory(1 << 40));
         assert_eq!(end, ScheduleEnd::Stopped);
         assert_eq!(report, PrefetchReport::default());
-    }
 
-    #[test]
-    fn a_schedule_ends_when_memory_becomes_short() {
         let mut looks = 0;
         let look = || {
             looks += 1;
@@ -293,52 +278,45 @@ mod tests {
         assert_eq!(report.metadata.entries, 2);
     }
 
-    #[test]
-    fn adjacent_metadata_entries_are_one_request() {
-        let entry = |place, start| PrefetchEntry {
-            span: Span {
-                place,
-                start,
-                len: 2,
-            },
-            time_us: 0,
-        };
-        let metadata = Place::Metadata { device: 0 };
-        let other = Place::Metadata { device: 1 };
-        let data = Place::Data { file: 0 };
-        let entries = [entry(metadata, 4), entry(metadata, 6), entry(other, 8)];
-        let (merged, count) = request(&entries);
-        assert_eq!((merged.start, merged.len, count), (4, 4, 2));
-        assert_eq!(request(&entries[1..]).1, 1, "another device");
-        assert_eq!(
-            request(&[entry(metadata, 4), entry(metadata, 7)]).1,
-            1,
-            "a hole"
-        );
-        assert_eq!(request(&[entry(data, 4), entry(data, 6)]).1, 1, "data");
+    const DATA: Place = Place::Data { file: 0 };
+
+    fn span(place: Place, start: u64, len: u64) -> Span {
+        Span { place, start, len }
     }
 
-    fn span(start: u64, len: u64) -> Span {
-        Span {
-            place: Place::Data { file: 0 },
-            start,
-            len,
+    #[test]
+    fn adjacent_metadata_entries_are_one_request() {
+        let [metadata, other] = [0, 1].map(|device| Place::Metadata { device });
+        // The place and first page of two entries of two pages each.
+        for (first, second, count) in [
+            ((metadata, 4), (metadata, 6), 2),
+            ((metadata, 4), (metadata, 7), 1),
+            ((metadata, 6), (other, 8), 1),
+            ((DATA, 4), (DATA, 6), 1),
+        ] {
+            let entries = [first, second].map(|(place, start)| PrefetchEntry {
+                span: span(place, start, 2),
+                time_us: 0,
+            });
+            let expected = span(first.0, first.1, 2 * count as u64);
+            assert_eq!(request(&entries), (expected, count));
         }
     }
 
     #[test]
     fn a_request_leaves_out_the_given_span() {
-        let cut = |hole| without(span(10, 5), hole).collect::<Vec<_>>();
-        assert_eq!(cut(None), [span(10, 5)]);
-        assert_eq!(cut(Some(span(12, 1))), [span(10, 2), span(13, 2)]);
-        assert_eq!(cut(Some(span(10, 1))), [span(11, 4)]);
-        assert_eq!(cut(Some(span(14, 9))), [span(10, 4)]);
-        assert_eq!(cut(Some(span(2, 3))), [span(10, 5)]);
-        assert_eq!(cut(Some(span(0, 99))), []);
-        let elsewhere = Span {
-            place: Place::Data { file: 1 },
-            ..span(12, 1)
-        };
-        assert_eq!(cut(Some(elsewhere)), [span(10, 5)]);
+        let elsewhere = Place::Data { file: 1 };
+        for (hole, parts) in [
+            (None, &[(10, 5)][..]),
+            (Some(span(DATA, 12, 1)), &[(10, 2), (13, 2)]),
+            (Some(span(DATA, 10, 1)), &[(11, 4)]),
+            (Some(span(DATA, 14, 9)), &[(10, 4)]),
+            (Some(span(DATA, 2, 3)), &[(10, 5)]),
+            (Some(span(DATA, 0, 99)), &[]),
+            (Some(span(elsewhere, 12, 1)), &[(10, 5)]),
+        ] {
+            let found = without(span(DATA, 10, 5), hole).map(|part| (part.start, part.len));
+            assert_eq!(found.collect::<Vec<_>>(), parts, "{hole:?}");
+        }
     }
 }

@@ -30,24 +30,6 @@ pub fn has_cachestat() -> bool {
     result >= 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
 }
 
-/// `struct cachestat_range` of linux/mman.h, in bytes.
-#[repr(C)]
-struct CachestatRange {
-    off: u64,
-    len: u64,
-}
-
-/// `struct cachestat` of linux/mman.h, in pages.
-#[repr(C)]
-#[derive(Default)]
-struct Cachestat {
-    nr_cache: u64,
-    nr_dirty: u64,
-    nr_writeback: u64,
-    nr_evicted: u64,
-    nr_recently_evicted: u64,
-}
-
 /// The same number on every architecture since the table of system calls was unified.
 const SYS_CACHESTAT: libc::c_long = 451;
 
@@ -56,20 +38,22 @@ const SYS_CACHESTAT: libc::c_long = 451;
 /// # Errors
 /// `Unsupported` before Linux 6.5; otherwise as the system call.
 pub fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
-    let range = CachestatRange { off: offset, len };
-    let mut stat = Cachestat::default();
-    // SAFETY: both structs are laid out as the kernel's and live through the call; flags are 0.
+    let range = [offset, len];
+    // Cached, dirty, under writeback, evicted, recently evicted.
+    let mut pages = [0_u64; 5];
+    // SAFETY: two and five integers of 64 bits are the layout of linux/mman.h's cachestat_range and cachestat,
+    // and live through the call; flags are 0.
     let result = unsafe {
         libc::syscall(
             SYS_CACHESTAT,
             fd.as_raw_fd(),
             &raw const range,
-            &raw mut stat,
+            &raw mut pages,
             0u32,
         )
     };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(stat.nr_cache)
+    Ok(pages[0])
 }

@@ -14,9 +14,7 @@ use super::headroom::Headroom;
 use super::reader::{Requests, ScheduleEnd, ScheduleReader};
 use crate::drive::{Memory, MemoryLimits, Sysfs};
 use crate::fs::mounts::MountTable;
-use crate::model::PrefetchReport;
-use crate::model::Profile;
-use crate::model::Span;
+use crate::model::{PrefetchReport, Profile, Span};
 
 /// Name of the prefetch thread, as `ps -L` and traces show it.
 pub const THREAD_NAME: &str = "pf-prefetch";
@@ -110,13 +108,11 @@ fn prefetch(
     started: Instant,
     stop: &AtomicBool,
 ) -> PrefetchReport {
-    let mut report = match read_ahead(profile, options, started, stop) {
-        Ok(report) => report,
-        Err(why) => PrefetchReport {
-            refused: Some(why),
-            ..PrefetchReport::default()
-        },
-    };
+    let report = read_ahead(profile, options, started, stop);
+    let mut report = report.unwrap_or_else(|why| PrefetchReport {
+        refused: Some(why),
+        ..PrefetchReport::default()
+    });
     report.scheduled = profile.entries.len() as u64;
     report.duration = started.elapsed();
     report
@@ -142,31 +138,24 @@ fn read_ahead(
     let mut reader = ScheduleReader {
         devices: &devices,
         files: Files::new(profile),
-        requests: Requests {
-            left_out: options.left_out,
-            stop,
-            calls: 0,
-            first: None,
-        },
+        requests: Requests::new(options.left_out, stop),
         headroom,
         report: PrefetchReport::default(),
     };
     let warm = is_warm(profile, &devices, &mut reader.files);
-    let end = if warm {
-        ScheduleEnd::Complete
-    } else {
-        reader.read(profile)
+    let end = match warm {
+        true => ScheduleEnd::Complete,
+        false => reader.read(profile),
     };
     let mut report = reader.report;
     report.warm = warm;
-    report.cut_short = end == ScheduleEnd::Stopped;
-    if let ScheduleEnd::MemoryShort(why) = end {
-        report.ran_short = Some(why);
+    match end {
+        ScheduleEnd::Complete => {}
+        ScheduleEnd::Stopped => report.cut_short = true,
+        ScheduleEnd::MemoryShort(why) => report.ran_short = Some(why),
     }
-    report.devices = devices
-        .iter()
-        .map(|device| device.as_ref().map(|device| device.dev))
-        .collect();
+    let numbers = devices.iter().map(|device| Some(device.as_ref()?.dev));
+    report.devices = numbers.collect();
     report.stale_files = reader.files.stale();
     report.changed_files = reader.files.changed();
     report.calls = reader.requests.calls;
