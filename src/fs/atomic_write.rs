@@ -90,18 +90,14 @@ mod tests {
     #[test]
     fn only_files_of_processes_that_have_ended_are_removed() {
         let dir = tempfile::tempdir().unwrap();
-        let make = |name: &str| fs::write(dir.path().join(name), "half").unwrap();
-        let own = std::process::id();
         // Process 1 lives as long as the system; no process has an id as large as the last.
-        for name in [".new-1-a.tmp", "app.pf", ".new-", "x.tmp"] {
-            make(name);
-        }
-        for name in [
-            &format!(".new-{own}-b.tmp"),
-            ".new-4294967295-c.tmp",
-            ".new-d.tmp",
-        ] {
-            make(name);
+        let own = format!(".new-{}-b.tmp", std::process::id());
+        let left_behind = [&own, ".new-4294967295-c.tmp", ".new-d.tmp"];
+        for name in [".new-1-a.tmp", "app.pf", ".new-", "x.tmp"]
+            .iter()
+            .chain(&left_behind)
+        {
+            fs::write(dir.path().join(name), "half").unwrap();
         }
         assert_eq!(remove_leftovers(dir.path()).unwrap(), 3);
         assert_eq!(remove_leftovers(dir.path()).unwrap(), 0);

@@ -11,16 +11,12 @@ use super::mounts::MountTable;
 /// Path of the block device's node: the kernel's name below `/dev`, or else the source of a mount, or else
 /// udev's link in `/dev/block`. Each is checked to be this very device. `None` if there is no node.
 pub fn node(dev: u64, mounts: &MountTable) -> Option<PathBuf> {
-    let named = kernel_path(dev).map(|name| Path::new("/dev").join(OsStr::from_bytes(&name)));
-    let mounted = mounts
-        .of_device(dev)
-        .map(|mount| PathBuf::from(OsStr::from_bytes(&mount.source)));
+    let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    let named = kernel_path(dev).map(|name| Path::new("/dev").join(path(&name)));
+    let mounted = mounts.of_device(dev).map(|mount| path(&mount.source));
     let linked = PathBuf::from(format!("/dev/block/{}:{}", major(dev), minor(dev)));
-    named
-        .into_iter()
-        .chain(mounted.filter(|path| path.is_absolute()))
-        .chain([linked])
-        .find(|path| is_device(path, dev))
+    let mut paths = named.into_iter().chain(mounted).chain([linked]);
+    paths.find(|path| path.is_absolute() && is_device(path, dev))
 }
 
 /// The kernel's name of the device, such as `nvme0n1p2` or `dm-0`; its numbers (`259:2`) if it is not in
@@ -34,16 +30,10 @@ pub fn name(dev: u64) -> String {
 
 /// The node's path below `/dev`, from sysfs. It may contain directories (`mapper/control`).
 fn kernel_path(dev: u64) -> Option<Vec<u8>> {
-    let uevent = std::fs::read(format!(
-        "/sys/dev/block/{}:{}/uevent",
-        major(dev),
-        minor(dev)
-    ))
-    .ok()?;
-    uevent
-        .split(|&byte| byte == b'\n')
-        .find_map(|line| line.strip_prefix(b"DEVNAME="))
-        .map(<[u8]>::to_vec)
+    let (major, minor) = (major(dev), minor(dev));
+    let uevent = std::fs::read(format!("/sys/dev/block/{major}:{minor}/uevent")).ok()?;
+    let mut lines = uevent.split(|&byte| byte == b'\n');
+    lines.find_map(|line| Some(line.strip_prefix(b"DEVNAME=")?.to_vec()))
 }
 
 fn is_device(path: &Path, dev: u64) -> bool {

@@ -20,21 +20,17 @@ pub struct FileExtent {
     pub flags: u32,
 }
 
+/// `FIEMAP_EXTENT_LAST`.
 const LAST: u32 = 0x1;
-const UNKNOWN: u32 = 0x2;
-const DELALLOC: u32 = 0x4;
-const ENCODED: u32 = 0x8;
-const NOT_ALIGNED: u32 = 0x100;
-const INLINE: u32 = 0x200;
-const TAIL: u32 = 0x400;
-const UNWRITTEN: u32 = 0x800;
+
+/// `FIEMAP_EXTENT_*` of blocks without a place of their own: `UNKNOWN`, `DELALLOC` (not allocated yet), `ENCODED`,
+/// `NOT_ALIGNED`, `DATA_INLINE` and `DATA_TAIL` (inside of metadata), `UNWRITTEN` (which read as zeros).
+const WITHOUT_LBA: u32 = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400 | 0x800;
 
 impl FileExtent {
-    /// Whether reading it reads `physical` from the device. False for blocks that are not allocated yet
-    /// (delayed allocation), that read as zeros (unwritten), that lie inside of metadata, or that are
-    /// encoded.
+    /// Whether reading it reads `physical` from the device.
     pub fn has_lba(&self) -> bool {
-        self.flags & (UNKNOWN | DELALLOC | ENCODED | NOT_ALIGNED | INLINE | TAIL | UNWRITTEN) == 0
+        self.flags & WITHOUT_LBA == 0
     }
 
     /// First byte of the file after it.

@@ -3,10 +3,10 @@
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlink};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
 use rustix::io::Errno;
 
 use super::mounts::OpenMount;
@@ -46,19 +46,19 @@ pub fn open_by_ino(
     generation: u32,
     flags: OFlags,
 ) -> io::Result<OwnedFd> {
-    if generation == 0 && !flags.contains(OFlags::PATH) {
+    let is_any = generation == 0 && !flags.contains(OFlags::PATH);
+    if is_any {
         let path = open_handle(mount, ino, generation, OFlags::PATH | OFlags::CLOEXEC)?;
         let kind = FileType::from_raw_mode(fstat(&path)?.st_mode);
         if !matches!(kind, FileType::RegularFile | FileType::Directory) {
             return Err(Errno::STALE.into());
         }
-        let fd = open_handle(mount, ino, generation, flags)?;
-        if inode_generation(&fd)? != 0 {
-            return Err(Errno::STALE.into());
-        }
-        return Ok(fd);
     }
-    open_handle(mount, ino, generation, flags)
+    let fd = open_handle(mount, ino, generation, flags)?;
+    if is_any && inode_generation(&fd)? != 0 {
+        return Err(Errno::STALE.into());
+    }
+    Ok(fd)
 }
 
 /// Opens a file by inode number and generation, to examine its pages without changing its access time. The
@@ -146,11 +146,8 @@ fn beneath(directory: BorrowedFd<'_>, relative: &Path) -> rustix::io::Result<Own
 /// while their directory entry is cached), if the file was deleted or moved out of the mount, or if another
 /// mount covers it.
 pub fn path_in_fs(file: BorrowedFd<'_>, mount: &OpenMount) -> Option<Vec<u8>> {
-    let shown = readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new()).ok()?;
-    let shown = std::ffi::OsString::from_vec(shown.into_bytes());
-    let relative = Path::new(&shown)
-        .strip_prefix(&mount.mount.mount_point)
-        .ok()?;
+    let shown = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let relative = shown.strip_prefix(&mount.mount.mount_point).ok()?;
     if relative.as_os_str().is_empty() || mount.mount.root.ends_with(b"//deleted") {
         return None;
     }

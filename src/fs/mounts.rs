@@ -1,6 +1,6 @@
 //! The mounted file systems: which is on which device, and opening their roots.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -15,7 +15,6 @@ pub use super::uuid::fs_uuid;
 #[derive(Clone, Debug)]
 pub struct MountTable {
     mounts: Vec<Mount>,
-    malformed: usize,
 }
 
 /// A mount with its root directory open.
@@ -27,47 +26,10 @@ pub struct OpenMount {
     pub fd: OwnedFd,
 }
 
-/// Why no directory of a file system could be opened.
+/// Why no directory of a file system could be opened, and what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// The device is not in the mount table.
-    #[error(
-        "device {major}:{minor} is not mounted in this mount namespace; mount it where \
-             paralfetch can see it"
-    )]
-    NotMounted {
-        /// Major device number.
-        major: u32,
-        /// Minor device number.
-        minor: u32,
-    },
-    /// Other mounts cover each of its mount points.
-    #[error(
-        "every mount of device {major}:{minor} is covered by another mount; mount it once more \
-             elsewhere"
-    )]
-    Covered {
-        /// Major device number.
-        major: u32,
-        /// Minor device number.
-        minor: u32,
-    },
-    /// Its mount points are visible but cannot be opened.
-    #[error(
-        "cannot open {mount_point}, where device {major}:{minor} is mounted: {source}; run as \
-             root"
-    )]
-    Open {
-        /// Major device number.
-        major: u32,
-        /// Minor device number.
-        minor: u32,
-        /// The last mount point tried.
-        mount_point: String,
-        /// What open(2) or fstat(2) returned.
-        source: io::Error,
-    },
-}
+#[error("{0}")]
+pub struct MountError(String);
 
 impl MountTable {
     /// Reads `/proc/self/mountinfo`.
@@ -78,20 +40,16 @@ impl MountTable {
         Ok(Self::parse(&std::fs::read("/proc/self/mountinfo")?))
     }
 
-    /// The table that a `mountinfo` file's text describes.
+    /// The table that a `mountinfo` file's text describes. Malformed lines are skipped.
     pub fn parse(mountinfo: &[u8]) -> Self {
-        let (mounts, malformed) = parse_mountinfo(mountinfo);
-        MountTable { mounts, malformed }
+        MountTable {
+            mounts: parse_mountinfo(mountinfo),
+        }
     }
 
     /// All mounts, in the kernel's order.
     pub fn mounts(&self) -> &[Mount] {
         &self.mounts
-    }
-
-    /// Number of malformed lines.
-    pub fn malformed(&self) -> usize {
-        self.malformed
     }
 
     /// Type of the file system on a device (`st_dev`), such as `ext4`; `None` if it is not mounted
@@ -119,49 +77,54 @@ impl MountTable {
     /// # Errors
     /// [`MountError`] if no mount of the device can be opened.
     pub fn open_root(&self, dev: u64) -> Result<OpenMount, MountError> {
-        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-        let mut failure = MountError::NotMounted { major, minor };
+        let device = || {
+            let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+            format!("device {major}:{minor}")
+        };
+        let mut failure = None;
         for mount in self.candidates(dev) {
+            let covered = || {
+                let what = "is covered by another mount; mount it once more elsewhere";
+                MountError(format!("every mount of {} {what}", device()))
+            };
             if self.is_covered(mount) {
-                if matches!(failure, MountError::NotMounted { .. }) {
-                    failure = MountError::Covered { major, minor };
-                }
+                failure.get_or_insert_with(covered);
                 continue;
             }
             match open_directory(&mount.mount_point) {
                 Ok((fd, found)) if found == dev => {
-                    return Ok(OpenMount {
-                        mount: mount.clone(),
-                        fd,
-                    });
+                    let mount = mount.clone();
+                    return Ok(OpenMount { mount, fd });
                 }
                 // Something was mounted there after the table was read.
-                Ok(_) => failure = MountError::Covered { major, minor },
-                Err(source) => {
-                    failure = MountError::Open {
-                        major,
-                        minor,
-                        mount_point: mount.mount_point.display().to_string(),
-                        source,
-                    }
+                Ok(_) => failure = Some(covered()),
+                Err(error) => {
+                    let (path, device) = (mount.mount_point.display(), device());
+                    failure = Some(MountError(format!(
+                        "cannot open {path}, where {device} is mounted: {error}; run as root"
+                    )));
                 }
             }
         }
-        Err(failure)
+        Err(failure.unwrap_or_else(|| {
+            let what =
+                "is not mounted in this mount namespace; mount it where paralfetch can see it";
+            MountError(format!("{} {what}", device()))
+        }))
     }
 
     /// Device (`st_dev`) of the mounted ext2, ext3 or ext4 file system with this UUID. File systems
     /// that cannot be opened are skipped, as are all before Linux 6.0, which does not tell their UUIDs.
     pub fn find_uuid(&self, uuid: &[u8; 16]) -> Option<u64> {
-        let mut asked = HashSet::new();
-        self.mounts
+        let ext4 = self
+            .mounts
             .iter()
-            .filter(|mount| Support::of(&mount.fs_type) == Support::Ext4 && asked.insert(mount.dev))
-            .map(|mount| mount.dev)
-            .find(|&dev| {
-                self.open_root(dev)
-                    .is_ok_and(|open| fs_uuid(open.fd.as_fd()).is_ok_and(|found| found == *uuid))
-            })
+            .filter(|mount| Support::of(&mount.fs_type) == Support::Ext4);
+        let devices: BTreeSet<u64> = ext4.map(|mount| mount.dev).collect();
+        devices.into_iter().find(|&dev| {
+            self.open_root(dev)
+                .is_ok_and(|open| fs_uuid(open.fd.as_fd()).is_ok_and(|found| found == *uuid))
+        })
     }
 
     /// The device's mounts, best first. The shortest root is `/`, that of the whole file system.
@@ -194,10 +157,10 @@ impl MountTable {
             if is_covering(current.parent, current.id, &current.mount_point) {
                 return true;
             }
-            match self.mounts.iter().find(|other| other.id == current.parent) {
-                Some(parent) => current = parent,
-                None => return false,
-            }
+            let Some(parent) = self.by_id(current.parent) else {
+                return false;
+            };
+            current = parent;
         }
         true
     }
@@ -217,12 +180,8 @@ mod tests {
 
     fn table(lines: &[&str]) -> MountTable {
         let table = MountTable::parse(lines.join("\n").as_bytes());
-        assert_eq!(table.malformed(), 0);
+        assert_eq!(table.mounts().len(), lines.len());
         table
-    }
-
-    fn covered(table: &MountTable, id: u32) -> bool {
-        table.is_covered(table.mounts().iter().find(|mount| mount.id == id).unwrap())
     }
 
     #[test]
@@ -233,11 +192,8 @@ mod tests {
             "4 1 8:1 / /c rw - ext4 /dev/sda1 rw",
             "5 1 8:2 / /d rw - xfs /dev/sda2 rw",
         ]);
-        let ids: Vec<u32> = table
-            .candidates(makedev(8, 1))
-            .iter()
-            .map(|mount| mount.id)
-            .collect();
+        let candidates = table.candidates(makedev(8, 1));
+        let ids: Vec<u32> = candidates.iter().map(|mount| mount.id).collect();
         assert_eq!(ids, [4, 3, 2]);
         assert_eq!(table.fs_type(makedev(8, 2)), Some("xfs"));
         assert_eq!(table.fs_type(makedev(8, 3)), None);
@@ -245,47 +201,30 @@ mod tests {
 
     #[test]
     fn covered_mounts_are_told_by_the_table() {
-        let table = table(&[
+        let system = table(&[
             "1 0 8:1 / / rw - ext4 /dev/sda1 rw",
+            // Another mount on the same directory, and on the mount point of the parent.
             "2 1 8:2 / /mnt rw - ext4 /dev/sda2 rw",
             "3 2 8:3 / /mnt/deep rw - ext4 /dev/sda3 rw",
             "4 2 0:50 / /mnt rw - fuse.sshfs host: rw",
+            // A later mount on a directory above.
             "5 1 8:4 / /srv/data rw - ext4 /dev/sda4 rw",
             "6 1 8:5 / /srv rw - ext4 /dev/sda5 rw",
             "7 1 8:6 / /srv-other rw - ext4 /dev/sda6 rw",
         ]);
-        assert!(covered(&table, 2), "another mount on the same directory");
-        assert!(
-            covered(&table, 3),
-            "another mount on the parent's mount point"
-        );
-        assert!(covered(&table, 5), "a later mount on a directory above");
-        for id in [1, 4, 6, 7] {
-            assert!(!covered(&table, id), "{id}");
-        }
-    }
-
-    #[test]
-    fn a_circle_of_parents_ends() {
-        let table = table(&[
+        let circle = table(&[
             "1 2 8:1 / /a rw - ext4 /dev/sda1 rw",
             "2 1 8:2 / /b rw - ext4 /dev/sda2 rw",
         ]);
-        assert!(covered(&table, 1));
-    }
-
-    /// A process in a chroot sees only the mounts below its root, with numbers of parents that it does not
-    /// see.
-    #[test]
-    fn mounts_on_parents_outside_of_a_chroot_are_not_covered() {
-        // The new root is a mount point: only its own parent is missing.
+        // A process in a chroot sees only the mounts below its root, with numbers of parents that it does not
+        // see. Where the new root is a mount point, only its own parent is missing.
         let mounted = table(&[
             "30 25 8:1 / / rw - ext4 /dev/sda1 rw",
             "31 30 0:5 / /dev rw - devtmpfs udev rw",
             "32 30 8:2 / /mnt rw - ext4 /dev/sda2 rw",
             "33 32 8:3 / /mnt rw - ext4 /dev/sda3 rw",
         ]);
-        // It is an ordinary directory: the parent of all is missing, and so is its file system.
+        // Where it is an ordinary directory, the parent of all is missing, and so is its file system.
         let directory = table(&[
             "40 25 0:5 / /dev rw - devtmpfs udev rw",
             "41 40 0:6 / /dev/pts rw - devpts devpts rw",
@@ -293,47 +232,37 @@ mod tests {
             "43 25 8:3 / /srv rw - ext4 /dev/sda3 rw",
             "44 26 8:4 / /opt rw - ext4 /dev/sda4 rw",
         ]);
-        for (table, id, expected) in [
-            (&mounted, 30, false),
-            (&mounted, 31, false),
-            (&mounted, 32, true),
-            (&mounted, 33, false),
-            (&directory, 40, false),
-            (&directory, 41, false),
-            (&directory, 42, true),
-            (&directory, 43, false),
-            (&directory, 44, false),
+        for (table, expected) in [
+            (&system, &[2, 3, 5][..]),
+            (&circle, &[1, 2]),
+            (&mounted, &[32]),
+            (&directory, &[42]),
         ] {
-            assert_eq!(covered(table, id), expected, "{id}");
+            let covered = table
+                .mounts()
+                .iter()
+                .filter(|mount| table.is_covered(mount));
+            assert_eq!(covered.map(|mount| mount.id).collect::<Vec<_>>(), expected);
         }
         let (root, covered) = (makedev(8, 1), makedev(8, 2));
         assert_eq!(mounted.fs_type(root), Some("ext4"));
-        assert!(matches!(
-            directory.open_root(root),
-            Err(MountError::NotMounted { major: 8, minor: 1 })
-        ));
-        for table in [mounted, directory] {
-            assert!(matches!(
-                table.open_root(covered),
-                Err(MountError::Covered { major: 8, minor: 2 })
-            ));
+        for (table, dev, reason) in [
+            (&directory, root, "device 8:1 is not mounted"),
+            (&directory, covered, "device 8:2 is covered"),
+            (&mounted, covered, "device 8:2 is covered"),
+        ] {
+            let error = table.open_root(dev).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
         }
     }
 
     #[test]
     fn the_root_directory_of_proc_opens() {
         let table = MountTable::read().unwrap();
-        let proc = std::os::unix::fs::MetadataExt::dev(&std::fs::metadata("/proc").unwrap());
+        let proc = rustix::fs::stat("/proc").unwrap().st_dev;
         let open = table.open_root(proc).unwrap();
         assert_eq!(open.mount.fs_type, "proc");
         assert_eq!(fstat(&open.fd).unwrap().st_dev, proc);
-        assert!(
-            table
-                .open_root(makedev(4095, 1))
-                .unwrap_err()
-                .to_string()
-                .contains("4095:1")
-        );
         assert_eq!(table.find_uuid(&[0xa5; 16]), None);
     }
 }

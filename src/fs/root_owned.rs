@@ -54,14 +54,10 @@ pub(crate) fn read_at(
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(NotRootOwned::Untrusted("it is not a regular file"));
     }
-    if let Some(why) = objection(&stat) {
-        return Err(NotRootOwned::Untrusted(why));
-    }
-    let size = usize::try_from(stat.st_size).unwrap_or(0);
-    let mut bytes = Vec::with_capacity(size.min(max) + 1);
-    file.take(max as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(NotRootOwned::Io)?;
+    objection(&stat).map_or(Ok(()), |why| Err(NotRootOwned::Untrusted(why)))?;
+    let mut bytes = Vec::new();
+    let read = file.take(max as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(NotRootOwned::Io)?;
     Ok(Some(bytes))
 }
 

@@ -71,46 +71,25 @@ mod tests {
 
     #[test]
     fn support_follows_from_the_type() {
-        for (fs_type, expected) in [
-            ("ext4", Support::Ext4),
-            ("ext2", Support::Ext4),
-            ("proc", Support::Pseudo),
-            ("tmpfs", Support::Memory),
-            ("nfs4", Support::Network),
-            ("fuse.sshfs", Support::Fuse),
-            ("fusectl", Support::Pseudo),
-            ("overlay", Support::Stacked),
-            ("btrfs", Support::NotYet),
-            ("", Support::NotYet),
+        // And whether paths are walked through it: not if others serve it.
+        for (fs_type, expected, is_walked) in [
+            ("ext4", Support::Ext4, true),
+            ("ext2", Support::Ext4, true),
+            ("proc", Support::Pseudo, false),
+            ("autofs", Support::Pseudo, false),
+            ("fusectl", Support::Pseudo, false),
+            ("tmpfs", Support::Memory, true),
+            ("nfs4", Support::Network, false),
+            ("fuse.sshfs", Support::Fuse, false),
+            ("overlay", Support::Stacked, false),
+            ("squashfs", Support::NotYet, true),
+            ("btrfs", Support::NotYet, false),
+            ("", Support::NotYet, false),
         ] {
             assert_eq!(Support::of(fs_type), expected, "{fs_type}");
+            assert_eq!(Support::can_be_walked(fs_type), is_walked, "{fs_type}");
+            let is_supported = expected == Support::Ext4;
+            assert_eq!(expected.reason().is_none(), is_supported, "{fs_type}");
         }
-    }
-
-    #[test]
-    fn file_systems_that_others_serve_are_not_walked_through() {
-        for (fs_type, expected) in [
-            ("ext4", true),
-            ("tmpfs", true),
-            ("squashfs", true),
-            ("fuse.sshfs", false),
-            ("overlay", false),
-            ("nfs", false),
-            ("proc", false),
-            ("autofs", false),
-            ("unheard-of", false),
-        ] {
-            assert_eq!(Support::can_be_walked(fs_type), expected, "{fs_type}");
-        }
-    }
-
-    #[test]
-    fn only_supported_types_need_no_reason() {
-        assert_eq!(Support::of("ext3").reason(), None);
-        assert!(
-            Support::of("xfs")
-                .reason()
-                .is_some_and(|reason| reason.contains("not supported"))
-        );
     }
 }

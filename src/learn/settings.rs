@@ -146,7 +146,7 @@ mod tests {
         26 20 8:3 / /srv rw - xfs /dev/sda3 rw\n";
 
     fn below(root: Option<&str>) -> Vec<(u32, u32)> {
-        devices_below(&parse_mountinfo(MOUNTS).0, root.map(Path::new))
+        devices_below(&parse_mountinfo(MOUNTS), root.map(Path::new))
             .into_iter()
             .map(|dev| (rustix::fs::major(dev), rustix::fs::minor(dev)))
             .collect()

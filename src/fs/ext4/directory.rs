@@ -4,11 +4,8 @@
 //! Whether a name exists is not looked for: the caller has asked the kernel. So only the index of a hashed
 //! directory is read here, and none of its entries.
 
-use super::directory_index::{HashKey, IndexFormat, IndexRoot, parse_node, position};
-use super::{
-    DIR_INDEX, Ext4, Ext4Error, ExtentNode, INLINE_DATA, LARGE_DIR, METADATA_CSUM, S_IFDIR, S_IFMT,
-    damaged,
-};
+use super::directory_index::{IndexFormat, IndexRoot, block_below, parse_node};
+use super::{Ext4, Ext4Error, ExtentNode, INLINE_DATA, S_IFDIR, S_IFMT, damaged};
 
 /// Most blocks of a directory that are considered: 256 MiB in blocks of 1 KiB. A larger directory is taken
 /// for damaged.
@@ -28,8 +25,8 @@ const CASEFOLD: u32 = 0x4000_0000;
 pub struct DirectoryLookUp {
     /// Blocks that the look-up reads in any case, in the order of first access.
     pub blocks: Vec<u64>,
-    /// Blocks that it may read: the leaf after the name's own if names of the same hash go on there, and
-    /// all but the first of a directory without an index, which is searched from its beginning.
+    /// Blocks that it may read: all but the first of a directory without an index, which is searched from its
+    /// beginning.
     pub perhaps: Vec<u64>,
 }
 
@@ -43,16 +40,6 @@ struct Directory {
     format: IndexFormat,
 }
 
-/// A path from the root of an index to a leaf: for each level its keys, and the index of the one taken.
-struct IndexPath(Vec<(Vec<HashKey>, usize)>);
-
-impl IndexPath {
-    fn key(&self) -> Option<HashKey> {
-        let (keys, at) = self.0.last()?;
-        keys.get(*at).copied()
-    }
-}
-
 impl Ext4 {
     /// What the kernel reads to look `name` up in a directory when nothing of the directory is cached,
     /// whether the name exists or not. `.` and `..` are answered from memory and must not be asked for.
@@ -62,25 +49,27 @@ impl Ext4 {
     /// encrypted or ignores case. [`Ext4Error::Inode`] if it is no directory or is damaged.
     pub fn look_up(&self, dir_ino: u64, name: &[u8]) -> Result<DirectoryLookUp, Ext4Error> {
         let dir = self.directory(dir_ino)?;
-        for (flag, reason) in [
-            (ENCRYPT, "its names are encrypted"),
-            (CASEFOLD, "it ignores case"),
-        ] {
-            if dir.flags & flag != 0 {
-                return Err(Ext4Error::Unsupported {
-                    ino: dir_ino,
-                    reason,
-                });
-            }
+        let unsupported = |reason| Ext4Error::Unsupported {
+            ino: dir_ino,
+            reason,
+        };
+        if dir.flags & ENCRYPT != 0 {
+            return Err(unsupported("its names are encrypted"));
+        }
+        if dir.flags & CASEFOLD != 0 {
+            return Err(unsupported("it ignores case"));
         }
         if name.len() > MAX_NAME || dir.blocks == 0 {
             return Ok(DirectoryLookUp::default());
         }
         if dir.flags & INDEX != 0
-            && self.features() & DIR_INDEX != 0
-            && let Some(found) = self.search_index(&dir, name)?
+            && self.info.dir_index != 0
+            && let Some(blocks) = self.search_index(&dir, name)?
         {
-            return Ok(found);
+            return Ok(DirectoryLookUp {
+                blocks,
+                perhaps: Vec::new(),
+            });
         }
         let mut blocks = Vec::new();
         self.locate(&dir, 0, &mut blocks)?;
@@ -104,24 +93,21 @@ impl Ext4 {
         if inode.mode & S_IFMT != S_IFDIR {
             return Err(damaged(ino, "it is no directory"));
         }
-        let is_inline = inode.flags & INLINE_DATA != 0;
-        let blocks = if is_inline {
-            0
-        } else {
-            inode.size / self.block_size()
+        let blocks = match inode.flags & INLINE_DATA {
+            0 => inode.size / self.block_size(),
+            _ => 0,
         };
         if blocks > self.blocks().min(MAX_DIRECTORY_BLOCKS) {
             return Err(damaged(ino, "it is too large for a directory"));
         }
-        let features = self.features();
         Ok(Directory {
             ino,
             blocks,
             flags: inode.flags,
             nodes: self.extent_nodes(ino)?,
             format: IndexFormat {
-                checksum: features & METADATA_CSUM != 0,
-                large: features & LARGE_DIR != 0,
+                checksum: self.info.metadata_csum != 0,
+                large: self.info.large_dir != 0,
             },
         })
     }
@@ -160,74 +146,25 @@ impl Ext4 {
         Ok(block)
     }
 
-    /// Looks a name up by its hash (`ext4_dx_find_entry`); `None` if the index is of no use, and the kernel
-    /// searches the whole directory.
-    fn search_index(
-        &self,
-        dir: &Directory,
-        name: &[u8],
-    ) -> Result<Option<DirectoryLookUp>, Ext4Error> {
+    /// The blocks that looking a name up by its hash reads (`ext4_dx_find_entry`), but for leaves after the
+    /// first: names of one hash seldom fill two. `None` if the index is of no use, and the kernel searches the
+    /// whole directory.
+    fn search_index(&self, dir: &Directory, name: &[u8]) -> Result<Option<Vec<u64>>, Ext4Error> {
         let mut blocks = Vec::new();
         let root = self.locate(dir, 0, &mut blocks)?;
         let Some(root) = IndexRoot::parse(&self.read_block(dir.ino, root)?, dir.format) else {
             return Ok(None);
         };
         let hash = self.name_hash(dir.ino, root.version, name)?;
-        let mut path = IndexPath(Vec::new());
-        let mut keys = root.keys;
-        for level in 0..=root.levels {
-            let at = position(&keys, hash);
-            let block = keys[at].block;
-            path.0.push((keys, at));
-            let block = self.locate(dir, block, &mut blocks)?;
-            if level == root.levels {
-                break;
-            }
-            keys = match parse_node(&self.read_block(dir.ino, block)?, dir.format) {
-                Some(keys) => keys,
-                None => return Ok(None),
+        let mut next = block_below(&root.keys, hash);
+        for _ in 0..root.levels {
+            let block = self.locate(dir, next, &mut blocks)?;
+            let Some(keys) = parse_node(&self.read_block(dir.ino, block)?, dir.format) else {
+                return Ok(None);
             };
+            next = block_below(&keys, hash);
         }
-        let mut perhaps = Vec::new();
-        // No valid index has a leaf twice.
-        for _ in 0..dir.blocks {
-            let Some(leaf) = self.next_leaf(dir, &mut path, hash, &mut perhaps)? else {
-                perhaps.retain(|block| !blocks.contains(block));
-                return Ok(Some(DirectoryLookUp { blocks, perhaps }));
-            };
-            self.locate(dir, leaf, &mut perhaps)?;
-        }
-        Err(damaged(dir.ino, "its index runs in circles"))
-    }
-
-    /// Goes on to the next leaf if names of this hash may be in it (`ext4_htree_next_block`).
-    fn next_leaf(
-        &self,
-        dir: &Directory,
-        path: &mut IndexPath,
-        hash: u32,
-        reads: &mut Vec<u64>,
-    ) -> Result<Option<u64>, Ext4Error> {
-        let depth = path.0.len();
-        // Up to the lowest level that has a key left.
-        while let Some((keys, at)) = path.0.last_mut() {
-            *at += 1;
-            if *at < keys.len() {
-                break;
-            }
-            path.0.pop();
-        }
-        let Some(mut key) = path.key().filter(|key| key.hash & !1 == hash) else {
-            return Ok(None);
-        };
-        // And down again along the first keys.
-        while path.0.len() < depth {
-            let block = self.locate(dir, key.block, reads)?;
-            let keys = parse_node(&self.read_block(dir.ino, block)?, dir.format)
-                .ok_or_else(|| damaged(dir.ino, "a node of its index is damaged"))?;
-            key = keys[0];
-            path.0.push((keys, 0));
-        }
-        Ok(Some(key.block))
+        self.locate(dir, next, &mut blocks)?;
+        Ok(Some(blocks))
     }
 }

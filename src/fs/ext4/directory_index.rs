@@ -91,12 +91,10 @@ fn keys(block: &[u8], start: usize, format: IndexFormat) -> Option<Vec<HashKey>>
     entries.take(usize::from(count)).map(key).collect()
 }
 
-/// Index of the key that a hash is below: the last one that is not greater, or else the first.
-pub fn position(keys: &[HashKey], hash: u32) -> usize {
-    match keys.split_first() {
-        Some((_, others)) => others.partition_point(|key| key.hash <= hash),
-        None => 0,
-    }
+/// The logical block below which a hash is: that of the last key that is not greater, or else of the first.
+pub fn block_below(keys: &[HashKey], hash: u32) -> u64 {
+    let after = keys.iter().skip(1).take_while(|key| key.hash <= hash);
+    keys[after.count()].block
 }
 
 #[cfg(test)]
@@ -125,10 +123,9 @@ mod tests {
         let read =
             IndexRoot::parse(&root(1, &[(0, 1), (50, 0xf000_0002), (90, 3)]), FORMAT).unwrap();
         assert_eq!((read.version, read.levels), (1, 1));
-        let blocks: Vec<u64> = read.keys.iter().map(|key| key.block).collect();
-        assert_eq!(blocks, [1, 2, 3]);
-        let at = |hash| position(&read.keys, hash);
-        assert_eq!([0, 49, 50, 89, 90, u32::MAX].map(at), [0, 0, 1, 1, 2, 2]);
+        let below = |hash| block_below(&read.keys, hash);
+        let hashes = [0, 49, 50, 89, 90, u32::MAX];
+        assert_eq!(hashes.map(below), [1, 1, 2, 2, 3, 3]);
     }
 
     #[test]

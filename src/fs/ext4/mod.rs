@@ -22,9 +22,6 @@ pub use directory::{DirectoryLookUp, MAX_DIRECTORY_BLOCKS};
 /// Beyond it the tree is taken for damaged.
 pub const MAX_NODES: usize = 1 << 16;
 
-/// Nodes that are asked for at first; few files have more.
-const FEW_NODES: usize = 64;
-
 /// An extent-tree node or indirect block outside of the inode. As the shim's `struct pf_node`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,10 +102,17 @@ struct Opaque {
     _private: [u8; 0],
 }
 
-/// The shim's `PF_` features.
-const DIR_INDEX: u32 = 0x1;
-const LARGE_DIR: u32 = 0x2;
-const METADATA_CSUM: u32 = 0x4;
+/// The shim's `struct pf_info`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Info {
+    blocks: u64,
+    block_size: u32,
+    dir_index: u8,
+    large_dir: u8,
+    metadata_csum: u8,
+    uuid: [u8; 16],
+}
 
 /// File type bits of a mode, and two values of them.
 const S_IFMT: u32 = 0o170_000;
@@ -130,12 +134,8 @@ struct Inode {
 }
 
 unsafe extern "C" {
-    fn pf_ext4_open(path: *const c_char, out: *mut *mut Opaque) -> c_long;
+    fn pf_ext4_open(path: *const c_char, out: *mut *mut Opaque, info: *mut Info) -> c_long;
     fn pf_ext4_close(fs: *mut Opaque);
-    fn pf_ext4_block_size(fs: *const Opaque) -> u32;
-    fn pf_ext4_blocks(fs: *mut Opaque) -> u64;
-    fn pf_ext4_uuid(fs: *const Opaque, uuid: *mut u8);
-    fn pf_ext4_features(fs: *const Opaque) -> u32;
     fn pf_ext4_inode_block(fs: *mut Opaque, ino: u32, block: *mut u64) -> c_long;
     fn pf_ext4_block_kind(fs: *mut Opaque, block: u64) -> u32;
     fn pf_ext4_inode(fs: *mut Opaque, ino: u32, out: *mut Inode) -> c_long;
@@ -162,6 +162,7 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub struct Ext4 {
     fs: NonNull<Opaque>,
+    info: Info,
 }
 
 impl Ext4 {
@@ -176,33 +177,28 @@ impl Ext4 {
         };
         let path = CString::new(device.as_os_str().as_bytes())
             .map_err(|_| refused("its path has a zero byte in it".to_owned()))?;
-        let mut fs = std::ptr::null_mut();
-        // SAFETY: `path` is a C string, and `fs` takes the one pointer that is written on success.
-        let error = unsafe { pf_ext4_open(path.as_ptr(), &mut fs) };
+        let (mut fs, mut info) = (std::ptr::null_mut(), Info::default());
+        // SAFETY: `path` is a C string; the pointer and the struct are written on success.
+        let error = unsafe { pf_ext4_open(path.as_ptr(), &mut fs, &mut info) };
         match NonNull::new(fs) {
-            Some(fs) if error == 0 => Ok(Ext4 { fs }),
+            Some(fs) if error == 0 => Ok(Ext4 { fs, info }),
             _ => Err(refused(error_text(error))),
         }
     }
 
     /// Size of a block, in bytes.
     pub fn block_size(&self) -> u64 {
-        // SAFETY: `fs` is open until `self` is dropped.
-        u64::from(unsafe { pf_ext4_block_size(self.fs.as_ptr()) })
+        u64::from(self.info.block_size)
     }
 
     /// Size of the file system, in blocks.
     pub fn blocks(&self) -> u64 {
-        // SAFETY: as above.
-        unsafe { pf_ext4_blocks(self.fs.as_ptr()) }
+        self.info.blocks
     }
 
     /// UUID of the file system, from its superblock.
     pub fn uuid(&self) -> [u8; 16] {
-        let mut uuid = [0; 16];
-        // SAFETY: as above; the shim writes 16 bytes.
-        unsafe { pf_ext4_uuid(self.fs.as_ptr(), uuid.as_mut_ptr()) };
-        uuid
+        self.info.uuid
     }
 
     /// The block of the inode table that holds the inode, in blocks from the start of the device.
@@ -211,7 +207,7 @@ impl Ext4 {
     /// [`Ext4Error::Inode`] if there is no such inode, or its table lies outside of the file system.
     pub fn inode_block(&self, ino: u64) -> Result<u64, Ext4Error> {
         let mut block = 0;
-        // SAFETY: as above; the shim checks the number and writes one integer.
+        // SAFETY: `fs` is open until `self` is dropped; the shim checks the number and writes one integer.
         let error = unsafe { pf_ext4_inode_block(self.fs.as_ptr(), narrow(ino)?, &mut block) };
         check(ino, error)?;
         Ok(block)
@@ -235,29 +231,20 @@ impl Ext4 {
     /// # Errors
     /// [`Ext4Error::Inode`] if the inode or its tree is damaged, or has more than [`MAX_NODES`].
     pub fn extent_nodes(&self, ino: u64) -> Result<Vec<ExtentNode>, Ext4Error> {
-        match self.nodes_up_to(ino, FEW_NODES) {
-            // Either it has more than a few, or it is damaged: the larger bound tells which.
-            Err(_) => self.nodes_up_to(ino, MAX_NODES),
-            few => few,
-        }
-    }
-
-    fn nodes_up_to(&self, ino: u64, most: usize) -> Result<Vec<ExtentNode>, Ext4Error> {
-        let mut nodes = vec![ExtentNode::default(); most];
+        // Memory of which only the part that is written to is ever there.
+        let mut nodes: Vec<ExtentNode> = Vec::with_capacity(MAX_NODES);
         let mut count = 0;
-        // SAFETY: as above; the shim writes at most `most` nodes of this layout. No other call runs
-        // at the same time: the pointer makes the type neither Send nor Sync.
-        let error = unsafe {
-            pf_ext4_nodes(
-                self.fs.as_ptr(),
-                narrow(ino)?,
-                nodes.as_mut_ptr(),
-                most,
-                &mut count,
-            )
-        };
-        check(ino, error)?;
-        nodes.truncate(count);
+        // SAFETY: as above; the shim writes at most `MAX_NODES` nodes of this layout, and says how many. No
+        // other call runs at the same time: the pointer makes the type neither Send nor Sync.
+        unsafe {
+            let (fs, out) = (self.fs.as_ptr(), nodes.as_mut_ptr());
+            check(
+                ino,
+                pf_ext4_nodes(fs, narrow(ino)?, out, MAX_NODES, &mut count),
+            )?;
+            nodes.set_len(count);
+        }
+        nodes.shrink_to_fit();
         Ok(nodes)
     }
 
@@ -277,16 +264,8 @@ impl Ext4 {
         let nodes = self.extent_nodes(ino)?;
         // A target is never longer than a block.
         let target = self.map(ino, 0)?;
-        Ok(nodes
-            .iter()
-            .map(|node| node.physical)
-            .chain(target)
-            .collect())
-    }
-
-    fn features(&self) -> u32 {
-        // SAFETY: as above.
-        unsafe { pf_ext4_features(self.fs.as_ptr()) }
+        let nodes = nodes.iter().map(|node| node.physical);
+        Ok(nodes.chain(target).collect())
     }
 
     fn inode(&self, ino: u64) -> Result<Inode, Ext4Error> {
@@ -335,19 +314,13 @@ impl Drop for Ext4 {
 }
 
 fn narrow(ino: u64) -> Result<u32, Ext4Error> {
-    u32::try_from(ino).map_err(|_| Ext4Error::Inode {
-        ino,
-        reason: "ext4's inode numbers have 32 bits".to_owned(),
-    })
+    u32::try_from(ino).map_err(|_| damaged(ino, "ext4's inode numbers have 32 bits"))
 }
 
 fn check(ino: u64, error: c_long) -> Result<(), Ext4Error> {
     match error {
         0 => Ok(()),
-        error => Err(Ext4Error::Inode {
-            ino,
-            reason: error_text(error),
-        }),
+        error => Err(damaged(ino, &error_text(error))),
     }
 }
 

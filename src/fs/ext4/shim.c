@@ -20,42 +20,31 @@ struct sink {
 	size_t count;
 };
 
-long pf_ext4_open(const char *path, pf_ext4 **out)
+long pf_ext4_open(const char *path, pf_ext4 **out, struct pf_info *info)
 {
 	/*
 	 * Buffered and not exclusive: the kernel changes a mounted file system's metadata in the block
 	 * device's page cache, and that is where we read it. Checksums may be caught in mid-change.
 	 */
 	int flags = EXT2_FLAG_64BITS | EXT2_FLAG_SKIP_MMP | EXT2_FLAG_IGNORE_CSUM_ERRORS;
+	errcode_t error = ext2fs_open2(path, NULL, flags, 0, 0, unix_io_manager, out);
+	struct ext2_super_block *super;
 
-	return ext2fs_open2(path, NULL, flags, 0, 0, unix_io_manager, out);
+	if (error)
+		return error;
+	super = (*out)->super;
+	info->blocks = ext2fs_blocks_count(super);
+	info->block_size = (*out)->blocksize;
+	info->dir_index = ext2fs_has_feature_dir_index(super) != 0;
+	info->large_dir = ext2fs_has_feature_largedir(super) != 0;
+	info->metadata_csum = ext2fs_has_feature_metadata_csum(super) != 0;
+	memcpy(info->uuid, super->s_uuid, sizeof(info->uuid));
+	return 0;
 }
 
 void pf_ext4_close(pf_ext4 *fs)
 {
 	ext2fs_free(fs);
-}
-
-uint32_t pf_ext4_block_size(const pf_ext4 *fs)
-{
-	return fs->blocksize;
-}
-
-uint64_t pf_ext4_blocks(pf_ext4 *fs)
-{
-	return ext2fs_blocks_count(fs->super);
-}
-
-void pf_ext4_uuid(const pf_ext4 *fs, uint8_t uuid[16])
-{
-	memcpy(uuid, fs->super->s_uuid, 16);
-}
-
-uint32_t pf_ext4_features(const pf_ext4 *fs)
-{
-	return (ext2fs_has_feature_dir_index(fs->super) ? PF_DIR_INDEX : 0) |
-	       (ext2fs_has_feature_largedir(fs->super) ? PF_LARGE_DIR : 0) |
-	       (ext2fs_has_feature_metadata_csum(fs->super) ? PF_METADATA_CSUM : 0);
 }
 
 /* Whether a block of this number can hold anything. */

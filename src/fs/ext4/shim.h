@@ -16,19 +16,19 @@
 struct struct_ext2_filsys;
 typedef struct struct_ext2_filsys pf_ext4;
 
+/* What stays the same while it is open. */
+struct pf_info {
+	uint64_t blocks;     /* size, in file system blocks */
+	uint32_t block_size; /* in bytes */
+	uint8_t dir_index;   /* 1 if directories may have an index */
+	uint8_t large_dir;   /* 1 if the index may have three levels */
+	uint8_t metadata_csum; /* 1 if blocks of an index end in a checksum */
+	uint8_t uuid[16];
+};
+
 /* Opens the file system on a block device or in an image, read-only. It may be mounted. */
-long pf_ext4_open(const char *path, pf_ext4 **out);
+long pf_ext4_open(const char *path, pf_ext4 **out, struct pf_info *info);
 void pf_ext4_close(pf_ext4 *fs);
-
-uint32_t pf_ext4_block_size(const pf_ext4 *fs); /* in bytes */
-uint64_t pf_ext4_blocks(pf_ext4 *fs);           /* size, in file system blocks */
-void pf_ext4_uuid(const pf_ext4 *fs, uint8_t uuid[16]);
-
-#define PF_DIR_INDEX 0x1     /* directories may have an index */
-#define PF_LARGE_DIR 0x2     /* the index may have three levels */
-#define PF_METADATA_CSUM 0x4 /* blocks of an index end in a checksum */
-
-uint32_t pf_ext4_features(const pf_ext4 *fs); /* PF_* above */
 
 /* The block of the inode table that holds inode `ino`. */
 long pf_ext4_inode_block(pf_ext4 *fs, uint32_t ino, uint64_t *block);
