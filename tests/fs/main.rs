@@ -1,5 +1,6 @@
 //! Resolving on real ext4 file systems, held against what debugfs(8) says of them.
 
+#[path = "../common/cold.rs"]
 mod cold;
 #[path = "../common/mod.rs"]
 mod common;

@@ -3,7 +3,7 @@
 //! Caches and settings belong to the whole system, so these tests take turns.
 
 mod bench;
-#[path = "../fs/cold.rs"]
+#[path = "../common/cold.rs"]
 mod cold;
 #[path = "../common/mod.rs"]
 mod common;
@@ -18,6 +18,7 @@ mod misses;
 mod passing;
 mod prefetching;
 mod processes;
+#[path = "../common/root.rs"]
 mod root;
 mod sandbox;
 mod stalls;

@@ -9,7 +9,7 @@ mod disks;
 mod faults;
 mod killed;
 mod launches;
-#[path = "../pipeline/root.rs"]
+#[path = "../common/root.rs"]
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod root;
 mod running;
