@@ -11,10 +11,13 @@ use super::completion;
 use super::interleave::Launcher;
 use super::results::{Sample, Scenario};
 use crate::drive::drop_caches;
-use crate::kernel::{CompletionBlock, Meter, TraceError};
-use crate::model::{App, Profile};
+use crate::kernel::{CompletionBlock, DRAIN_INTERVAL, Meter, TraceError};
+use crate::model::{App, LaunchLimits, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions};
-use crate::process::{AppStatus, Command, Spawn, SpawnError, Stdio, Subreaper, Supervisor, User};
+use crate::process::{
+    AppStatus, Clocks, Command, EndDetector, LaunchLook, ReadSample, Spawn, SpawnError, Stdio,
+    Subreaper, Supervisor, User, thread_states,
+};
 use crate::profile::{Store, StoreError};
 
 /// A launch could not be measured.
@@ -77,6 +80,16 @@ pub enum LaunchEnd {
     Quiet,
 }
 
+/// What a launch that is being measured is waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    Exit,
+    /// The completion block, by which the quiet of the learned launch is known at once.
+    Completion,
+    /// Quiet, or the time limit, of a launch of which no completion block is known.
+    Quiet,
+}
+
 /// Launches one app over and over.
 pub struct AppLauncher<'a> {
     /// What is launched.
@@ -87,8 +100,8 @@ pub struct AppLauncher<'a> {
     pub store: &'a Store,
     /// What ends a launch.
     pub end: LaunchEnd,
-    /// Longest time of a launch.
-    pub timeout: Duration,
+    /// When a launch is over that has not ended as it should.
+    pub limits: LaunchLimits,
     /// Counts what the launches read.
     pub meter: Meter,
     /// Signals to this process and the end of the app.
@@ -109,15 +122,16 @@ impl AppLauncher<'_> {
     /// Launches once without measuring, so that first-run configuration is done and everything is
     /// cached.
     ///
-    /// An app that does not exit runs until the time limit, unless launches end by exit.
+    /// Unless launches end by exit, this one ends when it falls quiet, or by the time limit.
     ///
     /// # Errors
     /// As a measured launch.
     pub fn warm_up(&mut self) -> Result<(), BenchError> {
-        match self.measured(None, |_| Ok(None)) {
-            Err(BenchError::Timeout(_)) if self.end == LaunchEnd::Quiet => Ok(()),
-            other => other.map(drop),
-        }
+        let awaited = match self.end {
+            LaunchEnd::Exit => Awaited::Exit,
+            LaunchEnd::Quiet => Awaited::Quiet,
+        };
+        self.measured(awaited, None, |_| Ok(None)).map(drop)
     }
 
     /// How the app is started: in a session of its own, as the user who called us.
@@ -147,6 +161,7 @@ impl AppLauncher<'_> {
     /// starts the prefetch, if the scenario has one.
     fn measured(
         &mut self,
+        awaited: Awaited,
         completion: Option<CompletionBlock>,
         prepare: impl FnOnce(&Self) -> Result<Option<Prefetch>, BenchError>,
     ) -> Result<Sample, BenchError> {
@@ -158,7 +173,7 @@ impl AppLauncher<'_> {
         let begun = Instant::now();
         let prefetch = prepare(self)?;
         let started = self.supervisor.start(spawn)?;
-        let waited = self.wait(completion.is_some(), begun);
+        let waited = self.wait(awaited, begun);
         let seconds = begun.elapsed().as_secs_f64();
         let report = prefetch.map(Prefetch::finish);
         let counts = self.meter.finish();
@@ -184,12 +199,16 @@ impl AppLauncher<'_> {
     }
 
     /// Waits until the launch is over.
-    fn wait(&mut self, until_completion: bool, begun: Instant) -> Result<(), BenchError> {
+    fn wait(&mut self, awaited: Awaited, begun: Instant) -> Result<(), BenchError> {
+        let limit = self.limits.timeout;
+        let mut end = None;
         loop {
-            let left = self
-                .timeout
-                .checked_sub(begun.elapsed())
-                .ok_or(BenchError::Timeout(self.timeout))?;
+            let left = match awaited {
+                Awaited::Quiet => DRAIN_INTERVAL,
+                Awaited::Exit | Awaited::Completion => limit
+                    .checked_sub(begun.elapsed())
+                    .ok_or(BenchError::Timeout(limit))?,
+            };
             {
                 let (wake, signals) = (self.meter.wake_fd(), self.supervisor.signal_fd());
                 let mut fds = [
@@ -205,7 +224,10 @@ impl AppLauncher<'_> {
                     Err(error) => return Err(io::Error::from(error).into()),
                 }
             }
-            if self.meter.completed()? && until_completion {
+            if self.meter.completed()? && awaited == Awaited::Completion {
+                return Ok(());
+            }
+            if awaited == Awaited::Quiet && self.is_over(&mut end)? {
                 return Ok(());
             }
             let exit = self.supervisor.on_signals()?;
@@ -213,7 +235,7 @@ impl AppLauncher<'_> {
                 return Err(BenchError::Interrupted(signal));
             }
             match exit {
-                Some(_) if until_completion => return Err(BenchError::NotCompleted),
+                Some(_) if awaited == Awaited::Completion => return Err(BenchError::NotCompleted),
                 Some(exit) => {
                     return match exit.status {
                         AppStatus::Code(0) => Ok(()),
@@ -226,6 +248,26 @@ impl AppLauncher<'_> {
                 None => {}
             }
         }
+    }
+
+    /// Looks at a launch that nothing but its reads tells of; true if it is over. `end` is for the looks
+    /// after this one.
+    fn is_over(&self, end: &mut Option<EndDetector>) -> Result<bool, BenchError> {
+        let now = Clocks::now();
+        let (start_ns, _) = self.meter.times_ns();
+        if start_ns == 0 {
+            return Ok(false);
+        }
+        let end = end.get_or_insert_with(|| EndDetector::new(start_ns, now, self.limits));
+        let look = LaunchLook {
+            now,
+            reads: ReadSample::Total(self.meter.requests()),
+            is_prefetching: false,
+            // The app's exit status matters, which the supervisor has.
+            has_exited: false,
+        };
+        let threads = thread_states(self.subreaper.threads()?);
+        Ok(end.look(look, threads).is_some())
     }
 }
 
@@ -251,7 +293,11 @@ impl Launcher for AppLauncher<'_> {
             Scenario::Cold | Scenario::Prefetch => drop_caches()?,
         }
         let left_out = block.as_ref().map(|block| block.span);
-        self.measured(block.map(|block| block.on_disk), |launcher| {
+        let awaited = match block {
+            None => Awaited::Exit,
+            Some(_) => Awaited::Completion,
+        };
+        self.measured(awaited, block.map(|block| block.on_disk), |launcher| {
             if scenario != Scenario::Prefetch {
                 return Ok(None);
             }

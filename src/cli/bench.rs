@@ -11,7 +11,7 @@ use super::{Failure, say};
 use crate::bench::{AppLauncher, BenchError, LaunchEnd, Results, Scenario, interleave, render};
 use crate::kernel::{Meter, check};
 use crate::learn::{LearnedProfile, learn};
-use crate::model::Learned;
+use crate::model::{LaunchLimits, Learned};
 use crate::prefetch::raise_open_files;
 use crate::process::{Command, Subreaper, Supervisor};
 use crate::profile::Store;
@@ -29,12 +29,16 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
         Until::Exit => LaunchEnd::Exit,
         Until::Quiet => LaunchEnd::Quiet,
     };
+    let limits = LaunchLimits {
+        timeout: args.how.timeout,
+        ..LaunchLimits::default()
+    };
     let mut launcher = AppLauncher {
         command: &command,
         app: &app.app,
         store: &store,
         end,
-        timeout: args.how.timeout,
+        limits,
         meter: Meter::load().map_err(Failure::own)?,
         supervisor: &mut supervisor,
         subreaper: &subreaper,

@@ -166,6 +166,11 @@ impl Meter {
         (start_ns, self.slot().read().completed_ns)
     }
 
+    /// Read requests that the launch tree has made so far.
+    pub fn requests(&self) -> u64 {
+        self.slot().read().requests
+    }
+
     /// Detaches the programs and returns the counts.
     pub fn finish(&mut self) -> Metered {
         // Detach first: then nothing writes to the counts while they are read.

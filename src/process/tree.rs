@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
+use super::launch_end::process_threads;
 use super::processes::{self, ProcessEntry};
 
 /// How long processes may take to go after SIGKILL: one in an uninterruptible wait goes only when
@@ -43,6 +44,15 @@ impl Subreaper {
     pub fn spare(&mut self, child: Pid) -> io::Result<()> {
         self.spared.extend(processes::one(child.as_raw_pid())?);
         Ok(())
+    }
+
+    /// Ids of the threads of the launch tree.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub fn threads(&self) -> io::Result<impl Iterator<Item = i32>> {
+        let found = descendants(&self.spared)?.into_iter();
+        Ok(found.flat_map(|process| process_threads(process.pid.unsigned_abs())))
     }
 
     /// Ends all processes that descend from us and were started since [`Self::new`], except the spared
