@@ -4,9 +4,9 @@
 #   scripts/install.sh [--binary FILE]       after make build
 #   scripts/install.sh uninstall [--purge]   --purge: profiles, history and configuration, too
 #
-# PREFIX (default /usr) is where the program and its manual go. Where systemd, D-Bus and polkit look for
-# their files is not ours to choose. DESTDIR is put before every path, for packages: then nothing is
-# started or stopped, and root is not needed. Installing starts nothing either; it says how to.
+# PREFIX (default /usr) is where the program and its manual go. The files for systemd, D-Bus and polkit go
+# where these look for them, whatever PREFIX is. DESTDIR is put before every path, for packages: then the
+# script needs no root and stops nothing. Installing never starts the service; it prints the command that does.
 
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
@@ -14,7 +14,7 @@ source "$(dirname "$0")/common.sh"
 PREFIX=${PREFIX:-/usr}
 DESTDIR=${DESTDIR:-}
 UNITS=(paralfetch.service paralfetch.socket)
-# What only the service writes.
+# Directories that only the service writes to.
 STATE=(/var/lib/paralfetch /run/paralfetch)
 # The administrator's: not overwritten, and removed only if it is as it was installed.
 CONFIG=/etc/paralfetch
@@ -37,18 +37,18 @@ files() {
 LIST
 }
 
-# change COMMAND…: something in the target, which is root's unless it is below DESTDIR.
+# change COMMAND…: runs it as root, or as the invoking user if the target is below DESTDIR.
 change() {
     if [[ -n $DESTDIR ]]; then "$@"; else as_root "$@"; fi
 }
 
-# systemd_runs: whether there is one to talk to.
+# systemd_runs: succeeds if systemd is the running init system and may be called.
 systemd_runs() { [[ -z $DESTDIR && -d /run/systemd/system ]] && command -v systemctl >/dev/null; }
 
 # put MODE SOURCE TARGET
 put() { change install -D -m "$1" "$2" "$DESTDIR$3"; }
 
-# put_unit MODE SOURCE TARGET: with the program's path in it.
+# put_unit MODE SOURCE TARGET: like put, with the program's path filled in.
 put_unit() {
     local adapted
     adapted=$(mktemp)
@@ -81,7 +81,7 @@ install_all() {
     fi
 }
 
-# remove_empty DIRECTORY…: those that nobody has put anything else into.
+# remove_empty DIRECTORY…: removes those that are empty.
 remove_empty() {
     local directory
     for directory in "$@"; do

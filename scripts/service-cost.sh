@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What the running service costs those who launch nothing that it manages: fork+exec of /bin/true, and
-# calls of execve alone, with and without it, in turns; the time of its BPF programs in that, by the
-# kernel's own account; its memory and its wake-ups when idle.
+# Measures what the running service costs programs that it does not manage: fork+exec of /bin/true, and
+# calls of execve alone, with and without the service, in turns; how much of that its BPF programs take, by
+# the kernel's own count; and its memory and its wake-ups when idle.
 #
 #   scripts/service-cost.sh [PROFILES]
 #
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
 C
 cc -O2 -o "$WORK/calls" "$WORK/calls.c"
 
-# What both programs say, in one line.
+# The results of both programs, in one line.
 measure() { echo "$("$WORK/execs" "$EXECS") $("$WORK/calls" 100000)"; }
 
 start() {
@@ -108,7 +108,7 @@ switches() { cat /proc/"$SERVICE"/task/*/status | awk '/^voluntary_ctxt/ { sum +
 
 "$WORK/execs" "$EXECS" >/dev/null
 for ((pair = 0; pair < PAIRS; pair++)); do
-    # In alternating order, so that what drifts is shared.
+    # In alternating order, so that drift of the machine affects both alike.
     if ((pair % 2)); then
         without=$(measure)
         start

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How soon the service is at work: from execve to the first prefetch request, and what prefetching saves,
-# of a small app on an ext4 image, launched plainly from empty caches.
+# Measures the time from execve to the service's first prefetch request, and what prefetching saves, with a
+# small app on an ext4 image that is launched as usual from empty caches.
 #
 #   scripts/service-latency.sh
 #
@@ -70,7 +70,7 @@ grep -q 'kind=Learned' "$LOG" || die "nothing was learned: $(tail -2 "$LOG")"
 for ((i = 0; i < LAUNCHES; i++)); do
     sync
     echo 3 >/proc/sys/vm/drop_caches
-    # What was dropped is freed after a while; an idle machine is asked for.
+    # The kernel frees dropped pages a while later; the launch waits until the machine is idle.
     sleep 0.5
     "$APP"
     said "$((i + 2))" 'INFO launch '

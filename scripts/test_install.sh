@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs into a temporary directory, again over changed files, and removes it all: what is there after
-# each step is what should be.
+# Installs into a temporary directory, installs again over changed files, and uninstalls, and checks the
+# files that are there after each step.
 
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
@@ -10,7 +10,7 @@ export DESTDIR
 trap 'rm -rf "$DESTDIR"' EXIT
 INSTALL=$REPO/scripts/install.sh
 
-# expect WHAT LIST: that files and links below DESTDIR are these.
+# expect WHAT LIST: fails unless LIST names exactly the files and links below DESTDIR.
 expect() {
     diff <(sort <<<"$2" | sed '/^$/d') <(cd "$DESTDIR" && find . \( -type f -o -type l \) | sed 's/^\.//' | sort) ||
         die "$1: the files are not those that should be there"
