@@ -26,7 +26,7 @@ pub fn raise_open_files() -> Rlimit {
 
 /// A file of the profile during a prefetch.
 #[derive(Default)]
-struct FileState {
+struct PrefetchedFile {
     /// The open file and its size in pages, or why its entries are skipped; `None` while it is closed.
     opened: Option<Result<(OwnedFd, u64), Skipped>>,
     /// The last entry of the schedule that needs it.
@@ -40,14 +40,14 @@ struct FileState {
 /// The open files of a running prefetch.
 pub struct Files<'a> {
     table: &'a [File],
-    states: Vec<FileState>,
+    states: Vec<PrefetchedFile>,
 }
 
 impl<'a> Files<'a> {
     /// The table of a profile's files, none of them open yet.
     pub fn new(profile: &'a Profile) -> Self {
-        let mut states: Vec<FileState> = Vec::new();
-        states.resize_with(profile.files.len(), FileState::default);
+        let mut states: Vec<PrefetchedFile> = Vec::new();
+        states.resize_with(profile.files.len(), PrefetchedFile::default);
         for (index, entry) in profile.entries.iter().enumerate() {
             if let Place::Data { file } = entry.span.place {
                 states[file as usize].last_use = index;
