@@ -99,10 +99,9 @@ pub fn open_in(
         Ok((table, mounts))
     };
     std::thread::scope(|scope| {
-        std::thread::Builder::new()
-            .spawn_scoped(scope, visit)?
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        let thread = std::thread::Builder::new().spawn_scoped(scope, visit)?;
+        let visited = thread.join();
+        visited.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
@@ -127,32 +126,20 @@ fn descend(table: &MountTable, mount_point: &Path) -> Option<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn root_mount(table: &MountTable) -> Option<u32> {
-        let root = stat_node(&rustix::fs::open("/", O_LOOKUP, Mode::empty()).unwrap())?;
-        table
-            .by_id(root.mount.try_into().ok()?)
-            .map(|mount| mount.id)
-    }
+    use crate::fs::mounts::Mount;
 
     #[test]
-    fn the_mount_with_a_number_is_opened() {
+    fn only_mounts_with_the_numbers_asked_for_are_opened_and_no_pseudo_file_systems() {
         let table = MountTable::read().unwrap();
+        let root = stat_node(&rustix::fs::open("/", O_LOOKUP, Mode::empty()).unwrap()).unwrap();
+        let root = table.by_id(root.mount.try_into().unwrap());
+        let is_proc = |mount: &&Mount| mount.fs_type == "proc";
+        let proc = table.mounts().iter().find(is_proc).unwrap();
         // In a chroot, the root may be no mount.
-        let Some(id) = root_mount(&table) else {
-            return;
-        };
-        let walked = Support::can_be_walked(&table.by_id(id).unwrap().fs_type);
-        let opened = open(&table, &BTreeSet::from([id, u32::MAX]));
-        let found: Vec<u32> = opened.iter().map(|open| open.mount.id).collect();
-        assert_eq!(found, if walked { vec![id] } else { vec![] });
-    }
-
-    #[test]
-    fn pseudo_file_systems_are_not_entered() {
-        let table = MountTable::read().unwrap();
-        let proc = table.mounts().iter().find(|mount| mount.fs_type == "proc");
-        let id = proc.unwrap().id;
-        assert!(open(&table, &BTreeSet::from([id])).is_empty());
+        let ids = root.iter().map(|mount| mount.id);
+        let opened = open(&table, &ids.chain([proc.id, u32::MAX]).collect());
+        let found = opened.iter().map(|open| open.mount.id);
+        let walked = root.filter(|root| Support::can_be_walked(&root.fs_type));
+        assert!(found.eq(walked.map(|mount| mount.id)));
     }
 }

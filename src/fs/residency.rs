@@ -2,7 +2,10 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::model::PAGE_SIZE;
 
@@ -12,7 +15,8 @@ const CHUNK: u64 = 1 << 20;
 /// Those of the given 4 KiB pages that are cached, in file order. Pages past the file's end are never cached.
 /// The file is mapped without access rights, and no page of it is touched.
 ///
-/// # Errors Those of mmap(2) and mincore(2). The caller must own the file or be privileged: for others,
+/// # Errors
+/// Those of mmap(2) and mincore(2). The caller must own the file or be privileged: for others,
 /// mincore(2) reports every page as cached.
 pub fn cached(file: BorrowedFd<'_>, pages: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
     // On kernels with larger pages, several 4 KiB pages are cached as one.
@@ -43,23 +47,10 @@ pub fn cached(file: BorrowedFd<'_>, pages: &Range<u64>) -> io::Result<Vec<Range<
 /// One byte for each of `count` system pages of `page_size` bytes from byte `offset` on; bit 0 is set if the
 /// page is cached.
 fn chunk(file: BorrowedFd<'_>, offset: u64, count: u64, page_size: u64) -> io::Result<Vec<u8>> {
-    let too_large = || io::Error::from_raw_os_error(libc::EOVERFLOW);
-    let length = usize::try_from(count * page_size).map_err(|_| too_large())?;
-    let offset = libc::off_t::try_from(offset).map_err(|_| too_large())?;
+    let length = usize::try_from(count * page_size).map_err(|_| Errno::OVERFLOW)?;
+    let (access, shared) = (ProtFlags::empty(), MapFlags::SHARED);
     // SAFETY: a new mapping at an address of the kernel's choice overlaps no other.
-    let address = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            length,
-            libc::PROT_NONE,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            offset,
-        )
-    };
-    if address == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
+    let address = unsafe { mmap(std::ptr::null_mut(), length, access, shared, file, offset) }?;
     let mut answer = vec![0; count as usize];
     // SAFETY: the range is the mapping just made, and the answer has a byte for each of its pages.
     let result = match unsafe { libc::mincore(address, length, answer.as_mut_ptr()) } {
@@ -67,8 +58,6 @@ fn chunk(file: BorrowedFd<'_>, offset: u64, count: u64, page_size: u64) -> io::R
         _ => Err(io::Error::last_os_error()),
     };
     // SAFETY: unmaps the mapping made above, to which nothing refers.
-    match unsafe { libc::munmap(address, length) } {
-        0 => result,
-        _ => Err(io::Error::last_os_error()),
-    }
+    unsafe { munmap(address, length) }?;
+    result
 }

@@ -45,10 +45,8 @@ impl HeadStart {
             let Place::Metadata { device } = entry.span.place else {
                 continue;
             };
-            if *first.get_or_insert(device) != device {
-                continue;
-            }
             match spans.last_mut() {
+                _ if *first.get_or_insert(device) != device => {}
                 Some((start, len)) if *start + *len == entry.span.start => *len += entry.span.len,
                 _ => spans.push((entry.span.start, entry.span.len)),
             }

@@ -88,7 +88,7 @@ impl Prefetch {
     /// if the thread does not end within a second because the drive does not answer, or if it panicked,
     /// which prints a message.
     pub fn finish(self) -> Option<PrefetchReport> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop();
         self.report.recv_timeout(PATIENCE).ok()
     }
 

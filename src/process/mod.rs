@@ -21,10 +21,9 @@ mod user;
 pub use command::Command;
 pub use exit::{AppStatus, Exit, Usage};
 pub use launch_end::{
-    Clocks, EndDetector, LaunchLook, LaunchOver, ReadSample, ThreadState, process_threads,
-    thread_states,
+    Clocks, EndDetector, LaunchLook, LaunchOver, ReadSample, process_threads, thread_states,
 };
-pub use processes::Kin;
+pub use processes::{Kin, TaskState};
 pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};
 pub use supervise::{Started, Supervisor};
 pub use tree::Subreaper;

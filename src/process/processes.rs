@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::io;
 use std::{fs, str};
 
-/// Fields of /proc/PID/stat.
+/// A process or thread, as /proc/PID/stat tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ProcessEntry {
+pub struct TaskState {
+    /// Its id.
     pub pid: i32,
+    /// Id of its parent process.
     pub parent: i32,
     /// `R` runs, or is ready to; `D` sleeps uninterruptibly, as in a wait for a drive; `Z` has ended and waits
     /// to be reaped; and others.
@@ -18,7 +20,7 @@ pub(super) struct ProcessEntry {
     pub start_time: u64,
 }
 
-impl ProcessEntry {
+impl TaskState {
     /// Whether it is one process, although its parent may have changed.
     pub fn is_same(&self, other: &Self) -> bool {
         (self.pid, self.start_time) == (other.pid, other.start_time)
@@ -31,7 +33,7 @@ impl ProcessEntry {
 }
 
 /// All processes. Those that start or end meanwhile may be missing.
-pub(super) fn all() -> io::Result<Vec<ProcessEntry>> {
+pub(super) fn all() -> io::Result<Vec<TaskState>> {
     let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let name = entry?.file_name();
@@ -43,7 +45,7 @@ pub(super) fn all() -> io::Result<Vec<ProcessEntry>> {
 }
 
 /// The process or thread with this id; `None` if it does not exist.
-pub(super) fn one(pid: i32) -> io::Result<Option<ProcessEntry>> {
+pub(super) fn one(pid: i32) -> io::Result<Option<TaskState>> {
     match fs::read(format!("/proc/{pid}/stat")) {
         Ok(stat) => parse(&stat).map(Some).ok_or_else(|| {
             let text = format!("/proc/{pid}/stat is not as proc(5) describes it");
@@ -57,7 +59,7 @@ pub(super) fn one(pid: i32) -> io::Result<Option<ProcessEntry>> {
 }
 
 /// The process's name stands in parentheses and may hold anything, further ones included.
-fn parse(stat: &[u8]) -> Option<ProcessEntry> {
+fn parse(stat: &[u8]) -> Option<TaskState> {
     let open = stat.iter().position(|&byte| byte == b'(')?;
     let close = stat.iter().rposition(|&byte| byte == b')')?;
     let pid = str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?;
@@ -65,7 +67,7 @@ fn parse(stat: &[u8]) -> Option<ProcessEntry> {
     // From here on: state, parent, 12th and 13th the time as user and in the kernel, 20th the start time.
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field)?.parse::<u64>().ok();
-    Some(ProcessEntry {
+    Some(TaskState {
         pid,
         parent: fields.get(1)?.parse().ok()?,
         state: *fields.first()?.as_bytes().first()?,
@@ -76,12 +78,12 @@ fn parse(stat: &[u8]) -> Option<ProcessEntry> {
 
 /// Those of `processes` that descend from `ancestor`, without the `spared` and their descendants.
 pub(super) fn descendants(
-    processes: &[ProcessEntry],
+    processes: &[TaskState],
     ancestor: i32,
-    spared: &[ProcessEntry],
-) -> Vec<ProcessEntry> {
-    let is_spared = |process: &ProcessEntry| spared.iter().any(|spared| spared.is_same(process));
-    let mut found: Vec<ProcessEntry> = Vec::new();
+    spared: &[TaskState],
+) -> Vec<TaskState> {
+    let is_spared = |process: &TaskState| spared.iter().any(|spared| spared.is_same(process));
+    let mut found: Vec<TaskState> = Vec::new();
     let mut parents = vec![ancestor];
     // Each process has one parent, so none can be found twice, whatever the table holds.
     while let Some(parent) = parents.pop() {
@@ -110,7 +112,7 @@ impl Kin {
         Ok(Kin::of(&all()?, own.as_raw_pid()))
     }
 
-    fn of(processes: &[ProcessEntry], own: i32) -> Self {
+    fn of(processes: &[TaskState], own: i32) -> Self {
         let below = descendants(processes, own, &[]).into_iter();
         let mut kin: HashSet<i32> = below.map(|process| process.pid).collect();
         let mut next = own;
@@ -133,8 +135,8 @@ impl Kin {
 mod tests {
     use super::*;
 
-    fn process(pid: i32, parent: i32) -> ProcessEntry {
-        ProcessEntry {
+    fn process(pid: i32, parent: i32) -> TaskState {
+        TaskState {
             pid,
             parent,
             state: b'S',
@@ -158,7 +160,7 @@ mod tests {
                 ") {} 7 1 1 0 -1 0 0 0 0 0 10 20 7 7 20 0 1 0 4711 0 0\n",
                 state as char
             );
-            let expected = ProcessEntry {
+            let expected = TaskState {
                 state,
                 ticks: 30,
                 start_time: 4711,
@@ -195,7 +197,7 @@ mod tests {
     fn descendants_are_found_in_any_order() {
         let table = [(9, 8), (8, 3), (3, 1), (4, 1), (2, 2)];
         let table = table.map(|(pid, parent)| process(pid, parent));
-        let pids = |spared: &[ProcessEntry]| {
+        let pids = |spared: &[TaskState]| {
             let found = descendants(&table, 1, spared);
             let mut pids: Vec<i32> = found.iter().map(|process| process.pid).collect();
             pids.sort_unstable();
@@ -204,7 +206,7 @@ mod tests {
         assert_eq!(pids(&[]), [3, 4, 8, 9]);
         assert_eq!(pids(&[process(8, 3)]), [3, 4]);
         // The id of a spared process that has passed to another is not spared.
-        let earlier = ProcessEntry {
+        let earlier = TaskState {
             start_time: 4,
             ..process(8, 3)
         };

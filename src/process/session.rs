@@ -75,24 +75,20 @@ mod tests {
     fn only_the_sessions_variables_are_taken() {
         let environ =
             b"PATH=/evil\0WAYLAND_DISPLAY=wayland-0\0LD_PRELOAD=x\0LANG=a=b\0nonsense\0\0=x\0";
-        let expected: [(OsString, OsString); 2] = [
-            ("WAYLAND_DISPLAY".into(), "wayland-0".into()),
-            ("LANG".into(), "a=b".into()),
-        ];
-        assert_eq!(session_of(environ), expected);
+        let expected = [("WAYLAND_DISPLAY", "wayland-0"), ("LANG", "a=b")];
+        assert_eq!(
+            session_of(environ),
+            expected.map(|(n, v)| (n.into(), v.into()))
+        );
         assert_eq!(session_of(b""), []);
+        // No process above us is this user's.
+        assert_eq!(variables(u32::MAX - 1), []);
     }
 
     #[test]
     fn status_lines_are_read() {
         let status = "Name:\tsh\nPPid:\t42\nUid:\t1000\t0\t0\t0\n";
-        assert_eq!(number(status, "Uid:"), Some(1000));
-        assert_eq!(number(status, "PPid:"), Some(42));
-        assert_eq!(number(status, "Gid:"), None);
-    }
-
-    #[test]
-    fn a_user_without_a_process_above_has_no_session() {
-        assert_eq!(variables(u32::MAX - 1), []);
+        let found = ["Uid:", "PPid:", "Gid:"].map(|field| number(status, field));
+        assert_eq!(found, [Some(1000), Some(42), None]);
     }
 }

@@ -249,17 +249,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_to_us_is_passed_on() {
+    fn signals_are_passed_on_unless_they_are_there_already() {
         for signal in PASSED_ON {
             assert!(is_to_get(false, signal, SI_USER, 1));
             assert!(is_to_get(false, signal, SI_QUEUE, 1));
             assert!(!is_to_get(false, signal, SI_USER, 1000));
         }
         assert!(!is_to_get(false, libc::SIGCHLD, SI_USER, 1));
-    }
-
-    #[test]
-    fn what_the_terminal_sends_is_there_already() {
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTSTP, libc::SIGWINCH] {
             assert!(!is_to_get(false, signal, SI_KERNEL, 0));
             assert!(is_to_get(true, signal, SI_KERNEL, 0));

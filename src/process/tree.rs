@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 use super::launch_end::process_threads;
-use super::processes::{self, ProcessEntry};
+use super::processes::{self, TaskState};
 
 /// How long processes may take to go after SIGKILL: one in an uninterruptible wait goes only when
 /// the drive has answered.
@@ -20,7 +20,7 @@ const RESCAN: Duration = Duration::from_millis(30);
 /// PR_SET_CHILD_SUBREAPER in prctl(2)), so that a launch tree cannot get away by daemonising.
 pub struct Subreaper {
     /// Processes outside the launch tree: children that we had before, and those of [`Self::spare`].
-    spared: Vec<ProcessEntry>,
+    spared: Vec<TaskState>,
     was_subreaper: bool,
 }
 
@@ -77,7 +77,7 @@ impl Subreaper {
     /// Sends `signals` once to each process until none is left; whether that was so in time.
     fn end_all(&self, signals: &[Signal], time: Duration, leader: Option<Pid>) -> io::Result<bool> {
         let deadline = Instant::now() + time;
-        let mut signalled: Vec<ProcessEntry> = Vec::new();
+        let mut signalled: Vec<TaskState> = Vec::new();
         let mut was_empty = false;
         loop {
             let found = descendants(&self.spared)?;
@@ -114,14 +114,14 @@ impl Drop for Subreaper {
     }
 }
 
-fn descendants(spared: &[ProcessEntry]) -> io::Result<Vec<ProcessEntry>> {
+fn descendants(spared: &[TaskState]) -> io::Result<Vec<TaskState>> {
     let us = rustix::process::getpid().as_raw_pid();
     Ok(processes::descendants(&processes::all()?, us, spared))
 }
 
 /// Sends signals to a process found before, unless it is gone. The descriptor keeps its id from passing to
 /// another process, so the process is compared after it was opened.
-fn send(process: &ProcessEntry, signals: &[Signal]) -> io::Result<()> {
+fn send(process: &TaskState, signals: &[Signal]) -> io::Result<()> {
     let Some(pid) = Pid::from_raw(process.pid) else {
         return Ok(());
     };
@@ -143,7 +143,7 @@ fn send(process: &ProcessEntry, signals: &[Signal]) -> io::Result<()> {
 
 /// Reaps those of `found` that have ended. Zombies whose parent lives are the parent's to reap, and
 /// become ours with its end.
-fn reap(found: &[ProcessEntry], leader: Option<Pid>) -> io::Result<()> {
+fn reap(found: &[TaskState], leader: Option<Pid>) -> io::Result<()> {
     let zombies = found.iter().filter(|process| process.is_zombie());
     let pids = zombies.filter_map(|process| Pid::from_raw(process.pid));
     for pid in pids.filter(|&pid| Some(pid) != leader) {

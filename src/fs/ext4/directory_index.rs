@@ -26,14 +26,9 @@ pub struct IndexFormat {
     pub large: bool,
 }
 
-/// A key: names whose hash is this or greater, up to the next key's, are below this logical block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HashKey {
-    /// Without meaning in the first key. Bit 0 says that the names of this hash begin in the leaf before.
-    pub hash: u32,
-    /// In blocks of the directory.
-    pub block: u64,
-}
+/// A key: names whose hash is the first number or greater, up to the next key's, are below the second, a block of
+/// the directory. The hash has no meaning in the first key.
+pub type HashKey = (u32, u64);
 
 /// The root of an index.
 #[derive(Debug)]
@@ -82,10 +77,8 @@ fn keys(block: &[u8], start: usize, format: IndexFormat) -> Option<Vec<HashKey>>
     }
     let key = |entry: &[u8]| {
         let (hash, rest) = entry.split_first_chunk()?;
-        Some(HashKey {
-            hash: u32::from_le_bytes(*hash),
-            block: u64::from(u32::from_le_bytes(*rest.first_chunk()?) & BLOCK_MASK),
-        })
+        let block = u32::from_le_bytes(*rest.first_chunk()?) & BLOCK_MASK;
+        Some((u32::from_le_bytes(*hash), u64::from(block)))
     };
     let entries = block[start..].chunks_exact(ENTRY);
     entries.take(usize::from(count)).map(key).collect()
@@ -93,8 +86,8 @@ fn keys(block: &[u8], start: usize, format: IndexFormat) -> Option<Vec<HashKey>>
 
 /// The logical block below which a hash is: that of the last key that is not greater, or else of the first.
 pub fn block_below(keys: &[HashKey], hash: u32) -> u64 {
-    let after = keys.iter().skip(1).take_while(|key| key.hash <= hash);
-    keys[after.count()].block
+    let after = keys.iter().skip(1).take_while(|key| key.0 <= hash);
+    keys[after.count()].1
 }
 
 #[cfg(test)]
@@ -132,17 +125,8 @@ mod tests {
     fn roots_that_the_kernel_gives_up_on_are_refused() {
         let sound = root(1, &[(0, 1)]);
         // Version, length of the information, levels, flags, limit, count.
-        for (at, byte) in [
-            (28, 3),
-            (28, 6),
-            (29, 12),
-            (29, 255),
-            (30, 2),
-            (31, 1),
-            (32, 9),
-            (34, 0),
-            (34, 124),
-        ] {
+        let bytes = [28, 28, 29, 29, 30, 31, 32, 34, 34];
+        for (at, byte) in bytes.into_iter().zip([3, 6, 12, 255, 2, 1, 9, 0, 124]) {
             let mut block = sound.clone();
             block[at] = byte;
             assert!(

@@ -33,10 +33,11 @@ use std::time::Duration;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::model::{Ended, LaunchLimits};
+use crate::process::TaskState;
 use launch_time::LaunchTime;
 use quiet_window::QuietWindow;
 use starvation::Starvation;
-pub use starvation::{ThreadState, process_threads, thread_states};
+pub use starvation::{process_threads, thread_states};
 
 /// Two clocks at one moment, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +139,7 @@ impl EndDetector {
     pub fn look(
         &mut self,
         look: LaunchLook<'_>,
-        threads: impl IntoIterator<Item = ThreadState>,
+        threads: impl IntoIterator<Item = TaskState>,
     ) -> Option<LaunchOver> {
         if self.over.is_none() && look.has_exited {
             self.over = Some(LaunchOver {

@@ -213,24 +213,5 @@ mod tests {
                 prop_assert_eq!(window.ended(now), expected, "at {}", now);
             }
         }
-
-        /// Reads that are counted together are as many reads at one time.
-        #[test]
-        fn counted_reads_are_reads(
-            groups in prop::collection::vec((0u64..30, 0u64..8), 0..40),
-            min_reads in 0usize..12,
-            length in 0u64..40,
-        ) {
-            let limits = limits(min_reads, length, 1000);
-            let mut one_by_one = QuietWindow::new(0, limits);
-            let mut together = QuietWindow::new(0, limits);
-            let mut time = 0;
-            for (passed, count) in groups {
-                time += passed;
-                together.read(time, time, count);
-                (0..count).for_each(|_| one_by_one.read(time, time, 1));
-                prop_assert_eq!(together.ended(time), one_by_one.ended(time));
-            }
-        }
     }
 }

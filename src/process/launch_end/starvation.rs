@@ -2,24 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::process::processes;
+use crate::process::processes::{self, TaskState};
 
-/// A thread at the time of a look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadState {
-    /// Thread id.
-    pub tid: i32,
-    /// It sleeps uninterruptibly, as in a wait for a drive.
-    pub uninterruptible: bool,
-    /// It runs, or is ready to.
-    pub runnable: bool,
-    /// Processor time that it has had, in clock ticks.
-    pub ticks: u64,
-    /// When it was started, in clock ticks since boot.
-    pub start_time: u64,
-}
-
-/// The unit of [`ThreadState::ticks`] and [`ThreadState::start_time`] (USER_HZ), in nanoseconds.
+/// The unit of [`TaskState::ticks`] and [`TaskState::start_time`] (USER_HZ), in nanoseconds.
 const TICK_NS: u64 = 10_000_000;
 
 /// Ticks are too coarse to measure what a thread does in less time than this.
@@ -29,17 +14,9 @@ const LEAST_NS: u64 = 10 * TICK_NS;
 const SHARE: u64 = 4;
 
 /// The states of these threads. One that cannot be read has ended, and is left out.
-pub fn thread_states(tids: impl IntoIterator<Item = i32>) -> impl Iterator<Item = ThreadState> {
-    let entries = tids
-        .into_iter()
-        .map(|tid| processes::one(tid).ok().flatten());
-    entries.flatten().map(|entry| ThreadState {
-        tid: entry.pid,
-        uninterruptible: entry.state == b'D',
-        runnable: entry.state == b'R',
-        ticks: entry.ticks,
-        start_time: entry.start_time,
-    })
+pub fn thread_states(tids: impl IntoIterator<Item = i32>) -> impl Iterator<Item = TaskState> {
+    let states = tids.into_iter().map(processes::one);
+    states.filter_map(|state| state.ok().flatten())
 }
 
 /// Ids of the threads of a process; none if it has ended. Nothing is read before the first is asked for.
@@ -72,21 +49,21 @@ impl Starvation {
     /// Whether one of these threads waits uninterruptibly, or the runnable ones have waited for a
     /// processor since the last look, as on a machine that is busy or that its host does not let run.
     /// `now_ns` is CLOCK_BOOTTIME in nanoseconds.
-    pub fn look(&mut self, threads: impl IntoIterator<Item = ThreadState>, now_ns: u64) -> bool {
+    pub fn look(&mut self, threads: impl IntoIterator<Item = TaskState>, now_ns: u64) -> bool {
         let mut waits_for_drive = false;
         // The sum over all threads: of many that share the processors, none gets much.
         let (mut ran_ticks, mut longest_ns) = (0_u64, 0);
         let before = std::mem::take(&mut self.runnable);
         for thread in threads {
-            waits_for_drive |= thread.uninterruptible;
-            if !thread.runnable {
+            waits_for_drive |= thread.state == b'D';
+            if thread.state != b'R' {
                 continue;
             }
             // A thread that was started since the last look has been runnable from its start; any other may
             // have slept since.
             let start_ns = thread.start_time.saturating_mul(TICK_NS);
             let is_new = start_ns >= self.last_ns;
-            let known = before.get(&thread.tid).copied();
+            let known = before.get(&thread.pid).copied();
             let mut since = (now_ns, thread.ticks);
             if let Some((at_ns, ticks)) = known.or(is_new.then_some((start_ns, 0))) {
                 let time_ns = now_ns.saturating_sub(at_ns);
@@ -97,7 +74,7 @@ impl Starvation {
                     longest_ns = time_ns.max(longest_ns);
                 }
             }
-            self.runnable.insert(thread.tid, since);
+            self.runnable.insert(thread.pid, since);
         }
         self.last_ns = now_ns;
         waits_for_drive || ran_ticks.saturating_mul(TICK_NS * SHARE) < longest_ns
@@ -110,28 +87,28 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn sleeping(tid: i32) -> ThreadState {
-        ThreadState {
-            tid,
-            uninterruptible: false,
-            runnable: false,
+    fn sleeping(pid: i32) -> TaskState {
+        TaskState {
+            pid,
+            parent: 1,
+            state: b'S',
             ticks: 0,
             start_time: 5,
         }
     }
 
-    fn runnable(tid: i32, ticks: u64) -> ThreadState {
-        ThreadState {
-            runnable: true,
+    fn runnable(pid: i32, ticks: u64) -> TaskState {
+        TaskState {
+            state: b'R',
             ticks,
-            ..sleeping(tid)
+            ..sleeping(pid)
         }
     }
 
     #[test]
     fn an_uninterruptible_thread_waits_for_a_drive() {
-        let waiting = ThreadState {
-            uninterruptible: true,
+        let waiting = TaskState {
+            state: b'D',
             ..sleeping(2)
         };
         assert!(Starvation::new(0).look([sleeping(1), waiting], 0));
@@ -176,9 +153,9 @@ mod tests {
         let tids: Vec<i32> = process_threads(std::process::id()).collect();
         let own = rustix::thread::gettid().as_raw_nonzero().get();
         assert!(tids.contains(&own));
-        let states: Vec<ThreadState> = thread_states([own, i32::MAX]).collect();
+        let states: Vec<TaskState> = thread_states([own, i32::MAX]).collect();
         // The thread that reads the state is running.
-        assert!(states.len() == 1 && states[0].tid == own && states[0].runnable);
+        assert!(states.len() == 1 && states[0].pid == own && states[0].state == b'R');
         assert_eq!(process_threads(u32::MAX).count(), 0);
     }
 }

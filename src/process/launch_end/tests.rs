@@ -16,7 +16,7 @@ struct At<'a> {
     reads_ms: &'a [u64],
     is_prefetching: bool,
     has_exited: bool,
-    threads: &'a [ThreadState],
+    threads: &'a [TaskState],
 }
 
 const READ: At<'_> = At {
@@ -41,25 +41,25 @@ const EXITED: At<'_> = At {
     ..READ
 };
 
-const THREAD: ThreadState = ThreadState {
-    tid: 7,
-    uninterruptible: false,
-    runnable: false,
+const THREAD: TaskState = TaskState {
+    pid: 7,
+    parent: 1,
+    state: b'S',
     ticks: 3,
     start_time: 0,
 };
 
 const WAITING_FOR_DRIVE: At<'_> = At {
-    threads: &[ThreadState {
-        uninterruptible: true,
+    threads: &[TaskState {
+        state: b'D',
         ..THREAD
     }],
     ..NOTHING
 };
 
 const WITHOUT_PROCESSOR: At<'_> = At {
-    threads: &[ThreadState {
-        runnable: true,
+    threads: &[TaskState {
+        state: b'R',
         ..THREAD
     }],
     ..NOTHING

@@ -8,7 +8,7 @@ use super::{LaunchNote, LaunchPolicy, LaunchStart, Launches, StateEvent};
 use crate::model::LaunchCounts;
 use crate::model::{App, LaunchLimits, PrefetchReport};
 use crate::policy::{LaunchFigures, Plan};
-use crate::process::{Clocks, ThreadState};
+use crate::process::{Clocks, TaskState};
 use crate::service::history::LaunchRecord;
 
 /// A system that remembers what was asked of it, and fails the test when that cannot be.
@@ -66,7 +66,7 @@ impl LaunchKernel for FakeSystem {
         self.slots.get(&launch).copied()
     }
 
-    fn threads(&self, _pid: u32) -> impl Iterator<Item = ThreadState> {
+    fn threads(&self, _pid: u32) -> impl Iterator<Item = TaskState> {
         std::iter::empty()
     }
 

@@ -5,7 +5,7 @@ use crate::model::App;
 use crate::model::LaunchCounts;
 use crate::model::PrefetchReport;
 use crate::policy::LaunchFigures;
-use crate::process::ThreadState;
+use crate::process::TaskState;
 use crate::service::history::LaunchRecord;
 use crate::service::launch::{LaunchNote, LaunchPolicy};
 
@@ -15,7 +15,7 @@ pub trait LaunchKernel {
     fn counts(&self, launch: u64) -> Option<LaunchCounts>;
 
     /// The threads of a process, each looked up when it is asked for.
-    fn threads(&self, pid: u32) -> impl Iterator<Item = ThreadState>;
+    fn threads(&self, pid: u32) -> impl Iterator<Item = TaskState>;
 
     /// Frees the slot of a launch. Its tasks are strangers from then on.
     fn close_slot(&mut self, launch: u64);

@@ -9,7 +9,7 @@ use crate::model::LaunchCounts;
 use crate::model::{App, LaunchLimits, PrefetchReport};
 use crate::policy::{LaunchFigures, Observation, Warmth};
 use crate::prefetch::PrefetchOptions;
-use crate::process::{ThreadState, process_threads, thread_states};
+use crate::process::{TaskState, process_threads, thread_states};
 use crate::profile::decode;
 use crate::service::control::LaunchSignal;
 use crate::service::history::LaunchRecord;
@@ -23,7 +23,7 @@ impl LaunchKernel for Parts {
         self.kernel.counts(launch)
     }
 
-    fn threads(&self, pid: u32) -> impl Iterator<Item = ThreadState> {
+    fn threads(&self, pid: u32) -> impl Iterator<Item = TaskState> {
         thread_states(process_threads(pid))
     }
 
