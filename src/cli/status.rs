@@ -11,8 +11,7 @@ use super::service::{app_argument, failed, running, service_or_files};
 use crate::cli::format;
 use crate::cli::format::{date, mib, text_of};
 use crate::service::control::bus::{Client, MAX_LAUNCHES};
-use crate::service::control::{AppState, LaunchRecord, Status};
-use crate::service::history::warmth_word;
+use crate::service::control::{AppState, LaunchRecord, Status, word};
 
 /// Launches that `stats` lists as text.
 const LISTED: u32 = 20;
@@ -51,64 +50,62 @@ pub fn stats(state_dir: &Path, args: &Stats) -> Result<(), Failure> {
 }
 
 fn status_text(report: &Status) -> String {
+    let Status {
+        version,
+        mode,
+        managed,
+        with_profile,
+        learning,
+        disabled,
+        launches_seen,
+        lost_events,
+        ..
+    } = report;
+    let since = date(report.since_s);
+    let (memory, profiles) = (mib(report.resident_bytes), mib(report.profiles_bytes));
     let mut lines = vec![
+        format!("paralfetch {version}, {mode} mode, since {since}"),
         format!(
-            "paralfetch {}, {} mode, since {}",
-            report.version,
-            report.mode,
-            date(report.since_s)
+            "{managed} apps managed: {with_profile} with a profile, {learning} to be learned, \
+             {disabled} disabled"
         ),
-        format!(
-            "{} apps managed: {} with a profile, {} to be learned, {} disabled",
-            report.managed, report.with_profile, report.learning, report.disabled
-        ),
-        format!(
-            "{} launches seen, {} events lost",
-            report.launches_seen, report.lost_events
-        ),
-        format!(
-            "{} of memory, {} of profiles",
-            mib(report.resident_bytes),
-            mib(report.profiles_bytes)
-        ),
+        format!("{launches_seen} launches seen, {lost_events} events lost"),
+        format!("{memory} of memory, {profiles} of profiles"),
     ];
     lines.extend(report.abilities.iter().map(|line| format!("  {line}")));
-    lines.extend(
-        report
-            .warnings
-            .iter()
-            .map(|line| format!("warning: {line}")),
-    );
+    let warnings = report.warnings.iter();
+    lines.extend(warnings.map(|line| format!("warning: {line}")));
     joined(&lines)
 }
 
 /// Everything that is known of one app.
 fn app_lines(app: &AppState) -> Vec<String> {
-    let mut lines = vec![format!("{} ({})", app.app, app.name)];
     let why = match app.why.as_str() {
         "" => String::new(),
         why => format!(": {why}"),
     };
-    lines.push(format!("{}{why}; added by {}", app.phase, app.added_by));
-    lines.push(format!(
-        "{} launches, {} of them prefetched; the last {}; typically {}",
-        app.launches,
-        app.prefetched,
-        last(app),
-        duration(app.duration_us)
-    ));
-    lines.push(format!(
-        "cold launches wait for the drive for {}, and for {} when they are not prefetched; gain {}",
-        duration(app.cold_with_us),
-        duration(app.cold_without_us),
-        gain(app)
-    ));
-    lines.push(format!(
-        "profile of {} entries, {}",
-        app.entries,
-        kib(app.profile_bytes)
-    ));
-    lines
+    let typical = duration(app.duration_us);
+    let (with, without) = (duration(app.cold_with_us), duration(app.cold_without_us));
+    vec![
+        format!("{} ({})", app.app, app.name),
+        format!("{}{why}; added by {}", app.phase, app.added_by),
+        format!(
+            "{} launches, {} of them prefetched; the last {}; typically {typical}",
+            app.launches,
+            app.prefetched,
+            last(app)
+        ),
+        format!(
+            "cold launches wait for the drive for {with}, and for {without} when they are not \
+             prefetched; gain {}",
+            gain(app)
+        ),
+        format!(
+            "profile of {} entries, {:.1} KiB",
+            app.entries,
+            app.profile_bytes as f64 / 1024.0
+        ),
+    ]
 }
 
 /// One line for each app, below a heading.
@@ -155,7 +152,7 @@ pub fn launch_line(launch: &LaunchRecord) -> String {
         "{:<16} {:<9} {:<7} {:>9} {:>9} {:>10}  {}{note}",
         date(launch.time_s),
         launch.kind,
-        launch.warmth.map_or("", warmth_word),
+        launch.warmth.map_or(String::new(), word),
         format::seconds(launch.duration_us),
         format::seconds(launch.waiting_us),
         mib(launch.read_bytes),
@@ -181,10 +178,6 @@ fn duration(us: u64) -> String {
         0 => "-".to_owned(),
         us => format::seconds(us),
     }
-}
-
-fn kib(bytes: u64) -> String {
-    format!("{:.1} KiB", bytes as f64 / 1024.0)
 }
 
 /// The lines as text, without control characters that names may contain.

@@ -8,7 +8,7 @@ use super::service::running;
 use super::status::{joined, launch_line};
 use super::{Failure, say};
 use crate::service::control::bus::BusError;
-use crate::service::control::{LaunchSignal, plan_word};
+use crate::service::control::{LaunchSignal, word};
 
 /// Prints a line for each signal until the service stops or the user interrupts.
 pub fn main(args: &WatchArgs) -> Result<(), Failure> {
@@ -26,7 +26,7 @@ pub fn main(args: &WatchArgs) -> Result<(), Failure> {
 fn line(signal: &LaunchSignal) -> String {
     match signal {
         LaunchSignal::Begun { app, pid, plan } => {
-            format!("begun {pid:>10} {:<9} {app}", plan_word(*plan))
+            format!("begun {pid:>10} {:<9} {app}", word(plan))
         }
         LaunchSignal::Ended(launch) => format!("ended {}", launch_line(launch)),
     }
@@ -38,7 +38,7 @@ fn json_line(signal: &LaunchSignal) -> Value {
             "type": "begun",
             "app": app,
             "pid": pid,
-            "plan": plan_word(*plan),
+            "plan": word(plan),
         }),
         LaunchSignal::Ended(launch) => {
             let mut value = json!(launch);

@@ -56,7 +56,8 @@ pub enum Off {
 }
 
 /// What to do with the launch about to begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Plan {
     /// Learn from it.
     Learn,
@@ -69,7 +70,8 @@ pub enum Plan {
 }
 
 /// What the user asks for (`pfsetmode`, `enable`, `disable`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum PhaseRequest {
     /// Learn the next launch (phase byte 3).
     Learn,

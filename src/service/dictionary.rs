@@ -57,23 +57,45 @@ pub mod optional {
     }
 }
 
-/// A text, empty for `None`.
-pub mod optional_text {
-    use serde::{Deserializer, Serializer};
+/// The word for a value without fields, on the bus and in JSON: its name as serde writes it. A text is its own
+/// word.
+pub fn word(value: impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
 
-    use super::member;
+/// The value that a word stands for, if there is one.
+pub fn of_word<T: serde::de::DeserializeOwned>(word: &str) -> Option<T> {
+    use serde::de::{IntoDeserializer, value};
+    let word: value::StrDeserializer<'_, value::Error> = word.into_deserializer();
+    T::deserialize(word).ok()
+}
 
-    pub fn serialize<S: Serializer>(
-        text: &Option<String>,
+/// A word, empty for `None`.
+pub mod optional_word {
+    use serde::de::{DeserializeOwned, Error};
+    use serde::{Deserializer, Serialize, Serializer};
+
+    use super::{member, of_word, word};
+
+    pub fn serialize<T: Serialize, S: Serializer>(
+        value: &Option<T>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        member::serialize(&text.as_deref().unwrap_or_default(), serializer)
+        let word = value.as_ref().map_or(String::new(), word);
+        member::serialize(&word, serializer)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(
+    pub fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Option<String>, D::Error> {
-        let text: String = member::deserialize(deserializer)?;
-        Ok((!text.is_empty()).then_some(text))
+    ) -> Result<Option<T>, D::Error> {
+        let word: String = member::deserialize(deserializer)?;
+        let value = of_word(&word);
+        if value.is_none() && !word.is_empty() {
+            return Err(D::Error::custom(format!("unknown: {word}")));
+        }
+        Ok(value.filter(|_| !word.is_empty()))
     }
 }

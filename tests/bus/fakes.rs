@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use paralfetch::policy::{PhaseRequest, Warmth};
 use paralfetch::service::config::Mode;
 use paralfetch::service::control::{
-    Answer, AppState, Control, ControlError, LaunchRecord, Post, Reply, Status, request_word,
+    Answer, AppState, Control, ControlError, LaunchRecord, Post, Reply, Status, word,
 };
 use paralfetch::service::history::Kind;
 use zbus::interface;
@@ -84,7 +84,7 @@ impl Control for &Fake {
     fn status(&mut self) -> Status {
         Status {
             version: "9.9".to_owned(),
-            mode: self.mode().to_string(),
+            mode: self.mode.lock().unwrap().to_string(),
             managed: 1,
             warnings: vec!["a\0b".to_owned()],
             ..Status::default()
@@ -103,7 +103,7 @@ impl Control for &Fake {
 
     fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String> {
         Fake::known(app)?;
-        self.change(format!("{} {app}", request_word(request)));
+        self.change(format!("{} {app}", word(request)));
         Ok(APP.to_owned())
     }
 
@@ -111,10 +111,6 @@ impl Control for &Fake {
         Fake::known(app)?;
         self.change(format!("forget {app}"));
         Ok(())
-    }
-
-    fn mode(&mut self) -> Mode {
-        *self.mode.lock().unwrap()
     }
 
     fn set_mode(&mut self, mode: Mode) -> Answer<()> {

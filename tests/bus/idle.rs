@@ -61,7 +61,12 @@ fn an_idle_service_has_one_thread_that_sleeps_without_a_timer() {
     let Some(served) = Served::start() else {
         return;
     };
-    let tasks = bus_threads();
+    // The thread takes its name itself.
+    let mut tasks = Vec::new();
+    until("the service's thread has its name", || {
+        tasks = bus_threads();
+        !tasks.is_empty()
+    });
     let [task] = &tasks[..] else {
         panic!("{tasks:?}");
     };

@@ -143,8 +143,6 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn split(pieces: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
@@ -159,25 +157,11 @@ mod tests {
         assert_eq!(split(&[b"1 ma"]), []);
         assert_eq!(split(&[b"1 ma", b"il\n2"]), [Some(b"1 mail".to_vec())]);
         assert_eq!(split(&[b"\n\n"]), [Some(vec![]), Some(vec![])]);
-    }
-
-    #[test]
-    fn a_long_line_does_not_take_the_next_with_it() {
+        // A long line does not take the next with it.
         let long = [b'x'; MAX_TEXT + 1];
         let lines = split(&[&long, &long, b"\n1 mail\n"]);
         assert_eq!(lines, [None, Some(b"1 mail".to_vec())]);
         let longest = [b'x'; MAX_TEXT];
         assert_eq!(split(&[&longest, b"\n"]), [Some(longest.to_vec())]);
-    }
-
-    proptest! {
-        #[test]
-        fn lines_do_not_depend_on_how_they_were_cut(
-            bytes in proptest::collection::vec(prop_oneof![3 => Just(b'x'), 1 => Just(b'\n')], 0..2000),
-            at in any::<prop::sample::Index>(),
-        ) {
-            let (first, second) = bytes.split_at(at.index(bytes.len() + 1));
-            prop_assert_eq!(split(&[first, second]), split(&[&bytes]));
-        }
     }
 }

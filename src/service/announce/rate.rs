@@ -42,8 +42,6 @@ impl Rate {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn ms(ms: u64) -> Duration {
@@ -75,28 +73,5 @@ mod tests {
         assert!(!rate.take(100_000, ms(0)));
         assert!(rate.take(100_000, ms(200)));
         assert!(rate.full_at.len() <= MAX_USERS);
-    }
-
-    proptest! {
-        #[test]
-        fn no_more_than_the_burst_and_the_rate(
-            gaps in proptest::collection::vec(0_u64..2000, 1..300),
-        ) {
-            let mut rate = Rate::default();
-            let mut now = ms(5);
-            let mut times = Vec::new();
-            for gap in gaps {
-                now += ms(gap);
-                if rate.take(7, now) {
-                    times.push(now);
-                }
-            }
-            for (index, first) in times.iter().enumerate() {
-                for (count, last) in times[index..].iter().enumerate() {
-                    let earned = (*last - *first).as_millis() / INTERVAL.as_millis();
-                    prop_assert!((count as u128) < u128::from(BURST) + earned);
-                }
-            }
-        }
     }
 }

@@ -178,15 +178,14 @@ mod tests {
         // The kernel writes a newline in a name as \n, in two characters.
         let faked = b"Name:\t\\nUid:\t0\nPPid:\t5\nUid:\t1000\t0\t0\t0\n";
         assert_eq!(Facts::parse(faked, STAT).unwrap().real_uid, 1000);
-    }
-
-    #[test]
-    fn damaged_files_give_no_facts() {
-        let status = b"PPid:\t5\nUid:\t1000\t0\t0\t0\n";
-        assert_eq!(Facts::parse(b"", STAT), None);
-        assert_eq!(Facts::parse(b"PPid:\tx\nUid:\t1", STAT), None);
-        assert_eq!(Facts::parse(status, b""), None);
-        assert_eq!(Facts::parse(status, b"7 (a) S 1"), None);
+        for (status, stat) in [
+            (&b""[..], STAT),
+            (b"PPid:\tx\nUid:\t1", STAT),
+            (status, b""),
+            (status, b"7 (a) S 1"),
+        ] {
+            assert_eq!(Facts::parse(status, stat), None);
+        }
     }
 
     fn facts(parent: i32, start_time: u64) -> Facts {

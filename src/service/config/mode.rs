@@ -5,9 +5,7 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::str::FromStr;
 
-use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 
 use crate::fs::atomic_write;
@@ -31,18 +29,7 @@ pub enum Mode {
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Mode::Manual => "manual",
-            Mode::Automatic => "automatic",
-        })
-    }
-}
-
-impl FromStr for Mode {
-    type Err = serde::de::value::Error;
-
-    fn from_str(word: &str) -> Result<Mode, Self::Err> {
-        Mode::deserialize(word.into_deserializer())
+        self.serialize(f)
     }
 }
 

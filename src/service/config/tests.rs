@@ -99,14 +99,6 @@ fn the_manual_names_every_value_with_its_default_and_range() {
 }
 
 #[test]
-fn no_file_means_the_defaults() {
-    let dir = tempfile::tempdir().unwrap();
-    assert_eq!(Config::load(dir.path()).expect("right"), Config::default());
-    let missing = dir.path().join("missing");
-    assert_eq!(Config::load(&missing).expect("right"), Config::default());
-}
-
-#[test]
 fn later_files_win_value_by_value() {
     let dir = files(&[
         (
@@ -121,6 +113,8 @@ fn later_files_win_value_by_value() {
         ("config.toml.d/.hidden.toml", "nonsense"),
         ("config.toml.d/30-c.toml.dpkg-old", "nonsense"),
     ]);
+    let missing = dir.path().join("missing");
+    assert_eq!(Config::load(&missing).expect("right"), Config::default());
     let config = Config::load(dir.path()).expect("right");
     let mut expected = Config {
         mode: Mode::Manual,
@@ -263,16 +257,6 @@ fn drop_ins_that_cannot_be_listed_are_an_error() {
 }
 
 #[test]
-fn modes_have_one_name_each() {
-    for mode in [Mode::Manual, Mode::Automatic] {
-        let name = mode.to_string();
-        assert_eq!(name.parse(), Ok(mode));
-        assert_eq!(serde_json::to_value(mode).unwrap(), name);
-    }
-    assert!("Manual".parse::<Mode>().is_err());
-}
-
-#[test]
 fn the_mode_is_changed_for_good_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("paralfetch");
@@ -349,33 +333,5 @@ proptest! {
             }
             Err(error) => prop_assert!(matches!(error, ConfigError::Together { .. }), "{error}"),
         }
-    }
-
-    /// Values that are split over files in any way give what one file with all of them gives.
-    #[test]
-    fn files_add_up(
-        (timeout, reads) in (31u64..100, 1u64..100),
-        (mode, level) in (any::<bool>(), any::<bool>()),
-        places in prop::collection::vec(0usize..3, 4),
-    ) {
-        let mode = if mode { Mode::Manual } else { Mode::Automatic };
-        let level = if level { "error" } else { "debug" };
-        let values = [
-            format!("mode = \"{mode}\"\n"),
-            format!("launch.timeout_s = {timeout}\n"),
-            format!("launch.quiet_reads = {reads}\n"),
-            format!("log.level = \"{level}\"\n"),
-        ];
-        let mut texts = [String::new(), String::new(), String::new()];
-        for (value, place) in values.iter().zip(places) {
-            texts[place].push_str(value);
-        }
-        let dir = files(&[
-            (MAIN, &texts[0]),
-            ("config.toml.d/a.toml", &texts[1]),
-            ("config.toml.d/b.toml", &texts[2]),
-        ]);
-        let whole = parse(&values.concat()).expect("right");
-        prop_assert_eq!(Config::load(dir.path()).expect("right"), whole);
     }
 }

@@ -75,10 +75,6 @@ impl Control for Service {
         Ok(())
     }
 
-    fn mode(&mut self) -> Mode {
-        self.parts().config().mode
-    }
-
     fn set_mode(&mut self, mode: Mode) -> Answer<()> {
         let directory = &self.parts().places().config_dir;
         set_mode(directory, mode).map_err(ControlError::failed)?;

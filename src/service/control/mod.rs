@@ -13,9 +13,10 @@ mod types;
 
 use thiserror::Error;
 
+pub use crate::service::dictionary::word;
 pub use crate::service::history::LaunchRecord;
 pub use files::ServiceFiles;
-pub use types::{AppState, LaunchSignal, Status, plan_word, request_word};
+pub use types::{AppState, LaunchSignal, Status};
 
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
@@ -75,9 +76,6 @@ pub trait Control {
     /// # Errors
     /// [`ControlError::Unknown`] when it is not managed.
     fn forget(&mut self, app: &str) -> Answer<()>;
-
-    /// The mode in force.
-    fn mode(&mut self) -> Mode;
 
     /// Sets the mode for good.
     ///

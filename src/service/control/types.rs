@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use zbus::zvariant::Type;
 
-use crate::policy::{PhaseRequest, Plan};
+use crate::policy::Plan;
 use crate::service::dictionary::member;
 use crate::service::history::LaunchRecord;
 
@@ -127,43 +127,6 @@ pub enum LaunchSignal {
     },
     /// A launch of a managed app is over.
     Ended(LaunchRecord),
-}
-
-/// A request on the bus: `learn`, `prefetch` or `disable`.
-pub fn request_word(request: PhaseRequest) -> &'static str {
-    match request {
-        PhaseRequest::Learn => "learn",
-        PhaseRequest::Prefetch => "prefetch",
-        PhaseRequest::Disable => "disable",
-    }
-}
-
-/// The request that a word stands for.
-pub(super) fn request_of(word: &str) -> Option<PhaseRequest> {
-    [
-        PhaseRequest::Learn,
-        PhaseRequest::Prefetch,
-        PhaseRequest::Disable,
-    ]
-    .into_iter()
-    .find(|&request| request_word(request) == word)
-}
-
-/// A plan on the bus: `learn`, `prefetch`, `withhold` or `leave`.
-pub fn plan_word(plan: Plan) -> &'static str {
-    match plan {
-        Plan::Learn => "learn",
-        Plan::Prefetch => "prefetch",
-        Plan::Withhold => "withhold",
-        Plan::Leave => "leave",
-    }
-}
-
-/// The plan that a word stands for.
-pub(super) fn plan_of(word: &str) -> Option<Plan> {
-    [Plan::Learn, Plan::Prefetch, Plan::Withhold, Plan::Leave]
-        .into_iter()
-        .find(|&plan| plan_word(plan) == word)
 }
 
 #[cfg(test)]

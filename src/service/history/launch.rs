@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use serde::de::IntoDeserializer;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use zbus::zvariant::Type;
 
 use crate::policy::Warmth;
-use crate::service::dictionary::{member, optional, optional_text};
+use crate::service::dictionary::{member, optional, optional_word};
 
 /// What was done with a launch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
@@ -27,12 +26,7 @@ pub enum Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Kind::Learned => "learned",
-            Kind::Prefetched => "prefetched",
-            Kind::Withheld => "withheld",
-            Kind::Watched => "watched",
-        })
+        self.serialize(f)
     }
 }
 
@@ -53,7 +47,7 @@ pub struct LaunchRecord {
     pub kind: Kind,
     /// How much of what it needs had to come from the drive. `None`, an empty text on the bus, where
     /// that is not known, and for a launch that learning slowed down: it must not be compared with others.
-    #[serde(with = "optional_warmth")]
+    #[serde(with = "optional_word")]
     pub warmth: Option<Warmth>,
     /// From execve to the completion block, in microseconds.
     #[serde(with = "member")]
@@ -76,39 +70,8 @@ pub struct LaunchRecord {
     /// From execve to the first prefetch request, in microseconds.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub until_first_us: Option<u64>,
-    /// What was decided after the launch, or what went wrong, as text. The history cuts it off at
-    /// [`super::MAX_NOTE_BYTES`].
-    #[serde(with = "optional_text")]
+    /// What was decided after the launch, or what went wrong, as text. The history cuts it off after
+    /// [`super::MAX_NOTE`] characters.
+    #[serde(with = "optional_word")]
     pub note: Option<String>,
-}
-
-/// The word for the warmth in the history and on the bus.
-pub fn warmth_word(warmth: Warmth) -> &'static str {
-    match warmth {
-        Warmth::Cold => "cold",
-        Warmth::Partly => "partly",
-        Warmth::Warm => "warm",
-    }
-}
-
-/// The warmth as a word, empty for `None`.
-mod optional_warmth {
-    use super::*;
-
-    pub fn serialize<S: Serializer>(
-        warmth: &Option<Warmth>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        member::serialize(&warmth.map_or("", warmth_word), serializer)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<Warmth>, D::Error> {
-        let word: String = member::deserialize(deserializer)?;
-        match word.as_str() {
-            "" => Ok(None),
-            word => Warmth::deserialize(word.into_deserializer()).map(Some),
-        }
-    }
 }

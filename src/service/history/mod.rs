@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use crate::model::lower_median;
 use crate::service::config::HistoryConfig;
 
-pub use launch::{Kind, LaunchRecord, warmth_word};
+pub use launch::{Kind, LaunchRecord};
 
 /// Name of the database in the state directory.
 pub const FILE_NAME: &str = "history.sqlite";
@@ -28,8 +28,8 @@ pub const FILE_NAME: &str = "history.sqlite";
 /// Longest name of an app, in bytes: PATH_MAX of the kernel.
 pub const MAX_APP_BYTES: usize = 4096;
 
-/// Longest note that is kept, in bytes; longer ones are cut off.
-pub const MAX_NOTE_BYTES: usize = 500;
+/// Longest note that is kept, in characters; longer ones are cut off.
+pub const MAX_NOTE: usize = 500;
 
 /// A summary's medians are those of this many cold launches of a kind, the last ones, because drives, apps
 /// and schedules change.
@@ -40,22 +40,6 @@ pub const RECENT: usize = 20;
 const OLD_AT_ONCE: u64 = 4;
 
 const DAY_S: u64 = 24 * 60 * 60;
-
-/// The table's columns, which are the members of a [`LaunchRecord`].
-const COLUMNS: [&str; 12] = [
-    "time_s",
-    "app",
-    "kind",
-    "warmth",
-    "duration_us",
-    "waiting_us",
-    "read_bytes",
-    "own_readaheads",
-    "switches",
-    "entries",
-    "until_first_us",
-    "note",
-];
 
 /// What [`History::open`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -298,12 +282,17 @@ impl History {
 /// are removed by their number.
 fn add(db: &mut Connection, launch: &LaunchRecord, limits: HistoryConfig) -> rusqlite::Result<()> {
     let transaction = db.transaction()?;
+    let members = members(launch)?;
     let insert = format!(
-        "INSERT INTO launches ({}) VALUES ({}?)",
-        COLUMNS.join(", "),
-        "?, ".repeat(COLUMNS.len() - 1)
+        "INSERT INTO launches ({}) VALUES (?{})",
+        members
+            .keys()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
+        ", ?".repeat(members.len() - 1)
     );
-    transaction.execute(&insert, params_from_iter(row_of(launch)?))?;
+    transaction.execute(&insert, params_from_iter(members.values().map(value_of)))?;
     let newest = transaction.last_insert_rowid();
     let excess = newest.saturating_sub(signed(limits.max_launches));
     transaction.execute("DELETE FROM launches WHERE id <= ?1", [excess])?;
@@ -318,30 +307,34 @@ fn add(db: &mut Connection, launch: &LaunchRecord, limits: HistoryConfig) -> rus
     transaction.commit()
 }
 
-/// The values of [`COLUMNS`]: the launch's members in JSON; NULL for missing members and empty texts.
-fn row_of(launch: &LaunchRecord) -> rusqlite::Result<[types::Value; COLUMNS.len()]> {
-    let members = serde_json::to_value(launch)
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-    Ok(COLUMNS.map(|column| match &members[column] {
-        Value::Number(number) => number.as_u64().map_or(types::Value::Null, |number| {
-            types::Value::Integer(signed(number))
-        }),
-        Value::String(text) if !text.is_empty() => {
-            let most = match column {
-                "note" => MAX_NOTE_BYTES,
-                _ => MAX_APP_BYTES,
-            };
-            types::Value::Text(cut(text, most).to_owned())
-        }
+/// The launch's members in JSON, which are named like the columns.
+fn members(launch: &LaunchRecord) -> rusqlite::Result<Map<String, Value>> {
+    let note = launch.note.as_deref().unwrap_or_default();
+    let launch = LaunchRecord {
+        note: Some(note.chars().take(MAX_NOTE).collect()),
+        ..launch.clone()
+    };
+    match serde_json::to_value(launch) {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(_) => Ok(Map::new()),
+        Err(error) => Err(rusqlite::Error::ToSqlConversionFailure(error.into())),
+    }
+}
+
+/// The value of a member in a row: an empty text is NULL.
+fn value_of(member: &Value) -> types::Value {
+    match member {
+        Value::Number(number) => types::Value::Integer(signed(number.as_u64().unwrap_or(0))),
+        Value::String(text) if !text.is_empty() => types::Value::Text(text.clone()),
         _ => types::Value::Null,
-    }))
+    }
 }
 
 /// The launch in a row.
 fn read(row: &Row<'_>) -> rusqlite::Result<LaunchRecord> {
     let mut members = Map::new();
-    for column in COLUMNS {
-        let member = match row.get_ref(column)? {
+    for (index, column) in row.as_ref().column_names().into_iter().enumerate() {
+        let member = match row.get_ref(index)? {
             types::ValueRef::Integer(number) => number.into(),
             // SQLite does not check that texts are UTF-8.
             types::ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
@@ -352,13 +345,6 @@ fn read(row: &Row<'_>) -> rusqlite::Result<LaunchRecord> {
     serde_json::from_value(members.into()).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(0, types::Type::Text, error.into())
     })
-}
-
-/// At most `len` bytes of a text, whole characters.
-fn cut(text: &str, len: usize) -> &str {
-    let mut ends = (0..=len.min(text.len())).rev();
-    let end = ends.find(|&at| text.is_char_boundary(at));
-    &text[..end.unwrap_or(0)]
 }
 
 /// SQLite's integers are signed: larger values become the largest signed one.

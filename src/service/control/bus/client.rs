@@ -21,10 +21,10 @@ use super::serve::runtime;
 use super::{Address, NAME, PATH};
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
-use crate::service::control::types::plan_of;
 use crate::service::control::{
-    Answer, AppState, ControlError, LaunchRecord, LaunchSignal, ServiceCalls, Status, request_word,
+    Answer, AppState, ControlError, LaunchRecord, LaunchSignal, ServiceCalls, Status, word,
 };
+use crate::service::dictionary::of_word;
 
 /// How long the bus may take to tell whether the service runs.
 const CONNECT: Duration = Duration::from_secs(2);
@@ -151,15 +151,12 @@ impl ServiceCalls for Client {
     }
 
     fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
-        self.call("Ask", CHANGE, &(app, request_word(request)))
+        self.call("Ask", CHANGE, &(app, word(request)))
     }
 
     fn mode(&self) -> Answer<Mode> {
-        let mode = within("the service", READ.1, async {
-            Ok(self.proxy.get_property::<String>("Mode").await?)
-        });
-        let mode = self.runtime.block_on(mode)?;
-        mode.parse().map_err(ControlError::failed)
+        let mode = self.status()?.mode;
+        of_word(&mode).ok_or_else(|| ControlError::Failed(format!("unknown mode: {mode}")))
     }
 
     fn set_mode(&self, mode: Mode) -> Answer<()> {
@@ -272,7 +269,8 @@ impl LaunchSignals {
                 .deserialize::<(String, u32, String)>()
                 // A later version of the service may have plans that this one does not know.
                 .map(|(app, pid, plan)| {
-                    plan_of(&plan).map(|plan| LaunchSignal::Begun { app, pid, plan })
+                    let plan = of_word(&plan)?;
+                    Some(LaunchSignal::Begun { app, pid, plan })
                 }),
             "LaunchEnded" => body.deserialize().map(LaunchSignal::Ended).map(Some),
             _ => return None,

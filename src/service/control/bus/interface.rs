@@ -11,9 +11,10 @@ use zbus::{Connection, DBusError, fdo, interface};
 use super::authority::{Action, MOST_QUESTIONS, authorize};
 use super::error::{ARGUMENT, Fault, sendable};
 use super::{MAX_ARGUMENT, MAX_LAUNCHES};
+use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
-use crate::service::control::types::request_of;
 use crate::service::control::{AppState, Control, ControlError, LaunchRecord, Post, Reply, Status};
+use crate::service::dictionary::of_word;
 
 /// How long an answer may take. The event loop answers in well under a millisecond; the worker, which
 /// reads the history, may have other work before.
@@ -106,8 +107,8 @@ impl Interface {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<String, Fault> {
         let app = bounded(app)?;
-        let request = request_of(request)
-            .ok_or_else(|| Fault::new(ARGUMENT, "wanted as request: learn, prefetch or disable"))?;
+        let wanted = "wanted as request: learn, prefetch or disable";
+        let request: PhaseRequest = of_word(request).ok_or(Fault::new(ARGUMENT, wanted))?;
         authorize(&self.questions, connection, &call, Action::ManageApps).await?;
         self.call(move |control, reply| reply(control.ask(&app, request)))
             .await
@@ -131,9 +132,8 @@ impl Interface {
         #[zbus(header)] call: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(), Fault> {
-        let mode: Mode = mode
-            .parse()
-            .map_err(|_| Fault::new(ARGUMENT, "wanted: manual or automatic"))?;
+        let wanted = "wanted: manual or automatic";
+        let mode: Mode = of_word(mode).ok_or(Fault::new(ARGUMENT, wanted))?;
         authorize(&self.questions, connection, &call, Action::Configure).await?;
         self.call(move |control, reply| reply(control.set_mode(mode)))
             .await
@@ -150,10 +150,10 @@ impl Interface {
 
     #[zbus(property)]
     async fn mode(&self) -> fdo::Result<String> {
-        let mode = self.call(|control, reply| reply(Ok(control.mode()))).await;
+        let status = self.get_status().await;
         let failed =
             |fault: Fault| fdo::Error::Failed(fault.description().unwrap_or_default().into());
-        Ok(mode.map_err(failed)?.to_string())
+        Ok(status.map_err(failed)?.mode)
     }
 
     #[zbus(property(emits_changed_signal = "const"))]

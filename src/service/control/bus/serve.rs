@@ -1,25 +1,19 @@
 //! The thread that serves the bus.
 
-use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use zbus::export::futures_core::Stream;
 use zbus::fdo::{RequestNameFlags, RequestNameReply};
-use zbus::message::Type;
 use zbus::object_server::InterfaceRef;
-use zbus::{Connection, MatchRule, MessageStream};
 
 use super::error::BusError;
 use super::interface::{Interface, InterfaceSignals};
 use super::{Address, NAME, PATH};
-use crate::service::control::{LaunchSignal, Post, plan_word};
+use crate::service::control::{LaunchSignal, Post, word};
 
 /// Signals that may wait for the bus: as many as launches can begin while it does not answer.
 const QUEUE: usize = 256;
@@ -48,8 +42,8 @@ enum Item {
 /// When there is no bus, it does not let us own the name (only root may), or another service has it.
 pub fn serve(post: Post, address: &Address) -> Result<Bus, BusError> {
     let runtime = runtime()?;
-    let served = match runtime.block_on(start(Interface::new(post), address)) {
-        Ok(served) => served,
+    let interface = match runtime.block_on(start(Interface::new(post), address)) {
+        Ok(interface) => interface,
         Err(error) => {
             // A connect(2) that hangs must not be waited for.
             runtime.shutdown_background();
@@ -59,7 +53,7 @@ pub fn serve(post: Post, address: &Address) -> Result<Bus, BusError> {
     let (queue, items) = mpsc::channel(QUEUE);
     let thread = thread::Builder::new()
         .name("pf-bus".to_owned())
-        .spawn(move || runtime.block_on(run(served, items)))?;
+        .spawn(move || runtime.block_on(run(interface, items)))?;
     Ok(Bus {
         queue: Some(queue),
         thread: Some(thread),
@@ -105,16 +99,11 @@ pub(super) fn runtime() -> io::Result<runtime::Runtime> {
         .build()
 }
 
-/// The connection, while it is served.
-struct Served {
-    /// Open as long as this value lives.
-    _connection: Connection,
-    interface: InterfaceRef<Interface>,
-    /// A stream that ends with the connection.
-    end: MessageStream,
-}
-
-async fn start(interface: Interface, address: &Address) -> Result<Served, BusError> {
+/// Connects to the bus and takes the name. The connection is open as long as the result lives.
+async fn start(
+    interface: Interface,
+    address: &Address,
+) -> Result<InterfaceRef<Interface>, BusError> {
     let builder = address.builder()?.serve_at(PATH, interface)?;
     let connection = address.connect(builder, LIMIT).await?;
     let flags = RequestNameFlags::DoNotQueue;
@@ -123,51 +112,16 @@ async fn start(interface: Interface, address: &Address) -> Result<Served, BusErr
         Ok(_) | Err(zbus::Error::NameTaken) => return Err(BusError::NameTaken),
         Err(error) => return Err(error.into()),
     }
-    let interface = connection.object_server().interface(PATH).await?;
-    // No message matches, but the stream ends with an error when the connection does.
-    let nothing = MatchRule::builder()
-        .msg_type(Type::Error)
-        .path(PATH)?
-        .build();
-    let end = MessageStream::for_match_rule(nothing, &connection, Some(1)).await?;
-    Ok(Served {
-        _connection: connection,
-        interface,
-        end,
-    })
+    Ok(connection.object_server().interface(PATH).await?)
 }
 
-/// Sends signals until the service or the bus ends; zbus serves calls beside it.
-async fn run(mut served: Served, mut items: mpsc::Receiver<Item>) {
-    loop {
-        let next = {
-            let mut receive = pin!(items.recv());
-            let end = &mut served.end;
-            poll_fn(|context| {
-                if ended(end, context) {
-                    return Poll::Ready(None);
-                }
-                receive.as_mut().poll(context)
-            })
-            .await
-        };
-        let Some(item) = next else {
-            return;
-        };
+/// Sends signals until the service ends; zbus serves calls beside it.
+async fn run(interface: InterfaceRef<Interface>, mut items: mpsc::Receiver<Item>) {
+    while let Some(item) = items.recv().await {
         // If the connection is broken, the end of the service must not wait for it.
-        let sent = timeout(LIMIT, send(&served.interface, item)).await;
+        let sent = timeout(LIMIT, send(&interface, item)).await;
         if !matches!(sent, Ok(Ok(()))) {
             return;
-        }
-    }
-}
-
-fn ended(end: &mut MessageStream, context: &mut Context<'_>) -> bool {
-    loop {
-        match Pin::new(&mut *end).poll_next(context) {
-            Poll::Pending => return false,
-            Poll::Ready(Some(Ok(_))) => {}
-            Poll::Ready(Some(Err(_)) | None) => return true,
         }
     }
 }
@@ -176,7 +130,7 @@ async fn send(interface: &InterfaceRef<Interface>, item: Item) -> zbus::Result<(
     let emitter = interface.signal_emitter();
     match item {
         Item::Launch(LaunchSignal::Begun { app, pid, plan }) => {
-            emitter.launch_begun(&app, pid, plan_word(plan)).await
+            emitter.launch_begun(&app, pid, &word(plan)).await
         }
         Item::Launch(LaunchSignal::Ended(launch)) => emitter.launch_ended(launch).await,
         Item::Mode => interface.get().await.mode_changed(emitter).await,

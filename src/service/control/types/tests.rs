@@ -56,28 +56,33 @@ fn missing_members_are_the_default_and_unknown_members_are_skipped() {
         ..AppState::default()
     };
     assert_eq!(app, expected);
-}
-
-#[test]
-fn members_of_another_type_are_errors() {
     let foreign: HashMap<&str, Value<'_>> = [("app", Value::from(5_u32))].into();
     let data = on_the_bus(&foreign);
-    assert!(data.deserialize::<AppState>().is_err());
+    assert!(data.deserialize::<AppState>().is_err(), "of another type");
 }
 
 #[test]
 fn each_word_is_parsed_to_the_value_it_stands_for() {
-    for plan in [Plan::Learn, Plan::Prefetch, Plan::Withhold, Plan::Leave] {
-        assert_eq!(plan_of(plan_word(plan)), Some(plan));
-    }
-    for request in [
-        PhaseRequest::Learn,
-        PhaseRequest::Prefetch,
-        PhaseRequest::Disable,
+    use crate::policy::PhaseRequest::{self, Disable, Learn, Prefetch};
+    use crate::service::dictionary::{of_word, word};
+    for (plan, name) in [
+        (Plan::Learn, "learn"),
+        (Plan::Prefetch, "prefetch"),
+        (Plan::Withhold, "withhold"),
+        (Plan::Leave, "leave"),
     ] {
-        assert_eq!(request_of(request_word(request)), Some(request));
+        assert_eq!(word(plan), name);
+        assert_eq!(of_word(name), Some(plan));
     }
-    assert!(plan_of("").is_none() && request_of("Learn").is_none());
+    for (request, name) in [
+        (Learn, "learn"),
+        (Prefetch, "prefetch"),
+        (Disable, "disable"),
+    ] {
+        assert_eq!(word(request), name);
+        assert_eq!(of_word(name), Some(request));
+    }
+    assert_eq!(of_word::<PhaseRequest>("Learn"), None);
 }
 
 proptest! {
