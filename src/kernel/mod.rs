@@ -26,9 +26,7 @@ mod skel;
 mod slots;
 mod syscalls;
 mod tables;
-mod tracefs;
 mod tracer;
-mod waits;
 mod watch;
 
 pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
@@ -40,5 +38,4 @@ pub use namespaces::{MOST_HELD, Namespaces, own_namespace};
 pub use recorder_pool::{RecorderLease, RecorderPool, TraceMode};
 pub use slots::WatchedPage;
 pub use tracer::{DRAIN_INTERVAL, Trace, Tracer};
-pub use waits::{CountingWaits, WaitPrograms};
-pub use watch::{Watch, WatchOptions, WatchedName};
+pub use watch::{CountingWaits, WaitPrograms, Watch, WatchOptions, WatchedName};

@@ -11,6 +11,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,8 +29,6 @@ use super::recorder_pool::{RecorderPool, TraceMode};
 use super::skel::ParalfetchSkel;
 use super::skel::types::{pf_argument, pf_name, pf_name_kind, pf_role};
 use super::slots::{self, WatchedPage};
-use super::tracefs::has_syscall_entry;
-use super::waits::WaitPrograms;
 use crate::model::LaunchCounts;
 
 /// What to watch for, beside names.
@@ -369,6 +368,40 @@ impl Watch {
     pub fn lost(&self) -> u64 {
         self.object.globals.lost_launches()
     }
+}
+
+/// The loaded programs that count waits for the drive, and notice the use of completion pages. They run at
+/// every context switch and page fault of the system: attach them while launches are under way.
+pub struct WaitPrograms(Vec<OwnedFd>);
+
+/// They are attached until this is dropped.
+pub struct CountingWaits {
+    _links: Vec<OwnedFd>,
+}
+
+impl WaitPrograms {
+    /// Attaches them.
+    ///
+    /// # Errors
+    /// When the kernel refuses one; then none stays attached.
+    pub fn attach(self) -> io::Result<CountingWaits> {
+        Ok(CountingWaits {
+            _links: attach(&self.0)?,
+        })
+    }
+}
+
+/// Mount points of tracefs, as libbpf looks for it.
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Whether the entry of this system call has a tracepoint that can be attached to: that takes tracefs and
+/// CONFIG_FTRACE_SYSCALLS.
+fn has_syscall_entry(name: &str) -> bool {
+    TRACEFS.iter().any(|place| {
+        Path::new(place)
+            .join(format!("events/syscalls/sys_enter_{name}/id"))
+            .exists()
+    })
 }
 
 /// Events that are taken from the ring buffer at a time.

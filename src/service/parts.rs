@@ -332,6 +332,9 @@ impl Parts {
         self.recorders.kept(kept);
         match kept {
             Ok(()) => self.refresh_marks(),
+            Err(why) if self.recorders.can_record() => {
+                self.warn(format!("fewer launches can be learned at once: {why}"));
+            }
             Err(why) => self.warn(format!("nothing can be learned: {why}")),
         }
     }

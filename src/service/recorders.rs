@@ -102,10 +102,10 @@ impl Recorders {
         self.keep(self.apps)
     }
 
-    /// What [`Recorders::keep`] has begun is done. After a failure, no other launch is recorded.
+    /// What [`Recorders::keep`] has begun is done. If it has failed while nothing is recorded, nothing will be.
     pub fn kept(&mut self, kept: &Result<(), String>) {
         self.is_changing = false;
-        if kept.is_err() {
+        if kept.is_err() && self.learners.is_empty() {
             self.pool = None;
         }
     }
