@@ -1,6 +1,7 @@
 //! The event loop: turns what the kernel, timers and other threads report into events of launches.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,8 @@ const DAILY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The service.
 pub struct Service {
     launches: Launches,
-    parts: Parts,
+    /// The parts beside the launches.
+    pub parts: Parts,
     inbox: Inbox<Message>,
     announcements: Announcements,
     packages: Option<Packages>,
@@ -40,13 +42,6 @@ pub struct Service {
     daily: Instant,
     /// When systemd's watchdog wants to be told next that the loop runs.
     watchdog: Option<Instant>,
-}
-
-/// Whether the loop goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
-    GoOn,
-    Stop,
 }
 
 impl Service {
@@ -71,16 +66,6 @@ impl Service {
         }
     }
 
-    /// The parts beside the launches.
-    pub fn parts(&self) -> &Parts {
-        &self.parts
-    }
-
-    /// The parts beside the launches.
-    pub fn parts_mut(&mut self) -> &mut Parts {
-        &mut self.parts
-    }
-
     /// Works until a signal asks to end.
     ///
     /// # Errors
@@ -88,7 +73,7 @@ impl Service {
     pub fn run(&mut self) -> io::Result<()> {
         loop {
             self.wait()?;
-            let events = self.parts.kernel().take().map_err(io::Error::other)?;
+            let events = self.parts.kernel.take().map_err(io::Error::other)?;
             for event in events {
                 self.on_kernel_event(&event);
             }
@@ -97,7 +82,7 @@ impl Service {
             for message in self.inbox.take() {
                 self.on_message(message);
             }
-            if self.on_signals()? == Next::Stop {
+            if self.on_signals()?.is_break() {
                 return Ok(());
             }
             self.on_packages();
@@ -108,7 +93,7 @@ impl Service {
     /// Lets go of everything, writes what is known and ends: programs that wait at their execve go on.
     pub fn stop(mut self) {
         notify(NotifyState::Stopping);
-        self.parts.close_gate();
+        self.parts.gate.close();
         self.launches.stop(&mut self.parts);
         self.parts.finish();
     }
@@ -121,8 +106,8 @@ impl Service {
             .transpose()?;
         let mut fds = Vec::with_capacity(7);
         let single = [
-            Some(self.parts.kernel_fd()),
-            self.parts.gate().fd(),
+            Some(self.parts.kernel.fd()),
+            self.parts.gate.fd(),
             Some(self.inbox.fd()),
             Some(self.signals.as_fd()),
             self.packages.as_ref().map(Packages::fd),
@@ -168,8 +153,8 @@ impl Service {
             // It tries another directory of PATH; the app was not in the one before.
             return;
         }
-        match self.parts.catalogue().called(event) {
-            Some(found) => self.begin(event.launch, event.pid, found, StateEvent::Called),
+        match self.parts.watchlist.catalogue().called(event) {
+            Some(found) => self.begin(event.launch, event.pid, found),
             None => {
                 let now = Clocks::now();
                 self.launches
@@ -180,44 +165,53 @@ impl Service {
 
     /// execve has succeeded.
     fn on_executed(&mut self, event: &LaunchEvent) {
-        let found = self.parts.catalogue().executed(event);
+        let found = self.parts.watchlist.catalogue().executed(event);
         match (found, self.launches.app_of(event.launch)) {
             (Some(found), Some(id)) if id == found.id => {
                 self.launches
                     .executed(event.launch, found.app, &mut self.parts);
             }
             (Some(found), None) => {
-                self.begin(event.launch, event.pid, found, StateEvent::Executed);
+                self.begin(event.launch, event.pid, found);
+                self.happened(event.launch, StateEvent::Executed);
             }
             (None, _) | (Some(_), Some(_)) => {
-                self.launches
-                    .executed_another(event.launch, &mut self.parts);
+                let another = StateEvent::ExecutedAnother;
+                self.launches.end(event.launch, another, &mut self.parts);
             }
         }
     }
 
-    /// Begins to follow a launch, if there is room for it and its app is managed.
-    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp, event: StateEvent) {
+    /// Something has happened to a launch that may be followed.
+    fn happened(&mut self, launch: u64, event: StateEvent) {
+        self.launches.happened(launch, event, &mut self.parts);
+    }
+
+    /// execve was called for a launch, which is followed from now on if there is room for it and its app is
+    /// managed.
+    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp) {
         let room = self.launches.has_room_for(&found.id);
         let policy = room.then(|| self.parts.plan(&found)).flatten();
         let Some(policy) = policy else {
-            return self.launches.cancel(launch, &mut self.parts);
+            return self
+                .launches
+                .end(launch, StateEvent::Cancelled, &mut self.parts);
         };
         let start = LaunchStart {
             id: found.id,
             app: found.app,
             pid,
             policy,
-            limits: LaunchLimits::from(&self.parts.config().launch),
+            limits: LaunchLimits::from(&self.parts.config.launch),
             begun: Clocks::now(),
             begun_s: now_s(),
         };
-        self.launches.begin(launch, start, event, &mut self.parts);
+        self.launches.begin(launch, start, &mut self.parts);
     }
 
     /// Programs that are held at the exec gate.
     fn on_held(&mut self) {
-        let waiting = match self.parts.gate().waiting() {
+        let waiting = match self.parts.gate.waiting() {
             Ok(waiting) => waiting,
             Err(error) => return self.parts.warn(error.to_string()),
         };
@@ -225,7 +219,7 @@ impl Service {
             return;
         }
         // Each of them has called execve before, and the event of that call tells whose launch it is.
-        match self.parts.kernel().take() {
+        match self.parts.kernel.take() {
             Ok(events) => events.iter().for_each(|event| self.on_kernel_event(event)),
             Err(error) => self.parts.warn(error.to_string()),
         }
@@ -236,22 +230,22 @@ impl Service {
 
     /// Lets the program go at once, unless its launch is about to be learned.
     fn on_held_program(&mut self, held: HeldExec) {
-        let (inode, pid) = (held.inode, held.pid);
-        let Some(id) = self.parts.gate().app(inode).cloned() else {
+        let pid = held.pid;
+        let Some(id) = self.parts.gate.app(held.inode).cloned() else {
             return;
         };
         if let Some(launch) = self.launches.to_learn(&id, pid as u32) {
             return self.hold(launch, held);
         }
-        let Some(found) = self.parts.catalogue().of_process(&id, pid) else {
+        let Some(found) = self.parts.watchlist.catalogue().of_process(&id, pid) else {
             return;
         };
         if let Some(launch) = self.launches.take_pending(pid as u32) {
             // The file tells the app that the path of the call did not.
-            self.begin(launch, pid as u32, found, StateEvent::Called);
+            self.begin(launch, pid as u32, found);
             return self.hold(launch, held);
         }
-        if self.parts.kernel().is_early() {
+        if self.parts.kernel.is_early() {
             return;
         }
         // Its call of execve was not seen, and the success of execve comes too late.
@@ -259,14 +253,13 @@ impl Service {
             return;
         };
         // What a launch executes is part of it. If the process cannot be asked for that, it is gone.
-        if !matches!(self.parts.kernel().is_part_of_launch(process), Ok(false)) {
+        if !matches!(self.parts.kernel.is_part_of_launch(process), Ok(false)) {
             return;
         }
-        if let Ok(Some(launch)) = self.parts.kernel().adopt_before_exec(process) {
-            let app = found.app.clone();
-            self.begin(launch, pid as u32, found, StateEvent::Called);
+        if let Ok(Some(launch)) = self.parts.kernel.adopt_before_exec(process) {
+            self.begin(launch, pid as u32, found);
             self.hold(launch, held);
-            self.confirm(launch, app, inode);
+            self.happened(launch, StateEvent::Executed);
         }
     }
 
@@ -275,16 +268,8 @@ impl Service {
             return;
         }
         let inode = held.inode;
-        self.parts.recorders().hold(launch, held);
+        self.parts.recorders.hold(launch, held);
         self.launches.held(launch, inode, &mut self.parts);
-    }
-
-    /// A launch whose execve was seen too late to wait for its success.
-    fn confirm(&mut self, launch: u64, mut app: App, inode: (u64, u64)) {
-        if self.launches.follows(launch) {
-            (app.dev, app.ino) = inode;
-            self.launches.executed(launch, app, &mut self.parts);
-        }
     }
 
     fn on_announced(&mut self) {
@@ -299,7 +284,7 @@ impl Service {
 
     fn on_announcement(&mut self, announced: &AnnouncedLaunch) {
         let id = announced.identity();
-        if self.parts.apps().get(&id).is_none() {
+        if self.parts.apps.get(&id).is_none() {
             let name = announced.name.clone();
             let record = Record::new(id.clone(), name, Added::Announced, Marks::default());
             // Any user may announce any name.
@@ -308,7 +293,7 @@ impl Service {
                 return self.parts.warn(warning);
             }
         }
-        match self.parts.kernel().adopt(announced.pid) {
+        match self.parts.kernel.adopt(announced.pid) {
             Ok(Some(launch)) => {
                 let pid = announced.pid.as_raw_nonzero().get() as u32;
                 let app = App {
@@ -319,7 +304,8 @@ impl Service {
                     ino: 0,
                 };
                 let found = FoundApp { id, app };
-                self.begin(launch, pid, found, StateEvent::Executed);
+                self.begin(launch, pid, found);
+                self.happened(launch, StateEvent::Executed);
             }
             Ok(None) => self
                 .parts
@@ -334,20 +320,20 @@ impl Service {
             Message::RecorderKept(kept) => self.parts.recorder_kept(&kept),
             Message::Recorded(result) => {
                 let launch = result.launch;
-                let result = self.parts.recorder_ended(*result);
-                self.launches.recorded(launch, result, &mut self.parts);
+                let (event, note) = self.parts.recorder_ended(*result);
+                self.launches.recorded(launch, event, note, &mut self.parts);
                 self.parts.refresh_marks();
             }
             Message::Waits(changed) => {
                 let needed = self.launches.any_followed();
                 self.parts.waits_changed(changed, needed);
             }
-            Message::Prefetched(launch) => self.launches.prefetch_ended(launch, &mut self.parts),
+            Message::Prefetched(launch) => self.happened(launch, StateEvent::PrefetchEnded),
             Message::Profiles { found, known } => {
                 self.parts.profiles_loaded_again(found, &known);
             }
             Message::Apps(apply) => {
-                if let Some(warning) = apply(self.parts.apps_mut()) {
+                if let Some(warning) = apply(&mut self.parts.apps) {
                     self.parts.warn(warning);
                 }
                 self.parts.refresh_marks();
@@ -384,7 +370,7 @@ impl Service {
         }
     }
 
-    fn on_signals(&mut self) -> io::Result<Next> {
+    fn on_signals(&mut self) -> io::Result<ControlFlow<()>> {
         while let Some(received) = self.signals.read_signal()? {
             match received.ssi_signo as i32 {
                 libc::SIGHUP => match self.read_config_again() {
@@ -393,10 +379,10 @@ impl Service {
                         .parts
                         .warn(format!("{why}; the old configuration stays")),
                 },
-                _ => return Ok(Next::Stop),
+                _ => return Ok(ControlFlow::Break(())),
             }
         }
-        Ok(Next::GoOn)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Reads the configuration again.
@@ -404,7 +390,7 @@ impl Service {
     /// # Errors
     /// What is wrong with it; the old one stays in force.
     pub fn read_config_again(&mut self) -> Result<(), String> {
-        let directory = &self.parts.places().config_dir;
+        let directory = &self.parts.places.config_dir;
         let config = Config::load(directory).map_err(|error| error.to_string())?;
         self.parts.configure(config);
         Ok(())

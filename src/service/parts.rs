@@ -1,164 +1,74 @@
-//! The parts of the service beside its launches, and what they do together. Each keeps its own state.
+//! The parts of the service beside its launches, and what they do together. Each keeps its own state, and none
+//! reaches into another's.
 
 mod outside;
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::BorrowedFd;
 
 use super::Places;
 use super::cached_profile::CachedProfile;
-use super::catalogue::{Catalogue, FoundApp};
+use super::catalogue::FoundApp;
 use super::config::{Config, Mode};
 use super::control::LaunchSignal;
 use super::control::bus::Bus;
 use super::diagnostics::Diagnostics;
 use super::exec_gate::MarkedExecutables;
-use super::launch::{LaunchPolicy, RecordResult};
+use super::launch::{LaunchPolicy, StateEvent};
 use super::mailbox::Outbox;
 use super::managed_apps::ManagedApps;
 use super::message::Message;
 use super::prefetchers::Prefetchers;
 use super::recorders::Recorders;
-use super::registry::{Record, Registry};
+use super::registry::Record;
 use super::waits::WaitSwitch;
 use super::watchlist::{Watchlist, desktop_apps};
-use super::worker::{Jobs, Worker};
-use crate::apps::Rules;
+use super::worker::Worker;
 use crate::kernel::{CountingWaits, Watch};
 use crate::learn::{LearnedProfile, LiveResult};
 use crate::policy::{Observation, Phase, PhaseRequest, Plan};
 
 /// A profile that a recorder has made.
-struct RecordedProfile {
+pub struct RecordedProfile {
     launch: u64,
     learned: LearnedProfile,
     cached: CachedProfile,
 }
 
-/// The parts of the service.
+/// The parts of the service. The event loop owns them.
 pub struct Parts {
-    places: Places,
-    config: Config,
-    kernel: Watch,
-    gate: MarkedExecutables,
-    waits: WaitSwitch,
-    prefetchers: Prefetchers,
-    recorders: Recorders,
+    pub places: Places,
+    pub config: Config,
+    pub kernel: Watch,
+    pub gate: MarkedExecutables,
+    pub waits: WaitSwitch,
+    pub prefetchers: Prefetchers,
+    pub recorders: Recorders,
     /// The profile of a launch that is about to end.
-    recorded: Option<RecordedProfile>,
-    apps: ManagedApps,
-    watchlist: Watchlist,
-    diagnostics: Diagnostics,
-    bus: Option<Bus>,
-    worker: Worker,
-    jobs: Jobs,
-    outbox: Outbox<Message>,
+    pub recorded: Option<RecordedProfile>,
+    pub apps: ManagedApps,
+    pub watchlist: Watchlist,
+    pub diagnostics: Diagnostics,
+    pub bus: Option<Bus>,
+    pub worker: Worker,
+    pub outbox: Outbox<Message>,
 }
 
 impl Parts {
-    /// Puts the parts together.
-    #[expect(clippy::too_many_arguments, reason = "there are as many parts")]
-    pub fn new(
-        places: Places,
-        config: Config,
-        kernel: Watch,
-        gate: MarkedExecutables,
-        mut apps: ManagedApps,
-        watchlist: Watchlist,
-        diagnostics: Diagnostics,
-        bus: Option<Bus>,
-        worker: Worker,
-        outbox: Outbox<Message>,
-    ) -> Self {
-        apps.set_tuning(config.prefetch.dynamic);
-        let recorders = kernel.recorders().ok();
-        Parts {
-            places,
-            config,
-            kernel,
-            gate,
-            waits: WaitSwitch::new(outbox.clone()),
-            prefetchers: Prefetchers::new(outbox.clone()),
-            recorders: Recorders::new(recorders, outbox.clone()),
-            recorded: None,
-            apps,
-            watchlist,
-            diagnostics,
-            bus,
-            jobs: worker.jobs(),
-            worker,
-            outbox,
-        }
-    }
-
-    /// The kernel side.
-    pub fn kernel(&mut self) -> &mut Watch {
-        &mut self.kernel
-    }
-
-    /// Readable when the kernel side has events.
-    pub fn kernel_fd(&self) -> BorrowedFd<'_> {
-        self.kernel.fd()
-    }
-
-    /// The exec gate.
-    pub fn gate(&self) -> &MarkedExecutables {
-        &self.gate
-    }
-
-    /// The recorder threads.
-    pub fn recorders(&mut self) -> &mut Recorders {
-        &mut self.recorders
-    }
-
-    /// The managed apps.
-    pub fn apps(&self) -> &ManagedApps {
-        &self.apps
-    }
-
-    /// The managed apps, to be changed.
-    pub fn apps_mut(&mut self) -> &mut ManagedApps {
-        &mut self.apps
-    }
-
-    /// The managed apps and the launcher rules, to manage an app that the user names.
-    pub fn registry_and_rules(&mut self) -> (&mut Registry, &Rules) {
-        (self.apps.registry_mut(), self.watchlist.catalogue().rules())
-    }
-
-    /// A way to give the worker jobs.
-    pub fn jobs(&self) -> &Jobs {
-        &self.jobs
-    }
-
-    /// What recognises apps.
-    pub fn catalogue(&self) -> &Catalogue {
-        self.watchlist.catalogue()
-    }
-
-    /// What the service says of itself.
-    pub fn diagnostics(&self) -> &Diagnostics {
-        &self.diagnostics
-    }
-
-    /// The configuration in force.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// Where the service finds and keeps things.
-    pub fn places(&self) -> &Places {
-        &self.places
-    }
-
     /// Puts a warning into the log and into `status`.
     pub fn warn(&mut self, warning: String) {
         self.diagnostics.warn(warning);
     }
 
+    /// Warns if something has failed.
+    fn check(&mut self, what: &str, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.warn(format!("{what}: {error}"));
+        }
+    }
+
     /// Tells the bus.
-    pub fn emit(&self, signal: LaunchSignal) {
+    fn emit(&self, signal: LaunchSignal) {
         if let Some(bus) = &self.bus {
             bus.emit(signal);
         }
@@ -269,9 +179,9 @@ impl Parts {
             self.watch_for_launches();
             return;
         }
-        let rules = self.catalogue().rules().clone();
+        let rules = self.watchlist.catalogue().rules().clone();
         let outbox = self.outbox.clone();
-        self.jobs.run(move |_| {
+        self.worker.jobs().run(move |_| {
             outbox.send(Message::DesktopApps(desktop_apps(&rules)));
         });
     }
@@ -315,16 +225,11 @@ impl Parts {
         for warning in self.gate.set(to_learn) {
             self.warn(warning);
         }
-        if let Err(error) = self.recorders.keep(apps) {
-            self.warn_of_recorder(&error);
-        }
+        let kept = self.recorders.keep(apps);
+        self.check("no learning thread can be started", kept);
         if apps > 0 && self.recorders.is_ready() {
             tracing::debug!(apps, "ready to learn");
         }
-    }
-
-    fn warn_of_recorder(&mut self, error: &io::Error) {
-        self.warn(format!("no learning thread can be started: {error}"));
     }
 
     /// A recorder was made ready, or is not needed any more.
@@ -339,67 +244,45 @@ impl Parts {
         }
     }
 
-    /// The recording of a launch has ended. Returns what came of it.
-    pub fn recorder_ended(&mut self, result: LiveResult) -> RecordResult {
+    /// The recording of a launch has ended. Returns what came of it, and says it.
+    pub fn recorder_ended(&mut self, result: LiveResult) -> (StateEvent, String) {
         self.recorders.ended(result.launch);
         let learned = match result.profile {
             Ok(learned) => learned,
-            Err(why) => return RecordResult::Nothing(why.to_string()),
+            Err(why) => return (StateEvent::NotRecorded, why.to_string()),
         };
         match CachedProfile::load(&learned.profile) {
             Ok(cached) => {
-                let entries = cached.entries;
+                let note = format!("learned {} entries", cached.entries);
                 self.recorded = Some(RecordedProfile {
                     launch: result.launch,
                     learned,
                     cached,
                 });
-                RecordResult::Profile { entries }
+                (StateEvent::Recorded, note)
             }
-            Err(why) => RecordResult::Unusable(why),
+            Err(why) => (StateEvent::RecordUnusable, why),
         }
     }
 
     /// The programs that count waits were attached or detached. `needed`: a launch is under way.
     pub fn waits_changed(&mut self, changed: io::Result<Option<CountingWaits>>, needed: bool) {
-        let result = match (&changed, needed) {
-            // A launch has begun meanwhile.
-            (Ok(None), true) => self
-                .waits
-                .changed(changed)
-                .and_then(|()| self.waits.switch_on(|| self.kernel.wait_programs())),
-            _ => self.waits.changed(changed),
-        };
-        self.check_waits(result);
-        if !needed {
-            let stopped = self.waits.switch_off();
-            self.check_waits(stopped);
-        }
-    }
-
-    fn check_waits(&mut self, result: io::Result<()>) {
-        if let Err(error) = result {
-            self.warn(format!("waits are not counted: {error}"));
-        }
-    }
-
-    /// Programs that wait at the exec gate go on, and none is held any more.
-    pub fn close_gate(&mut self) {
-        self.gate.close();
+        // A launch may have begun or ended meanwhile.
+        let changed = self.waits.changed(changed).and_then(|()| match needed {
+            true => self.waits.switch_on(|| self.kernel.wait_programs()),
+            false => self.waits.switch_off(),
+        });
+        self.check("waits are not counted", changed);
     }
 
     /// Writes the registry, and ends once everything is written.
     pub fn finish(self) {
         self.apps.save();
         let Parts {
-            apps,
-            bus,
-            jobs,
-            worker,
-            ..
+            apps, bus, worker, ..
         } = self;
         // Signals that are queued are still sent. The worker ends when nothing can give it jobs any more.
-        drop((apps, bus, jobs));
+        drop((apps, bus));
         worker.finish();
     }
 }

@@ -105,19 +105,15 @@ impl Prefetchers {
         running.map_or_else(Arc::default, |running| Arc::clone(&running.under_way))
     }
 
-    /// The report of a thread that has ended.
-    pub fn take_report(&mut self, launch: u64, kernel: &Watch) -> Option<PrefetchReport> {
-        let running = self.running.remove(&launch)?;
-        // The kernel side has forgotten the thread if the launch has ended meanwhile.
-        let _ = kernel.set_helper(running.tid.load(Ordering::Acquire), None);
-        running.prefetch.poll()
-    }
-
-    /// Stops a thread. Returns its report if it has ended by itself.
-    pub fn stop(&mut self, launch: u64) -> Option<PrefetchReport> {
+    /// The report of a thread that has ended by itself. One that has not is stopped.
+    pub fn end(&mut self, launch: u64, kernel: &Watch) -> Option<PrefetchReport> {
         let running = self.running.remove(&launch)?;
         let report = running.prefetch.poll();
-        running.prefetch.stop();
+        match report {
+            // The kernel side has forgotten the thread if the launch has ended meanwhile.
+            Some(_) => drop(kernel.set_helper(running.tid.load(Ordering::Acquire), None)),
+            None => running.prefetch.stop(),
+        }
         report
     }
 }

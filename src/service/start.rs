@@ -1,28 +1,32 @@
 //! Starting the service.
 
+use std::fmt::Display;
 use std::io;
 
 use super::Places;
 use super::announce::Announcements;
 use super::catalogue::Catalogue;
 use super::config::Config;
-use super::control::ControlCall;
 use super::control::bus::{Address, serve};
+use super::control::{ControlCall, Post};
 use super::diagnostics::Diagnostics;
 use super::event_loop::Service;
 use super::exec_gate::MarkedExecutables;
 use super::heap::release_heap;
-use super::mailbox::mailbox;
+use super::mailbox::{Outbox, mailbox};
 use super::managed_apps::ManagedApps;
 use super::message::Message;
 use super::mlock::lock_code;
 use super::notify::{NotifyState, notify};
 use super::packages::Packages;
 use super::parts::Parts;
+use super::prefetchers::Prefetchers;
 use super::priority::raise;
+use super::recorders::Recorders;
 use super::records::Records;
 use super::registry::Registry;
 use super::roots::Roots;
+use super::waits::WaitSwitch;
 use super::watchlist::Watchlist;
 use super::worker::Worker;
 use crate::apps::Rules;
@@ -56,6 +60,19 @@ pub enum ServiceError {
 /// Signals that the service understands.
 const SIGNALS: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
+/// What could not be had at the start, which the service does without.
+#[derive(Default)]
+struct Warnings(Vec<String>);
+
+impl Warnings {
+    /// The value of a step that may fail. `lost` says what goes without it.
+    fn keep<T, E: Display>(&mut self, lost: &str, result: Result<T, E>) -> Option<T> {
+        result
+            .inspect_err(|error| self.0.push(format!("{lost}: {error}")))
+            .ok()
+    }
+}
+
 /// Runs the service until a signal asks it to end.
 ///
 /// # Errors
@@ -64,111 +81,106 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     // Before any thread is started: all of them inherit the mask.
     let (inherited, signals) = Inherited::replace(&SIGNALS)?;
     raise_open_files();
-    let mut warnings = Vec::new();
+    let mut warnings = Warnings::default();
+    let (outbox, inbox) = mailbox()?;
+    let mut parts = assemble(places, outbox, &mut warnings)?;
+    let (announcements, cannot) = Announcements::open(&places.run_dir);
+    warnings.0.extend(cannot);
+    if let Some(address) = bus {
+        let served = serve(post(parts.outbox.clone()), &address);
+        parts.bus = warnings.keep("there is no bus", served);
+    }
+    let packages = warnings.keep("updates of packages are not heard of", Packages::watch());
+    parts.watch_for_launches();
+    parts.find_candidates();
+    release_heap();
+    notify(NotifyState::Ready);
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        apps = parts.apps.registry().iter().len(),
+        profiles = parts.apps.profiles().count(),
+        "ready"
+    );
+    warnings.keep("its own code may be read from the drive again", lock_code());
+    // The threads that stay have been started, at the ordinary priority.
+    warnings.keep("launches are seen a little late (CAP_SYS_NICE)", raise());
+    for warning in warnings.0 {
+        parts.warn(warning);
+    }
+    let mut service = Service::new(parts, inbox, announcements, packages, signals);
+    let ended = service.run();
+    service.stop();
+    inherited.restore()?;
+    Ok(ended?)
+}
+
+/// Reads the service's files, and attaches to the kernel.
+fn assemble(
+    places: &Places,
+    outbox: Outbox<Message>,
+    warnings: &mut Warnings,
+) -> Result<Parts, ServiceError> {
     // What a killed learning run left changed.
     if let Err(error) = restore_leftovers(&places.run_dir) {
-        warnings.push(error.to_string());
+        warnings.0.push(error.to_string());
     }
     let config = Config::load(&places.config_dir)?;
     let store = Store::create(&places.state_dir)?;
     if let Err(error) = store.remove_leftovers() {
         // A read-only file system, say: it is only untidy.
-        warnings.push(error.to_string());
+        warnings.0.push(error.to_string());
     }
     let (registry, warning) = Registry::load(&places.state_dir)?;
-    warnings.extend(warning);
+    warnings.0.extend(warning);
     let (records, warning) = Records::open(&places.state_dir, &config.history);
-    warnings.extend(warning);
+    warnings.0.extend(warning);
     let worker = Worker::start(records)?;
-    let (outbox, inbox) = mailbox()?;
-
     let options = WatchOptions {
         early: config.watch.early,
     };
-    let watch = Watch::attach(options)?;
-    if let Err(why) = watch.recorders() {
-        warnings.push(format!("nothing can be learned: {why}"));
-    }
-    let gate = ExecGate::new()
-        .inspect_err(|error| warnings.push(format!("launches are learned a little late: {error}")))
-        .ok();
-    if let Err(error) = check_paths() {
-        warnings.push(format!(
-            "files that are replaced will not be found again by their paths: openat2(2) is refused \
-             ({error})"
-        ));
-    }
+    let kernel = Watch::attach(options)?;
+    let recorders = warnings.keep("nothing can be learned", kernel.recorders());
+    let gate = warnings.keep("launches are learned a little late", ExecGate::new());
+    warnings.keep(
+        "files that are replaced will not be found again by their paths: openat2(2) is refused",
+        check_paths(),
+    );
     let (rules, refused) = Rules::load(&places.config_dir.join("launchers.d"));
-    warnings.extend(refused);
+    warnings.0.extend(refused);
     let watchlist = Watchlist::new(Catalogue::new(rules, Roots::of_system()?));
-    let (apps, unusable) = ManagedApps::load(
+    let (mut apps, unusable) = ManagedApps::load(
         registry,
         watchlist.catalogue().rules(),
         store,
         places.state_dir.clone(),
-        worker.jobs(),
+        worker.jobs().clone(),
         outbox.clone(),
     )?;
-    warnings.extend(unusable);
-    let (announcements, cannot) = Announcements::open(&places.run_dir);
-    warnings.extend(cannot);
-    let bus = bus.and_then(|address| {
-        let outbox = outbox.clone();
-        let post = move |call: ControlCall| {
-            outbox.send(Message::Control(Box::new(move |service| call(service))))
-        };
-        serve(Box::new(post), &address)
-            .inspect_err(|error| warnings.push(format!("there is no bus: {error}")))
-            .ok()
-    });
-    let packages = Packages::watch()
-        .inspect_err(|error| {
-            warnings.push(format!("updates of packages are not heard of: {error}"));
-        })
-        .ok();
-    let mut diagnostics = Diagnostics::new(abilities(&watch, gate.is_some()));
-    for warning in warnings {
-        diagnostics.warn(warning);
-    }
-    let gate = MarkedExecutables::new(gate);
-    let mut parts = Parts::new(
-        places.clone(),
+    warnings.0.extend(unusable);
+    apps.set_tuning(config.prefetch.dynamic);
+    Ok(Parts {
+        places: places.clone(),
         config,
-        watch,
-        gate,
+        diagnostics: Diagnostics::new(abilities(&kernel, gate.is_some())),
+        kernel,
+        gate: MarkedExecutables::new(gate),
+        waits: WaitSwitch::new(outbox.clone()),
+        prefetchers: Prefetchers::new(outbox.clone()),
+        recorders: Recorders::new(recorders, outbox.clone()),
+        recorded: None,
         apps,
         watchlist,
-        diagnostics,
-        bus,
+        bus: None,
         worker,
         outbox,
-    );
-    parts.watch_for_launches();
-    parts.find_candidates();
-    release_heap();
-    let mut service = Service::new(parts, inbox, announcements, packages, signals);
-    notify(NotifyState::Ready);
-    let apps = service.parts().apps();
-    tracing::info!(
-        version = env!("CARGO_PKG_VERSION"),
-        apps = apps.registry().iter().len(),
-        profiles = apps.profiles().count(),
-        "ready"
-    );
-    if let Err(error) = lock_code() {
-        let warning = format!("its own code may be read from the drive again: {error}");
-        service.parts_mut().warn(warning);
-    }
-    // The threads that stay have been started, at the ordinary priority.
-    if let Err(error) = raise() {
-        let warning = format!("launches are seen a little late: {error} (CAP_SYS_NICE)");
-        service.parts_mut().warn(warning);
-    }
-    let ended = service.run();
-    notify(NotifyState::Stopping);
-    service.stop();
-    inherited.restore()?;
-    Ok(ended?)
+    })
+}
+
+/// Passes calls of the bus on to the event loop.
+fn post(outbox: Outbox<Message>) -> Post {
+    Box::new(move |call: ControlCall| {
+        outbox.send(Message::Control(Box::new(move |service| call(service))))
+    })
 }
 
 fn abilities(watch: &Watch, gate: bool) -> Vec<String> {

@@ -40,8 +40,8 @@ impl Worker {
     }
 
     /// A way to give it jobs.
-    pub fn jobs(&self) -> Jobs {
-        self.jobs.clone()
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
     }
 
     /// Waits until all jobs are done and ends the thread. All other [`Jobs`] must be gone.

@@ -9,8 +9,8 @@ use crate::service::history::History;
 
 impl Control for Service {
     fn status(&mut self) -> Status {
-        let lost_events = self.parts_mut().kernel().lost();
-        let apps = self.parts().apps();
+        let lost_events = self.parts.kernel.lost();
+        let apps = &self.parts.apps;
         let (mut learning, mut disabled) = (0, 0);
         for record in apps.registry().iter() {
             let phase = record.managed.phase();
@@ -18,10 +18,10 @@ impl Control for Service {
             disabled += u64::from(matches!(phase, Phase::Disabled { .. }));
         }
         let profile_sizes = apps.profiles().map(|profile| profile.packed.len() as u64);
-        let diagnostics = self.parts().diagnostics();
+        let diagnostics = &self.parts.diagnostics;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            mode: self.parts().config().mode.to_string(),
+            mode: self.parts.config.mode.to_string(),
             managed: apps.registry().iter().len() as u64,
             with_profile: apps.profiles().count() as u64,
             learning,
@@ -37,7 +37,7 @@ impl Control for Service {
     }
 
     fn apps(&mut self, app: Option<&str>, reply: Reply<Vec<AppState>>) {
-        let managed = self.parts().apps();
+        let managed = &self.parts.apps;
         match states(managed.registry(), app, |id| managed.profile(id)) {
             Ok(apps) => self.with_history(reply, move |history| match history {
                 Some(history) => add_times(apps, history),
@@ -48,7 +48,7 @@ impl Control for Service {
     }
 
     fn launches(&mut self, app: Option<&str>, limit: u32, reply: Reply<Vec<LaunchRecord>>) {
-        let registry = self.parts().apps().registry();
+        let registry = self.parts.apps.registry();
         let id = match app.map(|app| find(registry, app)).transpose() {
             Ok(record) => record.map(|record| record.id.clone()),
             Err(error) => return reply(Err(error)),
@@ -63,20 +63,20 @@ impl Control for Service {
     }
 
     fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String> {
-        let (registry, rules) = self.parts_mut().registry_and_rules();
-        let id = find_or_add(registry, app, rules)?;
-        self.parts_mut().ask(&id, request);
+        let rules = self.parts.watchlist.catalogue().rules();
+        let id = find_or_add(self.parts.apps.registry_mut(), app, rules)?;
+        self.parts.ask(&id, request);
         Ok(id)
     }
 
     fn forget(&mut self, app: &str) -> Answer<()> {
-        let id = find(self.parts().apps().registry(), app)?.id.clone();
-        self.parts_mut().forget(&id);
+        let id = find(self.parts.apps.registry(), app)?.id.clone();
+        self.parts.forget(&id);
         Ok(())
     }
 
     fn set_mode(&mut self, mode: Mode) -> Answer<()> {
-        let directory = &self.parts().places().config_dir;
+        let directory = &self.parts.places.config_dir;
         set_mode(directory, mode).map_err(ControlError::failed)?;
         Control::reload(self)
     }
@@ -94,7 +94,7 @@ impl Service {
         reply: Reply<T>,
         answer: impl FnOnce(Option<&History>) -> Answer<T> + Send + 'static,
     ) {
-        self.parts().jobs().run(move |records| {
+        self.parts.worker.jobs().run(move |records| {
             reply(answer(records.history()));
         });
     }

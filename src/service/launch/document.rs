@@ -1,30 +1,30 @@
 //! The table of docs/service.md, drawn from [`step`], and the check that the two are the same.
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
 use std::fs;
 use std::path::Path;
 
-use super::{LaunchPolicy, LaunchState, StateAction, StateEvent, ThreadPhase, step};
+use super::{LaunchPolicy, LaunchStage, LaunchState, StateAction, StateEvent, ThreadPhase, step};
 use crate::policy::Plan;
-use crate::service::history::Kind;
 
-const EVENTS: [(StateEvent, &str); 16] = [
-    (StateEvent::Called, "execve is called"),
-    (StateEvent::Executed, "execve succeeds"),
-    (StateEvent::ExecutedAnother, "another program is executed"),
-    (StateEvent::ProgramHeld, "the gate holds the program"),
-    (StateEvent::HeldTooLong, "it is held for 1 s"),
-    (StateEvent::CallTimedOut, "no success for 5 s"),
-    (StateEvent::RecorderRefused, "the recorder refuses"),
-    (StateEvent::Recorded, "a profile is recorded"),
-    (StateEvent::NotRecorded, "nothing is recorded"),
-    (StateEvent::RecordUnusable, "the profile is unusable"),
-    (StateEvent::PrefetchFailed, "there is no prefetch thread"),
-    (StateEvent::PrefetchEnded, "the prefetch ends"),
-    (StateEvent::Quiet, "quiet"),
-    (StateEvent::Exited, "the last task exits"),
-    (StateEvent::SlotLost, "the slot is lost"),
-    (StateEvent::Cancelled, "it is cancelled"),
+const EVENTS: [StateEvent; 16] = [
+    StateEvent::Called,
+    StateEvent::Executed,
+    StateEvent::ExecutedAnother,
+    StateEvent::ProgramHeld,
+    StateEvent::HeldTooLong,
+    StateEvent::CallTimedOut,
+    StateEvent::RecorderRefused,
+    StateEvent::Recorded,
+    StateEvent::NotRecorded,
+    StateEvent::RecordUnusable,
+    StateEvent::PrefetchFailed,
+    StateEvent::PrefetchEnded,
+    StateEvent::Quiet,
+    StateEvent::Exited,
+    StateEvent::SlotLost,
+    StateEvent::Cancelled,
 ];
 
 /// A plan with and without a profile, as far as there are such launches.
@@ -41,49 +41,29 @@ const BEGIN: &str =
     "<!-- states: drawn from the code; `cargo test --lib launch::document` prints it -->";
 const END: &str = "<!-- end of states -->";
 
-fn name(state: LaunchState) -> String {
-    use LaunchState as S;
-    let with = |name: &str, thread| match thread {
-        ThreadPhase::None => name.to_owned(),
-        ThreadPhase::Running => format!("{name}, prefetching"),
-        ThreadPhase::Ended => format!("{name}, prefetched"),
-    };
-    match state {
-        S::Unknown => "Unknown".to_owned(),
-        S::Called(thread) => with("Called", thread),
-        S::Refused(thread) => with("Refused", thread),
-        S::Held(thread) => with("Held", thread),
-        S::Recording(thread) => with("Recording", thread),
-        S::Prefetching => "Prefetching".to_owned(),
-        S::Settling => "Settling".to_owned(),
-        S::Watching => "Watching".to_owned(),
-        S::Over => "Over".to_owned(),
+/// The name of a variant in words: `KeepProfile { alone: true }` becomes "keep profile (alone: true)".
+fn words(variant: impl Debug) -> String {
+    let mut words = String::new();
+    for letter in format!("{variant:?}").chars() {
+        if letter.is_uppercase() && !words.is_empty() && !words.ends_with('(') {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
     }
+    words
+        .replace(" {", "(")
+        .replace(" }", ")")
+        .replace("( ", "(")
+        .replace('(', " (")
 }
 
-fn describe(action: StateAction) -> &'static str {
-    match action {
-        StateAction::StartPrefetch => "start prefetch",
-        StateAction::WatchCompletion => "watch completion page",
-        StateAction::CountWaits => "count waits",
-        StateAction::CountLaunch => "count launch",
-        StateAction::InvalidateGate => "invalidate gate",
-        StateAction::StartRecording => "start recording",
-        StateAction::LetGo => "let go",
-        StateAction::TakeReport => "take report",
-        StateAction::StopPrefetch => "stop prefetch",
-        StateAction::KeepProfile { alone: true } => "keep profile (recorded alone)",
-        StateAction::KeepProfile { alone: false } => "keep profile",
-        StateAction::ReportNotLearned => "report not learned",
-        StateAction::CloseSlot => "close slot",
-        StateAction::Judge => "judge",
-        StateAction::RefreshGate => "refresh gate",
-        StateAction::Weigh => "weigh",
-        StateAction::WriteDown(Kind::Learned) => "write down as learned",
-        StateAction::WriteDown(Kind::Prefetched) => "write down as prefetched",
-        StateAction::WriteDown(Kind::Withheld) => "write down as withheld",
-        StateAction::WriteDown(Kind::Watched) => "write down as watched",
-    }
+fn name(state: LaunchState) -> String {
+    let thread = match state.thread {
+        ThreadPhase::None => "",
+        ThreadPhase::Running => ", prefetching",
+        ThreadPhase::Ended => ", prefetched",
+    };
+    format!("{:?}{thread}", state.stage)
 }
 
 fn policy(plan: Plan, has_profile: bool) -> LaunchPolicy {
@@ -92,22 +72,22 @@ fn policy(plan: Plan, has_profile: bool) -> LaunchPolicy {
 
 /// All states, in the order of a life.
 fn states() -> Vec<LaunchState> {
-    use LaunchState as S;
-    let threads = [ThreadPhase::None, ThreadPhase::Running, ThreadPhase::Ended];
-    let mut states = vec![S::Unknown];
-    for with in [S::Called, S::Refused, S::Held, S::Recording] {
-        states.extend(threads.map(with));
+    use LaunchStage as S;
+    let mut states = vec![LaunchState::NEW];
+    for stage in [S::Called, S::Refused, S::Held, S::Recording, S::Running] {
+        let threads = [ThreadPhase::None, ThreadPhase::Running, ThreadPhase::Ended];
+        states.extend(threads.map(|thread| LaunchState { stage, thread }));
     }
-    states.extend([S::Prefetching, S::Settling, S::Watching, S::Over]);
+    states.push(LaunchState::OVER);
     states
 }
 
 /// States that a launch with this policy can come to.
 fn reachable(policy: LaunchPolicy) -> Vec<LaunchState> {
-    let mut found = vec![LaunchState::Unknown];
+    let mut found = vec![LaunchState::NEW];
     let mut at = 0;
     while let Some(&state) = found.get(at) {
-        for (event, _) in EVENTS {
+        for event in EVENTS {
             let (next, _) = step(state, event, policy);
             if !found.contains(&next) {
                 found.push(next);
@@ -118,43 +98,54 @@ fn reachable(policy: LaunchPolicy) -> Vec<LaunchState> {
     found
 }
 
-/// What follows in a state: `(events, plans, next state, actions)`, where anything changes.
-fn rows(state: LaunchState) -> Vec<(Vec<&'static str>, String, LaunchState, Vec<StateAction>)> {
-    let policies: Vec<_> = POLICIES
-        .into_iter()
-        .filter(|&(plan, profile, _)| reachable(policy(plan, profile)).contains(&state))
-        .collect();
-    let mut rows: Vec<(Vec<&str>, String, LaunchState, Vec<StateAction>)> = Vec::new();
-    for (event, event_name) in EVENTS {
-        let mut by_plan: Vec<(Vec<&str>, LaunchState, Vec<StateAction>)> = Vec::new();
+/// A line of the table.
+#[derive(PartialEq)]
+struct Line {
+    events: Vec<String>,
+    plans: Vec<&'static str>,
+    next: LaunchState,
+    actions: Vec<StateAction>,
+}
+
+/// What follows in a state, where anything changes. Events and plans with the same consequences share a line.
+fn lines(state: LaunchState) -> Vec<Line> {
+    let mut policies = POLICIES.to_vec();
+    policies.retain(|&(plan, profile, _)| reachable(policy(plan, profile)).contains(&state));
+    let mut lines: Vec<Line> = Vec::new();
+    for event in EVENTS {
+        let mut of_event: Vec<Line> = Vec::new();
         for &(plan, profile, plan_name) in &policies {
             let (next, actions) = step(state, event, policy(plan, profile));
-            let same = by_plan
-                .iter_mut()
-                .find(|(_, to, then)| *to == next && *then == actions);
-            match same {
-                Some((plans, _, _)) => plans.push(plan_name),
-                None => by_plan.push((vec![plan_name], next, actions)),
+            let mut known = of_event.iter_mut();
+            match known.find(|line| line.next == next && line.actions == actions) {
+                Some(line) => line.plans.push(plan_name),
+                None => of_event.push(Line {
+                    events: vec![words(event)],
+                    plans: vec![plan_name],
+                    next,
+                    actions,
+                }),
             }
         }
-        for (plans, next, actions) in by_plan {
-            if next == state && actions.is_empty() {
-                continue;
-            }
-            let plans = match plans.len() == policies.len() {
-                true => "any".to_owned(),
-                false => plans.join("; "),
+        of_event.retain(|line| line.next != state || !line.actions.is_empty());
+        for line in of_event {
+            let alike = |known: &&mut Line| {
+                known.plans == line.plans
+                    && known.next == line.next
+                    && known.actions == line.actions
             };
-            let same = rows
-                .iter_mut()
-                .find(|(_, of, to, then)| *of == plans && *to == next && *then == actions);
-            match same {
-                Some((events, ..)) => events.push(event_name),
-                None => rows.push((vec![event_name], plans, next, actions)),
+            match lines.iter_mut().find(alike) {
+                Some(known) => known.events.extend(line.events),
+                None => lines.push(line),
             }
         }
     }
-    rows
+    for line in &mut lines {
+        if line.plans.len() == policies.len() {
+            line.plans = vec!["any"];
+        }
+    }
+    lines
 }
 
 /// The table in Markdown.
@@ -164,16 +155,17 @@ fn table() -> String {
         "|---|---|---|---|---|".to_owned(),
     ];
     for state in states() {
-        for (events, plans, next, actions) in rows(state) {
-            let next = match next == state {
+        for line in self::lines(state) {
+            let next = match line.next == state {
                 true => "–".to_owned(),
-                false => name(next),
+                false => name(line.next),
             };
-            let actions: Vec<&str> = actions.into_iter().map(describe).collect();
+            let actions: Vec<String> = line.actions.into_iter().map(words).collect();
             lines.push(format!(
-                "| {} | {} | {plans} | {next} | {} |",
+                "| {} | {} | {} | {next} | {} |",
                 name(state),
-                events.join("; "),
+                line.events.join("; "),
+                line.plans.join("; "),
                 actions.join(", ")
             ));
         }
@@ -205,7 +197,7 @@ fn every_state_can_be_reached_and_left() {
         let policy = policy(plan, profile);
         for state in reachable(policy) {
             let (next, _) = step(state, StateEvent::Cancelled, policy);
-            assert_eq!(next, LaunchState::Over, "{state:?}");
+            assert_eq!(next, LaunchState::OVER, "{state:?}");
         }
     }
 }
@@ -215,13 +207,13 @@ fn a_step_to_over_closes_the_slot_once_and_no_other_step_does() {
     for (plan, profile, _) in POLICIES {
         let policy = policy(plan, profile);
         for state in states() {
-            for (event, _) in EVENTS {
+            for event in EVENTS {
                 let (next, actions) = step(state, event, policy);
                 let closed = actions
                     .iter()
                     .filter(|&&action| action == StateAction::CloseSlot)
                     .count();
-                let ends = next == LaunchState::Over && state != LaunchState::Over;
+                let ends = next == LaunchState::OVER && state != LaunchState::OVER;
                 assert_eq!(
                     closed,
                     usize::from(ends),

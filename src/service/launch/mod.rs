@@ -10,14 +10,12 @@ mod document;
 mod fakes;
 #[cfg(test)]
 mod lives;
-mod note;
 mod pending_execs;
 pub(super) mod seam;
 mod state;
 mod table;
 
-pub use note::LaunchNote;
 #[cfg(test)]
 use state::ThreadPhase;
-pub use state::{LaunchPolicy, LaunchState, StateAction, StateEvent, step};
-pub use table::{LaunchStart, Launches, RecordResult, TICK};
+pub use state::{LaunchPolicy, LaunchStage, LaunchState, StateAction, StateEvent, step};
+pub use table::{FollowedLaunch, LaunchStart, Launches, TICK};

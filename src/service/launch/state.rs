@@ -13,12 +13,23 @@ pub struct LaunchPolicy {
     pub has_profile: bool,
 }
 
-impl LaunchPolicy {
-    /// Whether the launch is prefetched. A launch that is learned again still profits from the old profile,
-    /// and learning sees what the app uses whoever has read it.
-    fn prefetches(self) -> bool {
-        self.has_profile && matches!(self.plan, Plan::Prefetch | Plan::Learn)
-    }
+/// How far a launch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchStage {
+    /// The kernel counts it, and nothing is done for it yet.
+    New,
+    /// execve was called and has not succeeded.
+    Called,
+    /// The same, and the recorder has refused the launch.
+    Refused,
+    /// The recorder has it, and execve has not succeeded: the exec gate may hold its program.
+    Held,
+    /// The app runs and is recorded.
+    Recording,
+    /// The app runs.
+    Running,
+    /// Nothing is held, read or counted for it any more.
+    Over,
 }
 
 /// The prefetch thread of a launch.
@@ -34,25 +45,11 @@ pub enum ThreadPhase {
 
 /// Where a launch is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaunchState {
-    /// The kernel counts it, and its app is not known yet.
-    Unknown,
-    /// execve was called and has not succeeded.
-    Called(ThreadPhase),
-    /// The same, and the recorder has refused the launch.
-    Refused(ThreadPhase),
-    /// The recorder has it, and execve has not succeeded: the exec gate may hold its program.
-    Held(ThreadPhase),
-    /// The app runs and is recorded.
-    Recording(ThreadPhase),
-    /// The app runs, and so does its prefetch.
-    Prefetching,
-    /// The app runs, its prefetch has ended.
-    Settling,
-    /// The app runs, and nothing is done for it.
-    Watching,
-    /// Nothing is held, read or counted for it any more.
-    Over,
+pub struct LaunchState {
+    /// How far it is.
+    pub stage: LaunchStage,
+    /// How far its prefetch is.
+    pub thread: ThreadPhase,
 }
 
 /// What happens to a launch.
@@ -88,7 +85,7 @@ pub enum StateEvent {
     Exited,
     /// The kernel does not count it any more.
     SlotLost,
-    /// It is not to be followed, or the service stops.
+    /// The service stops.
     Cancelled,
 }
 
@@ -113,11 +110,9 @@ pub enum StateAction {
     TakeReport,
     /// Stop the prefetch thread, and take its report if there is one.
     StopPrefetch,
-    /// Use and store the recorded profile. `alone`: no prefetch ran beside the recorder.
-    KeepProfile {
-        /// Whether the waits of the launch are those of a launch without prefetching.
-        alone: bool,
-    },
+    /// Use and store the recorded profile. `alone`: no prefetch ran beside the recorder, so that the waits of
+    /// the launch are those of a launch without prefetching.
+    KeepProfile { alone: bool },
     /// Tell the app's policy that nothing was learned.
     ReportNotLearned,
     /// Take the last counts and free the launch's place in the kernel.
@@ -128,7 +123,7 @@ pub enum StateAction {
     RefreshGate,
     /// Weigh whether the program is an app, if it is on probation.
     Weigh,
-    /// Write the registry and a row of the history, and tell the bus.
+    /// Write the registry and a row of the history, and tell the bus and the log.
     WriteDown(Kind),
 }
 
@@ -136,212 +131,151 @@ type Next = (LaunchState, Vec<StateAction>);
 
 /// The next state of a launch and what is to be done, in this order.
 pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next {
-    use LaunchState as S;
-    use StateEvent as E;
-    match (state, event) {
-        (S::Over, _) => (state, Vec::new()),
-        (_, E::Cancelled) => give_up(state),
-        (S::Unknown, _) => unknown(event, policy),
-        (_, E::PrefetchEnded | E::PrefetchFailed) => prefetch_over(state, event),
-        (S::Called(_) | S::Refused(_) | S::Held(_), _) => before_exec(state, event, policy),
-        (S::Recording(_), _) => recording(state, event, policy),
-        (S::Prefetching | S::Settling | S::Watching, _) => running(state, event, policy),
-    }
-}
-
-fn unknown(event: StateEvent, policy: LaunchPolicy) -> Next {
-    use StateEvent as E;
-    let state = LaunchState::Unknown;
-    match event {
-        E::Called => begin(policy),
-        E::Executed => {
-            let (called, mut actions) = begin(policy);
-            let (state, then) = before_exec(called, event, policy);
-            actions.extend(then);
-            (state, actions)
-        }
-        E::ProgramHeld => (state, vec![StateAction::LetGo]),
-        E::ExecutedAnother | E::CallTimedOut | E::Exited | E::SlotLost => give_up(state),
-        _ => (state, Vec::new()),
-    }
-}
-
-/// execve was called: the earliest moment to prefetch.
-fn begin(policy: LaunchPolicy) -> Next {
-    let mut actions = Vec::with_capacity(6);
-    let mut thread = ThreadPhase::None;
-    if policy.prefetches() {
-        actions.push(StateAction::StartPrefetch);
-        thread = ThreadPhase::Running;
-    }
-    if policy.has_profile {
-        actions.push(StateAction::WatchCompletion);
-    }
-    actions.push(StateAction::CountWaits);
-    (LaunchState::Called(thread), actions)
-}
-
-fn before_exec(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next {
-    use LaunchState as S;
+    use LaunchStage as S;
+    use StateAction as A;
     use StateEvent as E;
     let learns = policy.plan == Plan::Learn;
-    let counted = vec![StateAction::CountLaunch];
-    match (state, event) {
-        (S::Called(thread), E::ProgramHeld) if learns => {
-            (S::Held(thread), vec![StateAction::StartRecording])
-        }
-        (_, E::ProgramHeld) => (state, vec![StateAction::LetGo]),
+    let to = |stage, actions: &[A]| (LaunchState { stage, ..state }, actions.to_vec());
+    let stay = |actions| to(state.stage, actions);
+    match (state.stage, event) {
+        (S::Over, _) => stay(&[]),
+        (_, E::Cancelled) => state.give_up(),
+        (S::New, E::Called) => state.begin(policy),
+        (S::New, _) => stay(&[]),
+        (_, E::PrefetchEnded | E::PrefetchFailed) => state.prefetch_over(event),
+
+        (S::Called, E::ProgramHeld) if learns => to(S::Held, &[A::StartRecording]),
+        // A late look at execve holds the program after the launch has begun.
+        (_, E::ProgramHeld) => stay(&[A::LetGo]),
+        (S::Held | S::Recording, E::HeldTooLong) => stay(&[A::LetGo]),
+
         // It was not held: it is recorded a moment late.
-        (S::Called(thread), E::Executed) if learns => (
-            S::Recording(thread),
-            vec![
-                StateAction::CountLaunch,
-                StateAction::InvalidateGate,
-                StateAction::StartRecording,
-            ],
+        (S::Called, E::Executed) if learns => to(
+            S::Recording,
+            &[A::CountLaunch, A::InvalidateGate, A::StartRecording],
         ),
-        (S::Called(thread) | S::Refused(thread), E::Executed) => (unrecorded(thread), counted),
-        (S::Held(thread), E::Executed) => (S::Recording(thread), counted),
-        (S::Held(thread), E::RecorderRefused) => (S::Refused(thread), vec![StateAction::LetGo]),
-        (S::Held(_), E::HeldTooLong) => (state, vec![StateAction::LetGo]),
-        // The success of execve was not reported; what was recorded is worth having all the same.
-        (S::Held(_), E::Recorded | E::NotRecorded | E::RecordUnusable) => {
-            let mut actions = record_result(state, event);
-            let (state, then) = give_up(state);
-            actions.extend(then);
-            (state, actions)
+        (S::Called | S::Refused, E::Executed) => to(S::Running, &[A::CountLaunch]),
+        (S::Held, E::Executed) => to(S::Recording, &[A::CountLaunch]),
+
+        (S::Held, E::RecorderRefused) => to(S::Refused, &[A::LetGo]),
+        (S::Recording, E::RecorderRefused) => to(S::Running, &[A::LetGo]),
+        (S::Held | S::Recording, E::Recorded | E::NotRecorded | E::RecordUnusable) => {
+            state.record_ended(event, policy)
         }
         // The recorder decides when the launch is over.
-        (S::Held(_), E::Exited | E::Quiet) => (state, Vec::new()),
-        // execve may wait for its own prefetch on a drive that does one thing at a time.
-        (_, E::Quiet) if is_prefetching(state) => (state, Vec::new()),
-        (_, E::Quiet | E::Exited | E::SlotLost | E::CallTimedOut | E::ExecutedAnother) => {
-            give_up(state)
-        }
-        _ => (state, Vec::new()),
-    }
-}
+        (S::Held | S::Recording, E::Quiet | E::Exited) => stay(&[]),
 
-fn recording(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next {
-    use StateEvent as E;
-    match event {
-        E::RecorderRefused => (unrecorded(thread_of(state)), vec![StateAction::LetGo]),
-        // A late look at execve holds the program after the launch has begun.
-        E::HeldTooLong | E::ProgramHeld => (state, vec![StateAction::LetGo]),
-        E::Recorded | E::NotRecorded | E::RecordUnusable => {
-            let mut actions = record_result(state, event);
-            actions.extend(finish(state, policy, event == E::Recorded));
-            (LaunchState::Over, actions)
-        }
-        E::SlotLost => (LaunchState::Over, finish(state, policy, false)),
-        E::ExecutedAnother => give_up(state),
-        _ => (state, Vec::new()),
-    }
-}
-
-fn running(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next {
-    use StateEvent as E;
-    match event {
         // An app may wait for seconds behind its prefetch on a drive that does one thing at a time.
-        E::Quiet if is_prefetching(state) => (state, Vec::new()),
-        E::Quiet | E::Exited | E::SlotLost => (LaunchState::Over, finish(state, policy, false)),
-        E::ProgramHeld => (state, vec![StateAction::LetGo]),
-        E::ExecutedAnother => give_up(state),
-        _ => (state, Vec::new()),
+        (_, E::Quiet) if state.is_prefetching() => stay(&[]),
+        (S::Running, E::Quiet | E::Exited | E::SlotLost) | (S::Recording, E::SlotLost) => {
+            state.finish(policy, false)
+        }
+        (_, E::Quiet | E::Exited | E::SlotLost | E::ExecutedAnother) => state.give_up(),
+        (S::Called | S::Refused | S::Held, E::CallTimedOut) => state.give_up(),
+        _ => stay(&[]),
     }
-}
-
-fn prefetch_over(state: LaunchState, event: StateEvent) -> Next {
-    use LaunchState as S;
-    if !is_prefetching(state) {
-        return (state, Vec::new());
-    }
-    let (thread, actions) = match event {
-        StateEvent::PrefetchEnded => (ThreadPhase::Ended, vec![StateAction::TakeReport]),
-        _ => (ThreadPhase::None, Vec::new()),
-    };
-    let next = match state {
-        S::Called(_) => S::Called(thread),
-        S::Refused(_) => S::Refused(thread),
-        S::Held(_) => S::Held(thread),
-        S::Recording(_) => S::Recording(thread),
-        _ => unrecorded(thread),
-    };
-    (next, actions)
-}
-
-fn record_result(state: LaunchState, event: StateEvent) -> Vec<StateAction> {
-    match event {
-        StateEvent::Recorded => vec![StateAction::KeepProfile {
-            alone: thread_of(state) == ThreadPhase::None,
-        }],
-        StateEvent::NotRecorded => vec![StateAction::ReportNotLearned],
-        _ => Vec::new(),
-    }
-}
-
-/// The launch is over: what was counted is judged and written down.
-fn finish(state: LaunchState, policy: LaunchPolicy, learned: bool) -> Vec<StateAction> {
-    let (_, mut actions) = give_up(state);
-    match policy.plan {
-        Plan::Prefetch | Plan::Withhold => actions.push(StateAction::Judge),
-        Plan::Learn if learned => {}
-        Plan::Learn => actions.push(StateAction::RefreshGate),
-        Plan::Leave => actions.extend([StateAction::RefreshGate, StateAction::Weigh]),
-    }
-    actions.push(StateAction::WriteDown(match policy.plan {
-        Plan::Learn if learned => Kind::Learned,
-        Plan::Prefetch => Kind::Prefetched,
-        Plan::Withhold => Kind::Withheld,
-        Plan::Learn | Plan::Leave => Kind::Watched,
-    }));
-    actions
-}
-
-/// Ends everything that was begun for the launch, and says nothing of it.
-fn give_up(state: LaunchState) -> Next {
-    let mut actions = Vec::new();
-    if state.is_recorded() {
-        actions.push(StateAction::LetGo);
-    }
-    if is_prefetching(state) {
-        actions.push(StateAction::StopPrefetch);
-    }
-    actions.push(StateAction::CloseSlot);
-    (LaunchState::Over, actions)
-}
-
-/// The state of an app that runs and is not recorded.
-fn unrecorded(thread: ThreadPhase) -> LaunchState {
-    match thread {
-        ThreadPhase::None => LaunchState::Watching,
-        ThreadPhase::Running => LaunchState::Prefetching,
-        ThreadPhase::Ended => LaunchState::Settling,
-    }
-}
-
-fn thread_of(state: LaunchState) -> ThreadPhase {
-    use LaunchState as S;
-    match state {
-        S::Called(thread) | S::Refused(thread) | S::Held(thread) | S::Recording(thread) => thread,
-        S::Prefetching => ThreadPhase::Running,
-        S::Settling => ThreadPhase::Ended,
-        S::Unknown | S::Watching | S::Over => ThreadPhase::None,
-    }
-}
-
-fn is_prefetching(state: LaunchState) -> bool {
-    thread_of(state) == ThreadPhase::Running
 }
 
 impl LaunchState {
+    /// Of a launch that begins.
+    pub const NEW: LaunchState = LaunchState {
+        stage: LaunchStage::New,
+        thread: ThreadPhase::None,
+    };
+
+    /// Of a launch that is over.
+    pub const OVER: LaunchState = LaunchState {
+        stage: LaunchStage::Over,
+        thread: ThreadPhase::None,
+    };
+
     /// Whether its prefetch thread runs.
     pub fn is_prefetching(self) -> bool {
-        is_prefetching(self)
+        self.thread == ThreadPhase::Running
     }
 
     /// Whether a recorder has it. The recorder decides by itself when the launch is over.
     pub fn is_recorded(self) -> bool {
-        matches!(self, LaunchState::Held(_) | LaunchState::Recording(_))
+        matches!(self.stage, LaunchStage::Held | LaunchStage::Recording)
+    }
+
+    /// execve was called: the earliest moment to prefetch. A launch that is learned again still profits from
+    /// the old profile, and learning sees what the app uses, also if the prefetch has read it.
+    fn begin(mut self, policy: LaunchPolicy) -> Next {
+        let mut actions = Vec::with_capacity(3);
+        self.stage = LaunchStage::Called;
+        if policy.has_profile && matches!(policy.plan, Plan::Prefetch | Plan::Learn) {
+            actions.push(StateAction::StartPrefetch);
+            self.thread = ThreadPhase::Running;
+        }
+        if policy.has_profile {
+            actions.push(StateAction::WatchCompletion);
+        }
+        actions.push(StateAction::CountWaits);
+        (self, actions)
+    }
+
+    fn prefetch_over(mut self, event: StateEvent) -> Next {
+        if !self.is_prefetching() {
+            return (self, Vec::new());
+        }
+        if event == StateEvent::PrefetchFailed {
+            self.thread = ThreadPhase::None;
+            return (self, Vec::new());
+        }
+        self.thread = ThreadPhase::Ended;
+        (self, vec![StateAction::TakeReport])
+    }
+
+    /// The recorder has ended, and with it the launch.
+    fn record_ended(self, event: StateEvent, policy: LaunchPolicy) -> Next {
+        let mut actions = match event {
+            StateEvent::Recorded => vec![StateAction::KeepProfile {
+                alone: self.thread == ThreadPhase::None,
+            }],
+            StateEvent::NotRecorded => vec![StateAction::ReportNotLearned],
+            _ => Vec::new(),
+        };
+        let (state, then) = match self.stage {
+            // The success of execve was not reported; what was recorded is worth having all the same.
+            LaunchStage::Held => self.give_up(),
+            _ => self.finish(policy, event == StateEvent::Recorded),
+        };
+        actions.extend(then);
+        (state, actions)
+    }
+
+    /// The launch is over: what was counted is judged and written down.
+    fn finish(self, policy: LaunchPolicy, learned: bool) -> Next {
+        let (state, mut actions) = self.give_up();
+        let kind = match policy.plan {
+            Plan::Learn if learned => Kind::Learned,
+            Plan::Prefetch => Kind::Prefetched,
+            Plan::Withhold => Kind::Withheld,
+            Plan::Learn | Plan::Leave => Kind::Watched,
+        };
+        match kind {
+            Kind::Learned => {}
+            Kind::Prefetched | Kind::Withheld => actions.push(StateAction::Judge),
+            Kind::Watched => actions.push(StateAction::RefreshGate),
+        }
+        if policy.plan == Plan::Leave {
+            actions.push(StateAction::Weigh);
+        }
+        actions.push(StateAction::WriteDown(kind));
+        (state, actions)
+    }
+
+    /// Ends everything that was begun for the launch, without a row of the history.
+    fn give_up(self) -> Next {
+        let mut actions = Vec::new();
+        if self.is_recorded() {
+            actions.push(StateAction::LetGo);
+        }
+        if self.is_prefetching() {
+            actions.push(StateAction::StopPrefetch);
+        }
+        actions.push(StateAction::CloseSlot);
+        (LaunchState::OVER, actions)
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::pending_execs::PendingExecs;
-use super::seam::{ConfirmedLaunch, Outside};
-use super::{LaunchNote, LaunchPolicy, LaunchState, StateAction, StateEvent, step};
+use super::seam::Outside;
+use super::{LaunchPolicy, LaunchStage, LaunchState, StateAction, StateEvent, step};
 use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};
@@ -41,35 +41,25 @@ pub struct LaunchStart {
     pub begun_s: u64,
 }
 
-/// What came of recording a launch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RecordResult {
-    /// A profile.
-    Profile {
-        /// Prefetch entries.
-        entries: u64,
-    },
-    /// No profile: why.
-    Nothing(String),
-    /// A profile that cannot be used on this system: why.
-    Unusable(String),
-}
-
 /// A launch that is followed.
-struct FollowedLaunch {
-    start: LaunchStart,
+pub struct FollowedLaunch {
+    /// The kernel side's number for it.
+    pub number: u64,
+    /// How it began.
+    pub start: LaunchStart,
+    /// What became of it so far. The counts are taken when its recorder or the launch itself ends.
+    pub figures: LaunchFigures,
+    /// What the history says of it beside the figures.
+    note: Option<String>,
     state: LaunchState,
     /// Decides when it is over, unless a recorder does.
     end: EndDetector,
-    /// The counts are the last ones once its slot is closed.
-    figures: LaunchFigures,
-    note: Option<LaunchNote>,
 }
 
 /// The launches under way.
 #[derive(Default)]
 pub struct Launches {
-    /// Calls of execve whose app is not known, in [`LaunchState::Unknown`].
+    /// Calls of execve whose app is not known.
     pending: PendingExecs,
     followed: HashMap<u64, FollowedLaunch>,
 }
@@ -99,20 +89,17 @@ impl Launches {
     /// Whether a launch of this app can be followed: an app that is launched while a launch of it is under
     /// way is one job.
     pub fn has_room_for(&self, id: &str) -> bool {
-        self.followed.len() < MOST_FOLLOWED
-            && self
-                .followed
-                .values()
-                .all(|followed| followed.start.id != id)
+        let mut followed = self.followed.values();
+        self.followed.len() < MOST_FOLLOWED && followed.all(|other| other.start.id != id)
     }
 
     /// The launch of this app that this process begins, if it is to be learned.
     pub fn to_learn(&self, id: &str, pid: u32) -> Option<u64> {
-        let found = self.followed.iter().find(|(_, followed)| {
+        let found = self.followed.values().find(|followed| {
             let start = &followed.start;
             start.pid == pid && start.id == id && start.policy.plan == Plan::Learn
         });
-        found.map(|(&launch, _)| launch)
+        found.map(|followed| followed.number)
     }
 
     /// execve was called with a path that no app has.
@@ -124,7 +111,7 @@ impl Launches {
         outside: &mut impl Outside,
     ) {
         if let Some(oldest) = self.pending.called(launch, pid, now.monotonic_ns) {
-            apply_unknown(oldest, StateEvent::CallTimedOut, outside);
+            outside.close_slot(oldest);
         }
     }
 
@@ -133,35 +120,20 @@ impl Launches {
         self.pending.take_of(pid)
     }
 
-    /// A launch whose app is known: execve was called, or with [`StateEvent::Executed`] has succeeded.
-    pub fn begin(
-        &mut self,
-        launch: u64,
-        start: LaunchStart,
-        event: StateEvent,
-        outside: &mut impl Outside,
-    ) {
+    /// execve was called for a launch whose app is known.
+    pub fn begin(&mut self, launch: u64, start: LaunchStart, outside: &mut impl Outside) {
         self.pending.remove(launch);
         let end = EndDetector::new(start.begun.monotonic_ns, start.begun, start.limits);
         let followed = FollowedLaunch {
+            number: launch,
             start,
-            state: LaunchState::Unknown,
-            end,
             figures: LaunchFigures::default(),
             note: None,
+            state: LaunchState::NEW,
+            end,
         };
         self.followed.insert(launch, followed);
-        self.apply(launch, event, outside);
-    }
-
-    /// A launch is not to be followed.
-    pub fn cancel(&mut self, launch: u64, outside: &mut impl Outside) {
-        self.happened(launch, StateEvent::Cancelled, outside);
-    }
-
-    /// execve has succeeded as another program than the launch began with.
-    pub fn executed_another(&mut self, launch: u64, outside: &mut impl Outside) {
-        self.happened(launch, StateEvent::ExecutedAnother, outside);
+        self.happened(launch, StateEvent::Called, outside);
     }
 
     /// execve has succeeded as the app that the launch began with; `app` has its executable.
@@ -180,27 +152,18 @@ impl Launches {
         self.happened(launch, StateEvent::ProgramHeld, outside);
     }
 
-    /// The recorder of a launch has ended. Nothing happens if the launch was over before.
-    pub fn recorded(&mut self, launch: u64, result: RecordResult, outside: &mut impl Outside) {
-        let Some(followed) = self.followed.get_mut(&launch) else {
-            return;
-        };
-        let (event, note) = match result {
-            RecordResult::Profile { entries } => {
-                (StateEvent::Recorded, LaunchNote::Learned(entries))
-            }
-            RecordResult::Nothing(why) => (StateEvent::NotRecorded, LaunchNote::NotLearned(why)),
-            RecordResult::Unusable(why) => {
-                (StateEvent::RecordUnusable, LaunchNote::NotLearned(why))
-            }
-        };
-        followed.note = Some(note);
-        self.apply(launch, event, outside);
-    }
-
-    /// The prefetch thread of a launch has ended.
-    pub fn prefetch_ended(&mut self, launch: u64, outside: &mut impl Outside) {
-        self.apply(launch, StateEvent::PrefetchEnded, outside);
+    /// The recorder of a launch has ended; `event` and `note` say with what.
+    pub fn recorded(
+        &mut self,
+        launch: u64,
+        event: StateEvent,
+        note: String,
+        outside: &mut impl Outside,
+    ) {
+        if let Some(followed) = self.followed.get_mut(&launch) {
+            followed.note = Some(note);
+        }
+        self.happened(launch, event, outside);
     }
 
     /// The last task of a launch has exited, at this time of CLOCK_MONOTONIC.
@@ -208,19 +171,29 @@ impl Launches {
         if let Some(followed) = self.followed.get_mut(&launch) {
             followed.figures.exited_ns = Some(time_ns);
         }
-        self.happened(launch, StateEvent::Exited, outside);
+        self.end(launch, StateEvent::Exited, outside);
+    }
+
+    /// A launch has ended, or is none of an app, as `event` says. One that is not followed is counted no more.
+    pub fn end(&mut self, launch: u64, event: StateEvent, outside: &mut impl Outside) {
+        self.pending.remove(launch);
+        if self.follows(launch) {
+            self.happened(launch, event, outside);
+        } else {
+            outside.close_slot(launch);
+        }
     }
 
     /// Looks at all launches.
     pub fn tick(&mut self, now: Clocks, outside: &mut impl Outside) {
         let launches: Vec<u64> = self.followed.keys().copied().collect();
         for launch in launches {
-            for event in self.due(launch, now, outside).into_iter().flatten() {
-                self.apply(launch, event, outside);
+            for event in self.due(launch, now, outside) {
+                self.happened(launch, event, outside);
             }
         }
         for launch in self.pending.take_failed(now.monotonic_ns) {
-            apply_unknown(launch, StateEvent::CallTimedOut, outside);
+            outside.close_slot(launch);
         }
         if self.followed.is_empty() {
             outside.stop_counting_waits();
@@ -231,54 +204,39 @@ impl Launches {
     pub fn stop(&mut self, outside: &mut impl Outside) {
         let launches: Vec<u64> = self.followed.keys().copied().collect();
         for launch in launches {
-            self.apply(launch, StateEvent::Cancelled, outside);
+            self.happened(launch, StateEvent::Cancelled, outside);
         }
         for launch in self.pending.take_all() {
-            apply_unknown(launch, StateEvent::Cancelled, outside);
+            outside.close_slot(launch);
         }
     }
 
     /// What time and counts have brought about for a launch.
-    fn due(
-        &mut self,
-        launch: u64,
-        now: Clocks,
-        outside: &mut impl Outside,
-    ) -> [Option<StateEvent>; 3] {
+    fn due(&mut self, launch: u64, now: Clocks, outside: &impl Outside) -> Vec<StateEvent> {
         let Some(followed) = self.followed.get_mut(&launch) else {
-            return [None; 3];
+            return Vec::new();
         };
         let Some(counts) = outside.counts(launch) else {
-            return [Some(StateEvent::SlotLost), None, None];
+            return vec![StateEvent::SlotLost];
         };
-        let age_ns = now
-            .monotonic_ns
-            .saturating_sub(followed.start.begun.monotonic_ns);
-        let age = Duration::from_nanos(age_ns);
-        let held = age > HOLD_LIMIT && outside.is_held(launch);
-        if held {
-            followed.note = Some(LaunchNote::HeldTooLong);
+        let begun_ns = followed.start.begun.monotonic_ns;
+        let age = Duration::from_nanos(now.monotonic_ns.saturating_sub(begun_ns));
+        let mut events = Vec::new();
+        if age > HOLD_LIMIT && outside.is_held(launch) {
+            followed.note = Some("it was held for too long and let go".to_owned());
+            events.push(StateEvent::HeldTooLong);
         }
-        let late = age > CALL_LIMIT;
-        let quiet = followed.is_quiet(now, &counts, outside);
-        [
-            held.then_some(StateEvent::HeldTooLong),
-            late.then_some(StateEvent::CallTimedOut),
-            quiet.then_some(StateEvent::Quiet),
-        ]
+        if age > CALL_LIMIT {
+            events.push(StateEvent::CallTimedOut);
+        }
+        if followed.is_quiet(now, &counts, outside) {
+            events.push(StateEvent::Quiet);
+        }
+        events
     }
 
-    /// Something has happened to a launch, followed or not.
-    fn happened(&mut self, launch: u64, event: StateEvent, outside: &mut impl Outside) {
-        self.pending.remove(launch);
-        match self.follows(launch) {
-            true => self.apply(launch, event, outside),
-            false => apply_unknown(launch, event, outside),
-        }
-    }
-
-    /// Steps, and carries the actions out. Those that fail are events themselves.
-    fn apply(&mut self, launch: u64, event: StateEvent, outside: &mut impl Outside) {
+    /// Steps a launch that is followed, and carries the actions out. Those that fail are events themselves.
+    pub fn happened(&mut self, launch: u64, event: StateEvent, outside: &mut impl Outside) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
             let Some(followed) = self.followed.get_mut(&launch) else {
@@ -287,9 +245,9 @@ impl Launches {
             let (state, actions) = step(followed.state, event, followed.start.policy);
             followed.state = state;
             for action in actions {
-                events.extend(followed.carry_out(launch, action, outside));
+                events.extend(followed.carry_out(action, outside));
             }
-            if state == LaunchState::Over {
+            if state.stage == LaunchStage::Over {
                 self.followed.remove(&launch);
                 return;
             }
@@ -297,74 +255,25 @@ impl Launches {
     }
 }
 
-/// Steps a launch whose app is not known. All that can be done for it is to stop counting it.
-fn apply_unknown(launch: u64, event: StateEvent, outside: &mut impl Outside) {
-    let policy = LaunchPolicy {
-        plan: Plan::Leave,
-        has_profile: false,
-    };
-    let (state, _) = step(LaunchState::Unknown, event, policy);
-    if state == LaunchState::Over {
-        outside.close_slot(launch);
-    }
-}
-
 impl FollowedLaunch {
     /// Carries an action out. Returns what happened if it failed.
-    fn carry_out(
-        &mut self,
-        launch: u64,
-        action: StateAction,
-        outside: &mut impl Outside,
-    ) -> Option<StateEvent> {
-        let id = &self.start.id;
+    fn carry_out(&mut self, action: StateAction, outside: &mut impl Outside) -> Option<StateEvent> {
+        let counts = outside.counts(self.number);
         match action {
-            StateAction::StartPrefetch => {
-                self.note = Some(outside.start_prefetch(launch, id).err()?);
-                return Some(StateEvent::PrefetchFailed);
+            StateAction::TakeReport | StateAction::StopPrefetch => {
+                self.figures.switches = counts.map_or(0, |counts| counts.switches);
             }
-            StateAction::StartRecording => {
-                let (pid, app) = (self.start.pid, &self.start.app);
-                self.note = Some(outside.start_recording(launch, id, pid, app).err()?);
-                return Some(StateEvent::RecorderRefused);
+            StateAction::KeepProfile { .. } | StateAction::CloseSlot => {
+                self.figures.counts = counts.unwrap_or_default();
+                self.figures.schedule_bytes = outside.schedule_bytes(&self.start.id);
             }
-            StateAction::WatchCompletion => outside.watch_completion(launch, id),
-            StateAction::CountWaits => outside.count_waits(),
-            StateAction::CountLaunch => outside.count_launch(ConfirmedLaunch {
-                id,
-                app: &self.start.app,
-                pid: self.start.pid,
-                policy: self.start.policy,
-            }),
-            StateAction::InvalidateGate => outside.invalidate_gate(),
-            StateAction::RefreshGate => outside.refresh_gate(),
-            StateAction::LetGo => outside.let_go(launch),
-            StateAction::TakeReport => {
-                let report = outside.take_report(launch);
-                self.reported(launch, report, outside);
-            }
-            StateAction::StopPrefetch => {
-                let report = outside.stop_prefetch(launch);
-                self.reported(launch, report, outside);
-            }
-            StateAction::KeepProfile { alone } => {
-                let counts = outside.counts(launch).unwrap_or_default();
-                outside.keep_profile(launch, id, &counts, alone);
-            }
-            StateAction::ReportNotLearned => outside.report_not_learned(id),
-            StateAction::CloseSlot => {
-                self.figures.counts = outside.counts(launch).unwrap_or_default();
-                self.figures.schedule_bytes = outside.schedule_bytes(id).unwrap_or_default();
-                outside.close_slot(launch);
-            }
-            StateAction::Judge if self.is_comparable() => outside.judge(id, &self.figures),
-            StateAction::Judge => outside.refresh_gate(),
-            StateAction::Weigh => outside.weigh(id, &self.figures.counts),
-            StateAction::WriteDown(kind) => {
-                outside.write_down(self.row(kind), &self.figures.counts);
-            }
+            _ => {}
         }
-        None
+        self.note = Some(outside.perform(action, self).err()?);
+        match action {
+            StateAction::StartRecording => Some(StateEvent::RecorderRefused),
+            _ => Some(StateEvent::PrefetchFailed),
+        }
     }
 
     /// Has the end detector look at the launch.
@@ -383,30 +292,32 @@ impl FollowedLaunch {
         self.end.look(look, threads).is_some()
     }
 
-    fn reported(
-        &mut self,
-        launch: u64,
-        report: Option<PrefetchReport>,
-        outside: &mut impl Outside,
-    ) {
-        if let Some(note) = report.as_ref().and_then(LaunchNote::of_report) {
-            self.note = Some(note);
+    /// Takes the report of the prefetch thread; `None` if it had to be stopped.
+    pub fn set_report(&mut self, report: Option<PrefetchReport>) {
+        if let Some(PrefetchReport {
+            refused: Some(why), ..
+        }) = &report
+        {
+            self.note = Some(format!("not prefetched: {why}"));
+        } else if let Some(PrefetchReport {
+            ran_short: Some(why),
+            ..
+        }) = &report
+        {
+            self.note = Some(format!("prefetched in part: {why}"));
         }
         self.figures.report = report;
-        if let Some(counts) = outside.counts(launch) {
-            self.figures.switches = counts.switches;
-        }
     }
 
     /// Whether the launch can be compared with others of its app: there is a profile to hold its figures
     /// against, and its prefetch, if it had one, has ended by itself.
-    fn is_comparable(&self) -> bool {
+    pub fn is_comparable(&self) -> bool {
         let cut_off = self.start.policy.plan == Plan::Prefetch && self.figures.report.is_none();
         self.figures.schedule_bytes > 0 && !cut_off
     }
 
     /// The launch's row of the history.
-    fn row(&self, kind: Kind) -> LaunchRecord {
+    pub fn row(&self, kind: Kind) -> LaunchRecord {
         let figures = &self.figures;
         let (counts, report) = (&figures.counts, &figures.report);
         let until_first_ns = counts.first_prefetch_ns.checked_sub(counts.start_ns);
@@ -422,7 +333,7 @@ impl FollowedLaunch {
             switches: report.is_some().then_some(figures.switches),
             entries: report.as_ref().map(|report| report.scheduled),
             until_first_us: until_first_ns.map(|ns| ns / 1000),
-            note: self.note.as_ref().map(ToString::to_string),
+            note: self.note.clone(),
         }
     }
 }

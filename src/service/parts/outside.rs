@@ -5,20 +5,19 @@ use rustix::process::Pid;
 use super::Parts;
 use crate::drive::MemoryLimits;
 use crate::learn::LiveJob;
-use crate::model::LaunchCounts;
-use crate::model::{App, LaunchLimits, PrefetchReport};
-use crate::policy::{LaunchFigures, Observation, Warmth};
+use crate::model::{LaunchCounts, LaunchLimits};
+use crate::policy::{Observation, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, process_threads, thread_states};
 use crate::profile::decode;
 use crate::service::control::LaunchSignal;
 use crate::service::history::LaunchRecord;
-use crate::service::launch::LaunchNote;
-use crate::service::launch::seam::{ConfirmedLaunch, LaunchBooks, LaunchKernel, LaunchThreads};
+use crate::service::launch::seam::Outside;
+use crate::service::launch::{FollowedLaunch, LaunchStart, StateAction};
 use crate::service::message::Message;
 use crate::service::watchlist::ProbationVerdict;
 
-impl LaunchKernel for Parts {
+impl Outside for Parts {
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
         self.kernel.counts(launch)
     }
@@ -27,159 +26,139 @@ impl LaunchKernel for Parts {
         thread_states(process_threads(pid))
     }
 
+    fn is_held(&self, launch: u64) -> bool {
+        self.recorders.is_held(launch)
+    }
+
+    fn schedule_bytes(&self, id: &str) -> u64 {
+        self.apps.profile(id).map_or(0, |profile| profile.bytes)
+    }
+
     fn close_slot(&mut self, launch: u64) {
         self.kernel.end(launch);
     }
 
-    fn watch_completion(&mut self, launch: u64, id: &str) {
-        if let Some(page) = self.apps.profile(id).and_then(|profile| profile.completion) {
-            self.kernel.set_completion(launch, page);
-        }
-    }
-
-    fn count_waits(&mut self) {
-        let switched = self.waits.switch_on(|| self.kernel.wait_programs());
-        self.check_waits(switched);
-    }
-
     fn stop_counting_waits(&mut self) {
         let switched = self.waits.switch_off();
-        self.check_waits(switched);
+        self.check("waits are not counted", switched);
     }
 
-    fn invalidate_gate(&mut self) {
-        self.gate.invalidate();
-    }
-
-    fn refresh_gate(&mut self) {
-        self.refresh_marks();
+    fn perform(&mut self, action: StateAction, launch: &mut FollowedLaunch) -> Result<(), String> {
+        let number = launch.number;
+        match action {
+            StateAction::StartPrefetch => return self.start_prefetch(launch),
+            StateAction::StartRecording => return self.start_recording(launch),
+            StateAction::WatchCompletion => {
+                let profile = self.apps.profile(&launch.start.id);
+                if let Some(page) = profile.and_then(|profile| profile.completion) {
+                    self.kernel.set_completion(number, page);
+                }
+            }
+            StateAction::CountWaits => {
+                let switched = self.waits.switch_on(|| self.kernel.wait_programs());
+                self.check("waits are not counted", switched);
+            }
+            StateAction::CountLaunch => self.count_launch(&launch.start),
+            StateAction::InvalidateGate => self.gate.invalidate(),
+            StateAction::LetGo => self.recorders.let_go(number),
+            StateAction::TakeReport | StateAction::StopPrefetch => {
+                launch.set_report(self.prefetchers.end(number, &self.kernel));
+            }
+            StateAction::KeepProfile { alone } => self.keep_profile(launch, alone),
+            StateAction::ReportNotLearned => {
+                self.observe(&launch.start.id, &Observation::NotLearned);
+            }
+            StateAction::CloseSlot => self.close_slot(number),
+            StateAction::Judge => self.judge(launch),
+            StateAction::RefreshGate => self.refresh_marks(),
+            StateAction::Weigh => self.weigh(&launch.start.id, &launch.figures.counts),
+            StateAction::WriteDown(kind) => self.write_down(launch, launch.row(kind)),
+        }
+        Ok(())
     }
 }
 
-impl LaunchThreads for Parts {
-    fn start_prefetch(&mut self, launch: u64, id: &str) -> Result<(), LaunchNote> {
-        let Some(profile) = self.apps.profile(id) else {
-            return Err(LaunchNote::NoPrefetchThread(
-                "its profile is gone".to_owned(),
-            ));
+impl Parts {
+    fn start_prefetch(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
+        let Some(profile) = self.apps.profile(&launch.start.id) else {
+            return Err("no prefetch thread: its profile is gone".to_owned());
         };
         let options = PrefetchOptions {
             memory: MemoryLimits::from(&self.config.prefetch),
             ..PrefetchOptions::default()
         };
         self.prefetchers
-            .start(launch, profile, options, &mut self.kernel)
-            .map_err(|error| LaunchNote::NoPrefetchThread(error.to_string()))
+            .start(launch.number, profile, options, &mut self.kernel)
+            .map_err(|error| format!("no prefetch thread: {error}"))
     }
 
-    fn take_report(&mut self, launch: u64) -> Option<PrefetchReport> {
-        self.prefetchers.take_report(launch, &self.kernel)
-    }
-
-    fn stop_prefetch(&mut self, launch: u64) -> Option<PrefetchReport> {
-        self.prefetchers.stop(launch)
-    }
-
-    fn start_recording(
-        &mut self,
-        launch: u64,
-        id: &str,
-        pid: u32,
-        app: &App,
-    ) -> Result<(), LaunchNote> {
-        if !self.recorders.can_record() {
-            return Err(LaunchNote::NoRecorder);
-        }
-        let Some(pid) = Pid::from_raw(pid as i32) else {
-            return Err(LaunchNote::NoRecorder);
+    fn start_recording(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
+        let start = &launch.start;
+        let pid = Pid::from_raw(start.pid as i32).filter(|_| self.recorders.can_record());
+        let Some(pid) = pid else {
+            return Err("not learned: tracing cannot be had".to_owned());
         };
-        let earlier = self
-            .apps
-            .profile(id)
-            .and_then(|profile| decode(&profile.packed).ok());
+        let profile = self.apps.profile(&start.id);
         let job = LiveJob {
-            launch,
+            launch: launch.number,
             pid,
-            app: app.clone(),
-            earlier,
+            app: start.app.clone(),
+            earlier: profile.and_then(|profile| decode(&profile.packed).ok()),
             limits: LaunchLimits::from(&self.config.launch),
             sysfs: self.places.sysfs.clone(),
-            prefetching: self.prefetchers.under_way(launch),
+            prefetching: self.prefetchers.under_way(launch.number),
             held: None,
         };
-        let taken = self.recorders.record(job);
+        let recorded = self.recorders.record(job);
         // There may be another app to learn.
         let kept = self.recorders.keep_as_many();
-        if let Some(error) = taken.as_ref().err().or(kept.as_ref().err()) {
-            self.warn_of_recorder(error);
+        let taken = matches!(recorded, Ok(true));
+        let started = recorded.and(kept);
+        self.check("no learning thread can be started", started);
+        if !taken {
+            // There will be other launches of this app.
+            return Err(
+                "not learned: tracing is not ready, or busy with other launches".to_owned(),
+            );
         }
-        // If it was not taken, there will be other launches of this app.
-        match taken {
-            Ok(true) => Ok(()),
-            Ok(false) | Err(_) => Err(LaunchNote::RecorderBusy),
-        }
+        Ok(())
     }
 
-    fn is_held(&self, launch: u64) -> bool {
-        self.recorders.is_held(launch)
-    }
-
-    fn let_go(&mut self, launch: u64) {
-        self.recorders.let_go(launch);
-    }
-}
-
-impl LaunchBooks for Parts {
-    fn count_launch(&mut self, launch: ConfirmedLaunch<'_>) {
-        let ConfirmedLaunch {
-            id,
-            app,
-            pid,
-            policy,
-        } = launch;
-        tracing::debug!(app = id, pid, plan = ?policy.plan, "launch begins");
+    fn count_launch(&mut self, start: &LaunchStart) {
+        let (app, pid, plan) = (&start.id, start.pid, start.policy.plan);
+        tracing::debug!(app, pid, ?plan, "launch begins");
         self.diagnostics.launches_seen += 1;
-        if self.apps.launched(id, app, policy.plan) {
-            self.emit(LaunchSignal::Begun {
-                app: id.to_owned(),
-                pid,
-                plan: policy.plan,
-            });
+        if self.apps.launched(app, &start.app, plan) {
+            let app = app.clone();
+            self.emit(LaunchSignal::Begun { app, pid, plan });
         }
     }
 
-    fn keep_profile(&mut self, launch: u64, id: &str, counts: &LaunchCounts, alone: bool) {
-        let Some(recorded) = self.recorded.take() else {
+    fn keep_profile(&mut self, launch: &mut FollowedLaunch, alone: bool) {
+        let recorded = self.recorded.take();
+        let Some(recorded) = recorded.filter(|recorded| recorded.launch == launch.number) else {
             return;
         };
-        if recorded.launch != launch {
-            return;
-        }
-        let cold = alone && is_cold(counts, recorded.cached.bytes);
-        let waits_us = cold.then_some(counts.waiting_ns / 1000);
+        launch.figures.schedule_bytes = recorded.cached.bytes;
+        let cold = alone && launch.figures.warmth() == Warmth::Cold;
+        let waits_us = cold.then(|| launch.figures.waiting_us());
+        let id = &launch.start.id;
         self.apps
             .keep(id, recorded.cached, recorded.learned, waits_us);
         self.refresh_marks();
     }
 
-    fn report_not_learned(&mut self, id: &str) {
-        self.observe(id, &Observation::NotLearned);
-    }
-
-    fn schedule_bytes(&self, id: &str) -> Option<u64> {
-        self.apps.profile(id).map(|profile| profile.bytes)
-    }
-
-    fn judge(&mut self, id: &str, figures: &LaunchFigures) {
-        let Some(profile) = self.apps.profile(id) else {
-            return;
-        };
-        let history = profile.history.clone();
-        let observation = Observation::Launched {
-            history: &history,
-            figures,
-        };
-        self.observe(id, &observation);
+    fn judge(&mut self, launch: &FollowedLaunch) {
+        let id = &launch.start.id;
+        let profile = self.apps.profile(id).filter(|_| launch.is_comparable());
+        if let Some(history) = profile.map(|profile| profile.history.clone()) {
+            let observation = Observation::Launched {
+                history: &history,
+                figures: &launch.figures,
+            };
+            self.apps.observe(id, &observation);
+        }
+        self.refresh_marks();
     }
 
     fn weigh(&mut self, id: &str, counts: &LaunchCounts) {
@@ -199,7 +178,7 @@ impl LaunchBooks for Parts {
         }
     }
 
-    fn write_down(&mut self, row: LaunchRecord, counts: &LaunchCounts) {
+    fn write_down(&mut self, launch: &FollowedLaunch, row: LaunchRecord) {
         // First the registry: a program that finds the launch in the history finds what it changed, too.
         self.apps.save();
         tracing::info!(
@@ -209,26 +188,16 @@ impl LaunchBooks for Parts {
             waiting_us = row.waiting_us,
             read_bytes = row.read_bytes,
             own_requests = row.own_readaheads,
-            prefetched_bytes = counts.prefetch_bytes,
+            prefetched_bytes = launch.figures.counts.prefetch_bytes,
             note = row.note.as_deref().unwrap_or_default(),
             "launch"
         );
         self.emit(LaunchSignal::Ended(row.clone()));
         let outbox = self.outbox.clone();
-        self.jobs.run(move |records| {
+        self.worker.jobs().run(move |records| {
             if let Some(warning) = records.add(&row) {
                 outbox.send(Message::Warning(warning));
             }
         });
     }
-}
-
-/// Whether a launch that was recorded was as cold as one from which prefetching is withheld.
-fn is_cold(counts: &LaunchCounts, schedule_bytes: u64) -> bool {
-    let figures = LaunchFigures {
-        counts: *counts,
-        schedule_bytes,
-        ..LaunchFigures::default()
-    };
-    figures.warmth() == Warmth::Cold
 }
