@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 /// Why a file was not read.
@@ -19,11 +19,8 @@ pub enum ReadError {
     #[error("it is not a regular file")]
     NotRegular,
     /// It has more bytes than a file of its kind may have.
-    #[error("it is larger than {limit} bytes")]
-    TooLarge {
-        /// The limit in bytes.
-        limit: usize,
-    },
+    #[error("it is larger than {0} bytes")]
+    TooLarge(usize),
     /// The system refused.
     #[error(transparent)]
     Io(io::Error),
@@ -45,27 +42,17 @@ pub(super) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, ReadError> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = rustix::fs::fstat(&found)?;
-    regular(&stat)?;
-    within(&stat, limit)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(ReadError::NotRegular);
+    }
+    if usize::try_from(stat.st_size).unwrap_or(usize::MAX) > limit {
+        return Err(ReadError::TooLarge(limit));
+    }
     // The file that fstat looked at: its path may lead elsewhere by now.
     let same = format!("/proc/self/fd/{}", found.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(same, flags, Mode::empty())?;
     contents(file.into(), limit)
-}
-
-fn regular(stat: &Stat) -> Result<(), ReadError> {
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok(()),
-        _ => Err(ReadError::NotRegular),
-    }
-}
-
-fn within(stat: &Stat, limit: usize) -> Result<(), ReadError> {
-    match usize::try_from(stat.st_size) {
-        Ok(size) if size <= limit => Ok(()),
-        _ => Err(ReadError::TooLarge { limit }),
-    }
 }
 
 fn contents(file: File, limit: usize) -> Result<Vec<u8>, ReadError> {
@@ -77,7 +64,7 @@ fn contents(file: File, limit: usize) -> Result<Vec<u8>, ReadError> {
         .map_err(ReadError::Io)?;
     match bytes.len() <= limit {
         true => Ok(bytes),
-        false => Err(ReadError::TooLarge { limit }),
+        false => Err(ReadError::TooLarge(limit)),
     }
 }
 
@@ -102,7 +89,7 @@ mod tests {
         assert_eq!(read(&path("file"), 5).unwrap(), b"12345");
         assert_eq!(read(&path("link"), 5).unwrap(), b"12345");
         let too_large = read(&path("file"), 4);
-        assert!(matches!(too_large, Err(ReadError::TooLarge { limit: 4 })));
+        assert!(matches!(too_large, Err(ReadError::TooLarge(4))));
         assert!(matches!(read(&path("none"), 5), Err(ReadError::Missing)));
         assert!(matches!(read(&path("loop"), 5), Err(ReadError::Io(_))));
         for name in ["dir", "fifo", "socket"] {
@@ -118,6 +105,6 @@ mod tests {
         // Its size is said to be 0.
         let endless = File::open("/proc/self/maps").unwrap();
         let read = contents(endless, 10);
-        assert!(matches!(read, Err(ReadError::TooLarge { limit: 10 })));
+        assert!(matches!(read, Err(ReadError::TooLarge(10))));
     }
 }

@@ -4,7 +4,6 @@ pub mod completion;
 mod interleave;
 mod launcher;
 mod results;
-mod stats;
 mod table;
 
 pub use interleave::{Launcher, interleave};

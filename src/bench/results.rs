@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::stats;
 use crate::model::median;
 
 /// The state that a launch starts from, and whether it is prefetched.
@@ -107,10 +106,15 @@ impl Results {
         let (cold, prefetched) = (median(Scenario::Cold), median(Scenario::Prefetch));
         let warm = median(Scenario::Warm);
         if let (Some(cold), Some(prefetched)) = (cold, prefetched) {
-            self.reduction = Some(stats::reduction(cold, prefetched));
-            self.gap_closed = warm.and_then(|warm| stats::gap_closed(cold, warm, prefetched));
+            self.reduction = Some(1.0 - prefetched / cold);
+            self.gap_closed = warm.and_then(|warm| gap_closed(cold, warm, prefetched));
         }
     }
+}
+
+/// `None` where there is no gap to close, because the warm launch is not faster than the cold one.
+fn gap_closed(cold: f64, warm: f64, prefetched: f64) -> Option<f64> {
+    (cold > warm).then(|| (cold - prefetched) / (cold - warm))
 }
 
 #[cfg(test)]
@@ -136,6 +140,13 @@ mod tests {
         }
         assert_eq!(results.reduction, Some(0.5));
         assert_eq!(results.gap_closed, Some(0.75));
+    }
+
+    #[test]
+    fn the_gap_is_between_cold_and_warm() {
+        assert_eq!(gap_closed(2.0, 1.0, 1.0), Some(1.0));
+        assert_eq!(gap_closed(2.0, 1.0, 2.0), Some(0.0));
+        assert_eq!(gap_closed(1.0, 1.0, 1.0), None);
     }
 
     #[test]

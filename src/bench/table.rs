@@ -1,9 +1,6 @@
 //! Results as a table and as bars, for the terminal.
 
-use std::fmt::Write;
-
 use super::results::{Results, Scenario, Series, median_count};
-use super::stats;
 
 /// Width of the longest bar, in characters.
 const BAR_WIDTH: f64 = 50.0;
@@ -15,73 +12,53 @@ pub fn render(results: &Results) -> String {
         .iter()
         .filter_map(|scenario| Some((scenario.name(), results.scenarios.get(scenario.name())?)))
         .collect();
-    let mut text = String::new();
-    table(&mut text, &rows);
-    text.push('\n');
-    bars(&mut text, &rows);
-    text.push('\n');
+    let mut lines = vec![format!(
+        "{:<10}{:>10}{:>20}{:>6}{:>12}{:>10}{:>12}{:>10}",
+        "launch", "median s", "min – max s", "runs", "app reads", "MiB", "prefetched", "MiB"
+    )];
+    lines.extend(rows.iter().map(|(name, series)| table_row(name, series)));
+    lines.push(String::new());
+    lines.extend(bars(&rows));
+    lines.push(String::new());
     if let Some(reduction) = results.reduction {
-        line(
-            &mut text,
-            format_args!("reduction against cold  {:>6.1} %", reduction * 100.0),
-        );
+        let percent = reduction * 100.0;
+        lines.push(format!("reduction against cold  {percent:>6.1} %"));
     }
     if let Some(gap) = results.gap_closed {
-        line(
-            &mut text,
-            format_args!("gap closed              {gap:>6.2}   (0: as cold, 1: as warm)"),
-        );
+        lines.push(format!(
+            "gap closed              {gap:>6.2}   (0: as cold, 1: as warm)"
+        ));
     }
-    text
+    lines.join("\n") + "\n"
 }
 
-fn line(text: &mut String, content: std::fmt::Arguments<'_>) {
-    writeln!(text, "{content}").expect("writing to a string cannot fail");
-}
-
-fn table(text: &mut String, rows: &[(&str, &Series)]) {
-    line(
-        text,
-        format_args!(
-            "{:<10}{:>10}{:>20}{:>6}{:>12}{:>10}{:>12}{:>10}",
-            "launch", "median s", "min – max s", "runs", "app reads", "MiB", "prefetched", "MiB"
-        ),
-    );
+fn table_row(name: &str, series: &Series) -> String {
     let mib = |bytes: &[u64]| median_count(bytes).unwrap_or(0.0) / f64::from(1 << 20);
-    for (name, series) in rows {
-        let median = series.median().unwrap_or(f64::NAN);
-        let (least, most) = stats::range(&series.seconds).unwrap_or((f64::NAN, f64::NAN));
-        line(
-            text,
-            format_args!(
-                "{:<10}{:>10.3}{:>20}{:>6}{:>12.0}{:>10.1}{:>12.0}{:>10.1}",
-                name,
-                median,
-                format!("{least:.3} – {most:.3}"),
-                series.seconds.len(),
-                median_count(&series.read_requests).unwrap_or(0.0),
-                mib(&series.read_bytes),
-                median_count(&series.prefetch_requests).unwrap_or(0.0),
-                mib(&series.prefetch_bytes),
-            ),
-        );
-    }
+    let least = series.seconds.iter().copied().fold(f64::NAN, f64::min);
+    let most = series.seconds.iter().copied().fold(f64::NAN, f64::max);
+    format!(
+        "{:<10}{:>10.3}{:>20}{:>6}{:>12.0}{:>10.1}{:>12.0}{:>10.1}",
+        name,
+        series.median().unwrap_or(f64::NAN),
+        format!("{least:.3} – {most:.3}"),
+        series.seconds.len(),
+        median_count(&series.read_requests).unwrap_or(0.0),
+        mib(&series.read_bytes),
+        median_count(&series.prefetch_requests).unwrap_or(0.0),
+        mib(&series.prefetch_bytes),
+    )
 }
 
-fn bars(text: &mut String, rows: &[(&str, &Series)]) {
-    let longest = rows
-        .iter()
-        .filter_map(|(_, series)| series.median())
-        .fold(0.0, f64::max);
-    for (name, series) in rows {
+fn bars(rows: &[(&str, &Series)]) -> Vec<String> {
+    let medians = rows.iter().filter_map(|(_, series)| series.median());
+    let longest = medians.fold(0.0, f64::max);
+    let bar = |(name, series): &(&str, &Series)| {
         let median = series.median().unwrap_or(0.0);
         let share = if longest > 0.0 { median / longest } else { 0.0 };
         let bar = "█".repeat((share * BAR_WIDTH).round() as usize);
-        line(
-            text,
-            format_args!("{name:<10}{bar} {median:.3} s ({:.0} %)", share * 100.0),
-        );
-    }
+        format!("{name:<10}{bar} {median:.3} s ({:.0} %)", share * 100.0)
+    };
+    rows.iter().map(bar).collect()
 }
 
 #[cfg(test)]
@@ -94,6 +71,8 @@ mod tests {
         let mut results = Results::default();
         for (scenario, seconds) in [
             (Scenario::Cold, 2.0),
+            (Scenario::Cold, 1.5),
+            (Scenario::Cold, 3.0),
             (Scenario::Prefetch, 1.0),
             (Scenario::Warm, 0.5),
         ] {
@@ -111,6 +90,7 @@ mod tests {
                 .sum::<usize>()
         };
         assert_eq!((bar("cold"), bar("prefetch"), bar("warm")), (50, 25, 13));
+        assert!(text.contains("1.500 – 3.000"), "{text}");
         assert!(text.contains("50.0 %"), "{text}");
         assert!(text.contains("0.67"), "{text}");
     }

@@ -1,7 +1,5 @@
 //! Profiles for people and for programs.
 
-use std::fmt::Write;
-
 use serde_json::{Value, json};
 
 use crate::cli::format::{date, text_of};
@@ -11,53 +9,68 @@ use crate::model::{Infill, Params, Place, PrefetchEntry, Span};
 /// The profile as the paper's pfviewer prints it: device, inode, start and length of each prefetch
 /// entry, here with the file's path; before them what the profile is of, after them the totals.
 pub fn text(profile: &Profile) -> String {
-    let mut out = String::new();
-    let mut line = |content: String| {
-        writeln!(out, "{content}").expect("writing to a string cannot fail");
-    };
-    let params = params(profile);
-    line(format!("app       {}", app_name(&profile.app)));
-    line(format!(
-        "learned   {}, {}, {} log entries, ended by {}",
-        date(profile.created),
-        word(&profile.learned),
-        profile.log_entries,
-        word(&profile.ended)
-    ));
-    line(format!(
-        "cached    reads by {}, page faults by {}",
-        profile.hooks.reads, profile.hooks.faults
-    ));
-    line(format!("schedule  {}", params_text(&params)));
-    for device in &profile.devices {
-        line(format!(
+    let blank = vec![String::new()];
+    let parts = [
+        heading(profile),
+        blank.clone(),
+        entry_table(profile),
+        blank,
+        totals(profile),
+    ];
+    parts.concat().join("\n") + "\n"
+}
+
+fn heading(profile: &Profile) -> Vec<String> {
+    let mut lines = vec![
+        format!("app       {}", app_name(&profile.app)),
+        format!(
+            "learned   {}, {}, {} log entries, ended by {}",
+            date(profile.created),
+            word(&profile.learned),
+            profile.log_entries,
+            word(&profile.ended)
+        ),
+        format!(
+            "cached    reads by {}, page faults by {}",
+            profile.hooks.reads, profile.hooks.faults
+        ),
+        format!("schedule  {}", params_text(&params(profile))),
+    ];
+    lines.extend(profile.devices.iter().map(|device| {
+        format!(
             "device    {:#08x} {} ({}, {}, UUID {})",
             kernel_dev(device.dev),
             device.name,
             device.fs,
             word(&device.class),
             uuid(&device.fs_uuid)
-        ));
-    }
-    line(String::new());
-    line(format!(
+        )
+    }));
+    lines
+}
+
+fn entry_table(profile: &Profile) -> Vec<String> {
+    let mut lines = vec![format!(
         "{:<10} {:>12} {:>12} {:>10}  {}",
         "dev", "inode", "start", "length", "path"
-    ));
-    for entry in &profile.entries {
+    )];
+    lines.extend(profile.entries.iter().map(|entry| {
         let row = TableRow::of(profile, &entry.span);
-        line(format!(
+        format!(
             "{:<10} {:>12} {:>12} {:>10}  {}",
             format!("{:#08x}", row.dev),
             row.ino,
             row.start,
             row.length,
             row.path.unwrap_or_default()
-        ));
-    }
-    line(String::new());
+        )
+    }));
+    lines
+}
+
+fn totals(profile: &Profile) -> Vec<String> {
     let totals = Totals::of(profile);
-    line(format!(
+    let mut lines = vec![format!(
         "{} entries: {} of metadata ({} KiB), {} of data ({} KiB) in {} files; {} files stale",
         profile.entries.len(),
         totals.metadata.0,
@@ -66,32 +79,27 @@ pub fn text(profile: &Profile) -> String {
         totals.data.1 * 4,
         profile.scheduled_files(),
         profile.obsolete
-    ));
+    )];
     if !profile.fault_around.is_empty() {
-        line(format!(
-            "{} pages of these were mapped along with others and need not have been touched",
-            pages(&profile.fault_around)
+        let pages: u64 = profile.fault_around.iter().map(|span| span.len).sum();
+        lines.push(format!(
+            "{pages} pages of these were mapped along with others and need not have been touched"
         ));
     }
-    let chance: Vec<Span> = (profile.helpers.iter())
+    let mut chance = (profile.helpers.iter())
         .filter(|read| !read.recurs)
-        .map(|read| read.entry.span)
-        .collect();
-    if !chance.is_empty() {
-        line(format!(
-            "{} pages beside these were read by processes that were started meanwhile",
-            pages(&chance)
+        .peekable();
+    if chance.peek().is_some() {
+        let pages: u64 = chance.map(|read| read.entry.span.len).sum();
+        lines.push(format!(
+            "{pages} pages beside these were read by processes that were started meanwhile"
         ));
     }
-    line(
+    lines.push(
         "start and length: 4 KiB blocks and bytes for metadata (inode 0), pages for data"
             .to_owned(),
     );
-    out
-}
-
-fn pages(spans: &[Span]) -> u64 {
-    spans.iter().map(|span| span.len).sum()
+    lines
 }
 
 /// Everything in the profile, as JSON.

@@ -99,6 +99,15 @@ fn judged(accesses: &[Access], prefetch: &PrefetchReport, system: &mut FakeFiles
     misses(&launch, system)
 }
 
+/// After a prefetch that read the whole schedule, with every file unchanged.
+fn judged_plainly(accesses: &[Access]) -> Misses {
+    judged(
+        accesses,
+        &PrefetchReport::default(),
+        &mut FakeFiles::default(),
+    )
+}
+
 /// Inode number or 0, start, pages and reason of each miss.
 fn short(misses: &[Miss]) -> Vec<(u64, u64, u64, MissReason)> {
     misses
@@ -232,11 +241,7 @@ fn requests_around_a_fault_are_read_around() {
         (0, 51, 13, Added, Tree),
         (0, 70, 1, Added, Tree),
     ]);
-    let found = judged(
-        &trace,
-        &PrefetchReport::default(),
-        &mut FakeFiles::default(),
-    );
+    let found = judged_plainly(&trace);
     assert_eq!(
         short(&found.misses),
         [
@@ -265,11 +270,7 @@ fn the_last_sixteen_faults_explain_what_is_read_around() {
     list.extend((0..14).map(|page| (11, 300 + page, 1, Fault, Tree)));
     list.push((11, 85, 3, Added, Tree));
     let trace = accesses(&list);
-    let found = judged(
-        &trace,
-        &PrefetchReport::default(),
-        &mut FakeFiles::default(),
-    );
+    let found = judged_plainly(&trace);
     assert_eq!(
         short(&found.misses),
         [
@@ -289,11 +290,7 @@ fn reads_of_others_are_listed_apart_and_memory_is_not_read() {
         (30, 0, 9, Added, Tree),
     ]);
     trace[2].dev = TMPFS;
-    let found = judged(
-        &trace,
-        &PrefetchReport::default(),
-        &mut FakeFiles::default(),
-    );
+    let found = judged_plainly(&trace);
     assert_eq!(found.misses, []);
     assert_eq!((found.total, found.ratio()), (RequestCount::default(), 0.0));
     let others = [
@@ -320,7 +317,7 @@ proptest! {
         ),
     ) {
         let trace = accesses(&raw);
-        let found = judged(&trace, &PrefetchReport::default(), &mut FakeFiles::default());
+        let found = judged_plainly(&trace);
         let added = |by: By| -> u64 {
             let of = raw.iter().filter(|access| access.3 == Added && access.4 == by);
             of.map(|access| access.2).sum()
