@@ -193,12 +193,12 @@ impl Registry {
             })
     }
 
-    /// The app of this id.
+    /// An app by its id.
     pub fn get(&self, id: &str) -> Option<&Record> {
         self.records.get(id)
     }
 
-    /// The app of this id, to be changed.
+    /// An app by its id, to be changed.
     pub fn get_mut(&mut self, id: &str) -> Option<&mut Record> {
         self.records.get_mut(id)
     }
@@ -276,32 +276,31 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_put_aside() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join(FILE);
-        let wrong_version = br#"{"version":9,"apps":[]}"#;
-        for damage in [&b"{"[..], b"", b"[]", wrong_version, b"\xff\xfe"] {
-            fs::write(&path, damage).unwrap();
-            let (registry, warning) = Registry::load(dir.path()).unwrap();
-            assert_eq!(registry.iter().len(), 0);
-            assert!(warning.unwrap().contains("managed.json.damaged"));
-            assert!(!path.exists());
-            let aside = path.with_extension("json.damaged");
-            assert_eq!(fs::read(aside).unwrap(), damage);
-            registry.save().unwrap();
-        }
-    }
-
-    #[test]
-    fn a_file_that_others_can_write_is_not_trusted() {
+    fn a_damaged_or_untrusted_file_is_put_aside() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        let (registry, _) = Registry::load(dir.path()).unwrap();
-        registry.save().unwrap();
         let path = dir.path().join(FILE);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-        let (_, warning) = Registry::load(dir.path()).unwrap();
-        assert!(warning.unwrap().contains("others may write it"));
+        let wrong_version = &br#"{"version":9,"apps":[]}"#[..];
+        for (content, mode, why) in [
+            (&b"{"[..], 0o600, "EOF"),
+            (b"", 0o600, "EOF"),
+            (b"[]", 0o600, "invalid length"),
+            (b"\xff\xfe", 0o600, "expected value"),
+            (wrong_version, 0o600, "it is of version 9"),
+            (br#"{"version":1,"apps":[]}"#, 0o666, "others may write it"),
+        ] {
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let (registry, warning) = Registry::load(dir.path()).unwrap();
+            assert_eq!(registry.iter().len(), 0);
+            let warning = warning.unwrap();
+            let says = warning.contains("managed.json.damaged") && warning.contains(why);
+            assert!(says, "{warning}");
+            assert!(!path.exists());
+            let aside = path.with_extension("json.damaged");
+            assert_eq!(fs::read(aside).unwrap(), content);
+            registry.save().unwrap();
+        }
     }
 
     #[test]
