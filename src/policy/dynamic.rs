@@ -35,17 +35,6 @@ const LAUNCHES_TO_GO_BACK: u32 = 2;
 /// Levels in a row, none of them the fastest, after which tuning ends.
 const LEVELS_WITHOUT_GAIN: usize = 3;
 
-/// What to do with the schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Leave it.
-    Stay,
-    /// Schedule anew with these parameters, one or more steps up.
-    Raise(Params),
-    /// Schedule anew with these parameters, which were in force before.
-    TakeBack(Params),
-}
-
 /// Why tuning ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -131,34 +120,32 @@ impl Tuning {
         }
     }
 
-    /// Takes the figures of a launch that was prefetched with the last parameters in `history`, and returns
-    /// what to do. Launches that were not cold, or not prefetched, change nothing.
-    pub fn next(&mut self, history: &[Revision], figures: &LaunchFigures) -> Step {
-        let Some(in_force) = history.last().map(|revision| revision.params) else {
-            return Step::Stay;
-        };
+    /// Takes the figures of a launch that was prefetched with the last parameters in `history`. Returns the
+    /// parameters to schedule anew with, or `None` to leave the schedule as it is. Launches that were not
+    /// cold, or not prefetched, change nothing.
+    pub fn next(&mut self, history: &[Revision], figures: &LaunchFigures) -> Option<Params> {
+        let in_force = history.last()?.params;
         self.recognise(in_force, history);
         if self.ended.is_some() {
             // Asked for again, in case a crash has prevented it.
-            return self.wanted.map_or(Step::Stay, Step::TakeBack);
+            return self.wanted;
         }
-        let Some(report) = &figures.report else {
-            return Step::Stay;
-        };
+        let report = figures.report.as_ref()?;
         if !figures.is_prefetched() || figures.warmth() != Warmth::Cold {
-            return Step::Stay;
+            return None;
         }
         let in_time = u128::from(figures.switches) * 100
             <= u128::from(report.scheduled) * u128::from(IN_TIME_PERCENT);
         self.judge(figures.duration_us(), in_time)
     }
 
-    /// What to do instead of the last step if that would not change the schedule, so that no launch is wasted
-    /// on it.
-    pub fn no_effect(&mut self) -> Step {
-        match (self.ended, self.wanted.take()) {
-            (None, Some(wanted)) => self.raise(&wanted),
-            _ => Step::Stay,
+    /// The parameters to try instead of the last ones if those would not change the schedule, so that no
+    /// launch is wasted on them.
+    pub fn no_effect(&mut self) -> Option<Params> {
+        let wanted = self.wanted.take()?;
+        match self.ended {
+            None => self.raise(&wanted),
+            Some(_) => None,
         }
     }
 
@@ -206,10 +193,8 @@ impl Tuning {
         }
     }
 
-    fn judge(&mut self, duration_us: u64, in_time: bool) -> Step {
-        let Some(level) = self.levels.last_mut() else {
-            return Step::Stay;
-        };
+    fn judge(&mut self, duration_us: u64, in_time: bool) -> Option<Params> {
+        let level = self.levels.last_mut()?;
         level.launches = level.launches.saturating_add(1);
         level.fastest_us = level.fastest_us.min(duration_us);
         let level = *level;
@@ -217,13 +202,13 @@ impl Tuning {
         let bound = u128::from(fastest.fastest_us) * u128::from(100 + SLOWER_PERCENT);
         if u128::from(level.fastest_us) * 100 > bound {
             if level.launches < LAUNCHES_TO_GO_BACK {
-                return Step::Stay;
+                return None;
             }
             return self.end(TuningEnd::Slower);
         }
         if in_time {
             self.ended = Some(TuningEnd::InTime);
-            return Step::Stay;
+            return None;
         }
         if self.levels.len() - at > LEVELS_WITHOUT_GAIN {
             return self.end(TuningEnd::NoGain);
@@ -239,25 +224,23 @@ impl Tuning {
             .unwrap_or((0, level))
     }
 
-    fn raise(&mut self, from: &Params) -> Step {
+    fn raise(&mut self, from: &Params) -> Option<Params> {
         match TunedParameter::of(self.class, from).and_then(|tuned| tuned.raise(from)) {
             Some(raised) => {
                 self.wanted = Some(raised);
-                Step::Raise(raised)
+                Some(raised)
             }
             None => self.end(TuningEnd::AtLimit),
         }
     }
 
     /// Ends tuning with the fastest level.
-    fn end(&mut self, why: TuningEnd) -> Step {
+    fn end(&mut self, why: TuningEnd) -> Option<Params> {
         self.ended = Some(why);
-        let Some(level) = self.levels.last().copied() else {
-            return Step::Stay;
-        };
+        let level = *self.levels.last()?;
         let fastest = self.fastest(level).1.params;
         self.wanted = (fastest != level.params).then_some(fastest);
-        self.wanted.map_or(Step::Stay, Step::TakeBack)
+        self.wanted
     }
 }
 

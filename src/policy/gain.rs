@@ -153,67 +153,53 @@ mod tests {
         gain
     }
 
-    #[test]
-    fn three_launches_of_each_kind_are_needed() {
-        assert_eq!(gain(&[1, 1], &[9, 9, 9]).verdict(), GainVerdict::Open);
-        assert_eq!(gain(&[1, 1, 1], &[9, 9]).verdict(), GainVerdict::Open);
-        assert_eq!(
-            gain(&[1, 1, 1], &[9, 9, 9]).verdict(),
-            GainVerdict::Helps {
-                with_us: 1,
-                without_us: 9
-            }
-        );
-    }
-
-    #[test]
-    fn a_gain_of_five_percent_does_not_count() {
-        let without = [1000; 3];
-        assert!(matches!(
-            gain(&[949; 3], &without).verdict(),
-            GainVerdict::Helps { .. }
-        ));
-        assert_eq!(
-            gain(&[950; 3], &without).verdict(),
-            GainVerdict::DoesNotHelp {
-                with_us: 950,
-                without_us: 1000
-            }
-        );
-        // Without waiting there is nothing to gain.
-        assert!(matches!(
-            gain(&[0; 3], &[0; 3]).verdict(),
-            GainVerdict::DoesNotHelp { .. }
-        ));
-    }
-
-    #[test]
-    fn one_odd_launch_decides_nothing() {
-        let odd = gain(&[100, 120, 90_000], &[1000, 5, 1100]);
-        assert_eq!(
-            odd.verdict(),
-            GainVerdict::Helps {
-                with_us: 120,
-                without_us: 1000
-            }
-        );
-    }
-
-    #[test]
-    fn only_the_last_eight_launches_count() {
-        let mut gain = gain(&[1; 100], &[1000; 3]);
-        for _ in 0..8 {
-            gain.prefetched(Warmth::Cold, 2000);
+    fn helps(with_us: u64, without_us: u64) -> GainVerdict {
+        GainVerdict::Helps {
+            with_us,
+            without_us,
         }
-        assert_eq!(
-            gain.verdict(),
-            GainVerdict::DoesNotHelp {
-                with_us: 2000,
-                without_us: 1000
-            }
-        );
-        gain.new_profile();
-        assert_eq!(gain.verdict(), GainVerdict::Open);
+    }
+
+    fn does_not_help(with_us: u64, without_us: u64) -> GainVerdict {
+        GainVerdict::DoesNotHelp {
+            with_us,
+            without_us,
+        }
+    }
+
+    #[test]
+    fn the_verdict_compares_the_medians_of_at_least_three_and_at_most_eight_launches() {
+        let many = [[1; 8], [2000; 8]].concat();
+        let cases: [(&str, &[u64], &[u64], GainVerdict); 8] = [
+            ("two with", &[1; 2], &[9; 3], GainVerdict::Open),
+            ("two without", &[1; 3], &[9; 2], GainVerdict::Open),
+            ("three of each", &[1; 3], &[9; 3], helps(1, 9)),
+            ("more than 5 %", &[949; 3], &[1000; 3], helps(949, 1000)),
+            ("5 %", &[950; 3], &[1000; 3], does_not_help(950, 1000)),
+            ("nothing to gain", &[0; 3], &[0; 3], does_not_help(0, 0)),
+            (
+                "odd ones",
+                &[100, 120, 90_000],
+                &[1000, 5, 1100],
+                helps(120, 1000),
+            ),
+            (
+                "the last eight",
+                &many,
+                &[1000; 3],
+                does_not_help(2000, 1000),
+            ),
+        ];
+        for (name, with_us, without_us, verdict) in cases {
+            let mut gain = gain(with_us, without_us);
+            assert_eq!(gain.verdict(), verdict, "{name}");
+            gain.new_profile();
+            assert_eq!(
+                gain.verdict(),
+                GainVerdict::Open,
+                "{name}, with a new profile"
+            );
+        }
     }
 
     #[test]
@@ -286,8 +272,7 @@ mod tests {
                     gain.prefetched(Warmth::Cold, 100);
                 }
             }
-            let helps = GainVerdict::Helps { with_us: 100, without_us: 1000 };
-            prop_assert_eq!(gain.verdict(), helps);
+            prop_assert_eq!(gain.verdict(), helps(100, 1000));
         }
     }
 }

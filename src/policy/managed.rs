@@ -121,10 +121,10 @@ impl Managed {
             }
             _ if self.phase != Phase::Prefetching => Decision::Keep,
             Observation::Launched { history, figures } => self.launched(now_s, history, figures),
-            Observation::NoEffect => self
-                .tuning
-                .as_mut()
-                .map_or(Decision::Keep, |tuning| tuning.no_effect().into()),
+            Observation::NoEffect => {
+                let params = self.tuning.as_mut().and_then(Tuning::no_effect);
+                params.map_or(Decision::Keep, Decision::Reschedule)
+            }
             Observation::NotRescheduled => {
                 if let Some(tuning) = &mut self.tuning {
                     tuning.not_rescheduled();
@@ -168,12 +168,11 @@ impl Managed {
             Decision::Keep => {}
             decision => return decision,
         }
-        let tuned = self.tuning.as_mut().map_or(Decision::Keep, |tuning| {
-            tuning.next(history, figures).into()
-        });
-        match tuned {
-            Decision::Keep if is_stale => Decision::Refresh,
-            decision => decision,
+        let tuning = self.tuning.as_mut();
+        match tuning.and_then(|tuning| tuning.next(history, figures)) {
+            Some(params) => Decision::Reschedule(params),
+            None if is_stale => Decision::Refresh,
+            None => Decision::Keep,
         }
     }
 

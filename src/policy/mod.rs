@@ -30,7 +30,7 @@ mod relearn;
 mod tuned_parameter;
 mod types;
 
-pub use dynamic::{Level, Step, Tuning, TuningEnd};
+pub use dynamic::{Level, Tuning, TuningEnd};
 pub use gain::{Gain, GainVerdict, WITHHELD_ONE_IN};
 pub use launch_figures::{LaunchFigures, Warmth};
 pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};

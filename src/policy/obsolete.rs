@@ -108,69 +108,46 @@ mod tests {
     const LEARNED: u64 = 1_000_000;
     const LATER: u64 = LEARNED + RELATIME_S + 1;
 
+    fn entry(place: Place, start: u64, len: u64) -> PrefetchEntry {
+        let span = Span { place, start, len };
+        PrefetchEntry { span, time_us: 0 }
+    }
+
     fn data(file: u32, start: u64, len: u64) -> PrefetchEntry {
-        PrefetchEntry {
-            span: Span {
-                place: Place::Data { file },
-                start,
-                len,
-            },
-            time_us: 0,
-        }
+        entry(Place::Data { file }, start, len)
     }
 
     fn metadata() -> PrefetchEntry {
-        PrefetchEntry {
-            span: Span {
-                place: Place::Metadata { device: 0 },
-                start: 9,
-                len: 1,
-            },
-            time_us: 0,
-        }
-    }
-
-    fn found(finding: Finding) -> FileCheck {
-        FileCheck {
-            finding,
-            accessed_s: None,
-        }
+        entry(Place::Metadata { device: 0 }, 9, 1)
     }
 
     #[test]
-    fn entries_of_gone_files_are_dropped_and_those_of_replaced_or_unmounted_ones_kept() {
-        let entries = [
-            data(0, 0, 4),
-            metadata(),
-            data(1, 0, 4),
-            data(2, 0, 4),
-            data(2, 8, 4),
-            data(3, 0, 4),
-            data(9, 0, 4),
+    fn what_became_of_a_file_decides_about_its_entries() {
+        let all = [data(0, 0, 4), data(0, 4, 4), data(0, 8, 4)];
+        let cut = [data(0, 0, 4), data(0, 4, 2)];
+        let cases: [(Finding, &[PrefetchEntry], &[u32], u64); 5] = [
+            (Finding::There, &all, &[], 0),
+            (Finding::Away, &all, &[], 0),
+            (Finding::Gone, &[], &[], 3),
+            (Finding::Replaced, &all, &[0], 3),
+            (Finding::Truncated { pages: 6 }, &cut, &[], 2),
         ];
-        let checks = [
-            Finding::There,
-            Finding::Gone,
-            Finding::Replaced,
-            Finding::Away,
-        ]
-        .map(found);
-        let checked = check_files(&entries, &checks, LEARNED, &[]);
-        let left = [
-            entries[0], entries[1], entries[3], entries[4], entries[5], entries[6],
-        ];
-        assert_eq!(checked.entries, left);
-        assert_eq!(checked.replaced, [2]);
-        assert_eq!(checked.obsolete, 3);
-    }
-
-    #[test]
-    fn entries_of_truncated_files_are_cut() {
-        let entries = [data(0, 0, 4), data(0, 4, 4), data(0, 8, 4)];
-        let checks = [found(Finding::Truncated { pages: 6 })];
-        let checked = check_files(&entries, &checks, LEARNED, &[]);
-        assert_eq!(checked.entries, [data(0, 0, 4), data(0, 4, 2)]);
-        assert_eq!(checked.obsolete, 2);
+        for (finding, left, replaced, obsolete) in cases {
+            let check = FileCheck {
+                finding,
+                accessed_s: None,
+            };
+            // Metadata, and data of a file without a check, are kept.
+            let unchecked = [metadata(), data(9, 0, 4)];
+            let checked = check_files(&[&unchecked[..], &all].concat(), &[check], LEARNED, &[]);
+            assert_eq!(
+                checked.entries,
+                [&unchecked[..], left].concat(),
+                "{finding:?}"
+            );
+            assert_eq!(checked.replaced, replaced, "{finding:?}");
+            assert_eq!(checked.obsolete, obsolete, "{finding:?}");
+        }
     }
 
     #[test]

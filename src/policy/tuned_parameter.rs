@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::DriveClass;
-use crate::model::{Infill, Params};
+use crate::model::{DriveClass, Infill, Params};
 
 /// Step of the metadata shift, in bytes (paper §3.3).
 const SHIFT_STEP: u64 = 16 << 10;
@@ -96,48 +95,42 @@ impl TunedParameter {
 mod tests {
     use super::*;
 
-    /// All levels from the defaults on.
-    fn levels(class: DriveClass, touched: bool) -> Vec<Params> {
-        let first = Params::for_device(class, touched);
-        let tuned = TunedParameter::of(class, &first).expect("flash");
-        std::iter::successors(Some(first), |params| tuned.raise(params)).collect()
-    }
-
+    /// How far the levels go from the defaults of a class on, and that nothing else changes.
     #[test]
-    fn queued_drives_shift_metadata_further_in_steps_of_16_kib() {
-        for touched in [false, true] {
-            let levels = levels(DriveClass::CommandQueuing, touched);
-            let shifts: Vec<u64> = levels.iter().map(|level| level.shift_bytes >> 10).collect();
-            let expected = [64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256];
-            assert_eq!(shifts, expected);
-            for level in &levels {
-                let shift_bytes = levels[0].shift_bytes;
-                let same = Params {
-                    shift_bytes,
-                    ..*level
-                };
-                assert_eq!(same, levels[0]);
-            }
+    fn each_class_of_drive_raises_its_parameter_step_by_step() {
+        use DriveClass::{CommandQueuing, NoCommandQueuing};
+        let shift: fn(&mut Params) -> &mut u64 = |params| &mut params.shift_bytes;
+        let distance: fn(&mut Params) -> &mut u64 = |params| &mut params.merge_distance;
+        let hole: fn(&mut Params) -> &mut u64 =
+            |params| &mut params.infill.as_mut().expect("touched pages").hole_pages;
+        for (class, touched, value, expected) in [
+            (
+                CommandQueuing,
+                false,
+                shift,
+                (64 << 10..=256 << 10).step_by(16 << 10),
+            ),
+            (
+                CommandQueuing,
+                true,
+                shift,
+                (64 << 10..=256 << 10).step_by(16 << 10),
+            ),
+            (NoCommandQueuing, false, distance, (8..=64).step_by(4)),
+            (NoCommandQueuing, true, hole, (7..=15).step_by(2)),
+        ] {
+            let first = Params::for_device(class, touched);
+            let tuned = TunedParameter::of(class, &first).expect("flash");
+            let levels = std::iter::successors(Some(first), |params| tuned.raise(params));
+            let expected = expected.map(|number| {
+                let mut params = first;
+                *value(&mut params) = number;
+                params
+            });
+            assert!(levels.eq(expected), "{class:?} {touched}");
         }
-    }
-
-    #[test]
-    fn other_drives_merge_further_apart_in_steps_of_4() {
-        let levels = levels(DriveClass::NoCommandQueuing, false);
-        let distances: Vec<u64> = levels.iter().map(|level| level.merge_distance).collect();
-        assert_eq!(distances, (8..=64).step_by(4).collect::<Vec<_>>());
-        assert!(levels.iter().all(|level| level.shift_bytes == 4096));
-    }
-
-    #[test]
-    fn where_all_distances_are_merged_the_hole_grows() {
-        let levels = levels(DriveClass::NoCommandQueuing, true);
-        let holes: Vec<_> = levels
-            .iter()
-            .map(|level| level.infill.expect("touched pages").hole_pages)
-            .collect();
-        assert_eq!(holes, [7, 9, 11, 13, 15]);
-        assert!(levels.iter().all(|level| level.merge_distance == 8));
+        let params = Params::for_device(DriveClass::Rotational, true);
+        assert_eq!(TunedParameter::of(DriveClass::Rotational, &params), None);
     }
 
     #[test]
@@ -154,22 +147,12 @@ mod tests {
             TunedParameter::of(DriveClass::NoCommandQueuing, &params),
             Some(TunedParameter::Distance)
         );
-        let raised = TunedParameter::Distance.raise(&params).expect("in range");
-        assert_eq!(
-            (
-                raised.merge_distance,
-                raised.infill.map(|infill| infill.distance)
-            ),
-            (12, Some(60))
-        );
-        let last = TunedParameter::Distance.raise(&raised).expect("in range");
-        assert_eq!(TunedParameter::Distance.raise(&last), None);
-    }
-
-    #[test]
-    fn disks_with_heads_have_no_tuned_parameter() {
-        let params = Params::for_device(DriveClass::Rotational, true);
-        assert_eq!(TunedParameter::of(DriveClass::Rotational, &params), None);
+        let levels = std::iter::successors(Some(params), |params| {
+            TunedParameter::Distance.raise(params)
+        });
+        let distances =
+            levels.map(|level| (level.merge_distance, level.infill.map_or(0, |i| i.distance)));
+        assert!(distances.eq([(8, 56), (12, 60), (16, 64)]));
     }
 
     #[test]

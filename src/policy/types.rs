@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::dynamic::Step;
 use crate::model::{DriveClass, Params, Revision};
 use crate::policy::launch_figures::LaunchFigures;
 
@@ -162,13 +161,4 @@ pub enum Decision {
     Relearn(DecisionReason),
     /// The app was switched off; tell the user.
     SwitchedOff(Off),
-}
-
-impl From<Step> for Decision {
-    fn from(step: Step) -> Self {
-        match step {
-            Step::Stay => Decision::Keep,
-            Step::Raise(params) | Step::TakeBack(params) => Decision::Reschedule(params),
-        }
-    }
 }

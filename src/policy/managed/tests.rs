@@ -82,18 +82,14 @@ fn an_app_is_learned_and_then_prefetched() {
 }
 
 #[test]
-fn without_a_profile_nothing_is_taken_for_one() {
+fn a_lost_profile_is_not_gone_back_to() {
     let mut lost = prefetching();
     let relearn = Decision::Relearn(DecisionReason::NoProfile);
     assert_eq!(lost.next(NOW, &Observation::NoProfile), relearn);
     assert_eq!(lost.tuning(), None);
-    assert_eq!(lost.plan(NOW, 0), Plan::Learn);
-    // There is nothing to go back to when learning is in vain.
-    for _ in 1..LEARNING_ATTEMPTS {
+    for _ in 0..LEARNING_ATTEMPTS {
         lost.next(NOW, &Observation::NotLearned);
     }
-    let off = Decision::SwitchedOff(Off::NothingToLearn);
-    assert_eq!(lost.next(NOW, &Observation::NotLearned), off);
     assert_eq!(lost.next(NOW, &Observation::NoProfile), Decision::Keep);
     assert_eq!(lost.phase().byte(), 9, "what is switched off stays so");
 }
@@ -118,41 +114,58 @@ fn three_attempts_that_teach_nothing_end_learning() {
 }
 
 #[test]
-fn more_than_ten_percent_of_own_reads_lead_back_to_learning() {
+fn a_profile_that_is_wrong_is_learned_again() {
     let own = |requests| changed(|figures| figures.counts.requests = requests);
-    let mut app = prefetching();
-    assert_eq!(launch(&mut app, own(10)), Decision::Keep);
-    let again = Decision::Relearn(DecisionReason::Missed);
-    assert_eq!(launch(&mut app, own(11)), again);
-    assert_eq!(app.plan(NOW, 0), Plan::Learn);
-    // Launches that were under way meanwhile do not count.
-    assert_eq!(launch(&mut app, own(100)), Decision::Keep);
-}
-
-#[test]
-fn own_reads_say_nothing_where_nothing_was_prefetched() {
-    let mut refused = changed(|figures| figures.counts.requests = 100);
-    let mut withheld = refused.clone();
+    let mut refused = own(100);
     refused.report.as_mut().expect("a report").refused = Some("no memory".to_owned());
+    let mut withheld = own(100);
     withheld.report = None;
-    let mut app = prefetching();
-    for figures in [refused, withheld] {
-        assert_eq!(launch(&mut app, figures), Decision::Keep);
+    let mut warm = own(100);
+    warm.counts.bytes = 4;
+    let [few, many] = [own(10), own(11)];
+    let history = &history()[..];
+    let launched = |figures| Observation::Launched { history, figures };
+    let checked = |obsolete| Observation::Checked {
+        obsolete,
+        entries: 50,
+    };
+    let cases = [
+        ("10 % own reads", launched(&few), None),
+        (
+            "more of them",
+            launched(&many),
+            Some(DecisionReason::Missed),
+        ),
+        ("nothing prefetched", launched(&refused), None),
+        ("prefetching withheld", launched(&withheld), None),
+        ("a warm launch", launched(&warm), None),
+        ("10 % obsolete entries", checked(5), None),
+        ("more of them", checked(6), Some(DecisionReason::Obsolete)),
+        (
+            "another executable",
+            Observation::NewExecutable,
+            Some(DecisionReason::NewExecutable),
+        ),
+    ];
+    for (name, observation, reason) in cases {
+        let mut app = prefetching();
+        let decision = reason.map_or(Decision::Keep, Decision::Relearn);
+        assert_eq!(app.next(NOW, &observation), decision, "{name}");
+        let plan = reason.map_or(Plan::Prefetch, |_| Plan::Learn);
+        assert_eq!(app.plan(NOW, 0), plan, "{name}");
+        // What was under way meanwhile does not count.
+        assert!(
+            reason.is_none() || app.next(NOW, &observation) == Decision::Keep,
+            "{name}"
+        );
     }
-    assert_eq!(app.phase(), Phase::Prefetching);
 }
 
 #[test]
-fn stale_files_are_resolved_anew_and_teach_tuning_nothing() {
+fn stale_files_are_looked_up_first_and_then_tuned_all_the_same() {
     let mut app = prefetching();
     assert_eq!(launch(&mut app, stale(100)), Decision::Refresh);
     assert_eq!(app.tuning(), prefetching().tuning());
-}
-
-#[test]
-fn an_app_that_always_replaces_a_file_of_its_own_is_tuned_all_the_same() {
-    let mut app = prefetching();
-    assert_eq!(launch(&mut app, stale(100)), Decision::Refresh);
     let step = launch(&mut app, stale(100));
     assert!(matches!(step, Decision::Reschedule(_)), "{step:?}");
     let mut app = prefetching();
@@ -180,22 +193,6 @@ fn a_launch_that_waits_is_scheduled_anew() {
     // A new profile is tuned from the start.
     app.next(NOW, &learned(&history()));
     assert_eq!(app.tuning().and_then(Tuning::ended), None);
-}
-
-#[test]
-fn many_obsolete_entries_or_another_executable_lead_back_to_learning() {
-    let mut app = prefetching();
-    let found = |obsolete| Observation::Checked {
-        obsolete,
-        entries: 50,
-    };
-    assert_eq!(app.next(NOW, &found(5)), Decision::Keep);
-    let again = Decision::Relearn(DecisionReason::Obsolete);
-    assert_eq!(app.next(NOW, &found(6)), again);
-    let mut app = prefetching();
-    let again = Decision::Relearn(DecisionReason::NewExecutable);
-    assert_eq!(app.next(NOW, &Observation::NewExecutable), again);
-    assert_eq!(app.plan(NOW, 0), Plan::Learn);
 }
 
 /// Cold launches, prefetched and withheld as the plan says, of which the withheld ones wait for
@@ -226,32 +223,32 @@ fn launches(app: &mut Managed, without_us: u64) -> (Decision, [u32; 2]) {
 }
 
 #[test]
-fn an_app_without_gain_is_switched_off_and_reported() {
+fn an_app_with_gain_is_prefetched_on_and_another_switched_off_and_retried() {
+    let mut app = prefetching();
+    assert_eq!(launches(&mut app, 200), (Decision::Keep, [180, 20]));
+    assert!(matches!(app.verdict(), GainVerdict::Helps { .. }));
+
     let mut app = prefetching();
     let off = Off::NoGain {
         with_us: 100,
         without_us: 105,
     };
-    let (decision, [with, without]) = launches(&mut app, 105);
-    assert_eq!(decision, Decision::SwitchedOff(off));
-    assert_eq!((with, without), (27, 3));
+    assert_eq!(
+        launches(&mut app, 105),
+        (Decision::SwitchedOff(off), [27, 3])
+    );
     assert_eq!(app.phase(), Phase::Disabled { off, since_s: NOW });
-    assert_eq!(app.plan(NOW + 1, 0), Plan::Leave);
+    assert_eq!(app.plan(NOW + RETRY_AFTER_S - 1, 0), Plan::Leave);
+    assert_eq!(app.plan(NOW + RETRY_AFTER_S, 0), Plan::Learn);
+    assert_eq!(app.verdict(), GainVerdict::Open);
 }
 
 #[test]
-fn an_app_with_gain_is_prefetched_on() {
+fn a_clock_set_back_counts_from_then_on() {
     let mut app = prefetching();
-    let (decision, [with, without]) = launches(&mut app, 200);
-    assert_eq!(decision, Decision::Keep);
-    assert_eq!((with, without), (180, 20));
-    assert_eq!(
-        app.verdict(),
-        GainVerdict::Helps {
-            with_us: 100,
-            without_us: 200
-        }
-    );
+    launches(&mut app, 100);
+    assert_eq!(app.plan(1000, 0), Plan::Leave);
+    assert_eq!(app.plan(1000 + RETRY_AFTER_S, 0), Plan::Learn);
 }
 
 #[test]
@@ -274,23 +271,6 @@ fn cold_launches_that_were_learned_live_take_part_in_the_comparison() {
 }
 
 #[test]
-fn an_app_switched_off_for_no_gain_is_learned_again_after_a_month() {
-    let mut app = prefetching();
-    launches(&mut app, 100);
-    assert_eq!(app.plan(NOW + RETRY_AFTER_S - 1, 0), Plan::Leave);
-    assert_eq!(app.plan(NOW + RETRY_AFTER_S, 0), Plan::Learn);
-    assert_eq!(app.verdict(), GainVerdict::Open);
-}
-
-#[test]
-fn a_clock_set_back_counts_from_then_on() {
-    let mut app = prefetching();
-    launches(&mut app, 100);
-    assert_eq!(app.plan(1000, 0), Plan::Leave);
-    assert_eq!(app.plan(1000 + RETRY_AFTER_S, 0), Plan::Learn);
-}
-
-#[test]
 fn an_app_switched_off_by_the_user_stays_off_until_the_user_switches_it_on() {
     let mut app = prefetching();
     let ask = |app: &mut Managed, byte| {
@@ -309,15 +289,11 @@ fn an_app_switched_off_by_the_user_stays_off_until_the_user_switches_it_on() {
     assert_eq!(ask(&mut app, 3), Decision::Relearn(DecisionReason::Asked));
     assert_eq!(app.plan(NOW, 0), Plan::Learn);
     assert_eq!(PhaseRequest::from_byte(0), None);
-}
-
-#[test]
-fn without_a_profile_prefetching_begins_with_learning() {
-    let mut app = Managed::default();
-    app.next(NOW, &Observation::Asked(PhaseRequest::Disable));
-    let asked = app.next(NOW, &Observation::Asked(PhaseRequest::Prefetch));
-    assert_eq!(asked, Decision::Relearn(DecisionReason::Asked));
-    assert_eq!(app.plan(NOW, 0), Plan::Learn);
+    // Without a profile, prefetching begins with learning.
+    let mut new = Managed::default();
+    ask(&mut new, 9);
+    assert_eq!(ask(&mut new, 1), Decision::Relearn(DecisionReason::Asked));
+    assert_eq!(new.plan(NOW, 0), Plan::Learn);
 }
 
 #[test]

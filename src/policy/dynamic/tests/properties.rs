@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::Infill;
 
 fn class() -> impl Strategy<Value = DriveClass> {
     prop_oneof![
@@ -22,18 +23,6 @@ fn is_allowed(params: &Params, first: &Params) -> bool {
         && distance(params) == distance(first)
 }
 
-/// How a step is carried out.
-#[derive(Clone, Copy, Debug)]
-enum StepFate {
-    Done,
-    NoEffect,
-    Crash,
-}
-
-fn fate() -> impl Strategy<Value = StepFate> {
-    prop_oneof![6 => Just(StepFate::Done), 1 => Just(StepFate::NoEffect), 1 => Just(StepFate::Crash)]
-}
-
 proptest! {
     /// Whatever launches take, tuning ends after at most two of them at each of the levels there are,
     /// with a level that nothing else was faster than by more than the tolerance, and has never left
@@ -45,20 +34,18 @@ proptest! {
         launches in prop::collection::vec((900..1100u64, 0..12u64), 40),
     ) {
         let mut app = SimulatedApp::new(class, touched);
-        let first = app.history[0].params;
+        let first = app.in_force();
         let mut until_end = 0;
         for (duration_us, switches) in launches {
             until_end += usize::from(app.tuning.ended().is_none());
             app.launch(duration_us, switches);
-            let in_force = app.history.last().expect("never empty").params;
-            prop_assert!(is_allowed(&in_force, &first), "{:?}", in_force);
+            prop_assert!(is_allowed(&app.in_force(), &first), "{:?}", app.in_force());
         }
         // 15 distances are the most levels that there are.
         prop_assert!(until_end <= 2 * 15);
         prop_assert!(app.tuning.ended().is_some());
-        let in_force = app.history.last().expect("never empty").params;
         let levels = app.tuning.levels();
-        let kept = levels.iter().find(|level| level.params == in_force).expect("was tried");
+        let kept = levels.iter().find(|level| level.params == app.in_force()).expect("was tried");
         let fastest = levels.iter().map(|level| level.fastest_us).min().expect("one at least");
         if app.tuning.ended() != Some(TuningEnd::NothingFree) {
             prop_assert!(kept.fastest_us * 100 <= fastest * 102);
@@ -75,22 +62,22 @@ proptest! {
     fn tuning_survives_all_that_may_become_of_a_step(
         class in class(),
         touched in any::<bool>(),
-        launches in prop::collection::vec((900..1100u64, 0..12u64, fate(), any::<bool>()), 60),
+        launches in prop::collection::vec((900..1100u64, 0..12u64, 0..8u8, any::<bool>()), 60),
     ) {
         let mut app = SimulatedApp::new(class, touched);
-        let first = app.history[0].params;
+        let first = app.in_force();
         for (duration_us, switches, fate, forgotten) in launches {
-            let mut step = app.tuning.next(&app.history, &figures(duration_us, switches));
-            if let (StepFate::NoEffect, Step::Raise(_)) = (fate, step) {
+            let mut step = app.ask(duration_us, switches);
+            if fate == 0 && app.tuning.ended().is_none() && step.is_some() {
                 step = app.tuning.no_effect();
             }
-            if let Step::Raise(params) | Step::TakeBack(params) = step {
-                prop_assert!(is_allowed(&params, &first), "{:?}", params);
-                if !matches!(fate, StepFate::Crash) {
-                    app.put_in_force(params);
-                } else if forgotten {
-                    app.tuning = Tuning::new(class, &app.history);
-                }
+            let Some(params) = step else { continue };
+            prop_assert!(is_allowed(&params, &first), "{:?}", params);
+            if fate != 1 {
+                app.put_in_force(params);
+            } else if forgotten {
+                // A crash before the step.
+                app.tuning = Tuning::new(class, &app.history);
             }
         }
         // From here on nothing goes wrong any more.
@@ -98,7 +85,7 @@ proptest! {
             app.launch(1000, LATE);
         }
         prop_assert!(app.tuning.ended().is_some());
-        prop_assert_eq!(app.launch(1000, LATE), Step::Stay);
+        prop_assert_eq!(app.launch(1000, LATE), None);
     }
 
     /// The parameters of a profile may be any numbers.
@@ -110,15 +97,12 @@ proptest! {
         infill in prop::option::of((16..=u64::MAX, any::<u64>())),
         launches in prop::collection::vec((any::<u64>(), any::<u64>()), 1..8),
     ) {
-        let infill = infill.map(|(hole_pages, distance)| crate::model::Infill {
-            hole_pages,
-            distance,
-        });
+        let infill = infill.map(|(hole_pages, distance)| Infill { hole_pages, distance });
         let params = Params { merge_distance, shift_bytes, infill };
         let history = vec![Revision { time: 0, params }];
         let mut app = SimulatedApp { tuning: Tuning::new(class, &history), history };
         for (duration_us, switches) in launches {
-            prop_assert_eq!(app.launch(duration_us, switches), Step::Stay);
+            prop_assert_eq!(app.launch(duration_us, switches), None);
         }
     }
 }

@@ -5,122 +5,135 @@ use proptest::prelude::*;
 use super::*;
 use crate::policy::WITHHELD_ONE_IN;
 
-fn any_figures() -> impl Strategy<Value = LaunchFigures> {
-    let number = || prop_oneof![0..120u64, Just(u64::MAX)];
-    let time_ns = || number().prop_map(|us| us.saturating_mul(1000));
-    let counts = (time_ns(), time_ns(), number(), number()).prop_map(
-        |(last_ns, waiting_ns, bytes, requests)| LaunchCounts {
-            last_ns,
-            waiting_ns,
-            bytes,
-            requests,
-            ..LaunchCounts::default()
-        },
-    );
-    let report = (number(), 0..2u64, prop::bool::weighted(0.2)).prop_map(
-        |(scheduled, stale_files, warm)| PrefetchReport {
-            scheduled,
-            stale_files,
-            warm,
-            ..PrefetchReport::default()
-        },
-    );
-    let report = prop::option::weighted(0.8, report);
-    (counts, number(), number(), report).prop_map(|(counts, schedule_bytes, switches, report)| {
-        LaunchFigures {
-            counts,
-            exited_ns: None,
-            schedule_bytes,
-            report,
-            switches,
-        }
-    })
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![0..120u64, Just(u64::MAX)]
 }
 
-/// What may happen to an app in one turn; 0 to 3 stand for launches.
-fn event() -> impl Strategy<Value = (u8, LaunchFigures, u64)> {
-    (
-        0..12u8,
-        any_figures(),
-        prop_oneof![9 => 0..5u64, 1 => any::<u64>()],
-    )
+prop_compose! {
+    fn any_figures()(
+        [last_us, waiting_us] in [number(), number()],
+        [bytes, requests, schedule_bytes, switches, scheduled] in prop::array::uniform5(number()),
+        prefetched in prop::bool::weighted(0.8),
+        stale_files in 0..2u64,
+        warm in prop::bool::weighted(0.2),
+    ) -> LaunchFigures {
+        let report = PrefetchReport { scheduled, stale_files, warm, ..PrefetchReport::default() };
+        LaunchFigures {
+            counts: LaunchCounts {
+                last_ns: last_us.saturating_mul(1000),
+                waiting_ns: waiting_us.saturating_mul(1000),
+                bytes,
+                requests,
+                ..LaunchCounts::default()
+            },
+            exited_ns: None,
+            schedule_bytes,
+            report: prefetched.then_some(report),
+            switches,
+        }
+    }
+}
+
+/// What may happen to an app: which (0 to 3 stand for launches), figures, time and random number.
+type Turn = (u8, LaunchFigures, u64, u64);
+
+fn turn() -> impl Strategy<Value = Turn> {
+    let now_s = prop_oneof![9 => 0..5u64, 1 => any::<u64>()];
+    (0..12u8, any_figures(), now_s, any::<u64>())
+}
+
+/// An app that anything happens to, with the account of what was withheld from it.
+struct ObservedApp {
+    app: Managed,
+    history: Vec<Revision>,
+    withheld: u32,
+    all: u32,
+}
+
+impl ObservedApp {
+    /// Lets it happen. `None` for a launch of which nothing is reported.
+    fn turn(&mut self, turn: Turn) -> Result<Option<Decision>, TestCaseError> {
+        let (event, mut figures, now_s, random) = turn;
+        let observation = match event {
+            0..4 => {
+                let plan = self.plan(now_s, random)?;
+                match plan {
+                    Plan::Withhold => figures.report = None,
+                    Plan::Prefetch if figures.report.is_some() => {}
+                    _ => return Ok(None),
+                }
+                let counts = match figures.report {
+                    None => figures.warmth() != Warmth::Warm,
+                    Some(_) => figures.is_prefetched() && figures.warmth() == Warmth::Cold,
+                };
+                self.withheld += u32::from(plan == Plan::Withhold && counts);
+                self.all += u32::from(counts);
+                Observation::Launched {
+                    history: &self.history,
+                    figures: &figures,
+                }
+            }
+            4 => Observation::NotLearned,
+            5 => Observation::NoEffect,
+            6 => Observation::NotRescheduled,
+            7 => Observation::Checked {
+                obsolete: figures.own_readaheads(),
+                entries: figures.read_bytes(),
+            },
+            8 => Observation::NewExecutable,
+            9 => match PhaseRequest::from_byte((random % 10) as u8) {
+                Some(request) => Observation::Asked(request),
+                None => return Ok(None),
+            },
+            _ => {
+                self.history.truncate(1);
+                learned(&self.history)
+            }
+        };
+        Ok(Some(self.app.next(now_s, &observation)))
+    }
+
+    /// What the app's phase lets be done with a launch.
+    fn plan(&mut self, now_s: u64, random: u64) -> Result<Plan, TestCaseError> {
+        let before = self.app.phase();
+        let plan = self.app.plan(now_s, random);
+        let allowed: &[Plan] = match before {
+            Phase::Learning { .. } => &[Plan::Learn],
+            Phase::Disabled {
+                off: Off::Asked, ..
+            } => &[Plan::Leave],
+            Phase::Disabled { .. } => &[Plan::Leave, Plan::Learn],
+            Phase::Prefetching => &[Plan::Prefetch, Plan::Withhold],
+        };
+        prop_assert!(allowed.contains(&plan), "{plan:?} in {before:?}");
+        Ok(plan)
+    }
 }
 
 proptest! {
-    /// Anything may happen in any order: what is withheld keeps to its share, an app the user switched
+    /// Anything may happen in any order: what is withheld keeps to its share, an app that the user switched
     /// off is left alone, and each decision agrees with the phase that it leads to.
     #[test]
-    fn the_phases_keep_their_promises(
-        events in prop::collection::vec((event(), any::<u64>()), 0..300),
-    ) {
-        let mut app = prefetching();
-        let mut history = history();
-        let (mut withheld, mut all) = (0u32, 0u32);
-        for ((event, figures, now_s), random) in events {
-            let decision = match event {
-                0..4 => {
-                    let before = app.phase();
-                    let plan = app.plan(now_s, random);
-                    match before {
-                        Phase::Learning { .. } => prop_assert_eq!(plan, Plan::Learn),
-                        Phase::Disabled { off: Off::Asked, .. } => {
-                            prop_assert_eq!(plan, Plan::Leave);
-                        }
-                        Phase::Disabled { .. } => {
-                            prop_assert!(matches!(plan, Plan::Leave | Plan::Learn));
-                        }
-                        Phase::Prefetching => {
-                            prop_assert!(matches!(plan, Plan::Prefetch | Plan::Withhold));
-                        }
-                    }
-                    let mut figures = figures;
-                    match plan {
-                        Plan::Withhold => figures.report = None,
-                        Plan::Prefetch if figures.report.is_some() => {}
-                        _ => continue,
-                    }
-                    let counts = match figures.report {
-                        None => figures.warmth() != Warmth::Warm,
-                        Some(_) => figures.is_prefetched() && figures.warmth() == Warmth::Cold,
-                    };
-                    withheld += u32::from(plan == Plan::Withhold && counts);
-                    all += u32::from(counts);
-                    prop_assert!(withheld * WITHHELD_ONE_IN <= all, "{withheld} of {all}");
-                    app.next(now_s, &Observation::Launched { history: &history, figures: &figures })
-                }
-                4 => app.next(now_s, &Observation::NotLearned),
-                5 => app.next(now_s, &Observation::NoEffect),
-                6 => app.next(now_s, &Observation::NotRescheduled),
-                7 => app.next(now_s, &Observation::Checked {
-                    obsolete: figures.own_readaheads(),
-                    entries: figures.read_bytes(),
-                }),
-                8 => app.next(now_s, &Observation::NewExecutable),
-                9 => match PhaseRequest::from_byte((random % 10) as u8) {
-                    // It starts the account of what is withheld anew, at nothing.
-                    Some(request) => app.next(now_s, &Observation::Asked(request)),
-                    None => continue,
-                },
-                _ => {
-                    history.truncate(1);
-                    app.next(now_s, &learned(&history))
-                }
-            };
-            match decision {
-                Decision::Keep => {}
+    fn the_phases_keep_their_promises(turns in prop::collection::vec(turn(), 0..300)) {
+        let history = history();
+        let mut observed = ObservedApp { app: prefetching(), history, withheld: 0, all: 0 };
+        for turn in turns {
+            let now_s = turn.2;
+            let Some(decision) = observed.turn(turn)? else { continue };
+            let ObservedApp { app, history, withheld, all } = &mut observed;
+            prop_assert!(*withheld * WITHHELD_ONE_IN <= *all, "{withheld} of {all}");
+            let phase = match decision {
+                Decision::Keep => continue,
                 Decision::Reschedule(params) => {
-                    prop_assert_eq!(app.phase(), Phase::Prefetching);
                     prop_assert!((64..=256).contains(&(params.shift_bytes >> 10)));
                     history.push(Revision { time: now_s, params });
+                    Phase::Prefetching
                 }
-                Decision::Refresh => prop_assert_eq!(app.phase(), Phase::Prefetching),
-                Decision::Relearn(_) => {
-                    prop_assert_eq!(app.phase(), Phase::Learning { attempts: 0 });
-                }
-                Decision::SwitchedOff(off) => {
-                    prop_assert_eq!(app.phase(), Phase::Disabled { off, since_s: now_s });
-                }
-            }
+                Decision::Refresh => Phase::Prefetching,
+                Decision::Relearn(_) => Phase::Learning { attempts: 0 },
+                Decision::SwitchedOff(off) => Phase::Disabled { off, since_s: now_s },
+            };
+            prop_assert_eq!(app.phase(), phase);
         }
     }
 }
