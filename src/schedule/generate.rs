@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 
 use crate::model::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 
@@ -41,105 +43,129 @@ struct GeneratedExtent {
     tail: u64,
 }
 
-fn page() -> impl Strategy<Value = GeneratedPage> {
-    (
-        prop::bool::weighted(0.7),
-        prop::bool::weighted(0.6),
-        prop_oneof![9 => Just(0u64), 1 => 1..4u64],
-        prop::bool::weighted(0.05),
-        prop_oneof![3 => 0..4u64, 1 => 0..80u64],
-    )
-        .prop_map(|(needed, cut, gap, elsewhere, late)| GeneratedPage {
-            needed,
-            cut,
-            gap,
-            elsewhere,
-            late,
-        })
+prop_compose! {
+    fn page()(
+        needed in prop::bool::weighted(0.7),
+        cut in prop::bool::weighted(0.6),
+        gap in prop_oneof![9 => Just(0u64), 1 => 1..4u64],
+        elsewhere in prop::bool::weighted(0.05),
+        late in prop_oneof![3 => 0..4u64, 1 => 0..80u64],
+    ) -> GeneratedPage {
+        GeneratedPage { needed, cut, gap, elsewhere, late }
+    }
+}
+
+prop_compose! {
+    fn extent()(
+        device in 0..2u16,
+        metadata in prop::bool::weighted(0.4),
+        pages in vec(page(), 1..24),
+        tail in 1..=PAGE_SIZE,
+    ) -> GeneratedExtent {
+        GeneratedExtent { device, metadata, pages, tail }
+    }
 }
 
 /// Any launch of up to a dozen files and metadata areas on two devices.
 pub fn launch() -> impl Strategy<Value = GeneratedLaunch> {
-    let extent = (
-        0..2u16,
-        prop::bool::weighted(0.4),
-        vec(page(), 1..24),
-        1..=PAGE_SIZE,
-    )
-        .prop_map(|(device, metadata, pages, tail)| GeneratedExtent {
-            device,
-            metadata,
-            pages,
-            tail,
-        });
-    vec(extent, 1..12).prop_map(|extents| lay_out(&extents))
+    vec(extent(), 1..12).prop_map(|extents| lay_out(&extents))
+}
+
+/// The same launches at every call.
+pub fn launches(count: usize) -> impl Iterator<Item = Vec<LogEntry>> {
+    let mut runner = TestRunner::deterministic();
+    (0..count).map(move |_| {
+        let tree = launch().new_tree(&mut runner).expect("no filters");
+        tree.current().log
+    })
+}
+
+/// An entry of `len` pages of a file, `disk_page` pages from the start of device 0.
+pub fn data(file: u32, start: u64, len: u64, disk_page: u64) -> LogEntry {
+    log_entry(0, Place::Data { file }, start, len, disk_page)
+}
+
+/// An entry of metadata of device 0.
+pub fn metadata(disk_page: u64, len: u64) -> LogEntry {
+    log_entry(0, Place::Metadata { device: 0 }, disk_page, len, disk_page)
+}
+
+fn log_entry(device: u16, place: Place, start: u64, len: u64, disk_page: u64) -> LogEntry {
+    LogEntry {
+        span: Span { place, start, len },
+        device,
+        lba: disk_page * SECTORS_PER_PAGE,
+        time_us: 0,
+    }
+}
+
+/// The entries as a profile keeps them.
+pub fn prefetch(log: &[LogEntry]) -> Vec<PrefetchEntry> {
+    log.iter()
+        .map(|&LogEntry { span, time_us, .. }| PrefetchEntry { span, time_us })
+        .collect()
+}
+
+/// The next free page of a device: among its neighbours, and in another region.
+#[derive(Clone, Copy)]
+struct FreePages {
+    near: u64,
+    elsewhere: u64,
 }
 
 fn lay_out(extents: &[GeneratedExtent]) -> GeneratedLaunch {
-    const ELSEWHERE: u64 = 1 << 20;
-    let mut disk = [64u64; 2];
-    let mut spare = [ELSEWHERE; 2];
+    let mut free = [FreePages {
+        near: 64,
+        elsewhere: 1 << 20,
+    }; 2];
+    // With the position at which each is read.
     let mut reads: Vec<(u64, LogEntry)> = Vec::new();
     let mut sizes = Vec::new();
     for extent in extents {
-        let device = usize::from(extent.device);
-        let mut last: Option<LogEntry> = None;
+        let file = u32::try_from(sizes.len()).expect("a dozen files");
+        let free = &mut free[usize::from(extent.device)];
+        let first = reads.len();
         for (page, number) in extent.pages.iter().zip(0u64..) {
-            disk[device] += page.gap;
-            let mut at = disk[device];
-            disk[device] += 1;
-            if page.elsewhere {
-                at = spare[device];
-                spare[device] += 1;
-            }
-            let (place, start) = if extent.metadata {
-                let place = Place::Metadata {
-                    device: extent.device,
-                };
-                (place, at)
-            } else {
-                let file = u32::try_from(sizes.len()).expect("a dozen files");
-                (Place::Data { file }, number)
-            };
+            let disk_page = take_page(free, page);
             if !page.needed {
                 continue;
             }
-            let lba = at * SECTORS_PER_PAGE;
-            let continues = |e: &LogEntry| e.lba_end() == lba && e.span.end() == start;
-            if let Some(entry) = last.as_mut().filter(|e| !page.cut && continues(e)) {
-                entry.span.len += 1;
-                reads.last_mut().expect("holds `last`").1 = *entry;
-                continue;
+            let device = extent.device;
+            let (place, start) = match extent.metadata {
+                true => (Place::Metadata { device }, disk_page),
+                false => (Place::Data { file }, number),
+            };
+            let entry = log_entry(device, place, start, 1, disk_page);
+            let continued = reads[first..].last_mut().filter(|(_, last)| {
+                !page.cut && last.lba_end() == entry.lba && last.span.end() == start
+            });
+            match continued {
+                Some((_, last)) => last.span.len += 1,
+                None => reads.push((reads.len() as u64 + page.late, entry)),
             }
-            let span = Span {
-                place,
-                start,
-                len: 1,
-            };
-            let entry = LogEntry {
-                span,
-                device: extent.device,
-                lba,
-                time_us: 0,
-            };
-            let due = u64::try_from(reads.len()).expect("small") + page.late;
-            reads.push((due, entry));
-            last = Some(entry);
         }
         if !extent.metadata {
             sizes.push((extent.pages.len() as u64 - 1) * PAGE_SIZE + extent.tail);
         }
     }
     reads.sort_by_key(|&(due, _)| due);
-    let log = reads
-        .into_iter()
-        .zip(0u64..)
-        .map(|((_, entry), position)| LogEntry {
-            time_us: position * 137,
-            ..entry
-        })
-        .collect();
+    let mut log: Vec<LogEntry> = reads.into_iter().map(|(_, entry)| entry).collect();
+    for (entry, position) in log.iter_mut().zip(0..) {
+        entry.time_us = position * 137;
+    }
     GeneratedLaunch { log, sizes }
+}
+
+/// Where a page lies on the disk.
+fn take_page(free: &mut FreePages, page: &GeneratedPage) -> u64 {
+    free.near += page.gap;
+    let near = free.near;
+    free.near += 1;
+    if !page.elsewhere {
+        return near;
+    }
+    free.elsewhere += 1;
+    free.elsewhere - 1
 }
 
 /// Checks what must hold of any merge of `launch`: nothing lost, nothing read twice, nothing

@@ -11,14 +11,6 @@
 
 use crate::model::{Infill, LogEntry, SECTORS_PER_PAGE};
 
-/// One walk in disk order.
-pub(super) struct Pass {
-    /// Largest I/O distance of two members of one run.
-    pub distance: u64,
-    /// Largest hole between neighbours, in 4 KiB pages; 0 joins only what is contiguous.
-    pub hole_pages: u64,
-}
-
 /// Log entries that will be read by one request.
 struct MergedRun {
     entry: LogEntry,
@@ -32,44 +24,22 @@ struct MergedRun {
 }
 
 /// Joins entries that are contiguous on the disk and in their file (or both metadata of one device)
-/// and at most `distance` positions of the launch sequence apart, whichever comes first. A joined
-/// entry stands at the earliest position of its members and has their earliest time, so no entry
-/// moves forward by more than `distance` positions.
-///
-/// `log` is a launch sequence in access order, as is the result. It should name no page twice:
-/// entries that overlap are left apart, and their common pages are then fetched twice.
-///
-/// Paper: Algorithm 2. Its condition takes `next.seq − curr.seq`, which is negative for an entry that comes
-/// earlier in the sequence; here the distance counts in both directions.
-pub fn range_merge(log: &[LogEntry], distance: u64) -> Vec<LogEntry> {
-    merge(
-        log,
-        &[Pass {
-            distance,
-            hole_pages: 0,
-        }],
-    )
-}
-
-/// Like [`range_merge`], but also across a hole of at most [`Infill::hole_pages`] unneeded pages, if the hole
-/// is the same on the disk and in the file. The hole is read along.
+/// and at most [`Infill::distance`] positions of the launch sequence apart, whichever comes first. Up to
+/// [`Infill::hole_pages`] unneeded pages may lie between them, if they are the same on the disk and in the
+/// file; they are read along. 0 is range merge. A joined entry stands at the earliest position of its members
+/// and has their earliest time, so no entry moves forward by more than `distance` positions.
 ///
 /// Only neighbours on the disk and in the file are joined, so that a page which has an entry of its
 /// own is never part of a hole, wherever on the disk it may lie. A hole lies between two needed
 /// pages, so nothing beyond the end of a file is ever read.
-pub fn infill_merge(log: &[LogEntry], infill: &Infill) -> Vec<LogEntry> {
-    merge(
-        log,
-        &[Pass {
-            distance: infill.distance,
-            hole_pages: infill.hole_pages,
-        }],
-    )
-}
-
-/// Runs `passes` one after the other over `log`; every pass counts I/O distances in positions of
-/// `log`. The result is in sequence order.
-pub(super) fn merge(log: &[LogEntry], passes: &[Pass]) -> Vec<LogEntry> {
+///
+/// `log` is a launch sequence in access order, as is the result. It should name no page twice:
+/// entries that overlap are left apart, and their common pages are then fetched twice. `passes` run one after
+/// the other; each counts I/O distances in positions of `log`.
+///
+/// Paper: Algorithm 2. Its condition takes `next.seq − curr.seq`, which is negative for an entry that comes
+/// earlier in the sequence; here the distance counts in both directions.
+pub(super) fn merge(log: &[LogEntry], passes: &[Infill]) -> Vec<LogEntry> {
     let mut runs: Vec<MergedRun> = log
         .iter()
         .zip(file_ranks(log))
@@ -104,7 +74,7 @@ fn file_ranks(log: &[LogEntry]) -> Vec<usize> {
 }
 
 /// One pass over runs in disk order; the result is in disk order too.
-fn walk(runs: Vec<MergedRun>, pass: &Pass) -> Vec<MergedRun> {
+fn walk(runs: Vec<MergedRun>, pass: &Infill) -> Vec<MergedRun> {
     let mut merged: Vec<MergedRun> = Vec::with_capacity(runs.len());
     for next in runs {
         match merged.last_mut() {
@@ -116,7 +86,7 @@ fn walk(runs: Vec<MergedRun>, pass: &Pass) -> Vec<MergedRun> {
 }
 
 /// Whether `next`, the neighbour of `curr` on the disk, may become part of it.
-fn joinable(curr: &MergedRun, next: &MergedRun, pass: &Pass) -> bool {
+fn joinable(curr: &MergedRun, next: &MergedRun, pass: &Infill) -> bool {
     let (a, b) = (&curr.entry, &next.entry);
     if a.device != b.device || a.span.place != b.span.place || curr.ranks.1 + 1 != next.ranks.0 {
         return false;

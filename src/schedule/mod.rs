@@ -12,13 +12,9 @@ mod shift;
 
 #[cfg(test)]
 mod generate;
-#[cfg(test)]
-mod tests;
 
-use crate::model::{LogEntry, Params, PrefetchEntry};
-use merge::Pass;
+use crate::model::{Infill, LogEntry, Params, PrefetchEntry};
 
-pub use merge::{infill_merge, range_merge};
 pub use reschedule::{Located, Resequenced, reorder, resequence};
 pub use shift::metadata_shift;
 
@@ -27,14 +23,11 @@ pub use shift::metadata_shift;
 /// `log` is a launch sequence in access order that names no page twice; the result is what the
 /// prefetch thread executes, in its order. Both merges count I/O distances in positions of `log`.
 pub fn schedule(log: &[LogEntry], params: &Params) -> Vec<PrefetchEntry> {
-    let mut passes = vec![Pass {
+    let mut passes = vec![Infill {
         distance: params.merge_distance,
         hole_pages: 0,
     }];
-    passes.extend(params.infill.map(|infill| Pass {
-        distance: infill.distance,
-        hole_pages: infill.hole_pages,
-    }));
+    passes.extend(params.infill);
     metadata_shift(&merge::merge(log, &passes), params.shift_bytes)
         .into_iter()
         .map(|entry| PrefetchEntry {

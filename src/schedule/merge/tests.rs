@@ -1,47 +1,22 @@
 use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::TestRunner;
 
-use super::super::generate::{GeneratedLaunch, check_merged, launch};
-use super::super::schedule;
+use super::super::generate::{
+    GeneratedLaunch, check_merged, data, launch, launches, metadata, prefetch,
+};
+use super::super::{metadata_shift, schedule};
 use super::*;
-use crate::model::PrefetchEntry;
-use crate::model::{Params, Place, Span};
+use crate::model::{PAGE_SIZE, Params};
 
-fn data(file: u32, start: u64, len: u64, disk_page: u64) -> LogEntry {
-    LogEntry {
-        span: Span {
-            place: Place::Data { file },
-            start,
-            len,
-        },
-        device: 0,
-        lba: disk_page * SECTORS_PER_PAGE,
-        time_us: 0,
-    }
+fn infill_merge(log: &[LogEntry], distance: u64, hole_pages: u64) -> Vec<LogEntry> {
+    let pass = Infill {
+        distance,
+        hole_pages,
+    };
+    merge(log, &[pass])
 }
 
-fn metadata(disk_page: u64, len: u64) -> LogEntry {
-    LogEntry {
-        span: Span {
-            place: Place::Metadata { device: 0 },
-            start: disk_page,
-            len,
-        },
-        device: 0,
-        lba: disk_page * SECTORS_PER_PAGE,
-        time_us: 0,
-    }
-}
-
-fn prefetch(entries: &[LogEntry]) -> Vec<PrefetchEntry> {
-    entries
-        .iter()
-        .map(|entry| PrefetchEntry {
-            span: entry.span,
-            time_us: entry.time_us,
-        })
-        .collect()
+fn range_merge(log: &[LogEntry], distance: u64) -> Vec<LogEntry> {
+    infill_merge(log, distance, 0)
 }
 
 /// Built after the description of Figure 3 (the text of the paper does not carry its picture):
@@ -89,51 +64,40 @@ fn a_run_that_grows_backwards_does_not_carry_its_members_beyond_the_distance() {
 }
 
 #[test]
-fn contiguous_on_the_disk_is_not_enough() {
-    let file_jumps = [data(0, 0, 1, 100), data(0, 9, 1, 101)];
-    assert_eq!(range_merge(&file_jumps, 8), file_jumps);
-    let disk_jumps = [data(0, 0, 1, 100), data(0, 1, 1, 300)];
-    assert_eq!(range_merge(&disk_jumps, 8), disk_jumps);
-    let other_file = [data(0, 0, 2, 100), data(1, 2, 1, 102)];
-    assert_eq!(range_merge(&other_file, 8), other_file);
-    let other_type = [metadata(2, 1), data(0, 3, 1, 3)];
-    assert_eq!(range_merge(&other_type, 8), other_type);
-}
-
-#[test]
 fn a_hole_is_filled_up_to_its_size_and_distance() {
     let log = [data(0, 0, 1, 100), metadata(3, 1), data(0, 3, 1, 103)];
-    let infill = |hole_pages, distance| {
-        let infill = Infill {
-            hole_pages,
-            distance,
-        };
-        infill_merge(&log, &infill)
-    };
-    assert_eq!(infill(2, 2), [data(0, 0, 4, 100), metadata(3, 1)]);
-    assert_eq!(infill(1, 2), log);
-    assert_eq!(infill(2, 1), log);
+    assert_eq!(
+        infill_merge(&log, 2, 2),
+        [data(0, 0, 4, 100), metadata(3, 1)]
+    );
+    assert_eq!(infill_merge(&log, 2, 1), log);
+    assert_eq!(infill_merge(&log, 1, 2), log);
 }
 
 #[test]
-fn a_hole_must_be_the_same_on_the_disk_and_in_the_file() {
-    let log = [data(0, 0, 1, 100), data(0, 2, 1, 103)];
-    let infill = Infill {
-        hole_pages: 8,
-        distance: 8,
-    };
-    assert_eq!(infill_merge(&log, &infill), log);
-}
-
-#[test]
-fn a_needed_page_of_a_fragmented_file_is_not_read_as_a_hole() {
-    // Page 1 of the file lies elsewhere, so nothing stands between the other two on the disk.
-    let log = [data(0, 0, 1, 100), data(0, 1, 1, 900), data(0, 2, 1, 102)];
-    let infill = Infill {
-        hole_pages: 8,
-        distance: 8,
-    };
-    assert_eq!(infill_merge(&log, &infill), log);
+fn contiguous_or_close_on_the_disk_is_not_enough() {
+    let first = data(0, 0, 2, 100);
+    let cases: [(&str, &[LogEntry]); 7] = [
+        ("the file jumps", &[first, data(0, 9, 1, 102)]),
+        ("the disk jumps", &[first, data(0, 2, 1, 300)]),
+        ("another file", &[first, data(1, 2, 1, 102)]),
+        ("another type", &[metadata(2, 1), data(0, 3, 1, 3)]),
+        ("another hole on the disk", &[first, data(0, 3, 1, 104)]),
+        // Page 2 lies elsewhere, so nothing stands between the other two on the disk.
+        (
+            "a needed page of a fragmented file in the hole",
+            &[first, data(0, 2, 1, 900), data(0, 3, 1, 103)],
+        ),
+        (
+            "overlapping entries",
+            &[data(0, 0, 4, 100), data(0, 2, 4, 102), data(0, 0, 4, 100)],
+        ),
+    ];
+    for (name, log) in cases {
+        assert_eq!(range_merge(log, 8), log, "{name}");
+        // A hole of 8 pages would hold six of the file's.
+        assert_eq!(infill_merge(log, 8, 5), log, "{name}");
+    }
 }
 
 #[test]
@@ -155,43 +119,40 @@ fn infill_counts_distances_in_the_original_sequence() {
     assert_eq!(schedule(&log, &params(5)).len(), 2);
 }
 
+/// The properties below mean little if the generator makes nothing that can be joined or shifted, or for
+/// which the order of the passes makes no difference.
 #[test]
-fn overlapping_entries_stay_apart() {
-    let log = [data(0, 0, 4, 100), data(0, 2, 4, 102), data(0, 0, 4, 100)];
-    assert_eq!(range_merge(&log, 8), log);
-}
-
-/// The properties below mean little if the generator makes nothing that can be joined.
-#[test]
-fn generated_launches_merge() {
+fn the_passes_and_their_order_matter_to_generated_launches() {
     const CASES: usize = 200;
-    let mut runner = TestRunner::deterministic();
-    let (mut ranged, mut filled, mut refused, mut metadata) = (0, 0, 0, 0);
-    for _ in 0..CASES {
-        let log = launch()
-            .new_tree(&mut runner)
-            .expect("no filters")
-            .current();
-        let near = range_merge(&log.log, 8);
-        let infill = Infill {
-            hole_pages: 2,
-            distance: 8,
-        };
-        let far = range_merge(&log.log, u64::MAX);
-        ranged += usize::from(near.len() < log.log.len());
-        filled += usize::from(infill_merge(&near, &infill).len() < near.len());
-        refused += usize::from(far.len() < near.len());
+    const SHIFT: u64 = 8 * PAGE_SIZE;
+    let mut counts = [0; 6];
+    for log in launches(CASES) {
+        let near = range_merge(&log, 8);
         let joined =
-            |e: &LogEntry| e.span.place.is_metadata() && !log.log.iter().any(|l| l.span == e.span);
-        metadata += usize::from(near.iter().any(joined));
+            |e: &LogEntry| e.span.place.is_metadata() && !log.iter().any(|l| l.span == e.span);
+        let shifted = metadata_shift(&near, SHIFT);
+        let mattered = [
+            near.len() < log.len(),
+            infill_merge(&near, 8, 2).len() < near.len(),
+            range_merge(&log, u64::MAX).len() < near.len(),
+            near.iter().any(joined),
+            shifted != near,
+            shifted != range_merge(&metadata_shift(&log, SHIFT), 8),
+        ];
+        for (count, mattered) in counts.iter_mut().zip(mattered) {
+            *count += usize::from(mattered);
+        }
     }
-    for (what, count) in [
-        ("range merge", ranged),
-        ("infill merge", filled),
-        ("the distance", refused),
-        ("metadata", metadata),
-    ] {
-        assert!(count > CASES / 3, "{what} mattered in {count} of {CASES}");
+    let names = [
+        "range merge",
+        "infill merge",
+        "the distance",
+        "metadata",
+        "the shift",
+        "its place",
+    ];
+    for (name, count) in names.into_iter().zip(counts) {
+        assert!(count > CASES / 3, "{name} mattered in {count} of {CASES}");
     }
 }
 
@@ -235,34 +196,22 @@ fn distance() -> impl Strategy<Value = u64> {
 
 proptest! {
     #[test]
-    fn range_merge_keeps_pages_places_and_distance(launch in launch(), distance in distance()) {
-        let merged = range_merge(&launch.log, distance);
-        check_merged(&launch, &prefetch(&merged), distance, 0)?;
-        // Times grow with positions, so this says that every entry stands at its earliest member.
-        prop_assert!(merged.is_sorted_by(|a, b| a.time_us < b.time_us));
-        prop_assert_eq!(left_over(&launch, &merged, distance), None);
-    }
-
-    #[test]
-    fn infill_merge_invents_nothing_but_small_holes(
+    fn a_merge_keeps_pages_places_and_distance_and_invents_nothing_but_small_holes(
         launch in launch(),
         distance in distance(),
         hole_pages in 0..6u64,
     ) {
-        let infill = Infill { hole_pages, distance };
-        let merged = infill_merge(&launch.log, &infill);
+        let merged = infill_merge(&launch.log, distance, hole_pages);
         check_merged(&launch, &prefetch(&merged), distance, hole_pages)?;
+        // Times grow with positions, so this says that every entry stands at its earliest member.
         prop_assert!(merged.is_sorted_by(|a, b| a.time_us < b.time_us));
         prop_assert_eq!(left_over(&launch, &merged, distance), None);
-    }
-
-    #[test]
-    fn distance_0_leaves_the_sequence_as_it_is(launch in launch()) {
         prop_assert_eq!(&range_merge(&launch.log, 0), &launch.log);
     }
 
+    /// A schedule is what all merges made, and then the shift; nothing is merged after it.
     #[test]
-    fn a_schedule_keeps_pages_places_and_distance(
+    fn a_schedule_is_merged_and_then_shifted(
         launch in launch(),
         merge_distance in distance(),
         infill in proptest::option::of((0..6u64, distance())),
@@ -270,8 +219,13 @@ proptest! {
     ) {
         let infill = infill.map(|(hole_pages, distance)| Infill { hole_pages, distance });
         let params = Params { merge_distance, shift_bytes, infill };
+        let scheduled = schedule(&launch.log, &params);
         let distance = infill.map_or(merge_distance, |i| i.distance.max(merge_distance));
         let hole_pages = infill.map_or(0, |i| i.hole_pages);
-        check_merged(&launch, &schedule(&launch.log, &params), distance, hole_pages)?;
+        check_merged(&launch, &scheduled, distance, hole_pages)?;
+        let range = Infill { distance: merge_distance, hole_pages: 0 };
+        let passes: Vec<Infill> = [range].into_iter().chain(infill).collect();
+        let merged = merge(&launch.log, &passes);
+        prop_assert_eq!(scheduled, prefetch(&metadata_shift(&merged, shift_bytes)));
     }
 }

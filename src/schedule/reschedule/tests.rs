@@ -4,18 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::model::{Infill, PAGE_SIZE, Params};
-use crate::schedule::generate::{check_merged, launch};
+use crate::schedule::generate::{check_merged, launch, prefetch};
 use crate::schedule::schedule;
-
-/// What a profile would keep of the launch sequence.
-fn kept(log: &[LogEntry]) -> Vec<PrefetchEntry> {
-    log.iter()
-        .map(|entry| PrefetchEntry {
-            span: entry.span,
-            time_us: entry.time_us,
-        })
-        .collect()
-}
 
 /// Where the pages lie that the launch needed.
 fn locate(log: &[LogEntry]) -> impl Fn(u32, Range<u64>) -> Vec<Located> {
@@ -156,7 +146,7 @@ proptest! {
     /// A kept launch sequence comes back exactly, so that any parameters can be tried and taken back.
     #[test]
     fn a_kept_sequence_comes_back(launch in launch()) {
-        let found = resequence(&kept(&launch.log), locate(&launch.log));
+        let found = resequence(&prefetch(&launch.log), locate(&launch.log));
         prop_assert_eq!(found.unplaced, []);
         prop_assert_eq!(found.log, launch.log);
     }
@@ -186,7 +176,7 @@ proptest! {
         launch in launch(),
         pieces in prop::collection::vec((0..24u64, 0..8u64, 0..u64::MAX), 0..6),
     ) {
-        let entries = kept(&launch.log);
+        let entries = prefetch(&launch.log);
         let pieces: Vec<Located> = pieces
             .into_iter()
             .map(|(start, len, lba)| Located { device: 0, pages: start..start + len, lba })

@@ -1,26 +1,17 @@
 use proptest::prelude::*;
 
-use super::super::generate::launch;
+use super::super::generate::{self, launch, metadata};
 use super::*;
-use crate::model::{PAGE_SIZE, Place};
-
-fn entry(place: Place, start: u64, len: u64) -> LogEntry {
-    LogEntry {
-        span: Span { place, start, len },
-        device: 0,
-        lba: 0,
-        time_us: 0,
-    }
-}
+use crate::model::PAGE_SIZE;
 
 /// A metadata entry of one page.
 fn m(block: u64) -> LogEntry {
-    entry(Place::Metadata { device: 0 }, block, 1)
+    metadata(block, 1)
 }
 
 /// A data entry of one page.
 fn d(file: u32) -> LogEntry {
-    entry(Place::Data { file }, 0, 1)
+    generate::data(file, 0, 1, 0)
 }
 
 /// Built after the caption of Figure 5 and its "shift size of 4KB" (the text at hand does not
@@ -45,7 +36,7 @@ fn data_waits_for_as_much_metadata_as_the_shift() {
 
 #[test]
 fn the_entry_that_crosses_the_line_passes_whole() {
-    let big = entry(Place::Metadata { device: 0 }, 100, 16);
+    let big = metadata(100, 16);
     let sequence = [d(1), big, m(1)];
     assert_eq!(metadata_shift(&sequence, 4096), [big, d(1), m(1)]);
 }
@@ -70,27 +61,19 @@ fn shift() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
+    /// Neither among metadata nor among data does anything overtake, nor does data overtake metadata.
     #[test]
-    fn order_within_a_kind_stays(launch in launch(), shift_bytes in shift()) {
+    fn only_metadata_overtakes_and_only_data(launch in launch(), shift_bytes in shift()) {
         let shifted = metadata_shift(&launch.log, shift_bytes);
         prop_assert_eq!(shifted.len(), launch.log.len());
-        for metadata in [true, false] {
-            let kind = |e: &&LogEntry| e.span.place.is_metadata() == metadata;
-            prop_assert!(shifted.iter().filter(kind).eq(launch.log.iter().filter(kind)));
-        }
-    }
-
-    #[test]
-    fn no_data_overtakes_earlier_metadata(launch in launch(), shift_bytes in shift()) {
-        let shifted = metadata_shift(&launch.log, shift_bytes);
         let at = new_positions(&launch.log, &shifted);
-        for (i, data) in launch.log.iter().enumerate().filter(|(_, e)| !e.span.place.is_metadata()) {
-            for (j, earlier) in launch.log[..i].iter().enumerate() {
-                if earlier.span.place.is_metadata() {
-                    prop_assert!(at[j] < at[i], "{data:?} overtook {earlier:?}");
-                }
+        let is_metadata = |i: usize| launch.log[i].span.place.is_metadata();
+        for later in 0..at.len() {
+            for earlier in (0..later).filter(|&i| is_metadata(i) || !is_metadata(later)) {
+                prop_assert!(at[earlier] < at[later], "{later} overtook {earlier}");
             }
         }
+        prop_assert_eq!(&metadata_shift(&launch.log, 0), &launch.log);
     }
 
     /// Exactly as much metadata passes a data entry as it takes to reach the shift: less than the
@@ -130,10 +113,5 @@ proptest! {
             let passed = (i + 1..log.len()).filter(|&j| at[j] < at[i]).count();
             prop_assert!(passed as u64 <= pages);
         }
-    }
-
-    #[test]
-    fn shift_0_is_the_identity(launch in launch()) {
-        prop_assert_eq!(&metadata_shift(&launch.log, 0), &launch.log);
     }
 }
