@@ -13,7 +13,7 @@ use paralfetch::model::Profile;
 use paralfetch::profile::Store;
 use paralfetch::service::registry::Registry;
 
-use crate::running::{LIMIT, Launched, Running, files_in, number};
+use crate::running::{LIMIT, Launched, Running, WAIT, files_in, number};
 use crate::{seen_early_and_late, set_up};
 
 #[test]
@@ -254,8 +254,7 @@ fn apps_that_are_started_at_once_are_all_learned() {
         // Each reads 30 files of its own.
         let apps = [("first", "[1-3]"), ("second", "[4-6]"), ("third", "[7-9]")];
         for (name, tens) in apps {
-            let text = format!("cat /data/{tens}?; until [ -e /go ]; do sleep 0.01; done");
-            image.script(name, &text);
+            image.script(name, &format!("cat /data/{tens}?; {WAIT}"));
             image.enable(name);
         }
         let mut service = image.start();

@@ -18,6 +18,11 @@ use crate::root::Root;
 /// How long to wait for something that is sure to come, unless it is broken.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
+/// What a script of an app ends with that goes on until [`Image::let_end`], or for three minutes of naps: a
+/// test that fails leaves no app behind.
+pub const WAIT: &str =
+    "naps=0; until [ -e /go ] || [ $naps -ge 18000 ]; do sleep 0.01; naps=$((naps + 1)); done";
+
 /// The image, with an app that reads all of its data: a script, as many apps are.
 pub struct Image {
     pub root: Root,
@@ -48,7 +53,7 @@ impl Image {
 
     /// Puts one on the image that reads what it needs and then goes on, until it is let end.
     pub fn script_that_goes_on(&self, name: &str) {
-        self.script(name, "cat /data/*; until [ -e /go ]; do sleep 0.01; done");
+        self.script(name, &format!("cat /data/*; {WAIT}"));
     }
 
     /// Lets apps that go on end.
