@@ -250,7 +250,7 @@ impl AppLauncher<'_> {
         }
     }
 
-    /// Looks at a launch that nothing but its reads tells of; true if it is over. `end` is for the looks
+    /// Looks at a launch that only its reads show the end of; true if it is over. `end` is for the looks
     /// after this one.
     fn is_over(&self, end: &mut Option<EndDetector>) -> Result<bool, BenchError> {
         let now = Clocks::now();
