@@ -277,7 +277,7 @@ impl RecorderLease {
     pub fn launcher(self, cgroup: Option<u64>) -> Result<Tracer, TraceError> {
         let launch = self.begin(0);
         let pool = Arc::clone(&self.pool);
-        let tracer = self.trace(launch, cgroup, None)?;
+        let tracer = self.trace(launch, cgroup)?;
         mark_tree_root(&pool.object.members, launch)?;
         Ok(tracer)
     }
@@ -292,7 +292,7 @@ impl RecorderLease {
             .map_err(|error| TraceError::system("opening a pidfd", error.into()))?;
         let launch = self.begin(1);
         let pool = Arc::clone(&self.pool);
-        let tracer = self.trace(launch, None, None)?;
+        let tracer = self.trace(launch, None)?;
         let role = pf_role::PF_ROLE_STARTING;
         mark_task(&pool.object.members, pidfd.as_fd(), launch, role)?;
         pool.list_thread(launch, pid)?;
@@ -307,8 +307,13 @@ impl RecorderLease {
     /// When the programs cannot be attached.
     pub fn record(self, launch: u64, pid: Pid) -> Result<Tracer, TraceError> {
         let pool = Arc::clone(&self.pool);
-        let tracer = self.trace(launch, None, Some(monotonic_ns()))?;
+        let mut tracer = self.trace(launch, None)?;
+        tracer.begun_ns = Some(monotonic_ns());
         pool.list_thread(launch, pid)?;
+        // Its last task may have exited before the programs could report that.
+        if pool.object.globals.slot(launch).read().tasks == 0 {
+            tracer.note_exit();
+        }
         Ok(tracer)
     }
 
@@ -321,17 +326,12 @@ impl RecorderLease {
         take(&self.pool.object.globals, slot).expect("a new object has free slots")
     }
 
-    fn trace(
-        self,
-        launch: u64,
-        cgroup: Option<u64>,
-        begun_ns: Option<u64>,
-    ) -> Result<Tracer, TraceError> {
+    fn trace(self, launch: u64, cgroup: Option<u64>) -> Result<Tracer, TraceError> {
         self.prepare()?;
         let log = self.take_log().expect("it was made just now");
         let pool = Arc::clone(&self.pool);
         let index = self.index;
-        let mut tracer = Tracer::new(self, launch, log, begun_ns)?;
+        let mut tracer = Tracer::new(self, launch, log)?;
         pool.switch_on(index, launch, cgroup)?;
         tracer.is_on = true;
         let slot = pool.object.globals.slot(launch);

@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer};
 
 use super::abilities::TraceError;
 use super::event::{TraceEvent, parse};
-use super::launcher::StartMark;
+use super::launcher::{StartMark, monotonic_ns};
 use super::namespaces::Namespaces;
 use super::object::ring_reader;
 use super::recorder_pool::{RecorderLease, RecorderPool, TraceMode};
@@ -64,7 +64,7 @@ pub struct Tracer {
     /// Number of the launch.
     launch: u64,
     /// When the recording began, if that was after the launch had begun.
-    begun_ns: Option<u64>,
+    pub(super) begun_ns: Option<u64>,
     /// Whether the recorder is on.
     pub(super) is_on: bool,
     log: RingBuffer<'static>,
@@ -92,7 +92,6 @@ impl Tracer {
         recorder: RecorderLease,
         launch: u64,
         log: MapHandle,
-        begun_ns: Option<u64>,
     ) -> Result<Self, TraceError> {
         let collected = Rc::new(RefCell::new(Trace::default()));
         let sink = Rc::clone(&collected);
@@ -100,7 +99,7 @@ impl Tracer {
             .inspect_err(|_| tables::remove(recorder.pool().object(), recorder.index()))?;
         Ok(Tracer {
             launch,
-            begun_ns,
+            begun_ns: None,
             is_on: false,
             log: reader,
             _log: log,
@@ -144,8 +143,7 @@ impl Tracer {
 
     /// Ids of the launch tree's threads that are alive, as far as they are listed.
     pub fn threads(&self) -> impl Iterator<Item = i32> {
-        // While threads come and go, the kernel may begin anew.
-        let keys = self.thread_keys().take(MOST_THREADS);
+        let keys = self.thread_keys();
         keys.filter_map(|key| Some(i32::from_ne_bytes(*key.first_chunk()?)))
     }
 
@@ -153,10 +151,17 @@ impl Tracer {
     fn thread_keys(&self) -> impl Iterator<Item = Vec<u8>> {
         let threads = &self.recorder.pool().object().launch_threads;
         let launch = self.launch.to_ne_bytes();
-        threads.keys().filter(move |key| {
+        // While threads come and go, the kernel may begin anew.
+        let keys = threads.keys().take(2 * MOST_THREADS);
+        keys.filter(move |key| {
             let found = threads.lookup(key, MapFlags::ANY);
             found.is_ok_and(|found| found.is_some_and(|of| of == launch))
         })
+    }
+
+    /// The launch had ended when its recording began.
+    pub(super) fn note_exit(&self) {
+        self.collected.borrow_mut().exit_ns = Some(monotonic_ns());
     }
 
     /// Takes away what has been fetched so far, so that a long recording needs no more memory than
@@ -207,7 +212,7 @@ impl Tracer {
         pool.switch_off(index, self.launch);
         tables::remove_log(pool.object(), index);
         // No program lists a thread of this launch any more.
-        let threads: Vec<Vec<u8>> = self.thread_keys().take(MOST_THREADS).collect();
+        let threads: Vec<Vec<u8>> = self.thread_keys().collect();
         for thread in threads {
             // It may have exited since.
             let _ = pool.object().launch_threads.delete(&thread);

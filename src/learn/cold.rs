@@ -62,6 +62,9 @@ pub enum NotLearned {
     /// The app was killed in the middle of its launch.
     #[error("the app was ended by signal {0} in the middle of its launch; nothing was learned")]
     Killed(i32),
+    /// There was no recorder: that says nothing about the app.
+    #[error("{0}; nothing was learned")]
+    NoRecorder(String),
     /// The learning run failed while the app was running.
     #[error("{0}; nothing was learned")]
     Failed(String),

@@ -92,7 +92,7 @@ fn learn(
     let recording = recorder.record(job.launch, job.pid);
     // The app goes on, whatever came of it.
     drop(job.held.take());
-    let mut tracer = recording.map_err(NotLearned::failed)?;
+    let mut tracer = recording.map_err(|error| NotLearned::NoRecorder(error.to_string()))?;
     let over = watch(&mut tracer, &job, stop)?;
     let trace = tracer.finish().map_err(NotLearned::failed)?;
     if trace.lost > 0 {

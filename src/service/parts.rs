@@ -25,7 +25,7 @@ use super::waits::WaitSwitch;
 use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
 use crate::kernel::{CountingWaits, Watch};
-use crate::learn::{LearnedProfile, LiveResult};
+use crate::learn::{LearnedProfile, LiveResult, NotLearned};
 use crate::policy::{Observation, Phase, PhaseRequest, Plan};
 
 /// A profile that a recorder has made.
@@ -234,13 +234,10 @@ impl Parts {
 
     /// A recorder was made ready, or is not needed any more.
     pub fn recorder_kept(&mut self, kept: &Result<(), String>) {
-        self.recorders.kept(kept);
+        self.recorders.kept();
         match kept {
             Ok(()) => self.refresh_marks(),
-            Err(why) if self.recorders.can_record() => {
-                self.warn(format!("fewer launches can be learned at once: {why}"));
-            }
-            Err(why) => self.warn(format!("nothing can be learned: {why}")),
+            Err(why) => self.warn(format!("no recorder can be made ready: {why}")),
         }
     }
 
@@ -249,6 +246,10 @@ impl Parts {
         self.recorders.ended(result.launch);
         let learned = match result.profile {
             Ok(learned) => learned,
+            // No attempt to learn the app: it does not count towards giving up.
+            Err(why @ NotLearned::NoRecorder(_)) => {
+                return (StateEvent::RecordUnusable, why.to_string());
+            }
             Err(why) => return (StateEvent::NotRecorded, why.to_string()),
         };
         match CachedProfile::load(&learned.profile) {

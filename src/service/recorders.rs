@@ -102,12 +102,9 @@ impl Recorders {
         self.keep(self.apps)
     }
 
-    /// What [`Recorders::keep`] has begun is done. If it has failed while nothing is recorded, nothing will be.
-    pub fn kept(&mut self, kept: &Result<(), String>) {
+    /// What [`Recorders::keep`] has begun is done. After a failure, the next call of it tries again.
+    pub fn kept(&mut self) {
         self.is_changing = false;
-        if kept.is_err() && self.learners.is_empty() {
-            self.pool = None;
-        }
     }
 
     /// The exec gate holds the program of this launch.
@@ -128,8 +125,8 @@ impl Recorders {
         }
     }
 
-    /// Has a launch recorded; false if as many are as can be, or it would be recorded too late. The thread lets the program of the launch go once
-    /// it sees what the program does.
+    /// Has a launch recorded; false if as many are as can be, or it would be recorded too late. The thread
+    /// lets the program of the launch go once it sees what the program does.
     ///
     /// # Errors
     /// When the system has no thread to give.

@@ -176,6 +176,8 @@ fn while_a_launch_is_learned_and_when_that_is_resolved_and_written() {
     if !is_known(&line) {
         image.learn_in_the_end(&mut service, "app");
     }
+    // Whichever of the two it was, what is stored can be used.
+    image.prefetch_in_the_end(&mut service, "app");
 }
 
 /// Whether a profile was stored before this launch, or was made of it.
@@ -250,6 +252,7 @@ fn at_any_moment() {
         if !is_known(&line) {
             image.learn_in_the_end(&mut service, name);
         }
+        image.prefetch_in_the_end(&mut service, name);
     }
 }
 

@@ -117,6 +117,7 @@ fn what_records_goes_once_nothing_is_to_be_learned() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
+    image.script_that_goes_on("app");
     image.enable("app");
     let mut service = image.start();
     let has_thread = |service: &Running| {
@@ -138,7 +139,12 @@ fn what_records_goes_once_nothing_is_to_be_learned() {
     // The log of the recorder that is ready is one of them.
     let before = kept(&service) - 1;
     assert!(!has_thread(&service));
-    image.launch("app");
+    let app = image.spawn("app");
+    service.line(&["launch begins"]);
+    // Waits alone are counted by fewer programs.
+    assert!(kept(&service) > before + 5, "nothing is attached");
+    image.let_end();
+    app.succeed();
     let line = service.launch_of(&image.id("app"));
     assert!(line.contains("kind=Learned"), "{line}");
     // Attached, they would cost every process of the system.

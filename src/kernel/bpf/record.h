@@ -132,7 +132,10 @@ static __noinline int record_one(__u32 recorder, struct page_use *use)
 		return 0;
 	use->is_new = true;
 	log = log_of(recorder);
-	e = log ? bpf_ringbuf_reserve(log, sizeof(*e), 0) : NULL;
+	/* The recorder was switched off a moment ago. */
+	if (!log)
+		return 0;
+	e = bpf_ringbuf_reserve(log, sizeof(*e), 0);
 	if (!e) {
 		__sync_fetch_and_add(&recorder_at(recorder)->lost_events, 1);
 		return 0;
