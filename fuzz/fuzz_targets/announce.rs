@@ -34,5 +34,8 @@ fn check(text: &[u8]) {
     assert!(!name.starts_with(['.', '-']));
     assert!(!name.contains(['/', ':', ' ', '\0', '\n']));
     let pid = pid.map_or(0, |pid| pid.as_raw_nonzero().get());
-    assert_eq!(parse(format!("{pid} {name}").as_bytes()), Some(announcement));
+    assert_eq!(
+        parse(format!("{pid} {name}").as_bytes()),
+        Some(announcement)
+    );
 }

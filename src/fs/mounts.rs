@@ -1,6 +1,6 @@
 //! The mounted file systems: which is on which device, and opening their roots.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -116,15 +116,18 @@ impl MountTable {
     /// Device (`st_dev`) of the mounted ext2, ext3 or ext4 file system with this UUID. File systems
     /// that cannot be opened are skipped, as are all before Linux 6.0, which does not tell their UUIDs.
     pub fn find_uuid(&self, uuid: &[u8; 16]) -> Option<u64> {
-        let ext4 = self
+        let mut asked = HashSet::new();
+        let mut ext4 = self
             .mounts
             .iter()
             .filter(|mount| Support::of(&mount.fs_type) == Support::Ext4);
-        let devices: BTreeSet<u64> = ext4.map(|mount| mount.dev).collect();
-        devices.into_iter().find(|&dev| {
-            self.open_root(dev)
-                .is_ok_and(|open| fs_uuid(open.fd.as_fd()).is_ok_and(|found| found == *uuid))
-        })
+        let has_uuid = |dev| {
+            let root = self.open_root(dev);
+            root.is_ok_and(|open| fs_uuid(open.fd.as_fd()).is_ok_and(|found| found == *uuid))
+        };
+        // Of a file system and its snapshot, the one that was mounted first.
+        ext4.find(|mount| asked.insert(mount.dev) && has_uuid(mount.dev))
+            .map(|mount| mount.dev)
     }
 
     /// The device's mounts, best first. The shortest root is `/`, that of the whole file system.

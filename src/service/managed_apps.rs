@@ -191,13 +191,13 @@ impl ManagedApps {
                 store
                     .save_sequence(&learned.sequence())
                     .and_then(|()| store.save(&learned.profile))
+                    .err()
             },
-            move |apps, kept| {
+            move |apps, why| {
                 // The disk is full, say: the app is learned at each launch until its profile can be stored.
-                let why = kept.err()?.to_string();
                 apps.observe(&id, &Observation::NoProfile);
                 apps.save();
-                Some(why)
+                Some(why.to_string())
             },
         );
     }
@@ -221,11 +221,14 @@ impl ManagedApps {
         let (id, app, packed) = (id.to_owned(), profile.app.clone(), profile.packed.clone());
         self.in_background(
             move |store, _| {
-                let profile = decode(&packed).map_err(|error| error.to_string())?;
-                let sequence = store.load_sequence(app.key()).ok().flatten();
-                let rescheduled = reschedule(profile, sequence, params)?;
-                let stored = rescheduled.map(|profile| CachedProfile::store(&profile, store));
-                stored.transpose()
+                let schedule_anew = || {
+                    let profile = decode(&packed).map_err(|error| error.to_string())?;
+                    let sequence = store.load_sequence(app.key()).ok().flatten();
+                    let rescheduled = reschedule(profile, sequence, params)?;
+                    let stored = rescheduled.map(|profile| CachedProfile::store(&profile, store));
+                    stored.transpose()
+                };
+                Some(schedule_anew())
             },
             move |apps, rescheduled| {
                 let mut warning = None;
@@ -268,8 +271,7 @@ impl ManagedApps {
                 let (profile, obsolete) = refresh(decode(&packed).ok()?, &launches_s)?;
                 Some((CachedProfile::store(&profile, store), obsolete))
             },
-            move |apps, refreshed| {
-                let (profile, obsolete) = refreshed?;
+            move |apps, (profile, obsolete)| {
                 tracing::info!(
                     app = id,
                     obsolete,
@@ -333,10 +335,12 @@ impl ManagedApps {
             move |store, records| {
                 let removed = profile.map_or(Ok(false), |app| store.remove(app.key()));
                 let forgotten = records.forget(&id);
-                let removed = removed.map_err(|error| error.to_string());
-                removed.and(forgotten.map_err(|error| error.to_string()))
+                let removed = removed.err().map(|error| error.to_string());
+                let kept = forgotten.err().map(|error| error.to_string());
+                let whys: Vec<String> = removed.into_iter().chain(kept).collect();
+                (!whys.is_empty()).then(|| whys.join("; "))
             },
-            |_, forgotten| forgotten.err(),
+            |_, why| Some(why),
         );
     }
 
@@ -346,26 +350,29 @@ impl ManagedApps {
         self.in_background(
             move |_, _| {
                 // Another process may have removed the directory.
-                Store::create(&directory).map_err(|error| error.to_string())?;
-                registry.save().map_err(|error| error.to_string())
+                let created = Store::create(&directory).map_err(|error| error.to_string());
+                created
+                    .and_then(|_| registry.save().map_err(|error| error.to_string()))
+                    .err()
             },
-            |_, saved| saved.err(),
+            |_, why| Some(why),
         );
     }
 
     /// Has the worker do a job on the stored profiles and the history. The event loop then takes what came of
-    /// it, by `apply`, which returns a warning if something is wrong.
+    /// it, if anything did, by `apply`, which returns a warning if something is wrong.
     fn in_background<T>(
         &self,
-        job: impl FnOnce(&Store, &mut Records) -> T + Send + 'static,
+        job: impl FnOnce(&Store, &mut Records) -> Option<T> + Send + 'static,
         apply: impl FnOnce(&mut ManagedApps, T) -> Option<String> + Send + 'static,
     ) where
         T: Send + 'static,
     {
         let (store, outbox) = (self.store.clone(), self.outbox.clone());
         self.jobs.run(move |records| {
-            let result = job(&store, records);
-            outbox.send(Message::Apps(Box::new(|apps| apply(apps, result))));
+            if let Some(result) = job(&store, records) {
+                outbox.send(Message::Apps(Box::new(|apps| apply(apps, result))));
+            }
         });
     }
 }

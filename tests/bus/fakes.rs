@@ -113,6 +113,10 @@ impl Control for &Fake {
         Ok(())
     }
 
+    fn mode(&self) -> Mode {
+        *self.mode.lock().unwrap()
+    }
+
     fn set_mode(&mut self, mode: Mode) -> Answer<()> {
         *self.mode.lock().unwrap() = mode;
         self.change(mode.to_string());

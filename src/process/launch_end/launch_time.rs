@@ -35,7 +35,10 @@ impl LaunchTime {
         let slept = now.suspended_ns().saturating_sub(self.last.suspended_ns());
         let was_suspended = Duration::from_nanos(slept) >= LEAST_SUSPENSION;
         if (is_held_up || was_suspended) && end > start {
-            self.left_out.push((start, end));
+            match self.left_out.last_mut() {
+                Some((_, before)) if *before == start => *before = end,
+                _ => self.left_out.push((start, end)),
+            }
         }
         self.last = now;
     }

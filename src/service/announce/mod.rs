@@ -41,6 +41,9 @@ pub const FILE: &str = "fetch_app";
 pub const MOST_AT_ONCE: usize = 16;
 /// How many announcements are refused in a row at most, so that a flood cannot hold the caller.
 const REFUSED_AT_ONCE: usize = 64;
+/// The same for lines of the file, which root alone can write: a full pipe of empty ones. Lines that were
+/// read already do not make the file readable again.
+const MOST_LINES: usize = 1 << 16;
 
 /// A process that has become an app.
 #[derive(Debug)]
@@ -100,20 +103,31 @@ impl Announcements {
     /// # Errors
     /// When the system refuses something. One announcement may be lost.
     pub fn receive(&mut self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
-        for _ in 0..REFUSED_AT_ONCE {
-            let mut received = self.socket.as_mut().map_or(Ok(None), Socket::receive);
-            if let Ok(None) = received {
-                received = self.file.as_mut().map_or(Ok(None), FetchAppFile::receive);
-            }
-            match received {
-                Err(AnnounceError::Refused(refusal)) => {
-                    tracing::debug!(?refusal, "an announcement was refused");
-                }
-                received => return received,
-            }
+        let Announcements { socket, file } = self;
+        let by_socket = || socket.as_mut().map_or(Ok(None), Socket::receive);
+        match unrefused(REFUSED_AT_ONCE, by_socket)? {
+            None => unrefused(MOST_LINES, || {
+                file.as_mut().map_or(Ok(None), FetchAppFile::receive)
+            }),
+            received => Ok(received),
         }
-        Ok(None)
     }
+}
+
+/// What is received next, after at most `most` announcements that are refused.
+fn unrefused(
+    most: usize,
+    mut receive: impl FnMut() -> Result<Option<AnnouncedLaunch>, AnnounceError>,
+) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
+    for _ in 0..most {
+        match receive() {
+            Err(AnnounceError::Refused(refusal)) => {
+                tracing::debug!(?refusal, "an announcement was refused");
+            }
+            received => return received,
+        }
+    }
+    Ok(None)
 }
 
 /// Why an announcement is not passed on.

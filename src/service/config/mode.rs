@@ -3,13 +3,12 @@
 use std::fmt;
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::fs::atomic_write;
-use crate::fs::root_owned::make_directory;
 
 use super::{ConfigError, DROP_INS, files, io_error, table_of};
 
@@ -54,7 +53,11 @@ pub fn set_mode(dir: &Path, mode: Mode) -> Result<(), ConfigError> {
 fn write(path: &Path, mode: Mode) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("/"));
     dir.parent().map_or(Ok(()), fs::create_dir_all)?;
-    make_directory(dir)?;
+    // One that is there keeps the mode that the administrator has given it.
+    match fs::DirBuilder::new().mode(0o755).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
     let file = atomic_write::new_file(dir)?;
     // The configuration holds no secret.
     file.as_file()

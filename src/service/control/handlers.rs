@@ -75,6 +75,10 @@ impl Control for Service {
         Ok(())
     }
 
+    fn mode(&self) -> Mode {
+        self.parts.config.mode
+    }
+
     fn set_mode(&mut self, mode: Mode) -> Answer<()> {
         let directory = &self.parts.places.config_dir;
         set_mode(directory, mode).map_err(ControlError::failed)?;

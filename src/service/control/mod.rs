@@ -77,6 +77,9 @@ pub trait Control {
     /// [`ControlError::Unknown`] when it is not managed.
     fn forget(&mut self, app: &str) -> Answer<()>;
 
+    /// The mode in force.
+    fn mode(&self) -> Mode;
+
     /// Sets the mode for good.
     ///
     /// # Errors

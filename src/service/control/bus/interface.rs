@@ -150,10 +150,10 @@ impl Interface {
 
     #[zbus(property)]
     async fn mode(&self) -> fdo::Result<String> {
-        let status = self.get_status().await;
+        let mode = self.call(|control, reply| reply(Ok(control.mode()))).await;
         let failed =
             |fault: Fault| fdo::Error::Failed(fault.description().unwrap_or_default().into());
-        Ok(status.map_err(failed)?.mode)
+        Ok(mode.map_err(failed)?.to_string())
     }
 
     #[zbus(property(emits_changed_signal = "const"))]
