@@ -116,6 +116,10 @@ fn try_connect(path: &Path) -> rusqlite::Result<(Connection, Option<String>)> {
         // second file that grows and a third that is mapped into memory. With TRUNCATE, a launch does not
         // change the directory. The statement answers with the mode.
         db.query_row("PRAGMA journal_mode = TRUNCATE", [], |_| Ok(()))?;
+        // Databases of earlier versions were to be told to return free pages (2: incremental).
+        if pragma(&db, "auto_vacuum")? == 2 {
+            db.execute_batch("PRAGMA auto_vacuum = FULL")?;
+        }
     }
     Ok((db, objection))
 }

@@ -4,8 +4,8 @@
 //! costs only the record. A file that is damaged or foreign is moved aside, and a new one is begun
 //! ([`OpenedHistory::Damaged`]).
 //!
-//! It is bounded in launches and in days ([`HistoryConfig`]). Adding a launch removes those that exceed the
-//! bounds.
+//! It is bounded in launches and in days ([`HistoryConfig`]), and with the number of launches in its size.
+//! Adding a launch removes those that exceed the bounds.
 
 mod database;
 mod launch;
@@ -28,7 +28,7 @@ pub const FILE_NAME: &str = "history.sqlite";
 /// Longest name of an app, in bytes: PATH_MAX of the kernel.
 pub const MAX_APP_BYTES: usize = 4096;
 
-/// Longest note that is kept, in characters; longer ones are cut off.
+/// Longest note that is kept, in bytes; longer ones are cut off.
 pub const MAX_NOTE: usize = 500;
 
 /// A summary's medians are those of this many cold launches of a kind, the last ones, because drives, apps
@@ -92,8 +92,15 @@ pub enum HistoryError {
 impl HistoryError {
     fn sqlite(action: &'static str, path: &Path, cause: rusqlite::Error) -> Self {
         let path = path.into();
+        use rusqlite::Error;
         // A value that does not convert is one that the schema does not allow.
-        let misfit = matches!(cause, rusqlite::Error::FromSqlConversionFailure(..));
+        let misfit = matches!(
+            cause,
+            Error::FromSqlConversionFailure(..)
+                | Error::Utf8Error(..)
+                | Error::InvalidColumnType(..)
+                | Error::IntegralValueOutOfRange(..)
+        );
         match cause.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => HistoryError::Full { path },
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => HistoryError::Damaged {
@@ -213,8 +220,12 @@ impl History {
         app: Option<&str>,
         limit: usize,
     ) -> Result<Vec<LaunchRecord>, HistoryError> {
+        let of_app = match app {
+            Some(_) => "app = ?1",
+            None => "?1 IS NULL",
+        };
         self.select(
-            "SELECT * FROM launches WHERE ?1 IS NULL OR app = ?1 ORDER BY id DESC LIMIT ?2",
+            &format!("SELECT * FROM launches WHERE {of_app} ORDER BY id DESC LIMIT ?2"),
             params![app, signed(limit as u64)],
             read,
         )
@@ -304,14 +315,29 @@ fn add(db: &mut Connection, launch: &LaunchRecord, limits: HistoryConfig) -> rus
             (SELECT id FROM launches WHERE time_s < ?1 ORDER BY time_s LIMIT ?2)",
         [signed(oldest_s), signed(OLD_AT_ONCE)],
     )?;
+    // Long names take more than a launch's share: then the oldest tenth goes.
+    let pragma = |name| database::pragma(&transaction, name);
+    let used = (pragma("page_count")? - pragma("freelist_count")?) * pragma("page_size")?;
+    if used > most_bytes(limits) {
+        transaction.execute(
+            "DELETE FROM launches WHERE id IN (SELECT id FROM launches ORDER BY id
+                LIMIT (SELECT count(*) / 10 + 1 FROM launches))",
+            [],
+        )?;
+    }
     transaction.commit()
+}
+
+/// Bytes that the database may use, but for what one launch adds.
+fn most_bytes(limits: HistoryConfig) -> i64 {
+    (4 << 20) + signed(limits.max_launches).saturating_mul(1 << 10)
 }
 
 /// The launch's members in JSON, which are named like the columns.
 fn members(launch: &LaunchRecord) -> rusqlite::Result<Map<String, Value>> {
     let note = launch.note.as_deref().unwrap_or_default();
     let launch = LaunchRecord {
-        note: Some(note.chars().take(MAX_NOTE).collect()),
+        note: Some(cut(note).to_owned()),
         ..launch.clone()
     };
     match serde_json::to_value(launch) {
@@ -319,6 +345,15 @@ fn members(launch: &LaunchRecord) -> rusqlite::Result<Map<String, Value>> {
         Ok(_) => Ok(Map::new()),
         Err(error) => Err(rusqlite::Error::ToSqlConversionFailure(error.into())),
     }
+}
+
+/// As much of a note as is kept.
+fn cut(note: &str) -> &str {
+    let mut len = note.len().min(MAX_NOTE);
+    while !note.is_char_boundary(len) {
+        len -= 1;
+    }
+    &note[..len]
 }
 
 /// The value of a member in a row: an empty text is NULL.

@@ -138,12 +138,13 @@ fn long_notes_are_cut_and_long_names_refused() {
     let (_dir, path) = place();
     let (mut history, _) = open(&path, LIMITS);
     let given = LaunchRecord {
-        note: Some("\u{e4}".repeat(MAX_NOTE) + "end"),
+        note: Some("x".to_owned() + &"\u{e4}".repeat(MAX_NOTE)),
         ..launch(&"x".repeat(MAX_APP_BYTES), NOW_S)
     };
     history.add(&given).expect("added");
     let kept = LaunchRecord {
-        note: Some("\u{e4}".repeat(MAX_NOTE)),
+        // Within a character: that one goes, too.
+        note: Some("x".to_owned() + &"\u{e4}".repeat((MAX_NOTE - 1) / 2)),
         ..given
     };
     assert_eq!(history.launches(None, 9).expect("read"), [kept]);
@@ -268,6 +269,57 @@ fn the_file_shrinks_when_less_is_to_be_remembered() {
     assert!(after * 4 < before, "{after} of {before}");
 }
 
+#[test]
+fn a_database_that_was_to_be_told_to_shrink_does_so_by_itself() {
+    let (_dir, path) = place();
+    drop(filled(&path, 3));
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")
+        .unwrap();
+    drop(db);
+    let (history, found) = open(&path, LIMITS);
+    assert_eq!(found, OpenedHistory::Database);
+    assert_eq!(database::pragma(&history.db, "auto_vacuum").unwrap(), 1);
+}
+
+#[test]
+fn a_clock_that_is_wrong_for_a_while_does_not_empty_the_history() {
+    let (_dir, path) = place();
+    let mut history = filled(&path, 100);
+    let left = 100 - 3 * OLD_AT_ONCE as usize;
+    for (count, time_s, kept) in [
+        // Three launches with a clock years ahead take a few of the oldest each.
+        (3, NOW_S + 10_000 * DAY_S, left + 3),
+        // With one behind they take nothing, and those that they leave go first.
+        (3, 0, left + 6),
+        (1, NOW_S + 1000, left + 4),
+    ] {
+        for _ in 0..count {
+            history.add(&launch("/a", time_s)).expect("added");
+        }
+        assert_eq!(times(&history).len(), kept, "{time_s}");
+    }
+    assert!(times(&history).iter().all(|&time| time >= NOW_S));
+}
+
+#[test]
+fn long_names_cost_launches_and_no_more_space() {
+    let (_dir, path) = place();
+    let (mut history, _) = open(&path, LIMITS);
+    let name = "n".repeat(MAX_APP_BYTES - 4);
+    for index in 0..1000 {
+        let app = format!("{index:04}{name}");
+        history.add(&launch(&app, NOW_S + index)).expect("added");
+    }
+    let len = fs::metadata(&path).unwrap().len();
+    assert!(len <= most_bytes(LIMITS).unsigned_abs(), "{len}");
+    let kept = times(&history);
+    assert!((100..1000).contains(&kept.len()), "{}", kept.len());
+    // The newest are there.
+    let first = NOW_S + 1000 - kept.len() as u64;
+    assert!(kept.into_iter().eq(first..NOW_S + 1000));
+}
+
 /// That the file at `path` is taken for a damaged one, and that life goes on.
 fn moved_aside(path: &Path) -> String {
     let before = fs::read(path).unwrap();
@@ -293,11 +345,16 @@ fn damaged_and_foreign_files_are_moved_aside() {
     let sound = fs::read(&path).unwrap();
     let mut garbage = sound.clone();
     garbage[8192..12288].fill(0x5a);
+    let mut no_text = sound.clone();
+    let word = b"'learned'";
+    let at = no_text.windows(word.len()).position(|part| part == word);
+    no_text[at.unwrap() + 1] = 0xff;
     let text = "no database at all, but long enough to be one".repeat(200);
     for (bytes, why) in [
         (&sound[..sound.len() / 2], ""),
         (&sound[..50], ""),
         (&garbage[..], ""),
+        (&no_text[..], ""),
         (text.as_bytes(), "not a database"),
     ] {
         fs::write(&path, bytes).unwrap();
