@@ -62,11 +62,6 @@ impl Globals {
         word!(AtomicI64, self.0, live_launches)
     }
 
-    /// Tasks that could not be marked because memory was short.
-    pub fn lost_tasks(&self) -> u64 {
-        word!(AtomicU64, self.0, lost_tasks).load(Ordering::Relaxed)
-    }
-
     /// Index of the last recorder that is on, plus 1; 0: nothing is recorded.
     pub fn recording(&self) -> &AtomicU32 {
         word!(AtomicU32, self.0, recording)
@@ -121,7 +116,8 @@ impl Globals {
     pub fn lost_launches(&self) -> u64 {
         let events = word!(AtomicU64, self.0, lost_launch_events).load(Ordering::Relaxed);
         let launches = word!(AtomicU64, self.0, lost_launches).load(Ordering::Relaxed);
-        events + launches + self.lost_tasks()
+        let tasks = word!(AtomicU64, self.0, lost_tasks).load(Ordering::Relaxed);
+        events + launches + tasks
     }
 
     /// A word of the bits for the ends of watched names.

@@ -71,8 +71,6 @@ pub struct Tracer {
     /// What the log is read from.
     _log: MapHandle,
     collected: Rc<RefCell<Trace>>,
-    /// Tasks that were lost before.
-    lost_tasks: u64,
     /// Given back last.
     recorder: RecorderLease,
 }
@@ -104,7 +102,6 @@ impl Tracer {
             log: reader,
             _log: log,
             collected,
-            lost_tasks: recorder.pool().object().globals.lost_tasks(),
             recorder,
         })
     }
@@ -188,6 +185,17 @@ impl Tracer {
     /// Ends the recording and returns all that was recorded.
     pub fn finish(mut self) -> Result<Trace, TraceError> {
         let start_ns = self.start_ns();
+        let slot = self
+            .recorder
+            .pool()
+            .object()
+            .globals
+            .slot(self.launch)
+            .read();
+        let lost_tasks = match slot.number == self.launch {
+            true => slot.lost_tasks,
+            false => 0,
+        };
         self.stop();
         self.drain()?;
         let globals = &self.recorder.pool().object().globals;
@@ -195,7 +203,7 @@ impl Tracer {
         let mut trace = self.collected.take();
         trace.start_ns = start_ns;
         trace.hooks = self.hooks();
-        trace.lost += recorder.lost_events + (globals.lost_tasks() - self.lost_tasks);
+        trace.lost += recorder.lost_events + lost_tasks;
         trace.lost_paths = recorder.lost_paths;
         // Processors record at the same time: the log is in the order of reservation, not of time.
         trace.accesses.sort_by_key(|access| access.time_ns);

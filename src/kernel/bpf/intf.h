@@ -53,6 +53,7 @@ struct pf_launch {
 	unsigned long long completed_requests;	/* `requests` at that time */
 	unsigned long long completion_ino;	/* file of the completion page */
 	unsigned long long completion_page;	/* its index, in pages of the kernel's size */
+	unsigned long long lost_tasks;	/* that should be in the tree, and could not be marked */
 };
 
 /* ---- launch events (launch.h) ---- */

@@ -129,8 +129,10 @@ static __always_inline void tree_fork(struct task_struct *parent, struct task_st
 	new = bpf_task_storage_get(&members, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!new) {
 		/* The descendants of this task would be missing from the tree. */
-		if (is_tree(role))
+		if (is_tree(role)) {
 			__sync_fetch_and_add(&lost_tasks, 1);
+			__sync_fetch_and_add(&launch_of(m)->lost_tasks, 1);
+		}
 		return;
 	}
 	new->launch = m->launch;
