@@ -263,10 +263,11 @@ fn stopped_and_announced(service: &Journal) {
     let mut server = ForkServer::start();
     let uid = output(&["id", "--user", USER]);
     let id = format!("announced:{}:mail", uid.trim());
-    // Nobody knows it yet: nothing is there to learn it with.
+    // Nobody knows it yet: nothing is there to learn it with. That may be ready before this launch ends.
+    let before = service.entries_read();
     server.launch(service, "mail", &id);
     assert_eq!(property(UNIT, "ActiveState"), "active");
-    service.message("ready to learn");
+    service.message_since(before, "ready to learn");
     let learned = server.launch(service, "mail", &id);
     assert_eq!(learned.field("F_KIND"), "Learned", "{}", learned.fields());
     // It reads from its first moment on and does nothing else, which leaves no time to be faster.

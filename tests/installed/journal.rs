@@ -1,5 +1,6 @@
 //! The journal, followed.
 
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -15,6 +16,8 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub struct Journal {
     child: Child,
     entries: Receiver<Entry>,
+    /// Messages of the entries that were read.
+    read: RefCell<Vec<String>>,
 }
 
 /// One entry of the journal.
@@ -39,7 +42,11 @@ impl Journal {
                 }
             }
         });
-        Journal { child, entries }
+        Journal {
+            child,
+            entries,
+            read: RefCell::default(),
+        }
     }
 
     /// The next entry that is wanted.
@@ -51,6 +58,7 @@ impl Journal {
                 .entries
                 .recv_timeout(left)
                 .unwrap_or_else(|error| panic!("no entry in the journal, {what}: {error}"));
+            self.read.borrow_mut().push(entry.message().to_owned());
             if wanted(&entry) {
                 return entry;
             }
@@ -60,6 +68,21 @@ impl Journal {
     /// The next entry with this text in its message.
     pub fn message(&self, text: &str) -> Entry {
         self.next(text, |entry| entry.message().contains(text))
+    }
+
+    /// How many entries were read, for [`Self::message_since`].
+    pub fn entries_read(&self) -> usize {
+        self.read.borrow().len()
+    }
+
+    /// Waits for this text in a message, unless an entry that was read after the first `count` had it.
+    pub fn message_since(&self, count: usize, text: &str) {
+        let was_read = self.read.borrow()[count..]
+            .iter()
+            .any(|message| message.contains(text));
+        if !was_read {
+            self.message(text);
+        }
     }
 
     /// The end of the next launch of an app.
