@@ -34,7 +34,7 @@ pub use dynamic::{Level, Tuning, TuningEnd};
 pub use gain::{Gain, GainVerdict, WITHHELD_ONE_IN};
 pub use launch_figures::{LaunchFigures, Warmth};
 pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
-pub use obsolete::{Checked, FileCheck, Finding, check_files};
+pub use obsolete::{Checked, Finding, check_files};
 pub use relearn::Relearning;
 pub use tuned_parameter::TunedParameter;
 pub use types::{Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan};

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::cached_profile::CachedProfile;
 use super::clock::now_s;
@@ -219,18 +220,23 @@ impl ManagedApps {
             return;
         };
         let (id, app, packed) = (id.to_owned(), profile.app.clone(), profile.packed.clone());
+        let before = packed.clone();
         self.in_background(
             move |store, _| {
                 let schedule_anew = || {
                     let profile = decode(&packed).map_err(|error| error.to_string())?;
                     let sequence = store.load_sequence(app.key()).ok().flatten();
-                    let rescheduled = reschedule(profile, sequence, params)?;
-                    let stored = rescheduled.map(|profile| CachedProfile::store(&profile, store));
-                    stored.transpose()
+                    let Some(rescheduled) = reschedule(profile, sequence, params)? else {
+                        return Ok(None);
+                    };
+                    CachedProfile::replace(&rescheduled, store).map(Some)
                 };
                 Some(schedule_anew())
             },
             move |apps, rescheduled| {
+                if !apps.is_in_force(&id, &before) {
+                    return None;
+                }
                 let mut warning = None;
                 match rescheduled {
                     Ok(Some(profile)) => {
@@ -250,6 +256,13 @@ impl ManagedApps {
         );
     }
 
+    /// Whether the app's profile is still the one that a job of the worker began with. Another may have been
+    /// learned since, or the app forgotten: what the job made of the old one is of no use then.
+    fn is_in_force(&self, id: &str, packed: &Arc<[u8]>) -> bool {
+        let profile = self.profiles.get(id);
+        profile.is_some_and(|profile| Arc::ptr_eq(&profile.packed, packed))
+    }
+
     /// Has the files of all profiles checked.
     pub fn refresh_profiles(&self) {
         for id in self.profiles.keys() {
@@ -258,20 +271,32 @@ impl ManagedApps {
     }
 
     /// Has the files of a profile checked: files that were replaced are found again by their paths, and entries
-    /// of files that are gone, or that no launch has used for long, are dropped.
+    /// of files that are gone are dropped.
     fn refresh_profile(&self, id: &str) {
         let Some(profile) = self.profiles.get(id) else {
             return;
         };
-        let record = self.registry.get(id);
-        let launches_s = record.map_or(Vec::new(), |record| record.last_s.clone());
         let (id, entries, packed) = (id.to_owned(), profile.entries, profile.packed.clone());
+        let before = packed.clone();
         self.in_background(
             move |store, _| {
-                let (profile, obsolete) = refresh(decode(&packed).ok()?, &launches_s)?;
-                Some((CachedProfile::store(&profile, store), obsolete))
+                let profile = decode(&packed).ok()?;
+                let sequence = store.load_sequence(profile.app.key()).ok().flatten();
+                let refreshed = refresh(profile, sequence)?;
+                let stored = CachedProfile::replace(&refreshed.profile, store);
+                let kept = stored.and_then(|profile| match &refreshed.sequence {
+                    Some(sequence) => store
+                        .save_sequence(sequence)
+                        .map(|()| profile)
+                        .map_err(|error| error.to_string()),
+                    None => Ok(profile),
+                });
+                Some((kept, refreshed.obsolete))
             },
             move |apps, (profile, obsolete)| {
+                if !apps.is_in_force(&id, &before) {
+                    return None;
+                }
                 tracing::info!(
                     app = id,
                     obsolete,
@@ -415,5 +440,101 @@ pub fn off_reason(off: Off) -> String {
             without_us / 1000
         ),
         Off::NothingToLearn => "its launches read nothing that could be learned".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::profile::generate::sample;
+    use crate::service::config::HistoryConfig;
+    use crate::service::mailbox::{Inbox, mailbox};
+    use crate::service::worker::Worker;
+
+    const ID: &str = "/opt/app";
+
+    /// The apps of a state directory that holds a profile of [`ID`], and what their worker sends.
+    fn one_app(dir: &std::path::Path) -> (ManagedApps, Inbox<Message>, Worker) {
+        let store = Store::create(dir).unwrap();
+        store.save(&sample(ID)).unwrap();
+        let (outbox, inbox) = mailbox().unwrap();
+        let worker = Worker::start(Records::open(dir, &HistoryConfig::default()).0).unwrap();
+        let (registry, _) = Registry::load(dir).unwrap();
+        let (rules, jobs) = (Rules::none(), worker.jobs().clone());
+        let loaded = ManagedApps::load(registry, &rules, store, dir.into(), jobs, outbox);
+        (loaded.unwrap().0, inbox, worker)
+    }
+
+    /// Waits until the worker has done its jobs, and takes what came of them.
+    fn take_results(apps: &mut ManagedApps, inbox: &Inbox<Message>) {
+        let (done, all_done) = channel();
+        apps.jobs.run(move |_| done.send(()).unwrap());
+        all_done.recv().unwrap();
+        for message in inbox.take() {
+            if let Message::Apps(apply) = message {
+                apply(apps);
+            }
+        }
+    }
+
+    fn params_in_force(apps: &ManagedApps) -> Option<u64> {
+        let revision = apps.profile(ID)?.history.last();
+        Some(revision.unwrap().params.shift_bytes)
+    }
+
+    #[test]
+    fn what_was_made_of_an_old_profile_does_not_replace_a_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut apps, inbox, _worker) = one_app(dir.path());
+        let in_force = params_in_force(&apps).unwrap();
+        let params = Params {
+            shift_bytes: 2 * in_force,
+            ..apps.profile(ID).unwrap().history[0].params
+        };
+
+        apps.reschedule(ID, params);
+        take_results(&mut apps, &inbox);
+        assert_eq!(params_in_force(&apps), Some(2 * in_force));
+
+        // The app is learned while the worker still schedules the profile of before.
+        let mut learned = sample(ID);
+        learned.created += 1;
+        let params = Params {
+            shift_bytes: 3 * in_force,
+            ..params
+        };
+        apps.reschedule(ID, params);
+        apps.use_learned(ID, CachedProfile::load(&learned).unwrap(), None);
+        take_results(&mut apps, &inbox);
+        assert_eq!(params_in_force(&apps), Some(in_force));
+
+        // Nor does it bring an app back that was forgotten.
+        apps.reschedule(ID, params);
+        apps.forget(ID);
+        take_results(&mut apps, &inbox);
+        assert_eq!(params_in_force(&apps), None);
+        assert!(apps.store.load(sample(ID).app.key()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_stored_profile_that_was_learned_since_is_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut apps, inbox, _worker) = one_app(dir.path());
+        let mut learned = sample(ID);
+        learned.created += 1;
+        apps.store.save(&learned).unwrap();
+        let history = &apps.profile(ID).unwrap().history;
+        apps.reschedule(
+            ID,
+            Params {
+                shift_bytes: 0,
+                ..history[0].params
+            },
+        );
+        take_results(&mut apps, &inbox);
+        let stored = apps.store.load(learned.app.key()).unwrap();
+        assert_eq!(stored, Some(learned));
     }
 }

@@ -16,7 +16,7 @@ use crate::fs::fiemap::extents;
 use crate::fs::handle;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::model::{Device, File, PAGE_SIZE, Params, Place, Profile, Revision, SECTORS_PER_PAGE};
-use crate::policy::{FileCheck, Finding, TunedParameter, check_files};
+use crate::policy::{Finding, TunedParameter, check_files};
 use crate::schedule::{Located, reorder, resequence, schedule};
 use crate::service::cached_profile::main_class;
 use crate::service::clock::now_s;
@@ -58,34 +58,63 @@ pub fn reschedule(
     Ok(Some(profile))
 }
 
-/// The profile without obsolete entries, and their number; `None` if there are none. Files that were replaced
-/// are found again by their paths. `launches_s` are the last launches, in seconds since the epoch.
-pub fn refresh(mut profile: Profile, launches_s: &[u64]) -> Option<(Profile, u64)> {
+/// A profile whose files were checked.
+pub struct Refreshed {
+    /// Without its obsolete entries; replaced files were found again by their paths.
+    pub profile: Profile,
+    /// The launch sequence kept beside it, likewise: a later schedule is made from it.
+    pub sequence: Option<Profile>,
+    /// Entries of the profile that were dropped, cut short, or of replaced files.
+    pub obsolete: u64,
+}
+
+/// Checks the files of a profile; `None` if no entry is obsolete. `sequence` is the launch sequence that is kept
+/// beside it.
+pub fn refresh(profile: Profile, sequence: Option<Profile>) -> Option<Refreshed> {
     let mounts = ProfileMounts::open(&profile).ok()?;
     let mut replacements = HashMap::new();
-    let checks: Vec<FileCheck> = (0..)
+    let found: Vec<Finding> = (0..)
         .zip(&profile.files)
         .map(|(index, file)| mounts.check(file, |new| drop(replacements.insert(index, new))))
         .collect();
-    let checked = check_files(&profile.entries, &checks, profile.created, launches_s);
+    let checked = check_files(&profile.entries, &found);
     if checked.obsolete == 0 {
         return None;
     }
-    profile.entries = checked.entries;
-    for index in checked.replaced {
-        let new: File = replacements.remove(&index)?;
-        let pages = new.size.div_ceil(PAGE_SIZE);
-        for entry in &mut profile.entries {
-            let of_file = entry.span.place == Place::Data { file: index };
-            if of_file && entry.span.end() > pages {
-                entry.span.len = pages.saturating_sub(entry.span.start);
-            }
+    let sequence = sequence
+        .filter(|kept| kept.created == profile.created && kept.files == profile.files)
+        .map(|mut kept| {
+            kept.entries = check_files(&kept.entries, &found).entries;
+            follow_replaced(kept, &replacements)
+        });
+    let mut profile = Profile {
+        entries: checked.entries,
+        obsolete: 0,
+        ..profile
+    };
+    profile = follow_replaced(profile, &replacements);
+    Some(Refreshed {
+        profile,
+        sequence,
+        obsolete: checked.obsolete,
+    })
+}
+
+/// Enters the files that have taken the place of others, and cuts their entries to their size.
+fn follow_replaced(mut profile: Profile, replacements: &HashMap<u32, File>) -> Profile {
+    for (&index, new) in replacements {
+        profile.files[index as usize] = new.clone();
+    }
+    for entry in &mut profile.entries {
+        if let Place::Data { file } = entry.span.place
+            && let Some(new) = replacements.get(&file)
+        {
+            let pages = new.size.div_ceil(PAGE_SIZE);
+            entry.span.len = entry.span.len.min(pages.saturating_sub(entry.span.start));
         }
-        profile.files[index as usize] = new;
     }
     profile.entries.retain(|entry| entry.span.len > 0);
-    profile.obsolete = 0;
-    Some((profile, checked.obsolete))
+    profile
 }
 
 /// The mounted file systems of a profile.
@@ -139,32 +168,25 @@ impl<'a> ProfileMounts<'a> {
     }
 
     /// What has become of a file since the profile was made. `replace` takes the file that has its path now.
-    fn check(&self, file: &File, replace: impl FnOnce(File)) -> FileCheck {
-        let check = |finding| FileCheck {
-            finding,
-            accessed_s: None,
-        };
+    fn check(&self, file: &File, replace: impl FnOnce(File)) -> Finding {
         // Paths in a profile start at the file system's own root.
         let Some(mount) = self.mount(file).filter(|mount| mount.mount.root == b"/") else {
-            return check(Finding::Away);
+            return Finding::Away;
         };
         if let Some(stat) = find(file, mount) {
             let size = stat.st_size as u64;
             let pages = size.div_ceil(PAGE_SIZE);
-            return FileCheck {
-                finding: match size < file.size {
-                    true => Finding::Truncated { pages },
-                    false => Finding::There,
-                },
-                accessed_s: u64::try_from(stat.st_atime).ok(),
+            return match size < file.size {
+                true => Finding::Truncated { pages },
+                false => Finding::There,
             };
         }
         match replacement(file, mount) {
             Some(new) => {
                 replace(new);
-                check(Finding::Replaced)
+                Finding::Replaced
             }
-            None => check(Finding::Gone),
+            None => Finding::Gone,
         }
     }
 }
