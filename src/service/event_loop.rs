@@ -26,8 +26,9 @@ use crate::kernel::{HeldExec, LaunchEvent, LaunchEventKind};
 use crate::model::{App, LaunchLimits};
 use crate::process::Clocks;
 
-/// From one check of all profiles to the next.
-const DAILY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long after the service's start the daily check of the profiles comes at the earliest: the system may be
+/// starting, too.
+const AFTER_START: Duration = Duration::from_secs(60);
 
 /// The service.
 pub struct Service {
@@ -38,8 +39,10 @@ pub struct Service {
     announcements: Announcements,
     packages: Option<Packages>,
     signals: SignalFd,
-    /// When the profiles are checked next.
-    daily: Instant,
+    /// When the daily check of the profiles may come at the earliest.
+    check_after: Instant,
+    /// When a package manager that has changed something will have come to rest.
+    packages_at_rest: Option<Instant>,
     /// When systemd's watchdog wants to be told next that the loop runs.
     watchdog: Option<Instant>,
 }
@@ -61,7 +64,8 @@ impl Service {
             announcements,
             packages,
             signals,
-            daily: now + DAILY,
+            check_after: now + AFTER_START,
+            packages_at_rest: None,
             watchdog: watchdog_interval().map(|interval| now + interval),
         }
     }
@@ -125,10 +129,21 @@ impl Service {
         if !self.launches.is_empty() {
             return Some(TICK);
         }
-        let next = self
-            .watchdog
-            .map_or(self.daily, |watchdog| watchdog.min(self.daily));
-        Some(next.saturating_duration_since(Instant::now()))
+        let now = Instant::now();
+        let until_check = self.until_check(now);
+        Some(self.watchdog.map_or(until_check, |watchdog| {
+            until_check.min(watchdog.saturating_duration_since(now))
+        }))
+    }
+
+    /// Time until the files of the profiles are to be checked: once a day by the time of day, since the system
+    /// may be off or asleep at night, and after changes of packages.
+    fn until_check(&self, now: Instant) -> Duration {
+        let daily = self.parts.apps.registry().until_check(now_s());
+        let daily = daily.max(self.check_after.saturating_duration_since(now));
+        self.packages_at_rest.map_or(daily, |at_rest| {
+            daily.min(at_rest.saturating_duration_since(now))
+        })
     }
 
     fn on_kernel_event(&mut self, event: &LaunchEvent) {
@@ -347,7 +362,7 @@ impl Service {
     /// Has the profiles checked once a package manager has come to rest.
     fn on_packages(&mut self) {
         match self.packages.as_ref().map(Packages::have_changed) {
-            Some(Ok(true)) => self.daily = Instant::now() + REST,
+            Some(Ok(true)) => self.packages_at_rest = Some(Instant::now() + REST),
             Some(Ok(false)) | None => {}
             Some(Err(error)) => {
                 self.packages = None;
@@ -364,8 +379,8 @@ impl Service {
             notify(NotifyState::Watchdog);
             self.watchdog = watchdog_interval().map(|interval| now + interval);
         }
-        if self.daily <= now {
-            self.daily = now + DAILY;
+        if self.until_check(now).is_zero() {
+            self.packages_at_rest = None;
             self.parts.refresh_profiles();
         }
     }

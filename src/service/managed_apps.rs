@@ -264,10 +264,12 @@ impl ManagedApps {
     }
 
     /// Has the files of all profiles checked.
-    pub fn refresh_profiles(&self) {
+    pub fn refresh_profiles(&mut self) {
         for id in self.profiles.keys() {
             self.refresh_profile(id);
         }
+        self.registry.checked(now_s());
+        self.save();
     }
 
     /// Has the files of a profile checked: files that were replaced are found again by their paths, and entries

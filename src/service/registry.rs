@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +23,9 @@ pub const FILE: &str = "managed.json";
 
 /// Largest file that is read, in bytes: some thousand apps.
 const MAX_BYTES: usize = 8 << 20;
+
+/// How often the files of all profiles are checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Version of the file's layout.
 const VERSION: u32 = 1;
@@ -114,6 +118,9 @@ impl Record {
 struct StoredRegistry {
     version: u32,
     apps: Vec<Record>,
+    /// [`Registry::checked_s`].
+    #[serde(default)]
+    checked_s: u64,
 }
 
 /// All managed apps.
@@ -121,6 +128,8 @@ struct StoredRegistry {
 pub struct Registry {
     path: PathBuf,
     records: BTreeMap<String, Record>,
+    /// When the files of all profiles were checked last, in seconds since the epoch; 0: never.
+    checked_s: u64,
 }
 
 /// The registry cannot be read or written.
@@ -146,15 +155,15 @@ impl Registry {
             error,
         };
         let read = match root_owned::read(&path, MAX_BYTES) {
-            Ok(None) => Ok(Vec::new()),
+            Ok(None) => Ok((Vec::new(), 0)),
             Ok(Some(bytes)) if bytes.len() > MAX_BYTES => Err("it is too large".to_owned()),
             Ok(Some(bytes)) => parse(&bytes),
             Err(NotRootOwned::Untrusted(why)) => Err(why.to_owned()),
             Err(NotRootOwned::Io(error)) => return Err(cannot_read(error)),
         };
         let mut warning = None;
-        let apps = match read {
-            Ok(apps) => apps,
+        let (apps, checked_s) = match read {
+            Ok(stored) => stored,
             Err(why) => {
                 let aside = path.with_extension("json.damaged");
                 fs::rename(&path, &aside).map_err(cannot_read)?;
@@ -163,12 +172,17 @@ impl Registry {
                     path.display(),
                     aside.display()
                 ));
-                Vec::new()
+                (Vec::new(), 0)
             }
         };
         let by_id = |record: Record| (record.id.clone(), record);
         let records = apps.into_iter().map(by_id).collect();
-        Ok((Registry { path, records }, warning))
+        let registry = Registry {
+            path,
+            records,
+            checked_s,
+        };
+        Ok((registry, warning))
     }
 
     /// Writes the registry, whole or not at all.
@@ -179,6 +193,7 @@ impl Registry {
         let stored = StoredRegistry {
             version: VERSION,
             apps: self.records.values().cloned().collect(),
+            checked_s: self.checked_s,
         };
         let directory = self.path.parent().unwrap_or(Path::new("/"));
         serde_json::to_vec(&stored)
@@ -228,19 +243,33 @@ impl Registry {
         removed
     }
 
+    /// Notes that the files of all profiles are checked at `now_s`, in seconds since the epoch.
+    pub fn checked(&mut self, now_s: u64) {
+        self.checked_s = now_s;
+    }
+
+    /// Time until the files of all profiles are to be checked again. None is left if the clock was ahead at the last
+    /// check and has been set back since.
+    pub fn until_check(&self, now_s: u64) -> Duration {
+        match now_s.checked_sub(self.checked_s) {
+            Some(since_s) => CHECK_INTERVAL.saturating_sub(Duration::from_secs(since_s)),
+            None => Duration::ZERO,
+        }
+    }
+
     /// All apps, by id.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Record> {
         self.records.values()
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Vec<Record>, String> {
+fn parse(bytes: &[u8]) -> Result<(Vec<Record>, u64), String> {
     let stored: StoredRegistry =
         serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if stored.version != VERSION {
         return Err(format!("it is of version {}", stored.version));
     }
-    Ok(stored.apps)
+    Ok((stored.apps, stored.checked_s))
 }
 
 #[cfg(test)]
@@ -273,6 +302,25 @@ mod tests {
         assert_eq!(again.get("/usr/bin/app"), Some(&app));
         again.remove("/usr/bin/app");
         assert_eq!((again.get("/usr/bin/app"), again.iter().len()), (None, 1));
+    }
+
+    #[test]
+    fn the_daily_check_is_due_a_day_after_the_last_whenever_the_service_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let day = CHECK_INTERVAL.as_secs();
+        assert!(registry.until_check(day).is_zero(), "never checked");
+        registry.checked(10 * day);
+        registry.save().unwrap();
+        let (registry, _) = Registry::load(dir.path()).unwrap();
+        for (now_s, left) in [
+            (10 * day, day),
+            (10 * day + 1, day - 1),
+            (11 * day, 0),
+            (day, 0),
+        ] {
+            assert_eq!(registry.until_check(now_s).as_secs(), left, "at {now_s}");
+        }
     }
 
     #[test]
