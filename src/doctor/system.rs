@@ -26,7 +26,7 @@ pub fn drives() -> Vec<AbilityCheck> {
             );
         }
     };
-    let devices = devices_below(mounts.mounts(), None);
+    let devices = devices_below(&mounts, None);
     if devices.is_empty() {
         return broken(
             "no ext4 (ext3, ext2) is mounted".to_owned(),

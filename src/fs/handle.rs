@@ -61,12 +61,30 @@ pub fn open_by_ino(
     Ok(fd)
 }
 
-/// Opens a file by inode number and generation, to examine its pages without changing its access time. The
-/// number may belong to a device or a FIFO by now, whose opening does not block.
+/// A regular file that was opened by its inode number.
+#[derive(Debug)]
+pub struct CachedFile {
+    /// Open for reading.
+    pub fd: OwnedFd,
+    /// Size, in bytes.
+    pub size: u64,
+    /// Time of last modification, in nanoseconds since the epoch.
+    pub mtime_ns: i64,
+    /// Time of last change, likewise.
+    pub ctime_ns: i64,
+}
+
+/// Opens a regular file by inode number and generation, to examine its pages without changing its access time.
+/// The number may belong to a device or a FIFO by now, whose opening does not block.
 ///
 /// # Errors
-/// As [`open_by_ino`]; `ELOOP` if it is a symbolic link.
-pub fn open_cached_file(mount: BorrowedFd<'_>, ino: u64, generation: u32) -> io::Result<OwnedFd> {
+/// As [`open_by_ino`]; `ELOOP` if it is a symbolic link; `ESTALE` if it is no regular file, or is deleted and
+/// only kept open.
+pub fn open_cached_file(
+    mount: BorrowedFd<'_>,
+    ino: u64,
+    generation: u32,
+) -> io::Result<CachedFile> {
     // NOATIME: mapping a file to ask for its cached pages would count as an access.
     let flags = OFlags::RDONLY
         | OFlags::NONBLOCK
@@ -74,7 +92,19 @@ pub fn open_cached_file(mount: BorrowedFd<'_>, ino: u64, generation: u32) -> io:
         | OFlags::NOFOLLOW
         | OFlags::NOATIME
         | OFlags::CLOEXEC;
-    open_by_ino(mount, ino, generation, flags)
+    let fd = open_by_ino(mount, ino, generation, flags)?;
+    let stat = fstat(&fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink == 0 {
+        return Err(Errno::STALE.into());
+    }
+    // Years after 2262 do not fit; a hostile file may have them.
+    let ns = |seconds: i64, ns| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
+    Ok(CachedFile {
+        size: stat.st_size.unsigned_abs(),
+        mtime_ns: ns(stat.st_mtime, stat.st_mtime_nsec as i64),
+        ctime_ns: ns(stat.st_ctime, stat.st_ctime_nsec as i64),
+        fd,
+    })
 }
 
 fn open_handle(

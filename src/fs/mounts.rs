@@ -1,15 +1,18 @@
 //! The mounted file systems: which is on which device, and opening their roots.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::Component;
 
-use rustix::fs::{Mode, OFlags, fstat, makedev};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
 
-pub use super::mountinfo::{Mount, parse_mountinfo};
+pub use super::mountinfo::Mount;
+use super::mountinfo::parse_mountinfo;
+pub use super::node::fs_uuid;
+use super::node::{O_LOOKUP, OpenNode};
 use super::support::Support;
-pub use super::uuid::fs_uuid;
 
 /// The mount table of a mount namespace, this process's own or another, as it was when it was read.
 #[derive(Clone, Debug)]
@@ -26,10 +29,8 @@ pub struct OpenMount {
     pub fd: OwnedFd,
 }
 
-/// Why no directory of a file system could be opened, and what to do.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct MountError(String);
+/// Most mounts of a namespace that are opened at once. The paths of a launch start from a few.
+const MOST_OPEN: usize = 64;
 
 impl MountTable {
     /// Reads `/proc/self/mountinfo`.
@@ -71,50 +72,90 @@ impl MountTable {
     }
 
     /// Opens the root directory of a mount of the device (`st_dev`): that of the whole file system if it is
-    /// mounted as a whole, or else of the mount with the shortest root. Mounts that others cover are skipped,
-    /// and what covers them is not touched.
+    /// mounted as a whole, or else of the mount with the shortest root.
     ///
     /// # Errors
-    /// [`MountError`] if no mount of the device can be opened.
-    pub fn open_root(&self, dev: u64) -> Result<OpenMount, MountError> {
-        let device = || {
-            let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-            format!("device {major}:{minor}")
-        };
+    /// Why the first of the mounts that come into question could not be opened, and what to do.
+    pub fn open_root(&self, dev: u64) -> io::Result<OpenMount> {
         let mut failure = None;
         for mount in self.candidates(dev) {
-            let covered = || {
-                let what = "is covered by another mount; mount it once more elsewhere";
-                MountError(format!("every mount of {} {what}", device()))
-            };
-            if self.is_covered(mount) {
-                failure.get_or_insert_with(covered);
-                continue;
-            }
-            match open_directory(&mount.mount_point) {
-                Ok((fd, found)) if found == dev => {
-                    let mount = mount.clone();
-                    return Ok(OpenMount { mount, fd });
-                }
-                // Something was mounted there after the table was read.
-                Ok(_) => failure = Some(covered()),
-                Err(error) => {
-                    let (path, device) = (mount.mount_point.display(), device());
-                    failure = Some(MountError(format!(
-                        "cannot open {path}, where {device} is mounted: {error}; run as root"
-                    )));
-                }
+            match self.open(mount, |_| true) {
+                Ok(open) => return Ok(open),
+                Err(error) => drop(failure.get_or_insert((mount, error))),
             }
         }
-        Err(failure.unwrap_or_else(|| {
-            let what =
-                "is not mounted in this mount namespace; mount it where paralfetch can see it";
-            MountError(format!("{} {what}", device()))
+        let device = format!(
+            "device {}:{}",
+            rustix::fs::major(dev),
+            rustix::fs::minor(dev)
+        );
+        Err(io::Error::other(match failure {
+            Some((mount, error)) => {
+                let path = mount.mount_point.display();
+                format!("cannot open {path}, where {device} is mounted: {error}")
+            }
+            None => format!("{device} is not mounted; mount it where paralfetch can see it"),
         }))
     }
 
-    /// Device (`st_dev`) of the mounted ext2, ext3 or ext4 file system with this UUID. File systems
-    /// that cannot be opened are skipped, as are all before Linux 6.0, which does not tell their UUIDs.
+    /// Opens the roots of the mounts with these numbers. Left out are mounts that are not in the table, that
+    /// another mount covers, or that can be reached only through file systems that must not be asked.
+    pub fn open_wanted(&self, wanted: &BTreeSet<u32>) -> Vec<OpenMount> {
+        let is_walked = |node: &OpenNode| {
+            let fs_type = self.fs_type(node.dev);
+            fs_type.is_some_and(Support::can_be_walked)
+        };
+        let mounts = wanted.iter().filter_map(|&id| self.by_id(id));
+        let opened = mounts.filter_map(|mount| self.open(mount, is_walked).ok());
+        opened.take(MOST_OPEN).collect()
+    }
+
+    /// Opens the root of a mount for reading, component by component: each directory on the way must satisfy
+    /// `may_ask` and belong to a mount that this one is mounted on, before a name is looked up in it.
+    /// Otherwise another mount covers this one, and that is not touched.
+    fn open(&self, mount: &Mount, may_ask: impl Fn(&OpenNode) -> bool) -> io::Result<OpenMount> {
+        let chain = self.chain(mount);
+        let mut at = rustix::fs::open("/", O_LOOKUP, Mode::empty())?;
+        let mut node = OpenNode::of(&at)?;
+        for component in mount.mount_point.components() {
+            if let Component::Normal(name) = component {
+                at = openat(&at, name, O_LOOKUP, Mode::empty())?;
+                node = OpenNode::of(&at)?;
+            }
+            if !chain.contains(&node.mount) {
+                break;
+            }
+            if !may_ask(&node) {
+                return Err(Errno::OPNOTSUPP.into());
+            }
+        }
+        if node.mount != u64::from(mount.id) || node.dev != mount.dev {
+            let what = "it is covered by another mount; mount it once more elsewhere";
+            return Err(io::Error::other(what));
+        }
+        // Handles are opened through descriptors that are open for reading.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = openat(&at, ".", flags, Mode::empty())?;
+        let mount = mount.clone();
+        Ok(OpenMount { mount, fd })
+    }
+
+    /// The numbers of a mount and of those that it is mounted on. In a chroot, the last is not in the table.
+    fn chain(&self, mount: &Mount) -> HashSet<u64> {
+        let mut chain = HashSet::from([u64::from(mount.id)]);
+        let mut parent = mount.parent;
+        // A damaged table could have a circle of parents.
+        while chain.insert(parent.into()) {
+            let Some(above) = self.by_id(parent) else {
+                break;
+            };
+            parent = above.parent;
+        }
+        chain
+    }
+
+    /// Device (`st_dev`) of the mounted ext2, ext3 or ext4 file system with this UUID. File systems that cannot
+    /// be opened are skipped.
     pub fn find_uuid(&self, uuid: &[u8; 16]) -> Option<u64> {
         let mut asked = HashSet::new();
         let mut ext4 = self
@@ -136,49 +177,12 @@ impl MountTable {
         mounts.sort_by_key(|mount| mount.root.len());
         mounts
     }
-
-    /// Whether looking the mount point up ends in another mount. Follows the mount's chain of parents to the
-    /// root, and looks in each for a sibling that covers part of the path.
-    fn is_covered(&self, mount: &Mount) -> bool {
-        let is_covering = |parent: u32, on_the_way: u32, target: &Path| {
-            self.mounts.iter().any(|other| {
-                other.parent == parent
-                    && other.id != parent
-                    && other.id != on_the_way
-                    && target.starts_with(&other.mount_point)
-            })
-        };
-        if is_covering(mount.id, mount.id, &mount.mount_point) {
-            return true;
-        }
-        let mut current = mount;
-        // The bound ends a circle of parents, which a damaged table could have.
-        for _ in 0..self.mounts.len() {
-            if current.parent == current.id {
-                return false;
-            }
-            if is_covering(current.parent, current.id, &current.mount_point) {
-                return true;
-            }
-            let Some(parent) = self.by_id(current.parent) else {
-                return false;
-            };
-            current = parent;
-        }
-        true
-    }
-}
-
-fn open_directory(path: &Path) -> io::Result<(OwnedFd, u64)> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let fd = rustix::fs::open(path, flags, Mode::empty())?;
-    let dev = fstat(&fd)?.st_dev;
-    // Composed as for mountinfo. On 64-bit systems it is the same number.
-    Ok((fd, makedev(rustix::fs::major(dev), rustix::fs::minor(dev))))
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::makedev;
+
     use super::*;
 
     fn table(lines: &[&str]) -> MountTable {
@@ -203,60 +207,31 @@ mod tests {
     }
 
     #[test]
-    fn covered_mounts_are_told_by_the_table() {
-        let system = table(&[
-            "1 0 8:1 / / rw - ext4 /dev/sda1 rw",
-            // Another mount on the same directory, and on the mount point of the parent.
-            "2 1 8:2 / /mnt rw - ext4 /dev/sda2 rw",
-            "3 2 8:3 / /mnt/deep rw - ext4 /dev/sda3 rw",
-            "4 2 0:50 / /mnt rw - fuse.sshfs host: rw",
-            // A later mount on a directory above.
-            "5 1 8:4 / /srv/data rw - ext4 /dev/sda4 rw",
-            "6 1 8:5 / /srv rw - ext4 /dev/sda5 rw",
-            "7 1 8:6 / /srv-other rw - ext4 /dev/sda6 rw",
-        ]);
-        let circle = table(&[
+    fn a_mount_stands_on_its_parents_even_if_the_table_lacks_one_or_has_a_circle() {
+        let table = table(&[
             "1 2 8:1 / /a rw - ext4 /dev/sda1 rw",
             "2 1 8:2 / /b rw - ext4 /dev/sda2 rw",
-        ]);
-        // A process in a chroot sees only the mounts below its root, with numbers of parents that it does not
-        // see. Where the new root is a mount point, only its own parent is missing.
-        let mounted = table(&[
             "30 25 8:1 / / rw - ext4 /dev/sda1 rw",
-            "31 30 0:5 / /dev rw - devtmpfs udev rw",
-            "32 30 8:2 / /mnt rw - ext4 /dev/sda2 rw",
-            "33 32 8:3 / /mnt rw - ext4 /dev/sda3 rw",
+            "31 30 8:2 / /mnt rw - ext4 /dev/sda2 rw",
         ]);
-        // Where it is an ordinary directory, the parent of all is missing, and so is its file system.
-        let directory = table(&[
-            "40 25 0:5 / /dev rw - devtmpfs udev rw",
-            "41 40 0:6 / /dev/pts rw - devpts devpts rw",
-            "42 25 8:2 / /srv/data rw - ext4 /dev/sda2 rw",
-            "43 25 8:3 / /srv rw - ext4 /dev/sda3 rw",
-            "44 26 8:4 / /opt rw - ext4 /dev/sda4 rw",
-        ]);
-        for (table, expected) in [
-            (&system, &[2, 3, 5][..]),
-            (&circle, &[1, 2]),
-            (&mounted, &[32]),
-            (&directory, &[42]),
-        ] {
-            let covered = table
-                .mounts()
-                .iter()
-                .filter(|mount| table.is_covered(mount));
-            assert_eq!(covered.map(|mount| mount.id).collect::<Vec<_>>(), expected);
-        }
-        let (root, covered) = (makedev(8, 1), makedev(8, 2));
-        assert_eq!(mounted.fs_type(root), Some("ext4"));
-        for (table, dev, reason) in [
-            (&directory, root, "device 8:1 is not mounted"),
-            (&directory, covered, "device 8:2 is covered"),
-            (&mounted, covered, "device 8:2 is covered"),
-        ] {
-            let error = table.open_root(dev).unwrap_err().to_string();
-            assert!(error.contains(reason), "{error}");
-        }
+        let chain = |id| table.chain(table.by_id(id).unwrap());
+        assert_eq!(chain(1), HashSet::from([1, 2]));
+        assert_eq!(chain(31), HashSet::from([31, 30, 25]));
+    }
+
+    #[test]
+    fn only_mounts_with_the_numbers_asked_for_are_opened_and_no_pseudo_file_systems() {
+        let table = MountTable::read().unwrap();
+        let root = rustix::fs::open("/", O_LOOKUP, Mode::empty()).unwrap();
+        let root = table.by_id(OpenNode::of(&root).unwrap().mount as u32);
+        let is_proc = |mount: &&Mount| mount.fs_type == "proc";
+        let proc = table.mounts().iter().find(is_proc).unwrap();
+        // In a chroot, the root may be no mount.
+        let ids = root.iter().map(|mount| mount.id);
+        let opened = table.open_wanted(&ids.chain([proc.id, u32::MAX]).collect());
+        let found = opened.iter().map(|open| open.mount.id);
+        let walked = root.filter(|root| Support::can_be_walked(&root.fs_type));
+        assert!(found.eq(walked.map(|mount| mount.id)));
     }
 
     #[test]
@@ -265,7 +240,9 @@ mod tests {
         let proc = rustix::fs::stat("/proc").unwrap().st_dev;
         let open = table.open_root(proc).unwrap();
         assert_eq!(open.mount.fs_type, "proc");
-        assert_eq!(fstat(&open.fd).unwrap().st_dev, proc);
+        assert_eq!(rustix::fs::fstat(&open.fd).unwrap().st_dev, proc);
         assert_eq!(table.find_uuid(&[0xa5; 16]), None);
+        let error = table.open_root(makedev(4095, 7)).unwrap_err().to_string();
+        assert!(error.starts_with("device 4095:7 is not mounted"), "{error}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp, major, statx};
+use rustix::fs::{AtFlags, StatxFlags, StatxTimestamp, major, statx};
 
 use super::misses::{FileLookUp, FileNow, PageFate};
 use crate::fs::ext4::{BlockKind, Ext4};
@@ -44,13 +44,9 @@ impl LiveSystem {
             .or_insert_with(|| mounts.open_root(key.dev).ok())
             .as_ref()?;
         let opened = handle::open_cached_file(root.fd.as_fd(), key.ino, key.generation);
-        let fd = opened.ok()?;
+        let fd = opened.ok()?.fd;
         let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let stat = statx(&fd, c"", AtFlags::EMPTY_PATH, wanted).ok()?;
-        let is_file = FileType::from_raw_mode(u32::from(stat.stx_mode)) == FileType::RegularFile;
-        if !is_file || stat.stx_nlink == 0 {
-            return None;
-        }
         let since = |time: &StatxTimestamp| nanoseconds(time) >= self.started_ns;
         let fate = if stat.stx_mask & StatxFlags::BTIME.bits() != 0 && since(&stat.stx_btime) {
             PageFate::Made

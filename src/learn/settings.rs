@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::drive::{KnobError, Knobs, Sysfs, checkpoint_journal, drop_caches, page_out_mapped};
-use crate::fs::mounts::{Mount, MountTable};
+use crate::fs::mounts::MountTable;
 use crate::fs::support::Support;
 use crate::model::Learned;
 
@@ -16,15 +16,15 @@ pub const RUN_DIR: &str = "/run/paralfetch";
 
 /// Devices whose file systems can be learned from: those mounted at or below `root`, and the one that
 /// holds `root` itself.
-pub fn devices_below(mounts: &[Mount], root: Option<&Path>) -> Vec<u64> {
+pub fn devices_below(table: &MountTable, root: Option<&Path>) -> Vec<u64> {
     let root = root.unwrap_or(Path::new("/"));
+    let mounts = table.mounts().iter();
     let holder = mounts
-        .iter()
+        .clone()
         .filter(|mount| root.starts_with(&mount.mount_point))
         .max_by_key(|mount| mount.mount_point.as_os_str().len())
         .map(|mount| mount.dev);
     let devices: BTreeSet<u64> = mounts
-        .iter()
         .filter(|mount| mount.mount_point.starts_with(root) || Some(mount.dev) == holder)
         .filter(|mount| Support::of(&mount.fs_type) == Support::Ext4)
         .map(|mount| mount.dev)
@@ -61,7 +61,7 @@ impl LearningSettings {
     ) -> Result<Self, KnobError> {
         let sysfs = Sysfs::default();
         let canonical: Option<PathBuf> = root.and_then(|root| root.canonicalize().ok());
-        let devices = devices_below(mounts.mounts(), canonical.as_deref().or(root));
+        let devices = devices_below(mounts, canonical.as_deref().or(root));
         let mut wanted: Vec<(PathBuf, String)> = Vec::new();
         for &dev in devices.iter().filter(|_| learned != Learned::Live) {
             wanted.extend(
@@ -134,7 +134,6 @@ fn is_writable(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::mounts::parse_mountinfo;
 
     const MOUNTS: &[u8] = b"\
         20 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
@@ -146,19 +145,15 @@ mod tests {
         26 20 8:3 / /srv rw - xfs /dev/sda3 rw\n";
 
     fn below(root: Option<&str>) -> Vec<(u32, u32)> {
-        devices_below(&parse_mountinfo(MOUNTS), root.map(Path::new))
+        devices_below(&MountTable::parse(MOUNTS), root.map(Path::new))
             .into_iter()
             .map(|dev| (rustix::fs::major(dev), rustix::fs::minor(dev)))
             .collect()
     }
 
     #[test]
-    fn the_whole_system_is_on_all_ext4_devices() {
+    fn a_root_is_on_its_own_ext4_device_and_those_mounted_in_it() {
         assert_eq!(below(None), [(7, 0), (8, 1), (8, 2)]);
-    }
-
-    #[test]
-    fn an_image_is_on_the_devices_mounted_in_it_and_its_own() {
         assert_eq!(below(Some("/mnt/image")), [(7, 0), (8, 2)]);
         assert_eq!(below(Some("/srv/chroot")), []);
         assert_eq!(below(Some("/opt/chroot")), [(8, 1)]);

@@ -3,12 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{FileType, fstat};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::devices::OpenDevice;
-use crate::fs::handle;
+use crate::fs::handle::{CachedFile, open_cached_file};
 use crate::model::{File, PAGE_SIZE, Place, Profile, Skipped};
 
 /// Raises this process's limit on open files to its maximum, since a prefetch keeps hundreds open.
@@ -98,10 +97,10 @@ impl<'a> Files<'a> {
         });
         let state = &mut self.states[index];
         state.opened = Some(match opened {
-            Ok((fd, size, mtime_ns)) => {
-                state.is_stale = size < learned.size;
-                state.is_changed = !state.is_stale && mtime_ns != learned.mtime_ns;
-                Ok((fd, size.div_ceil(PAGE_SIZE)))
+            Ok(found) => {
+                state.is_stale = found.size < learned.size;
+                state.is_changed = !state.is_stale && found.mtime_ns != learned.mtime_ns;
+                Ok((found.fd, found.size.div_ceil(PAGE_SIZE)))
             }
             Err(error) if is_errno(&error, Errno::STALE) || is_errno(&error, Errno::NOENT) => {
                 state.is_stale = true;
@@ -131,16 +130,8 @@ impl<'a> Files<'a> {
     }
 }
 
-/// The file, its size in bytes and its time of modification in nanoseconds since the epoch. The handle names
-/// the inode that was learned as a regular file: no other inode gets the same number and generation. The check
-/// guards against a forged profile.
-fn open(file: &File, device: &OpenDevice) -> io::Result<(OwnedFd, u64, i64)> {
-    let fd = handle::open_cached_file(device.mount.as_fd(), file.ino, file.generation)?;
-    let stat = fstat(&fd)?;
-    // A removed file that another process keeps open has no links.
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink == 0 {
-        return Err(Errno::STALE.into());
-    }
-    let mtime_ns = stat.st_mtime * 1_000_000_000 + stat.st_mtime_nsec as i64;
-    Ok((fd, stat.st_size.unsigned_abs(), mtime_ns))
+/// The handle names the inode that was learned as a regular file: no other inode gets the same number and
+/// generation.
+fn open(file: &File, device: &OpenDevice) -> io::Result<CachedFile> {
+    open_cached_file(device.mount.as_fd(), file.ino, file.generation)
 }

@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, statat};
 
 use crate::fs::fiemap::extents;
-use crate::fs::handle;
+use crate::fs::handle::{self, CachedFile};
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::model::{Device, File, PAGE_SIZE, Params, Place, Profile, Revision, SECTORS_PER_PAGE};
 use crate::policy::{Finding, TunedParameter, check_files};
@@ -139,22 +139,22 @@ impl<'a> ProfileMounts<'a> {
         self.mounts[usize::from(file.device)].as_ref()
     }
 
-    /// Where pages of a file lie on its disk. `open` are the files that were opened so far.
+    /// Where pages of a file lie on its disk. `opened` are the files that were opened so far.
     fn locate(
         &self,
-        open: &mut HashMap<u32, Option<OwnedFd>>,
+        opened: &mut HashMap<u32, Option<CachedFile>>,
         index: u32,
         pages: Range<u64>,
     ) -> Vec<Located> {
         let Some(file) = self.files.get(index as usize) else {
             return Vec::new();
         };
-        let fd = open.entry(index).or_insert_with(|| {
+        let entry = opened.entry(index).or_insert_with(|| {
             let mount = self.mount(file)?.fd.as_fd();
             handle::open_cached_file(mount, file.ino, file.generation).ok()
         });
-        let Some(fd) = fd else { return Vec::new() };
-        let found = extents(fd.as_fd(), pages.start, pages.end - pages.start);
+        let Some(open) = entry else { return Vec::new() };
+        let found = extents(open.fd.as_fd(), pages.start, pages.end - pages.start);
         found
             .unwrap_or_default()
             .iter()

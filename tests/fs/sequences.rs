@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, FileTimes};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use paralfetch::fs::ext4::Ext4;
 use paralfetch::fs::handle::inode_generation;
-use paralfetch::fs::mounts::MountTable;
+use paralfetch::fs::mounts::{MountTable, fs_uuid};
 use paralfetch::kernel::Namespaces;
 use paralfetch::learn::{Earlier, Observed, ResolveReport, Sequence, resolve};
 use paralfetch::model::DriveClass;
@@ -159,10 +159,8 @@ fn metadata_come_before_the_data_that_depend_on_them() {
         // For the profile.
         assert_eq!(sequence.devices.len(), 1);
         assert_eq!(sequence.devices[0].fs, "ext4");
-        assert_eq!(
-            sequence.devices[0].fs_uuid,
-            Ext4::open(image.device()).unwrap().uuid()
-        );
+        let root = File::open(image.mount_point()).unwrap();
+        assert_eq!(sequence.devices[0].fs_uuid, fs_uuid(root.as_fd()).unwrap());
         let by_ino: HashMap<u64, _> = sequence.files.iter().map(|file| (file.ino, file)).collect();
         for sample in &samples {
             assert_eq!(by_ino[&sample.ino].path, Some(sample.path_in_fs(&image)));

@@ -4,12 +4,14 @@
 //! Whether a name exists is not looked for: the caller has asked the kernel. So only the index of a hashed
 //! directory is read here, and none of its entries.
 
+use rustix::fs::FileType;
+
 use super::directory_index::{IndexFormat, IndexRoot, block_below, parse_node};
-use super::{Ext4, Ext4Error, ExtentNode, INLINE_DATA, S_IFDIR, S_IFMT, damaged};
+use super::{Ext4, Ext4Error, ExtentNode, INLINE_DATA, damaged};
 
 /// Most blocks of a directory that are considered: 256 MiB in blocks of 1 KiB. A larger directory is taken
 /// for damaged.
-pub const MAX_DIRECTORY_BLOCKS: u64 = 1 << 18;
+const MAX_DIRECTORY_BLOCKS: u64 = 1 << 18;
 
 /// Longest name, in bytes (`EXT4_NAME_LEN`). The kernel refuses longer ones without reading anything.
 const MAX_NAME: usize = 255;
@@ -45,19 +47,19 @@ impl Ext4 {
     /// whether the name exists or not. `.` and `..` are answered from memory and must not be asked for.
     ///
     /// # Errors
-    /// [`Ext4Error::Unsupported`] if the hashes of names are not those of their bytes: if the directory is
-    /// encrypted or ignores case. [`Ext4Error::Inode`] if it is no directory or is damaged.
+    /// If the hashes of names are not those of their bytes: if the directory is encrypted or ignores case; if it
+    /// is no directory or is damaged.
     pub fn look_up(&self, dir_ino: u64, name: &[u8]) -> Result<DirectoryLookUp, Ext4Error> {
         let dir = self.directory(dir_ino)?;
-        let unsupported = |reason| Ext4Error::Unsupported {
-            ino: dir_ino,
-            reason,
+        let unsupported = |reason| {
+            let what = format!("cannot tell what a look-up in directory {dir_ino} reads: {reason}");
+            Err(Ext4Error(what))
         };
         if dir.flags & ENCRYPT != 0 {
-            return Err(unsupported("its names are encrypted"));
+            return unsupported("its names are encrypted");
         }
         if dir.flags & CASEFOLD != 0 {
-            return Err(unsupported("it ignores case"));
+            return unsupported("it ignores case");
         }
         if name.len() > MAX_NAME || dir.blocks == 0 {
             return Ok(DirectoryLookUp::default());
@@ -83,14 +85,14 @@ impl Ext4 {
     /// is not among them. Empty if the directory is inline.
     ///
     /// # Errors
-    /// [`Ext4Error::Inode`] if it is no directory, is damaged, or has more than [`MAX_DIRECTORY_BLOCKS`].
+    /// If it is no directory, is damaged, or has more than 2^18 blocks.
     pub fn directory_blocks(&self, dir_ino: u64) -> Result<Vec<u64>, Ext4Error> {
         self.all_blocks(&self.directory(dir_ino)?)
     }
 
     fn directory(&self, ino: u64) -> Result<Directory, Ext4Error> {
         let inode = self.inode(ino)?;
-        if inode.mode & S_IFMT != S_IFDIR {
+        if inode.kind() != FileType::Directory {
             return Err(damaged(ino, "it is no directory"));
         }
         let blocks = match inode.flags & INLINE_DATA {

@@ -1,7 +1,7 @@
 //! Where ext2, ext3 and ext4 keep the metadata that files, directories and path look-ups depend on.
 //!
 //! For files it is the user-space counterpart of the original's `ext4_fiedep` (paper §4.2); directories go
-//! beyond the paper. It uses libext2fs through a small C shim (`shim.h`), which reads the block device
+//! beyond the paper. It uses libext2fs through a small C shim (`shim.c`), which reads the block device
 //! through its page cache, where the kernel keeps a mounted file system's metadata up to date; `sync`
 //! beforehand gives delayed allocations their blocks.
 
@@ -14,13 +14,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
+use rustix::fs::FileType;
 use serde::Serialize;
 
-pub use directory::{DirectoryLookUp, MAX_DIRECTORY_BLOCKS};
+pub use directory::DirectoryLookUp;
 
 /// Most nodes of one file: enough for 22 million extents, or 16 GiB in indirect blocks of 1 KiB.
 /// Beyond it the tree is taken for damaged.
-pub const MAX_NODES: usize = 1 << 16;
+const MAX_NODES: usize = 1 << 16;
 
 /// An extent-tree node or indirect block outside of the inode. As the shim's `struct pf_node`.
 #[repr(C)]
@@ -61,40 +62,10 @@ impl fmt::Display for BlockKind {
     }
 }
 
-/// What libext2fs could not do.
+/// What could not be found out, why, and what to do.
 #[derive(Debug, thiserror::Error)]
-pub enum Ext4Error {
-    /// No file system could be opened on the device.
-    #[error(
-        "cannot read the ext4 metadata of {path}: {reason}; check that it is the file system's \
-             device and that you may read it"
-    )]
-    Open {
-        /// The block device.
-        path: String,
-        /// libext2fs's message.
-        reason: String,
-    },
-    /// The inode's number, place or tree is invalid.
-    #[error(
-        "cannot find the metadata of inode {ino}: {reason}; if this persists, check the file \
-             system with e2fsck"
-    )]
-    Inode {
-        /// Inode number.
-        ino: u64,
-        /// What is wrong: libext2fs's message, or ours.
-        reason: String,
-    },
-    /// The file system is sound, but what was asked cannot be known from the outside.
-    #[error("cannot tell what a look-up in directory {ino} reads: {reason}")]
-    Unsupported {
-        /// Inode number.
-        ino: u64,
-        /// Why not.
-        reason: &'static str,
-    },
-}
+#[error("{0}")]
+pub struct Ext4Error(String);
 
 /// The shim's `pf_ext4`.
 #[repr(C)]
@@ -111,13 +82,7 @@ struct Info {
     dir_index: u8,
     large_dir: u8,
     metadata_csum: u8,
-    uuid: [u8; 16],
 }
-
-/// File type bits of a mode, and two values of them.
-const S_IFMT: u32 = 0o170_000;
-const S_IFDIR: u32 = 0o040_000;
-const S_IFLNK: u32 = 0o120_000;
 
 /// `EXT4_INLINE_DATA_FL`: the data are in the inode itself.
 const INLINE_DATA: u32 = 0x1000_0000;
@@ -133,7 +98,15 @@ struct Inode {
     mode: u32,
 }
 
+impl Inode {
+    fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.mode)
+    }
+}
+
 unsafe extern "C" {
+    // `fs` is what `pf_ext4_open` gave and `pf_ext4_close` has not closed yet. Inode and block numbers may be
+    // anything. Results are written to the last parameter.
     fn pf_ext4_open(path: *const c_char, out: *mut *mut Opaque, info: *mut Info) -> c_long;
     fn pf_ext4_close(fs: *mut Opaque);
     fn pf_ext4_inode_block(fs: *mut Opaque, ino: u32, block: *mut u64) -> c_long;
@@ -169,20 +142,23 @@ impl Ext4 {
     /// Opens the file system on a block device (or in an image), read-only and not exclusively.
     ///
     /// # Errors
-    /// [`Ext4Error::Open`] if the device cannot be read or holds no such file system.
+    /// If the device cannot be read or holds no such file system.
     pub fn open(device: &Path) -> Result<Self, Ext4Error> {
-        let refused = |reason| Ext4Error::Open {
-            path: device.display().to_string(),
-            reason,
+        let refused = |reason: &str| {
+            let device = device.display();
+            Ext4Error(format!(
+                "cannot read the ext4 metadata of {device}: {reason}; check that it is the file system's \
+                 device and that you may read it"
+            ))
         };
         let path = CString::new(device.as_os_str().as_bytes())
-            .map_err(|_| refused("its path has a zero byte in it".to_owned()))?;
+            .map_err(|_| refused("its path has a zero byte in it"))?;
         let (mut fs, mut info) = (std::ptr::null_mut(), Info::default());
         // SAFETY: `path` is a C string; the pointer and the struct are written on success.
         let error = unsafe { pf_ext4_open(path.as_ptr(), &mut fs, &mut info) };
         match NonNull::new(fs) {
             Some(fs) if error == 0 => Ok(Ext4 { fs, info }),
-            _ => Err(refused(error_text(error))),
+            _ => Err(refused(&error_text(error))),
         }
     }
 
@@ -196,27 +172,21 @@ impl Ext4 {
         self.info.blocks
     }
 
-    /// UUID of the file system, from its superblock.
-    pub fn uuid(&self) -> [u8; 16] {
-        self.info.uuid
-    }
-
     /// The block of the inode table that holds the inode, in blocks from the start of the device.
     ///
     /// # Errors
-    /// [`Ext4Error::Inode`] if there is no such inode, or its table lies outside of the file system.
+    /// If there is no such inode, or its table lies outside of the file system.
     pub fn inode_block(&self, ino: u64) -> Result<u64, Ext4Error> {
-        let mut block = 0;
-        // SAFETY: `fs` is open until `self` is dropped; the shim checks the number and writes one integer.
-        let error = unsafe { pf_ext4_inode_block(self.fs.as_ptr(), narrow(ino)?, &mut block) };
-        check(ino, error)?;
-        Ok(block)
+        // SAFETY: see `ask`.
+        self.ask(ino, |fs, ino, out| unsafe {
+            pf_ext4_inode_block(fs, ino, out)
+        })
     }
 
     /// What a metadata block is, by its number from the start of the device. Takes time linear in the
     /// number of block groups.
     pub fn block_kind(&self, block: u64) -> BlockKind {
-        // SAFETY: as above. The values are those of the shim's enum pf_block.
+        // SAFETY: `fs` is open until `self` is dropped.
         match unsafe { pf_ext4_block_kind(self.fs.as_ptr(), block) } {
             1 => BlockKind::InodeTable,
             2 => BlockKind::BlockBitmap,
@@ -229,21 +199,17 @@ impl Ext4 {
     /// no extents, parents before children. Empty for small files and inline data.
     ///
     /// # Errors
-    /// [`Ext4Error::Inode`] if the inode or its tree is damaged, or has more than [`MAX_NODES`].
+    /// If the inode or its tree is damaged, or has more than 65,536 nodes.
     pub fn extent_nodes(&self, ino: u64) -> Result<Vec<ExtentNode>, Ext4Error> {
         // Memory of which only the part that is written to is ever there.
         let mut nodes: Vec<ExtentNode> = Vec::with_capacity(MAX_NODES);
-        let mut count = 0;
-        // SAFETY: as above; the shim writes at most `MAX_NODES` nodes of this layout, and says how many. No
-        // other call runs at the same time: the pointer makes the type neither Send nor Sync.
-        unsafe {
-            let (fs, out) = (self.fs.as_ptr(), nodes.as_mut_ptr());
-            check(
-                ino,
-                pf_ext4_nodes(fs, narrow(ino)?, out, MAX_NODES, &mut count),
-            )?;
-            nodes.set_len(count);
-        }
+        let out = nodes.as_mut_ptr();
+        // SAFETY: see `ask`; there is room for `MAX_NODES` nodes of this layout.
+        let count = self.ask(ino, |fs, ino, count| unsafe {
+            pf_ext4_nodes(fs, ino, out, MAX_NODES, count)
+        })?;
+        // SAFETY: the shim has written so many.
+        unsafe { nodes.set_len(count) };
         nodes.shrink_to_fit();
         Ok(nodes)
     }
@@ -252,13 +218,10 @@ impl Ext4 {
     /// block, with the extent-tree nodes or indirect blocks that lead to it; in file-system blocks from the
     /// start of the device. Empty if the target is in the inode, and for anything but links.
     ///
-    /// Since Linux 5.19 the kernel reads it through the block device's cache; before, through a page cache
-    /// of the link's own.
-    ///
     /// # Errors
-    /// [`Ext4Error::Inode`] if the inode or its map is damaged.
+    /// If the inode or its map is damaged.
     pub fn link_blocks(&self, ino: u64) -> Result<Vec<u64>, Ext4Error> {
-        if self.inode(ino)?.mode & S_IFMT != S_IFLNK {
+        if self.inode(ino)?.kind() != FileType::Symlink {
             return Ok(Vec::new());
         }
         let nodes = self.extent_nodes(ino)?;
@@ -269,40 +232,53 @@ impl Ext4 {
     }
 
     fn inode(&self, ino: u64) -> Result<Inode, Ext4Error> {
-        let mut inode = Inode::default();
-        // SAFETY: as above; the shim fills the struct of this layout.
-        let error = unsafe { pf_ext4_inode(self.fs.as_ptr(), narrow(ino)?, &mut inode) };
-        check(ino, error)?;
-        Ok(inode)
+        // SAFETY: see `ask`.
+        self.ask(ino, |fs, ino, out| unsafe { pf_ext4_inode(fs, ino, out) })
     }
 
     /// The place of a logical block of the inode, in file-system blocks; `None` in a hole.
     fn map(&self, ino: u64, logical: u64) -> Result<Option<u64>, Ext4Error> {
-        let mut physical = 0;
-        // SAFETY: as above; the shim writes one integer.
-        let error = unsafe { pf_ext4_map(self.fs.as_ptr(), narrow(ino)?, logical, &mut physical) };
-        check(ino, error)?;
+        // SAFETY: see `ask`.
+        let physical: u64 = self.ask(ino, |fs, ino, out| unsafe {
+            pf_ext4_map(fs, ino, logical, out)
+        })?;
         Ok((physical != 0).then_some(physical))
     }
 
     /// The contents of a block. `ino` is the inode that it is read for, which an error names.
     fn read_block(&self, ino: u64, block: u64) -> Result<Vec<u8>, Ext4Error> {
-        let mut out = vec![0; self.block_size() as usize];
-        // SAFETY: as above; the shim checks the number, and the buffer has the size of a block.
-        let error = unsafe { pf_ext4_read_block(self.fs.as_ptr(), block, out.as_mut_ptr().cast()) };
-        check(ino, error)?;
-        Ok(out)
+        let mut contents = vec![0; self.block_size() as usize];
+        let out = contents.as_mut_ptr().cast();
+        // SAFETY: see `ask`; the buffer has the size of a block.
+        self.ask(ino, |fs, _, ()| unsafe {
+            pf_ext4_read_block(fs, block, out)
+        })?;
+        Ok(contents)
     }
 
     /// The hash of a name in directory `ino`, whose index root names this version of the hash.
     fn name_hash(&self, ino: u64, version: u8, name: &[u8]) -> Result<u32, Ext4Error> {
-        let mut hash = 0;
-        let fs = self.fs.as_ptr();
-        // SAFETY: as above; the shim reads the name's bytes and writes one integer.
-        let error =
-            unsafe { pf_ext4_name_hash(fs, version, name.as_ptr().cast(), name.len(), &mut hash) };
-        check(ino, error)?;
-        Ok(hash)
+        let (bytes, len) = (name.as_ptr().cast(), name.len());
+        // SAFETY: see `ask`; the shim reads `len` bytes of the name.
+        self.ask(ino, |fs, _, out| unsafe {
+            pf_ext4_name_hash(fs, version, bytes, len, out)
+        })
+    }
+
+    /// Calls the shim for an inode. The file system is open until `self` is dropped, the answer is one `T`, and no
+    /// two calls run at the same time: the pointer makes the type neither Send nor Sync.
+    fn ask<T: Default>(
+        &self,
+        ino: u64,
+        call: impl FnOnce(*mut Opaque, u32, &mut T) -> c_long,
+    ) -> Result<T, Ext4Error> {
+        let number =
+            u32::try_from(ino).map_err(|_| damaged(ino, "ext4's inode numbers have 32 bits"))?;
+        let mut answer = T::default();
+        match call(self.fs.as_ptr(), number, &mut answer) {
+            0 => Ok(answer),
+            error => Err(damaged(ino, &error_text(error))),
+        }
     }
 }
 
@@ -313,23 +289,11 @@ impl Drop for Ext4 {
     }
 }
 
-fn narrow(ino: u64) -> Result<u32, Ext4Error> {
-    u32::try_from(ino).map_err(|_| damaged(ino, "ext4's inode numbers have 32 bits"))
-}
-
-fn check(ino: u64, error: c_long) -> Result<(), Ext4Error> {
-    match error {
-        0 => Ok(()),
-        error => Err(damaged(ino, &error_text(error))),
-    }
-}
-
 /// The error that says what is wrong with an inode.
 fn damaged(ino: u64, reason: &str) -> Ext4Error {
-    Ext4Error::Inode {
-        ino,
-        reason: reason.to_owned(),
-    }
+    Ext4Error(format!(
+        "cannot find the metadata of inode {ino}: {reason}; if this persists, check the file system with e2fsck"
+    ))
 }
 
 fn error_text(error: c_long) -> String {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-#include "shim.h"
-
+/*
+ * A narrow interface to libext2fs, so that the Rust side needs none of its structs. mod.rs repeats the
+ * structs and signatures of this file; keep them in step. Errors are libext2fs's (errcode_t); 0 is success.
+ * Blocks are file-system blocks, counted from the start of the device unless they are called logical.
+ */
+#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <com_err.h>
 #include <ext2fs.h>
@@ -13,6 +16,33 @@
 /* The kernel's EXT4_HTREE_EOF_32BIT, as it appears in a hash: no name has it. */
 #define HASH_EOF 0xfffffffeU
 
+/* libext2fs's own struct, which is opaque to the Rust side. */
+typedef struct struct_ext2_filsys pf_ext4;
+
+/* What stays the same while a file system is open. */
+struct pf_info {
+	uint64_t blocks;       /* size, in blocks */
+	uint32_t block_size;   /* in bytes */
+	uint8_t dir_index;     /* 1 if directories may have an index */
+	uint8_t large_dir;     /* 1 if the index may have three levels */
+	uint8_t metadata_csum; /* 1 if blocks of an index end in a checksum */
+};
+
+/* What one must know of an inode to find its blocks. */
+struct pf_inode {
+	uint64_t size;  /* in bytes */
+	uint32_t flags; /* EXT4_*_FL of the kernel */
+	uint32_t mode;  /* file type and permissions */
+};
+
+/* A block outside of the inode that maps logical blocks of a file to the disk. */
+struct pf_node {
+	uint64_t first;    /* first logical block that it maps */
+	uint64_t len;      /* number of logical blocks from there on, at least 1 */
+	uint64_t physical; /* where the node itself lies */
+	uint32_t depth;    /* 0: the inode points to it; 1: a node of depth 0 does; and so on */
+};
+
 /* The caller's array. */
 struct sink {
 	struct pf_node *out;
@@ -20,6 +50,7 @@ struct sink {
 	size_t count;
 };
 
+/* Opens the file system on a block device or in an image, read-only. It may be mounted. */
 long pf_ext4_open(const char *path, pf_ext4 **out, struct pf_info *info)
 {
 	/*
@@ -38,7 +69,6 @@ long pf_ext4_open(const char *path, pf_ext4 **out, struct pf_info *info)
 	info->dir_index = ext2fs_has_feature_dir_index(super) != 0;
 	info->large_dir = ext2fs_has_feature_largedir(super) != 0;
 	info->metadata_csum = ext2fs_has_feature_metadata_csum(super) != 0;
-	memcpy(info->uuid, super->s_uuid, sizeof(info->uuid));
 	return 0;
 }
 
@@ -53,6 +83,7 @@ static int is_inside(pf_ext4 *fs, uint64_t block)
 	return block >= fs->super->s_first_data_block && block < ext2fs_blocks_count(fs->super);
 }
 
+/* The block of the inode table that holds an inode. */
 long pf_ext4_inode_block(pf_ext4 *fs, uint32_t ino, uint64_t *block)
 {
 	uint32_t per_group = EXT2_INODES_PER_GROUP(fs->super);
@@ -66,6 +97,10 @@ long pf_ext4_inode_block(pf_ext4 *fs, uint32_t ino, uint64_t *block)
 	return is_inside(fs, *block) ? 0 : EXT2_ET_GDESC_BAD_INODE_TABLE;
 }
 
+/*
+ * 1: part of an inode table; 2: a block bitmap; 3: an inode bitmap; 0: anything else. Takes time linear in the
+ * number of block groups: with flex_bg, each may have its tables anywhere.
+ */
 uint32_t pf_ext4_block_kind(pf_ext4 *fs, uint64_t block)
 {
 	dgrp_t group;
@@ -74,13 +109,13 @@ uint32_t pf_ext4_block_kind(pf_ext4 *fs, uint64_t block)
 		uint64_t table = ext2fs_inode_table_loc(fs, group);
 
 		if (block >= table && block < table + fs->inode_blocks_per_group)
-			return PF_BLOCK_INODE_TABLE;
+			return 1;
 		if (block == ext2fs_block_bitmap_loc(fs, group))
-			return PF_BLOCK_BITMAP;
+			return 2;
 		if (block == ext2fs_inode_bitmap_loc(fs, group))
-			return PF_BLOCK_INODE_BITMAP;
+			return 3;
 	}
-	return PF_BLOCK_OTHER;
+	return 0;
 }
 
 long pf_ext4_inode(pf_ext4 *fs, uint32_t ino, struct pf_inode *out)
@@ -214,6 +249,11 @@ static int has_block_map(struct ext2_inode *inode)
 	       (LINUX_S_ISLNK(inode->i_mode) && !ext2fs_is_fast_symlink(inode));
 }
 
+/*
+ * The extent-tree nodes or indirect blocks of a regular file, directory or symbolic link, parents before
+ * children. Writes the first `cap` of them to `out` and their number to `count`. A file with more than
+ * `cap` nodes is an error (EXT2_ET_NO_MEMORY): a caller's bound on a damaged tree that runs in circles.
+ */
 long pf_ext4_nodes(pf_ext4 *fs, uint32_t ino, struct pf_node *out, size_t cap, size_t *count)
 {
 	struct sink sink = { .out = out, .cap = cap };
@@ -239,6 +279,7 @@ long pf_ext4_nodes(pf_ext4 *fs, uint32_t ino, struct pf_node *out, size_t cap, s
 	return error;
 }
 
+/* The place of a logical block of the inode; 0 in holes and where nothing was written yet. */
 long pf_ext4_map(pf_ext4 *fs, uint32_t ino, uint64_t logical, uint64_t *physical)
 {
 	struct ext2_inode inode;
@@ -260,6 +301,7 @@ long pf_ext4_map(pf_ext4 *fs, uint32_t ino, uint64_t logical, uint64_t *physical
 	return 0;
 }
 
+/* Reads one block into `out`, which has room for a block. */
 long pf_ext4_read_block(pf_ext4 *fs, uint64_t block, void *out)
 {
 	return is_inside(fs, block) ? io_channel_read_blk64(fs->io, block, 1, out) :
@@ -277,6 +319,10 @@ static int has_unsigned_hash(const struct ext2_super_block *super)
 	return (char)-1 > 0;
 }
 
+/*
+ * The hash of a name in a directory whose index root names hash `version`, as ext4fs_dirhash of the kernel
+ * computes it.
+ */
 long pf_ext4_name_hash(const pf_ext4 *fs, uint8_t version, const char *name, size_t len, uint32_t *hash)
 {
 	ext2_dirhash_t major;
@@ -293,6 +339,7 @@ long pf_ext4_name_hash(const pf_ext4 *fs, uint8_t version, const char *name, siz
 	return 0;
 }
 
+/* The error's text, in static memory. */
 const char *pf_ext4_error(long error)
 {
 	initialize_ext2_error_table();

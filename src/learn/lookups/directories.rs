@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::Id;
 use crate::fs::handle;
 use crate::fs::mounts::{MountTable, OpenMount};
-use crate::fs::open_mount::{O_LOOKUP, stat_node};
+use crate::fs::node::{O_LOOKUP, OpenNode};
 use crate::fs::support::Support;
 use crate::learn::interpreter;
 use crate::model::InodeId;
@@ -133,7 +133,7 @@ impl Directories {
     /// The program interpreter (`PT_INTERP`) that an executable file asks for.
     pub fn interpreter(&self, dir: &Dir, name: &[u8]) -> Option<Vec<u8>> {
         let found = openat(&dir.fd, name, O_LOOKUP, Mode::empty()).ok()?;
-        let node = stat_node(&found)?;
+        let node = OpenNode::of(&found).ok()?;
         if node.kind != FileType::RegularFile || node.dev != dir.id.0 {
             return None;
         }
@@ -190,7 +190,7 @@ impl Directories {
 
     /// The directory behind a descriptor that was opened with [`O_LOOKUP`], unless it must not be examined.
     pub fn opened(&self, fd: OwnedFd) -> Option<Dir> {
-        let node = stat_node(&fd)?;
+        let node = OpenNode::of(&fd).ok()?;
         let fs_type = self.mounts.fs_type(node.dev)?;
         let (id, mount) = ((node.dev, node.ino), node.mount);
         let is_usable = node.kind == FileType::Directory && Support::can_be_walked(fs_type);
@@ -204,7 +204,7 @@ impl Directories {
             // Such as a name that is too long for any directory.
             Err(_) => return ChildNode::Elsewhere,
         };
-        let Some(node) = stat_node(&fd) else {
+        let Ok(node) = OpenNode::of(&fd) else {
             return ChildNode::Elsewhere;
         };
         let known = if node.dev != dir.id.0 || node.mount != dir.mount {

@@ -24,7 +24,7 @@ use super::probe::LiveProbe;
 use super::sequence::block_pages;
 use crate::fs::ext4::{Ext4, Ext4Error};
 use crate::fs::mounts::MountTable;
-use crate::fs::open_mount;
+use crate::fs::namespace;
 use crate::kernel::{Namespaces, own_namespace};
 use crate::model::{Access, By, InodeId, PathUse, Source, Use};
 use directories::{Dir, Directories};
@@ -166,7 +166,7 @@ impl<'a> PathWalks<'a> {
             ours.extend(walks.walk_in_namespace(namespaces, number, theirs));
         }
         ours.sort_unstable();
-        let open = open_mount::open(mounts, &walks.mounts_of(&ours));
+        let open = mounts.open_wanted(&walks.mounts_of(&ours));
         walks.walk_all(&mut Directories::new(mounts.clone(), open, true), &ours);
         walks.needs.sort_by_key(|&(path, _)| path);
         walks
@@ -200,7 +200,7 @@ impl<'a> PathWalks<'a> {
     ) -> Vec<usize> {
         let entered = namespaces
             .get(number)
-            .map(|namespace| open_mount::open_in(namespace, &self.mounts_of(&theirs)));
+            .map(|namespace| namespace::open_in(namespace, &self.mounts_of(&theirs)));
         if let Some(Err(error)) = &entered {
             let warning = format!("cannot enter the app's mount namespace: {error}");
             self.warnings.push(warning);

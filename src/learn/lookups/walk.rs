@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::fs::mounts::MountTable;
-    use crate::fs::open_mount::O_LOOKUP;
+    use crate::fs::node::O_LOOKUP;
 
     /// usr/lib/x.so, lib → usr/lib, loop → loop, abs → /usr
     fn tree() -> TempDir {

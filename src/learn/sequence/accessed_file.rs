@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::rc::Rc;
 
-use super::probe::{DeviceState, FileFacts, FileState, Probe};
+use super::metadata::Dependencies;
 use super::report::{FileCount, LeftOut, ResolveReport};
+use crate::fs::fiemap::FileExtent;
+use crate::fs::support::Support;
 use crate::model::ranges::{RangeSet, bridge};
-use crate::model::{Access, By, InodeId, Source};
+use crate::model::{Access, By, Device, InodeId, Source};
 
 /// Most pages of a file or device: what the kernel's signed 64-bit file positions can address.
 const MAX_PAGES: u64 = 1 << 51;
@@ -36,21 +39,64 @@ pub struct AccessedFile {
     windows: Vec<Range<u64>>,
     /// Whether the launch tree faulted on it.
     pub mapped: bool,
-    /// Whether it goes into the sequence.
-    pub decision: FileDecision,
+    /// What the system says of it; `None` if it is left out.
+    pub facts: Option<Box<FileFacts>>,
 }
 
-/// Whether the pages of an [`AccessedFile`] go into the sequence.
-#[derive(Debug, Default)]
-pub enum FileDecision {
-    /// Left out, and counted in the report if the launch tree accessed it.
-    #[default]
-    LeftOut,
-    /// Metadata of a device that can be read.
-    Metadata,
-    /// A file as it is now.
-    File(Box<FileFacts>),
+/// A regular file as it is after the launch; of a device's metadata, the device alone.
+#[derive(Clone, Debug)]
+pub struct FileFacts {
+    /// For the profile's device table.
+    pub device: Rc<Device>,
+    /// Size, in bytes.
+    pub size: u64,
+    /// Time of last modification, in nanoseconds since the epoch.
+    pub mtime_ns: i64,
+    /// Path from the file system's own root, where it is known.
+    pub path: Option<Vec<u8>>,
+    /// The pages asked about that are in the page cache, in 4 KiB pages, in order.
+    pub cached: Vec<Range<u64>>,
+    /// Extents of the pages asked about, in file order; they do not overlap.
+    pub extents: Vec<FileExtent>,
+    /// The metadata that the data depend on; none if they cannot be found.
+    pub dependencies: Dependencies,
 }
+
+impl FileFacts {
+    /// Of a device's metadata.
+    pub fn of_device(device: Rc<Device>) -> Self {
+        FileFacts {
+            device,
+            size: 0,
+            mtime_ns: 0,
+            path: None,
+            cached: Vec::new(),
+            extents: Vec::new(),
+            dependencies: Dependencies::default(),
+        }
+    }
+}
+
+/// Why a file or a device's metadata is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoFacts {
+    /// The device is not mounted here, or not to be opened.
+    UnknownDevice,
+    /// The file system, of this type (such as `tmpfs`) and kind, cannot be prefetched.
+    FileSystem(String, Support),
+    /// The block device cannot be read, and with it the metadata.
+    Metadata,
+    /// The file is deleted, replaced, no regular file, or not to be opened.
+    Gone,
+    /// The file was written or changed since the launch began.
+    Written,
+}
+
+/// Answers what is known of a file, or of a device's metadata (inode number 0). Asked once for each. The first
+/// ranges are to be located on the disk, the second in the page cache. Both are in order, in 4 KiB pages, and may
+/// reach past the file's end.
+pub type Probe<'a> =
+    dyn FnMut(InodeId, &[Range<u64>], &[Range<u64>]) -> Result<Box<FileFacts>, NoFacts> + 'a;
 
 /// The pages of an access, bounded so that positions in bytes and sectors cannot overflow.
 pub fn pages(access: &Access) -> Range<u64> {
@@ -87,7 +133,8 @@ impl AccessedFile {
         self.tree.len() == 0 && self.helpers.len() > 0
     }
 
-    fn is_file(&self) -> bool {
+    /// Whether it is a file, not a device's metadata.
+    pub fn is_file(&self) -> bool {
         self.key.ino != 0
     }
 
@@ -129,7 +176,7 @@ impl AccessedFile {
 
     /// Asks the system about it, once, and counts it in the report if it is left out, unless helpers alone
     /// accessed it.
-    pub fn decide(&mut self, probe: &mut dyn Probe, report: &mut ResolveReport) {
+    pub fn decide(&mut self, probe: &mut Probe<'_>, report: &mut ResolveReport) {
         let (is_file, other) = (self.is_file(), self.other.len());
         if is_file {
             report.other.add(other > 0, other);
@@ -143,33 +190,21 @@ impl AccessedFile {
             (0, _) => &mut of_helpers,
             _ => report,
         };
-        match probe.device(self.key.dev) {
-            DeviceState::Unknown => report.unknown_device.add(is_file, pages),
-            DeviceState::LeftOut { fs_type, support } => {
+        let ranges = self.tree.ranges().chain(self.helpers.ranges());
+        let wanted = bridge(ranges.collect(), BRIDGE_PAGES);
+        let windows = bridge(std::mem::take(&mut self.windows), BRIDGE_PAGES);
+        match probe(self.key, &wanted, &windows) {
+            Ok(facts) => self.facts = Some(facts),
+            Err(NoFacts::UnknownDevice) => report.unknown_device.add(is_file, pages),
+            Err(NoFacts::FileSystem(fs_type, support)) => {
                 let count = FileCount::default();
                 let left_out = report.left_out.entry(fs_type);
                 let left_out = left_out.or_insert(LeftOut { support, count });
                 left_out.count.add(is_file, pages);
             }
-            DeviceState::Usable { metadata, .. } if !is_file => {
-                if metadata {
-                    self.decision = FileDecision::Metadata;
-                } else {
-                    report.dropped_metadata += pages;
-                }
-            }
-            DeviceState::Usable { .. } => match self.ask(probe) {
-                FileState::Present(facts) => self.decision = FileDecision::File(facts),
-                FileState::Gone => report.gone.add(true, pages),
-                FileState::Written => report.written.add(true, pages),
-            },
+            Err(NoFacts::Metadata) => report.dropped_metadata += pages,
+            Err(NoFacts::Gone) => report.gone.add(true, pages),
+            Err(NoFacts::Written) => report.written.add(true, pages),
         }
-    }
-
-    fn ask(&mut self, probe: &mut dyn Probe) -> FileState {
-        let ranges = self.tree.ranges().chain(self.helpers.ranges());
-        let wanted = bridge(ranges.collect(), BRIDGE_PAGES);
-        let windows = bridge(std::mem::take(&mut self.windows), BRIDGE_PAGES);
-        probe.file(self.key, &wanted, &windows)
     }
 }

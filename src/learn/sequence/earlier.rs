@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::probe::FileFacts;
+use super::accessed_file::FileFacts;
 use crate::model::ranges::RangeSet;
 use crate::model::{Access, By, Device, HelperRead, InodeId, Place, Profile, Source};
 

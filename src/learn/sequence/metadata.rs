@@ -3,7 +3,6 @@
 
 use std::ops::Range;
 
-use super::log::push;
 use crate::fs::ext4::ExtentNode;
 use crate::model::ranges::RangeSet;
 use crate::model::{LogEntry, PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
@@ -81,7 +80,7 @@ pub struct Completed {
 /// where they are. `dependencies` is indexed as the file table; `devices` is the number of devices.
 pub fn insert_missing(
     log: &[LogEntry],
-    dependencies: &[Dependencies],
+    dependencies: &[&Dependencies],
     devices: usize,
 ) -> Completed {
     let mut traced = vec![RangeSet::default(); devices];
@@ -121,6 +120,22 @@ pub fn insert_missing(
     }
     completed.late = late.iter().map(RangeSet::len).sum();
     completed
+}
+
+/// Appends an entry to a log; joins it to the last one if it continues that one in its file (or on its
+/// device) and on the disk. The time of a joined entry is that of its first access.
+pub fn push(log: &mut Vec<LogEntry>, entry: LogEntry) {
+    match log.last_mut() {
+        Some(last)
+            if last.span.place == entry.span.place
+                && last.device == entry.device
+                && last.span.end() == entry.span.start
+                && last.lba_end() == entry.lba =>
+        {
+            last.span.len += entry.span.len;
+        }
+        _ => log.push(entry),
+    }
 }
 
 /// A log entry for pages of a device's metadata.
@@ -164,8 +179,8 @@ mod tests {
             node(0, 100, 61, 1),
             node(100, 100, 70, 1),
         ];
-        let files = [Dependencies::new(Some(50), &nodes, 4096)];
-        let done = insert_missing(&[data(0, 10..15, 3), data(0, 99..101, 4)], &files, 1);
+        let file = Dependencies::new(Some(50), &nodes, 4096);
+        let done = insert_missing(&[data(0, 10..15, 3), data(0, 99..101, 4)], &[&file], 1);
         let expected = "m:50+1@3 m:60+2@3 0:10+5@3 m:70+1@4 0:99+2@4";
         assert_eq!(text(&done.log, &[]), expected);
         assert_eq!(done.log[1].lba, 60 * SECTORS_PER_PAGE);
@@ -176,19 +191,36 @@ mod tests {
 
     #[test]
     fn metadata_that_come_too_late_are_counted_once_and_left_there() {
-        let files = [Dependencies::new(Some(50), &[], 4096)];
+        let file = Dependencies::new(Some(50), &[], 4096);
         let late = metadata_entry(0, 50..51, 3);
-        let log = [data(0, 0..1, 1), data(0, 5..6, 2), late];
-        let done = insert_missing(&log, &files, 1);
+        let log = [data(0, 0..1, 1), data(1, 5..6, 2), late];
+        let done = insert_missing(&log, &[&file, &file], 1);
         assert_eq!(done.log, log);
         assert_eq!((done.inserted.len(), done.late), (0, 1));
+        // Without it, the files of one inode block need it once.
+        let done = insert_missing(&log[..2], &[&file, &file], 1);
+        assert_eq!(text(&done.log, &[]), "m:50+1@1 0:0+1@1 1:5+1@2");
     }
 
     #[test]
-    fn files_of_one_inode_block_need_it_once() {
-        let files = vec![Dependencies::new(Some(50), &[], 4096); 2];
-        let done = insert_missing(&[data(0, 0..1, 1), data(1, 0..1, 2)], &files, 1);
-        assert_eq!(text(&done.log, &[]), "m:50+1@1 0:0+1@1 1:0+1@2");
+    fn entries_that_follow_in_sequence_file_and_disk_are_joined() {
+        let entry = |file, pages, lba, time_us| LogEntry {
+            lba,
+            ..data(file, pages, time_us)
+        };
+        // Each but the second breaks one rule.
+        let next = [
+            entry(0, 0..2, 80, 5),
+            entry(0, 2..3, 96, 7),
+            entry(0, 3..4, 8, 8),
+            entry(1, 4..5, 16, 9),
+            entry(0, 4..5, 16, 10),
+            entry(0, 6..7, 24, 11),
+        ];
+        let mut log = Vec::new();
+        next.into_iter().for_each(|next| push(&mut log, next));
+        assert_eq!(log[0], entry(0, 0..3, 80, 5));
+        assert_eq!(log[1..], next[2..]);
     }
 
     #[test]

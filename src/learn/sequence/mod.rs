@@ -4,14 +4,11 @@
 //! In live learning, reads that the tracepoint does not report are added (`unreported_reads`). Accesses are
 //! grouped by file (`accessed_file`), and each file is examined once ([`Probe`]). Then the accesses are
 //! walked in time order (`walk`): pages that were accessed before are dropped, the others are cut where the
-//! disk's extents end (`split`), and neighbours are joined (`log`). Last, missing metadata are inserted
-//! (`metadata`). Questions that one launch leaves open may be answered by an [`Earlier`] one of the same app.
+//! disk's extents end (`split`), and neighbours are joined. Last, missing metadata are inserted (`metadata`). Questions that one launch leaves open may be answered by an [`Earlier`] one of the same app.
 
 mod accessed_file;
 mod earlier;
-mod log;
 mod metadata;
-mod probe;
 #[cfg(test)]
 mod relearning_tests;
 mod report;
@@ -24,9 +21,9 @@ mod walk;
 
 use std::time::SystemTime;
 
+pub use accessed_file::{FileFacts, NoFacts, Probe};
 pub use earlier::Earlier;
 pub use metadata::{Dependencies, block_pages};
-pub use probe::{DeviceState, FileFacts, FileState, Probe};
 pub use report::{FileCount, LeftOut, ResolveReport};
 pub use requirements::{RequestCounts, Requirements};
 
@@ -106,14 +103,15 @@ pub fn resolve(
         accesses: &accesses,
         ..*observed
     };
-    let mut sequence = resolve_with(&observed, &mut probe);
+    let mut ask = |key, pages: &[_], windows: &[_]| probe.look_at(key, pages, windows);
+    let mut sequence = resolve_with(&observed, &mut ask);
     sequence.report.paths = paths.counts;
-    sequence.report.warnings.extend(paths.warnings);
+    sequence.report.warnings = [probe.warnings, paths.warnings].concat();
     sequence
 }
 
 /// The launch sequence of what was traced, apart from paths, by the answers of `probe`.
-pub fn resolve_with(observed: &Observed<'_>, probe: &mut dyn Probe) -> Sequence {
+pub fn resolve_with(observed: &Observed<'_>, probe: &mut Probe<'_>) -> Sequence {
     let mut report = ResolveReport::default();
     let kept = observed.earlier.kept(observed.start_ns);
     let all = [observed.accesses, &kept].concat();
@@ -126,7 +124,7 @@ pub fn resolve_with(observed: &Observed<'_>, probe: &mut dyn Probe) -> Sequence 
         }
     }
     let (of_observed, of_kept) = of_access.split_at(observed.accesses.len());
-    let mut builder = walk::SequenceBuilder::new(observed, &files, probe, report);
+    let mut builder = walk::SequenceBuilder::new(observed, &files, report);
     builder.walk_tree(of_observed);
     builder.walk_helpers(observed.accesses, of_observed, Earlier::helper_pages);
     builder.walk_helpers(&kept, of_kept, Earlier::recurring);

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+use std::rc::Rc;
 use std::time::SystemTime;
 
 use proptest::collection::vec;
@@ -20,41 +21,43 @@ const UNREADABLE: u64 = 2;
 const TMPFS: u64 = 3;
 const ELSEWHERE: u64 = 4;
 
+fn device(dev: u64) -> Rc<Device> {
+    Rc::new(Device {
+        dev,
+        name: format!("fake{dev}"),
+        fs: "ext4".to_owned(),
+        fs_uuid: [dev as u8; 16],
+        class: DriveClass::CommandQueuing,
+    })
+}
+
 /// A system of four devices; files that it does not know are gone.
 #[derive(Default)]
 pub(super) struct FakeProbe {
-    files: HashMap<u64, FileState>,
+    files: HashMap<u64, Result<FileFacts, NoFacts>>,
     asked: Vec<InodeId>,
 }
 
-impl Probe for FakeProbe {
-    fn device(&mut self, dev: u64) -> DeviceState {
-        match dev {
-            EXT4 | UNREADABLE => DeviceState::Usable {
-                device: Device {
-                    dev,
-                    name: format!("fake{dev}"),
-                    fs: "ext4".to_owned(),
-                    fs_uuid: [dev as u8; 16],
-                    class: DriveClass::CommandQueuing,
-                },
-                metadata: dev == EXT4,
-            },
-            TMPFS => DeviceState::LeftOut {
-                fs_type: "tmpfs".to_owned(),
-                support: Support::Memory,
-            },
-            _ => DeviceState::Unknown,
+impl FakeProbe {
+    fn look_at(&mut self, key: InodeId) -> Result<Box<FileFacts>, NoFacts> {
+        match key.dev {
+            UNREADABLE if key.ino == 0 => return Err(NoFacts::Metadata),
+            EXT4 | UNREADABLE => {}
+            TMPFS => return Err(NoFacts::FileSystem("tmpfs".to_owned(), Support::Memory)),
+            _ => return Err(NoFacts::UnknownDevice),
         }
-    }
-
-    fn file(&mut self, key: InodeId, _: &[Range<u64>], _: &[Range<u64>]) -> FileState {
+        let of_device = FileFacts::of_device(device(key.dev));
+        if key.ino == 0 {
+            return Ok(Box::new(of_device));
+        }
         self.asked.push(key);
-        self.files.get(&key.ino).cloned().unwrap_or(FileState::Gone)
-    }
-
-    fn warnings(&mut self) -> Vec<String> {
-        vec!["a warning".to_owned()]
+        let found = self
+            .files
+            .get(&key.ino)
+            .cloned()
+            .unwrap_or(Err(NoFacts::Gone))?;
+        let device = of_device.device;
+        Ok(Box::new(FileFacts { device, ..found }))
     }
 }
 
@@ -70,7 +73,7 @@ pub(super) fn file(ino: u64, pages: u64) -> (u64, FileFacts) {
             flags: 1,
         }],
         dependencies: Dependencies::new(Some(ino), &[], 4096),
-        ..FileFacts::default()
+        ..FileFacts::of_device(device(EXT4))
     };
     (ino, facts)
 }
@@ -82,11 +85,9 @@ pub(super) fn cached(mut file: (u64, FileFacts), pages: &[Range<u64>]) -> (u64, 
 }
 
 pub(super) fn fake(files: impl IntoIterator<Item = (u64, FileFacts)>) -> FakeProbe {
+    let files = files.into_iter().map(|(ino, facts)| (ino, Ok(facts)));
     FakeProbe {
-        files: files
-            .into_iter()
-            .map(|(ino, facts)| (ino, FileState::Present(Box::new(facts))))
-            .collect(),
+        files: files.collect(),
         asked: Vec::new(),
     }
 }
@@ -164,7 +165,7 @@ pub(super) fn run_after(
         touches,
         earlier,
     };
-    resolve_with(&observed, fake)
+    resolve_with(&observed, &mut |key, _, _| fake.look_at(key))
 }
 
 #[test]
@@ -177,7 +178,6 @@ fn each_page_comes_once_at_its_first_access_after_its_metadata() {
     assert_eq!(sequence.log[1].lba, 11_000 * 8);
     assert_eq!(sequence.log[2].lba, 12 * 8);
     assert_eq!(sequence.report.missing_metadata, 1);
-    assert_eq!(sequence.report.warnings, ["a warning"]);
     assert_eq!(sequence.devices.len(), 1);
     let asked: Vec<u64> = system.asked.iter().map(|key| key.ino).collect();
     assert_eq!(asked, [11, 12], "each file is asked about once");
@@ -241,7 +241,7 @@ fn accesses_left_out_are_counted_by_reason() {
     let mut without_place = file(15, 4);
     without_place.1.extents.clear();
     let mut system = fake([without_place]);
-    system.files.insert(12, FileState::Written);
+    system.files.insert(12, Err(NoFacts::Written));
     let sequence = run(&trace, system);
     let mut expected = ResolveReport {
         gone: FileCount { files: 1, pages: 2 },
@@ -249,7 +249,6 @@ fn accesses_left_out_are_counted_by_reason() {
         unknown_device: FileCount { files: 1, pages: 4 },
         other_metadata_pages: 3,
         unmapped_pages: 4,
-        warnings: sequence.report.warnings.clone(),
         ..ResolveReport::default()
     };
     let of_tmpfs = LeftOut {
@@ -332,7 +331,7 @@ fn any_facts() -> impl Strategy<Value = FileFacts> {
                 .map(|(page, _)| page..page + 1)
                 .collect(),
             dependencies: Dependencies::new(Some(inode), &nodes, 4096),
-            ..FileFacts::default()
+            ..FileFacts::of_device(device(EXT4))
         },
     )
 }

@@ -2,36 +2,38 @@
 
 mod helpers;
 
-use std::collections::HashMap;
 use std::ops::Range;
 
-use super::accessed_file::{self, AccessedFile, FileDecision};
-use super::metadata::{self, Dependencies, metadata_entry};
-use super::probe::{DeviceState, FileFacts, Probe};
+use super::accessed_file::{self, AccessedFile, FileFacts};
+use super::metadata::{self, Dependencies, metadata_entry, push};
 use super::report::ResolveReport;
-use super::{Observed, Sequence, log, split};
+use super::{Observed, Sequence, split};
 use crate::model::ranges::RangeSet;
-use crate::model::{Access, By, File, LogEntry, PAGE_SIZE, Place, Source, Span};
+use crate::model::{Access, By, Device, File, LogEntry, PAGE_SIZE, Place, Source, Span};
 
 /// The launch sequence while the accesses are walked.
 pub struct SequenceBuilder<'a> {
     observed: &'a Observed<'a>,
     accessed: &'a [AccessedFile],
-    probe: &'a mut dyn Probe,
-    /// For each accessed file, the pages that earlier accesses have covered.
-    covered: Vec<RangeSet>,
-    /// For each accessed file, the pages that tasks outside of the launch tree have added to the cache so
-    /// far. They count as those that were cached before the launch: it may touch them without a read of its
-    /// own.
-    added_by_others: Vec<RangeSet>,
-    /// For each accessed file, its index in the file table, given when it is first needed.
-    file_numbers: Vec<Option<u32>>,
-    device_numbers: HashMap<u64, u16>,
+    /// For each accessed file.
+    walked: Vec<WalkedFile>,
     /// Indexed as the file table.
-    dependencies: Vec<Dependencies>,
+    dependencies: Vec<&'a Dependencies>,
     /// Before [`Self::finish`], pages that faults mapped are neither in order nor joined, and missing
     /// metadata are not inserted.
     sequence: Sequence,
+}
+
+/// What the walk has found of a file so far.
+#[derive(Clone, Default)]
+struct WalkedFile {
+    /// Pages that accesses have covered.
+    covered: RangeSet,
+    /// Pages that tasks outside of the launch tree have added to the cache. They count as those that were cached
+    /// before the launch: it may touch them without a read of its own.
+    added_by_others: RangeSet,
+    /// Its index in the file table, given when it is first needed.
+    number: Option<u32>,
 }
 
 /// An access to a file that goes into the sequence.
@@ -50,17 +52,12 @@ impl<'a> SequenceBuilder<'a> {
     pub fn new(
         observed: &'a Observed<'a>,
         accessed: &'a [AccessedFile],
-        probe: &'a mut dyn Probe,
         report: ResolveReport,
     ) -> Self {
         SequenceBuilder {
             observed,
             accessed,
-            probe,
-            covered: vec![RangeSet::default(); accessed.len()],
-            added_by_others: vec![RangeSet::default(); accessed.len()],
-            file_numbers: vec![None; accessed.len()],
-            device_numbers: HashMap::new(),
+            walked: vec![WalkedFile::default(); accessed.len()],
             dependencies: Vec::new(),
             sequence: Sequence {
                 report,
@@ -75,7 +72,8 @@ impl<'a> SequenceBuilder<'a> {
             if access.by == By::Tree {
                 self.access(access, number);
             } else if access.source == Source::Added {
-                self.added_by_others[number].insert(accessed_file::pages(access));
+                let others = &mut self.walked[number].added_by_others;
+                others.insert(accessed_file::pages(access));
             }
         }
     }
@@ -85,16 +83,15 @@ impl<'a> SequenceBuilder<'a> {
         let touches = self.observed.touches;
         let time_us = access.time_ns.saturating_sub(self.observed.start_ns) / 1000;
         let pages = accessed_file::pages(access);
-        let facts = match &file.decision {
-            FileDecision::LeftOut => return,
-            FileDecision::Metadata => {
-                for fresh in self.covered[number].insert(pages) {
-                    self.log_metadata(file, fresh, time_us, access.source);
-                }
-                return;
-            }
-            FileDecision::File(facts) => facts,
+        let Some(facts) = file.facts.as_deref() else {
+            return;
         };
+        if !file.is_file() {
+            for fresh in self.walked[number].covered.insert(pages) {
+                self.log_metadata(file, &facts.device, fresh, time_us, access.source);
+            }
+            return;
+        }
         let at = FileAccess {
             number,
             file,
@@ -109,7 +106,7 @@ impl<'a> SequenceBuilder<'a> {
             }
             Source::Added if touches => {}
             source => {
-                for fresh in self.covered[number].insert(pages) {
+                for fresh in self.walked[number].covered.insert(pages) {
                     let past_end = fresh.end.saturating_sub(fresh.start.max(end));
                     self.sequence.report.past_end_pages += past_end;
                     self.log_data(at, fresh.start..fresh.end.min(end));
@@ -144,7 +141,7 @@ impl<'a> SequenceBuilder<'a> {
             .map(|cached| cached.start.max(window.start)..cached.end.min(window.end))
             .flat_map(|cached| added.missing(&cached))
             .collect();
-        mapped.extend(self.added_by_others[at.number].overlapping(&window));
+        mapped.extend(self.walked[at.number].added_by_others.overlapping(&window));
         mapped
     }
 
@@ -152,12 +149,12 @@ impl<'a> SequenceBuilder<'a> {
     /// launch did not need are left out, unless it needed none of them.
     fn log_mapped_together(
         &mut self,
-        at: FileAccess<'_>,
+        at: FileAccess<'a>,
         mapped: impl IntoIterator<Item = Range<u64>>,
     ) {
         let mut kept = RangeSet::default();
         for pages in mapped {
-            for fresh in self.covered[at.number].insert(pages) {
+            for fresh in self.walked[at.number].covered.insert(pages) {
                 kept.insert(fresh);
             }
         }
@@ -178,7 +175,7 @@ impl<'a> SequenceBuilder<'a> {
         for pages in kept.ranges() {
             self.sequence.report.window_pages += self.log_data(at, pages.clone());
             // A file without a number has no page with a place on the disk.
-            if let Some(file) = self.file_numbers[at.number] {
+            if let Some(file) = self.walked[at.number].number {
                 let untouched = at.file.touched.missing(&pages).into_iter();
                 let spans = untouched.map(|pages| Span::new(Place::Data { file }, pages));
                 self.sequence.fault_around.extend(spans);
@@ -190,11 +187,12 @@ impl<'a> SequenceBuilder<'a> {
     fn log_metadata(
         &mut self,
         file: &AccessedFile,
+        device: &Device,
         pages: Range<u64>,
         time_us: u64,
         source: Source,
     ) {
-        let Some(device) = self.device_number(file.key.dev) else {
+        let Some(device) = self.device_number(device) else {
             return;
         };
         if source == Source::LookedUp {
@@ -205,56 +203,56 @@ impl<'a> SequenceBuilder<'a> {
             }
         }
         let entry = metadata_entry(device, pages, time_us);
-        log::push(&mut self.sequence.log, entry);
+        push(&mut self.sequence.log, entry);
     }
 
     /// Logs pages of a file that are new to the sequence. Returns the number of those that have a
     /// place on the disk.
-    fn log_data(&mut self, at: FileAccess<'_>, pages: Range<u64>) -> u64 {
+    fn log_data(&mut self, at: FileAccess<'a>, pages: Range<u64>) -> u64 {
         if pages.is_empty() {
             return 0;
         }
         let asked = pages.end - pages.start;
         let mut placed = 0;
         for piece in split::split(pages, &at.facts.extents) {
-            let Some(device) = self.device_number(at.file.key.dev) else {
+            let Some(file) = self.file_number(at) else {
                 break;
             };
-            let file = self.file_number(at, device);
             let place = Place::Data { file };
             let cached = at.file.added.missing(&piece.pages).into_iter();
             let unread = cached.map(|pages| Span::new(place, pages));
             self.sequence.unread.extend(unread);
             let entry = LogEntry {
                 span: Span::new(place, piece.pages),
-                device,
+                device: self.sequence.files[file as usize].device,
                 lba: piece.lba,
                 time_us: at.time_us,
             };
             placed += entry.span.len;
-            log::push(&mut self.sequence.log, entry);
+            push(&mut self.sequence.log, entry);
         }
         self.sequence.report.unmapped_pages += asked - placed;
         placed
     }
 
     /// The device's index in the device table; `None` if the table is full.
-    fn device_number(&mut self, dev: u64) -> Option<u16> {
-        if let Some(&number) = self.device_numbers.get(&dev) {
-            return Some(number);
+    fn device_number(&mut self, device: &Device) -> Option<u16> {
+        let devices = &mut self.sequence.devices;
+        let known = devices.iter().position(|known| known.dev == device.dev);
+        let number = u16::try_from(known.unwrap_or(devices.len())).ok()?;
+        if known.is_none() {
+            devices.push(device.clone());
         }
-        let number = u16::try_from(self.sequence.devices.len()).ok()?;
-        let DeviceState::Usable { device, .. } = self.probe.device(dev) else {
-            return None;
-        };
-        self.sequence.devices.push(device);
-        self.device_numbers.insert(dev, number);
         Some(number)
     }
 
-    fn file_number(&mut self, at: FileAccess<'_>, device: u16) -> u32 {
-        *self.file_numbers[at.number].get_or_insert_with(|| {
-            let FileAccess { file, facts, .. } = at;
+    /// The file's index in the file table; `None` if the device table is full.
+    fn file_number(&mut self, at: FileAccess<'a>) -> Option<u32> {
+        let FileAccess { file, facts, .. } = at;
+        if self.walked[at.number].number.is_none() {
+            let device = self.device_number(&facts.device)?;
+            // The accesses of 2^32 files would not fit into memory.
+            self.walked[at.number].number = Some(self.sequence.files.len() as u32);
             self.sequence.files.push(File {
                 device,
                 ino: file.key.ino,
@@ -264,10 +262,9 @@ impl<'a> SequenceBuilder<'a> {
                 path: facts.path.clone(),
             });
             self.sequence.mapped.push(file.mapped);
-            self.dependencies.push(facts.dependencies.clone());
-            // The accesses of 2^32 files would not fit into memory.
-            (self.sequence.files.len() - 1) as u32
-        })
+            self.dependencies.push(&facts.dependencies);
+        }
+        self.walked[at.number].number
     }
 
     /// The sequence, with missing metadata inserted.
@@ -280,7 +277,6 @@ impl<'a> SequenceBuilder<'a> {
         sequence.log = done.log;
         sequence.report.missing_metadata = done.inserted.iter().map(|span| span.len).sum();
         sequence.report.late_metadata = done.late;
-        sequence.report.warnings = self.probe.warnings();
         sequence.unread.extend(done.inserted);
         sequence.fault_around = joined(sequence.fault_around);
         sequence
