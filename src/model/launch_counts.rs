@@ -7,7 +7,10 @@ pub struct LaunchCounts {
     pub start_ns: u64,
     /// Tasks of the launch tree that are alive.
     pub tasks: u64,
-    /// Context switches of the tree into a wait for the drive (`in_iowait`); only counted while waits are.
+    /// Whether waits were counted from the launch's beginning on. If not, [`LaunchCounts::switches`] and
+    /// [`LaunchCounts::waiting_ns`] say nothing.
+    pub waits_counted: bool,
+    /// Context switches of the tree into a wait for the drive (`in_iowait`).
     pub switches: u64,
     /// Time of these waits, summed up over tasks.
     pub waiting_ns: u64,

@@ -170,6 +170,9 @@ impl Watchlist {
         let Some(probation) = &mut candidate.probation else {
             return ProbationVerdict::Undecided;
         };
+        if !counts.waits_counted {
+            return ProbationVerdict::Undecided;
+        }
         let verdict = probation.launched(counts.bytes, counts.waiting_ns / 1_000_000, wanted);
         match verdict {
             ProbationVerdict::Undecided => {}

@@ -310,10 +310,10 @@ impl FollowedLaunch {
     }
 
     /// Whether the launch can be compared with others of its app: there is a profile to hold its figures
-    /// against, and its prefetch, if it had one, has ended by itself.
+    /// against, its waits were counted, and its prefetch, if it had one, has ended by itself.
     pub fn is_comparable(&self) -> bool {
         let cut_off = self.start.policy.plan == Plan::Prefetch && self.figures.report.is_none();
-        self.figures.schedule_bytes > 0 && !cut_off
+        self.figures.schedule_bytes > 0 && self.figures.counts.waits_counted && !cut_off
     }
 
     /// The launch's row of the history.

@@ -19,7 +19,11 @@ use crate::service::watchlist::ProbationVerdict;
 
 impl Outside for Parts {
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
-        self.kernel.counts(launch)
+        let counts = self.kernel.counts(launch)?;
+        Some(LaunchCounts {
+            waits_counted: self.waits.counts_since(counts.start_ns),
+            ..counts
+        })
     }
 
     fn threads(&self, pid: u32) -> impl Iterator<Item = TaskState> {
@@ -140,7 +144,8 @@ impl Parts {
             return;
         };
         launch.figures.schedule_bytes = recorded.cached.bytes;
-        let cold = alone && launch.figures.warmth() == Warmth::Cold;
+        let counted = alone && launch.figures.counts.waits_counted;
+        let cold = counted && launch.figures.warmth() == Warmth::Cold;
         let waits_us = cold.then(|| launch.figures.waiting_us());
         let id = &launch.start.id;
         self.apps
