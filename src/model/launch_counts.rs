@@ -1,5 +1,18 @@
 //! What the kernel counts of a launch.
 
+use std::ops::Range;
+
+use super::InodeId;
+
+/// A read request that a launch tree made itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnRead {
+    /// The file; inode number 0 for metadata of the device.
+    pub inode: InodeId,
+    /// The pages, of 4 KiB.
+    pub pages: Range<u64>,
+}
+
 /// What was counted of a launch so far. Times are CLOCK_MONOTONIC in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchCounts {

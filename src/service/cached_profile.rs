@@ -9,6 +9,7 @@ use crate::kernel::WatchedPage;
 use crate::model::DriveClass;
 use crate::model::Place;
 use crate::model::{App, Device, Profile, Revision};
+use crate::policy::estimate_cold_requests;
 use crate::prefetch::HeadStart;
 use crate::profile::{Store, encode};
 use crate::service::start::ServiceError;
@@ -33,6 +34,8 @@ pub struct CachedProfile {
     pub entries: u64,
     /// Bytes of the schedule.
     pub bytes: u64,
+    /// Read requests of a cold launch without prefetching, about.
+    pub cold_requests: u64,
 }
 
 impl CachedProfile {
@@ -109,6 +112,7 @@ impl CachedProfile {
             history: profile.history.clone(),
             class: main_class(profile),
             entries: profile.entries.len() as u64,
+            cold_requests: estimate_cold_requests(&profile.entries),
             bytes: profile.entries.iter().map(|entry| entry.span.bytes()).sum(),
         })
     }

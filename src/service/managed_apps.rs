@@ -19,7 +19,7 @@ use super::worker::Jobs;
 use crate::apps::Rules;
 use crate::learn::LearnedProfile;
 use crate::model::{App, Params};
-use crate::policy::{Decision, DecisionReason, Managed, Observation, Off, Plan};
+use crate::policy::{ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Plan};
 use crate::profile::{Store, decode};
 
 /// What the log says of a launcher that has a profile or was managed.
@@ -176,16 +176,16 @@ impl ManagedApps {
         }
     }
 
-    /// Uses a profile that was just learned, and has it stored. `cold_waits_us`: how long the launch waited for
-    /// the drive, in microseconds, if it was as cold as one from which prefetching is withheld.
+    /// Uses a profile that was just learned, and has it stored. `cold`: what the launch showed, if it was as cold as
+    /// one from which prefetching is withheld.
     pub fn keep(
         &mut self,
         id: &str,
         profile: CachedProfile,
         learned: LearnedProfile,
-        cold_waits_us: Option<u64>,
+        cold: Option<ColdLaunch>,
     ) {
-        self.use_learned(id, profile, cold_waits_us);
+        self.use_learned(id, profile, cold);
         let id = id.to_owned();
         self.in_background(
             move |store, _| {
@@ -203,13 +203,13 @@ impl ManagedApps {
         );
     }
 
-    fn use_learned(&mut self, id: &str, profile: CachedProfile, cold_waits_us: Option<u64>) {
+    fn use_learned(&mut self, id: &str, profile: CachedProfile, cold: Option<ColdLaunch>) {
         let (class, history) = (profile.class, profile.history.clone());
         self.profiles.insert(id.to_owned(), profile);
         let learned = Observation::Learned {
             class,
             history: &history,
-            waiting_us: cold_waits_us,
+            cold,
         };
         self.observe(id, &learned);
     }

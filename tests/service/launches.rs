@@ -253,6 +253,42 @@ fn forked_apps_are_announced() {
 }
 
 #[test]
+fn only_reads_of_what_the_profile_lacks_lead_back_to_learning() {
+    seen_early_and_late(|image| {
+        // As fast as its prefetching: it makes many requests of its own, all for what is scheduled.
+        image.script("reader", &format!("cat $(cat /list); {WAIT}"));
+        let list = image.root.path().join("list");
+        fs::write(&list, "/data/[1-5]?").unwrap();
+        image.enable("reader");
+        let mut service = image.start();
+        service.line(&["ready to learn"]);
+        let mut launch = || {
+            image.hold();
+            drop_caches().unwrap();
+            let reader = image.spawn("reader");
+            let line = service.launch_of(&image.id("reader"));
+            image.let_end();
+            reader.succeed();
+            line
+        };
+        let line = launch();
+        assert!(line.contains("kind=Learned"), "{line}");
+        for _ in 0..4 {
+            let line = launch();
+            assert!(line.contains("kind=Prefetched"), "{line}");
+        }
+        fs::write(&list, "/data/[6-9]?").unwrap();
+        let line = launch();
+        assert!(line.contains("kind=Prefetched"), "{line}");
+        let line = launch();
+        assert!(line.contains("kind=Learned"), "{line}");
+        let reasons = service.heard(&["will be learned again", "it reads too much itself"]);
+        assert_eq!(reasons.len(), 1);
+        service.stop();
+    });
+}
+
+#[test]
 fn apps_that_are_started_at_once_are_all_learned() {
     seen_early_and_late(|image| {
         // None of them is over before it is let end.

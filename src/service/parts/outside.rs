@@ -4,9 +4,10 @@ use rustix::process::Pid;
 
 use super::Parts;
 use crate::drive::MemoryLimits;
+use crate::judge::KnownFiles;
 use crate::learn::LiveJob;
 use crate::model::{LaunchCounts, LaunchLimits};
-use crate::policy::{Observation, Warmth};
+use crate::policy::{ColdLaunch, Observation, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, process_threads, thread_states};
 use crate::profile::decode;
@@ -72,7 +73,10 @@ impl Outside for Parts {
             StateAction::ReportNotLearned => {
                 self.observe(&launch.start.id, &Observation::NotLearned);
             }
-            StateAction::CloseSlot => self.close_slot(number),
+            StateAction::CloseSlot => {
+                self.note_missed(launch);
+                self.close_slot(number);
+            }
             StateAction::Judge => self.judge(launch),
             StateAction::RefreshGate => self.refresh_marks(),
             StateAction::Weigh => self.weigh(&launch.start.id, &launch.figures.counts),
@@ -128,6 +132,33 @@ impl Parts {
         Ok(())
     }
 
+    /// Finds out what the launch read itself although it was prefetched, if that matters.
+    fn note_missed(&mut self, launch: &mut FollowedLaunch) {
+        let (id, figures) = (&launch.start.id, &mut launch.figures);
+        let (Some(profile), Some(record)) = (self.apps.profile(id), self.apps.get(id)) else {
+            return;
+        };
+        figures.cold_requests = profile.cold_requests;
+        let Some(report) = &figures.report else {
+            return;
+        };
+        if !record.managed.asks_what_was_missed(figures) {
+            return;
+        }
+        let reads = self
+            .kernel
+            .own_reads(launch.number, figures.own_readaheads());
+        match (reads, decode(&profile.packed)) {
+            (Ok(reads), Ok(profile)) => {
+                let known = KnownFiles::new(&profile, report);
+                let missed = reads.iter().filter(|read| !known.holds(read)).count();
+                figures.missed = Some(missed as u64);
+            }
+            (Err(why), _) => self.warn(format!("what a launch missed is not known: {why}")),
+            (_, Err(why)) => self.warn(format!("a profile in memory is damaged: {why}")),
+        }
+    }
+
     fn count_launch(&mut self, start: &LaunchStart) {
         let (app, pid, plan) = (&start.id, start.pid, start.policy.plan);
         tracing::debug!(app, pid, ?plan, "launch begins");
@@ -146,10 +177,12 @@ impl Parts {
         launch.figures.schedule_bytes = recorded.cached.bytes;
         let counted = alone && launch.figures.counts.waits_counted;
         let cold = counted && launch.figures.warmth() == Warmth::Cold;
-        let waits_us = cold.then(|| launch.figures.waiting_us());
+        let cold = cold.then(|| ColdLaunch {
+            waiting_us: launch.figures.waiting_us(),
+            requests: launch.figures.own_readaheads(),
+        });
         let id = &launch.start.id;
-        self.apps
-            .keep(id, recorded.cached, recorded.learned, waits_us);
+        self.apps.keep(id, recorded.cached, recorded.learned, cold);
         self.refresh_marks();
     }
 
