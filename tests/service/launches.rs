@@ -55,7 +55,7 @@ fn a_profile_and_the_registry_name_the_executable() {
         assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
         let (registry, damaged) = Registry::load(state).unwrap();
         assert_eq!(damaged, None);
-        let app = registry.get(&id).unwrap().app.clone().unwrap();
+        let app = registry.records[&id].app.clone().unwrap();
         assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
     });
 }

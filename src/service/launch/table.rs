@@ -206,7 +206,7 @@ impl Launches {
         for launch in launches {
             self.happened(launch, StateEvent::Cancelled, outside);
         }
-        for launch in self.pending.take_all() {
+        for launch in self.pending.take_failed(u64::MAX) {
             outside.close_slot(launch);
         }
     }
@@ -294,17 +294,12 @@ impl FollowedLaunch {
 
     /// Takes the report of the prefetch thread; `None` if it had to be stopped.
     pub fn set_report(&mut self, report: Option<PrefetchReport>) {
-        if let Some(PrefetchReport {
-            refused: Some(why), ..
-        }) = &report
-        {
-            self.note = Some(format!("not prefetched: {why}"));
-        } else if let Some(PrefetchReport {
-            ran_short: Some(why),
-            ..
-        }) = &report
-        {
-            self.note = Some(format!("prefetched in part: {why}"));
+        if let Some(report) = &report {
+            let refused = report.refused.as_ref();
+            let refused = refused.map(|why| format!("not prefetched: {why}"));
+            let ran_short = report.ran_short.as_ref();
+            let ran_short = ran_short.map(|why| format!("prefetched in part: {why}"));
+            self.note = refused.or(ran_short).or(self.note.take());
         }
         self.figures.report = report;
     }

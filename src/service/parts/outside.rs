@@ -36,7 +36,10 @@ impl Outside for Parts {
     }
 
     fn schedule_bytes(&self, id: &str) -> u64 {
-        self.apps.profile(id).map_or(0, |profile| profile.bytes)
+        self.apps
+            .profiles
+            .get(id)
+            .map_or(0, |profile| profile.bytes)
     }
 
     fn close_slot(&mut self, launch: u64) {
@@ -54,7 +57,7 @@ impl Outside for Parts {
             StateAction::StartPrefetch => return self.start_prefetch(launch),
             StateAction::StartRecording => return self.start_recording(launch),
             StateAction::WatchCompletion => {
-                let profile = self.apps.profile(&launch.start.id);
+                let profile = self.apps.profiles.get(&launch.start.id);
                 if let Some(page) = profile.and_then(|profile| profile.completion) {
                     self.kernel.set_completion(number, page);
                 }
@@ -88,7 +91,7 @@ impl Outside for Parts {
 
 impl Parts {
     fn start_prefetch(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
-        let Some(profile) = self.apps.profile(&launch.start.id) else {
+        let Some(profile) = self.apps.profiles.get(&launch.start.id) else {
             return Err("no prefetch thread: its profile is gone".to_owned());
         };
         let options = PrefetchOptions {
@@ -106,7 +109,7 @@ impl Parts {
         let Some(pid) = pid else {
             return Err("not learned: tracing cannot be had".to_owned());
         };
-        let profile = self.apps.profile(&start.id);
+        let profile = self.apps.profiles.get(&start.id);
         let job = LiveJob {
             launch: launch.number,
             pid,
@@ -135,7 +138,8 @@ impl Parts {
     /// Finds out what the launch read itself although it was prefetched, if that matters.
     fn note_missed(&mut self, launch: &mut FollowedLaunch) {
         let (id, figures) = (&launch.start.id, &mut launch.figures);
-        let (Some(profile), Some(record)) = (self.apps.profile(id), self.apps.get(id)) else {
+        let profile = self.apps.profiles.get(id);
+        let Some((profile, record)) = profile.zip(self.apps.registry.records.get(id)) else {
             return;
         };
         figures.cold_requests = profile.cold_requests;
@@ -188,7 +192,11 @@ impl Parts {
 
     fn judge(&mut self, launch: &FollowedLaunch) {
         let id = &launch.start.id;
-        let profile = self.apps.profile(id).filter(|_| launch.is_comparable());
+        let profile = self
+            .apps
+            .profiles
+            .get(id)
+            .filter(|_| launch.is_comparable());
         if let Some(history) = profile.map(|profile| profile.history.clone()) {
             let observation = Observation::Launched {
                 history: &history,
@@ -200,7 +208,7 @@ impl Parts {
     }
 
     fn weigh(&mut self, id: &str, counts: &LaunchCounts) {
-        if self.apps.get(id).is_some() {
+        if self.apps.registry.records.contains_key(id) {
             return;
         }
         match self.watchlist.weigh(id, counts, &self.config.automatic) {
@@ -208,7 +216,7 @@ impl Parts {
             ProbationVerdict::App => {
                 tracing::info!(app = id, "large and slow: managed from its next launch on");
                 if let Some(record) = self.watchlist.new_record(id) {
-                    self.apps.insert(record);
+                    self.apps.registry.insert(record);
                 }
                 self.refresh_marks();
             }
@@ -232,7 +240,7 @@ impl Parts {
         );
         self.emit(LaunchSignal::Ended(row.clone()));
         let outbox = self.outbox.clone();
-        self.worker.jobs().run(move |records| {
+        self.worker.jobs.run(move |records| {
             if let Some(warning) = records.add(&row) {
                 outbox.send(Message::Warning(warning));
             }
