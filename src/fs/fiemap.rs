@@ -7,8 +7,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::model::PAGE_SIZE;
 
-/// Part of a file that is contiguous on the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Part of a file that is contiguous on the disk: `struct fiemap_extent`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileExtent {
     /// Where it begins in the file, in bytes.
     pub logical: u64,
@@ -16,8 +17,10 @@ pub struct FileExtent {
     pub physical: u64,
     /// Length, in bytes.
     pub length: u64,
+    pub(crate) reserved64: [u64; 2],
     /// `FIEMAP_EXTENT_*`.
     pub flags: u32,
+    pub(crate) reserved: [u32; 3],
 }
 
 /// `FIEMAP_EXTENT_LAST`.
@@ -46,18 +49,6 @@ const FLAG_SYNC: u32 = 0x1;
 /// Extents asked for in one call.
 const BATCH: usize = 256;
 
-/// `struct fiemap_extent`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct RawExtent {
-    logical: u64,
-    physical: u64,
-    length: u64,
-    reserved64: [u64; 2],
-    flags: u32,
-    reserved: [u32; 3],
-}
-
 /// `struct fiemap`, with its array.
 #[repr(C)]
 struct FiemapRequest {
@@ -67,7 +58,7 @@ struct FiemapRequest {
     mapped_extents: u32,
     extent_count: u32,
     reserved: u32,
-    extents: [RawExtent; BATCH],
+    extents: [FileExtent; BATCH],
 }
 
 /// `_IOWR('f', 11, struct fiemap)`; the array does not count towards the size.
@@ -90,20 +81,14 @@ pub fn extents(file: BorrowedFd<'_>, first_page: u64, pages: u64) -> io::Result<
             mapped_extents: 0,
             extent_count: BATCH as u32,
             reserved: 0,
-            extents: [RawExtent::default(); BATCH],
+            extents: [FileExtent::default(); BATCH],
         };
         // SAFETY: the struct has the kernel's layout, and room for `extent_count` extents.
         if unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP, &raw mut request) } < 0 {
             return Err(io::Error::last_os_error());
         }
         let mapped = BATCH.min(request.mapped_extents as usize);
-        let batch = request.extents[..mapped].iter().map(|raw| FileExtent {
-            logical: raw.logical,
-            physical: raw.physical,
-            length: raw.length,
-            flags: raw.flags,
-        });
-        found.extend(batch);
+        found.extend_from_slice(&request.extents[..mapped]);
         match found.last() {
             // A kernel that makes no progress must not keep the loop going.
             Some(last) if mapped > 0 && last.flags & LAST == 0 && last.end() > start => {

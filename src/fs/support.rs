@@ -74,7 +74,6 @@ mod tests {
         // And whether paths are walked through it: not if others serve it.
         for (fs_type, expected, is_walked) in [
             ("ext4", Support::Ext4, true),
-            ("ext2", Support::Ext4, true),
             ("proc", Support::Pseudo, false),
             ("autofs", Support::Pseudo, false),
             ("fusectl", Support::Pseudo, false),

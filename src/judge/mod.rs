@@ -9,7 +9,6 @@ mod misses;
 mod recorder;
 mod system;
 
-pub use known_files::KnownFiles;
 pub use misses::{
     FileLookUp, FileNow, JudgedLaunch, Miss, MissReason, MissedPlace, Misses, PageFate,
     RequestCount, misses,

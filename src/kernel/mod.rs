@@ -20,7 +20,6 @@ mod meter;
 mod name_filter;
 mod namespaces;
 mod object;
-mod own_reads;
 mod path_record;
 mod recorder_pool;
 mod skel;

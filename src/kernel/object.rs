@@ -23,7 +23,6 @@ pub(super) struct LoadedObject {
     pub globals: Globals,
     pub members: MapHandle,
     pub launch_threads: MapHandle,
-    pub own_reads: MapHandle,
     pub prefetchers: MapHandle,
     pub names: MapHandle,
     pub arguments: MapHandle,
@@ -47,7 +46,6 @@ impl LoadedObject {
                 globals,
                 members: MapHandle::try_from(&maps.members)?,
                 launch_threads: MapHandle::try_from(&maps.launch_threads)?,
-                own_reads: MapHandle::try_from(&maps.own_reads)?,
                 prefetchers: MapHandle::try_from(&maps.prefetchers)?,
                 names: MapHandle::try_from(&maps.names)?,
                 arguments: MapHandle::try_from(&maps.arguments)?,
@@ -71,13 +69,9 @@ pub(super) fn open(
 ) -> Result<OpenParalfetchSkel<'_>, TraceError> {
     check()?;
     capture_warnings();
-    let mut open = ParalfetchSkelBuilder::default()
+    ParalfetchSkelBuilder::default()
         .open(storage)
-        .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
-    if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-        rodata.page_bytes = rustix::param::page_size() as u32;
-    }
-    Ok(open)
+        .map_err(|error| TraceError::from_bpf("opening the BPF object", error))
 }
 
 /// Loads the selected programs.

@@ -7,7 +7,7 @@ use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
-use crate::learn::sequence::{Earlier, Observed, Requirements, ResolveReport, Sequence, resolve};
+use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
 use crate::model::{App, DriveClass, Ended, Learned, Params, Profile, Revision};
 use crate::process::LaunchOver;
 use crate::schedule::schedule;
@@ -28,7 +28,7 @@ impl WatchedLaunch {
     /// Makes the profile: resolves the trace to a launch sequence and schedules it.
     ///
     /// # Errors
-    /// [`NotLearned::Nothing`] if nothing of the launch can be prefetched.
+    /// If nothing of the launch can be prefetched.
     pub fn build_profile(
         self,
         trace: &Trace,
@@ -38,7 +38,12 @@ impl WatchedLaunch {
         let sequence = self.sequence(trace, mounts);
         let resolving = clock.elapsed();
         if sequence.log.is_empty() {
-            return Err(nothing(&sequence.report));
+            let what = "the launch read nothing from a supported file system (ext4)";
+            let reasons = sequence.report.left_out_lines().join("; ");
+            return Err(NotLearned::failed(match reasons.is_empty() {
+                true => what.to_owned(),
+                false => format!("{what} (left out: {reasons})"),
+            }));
         }
         let clock = Instant::now();
         let params = Params::for_device(main_class(&sequence), self.how.is_touched());
@@ -102,15 +107,6 @@ impl WatchedLaunch {
         };
         resolve(&observed, mounts, &|dev| self.sysfs.class(dev))
     }
-}
-
-fn nothing(report: &ResolveReport) -> NotLearned {
-    let reasons = report.left_out_lines();
-    NotLearned::Nothing(if reasons.is_empty() {
-        String::new()
-    } else {
-        format!(" (left out: {})", reasons.join("; "))
-    })
 }
 
 /// The class of the drive from which most of the launch is read. All devices get the parameters of that one.

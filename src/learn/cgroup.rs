@@ -53,32 +53,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cgroup_of_the_unified_hierarchy_is_found_among_others() {
-        let cgroups = b"9:name=systemd:/x\n1:cpu:/\n0::/user.slice/app-gimp-7.scope\n";
-        assert_eq!(
-            unified(cgroups),
-            Some(Path::new("/user.slice/app-gimp-7.scope"))
-        );
-        assert_eq!(unified(b"0::/\n"), None);
-        assert_eq!(unified(b"4:memory:/a\n"), None);
-        assert_eq!(unified(b""), None);
-    }
-
-    #[test]
-    fn the_directory_of_a_cgroup_is_below_the_mount_of_its_hierarchy() {
-        let table = MountTable::parse(
-            b"30 20 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
-              31 30 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
-        );
-        assert_eq!(
-            directory(table.mounts(), Path::new("/a/b")),
-            Some(PathBuf::from("/sys/fs/cgroup/unified/a/b"))
-        );
-        let part = MountTable::parse(b"31 30 0:27 /box /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-        assert_eq!(
-            directory(part.mounts(), Path::new("/box/b")),
-            Some(PathBuf::from("/sys/fs/cgroup/b"))
-        );
-        assert_eq!(directory(part.mounts(), Path::new("/other")), None);
+    fn the_directory_of_a_cgroup_is_below_the_mount_of_the_unified_hierarchy() {
+        let cgroups = b"9:name=systemd:/x\n1:cpu:/\n0::/box/app-gimp-7.scope\n";
+        let own = unified(cgroups).unwrap();
+        for other in [&b"0::/\n"[..], b"4:memory:/a\n", b""] {
+            assert_eq!(unified(other), None);
+        }
+        for (root, expected) in [
+            ("/", Some("/sys/fs/cgroup/unified/box/app-gimp-7.scope")),
+            ("/box", Some("/sys/fs/cgroup/unified/app-gimp-7.scope")),
+            ("/other", None),
+        ] {
+            let table = format!(
+                "30 20 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+                 31 30 0:27 {root} /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+            );
+            let table = MountTable::parse(table.as_bytes());
+            let found = directory(table.mounts(), own);
+            assert_eq!(found, expected.map(PathBuf::from), "{root}");
+        }
     }
 }

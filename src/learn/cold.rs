@@ -22,25 +22,23 @@ use crate::process::{AppStatus, Exit, LaunchOver, Spawn, SpawnError, Started, Su
 pub struct LearnOptions {
     /// The app that the command starts, as `apps` tells it.
     pub app: App,
-    /// From an empty cache, exactly what is touched or what the drive reads; or from a launch as it
-    /// comes.
+    /// From an empty cache or from a launch as it comes.
     pub how: Learned,
     /// When the launch is complete, and when to give up.
     pub limits: LaunchLimits,
     /// The command that restores the knobs should this process be killed.
     pub keeper: Option<Keeper>,
-    /// The profile that the app has already: what it says of earlier launches settles what this one
-    /// leaves open.
+    /// The profile that the app has already: it settles what this launch leaves open.
     pub earlier: Option<Profile>,
 }
 
 /// The learning run could not be made.
 #[derive(Debug, Error)]
 pub enum LearnError {
-    /// Tracing cannot be had.
+    /// Of the tracer.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The settings of a learning run cannot be made.
+    /// Of the settings of a learning run.
     #[error(transparent)]
     Knob(#[from] KnobError),
     /// The app could not be started.
@@ -54,28 +52,24 @@ pub enum LearnError {
 /// Why a launch was watched and nothing came of it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NotLearned {
-    /// The log overflowed.
-    #[error(
-        "{0} events of the launch were lost; nothing was learned, try again on a quieter system"
-    )]
-    Lost(u64),
-    /// The app was killed in the middle of its launch.
-    #[error("the app was ended by signal {0} in the middle of its launch; nothing was learned")]
-    Killed(i32),
     /// There was no recorder: that says nothing about the app.
     #[error("{0}; nothing was learned")]
     NoRecorder(String),
-    /// The learning run failed while the app was running.
+    /// The launch could not be recorded as a whole, or read nothing that could be prefetched.
     #[error("{0}; nothing was learned")]
     Failed(String),
-    /// The launch read nothing that could be prefetched.
-    #[error("the launch read nothing from a supported file system (ext4); nothing was learned{0}")]
-    Nothing(String),
 }
 
 impl NotLearned {
     pub(super) fn failed(error: impl std::fmt::Display) -> Self {
         NotLearned::Failed(error.to_string())
+    }
+
+    /// The log overflowed.
+    pub(super) fn lost(events: u64) -> Self {
+        NotLearned::Failed(format!(
+            "{events} events of the launch were lost, try again on a quieter system"
+        ))
     }
 }
 
@@ -212,13 +206,18 @@ fn check_whole(
         *exit = Some(supervisor.wait().map_err(NotLearned::failed)?);
     }
     if lost > 0 {
-        return Err(NotLearned::Lost(lost));
+        return Err(NotLearned::lost(lost));
     }
     let signal = match exit.map(|exit| exit.status) {
         Some(AppStatus::Signal(signal)) => Some(signal),
         _ => supervisor.asked_to_end(),
     };
-    signal.map_or(Ok(()), |signal| Err(NotLearned::Killed(signal)))
+    signal.map_or(Ok(()), |signal| {
+        let what = "the app was ended by signal";
+        Err(NotLearned::failed(format!(
+            "{what} {signal} in the middle of its launch"
+        )))
+    })
 }
 
 /// Collects events until the launch is over, and says how it ended; `exit` is set if the app has exited

@@ -96,7 +96,7 @@ fn learn(
     let over = watch(&mut tracer, &job, stop)?;
     let trace = tracer.finish().map_err(NotLearned::failed)?;
     if trace.lost > 0 {
-        return Err(NotLearned::Lost(trace.lost));
+        return Err(NotLearned::lost(trace.lost));
     }
     let mounts = MountTable::read().map_err(NotLearned::failed)?;
     let launch = WatchedLaunch {

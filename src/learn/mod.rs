@@ -6,7 +6,6 @@ mod cgroup;
 mod cold;
 mod completion_page;
 mod follow;
-mod interpreter;
 mod live;
 mod lookups;
 mod probe;

@@ -138,25 +138,23 @@ impl<'a> LiveProbe<'a> {
         if file.mtime_ns.max(file.ctime_ns) >= self.written_since_ns {
             return Err(NoFacts::Written);
         }
-        let end = file.size.div_ceil(PAGE_SIZE);
-        let cached = each(windows, end, |range| {
-            residency::cached(file.fd.as_fd(), range)
-        });
-        let mut extents = each(pages, end, |range| {
-            fiemap::extents(file.fd.as_fd(), range.start, range.end - range.start)
-        });
-        if let Ok(extents) = &mut extents {
-            // Questions about ranges near to each other may find the same extent.
-            extents.dedup_by_key(|extent| extent.logical);
-        }
         const NOT_CACHED: &str = "the cached pages of files are unknown and left out";
         const NOT_PLACED: &str = "the disk positions of files are unknown, they are left out";
+        let (fd, end) = (file.fd.as_fd(), file.size.div_ceil(PAGE_SIZE));
+        let cached = each(windows, end, |range| residency::cached(fd, range));
+        let extents = each(pages, end, |range| {
+            fiemap::extents(fd, range.start, range.end - range.start)
+        });
+        let cached = self.known(key.dev, NOT_CACHED, cached).unwrap_or_default();
+        let mut extents = self.known(key.dev, NOT_PLACED, extents).unwrap_or_default();
+        // Questions about ranges near to each other may find the same extent.
+        extents.dedup_by_key(|extent| extent.logical);
         Ok(Box::new(FileFacts {
             size: file.size,
             mtime_ns: file.mtime_ns,
-            path: handle::path_in_fs(file.fd.as_fd(), &fs.mount),
-            cached: self.known(key.dev, NOT_CACHED, cached).unwrap_or_default(),
-            extents: self.known(key.dev, NOT_PLACED, extents).unwrap_or_default(),
+            path: handle::path_in_fs(fd, &fs.mount),
+            cached: cached.into_iter().collect(),
+            extents,
             dependencies: self.dependencies(key, &fs),
             ..of_device
         }))

@@ -75,39 +75,25 @@ mod tests {
     }
 
     #[test]
-    fn a_readahead_window_is_one_read() {
+    fn additions_by_the_tree_are_reads_and_a_readahead_window_is_one() {
+        let of = |source, by, start| Access {
+            source,
+            by,
+            ..added(5, start, 1)
+        };
         let accesses = [
             added(5, 0, 4),
             added(5, 4, 4),
+            of(Source::Read, By::Tree, 8),
+            of(Source::Added, By::Other, 8),
             added(5, 8, 1),
             added(5, 20, 1),
+            added(6, 21, 1),
+            of(Source::Read, By::Tree, 20),
         ];
-        assert_eq!(count(Learned::AsRead, &accesses), 2);
-        assert_eq!(count(Learned::Exact, &accesses), 4);
-    }
-
-    #[test]
-    fn only_additions_by_the_tree_are_reads() {
-        let used = Access {
-            source: Source::Read,
-            ..added(5, 0, 1)
-        };
-        let other = Access {
-            by: By::Other,
-            ..added(5, 1, 1)
-        };
-        let accesses = [used, other, added(6, 1, 1)];
-        assert_eq!(count(Learned::Exact, &accesses), 1);
-        assert_eq!(count(Learned::AsRead, &accesses), 1);
-    }
-
-    #[test]
-    fn first_uses_count_in_a_live_run() {
-        let used = |start| Access {
-            source: Source::Read,
-            ..added(5, start, 1)
-        };
-        let accesses = [added(5, 0, 32), used(0), used(1), used(7)];
-        assert_eq!(count(Learned::Live, &accesses), 3);
+        assert_eq!(count(Learned::AsRead, &accesses), 3);
+        assert_eq!(count(Learned::Exact, &accesses), 5);
+        // In a live run, first uses count.
+        assert_eq!(count(Learned::Live, &accesses), 2);
     }
 }

@@ -21,8 +21,6 @@ pub enum Use {
         /// Whether a symbolic link in the last place was followed.
         follow: bool,
     },
-    /// The kernel looked it up and executed the file that it names.
-    Execute,
     /// The directory [`PathUse::from`] was read; the path is empty.
     List,
     /// The directory [`PathUse::from`] became the working directory, by an unknown path; the path is empty.

@@ -67,6 +67,16 @@ impl RangeSet {
     }
 }
 
+impl FromIterator<Range<u64>> for RangeSet {
+    fn from_iter<T: IntoIterator<Item = Range<u64>>>(ranges: T) -> Self {
+        let mut set = RangeSet::default();
+        for range in ranges {
+            set.insert(range);
+        }
+        set
+    }
+}
+
 /// Joins ranges that overlap or are at most `gap` apart: fewer questions to the kernel for a few
 /// pages more in the answers. The result is in order.
 pub fn bridge(mut ranges: Vec<Range<u64>>, gap: u64) -> Vec<Range<u64>> {

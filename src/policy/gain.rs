@@ -122,12 +122,11 @@ impl Gain {
     }
 }
 
-/// Adds a launch's figure to those of the last launches.
-pub(super) fn remember(figures: &mut Vec<u64>, figure: u64) {
-    if figures.len() >= MOST_LAUNCHES {
-        figures.remove(0);
+fn remember(times: &mut Vec<u64>, time_us: u64) {
+    if times.len() >= MOST_LAUNCHES {
+        times.remove(0);
     }
-    figures.push(figure);
+    times.push(time_us);
 }
 
 /// The median of enough launches; `None` of too few.

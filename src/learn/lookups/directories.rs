@@ -4,8 +4,7 @@
 //! only in file systems that the kernel serves alone: neither over a network nor by a user-space process.
 
 use std::collections::HashMap;
-use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
 use rustix::fs::{FileType, Mode, OFlags, openat, readlinkat};
@@ -16,14 +15,10 @@ use crate::fs::handle;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::node::{O_LOOKUP, OpenNode};
 use crate::fs::support::Support;
-use crate::learn::interpreter;
 use crate::model::InodeId;
 
 /// Most directories that are kept open: half of what a process may open by default.
 const MOST_OPEN: usize = 512;
-
-/// Bytes of a file's head in which its interpreter is looked for.
-const HEAD_BYTES: u64 = 4096;
 
 /// An open directory.
 pub type Dir = Rc<OpenDir>;
@@ -47,13 +42,8 @@ pub enum ChildNode {
     /// A directory on which another file system is mounted: the root of that. The covered name stays in
     /// memory as long as the file system is mounted.
     Mounted(Dir),
-    /// A symbolic link.
-    Link {
-        /// Inode number.
-        ino: u64,
-        /// Its target.
-        target: Vec<u8>,
-    },
+    /// A symbolic link, by its inode number.
+    Link { ino: u64, target: Vec<u8> },
     /// Anything else with an inode of this number on the same file system.
     Other(u64),
     /// Something that must not be examined: it is on a file system that is left out, or cannot be opened.
@@ -105,8 +95,11 @@ impl Directories {
         let mount = self.open_mounts.get(&mount).cloned();
         let mount = mount.filter(|open| open.mount.dev == inode.dev);
         let top = mount.as_ref().and_then(|mount| self.root_of(mount));
-        let own_root = || self.any_mounts.as_ref().and_then(|_| self.own_root());
-        for known in [top, own_root()].into_iter().flatten() {
+        let own_root = self
+            .any_mounts
+            .as_ref()
+            .and_then(|_| self.opened(rustix::fs::open("/", O_LOOKUP, Mode::empty()).ok()?));
+        for known in [top, own_root].into_iter().flatten() {
             if known.id == (inode.dev, inode.ino) {
                 return Some(known);
             }
@@ -128,23 +121,6 @@ impl Directories {
         let path = handle::path_in_fs(dir.fd.as_fd(), &mount)?;
         let below = path.strip_prefix(mount.mount.root.as_slice())?.to_vec();
         Some((self.root_of(&mount)?, below))
-    }
-
-    /// The program interpreter (`PT_INTERP`) that an executable file asks for.
-    pub fn interpreter(&self, dir: &Dir, name: &[u8]) -> Option<Vec<u8>> {
-        let found = openat(&dir.fd, name, O_LOOKUP, Mode::empty()).ok()?;
-        let node = OpenNode::of(&found).ok()?;
-        if node.kind != FileType::RegularFile || node.dev != dir.id.0 {
-            return None;
-        }
-        // Reopened by its descriptor, so that it is the very file that was just found to be regular.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let path = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-        let mut head = Vec::new();
-        let file = std::fs::File::from(fd);
-        file.take(HEAD_BYTES).read_to_end(&mut head).ok()?;
-        interpreter::of(&head)
     }
 
     /// What `name`, which is neither `.` nor `..`, refers to in the directory.
@@ -172,10 +148,6 @@ impl Directories {
 
     fn root_of(&self, mount: &OpenMount) -> Option<Dir> {
         self.opened(openat(&mount.fd, ".", O_LOOKUP, Mode::empty()).ok()?)
-    }
-
-    fn own_root(&self) -> Option<Dir> {
-        self.opened(rustix::fs::open("/", O_LOOKUP, Mode::empty()).ok()?)
     }
 
     fn any_mount(&mut self, dev: u64) -> Option<Rc<OpenMount>> {

@@ -110,114 +110,98 @@ pub struct PathCounts {
 impl PathCounts {
     /// What to tell the user about them, a line each.
     pub fn lines(&self) -> Vec<String> {
-        let problems = [
-            (
-                self.foreign,
-                "were looked up in another mount namespace (a sandbox) that ended at once: where its \
-                 mounts differed, their directories are not in the profile",
-            ),
-            (
-                self.hidden,
-                "lead to file systems that only a sandbox has mounted: mount them where paralfetch can \
-                 see them to have them prefetched",
-            ),
-        ];
-        problems
-            .into_iter()
-            .filter(|&(count, _)| count > 0)
-            .map(|(count, problem)| format!("{count} of {} paths {problem}", self.used))
-            .collect()
+        let lost = self.foreign.max(self.hidden);
+        let line = format!(
+            "{lost} of {} paths led through a sandbox's own mounts, which paralfetch could not see: their \
+             directories may not be in the profile",
+            self.used
+        );
+        (lost > 0).then_some(line).into_iter().collect()
     }
+}
+
+/// The accesses to metadata that a launch's paths imply, in time order; each need counts once. `namespaces` are
+/// the mount namespaces other than ours that the paths were used in, `mounts` is the table of ours.
+pub fn implied_accesses(
+    paths: &[PathUse],
+    namespaces: &Namespaces,
+    mounts: &MountTable,
+    probe: &mut LiveProbe<'_>,
+) -> (Vec<Access>, PathCounts) {
+    let mut walks = PathWalks {
+        paths,
+        mounts,
+        needs: Vec::new(),
+        counts: PathCounts {
+            used: paths.len() as u64,
+            ..PathCounts::default()
+        },
+    };
+    let mut others: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (at, path) in paths.iter().enumerate() {
+        others.entry(path.mount_ns).or_default().push(at);
+    }
+    let mut ours = others.remove(&own_namespace("mnt")).unwrap_or_default();
+    // One after the other, so that only the directories of one are open at a time.
+    for (number, theirs) in others {
+        let wanted = walks.mounts_of(&theirs);
+        let namespace = namespaces.get(number);
+        match namespace.map(|namespace| namespace::open_in(namespace, &wanted)) {
+            Some(Ok((table, open))) => {
+                let mut directories = Directories::new(table, open, false);
+                let (inside, detached): (Vec<_>, Vec<_>) = theirs.into_iter().partition(|&at| {
+                    let PathUse {
+                        from_mount,
+                        root_mount,
+                        ..
+                    } = paths[at];
+                    directories.is_open(from_mount) && directories.is_open(root_mount)
+                });
+                walks.walk_all(&mut directories, &inside);
+                ours.extend(detached);
+            }
+            not_entered => {
+                if let Some(Err(error)) = not_entered {
+                    let warning = format!("cannot enter the app's mount namespace: {error}");
+                    probe.warnings.push(warning);
+                }
+                walks.counts.foreign += theirs.len() as u64;
+                ours.extend(theirs);
+            }
+        }
+    }
+    ours.sort_unstable();
+    let open = mounts.open_wanted(&walks.mounts_of(&ours));
+    walks.walk_all(&mut Directories::new(mounts.clone(), open, true), &ours);
+    walks.needs.sort_by_key(|&(path, _)| path);
+
+    let mut accesses = Vec::new();
+    let mut known: HashSet<&Need> = HashSet::new();
+    for (path, need) in walks.needs.iter().filter(|(_, need)| known.insert(need)) {
+        accesses.extend(need.pages(probe).into_iter().map(|pages| Access {
+            time_ns: paths[*path].time_ns,
+            dev: need.dev(),
+            ino: 0,
+            generation: 0,
+            start: pages.start,
+            len: pages.end - pages.start,
+            source: Source::LookedUp,
+            by: By::Tree,
+        }));
+    }
+    (accesses, walks.counts)
 }
 
 /// The walks of the paths that a launch used.
-pub struct PathWalks<'a> {
+struct PathWalks<'a> {
     paths: &'a [PathUse],
-    /// The table of our own mount namespace.
     mounts: &'a MountTable,
     /// What the paths need, each with the path's index.
     needs: Vec<(usize, Need)>,
-    /// How many paths there are.
-    pub counts: PathCounts,
-    /// What to tell the user, a line each.
-    pub warnings: Vec<String>,
+    counts: PathCounts,
 }
 
-impl<'a> PathWalks<'a> {
-    /// Walks all paths. `namespaces` are the mount namespaces other than ours that they were used in; they
-    /// are entered one after the other, so that only the directories of one are open at a time.
-    pub fn new(paths: &'a [PathUse], namespaces: &Namespaces, mounts: &'a MountTable) -> Self {
-        let mut walks = PathWalks {
-            paths,
-            mounts,
-            needs: Vec::new(),
-            counts: PathCounts {
-                used: paths.len() as u64,
-                ..PathCounts::default()
-            },
-            warnings: Vec::new(),
-        };
-        let mut others: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for (at, path) in paths.iter().enumerate() {
-            others.entry(path.mount_ns).or_default().push(at);
-        }
-        let mut ours = others.remove(&own_namespace("mnt")).unwrap_or_default();
-        for (number, theirs) in others {
-            ours.extend(walks.walk_in_namespace(namespaces, number, theirs));
-        }
-        ours.sort_unstable();
-        let open = mounts.open_wanted(&walks.mounts_of(&ours));
-        walks.walk_all(&mut Directories::new(mounts.clone(), open, true), &ours);
-        walks.needs.sort_by_key(|&(path, _)| path);
-        walks
-    }
-
-    /// The accesses to metadata that the paths imply, in time order; each need counts once.
-    pub fn accesses(&self, probe: &mut LiveProbe<'_>) -> Vec<Access> {
-        let mut accesses = Vec::new();
-        let mut known: HashSet<&Need> = HashSet::new();
-        for (path, need) in self.needs.iter().filter(|(_, need)| known.insert(need)) {
-            accesses.extend(need.pages(probe).into_iter().map(|pages| Access {
-                time_ns: self.paths[*path].time_ns,
-                dev: need.dev(),
-                ino: 0,
-                generation: 0,
-                start: pages.start,
-                len: pages.end - pages.start,
-                source: Source::LookedUp,
-                by: By::Tree,
-            }));
-        }
-        accesses
-    }
-
-    /// Walks the paths of another namespace; returns those that have to be walked in ours.
-    fn walk_in_namespace(
-        &mut self,
-        namespaces: &Namespaces,
-        number: u32,
-        theirs: Vec<usize>,
-    ) -> Vec<usize> {
-        let entered = namespaces
-            .get(number)
-            .map(|namespace| namespace::open_in(namespace, &self.mounts_of(&theirs)));
-        if let Some(Err(error)) = &entered {
-            let warning = format!("cannot enter the app's mount namespace: {error}");
-            self.warnings.push(warning);
-        }
-        let Some(Ok((table, open))) = entered else {
-            self.counts.foreign += theirs.len() as u64;
-            return theirs;
-        };
-        let mut directories = Directories::new(table, open, false);
-        let (inside, detached): (Vec<usize>, Vec<usize>) = theirs.into_iter().partition(|&at| {
-            let path = &self.paths[at];
-            directories.is_open(path.from_mount) && directories.is_open(path.root_mount)
-        });
-        self.walk_all(&mut directories, &inside);
-        detached
-    }
-
+impl PathWalks<'_> {
     /// The mounts that paths start from.
     fn mounts_of(&self, paths: &[usize]) -> BTreeSet<u32> {
         let paths = paths.iter().map(|&at| &self.paths[at]);
@@ -263,44 +247,12 @@ fn walk_path(
     needs: &mut Vec<Need>,
 ) {
     match path.how {
-        Use::LookUp { follow } => {
-            walk(directories, from, root, &path.path, follow, needs);
-        }
-        Use::Execute => {
-            if let Some((dir, name)) = walk(directories, from, root, &path.path, true, needs)
-                && let Some(interpreter) = directories.interpreter(&dir, &name)
-            {
-                walk(directories, from, root, &interpreter, true, needs);
-            }
-        }
+        Use::LookUp { follow } => walk(directories, from, root, &path.path, follow, needs),
         Use::List => needs.push(Need::List(from.id)),
         Use::Enter => {
             if let Some((root, path)) = directories.path_to(from) {
                 walk(directories, &root, &root, &path, true, needs);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_paths_with_missing_metadata_are_reported() {
-        let lines = |foreign, hidden| {
-            let used = 9;
-            PathCounts {
-                used,
-                foreign,
-                hidden,
-            }
-            .lines()
-        };
-        assert_eq!(lines(0, 0), Vec::<String>::new());
-        let lines = lines(1, 3);
-        assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(lines[0].starts_with("1 of 9 paths were looked up in another mount namespace"));
-        assert!(lines[1].starts_with("3 of 9 paths lead to file systems that only a sandbox"));
     }
 }

@@ -7,8 +7,7 @@ use super::directories::{ChildNode, Dir, Directories};
 const MOST_LINKS: u32 = 40;
 
 /// Walks `path` from `from`; `/` is `root`. Without `follow`, a path ends at a symbolic link in its last
-/// place. Adds each step to `needs`, in order. If the path leads to anything but a directory, returns its
-/// directory and its name there.
+/// place. Adds each step to `needs`, in order.
 pub fn walk(
     directories: &mut Directories,
     from: &Dir,
@@ -16,7 +15,7 @@ pub fn walk(
     path: &[u8],
     follow: bool,
     needs: &mut Vec<Need>,
-) -> Option<(Dir, Vec<u8>)> {
+) {
     let mut at = if path.starts_with(b"/") { root } else { from }.clone();
     // The components that are left, the next one last. A trailing slash leaves an empty one, so that the
     // component before it is not the path's last.
@@ -28,7 +27,10 @@ pub fn walk(
         }
         if name == b".." {
             if at.id != root.id {
-                at = directories.parent(&at)?;
+                let Some(above) = directories.parent(&at) else {
+                    return;
+                };
+                at = above;
             }
             continue;
         }
@@ -41,19 +43,17 @@ pub fn walk(
             ChildNode::Link { ino, .. } | ChildNode::Other(ino) => Some(Some(*ino)),
         };
         if let Some(found) = found {
-            let name = name.clone();
             needs.push(Need::LookUp { dir, name, found });
         }
         match child {
-            ChildNode::Absent | ChildNode::Elsewhere => return None,
+            ChildNode::Absent | ChildNode::Elsewhere | ChildNode::Other(_) => return,
             ChildNode::Directory(below) | ChildNode::Mounted(below) => at = below,
-            ChildNode::Other(_) => return left.is_empty().then_some((at, name)),
-            ChildNode::Link { .. } if left.is_empty() && !follow => return Some((at, name)),
+            ChildNode::Link { .. } if left.is_empty() && !follow => return,
             ChildNode::Link { ino, target } => {
                 needs.push(Need::Link((dir.0, ino)));
                 links += 1;
                 if links > MOST_LINKS || target.is_empty() {
-                    return None;
+                    return;
                 }
                 if target.starts_with(b"/") {
                     at = root.clone();
@@ -62,7 +62,6 @@ pub fn walk(
             }
         }
     }
-    None
 }
 
 /// The parts between slashes, the last one first.
@@ -96,12 +95,7 @@ mod tests {
 
     /// Walks `path` from `root`, as if the file systems of these directories were ext4 and no others were
     /// mounted.
-    fn walk_from(
-        root: &Path,
-        known: &[&Path],
-        path: &[u8],
-        follow: bool,
-    ) -> (Vec<Need>, Option<Vec<u8>>) {
+    fn walk_from(root: &Path, known: &[&Path], path: &[u8], follow: bool) -> Vec<Need> {
         let mounts = known.iter().map(|directory| {
             let dev = fs::metadata(directory).unwrap().dev();
             let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
@@ -112,13 +106,12 @@ mod tests {
         let root = rustix::fs::open(root, O_LOOKUP, rustix::fs::Mode::empty()).unwrap();
         let root = directories.opened(root).unwrap();
         let mut needs = Vec::new();
-        let end = walk(&mut directories, &root, &root, path, follow, &mut needs);
-        (needs, end.map(|(_, name)| name))
+        walk(&mut directories, &root, &root, path, follow, &mut needs);
+        needs
     }
 
-    /// The steps of a walk through [`tree`], by the paths of what is looked up or read, and the name of the
-    /// file that it ends at.
-    fn steps(path: &str, follow: bool) -> (Vec<String>, Option<String>) {
+    /// The steps of a walk through [`tree`], by the paths of what is looked up or read.
+    fn steps(path: &str, follow: bool) -> Vec<String> {
         let tree = tree();
         let root = tree.path();
         let all = ["", "usr", "usr/lib", "usr/lib/x.so", "lib", "loop", "abs"];
@@ -126,11 +119,9 @@ mod tests {
             let ino = |path: &&&str| root.join(path).symlink_metadata().unwrap().ino();
             all.iter().find(|path| ino(path) == wanted).unwrap()
         };
-        let (needs, end) = walk_from(root, &[root], path.as_bytes(), follow);
         let step = |need| match need {
             Need::LookUp { dir, name, found } => {
-                let name = String::from_utf8(name).unwrap();
-                let path = format!("{}/{name}", place(dir.1));
+                let path = format!("{}/{}", place(dir.1), String::from_utf8(name).unwrap());
                 match found {
                     Some(ino) => assert_eq!(*place(ino), path.trim_start_matches('/')),
                     None => return format!("no {path}"),
@@ -140,8 +131,8 @@ mod tests {
             Need::Link(id) => format!("read {}", place(id.1)),
             Need::List(id) => format!("list {}", place(id.1)),
         };
-        let end = end.map(|name| String::from_utf8(name).unwrap());
-        (needs.into_iter().map(step).collect(), end)
+        let needs = walk_from(root, &[root], path.as_bytes(), follow);
+        needs.into_iter().map(step).collect()
     }
 
     #[test]
@@ -149,53 +140,45 @@ mod tests {
         let library = ["/usr", "usr/lib", "usr/lib/x.so"];
         let through_link = ["/lib", "read lib", "/usr", "usr/lib", "usr/lib/x.so"];
         let up_and_down = ["/usr", "usr/lib", "/abs", "read abs", "/usr", "usr/lib"];
-        for (path, follow, expected, end) in [
-            ("/usr//./lib/x.so", true, &library[..], Some("x.so")),
-            ("/lib/x.so", true, &through_link, Some("x.so")),
-            ("usr/lib/../../abs/lib", true, &up_and_down, None),
+        for (path, follow, expected) in [
+            ("/usr//./lib/x.so", true, &library[..]),
+            ("/lib/x.so", true, &through_link),
+            ("usr/lib/../../abs/lib", true, &up_and_down),
             // A link in the last place is followed on request, or before a slash.
-            ("/lib", false, &["/lib"], Some("lib")),
-            ("/lib/", false, &through_link[..4], None),
-            ("/lib", true, &through_link[..4], None),
+            ("/lib", false, &["/lib"]),
+            ("/lib/", false, &through_link[..4]),
+            ("/lib", true, &through_link[..4]),
             // A missing name is looked up and ends the walk, as does a file in the middle.
-            ("/usr/bin/x", true, &["/usr", "no usr/bin"], None),
-            ("/usr/lib/x.so/more", true, &library, None),
+            ("/usr/bin/x", true, &["/usr", "no usr/bin"]),
+            ("/usr/lib/x.so/more", true, &library),
             // Above the root is the root.
-            ("../../usr", true, &["/usr"], None),
+            ("../../usr", true, &["/usr"]),
         ] {
-            let (steps, found) = steps(path, follow);
-            assert_eq!(steps, expected, "{path} {follow}");
-            assert_eq!(found.as_deref(), end, "{path} {follow}");
+            assert_eq!(steps(path, follow), expected, "{path} {follow}");
         }
-    }
-
-    #[test]
-    fn circles_of_links_end() {
-        let (steps, end) = steps("/loop", true);
-        assert_eq!(end, None);
-        assert_eq!(steps.len(), 2 * (MOST_LINKS as usize + 1));
+        let circle = steps("/loop", true).len();
+        assert_eq!(circle, 2 * (MOST_LINKS as usize + 1));
     }
 
     #[test]
     fn mount_points_are_not_looked_up_and_left_out_file_systems_not_entered() {
         let (root, mounted) = (Path::new("/"), Path::new("/proc"));
-        let (needs, end) = walk_from(root, &[root, mounted], b"/proc/no-such-name", true);
+        let needs = walk_from(root, &[root, mounted], b"/proc/no-such-name", true);
         let dir = fs::metadata(mounted).unwrap();
         let missing = Need::LookUp {
             dir: (dir.dev(), dir.ino()),
             name: b"no-such-name".to_vec(),
             found: None,
         };
-        assert_eq!((needs, end), (vec![missing], None));
-        let left_out = walk_from(root, &[root], b"/proc/no-such-name", true);
-        assert_eq!(left_out, (vec![], None));
+        assert_eq!(needs, [missing]);
+        assert_eq!(walk_from(root, &[root], b"/proc/no-such-name", true), []);
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_a_path_that_ends(path in prop::collection::vec(any::<u8>(), 0..200), follow: bool) {
             let tree = tree();
-            let (needs, _) = walk_from(tree.path(), &[tree.path()], &path, follow);
+            let needs = walk_from(tree.path(), &[tree.path()], &path, follow);
             prop_assert!(needs.len() <= 2 * (path.len() + MOST_LINKS as usize + 1));
         }
     }

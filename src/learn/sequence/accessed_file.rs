@@ -54,8 +54,8 @@ pub struct FileFacts {
     pub mtime_ns: i64,
     /// Path from the file system's own root, where it is known.
     pub path: Option<Vec<u8>>,
-    /// The pages asked about that are in the page cache, in 4 KiB pages, in order.
-    pub cached: Vec<Range<u64>>,
+    /// The pages asked about that are in the page cache.
+    pub cached: RangeSet,
     /// Extents of the pages asked about, in file order; they do not overlap.
     pub extents: Vec<FileExtent>,
     /// The metadata that the data depend on; none if they cannot be found.
@@ -70,7 +70,7 @@ impl FileFacts {
             size: 0,
             mtime_ns: 0,
             path: None,
-            cached: Vec::new(),
+            cached: RangeSet::default(),
             extents: Vec::new(),
             dependencies: Dependencies::default(),
         }

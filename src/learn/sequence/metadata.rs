@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use super::Sequence;
 use crate::fs::ext4::ExtentNode;
 use crate::model::ranges::RangeSet;
 use crate::model::{LogEntry, PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
@@ -64,62 +65,41 @@ pub fn block_pages(first: u64, len: u64, block_size: u64) -> Range<u64> {
     start / PAGE_SIZE..end.div_ceil(PAGE_SIZE)
 }
 
-/// The result of [`insert_missing`].
-#[derive(Debug)]
-pub struct Completed {
-    /// The launch sequence with the missing metadata.
-    pub log: Vec<LogEntry>,
-    /// What was inserted.
-    pub inserted: Vec<Span>,
-    /// Metadata pages that were read in the launch, but after data that depend on them.
-    pub late: u64,
-}
-
-/// Walks the sequence and inserts, just before each data entry, those pages of metadata that it
-/// depends on and that the whole sequence lacks. Metadata that only come later than the data stay
-/// where they are. `dependencies` is indexed as the file table; `devices` is the number of devices.
-pub fn insert_missing(
-    log: &[LogEntry],
-    dependencies: &[&Dependencies],
-    devices: usize,
-) -> Completed {
-    let mut traced = vec![RangeSet::default(); devices];
+/// Walks the sequence's log and inserts, just before each data entry, those pages of metadata that it
+/// depends on and that the whole log lacks. Metadata that only come later than the data stay where they are, and
+/// are counted. `dependencies` is indexed as the file table.
+pub fn insert_missing(sequence: &mut Sequence, dependencies: &[&Dependencies]) {
+    let log = std::mem::take(&mut sequence.log);
+    let mut traced = vec![RangeSet::default(); sequence.devices.len()];
     for entry in log.iter().filter(|entry| entry.span.place.is_metadata()) {
         traced[usize::from(entry.device)].insert(entry.span.pages());
     }
     // Metadata in the output so far, and metadata that come only after data that depend on them.
-    let mut present = vec![RangeSet::default(); devices];
-    let mut late = vec![RangeSet::default(); devices];
-    let mut completed = Completed {
-        log: Vec::with_capacity(log.len()),
-        inserted: Vec::new(),
-        late: 0,
-    };
+    let mut present = vec![RangeSet::default(); traced.len()];
+    let mut late = present.clone();
     for entry in log {
         let device = usize::from(entry.device);
-        let range = entry.span.pages();
-        let Place::Data { file } = entry.span.place else {
-            present[device].insert(range);
-            completed.log.push(*entry);
-            continue;
-        };
-        for needed in dependencies[file as usize].of(&range) {
-            for absent in present[device].missing(&needed) {
-                for coming in traced[device].overlapping(&absent) {
-                    late[device].insert(coming);
-                }
-                for missing in traced[device].missing(&absent) {
-                    present[device].insert(missing.clone());
-                    let inserted = metadata_entry(entry.device, missing, entry.time_us);
-                    completed.inserted.push(inserted.span);
-                    push(&mut completed.log, inserted);
+        if let Place::Data { file } = entry.span.place {
+            for needed in dependencies[file as usize].of(&entry.span.pages()) {
+                for absent in present[device].missing(&needed) {
+                    for coming in traced[device].overlapping(&absent) {
+                        late[device].insert(coming);
+                    }
+                    for missing in traced[device].missing(&absent) {
+                        present[device].insert(missing.clone());
+                        let inserted = metadata_entry(entry.device, missing, entry.time_us);
+                        sequence.report.missing_metadata += inserted.span.len;
+                        sequence.unread.push(inserted.span);
+                        push(&mut sequence.log, inserted);
+                    }
                 }
             }
+        } else {
+            present[device].insert(entry.span.pages());
         }
-        completed.log.push(*entry);
+        sequence.log.push(entry);
     }
-    completed.late = late.iter().map(RangeSet::len).sum();
-    completed
+    sequence.report.late_metadata = late.iter().map(RangeSet::len).sum();
 }
 
 /// Appends an entry to a log; joins it to the last one if it continues that one in its file (or on its
@@ -151,7 +131,7 @@ pub fn metadata_entry(device: u16, pages: Range<u64>, time_us: u64) -> LogEntry 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learn::sequence::tests::text;
+    use crate::learn::sequence::tests::{device, text};
 
     fn data(file: u32, pages: Range<u64>, time_us: u64) -> LogEntry {
         LogEntry {
@@ -171,6 +151,16 @@ mod tests {
         }
     }
 
+    fn completed(log: &[LogEntry], dependencies: &[&Dependencies]) -> Sequence {
+        let mut sequence = Sequence {
+            devices: vec![(*device(1)).clone()],
+            log: log.to_vec(),
+            ..Sequence::default()
+        };
+        insert_missing(&mut sequence, dependencies);
+        sequence
+    }
+
     #[test]
     fn the_inode_and_the_nodes_that_cover_the_pages_come_first() {
         // Two levels: an index node at 60; leaves at 61 and 70, of which each maps 100 blocks.
@@ -180,13 +170,13 @@ mod tests {
             node(100, 100, 70, 1),
         ];
         let file = Dependencies::new(Some(50), &nodes, 4096);
-        let done = insert_missing(&[data(0, 10..15, 3), data(0, 99..101, 4)], &[&file], 1);
+        let done = completed(&[data(0, 10..15, 3), data(0, 99..101, 4)], &[&file]);
         let expected = "m:50+1@3 m:60+2@3 0:10+5@3 m:70+1@4 0:99+2@4";
         assert_eq!(text(&done.log, &[]), expected);
         assert_eq!(done.log[1].lba, 60 * SECTORS_PER_PAGE);
-        let inserted: Vec<_> = done.inserted.iter().map(Span::pages).collect();
+        let inserted: Vec<_> = done.unread.iter().map(Span::pages).collect();
         assert_eq!(inserted, [50..51, 60..61, 61..62, 70..71]);
-        assert_eq!(done.late, 0);
+        assert_eq!(done.report.late_metadata, 0);
     }
 
     #[test]
@@ -194,11 +184,11 @@ mod tests {
         let file = Dependencies::new(Some(50), &[], 4096);
         let late = metadata_entry(0, 50..51, 3);
         let log = [data(0, 0..1, 1), data(1, 5..6, 2), late];
-        let done = insert_missing(&log, &[&file, &file], 1);
+        let done = completed(&log, &[&file, &file]);
         assert_eq!(done.log, log);
-        assert_eq!((done.inserted.len(), done.late), (0, 1));
+        assert_eq!((done.unread.len(), done.report.late_metadata), (0, 1));
         // Without it, the files of one inode block need it once.
-        let done = insert_missing(&log[..2], &[&file, &file], 1);
+        let done = completed(&log[..2], &[&file, &file]);
         assert_eq!(text(&done.log, &[]), "m:50+1@1 0:0+1@1 1:5+1@2");
     }
 

@@ -27,7 +27,7 @@ pub use metadata::{Dependencies, block_pages};
 pub use report::{FileCount, LeftOut, ResolveReport};
 pub use requirements::{RequestCounts, Requirements};
 
-use super::lookups::PathWalks;
+use super::lookups::implied_accesses;
 use super::probe::LiveProbe;
 use crate::fs::mounts::MountTable;
 use crate::kernel::Namespaces;
@@ -92,8 +92,9 @@ pub fn resolve(
     class: &dyn Fn(u64) -> DriveClass,
 ) -> Sequence {
     let mut probe = LiveProbe::new(mounts, class, observed.started);
-    let paths = PathWalks::new(observed.paths, observed.namespaces, mounts);
-    let mut accesses = [observed.accesses, &paths.accesses(&mut probe)].concat();
+    let (implied, paths) =
+        implied_accesses(observed.paths, observed.namespaces, mounts, &mut probe);
+    let mut accesses = [observed.accesses, &implied].concat();
     // The sort is stable: reads for a look-up are traced before the look-up is reported, and stay before it.
     accesses.sort_by_key(|access| access.time_ns);
     if observed.touches {
@@ -105,8 +106,8 @@ pub fn resolve(
     };
     let mut ask = |key, pages: &[_], windows: &[_]| probe.look_at(key, pages, windows);
     let mut sequence = resolve_with(&observed, &mut ask);
-    sequence.report.paths = paths.counts;
-    sequence.report.warnings = [probe.warnings, paths.warnings].concat();
+    sequence.report.paths = paths;
+    sequence.report.warnings = probe.warnings;
     sequence
 }
 

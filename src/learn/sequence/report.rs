@@ -80,73 +80,67 @@ impl ResolveReport {
     pub fn left_out_lines(&self) -> Vec<String> {
         let by_type = self.left_out.iter().map(|(fs_type, left_out)| {
             let reason = left_out.support.reason().unwrap_or("is left out");
-            format!("{}: {fs_type} {reason}", left_out.count)
+            (left_out.count, format!("{fs_type} {reason}"))
         });
         let others = [
             (self.unknown_device, "on devices that are not mounted here"),
             (self.gone, "deleted, replaced or not regular files"),
             (self.written, "written since the launch began"),
             (self.past_end_pages.into(), "past the ends of files"),
-            (
-                self.unmapped_pages.into(),
-                "in holes or otherwise without a place on the disk",
-            ),
+            (self.unmapped_pages.into(), "without a place on the disk"),
             (
                 self.dropped_metadata.into(),
                 "metadata of devices that cannot be read",
             ),
         ];
-        let others = others
-            .into_iter()
-            .filter(|(count, _)| *count != FileCount::default())
-            .map(|(count, reason)| format!("{count}: {reason}"));
-        by_type.chain(others).collect()
+        counted(by_type.chain(others.map(|(count, reason)| (count, reason.to_owned()))))
     }
 
     /// The whole report as text, a line each.
     pub fn lines(&self) -> Vec<String> {
-        let mut lines = self.warnings.clone();
-        for (pages, what) in [
-            (self.window_pages, "cached before the launch"),
+        let mut other = self.other;
+        other.pages += self.other_metadata_pages;
+        let counts: [(FileCount, &str); 8] = [
+            (self.window_pages.into(), "cached before the launch"),
             (
-                self.path_metadata,
-                "of metadata that look-ups need and that were cached",
+                self.path_metadata.into(),
+                "metadata that look-ups need, cached before the launch",
             ),
             (
-                self.refined_pages,
-                "mapped along with others and not needed in an earlier launch, left out",
+                self.refined_pages.into(),
+                "left out: mapped along with others and not needed in an earlier launch",
             ),
             (
-                self.recurring_pages,
+                self.recurring_pages.into(),
                 "read by processes that were started for this launch, as before",
             ),
             (
-                self.helper_pages,
-                "read by processes that were started meanwhile: learned if they recur in the next launch \
-                 that is learned",
+                self.helper_pages.into(),
+                "left out unless they recur: read by processes that were started meanwhile",
             ),
-            (self.missing_metadata, "of missing metadata inserted"),
+            (self.missing_metadata.into(), "missing metadata, inserted"),
             (
-                self.late_metadata,
-                "of metadata read only after data that depend on them",
+                self.late_metadata.into(),
+                "metadata read only after data that depend on them",
             ),
-        ] {
-            if pages > 0 {
-                lines.push(format!("{} {what}", FileCount::from(pages)));
-            }
-        }
-        lines.extend(self.paths.lines());
-        let left_out = self.left_out_lines();
-        lines.extend(left_out.into_iter().map(|line| format!("left out: {line}")));
-        let mut other = self.other;
-        other.pages += self.other_metadata_pages;
-        if other != FileCount::default() {
-            lines.push(format!(
-                "not of this app: {other} accessed by other programs"
-            ));
-        }
+            (other, "not of this app: accessed by other programs"),
+        ];
+        let counts = counted(counts.map(|(count, what)| (count, what.to_owned())));
+        let left_out = self.left_out_lines().into_iter();
+        let left_out = left_out.map(|line| format!("left out: {line}"));
+        let mut lines = [self.warnings.clone(), counts, self.paths.lines()].concat();
+        lines.extend(left_out);
         lines
     }
+}
+
+/// A line for each count that is not zero.
+fn counted(counts: impl IntoIterator<Item = (FileCount, String)>) -> Vec<String> {
+    let counts = counts.into_iter();
+    let counts = counts.filter(|(count, _)| *count != FileCount::default());
+    counts
+        .map(|(count, what)| format!("{count}: {what}"))
+        .collect()
 }
 
 /// Pages of metadata, or of files that are not counted.
@@ -158,15 +152,12 @@ impl From<u64> for FileCount {
 
 impl fmt::Display for FileCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |number| if number == 1 { "" } else { "s" };
         if self.files > 0 {
             write!(f, "{} file{}, ", self.files, plural(self.files))?;
         }
         write!(f, "{} page{}", self.pages, plural(self.pages))
     }
-}
-
-fn plural(number: u64) -> &'static str {
-    if number == 1 { "" } else { "s" }
 }
 
 #[cfg(test)]
@@ -192,10 +183,10 @@ mod tests {
             report.lines(),
             [
                 "loop0: something",
-                "1 page of missing metadata inserted",
+                "1 page: missing metadata, inserted",
                 "left out: 2 files, 7 pages: tmpfs lives in memory: nothing is read from a drive",
                 "left out: 1 file, 2 pages: deleted, replaced or not regular files",
-                "left out: 3 pages: in holes or otherwise without a place on the disk",
+                "left out: 3 pages: without a place on the disk",
             ]
         );
     }

@@ -7,7 +7,8 @@ use std::ops::Range;
 use super::accessed_file::{self, AccessedFile, FileFacts};
 use super::metadata::{self, Dependencies, metadata_entry, push};
 use super::report::ResolveReport;
-use super::{Observed, Sequence, split};
+use super::split::split;
+use super::{Observed, Sequence};
 use crate::model::ranges::RangeSet;
 use crate::model::{Access, By, Device, File, LogEntry, PAGE_SIZE, Place, Source, Span};
 
@@ -36,7 +37,7 @@ struct WalkedFile {
     number: Option<u32>,
 }
 
-/// An access to a file that goes into the sequence.
+/// An access to a file, or to a device's metadata, that goes into the sequence.
 #[derive(Clone, Copy)]
 struct FileAccess<'a> {
     /// Index among the accessed files.
@@ -80,26 +81,24 @@ impl<'a> SequenceBuilder<'a> {
 
     fn access(&mut self, access: &Access, number: usize) {
         let file = &self.accessed[number];
-        let touches = self.observed.touches;
-        let time_us = access.time_ns.saturating_sub(self.observed.start_ns) / 1000;
-        let pages = accessed_file::pages(access);
         let Some(facts) = file.facts.as_deref() else {
             return;
         };
-        if !file.is_file() {
-            for fresh in self.walked[number].covered.insert(pages) {
-                self.log_metadata(file, &facts.device, fresh, time_us, access.source);
-            }
-            return;
-        }
         let at = FileAccess {
             number,
             file,
             facts,
-            time_us,
+            time_us: access.time_ns.saturating_sub(self.observed.start_ns) / 1000,
         };
+        let pages = accessed_file::pages(access);
         let end = facts.size.div_ceil(PAGE_SIZE);
+        let touches = self.observed.touches;
         match access.source {
+            source if !file.is_file() => {
+                for fresh in self.walked[number].covered.insert(pages) {
+                    self.log_metadata(at, fresh, source == Source::LookedUp);
+                }
+            }
             Source::Window => {
                 let mapped = self.mapped_by_window(at, pages.start..pages.end.min(end));
                 self.log_mapped_together(at, mapped);
@@ -116,7 +115,7 @@ impl<'a> SequenceBuilder<'a> {
                     && let Some(folio) = file.added_folio(access.start)
                 {
                     let mapped = folio.start..folio.end.min(end);
-                    self.log_mapped_together(at, std::iter::once(mapped));
+                    self.log_mapped_together(at, vec![mapped]);
                 }
             }
         }
@@ -126,47 +125,34 @@ impl<'a> SequenceBuilder<'a> {
     /// window that are cached now and were not added since the launch began, and those that others had
     /// added. (Pages that the launch added are in the sequence by their own accesses, if it asked for them.)
     fn mapped_by_window(&self, at: FileAccess<'_>, window: Range<u64>) -> Vec<Range<u64>> {
-        let none = RangeSet::default();
+        let cached = at.facts.cached.overlapping(&window);
         // In live learning, pages added meanwhile may have been touched by this fault.
-        let added = if self.observed.touches {
-            &none
+        let mut mapped: Vec<Range<u64>> = if self.observed.touches {
+            cached.collect()
         } else {
-            &at.file.added
+            cached
+                .flat_map(|cached| at.file.added.missing(&cached))
+                .collect()
         };
-        let cached = &at.facts.cached;
-        let first = cached.partition_point(|cached| cached.end <= window.start);
-        let mut mapped: Vec<Range<u64>> = cached[first..]
-            .iter()
-            .take_while(|cached| cached.start < window.end)
-            .map(|cached| cached.start.max(window.start)..cached.end.min(window.end))
-            .flat_map(|cached| added.missing(&cached))
-            .collect();
         mapped.extend(self.walked[at.number].added_by_others.overlapping(&window));
         mapped
     }
 
     /// Logs pages that one fault mapped together, although it touched only one of them. Those that an earlier
     /// launch did not need are left out, unless it needed none of them.
-    fn log_mapped_together(
-        &mut self,
-        at: FileAccess<'a>,
-        mapped: impl IntoIterator<Item = Range<u64>>,
-    ) {
-        let mut kept = RangeSet::default();
-        for pages in mapped {
-            for fresh in self.walked[at.number].covered.insert(pages) {
-                kept.insert(fresh);
-            }
-        }
+    fn log_mapped_together(&mut self, at: FileAccess<'a>, mapped: Vec<Range<u64>>) {
+        let covered = &mut self.walked[at.number].covered;
+        let mapped = mapped.into_iter().flat_map(|pages| covered.insert(pages));
+        let mut kept: RangeSet = mapped.collect();
         if let Some(earlier) = self.observed.earlier.pages(at.file.key, at.facts) {
-            let mut needed = RangeSet::default();
-            for pages in kept.ranges() {
-                for set in [earlier, &at.file.touched] {
-                    for part in set.overlapping(&pages) {
-                        needed.insert(part);
-                    }
-                }
-            }
+            let needed = |pages: Range<u64>| {
+                let touched = at.file.touched.overlapping(&pages);
+                earlier
+                    .overlapping(&pages)
+                    .chain(touched)
+                    .collect::<Vec<_>>()
+            };
+            let needed: RangeSet = kept.ranges().flat_map(needed).collect();
             if needed.len() > 0 {
                 self.sequence.report.refined_pages += kept.len() - needed.len();
                 kept = needed;
@@ -184,26 +170,21 @@ impl<'a> SequenceBuilder<'a> {
     }
 
     /// Logs pages of a device's metadata that are new to the sequence.
-    fn log_metadata(
-        &mut self,
-        file: &AccessedFile,
-        device: &Device,
-        pages: Range<u64>,
-        time_us: u64,
-        source: Source,
-    ) {
-        let Some(device) = self.device_number(device) else {
+    fn log_metadata(&mut self, at: FileAccess<'_>, pages: Range<u64>, is_looked_up: bool) {
+        let Some(device) = self.device_number(&at.facts.device) else {
             return;
         };
-        if source == Source::LookedUp {
-            for cached in file.added.missing(&pages) {
+        if is_looked_up {
+            for cached in at.file.added.missing(&pages) {
                 let span = Span::new(Place::Metadata { device }, cached);
                 self.sequence.report.path_metadata += span.len;
                 self.sequence.unread.push(span);
             }
         }
-        let entry = metadata_entry(device, pages, time_us);
-        push(&mut self.sequence.log, entry);
+        push(
+            &mut self.sequence.log,
+            metadata_entry(device, pages, at.time_us),
+        );
     }
 
     /// Logs pages of a file that are new to the sequence. Returns the number of those that have a
@@ -214,18 +195,18 @@ impl<'a> SequenceBuilder<'a> {
         }
         let asked = pages.end - pages.start;
         let mut placed = 0;
-        for piece in split::split(pages, &at.facts.extents) {
+        for (pages, lba) in split(pages, &at.facts.extents) {
             let Some(file) = self.file_number(at) else {
                 break;
             };
             let place = Place::Data { file };
-            let cached = at.file.added.missing(&piece.pages).into_iter();
+            let cached = at.file.added.missing(&pages).into_iter();
             let unread = cached.map(|pages| Span::new(place, pages));
             self.sequence.unread.extend(unread);
             let entry = LogEntry {
-                span: Span::new(place, piece.pages),
+                span: Span::new(place, pages),
                 device: self.sequence.files[file as usize].device,
-                lba: piece.lba,
+                lba,
                 time_us: at.time_us,
             };
             placed += entry.span.len;
@@ -272,26 +253,17 @@ impl<'a> SequenceBuilder<'a> {
         let mut sequence = self.sequence;
         // What helpers accessed was logged last and belongs in between.
         sequence.log.sort_by_key(|entry| entry.time_us);
-        let devices = sequence.devices.len();
-        let done = metadata::insert_missing(&sequence.log, &self.dependencies, devices);
-        sequence.log = done.log;
-        sequence.report.missing_metadata = done.inserted.iter().map(|span| span.len).sum();
-        sequence.report.late_metadata = done.late;
-        sequence.unread.extend(done.inserted);
-        sequence.fault_around = joined(sequence.fault_around);
+        metadata::insert_missing(&mut sequence, &self.dependencies);
+        // Spans that touch are joined.
+        let spans = &mut sequence.fault_around;
+        spans.sort_unstable();
+        spans.dedup_by(|next, last| {
+            let is_next = last.place == next.place && last.end() == next.start;
+            if is_next {
+                last.len += next.len;
+            }
+            is_next
+        });
         sequence
     }
-}
-
-/// The spans in order, with those joined that touch.
-fn joined(mut spans: Vec<Span>) -> Vec<Span> {
-    spans.sort_unstable();
-    spans.dedup_by(|next, last| {
-        let is_next = last.place == next.place && last.end() == next.start;
-        if is_next {
-            last.len += next.len;
-        }
-        is_next
-    });
-    spans
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::{LaunchCounts, Params, PrefetchReport};
-use crate::policy::{ColdLaunch, TuningEnd};
+use crate::policy::TuningEnd;
 
 mod properties;
 
@@ -18,7 +18,7 @@ fn learned(history: &[Revision]) -> Observation<'_> {
     Observation::Learned {
         class: CLASS,
         history,
-        cold: None,
+        waiting_us: None,
     }
 }
 
@@ -39,7 +39,6 @@ fn good() -> LaunchFigures {
             ..LaunchCounts::default()
         },
         schedule_bytes: 100,
-        cold_requests: 100,
         report: Some(PrefetchReport {
             scheduled: 100,
             ..PrefetchReport::default()
@@ -116,13 +115,7 @@ fn three_attempts_that_teach_nothing_end_learning() {
 
 #[test]
 fn a_profile_that_is_wrong_is_learned_again() {
-    let missed = |requests, missed| {
-        changed(|figures| {
-            figures.counts.requests = requests;
-            figures.missed = missed;
-        })
-    };
-    let own = |requests| missed(requests, Some(requests));
+    let own = |requests| changed(|figures| figures.counts.requests = requests);
     let mut refused = own(100);
     refused.report.as_mut().expect("a report").refused = Some("no memory".to_owned());
     let mut withheld = own(100);
@@ -130,7 +123,6 @@ fn a_profile_that_is_wrong_is_learned_again() {
     let mut warm = own(100);
     warm.counts.bytes = 4;
     let [few, many] = [own(10), own(11)];
-    let [held, unknown] = [missed(40, Some(10)), missed(40, None)];
     let history = &history()[..];
     let launched = |figures| Observation::Launched { history, figures };
     let checked = |obsolete| Observation::Checked {
@@ -144,8 +136,6 @@ fn a_profile_that_is_wrong_is_learned_again() {
             launched(&many),
             Some(DecisionReason::Missed),
         ),
-        ("many for what the profile holds", launched(&held), None),
-        ("many, and nobody knows for what", launched(&unknown), None),
         ("nothing prefetched", launched(&refused), None),
         ("prefetching withheld", launched(&withheld), None),
         ("a warm launch", launched(&warm), None),
@@ -262,37 +252,13 @@ fn a_clock_set_back_counts_from_then_on() {
 }
 
 #[test]
-fn the_percentages_go_by_measured_cold_launches_where_there_are_any() {
-    let mut app = prefetching();
-    let own = |requests| {
-        changed(|figures| {
-            figures.counts.requests = requests;
-            figures.missed = Some(requests);
-        })
-    };
-    let mut withheld = own(1000);
-    withheld.report = None;
-    assert_eq!(launch(&mut app, withheld), Decision::Keep);
-    let late = changed(|figures| figures.switches = 50);
-    assert_eq!(launch(&mut app, late), Decision::Keep, "in time");
-    let ended = app.tuning().and_then(Tuning::ended);
-    assert_eq!(ended, Some(TuningEnd::InTime));
-    assert_eq!(launch(&mut app, own(100)), Decision::Keep);
-    let relearn = Decision::Relearn(DecisionReason::Missed);
-    assert_eq!(launch(&mut app, own(101)), relearn);
-}
-
-#[test]
 fn cold_launches_that_were_learned_live_take_part_in_the_comparison() {
     let mut app = Managed::default();
     for _ in 0..3 {
         let observation = Observation::Learned {
             class: CLASS,
             history: &history(),
-            cold: Some(ColdLaunch {
-                waiting_us: 100,
-                requests: 100,
-            }),
+            waiting_us: Some(100),
         };
         app.next(NOW, &observation);
     }
