@@ -34,7 +34,7 @@ pub fn serve(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>
     let level =
         Config::load(&places.config_dir).map_or(LogLevel::default(), |config| config.log.level);
     log_to_journal(level)?;
-    Ok(run(places, bus)?)
+    run(places, bus)
 }
 
 /// Logs to the journal, with all fields, if standard error is connected to it; otherwise to standard error.

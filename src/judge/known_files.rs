@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::misses::{FileNow, MissReason};
-use crate::model::InodeId;
 use crate::model::ranges::RangeSet;
+use crate::model::{InodeId, OwnRead};
 use crate::model::{PAGE_SIZE, Place, PrefetchReport, Profile, Skipped};
 
 /// A profile, indexed by file and page, with what its prefetch skipped.
@@ -56,6 +56,21 @@ impl<'a> KnownFiles<'a> {
             pages.insert(span.start..span.end());
         }
         known
+    }
+
+    /// Whether the schedule has a page of this request: then the app came before the prefetch thread, or the thread
+    /// skipped it.
+    pub fn holds(&self, read: &OwnRead) -> bool {
+        let place = match read.inode {
+            InodeId { dev, ino: 0, .. } => self
+                .devices
+                .get(&dev)
+                .map(|&device| Place::Metadata { device }),
+            inode => self.files.get(&inode).map(|&file| Place::Data { file }),
+        };
+        place
+            .and_then(|place| self.scheduled.get(&place))
+            .is_some_and(|scheduled| scheduled.overlapping(&read.pages).next().is_some())
     }
 
     /// Why a metadata page was missed.

@@ -9,6 +9,7 @@ mod misses;
 mod recorder;
 mod system;
 
+pub use known_files::KnownFiles;
 pub use misses::{
     FileLookUp, FileNow, JudgedLaunch, Miss, MissReason, MissedPlace, Misses, PageFate,
     RequestCount, misses,

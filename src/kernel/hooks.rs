@@ -74,7 +74,6 @@ impl ProgramSelection {
     pub fn apply(&self, open: &mut OpenParalfetchSkel) {
         use HookKind::{Fentry, Tracepoint};
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.page_bytes = rustix::param::page_size() as u32;
             rodata.o_nofollow = libc::O_NOFOLLOW as u32;
             rodata.own_mount_ns = own_namespace("mnt");
             rodata.own_pid_ns = own_namespace("pid");

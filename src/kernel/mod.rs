@@ -20,6 +20,7 @@ mod meter;
 mod name_filter;
 mod namespaces;
 mod object;
+mod own_reads;
 mod path_record;
 mod recorder_pool;
 mod skel;

@@ -23,6 +23,7 @@ pub(super) struct LoadedObject {
     pub globals: Globals,
     pub members: MapHandle,
     pub launch_threads: MapHandle,
+    pub own_reads: MapHandle,
     pub prefetchers: MapHandle,
     pub names: MapHandle,
     pub arguments: MapHandle,
@@ -46,6 +47,7 @@ impl LoadedObject {
                 globals,
                 members: MapHandle::try_from(&maps.members)?,
                 launch_threads: MapHandle::try_from(&maps.launch_threads)?,
+                own_reads: MapHandle::try_from(&maps.own_reads)?,
                 prefetchers: MapHandle::try_from(&maps.prefetchers)?,
                 names: MapHandle::try_from(&maps.names)?,
                 arguments: MapHandle::try_from(&maps.arguments)?,
@@ -69,9 +71,13 @@ pub(super) fn open(
 ) -> Result<OpenParalfetchSkel<'_>, TraceError> {
     check()?;
     capture_warnings();
-    ParalfetchSkelBuilder::default()
+    let mut open = ParalfetchSkelBuilder::default()
         .open(storage)
-        .map_err(|error| TraceError::from_bpf("opening the BPF object", error))
+        .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
+    if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+        rodata.page_bytes = rustix::param::page_size() as u32;
+    }
+    Ok(open)
 }
 
 /// Loads the selected programs.

@@ -30,6 +30,8 @@ pub(super) fn counts(globals: &Globals, launch: u64) -> Option<LaunchCounts> {
     Some(LaunchCounts {
         start_ns: raw.start_ns,
         tasks: raw.tasks,
+        // Who attaches the programs knows.
+        waits_counted: false,
         switches: raw.switches,
         waiting_ns: raw.waiting_ns,
         requests: raw.requests,

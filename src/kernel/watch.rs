@@ -25,11 +25,12 @@ use super::launch_event::{LaunchEvent, parse};
 use super::launcher::{launch_of, mark_task, monotonic_ns};
 use super::name_filter::NameFilter;
 use super::object::{LoadedObject, attach, load, loaded, open, ring_reader};
+use super::own_reads;
 use super::recorder_pool::{RecorderPool, TraceMode};
 use super::skel::ParalfetchSkel;
 use super::skel::types::{pf_argument, pf_name, pf_name_kind, pf_role};
 use super::slots::{self, WatchedPage};
-use crate::model::LaunchCounts;
+use crate::model::{LaunchCounts, OwnRead};
 
 /// What to watch for, beside names.
 #[derive(Clone, Copy, Debug)]
@@ -262,6 +263,15 @@ impl Watch {
     /// What was counted of a launch so far; `None` if it is not followed (any more).
     pub fn counts(&self, launch: u64) -> Option<LaunchCounts> {
         slots::counts(&self.object.globals, launch)
+    }
+
+    /// What the first `requests` that the launch tree made itself were for, in their order and as far as they were
+    /// noted. The launch must not have ended.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn own_reads(&self, launch: u64, requests: u64) -> Result<Vec<OwnRead>, TraceError> {
+        own_reads::of(&self.object, launch, requests)
     }
 
     /// The programs that count, for all launches, waits for the drive, and see when completion pages are

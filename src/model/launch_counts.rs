@@ -1,5 +1,18 @@
 //! What the kernel counts of a launch.
 
+use std::ops::Range;
+
+use super::InodeId;
+
+/// A read request that a launch tree made itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnRead {
+    /// The file; inode number 0 for metadata of the device.
+    pub inode: InodeId,
+    /// The pages, of 4 KiB.
+    pub pages: Range<u64>,
+}
+
 /// What was counted of a launch so far. Times are CLOCK_MONOTONIC in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchCounts {
@@ -7,7 +20,10 @@ pub struct LaunchCounts {
     pub start_ns: u64,
     /// Tasks of the launch tree that are alive.
     pub tasks: u64,
-    /// Context switches of the tree into a wait for the drive (`in_iowait`); only counted while waits are.
+    /// Whether waits were counted from the launch's beginning on. If not, [`LaunchCounts::switches`] and
+    /// [`LaunchCounts::waiting_ns`] say nothing.
+    pub waits_counted: bool,
+    /// Context switches of the tree into a wait for the drive (`in_iowait`).
     pub switches: u64,
     /// Time of these waits, summed up over tasks.
     pub waiting_ns: u64,

@@ -20,7 +20,7 @@ pub use app::{App, AppKey, Identity, Key};
 pub use drive_class::DriveClass;
 pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 pub use hooks::{HookKind, Hooks};
-pub use launch_counts::LaunchCounts;
+pub use launch_counts::{LaunchCounts, OwnRead};
 pub use launch_limits::LaunchLimits;
 pub use median::{lower_median, median};
 pub use params::{Infill, Params};

@@ -5,8 +5,8 @@
 //!
 //! 1. If it was slower than the fastest level so far, and so was a second launch at its level, the fastest
 //!    level is restored and tuning ends. (The paper never goes back.)
-//! 2. If the launch tree's context switches are no more than 5 % of the prefetch entries, the prefetch
-//!    thread is in time, and tuning ends with this level (paper).
+//! 2. If the launch tree's context switches are no more than 5 % of the read requests of a cold launch without
+//!    prefetching, the prefetch thread is in time, and tuning ends with this level (paper).
 //! 3. If none of the last three levels was the fastest so far, raising it further is pointless: context
 //!    switches have other causes, too. The fastest level is restored and tuning ends.
 //! 4. Otherwise the parameter goes up by a step (paper). At the end of its range, the fastest level is
@@ -21,8 +21,8 @@ use crate::model::{DriveClass, Params, Revision};
 use crate::policy::launch_figures::{LaunchFigures, Warmth};
 use crate::policy::tuned_parameter::TunedParameter;
 
-/// Context switches, in percent of the prefetch entries, up to which prefetching is in time (paper
-/// §3.3).
+/// Context switches, in percent of the read requests of a cold launch without prefetching, up to which
+/// prefetching is in time (paper §3.3).
 const IN_TIME_PERCENT: u64 = 5;
 
 /// By how many percent a launch must be longer than one at the fastest level to count as slower: about the
@@ -120,22 +120,27 @@ impl Tuning {
         }
     }
 
-    /// Takes the figures of a launch that was prefetched with the last parameters in `history`. Returns the
-    /// parameters to schedule anew with, or `None` to leave the schedule as it is. Launches that were not
+    /// Takes the figures of a launch that was prefetched with the last parameters in `history`. A cold launch
+    /// without prefetching makes `cold_requests`. Returns the parameters to schedule anew with, or `None` to leave
+    /// the schedule as it is. Launches that were not
     /// cold, or not prefetched, change nothing.
-    pub fn next(&mut self, history: &[Revision], figures: &LaunchFigures) -> Option<Params> {
+    pub fn next(
+        &mut self,
+        history: &[Revision],
+        figures: &LaunchFigures,
+        cold_requests: u64,
+    ) -> Option<Params> {
         let in_force = history.last()?.params;
         self.recognise(in_force, history);
         if self.ended.is_some() {
             // Asked for again, in case a crash has prevented it.
             return self.wanted;
         }
-        let report = figures.report.as_ref()?;
         if !figures.is_prefetched() || figures.warmth() != Warmth::Cold {
             return None;
         }
         let in_time = u128::from(figures.switches) * 100
-            <= u128::from(report.scheduled) * u128::from(IN_TIME_PERCENT);
+            <= u128::from(cold_requests) * u128::from(IN_TIME_PERCENT);
         self.judge(figures.duration_us(), in_time)
     }
 

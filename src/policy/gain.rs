@@ -122,11 +122,12 @@ impl Gain {
     }
 }
 
-fn remember(times: &mut Vec<u64>, time_us: u64) {
-    if times.len() >= MOST_LAUNCHES {
-        times.remove(0);
+/// Adds a launch's figure to those of the last launches.
+pub(super) fn remember(figures: &mut Vec<u64>, figure: u64) {
+    if figures.len() >= MOST_LAUNCHES {
+        figures.remove(0);
     }
-    times.push(time_us);
+    figures.push(figure);
 }
 
 /// The median of enough launches; `None` of too few.

@@ -36,6 +36,13 @@ pub struct LaunchFigures {
     pub exited_ns: Option<u64>,
     /// Bytes of the app's whole schedule; 0 without a profile.
     pub schedule_bytes: u64,
+    /// Read requests that a cold launch of the app makes without prefetching, about
+    /// ([`crate::policy::estimate_cold_requests`]); 0 without a profile.
+    pub cold_requests: u64,
+    /// Of [`LaunchFigures::own_readaheads`] those for pages that the profile does not hold, as far as they were noted:
+    /// with the others, the app came before the prefetch thread, and learning again would not change that. `None`
+    /// unless [`crate::policy::Managed::asks_what_was_missed`].
+    pub missed: Option<u64>,
     /// What the prefetch thread did; `None` if there was none, or if it was stopped.
     pub report: Option<PrefetchReport>,
     /// Context switches that the launch tree made from execve until the prefetch thread's end (paper

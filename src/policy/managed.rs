@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cold_requests::ColdRequests;
 use super::dynamic::Tuning;
 use super::gain::{Gain, GainVerdict};
 use super::relearn::Relearning;
@@ -28,6 +29,8 @@ pub struct Managed {
     /// Dynamic scheduling of the profile; `None` without a profile.
     tuning: Option<Tuning>,
     gain: Gain,
+    #[serde(default)]
+    cold_requests: ColdRequests,
     relearning: Relearning,
     /// Whether the last launch found replaced files, so that they were looked up again.
     #[serde(default)]
@@ -41,6 +44,7 @@ impl Default for Managed {
             phase: Phase::Learning { attempts: 0 },
             tuning: None,
             gain: Gain::default(),
+            cold_requests: ColdRequests::default(),
             relearning: Relearning::default(),
             stale: false,
         }
@@ -98,12 +102,13 @@ impl Managed {
             Observation::Learned {
                 class,
                 history,
-                waiting_us,
+                cold,
             } => {
                 self.tuning = Some(Tuning::new(class, history));
                 self.gain.new_profile();
-                if let Some(waiting_us) = waiting_us {
-                    self.gain.learned(waiting_us);
+                if let Some(cold) = cold {
+                    self.gain.learned(cold.waiting_us);
+                    self.cold_requests.measured(cold.requests);
                 }
                 if let Phase::Learning { .. } = self.phase {
                     self.phase = Phase::Prefetching;
@@ -142,19 +147,41 @@ impl Managed {
         }
     }
 
+    /// Whether the launch made so many read requests itself that it counts how many of them were for what the
+    /// profile does not hold ([`LaunchFigures::missed`]).
+    pub fn asks_what_was_missed(&self, figures: &LaunchFigures) -> bool {
+        Relearning::is_bad(figures.own_readaheads(), self.cold_requests(figures))
+    }
+
+    /// Read requests of a cold launch without prefetching: as measured, or else estimated.
+    fn cold_requests(&self, figures: &LaunchFigures) -> u64 {
+        self.cold_requests
+            .typical()
+            .unwrap_or(figures.cold_requests)
+    }
+
     /// First checks whether the profile is wrong, then whether it is of any use, and only then how it could
     /// be better.
     fn launched(&mut self, now_s: u64, history: &[Revision], figures: &LaunchFigures) -> Decision {
         let warmth = figures.warmth();
         let Some(report) = &figures.report else {
             self.gain.withheld(warmth, figures.waiting_us());
+            if warmth == Warmth::Cold {
+                self.cold_requests.measured(figures.own_readaheads());
+            }
             return self.judge_gain(now_s);
         };
+        let cold_requests = self.cold_requests(figures);
         if figures.is_prefetched() {
             self.gain.prefetched(warmth, figures.waiting_us());
+            let missed = match self.asks_what_was_missed(figures) {
+                true => figures.missed,
+                false => Some(figures.own_readaheads()),
+            };
             // A warm launch misses nothing, whatever the profile is worth.
-            let missed = figures.own_readaheads();
-            if warmth != Warmth::Warm && self.relearning.next(missed, report.scheduled) {
+            if let Some(missed) = missed.filter(|_| warmth != Warmth::Warm)
+                && self.relearning.next(missed, cold_requests)
+            {
                 return self.relearn(DecisionReason::Missed);
             }
         }
@@ -169,7 +196,7 @@ impl Managed {
             decision => return decision,
         }
         let tuning = self.tuning.as_mut();
-        match tuning.and_then(|tuning| tuning.next(history, figures)) {
+        match tuning.and_then(|tuning| tuning.next(history, figures, cold_requests)) {
             Some(params) => Decision::Reschedule(params),
             None if is_stale => Decision::Refresh,
             None => Decision::Keep,

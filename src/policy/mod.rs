@@ -21,6 +21,7 @@
 //! [`Tuning`] is dynamic scheduling by itself, [`Gain`] measures whether prefetching helps, and
 //! [`check_files`] finds obsolete entries.
 
+mod cold_requests;
 mod dynamic;
 mod gain;
 mod launch_figures;
@@ -30,6 +31,7 @@ mod relearn;
 mod tuned_parameter;
 mod types;
 
+pub use cold_requests::estimate_cold_requests;
 pub use dynamic::{Level, Tuning, TuningEnd};
 pub use gain::{Gain, GainVerdict, WITHHELD_ONE_IN};
 pub use launch_figures::{LaunchFigures, Warmth};
@@ -37,4 +39,6 @@ pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
 pub use obsolete::{Checked, Finding, check_files};
 pub use relearn::Relearning;
 pub use tuned_parameter::TunedParameter;
-pub use types::{Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan};
+pub use types::{
+    ColdLaunch, Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan,
+};

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Synchronous readaheads of the launch tree, in percent of the prefetch entries, above which the app is
-/// learned again (paper §4.3).
+/// Reads of the launch tree for what the profile does not hold, in percent of the read requests of a cold launch
+/// without prefetching, above which the app is learned again (paper §4.3).
 const MISSED_PERCENT: u64 = 10;
 
 /// After learning again in vain this many times, the number of bad launches that lead to the next
@@ -30,11 +30,15 @@ pub struct Relearning {
 }
 
 impl Relearning {
-    /// Takes a prefetched launch: `own_readaheads` synchronous readaheads of the launch tree, `entries`
-    /// prefetch entries. True if the app is to be learned again.
-    pub fn next(&mut self, own_readaheads: u64, entries: u64) -> bool {
-        let missed = u128::from(own_readaheads) * 100;
-        if missed <= u128::from(entries) * u128::from(MISSED_PERCENT) {
+    /// Whether a launch is bad that missed so many of the read requests of a cold launch.
+    pub fn is_bad(missed: u64, cold_requests: u64) -> bool {
+        u128::from(missed) * 100 > u128::from(cold_requests) * u128::from(MISSED_PERCENT)
+    }
+
+    /// Takes a prefetched launch whose tree made `missed` read requests for what the profile does not hold. A
+    /// cold launch without prefetching makes `cold_requests`. True if the app is to be learned again.
+    pub fn next(&mut self, missed: u64, cold_requests: u64) -> bool {
+        if !Self::is_bad(missed, cold_requests) {
             self.bad = self.bad.saturating_sub(1);
             self.good += 1;
             if self.good == FORGIVEN_AFTER {

@@ -92,6 +92,15 @@ impl PhaseRequest {
     }
 }
 
+/// A cold launch without prefetching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColdLaunch {
+    /// How long it waited for the drive, in microseconds.
+    pub waiting_us: u64,
+    /// Read requests that it made.
+    pub requests: u64,
+}
+
 /// What happened.
 #[derive(Clone, Copy, Debug)]
 pub enum Observation<'a> {
@@ -101,9 +110,9 @@ pub enum Observation<'a> {
         class: DriveClass,
         /// The profile's history.
         history: &'a [Revision],
-        /// How long the launch waited for the drive, in microseconds, if it can stand for a launch without
-        /// prefetching: it was learned live, from cold caches.
-        waiting_us: Option<u64>,
+        /// What the launch showed, if it can stand for a launch without prefetching: it was learned live, from
+        /// cold caches.
+        cold: Option<ColdLaunch>,
     },
     /// A launch should have been learned and could not be.
     NotLearned,

@@ -23,6 +23,7 @@ pub use exit::{AppStatus, Exit, Usage};
 pub use launch_end::{
     Clocks, EndDetector, LaunchLook, LaunchOver, ReadSample, process_threads, thread_states,
 };
+pub(crate) use processes::one as task_state;
 pub use processes::{Kin, TaskState};
 pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};
 pub use supervise::{Started, Supervisor};

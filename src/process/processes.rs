@@ -45,7 +45,7 @@ pub(super) fn all() -> io::Result<Vec<TaskState>> {
 }
 
 /// The process or thread with this id; `None` if it does not exist.
-pub(super) fn one(pid: i32) -> io::Result<Option<TaskState>> {
+pub(crate) fn one(pid: i32) -> io::Result<Option<TaskState>> {
     match fs::read(format!("/proc/{pid}/stat")) {
         Ok(stat) => parse(&stat).map(Some).ok_or_else(|| {
             let text = format!("/proc/{pid}/stat is not as proc(5) describes it");

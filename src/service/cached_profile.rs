@@ -1,17 +1,16 @@
 //! A profile in memory: packed, except for what the first requests need.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::sync::Arc;
 
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::WatchedPage;
-use crate::model::DriveClass;
-use crate::model::Place;
-use crate::model::{App, Device, Profile, Revision};
+use crate::model::{App, Device, DriveClass, PAGE_SIZE, Place, Profile, Revision};
+use crate::policy::estimate_cold_requests;
 use crate::prefetch::HeadStart;
 use crate::profile::{Store, encode};
-use crate::service::start::ServiceError;
 
 /// A profile that can be prefetched at once.
 #[derive(Clone)]
@@ -33,14 +32,19 @@ pub struct CachedProfile {
     pub entries: u64,
     /// Bytes of the schedule.
     pub bytes: u64,
+    /// Read requests of a cold launch without prefetching, about.
+    pub cold_requests: u64,
 }
+
+/// Profiles by app.
+pub type CachedProfiles = HashMap<String, CachedProfile>;
 
 impl CachedProfile {
     /// Reads all profiles of a store, by app, and says which cannot be used.
     ///
     /// # Errors
     /// When the store or the mount table cannot be read.
-    pub fn load_all(store: &Store) -> Result<(HashMap<String, Self>, Vec<String>), ServiceError> {
+    pub fn load_all(store: &Store) -> Result<(CachedProfiles, Vec<String>), Box<dyn Error>> {
         let mounts = MountTable::read()?;
         let (mut profiles, mut warnings) = (HashMap::new(), Vec::new());
         for stored in store.list()? {
@@ -96,7 +100,7 @@ impl CachedProfile {
                 Some(WatchedPage {
                     dev: present_number(device, mounts)?,
                     ino: file.ino,
-                    index: span.start * crate::model::PAGE_SIZE / page_bytes,
+                    index: span.start * PAGE_SIZE / page_bytes,
                 })
             }
             Place::Metadata { .. } => None,
@@ -109,6 +113,7 @@ impl CachedProfile {
             history: profile.history.clone(),
             class: main_class(profile),
             entries: profile.entries.len() as u64,
+            cold_requests: estimate_cold_requests(&profile.entries),
             bytes: profile.entries.iter().map(|entry| entry.span.bytes()).sum(),
         })
     }

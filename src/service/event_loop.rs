@@ -139,7 +139,7 @@ impl Service {
     /// Time until the files of the profiles are to be checked: once a day by the time of day, since the system
     /// may be off or asleep at night, and after changes of packages.
     fn until_check(&self, now: Instant) -> Duration {
-        let daily = self.parts.apps.registry().until_check(now_s());
+        let daily = self.parts.apps.registry.until_check(now_s());
         let daily = daily.max(self.check_after.saturating_duration_since(now));
         self.packages_at_rest.map_or(daily, |at_rest| {
             daily.min(at_rest.saturating_duration_since(now))
@@ -299,7 +299,7 @@ impl Service {
 
     fn on_announcement(&mut self, announced: &AnnouncedLaunch) {
         let id = announced.identity();
-        if self.parts.apps.get(&id).is_none() {
+        if !self.parts.apps.registry.records.contains_key(&id) {
             let name = announced.name.clone();
             let record = Record::new(id.clone(), name, Added::Announced, Marks::default());
             // Any user may announce any name.

@@ -1,11 +1,10 @@
 //! The managed apps: their records, their profiles, and what is decided from what happens to them.
 
-use std::collections::HashMap;
+use std::error::Error;
 use std::hash::{BuildHasher, RandomState};
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::cached_profile::CachedProfile;
+use super::cached_profile::{CachedProfile, CachedProfiles};
 use super::clock::now_s;
 use super::launch::LaunchPolicy;
 use super::mailbox::Outbox;
@@ -14,27 +13,20 @@ use super::message::Message;
 use super::records::Records;
 use super::registry::{Added, Record, Registry};
 use super::reschedule::{refresh, reschedule};
-use super::start::ServiceError;
 use super::worker::Jobs;
 use crate::apps::Rules;
 use crate::learn::LearnedProfile;
-use crate::model::{App, Params};
-use crate::policy::{Decision, DecisionReason, Managed, Observation, Off, Plan};
+use crate::model::{App, Params, Profile};
+use crate::policy::{ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Plan};
 use crate::profile::{Store, decode};
-
-/// What the log says of a launcher that has a profile or was managed.
-const LAUNCHER_ONLY: &str =
-    "starts many apps and is not managed itself: learn the apps that it starts";
 
 /// The managed apps.
 pub struct ManagedApps {
-    registry: Registry,
-    /// By app.
-    profiles: HashMap<String, CachedProfile>,
-    store: Store,
-    state_dir: PathBuf,
+    pub registry: Registry,
+    pub profiles: CachedProfiles,
     /// Whether schedules may be tuned (`prefetch.dynamic`).
-    tunes: bool,
+    pub tunes: bool,
+    store: Store,
     jobs: Jobs,
     outbox: Outbox<Message>,
 }
@@ -49,13 +41,9 @@ impl ManagedApps {
         mut registry: Registry,
         rules: &Rules,
         store: Store,
-        state_dir: PathBuf,
         jobs: Jobs,
         outbox: Outbox<Message>,
-    ) -> Result<(Self, Vec<String>), ServiceError> {
-        for id in registry.remove_launchers(rules) {
-            tracing::info!(app = id, "{LAUNCHER_ONLY}");
-        }
+    ) -> Result<(Self, Vec<String>), Box<dyn Error>> {
         let (profiles, warnings) = CachedProfile::load_all(&store)?;
         for (id, profile) in &profiles {
             manage(&mut registry, rules, id, profile);
@@ -63,14 +51,13 @@ impl ManagedApps {
         let lacks_profile = |record: &&Record| {
             record.managed.tuning().is_some() && !profiles.contains_key(&record.id)
         };
-        let lost = registry.iter().filter(lacks_profile);
+        let lost = registry.records.values().filter(lacks_profile);
         let lost: Vec<String> = lost.map(|record| record.id.clone()).collect();
         let mut apps = ManagedApps {
             registry,
             profiles,
-            store,
-            state_dir,
             tunes: true,
+            store,
             jobs,
             outbox,
         };
@@ -80,49 +67,12 @@ impl ManagedApps {
         Ok((apps, warnings))
     }
 
-    /// Whether schedules may be tuned (`prefetch.dynamic`).
-    pub fn set_tuning(&mut self, tunes: bool) {
-        self.tunes = tunes;
-    }
-
-    /// The records, to be read.
-    pub fn registry(&self) -> &Registry {
-        &self.registry
-    }
-
-    /// The records, to add an app that the user names.
-    pub fn registry_mut(&mut self) -> &mut Registry {
-        &mut self.registry
-    }
-
-    /// The record of an app.
-    pub fn get(&self, id: &str) -> Option<&Record> {
-        self.registry.get(id)
-    }
-
-    /// The profile of an app.
-    pub fn profile(&self, id: &str) -> Option<&CachedProfile> {
-        self.profiles.get(id)
-    }
-
-    /// All profiles.
-    pub fn profiles(&self) -> impl Iterator<Item = &CachedProfile> {
-        self.profiles.values()
-    }
-
-    /// Manages an app from now on.
-    pub fn insert(&mut self, record: Record) {
-        self.registry.insert(record);
-    }
-
     /// Plans a launch that begins now. `withholds`: whether prefetching may be withheld, to compare.
     pub fn plan(&mut self, id: &str, withholds: bool) -> LaunchPolicy {
         // Another key each time: launches from which prefetching is withheld should follow no rhythm.
         let random = RandomState::new().hash_one(id);
-        let planned = self
-            .registry
-            .get_mut(id)
-            .map_or(Plan::Leave, |record| record.managed.plan(now_s(), random));
+        let record = self.registry.records.get_mut(id);
+        let planned = record.map_or(Plan::Leave, |record| record.managed.plan(now_s(), random));
         let has_profile = self.profiles.contains_key(id);
         let plan = match planned {
             Plan::Prefetch | Plan::Withhold if !has_profile => {
@@ -137,7 +87,7 @@ impl ManagedApps {
 
     /// Enters a launch whose app runs now. False if the app is not managed.
     pub fn launched(&mut self, id: &str, app: &App, plan: Plan) -> bool {
-        let Some(record) = self.registry.get_mut(id) else {
+        let Some(record) = self.registry.records.get_mut(id) else {
             return false;
         };
         let now = now_s();
@@ -154,7 +104,7 @@ impl ManagedApps {
 
     /// Takes what happened to an app, and carries out what its policy decides.
     pub fn observe(&mut self, id: &str, observation: &Observation<'_>) {
-        let Some(record) = self.registry.get_mut(id) else {
+        let Some(record) = self.registry.records.get_mut(id) else {
             return;
         };
         match record.managed.next(now_s(), observation) {
@@ -176,16 +126,16 @@ impl ManagedApps {
         }
     }
 
-    /// Uses a profile that was just learned, and has it stored. `cold_waits_us`: how long the launch waited for
-    /// the drive, in microseconds, if it was as cold as one from which prefetching is withheld.
+    /// Uses a profile that was just learned, and has it stored. `cold`: what the launch showed, if it was as cold as
+    /// one from which prefetching is withheld.
     pub fn keep(
         &mut self,
         id: &str,
         profile: CachedProfile,
         learned: LearnedProfile,
-        cold_waits_us: Option<u64>,
+        cold: Option<ColdLaunch>,
     ) {
-        self.use_learned(id, profile, cold_waits_us);
+        self.use_learned(id, profile, cold);
         let id = id.to_owned();
         self.in_background(
             move |store, _| {
@@ -203,64 +153,43 @@ impl ManagedApps {
         );
     }
 
-    fn use_learned(&mut self, id: &str, profile: CachedProfile, cold_waits_us: Option<u64>) {
+    fn use_learned(&mut self, id: &str, profile: CachedProfile, cold: Option<ColdLaunch>) {
         let (class, history) = (profile.class, profile.history.clone());
         self.profiles.insert(id.to_owned(), profile);
         let learned = Observation::Learned {
             class,
             history: &history,
-            waiting_us: cold_waits_us,
+            cold,
         };
         self.observe(id, &learned);
     }
 
     /// Has a profile scheduled anew.
     fn reschedule(&self, id: &str, params: Params) {
-        let Some(profile) = self.profiles.get(id) else {
-            return;
-        };
-        let (id, app, packed) = (id.to_owned(), profile.app.clone(), profile.packed.clone());
-        let before = packed.clone();
-        self.in_background(
-            move |store, _| {
-                let schedule_anew = || {
-                    let profile = decode(&packed).map_err(|error| error.to_string())?;
-                    let sequence = store.load_sequence(app.key()).ok().flatten();
-                    let Some(rescheduled) = reschedule(profile, sequence, params)? else {
-                        return Ok(None);
-                    };
-                    CachedProfile::replace(&rescheduled, store).map(Some)
-                };
-                Some(schedule_anew())
+        self.change_profile(
+            id,
+            move |profile, sequence, store| {
+                let rescheduled = reschedule(profile, sequence, params);
+                let replace = |new: Profile| CachedProfile::replace(&new, store);
+                Some(rescheduled.and_then(|new| new.map(replace).transpose()))
             },
-            move |apps, rescheduled| {
-                if !apps.is_in_force(&id, &before) {
-                    return None;
+            |apps, id, rescheduled| match rescheduled {
+                Ok(Some(profile)) => {
+                    let params = profile.history.last().map(|revision| revision.params);
+                    tracing::info!(app = id, ?params, "scheduled anew");
+                    apps.profiles.insert(id, profile);
+                    None
                 }
-                let mut warning = None;
-                match rescheduled {
-                    Ok(Some(profile)) => {
-                        let params = profile.history.last().map(|revision| revision.params);
-                        tracing::info!(app = id, ?params, "scheduled anew");
-                        apps.profiles.insert(id, profile);
-                    }
-                    Ok(None) => apps.observe(&id, &Observation::NoEffect),
-                    Err(why) => {
-                        apps.observe(&id, &Observation::NotRescheduled);
-                        warning = Some(format!("{id} cannot be scheduled anew: {why}"));
-                    }
+                Ok(None) => {
+                    apps.observe(&id, &Observation::NoEffect);
+                    None
                 }
-                apps.save();
-                warning
+                Err(why) => {
+                    apps.observe(&id, &Observation::NotRescheduled);
+                    Some(format!("{id} cannot be scheduled anew: {why}"))
+                }
             },
         );
-    }
-
-    /// Whether the app's profile is still the one that a job of the worker began with. Another may have been
-    /// learned since, or the app forgotten: what the job made of the old one is of no use then.
-    fn is_in_force(&self, id: &str, packed: &Arc<[u8]>) -> bool {
-        let profile = self.profiles.get(id);
-        profile.is_some_and(|profile| Arc::ptr_eq(&profile.packed, packed))
     }
 
     /// Has the files of all profiles checked.
@@ -275,39 +204,24 @@ impl ManagedApps {
     /// Has the files of a profile checked: files that were replaced are found again by their paths, and entries
     /// of files that are gone are dropped.
     fn refresh_profile(&self, id: &str) {
-        let Some(profile) = self.profiles.get(id) else {
-            return;
-        };
-        let (id, entries, packed) = (id.to_owned(), profile.entries, profile.packed.clone());
-        let before = packed.clone();
-        self.in_background(
-            move |store, _| {
-                let profile = decode(&packed).ok()?;
-                let sequence = store.load_sequence(profile.app.key()).ok().flatten();
+        self.change_profile(
+            id,
+            |profile, sequence, store| {
+                let entries = profile.entries.len() as u64;
                 let refreshed = refresh(profile, sequence)?;
                 let stored = CachedProfile::replace(&refreshed.profile, store);
-                let kept = stored.and_then(|profile| match &refreshed.sequence {
-                    Some(sequence) => store
-                        .save_sequence(sequence)
-                        .map(|()| profile)
-                        .map_err(|error| error.to_string()),
-                    None => Ok(profile),
+                let kept = stored.and_then(|profile| {
+                    let saved = refreshed.sequence.map(|kept| store.save_sequence(&kept));
+                    let saved = saved.transpose().map_err(|error| error.to_string());
+                    saved.map(|_| profile)
                 });
-                Some((kept, refreshed.obsolete))
+                Some((kept, refreshed.obsolete, entries))
             },
-            move |apps, (profile, obsolete)| {
-                if !apps.is_in_force(&id, &before) {
-                    return None;
-                }
-                tracing::info!(
-                    app = id,
-                    obsolete,
-                    entries,
-                    "obsolete entries were replaced or removed"
-                );
+            |apps, id, (profile, obsolete, entries)| {
+                let what = "obsolete entries were replaced or removed";
+                tracing::info!(app = id, obsolete, entries, "{what}");
                 let stored = profile.map(|profile| apps.profiles.insert(id.clone(), profile));
                 apps.observe(&id, &Observation::Checked { obsolete, entries });
-                apps.save();
                 stored.err()
             },
         );
@@ -330,16 +244,11 @@ impl ManagedApps {
     }
 
     /// The profiles were read again; `known` are the apps that had one before.
-    pub fn loaded_again(
-        &mut self,
-        rules: &Rules,
-        found: HashMap<String, CachedProfile>,
-        known: &[String],
-    ) {
+    pub fn loaded_again(&mut self, rules: &Rules, found: CachedProfiles, known: &[String]) {
         for id in known.iter().filter(|id| !found.contains_key(*id)) {
             // The user has forgotten it. If it is launched again, it begins anew.
             self.profiles.remove(id);
-            self.registry.remove(id);
+            self.registry.records.remove(id);
         }
         for (id, profile) in found {
             manage(&mut self.registry, rules, &id, &profile);
@@ -355,7 +264,7 @@ impl ManagedApps {
     /// Forgets an app, its profile and its launches.
     pub fn forget(&mut self, id: &str) {
         let profile = self.profiles.remove(id).map(|profile| profile.app);
-        self.registry.remove(id);
+        self.registry.records.remove(id);
         self.save();
         let id = id.to_owned();
         self.in_background(
@@ -373,28 +282,50 @@ impl ManagedApps {
 
     /// Has the registry written.
     pub fn save(&self) {
-        let (registry, directory) = (self.registry.clone(), self.state_dir.clone());
+        let registry = self.registry.clone();
+        let save = move |_: &Store, _: &mut Records| registry.save().err();
+        self.in_background(save, |_, why| Some(why.to_string()));
+    }
+
+    /// Has the worker make something of an app's profile and the launch sequence beside it. What came of it is
+    /// applied if the profile is still the same: another may have been learned since, or the app forgotten.
+    fn change_profile<T: Send + 'static>(
+        &self,
+        id: &str,
+        job: impl FnOnce(Profile, Option<Profile>, &Store) -> Option<T> + Send + 'static,
+        apply: impl FnOnce(&mut ManagedApps, String, T) -> Option<String> + Send + 'static,
+    ) {
+        let Some(profile) = self.profiles.get(id) else {
+            return;
+        };
+        let (id, packed) = (id.to_owned(), Arc::clone(&profile.packed));
+        let before = Arc::clone(&packed);
         self.in_background(
-            move |_, _| {
-                // Another process may have removed the directory.
-                let created = Store::create(&directory).map_err(|error| error.to_string());
-                created
-                    .and_then(|_| registry.save().map_err(|error| error.to_string()))
-                    .err()
+            move |store, _| {
+                // This program has packed it.
+                let profile = decode(&packed).ok()?;
+                let sequence = store.load_sequence(profile.app.key()).ok().flatten();
+                job(profile, sequence, store)
             },
-            |_, why| Some(why),
+            move |apps, result| {
+                let profile = apps.profiles.get(&id);
+                if !profile.is_some_and(|profile| Arc::ptr_eq(&profile.packed, &before)) {
+                    return None;
+                }
+                let warning = apply(apps, id, result);
+                apps.save();
+                warning
+            },
         );
     }
 
     /// Has the worker do a job on the stored profiles and the history. The event loop then takes what came of
     /// it, if anything did, by `apply`, which returns a warning if something is wrong.
-    fn in_background<T>(
+    fn in_background<T: Send + 'static>(
         &self,
         job: impl FnOnce(&Store, &mut Records) -> Option<T> + Send + 'static,
         apply: impl FnOnce(&mut ManagedApps, T) -> Option<String> + Send + 'static,
-    ) where
-        T: Send + 'static,
-    {
+    ) {
         let (store, outbox) = (self.store.clone(), self.outbox.clone());
         self.jobs.run(move |records| {
             if let Some(result) = job(&store, records) {
@@ -406,11 +337,12 @@ impl ManagedApps {
 
 /// Manages an app that the user has learned by hand.
 fn manage(registry: &mut Registry, rules: &Rules, id: &str, profile: &CachedProfile) {
-    if registry.get(id).is_some() {
+    if registry.records.contains_key(id) {
         return;
     }
     let Some(marks) = Marks::of_profile(&profile.app, rules) else {
-        tracing::info!(app = id, "{LAUNCHER_ONLY}");
+        let what = "starts many apps and is not managed itself: learn the apps that it starts";
+        tracing::info!(app = id, "{what}");
         return;
     };
     let name = id.rsplit('/').next().unwrap_or(id).to_owned();
@@ -464,8 +396,8 @@ mod tests {
         let (outbox, inbox) = mailbox().unwrap();
         let worker = Worker::start(Records::open(dir, &HistoryConfig::default()).0).unwrap();
         let (registry, _) = Registry::load(dir).unwrap();
-        let (rules, jobs) = (Rules::none(), worker.jobs().clone());
-        let loaded = ManagedApps::load(registry, &rules, store, dir.into(), jobs, outbox);
+        let loaded =
+            ManagedApps::load(registry, &Rules::none(), store, worker.jobs.clone(), outbox);
         (loaded.unwrap().0, inbox, worker)
     }
 
@@ -481,62 +413,49 @@ mod tests {
         }
     }
 
-    fn params_in_force(apps: &ManagedApps) -> Option<u64> {
-        let revision = apps.profile(ID)?.history.last();
+    /// The shift that is in force, which tells profiles of the tests from each other.
+    fn shift(apps: &ManagedApps) -> Option<u64> {
+        let revision = apps.profiles.get(ID)?.history.last();
         Some(revision.unwrap().params.shift_bytes)
     }
 
+    fn with_shift(shift_bytes: u64) -> Params {
+        Params {
+            shift_bytes,
+            ..sample(ID).history[0].params
+        }
+    }
+
     #[test]
-    fn what_was_made_of_an_old_profile_does_not_replace_a_new_one() {
+    fn what_was_made_of_an_old_profile_replaces_no_newer_one() {
         let dir = tempfile::tempdir().unwrap();
         let (mut apps, inbox, _worker) = one_app(dir.path());
-        let in_force = params_in_force(&apps).unwrap();
-        let params = Params {
-            shift_bytes: 2 * in_force,
-            ..apps.profile(ID).unwrap().history[0].params
-        };
-
-        apps.reschedule(ID, params);
+        let in_force = shift(&apps).unwrap();
+        apps.reschedule(ID, with_shift(2 * in_force));
         take_results(&mut apps, &inbox);
-        assert_eq!(params_in_force(&apps), Some(2 * in_force));
+        assert_eq!(shift(&apps), Some(2 * in_force));
 
         // The app is learned while the worker still schedules the profile of before.
         let mut learned = sample(ID);
         learned.created += 1;
-        let params = Params {
-            shift_bytes: 3 * in_force,
-            ..params
-        };
-        apps.reschedule(ID, params);
+        apps.reschedule(ID, with_shift(3 * in_force));
         apps.use_learned(ID, CachedProfile::load(&learned).unwrap(), None);
         take_results(&mut apps, &inbox);
-        assert_eq!(params_in_force(&apps), Some(in_force));
+        assert_eq!(shift(&apps), Some(in_force));
 
-        // Nor does it bring an app back that was forgotten.
-        apps.reschedule(ID, params);
-        apps.forget(ID);
-        take_results(&mut apps, &inbox);
-        assert_eq!(params_in_force(&apps), None);
-        assert!(apps.store.load(sample(ID).app.key()).unwrap().is_none());
-    }
-
-    #[test]
-    fn a_stored_profile_that_was_learned_since_is_not_overwritten() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut apps, inbox, _worker) = one_app(dir.path());
-        let mut learned = sample(ID);
+        // A profile in the store that was learned by hand since is not overwritten.
         learned.created += 1;
         apps.store.save(&learned).unwrap();
-        let history = &apps.profile(ID).unwrap().history;
-        apps.reschedule(
-            ID,
-            Params {
-                shift_bytes: 0,
-                ..history[0].params
-            },
-        );
+        apps.reschedule(ID, with_shift(4 * in_force));
         take_results(&mut apps, &inbox);
-        let stored = apps.store.load(learned.app.key()).unwrap();
-        assert_eq!(stored, Some(learned));
+        assert_eq!(shift(&apps), Some(in_force));
+        assert_eq!(apps.store.load(learned.app.key()).unwrap(), Some(learned));
+
+        // An app that was forgotten does not come back.
+        apps.reschedule(ID, with_shift(5 * in_force));
+        apps.forget(ID);
+        take_results(&mut apps, &inbox);
+        assert_eq!(shift(&apps), None);
+        assert!(apps.store.load(sample(ID).app.key()).unwrap().is_none());
     }
 }

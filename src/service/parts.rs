@@ -3,11 +3,10 @@
 
 mod outside;
 
-use std::collections::HashMap;
 use std::io;
 
 use super::Places;
-use super::cached_profile::CachedProfile;
+use super::cached_profile::{CachedProfile, CachedProfiles};
 use super::catalogue::FoundApp;
 use super::config::{Config, Mode};
 use super::control::LaunchSignal;
@@ -80,7 +79,7 @@ impl Parts {
         if config.watch.early != self.config.watch.early {
             self.warn("watch.early takes effect when the service is started again".to_owned());
         }
-        self.apps.set_tuning(config.prefetch.dynamic);
+        self.apps.tunes = config.prefetch.dynamic;
         self.config = config;
         self.find_candidates();
         self.apps.load_again();
@@ -93,13 +92,18 @@ impl Parts {
     /// launch is left alone.
     pub fn plan(&mut self, found: &FoundApp) -> Option<LaunchPolicy> {
         let id = &found.id;
-        let mut learns = self.apps.get(id).is_some_and(Record::is_to_learn);
-        if self.apps.get(id).is_none() && !self.watchlist.is_on_probation(id) {
+        let mut learns = self
+            .apps
+            .registry
+            .records
+            .get(id)
+            .is_some_and(Record::is_to_learn);
+        if !self.apps.registry.records.contains_key(id) && !self.watchlist.is_on_probation(id) {
             let record = self.watchlist.new_record(id)?;
             if self.is_full() {
                 return None;
             }
-            self.apps.insert(record);
+            self.apps.registry.insert(record);
             learns = true;
         }
         let policy = self.apps.plan(id, self.config.prefetch.withhold);
@@ -112,7 +116,7 @@ impl Parts {
 
     /// Whether apps are managed only if the user names them.
     fn is_full(&self) -> bool {
-        self.apps.registry().iter().len() as u64 >= self.config.automatic.max_apps
+        self.apps.registry.records.len() as u64 >= self.config.automatic.max_apps
     }
 
     /// Manages an app that was announced; false if there are too many.
@@ -120,7 +124,7 @@ impl Parts {
         if self.is_full() {
             return false;
         }
-        self.apps.insert(record);
+        self.apps.registry.insert(record);
         // It is learned if a recorder can be made ready in time, or else at its next launch.
         self.refresh_marks();
         true
@@ -135,9 +139,9 @@ impl Parts {
     /// Takes what the user wants of an app.
     pub fn ask(&mut self, id: &str, request: PhaseRequest) {
         self.observe(id, &Observation::Asked(request));
-        let record = self.apps.get(id);
+        let record = self.apps.registry.records.get(id);
         let prefetches = record.is_some_and(|record| record.managed.phase() == Phase::Prefetching);
-        if prefetches && self.apps.profile(id).is_none() {
+        if prefetches && !self.apps.profiles.contains_key(id) {
             // It was dropped when the app was switched off.
             self.apps.load_again();
         }
@@ -158,11 +162,7 @@ impl Parts {
     }
 
     /// The profiles were read again; `known` are the apps that had one before.
-    pub fn profiles_loaded_again(
-        &mut self,
-        found: HashMap<String, CachedProfile>,
-        known: &[String],
-    ) {
+    pub fn profiles_loaded_again(&mut self, found: CachedProfiles, known: &[String]) {
         let rules = self.watchlist.catalogue().rules();
         self.apps.loaded_again(rules, found, known);
         self.watch_for_launches();
@@ -181,7 +181,7 @@ impl Parts {
         }
         let rules = self.watchlist.catalogue().rules().clone();
         let outbox = self.outbox.clone();
-        self.worker.jobs().run(move |_| {
+        self.worker.jobs.run(move |_| {
             outbox.send(Message::DesktopApps(desktop_apps(&rules)));
         });
     }
@@ -194,7 +194,8 @@ impl Parts {
 
     /// A process of this program had read so many bytes when it exited.
     pub fn has_read_much(&mut self, path: &str, bytes: u64) {
-        let unknown = self.config.mode == Mode::Automatic && self.apps.get(path).is_none();
+        let unknown =
+            self.config.mode == Mode::Automatic && !self.apps.registry.records.contains_key(path);
         if unknown && self.watchlist.begin_probation(path) {
             tracing::debug!(path, bytes, "read much: its next launches are followed");
             self.watch_for_launches();
@@ -203,7 +204,7 @@ impl Parts {
 
     /// Tells the kernel side for which programs to look.
     pub fn watch_for_launches(&mut self) {
-        let (names, arguments) = self.watchlist.refresh(self.apps.registry());
+        let (names, arguments) = self.watchlist.refresh(&self.apps.registry);
         let refused = self.kernel.set_names(names, arguments);
         if !refused.is_empty() {
             let names: Vec<_> = refused.iter().map(|name| name.to_string_lossy()).collect();
@@ -220,7 +221,7 @@ impl Parts {
     /// Marks the executables of the apps whose next launch is to be learned, and has recorders ready for
     /// them.
     pub fn refresh_marks(&mut self) {
-        let to_learn = self.watchlist.to_learn(self.apps.registry());
+        let to_learn = self.watchlist.to_learn(&self.apps.registry);
         let apps = to_learn.len();
         for warning in self.gate.set(to_learn) {
             self.warn(warning);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::profile::Store;
 use crate::service::config::HistoryConfig;
-use crate::service::history::{FILE_NAME, History, HistoryError, LaunchRecord, OpenedHistory};
+use crate::service::history::{FILE_NAME, History, HistoryError, LaunchRecord};
 
 /// The history, if it can be opened.
 pub struct Records {
@@ -68,7 +68,7 @@ impl Records {
     /// As [`History::forget`].
     pub fn forget(&mut self, app: &str) -> Result<(), HistoryError> {
         match &mut self.history {
-            Some(history) => history.forget(app).map(drop),
+            Some(history) => history.forget(app),
             None => Ok(()),
         }
     }
@@ -77,16 +77,10 @@ impl Records {
     fn reopen(&mut self) -> Result<Option<String>, String> {
         Store::create(&self.dir).map_err(|error| error.to_string())?;
         let path = self.dir.join(FILE_NAME);
-        let (history, found) =
-            History::open(&path, self.limits).map_err(|error| error.to_string())?;
+        let opened = History::open(&path, self.limits);
+        let (history, warning) = opened.map_err(|error| error.to_string())?;
         self.history = Some(history);
-        Ok(match found {
-            OpenedHistory::Damaged { moved_to, why } => Some(format!(
-                "the history was damaged ({why}): it is now {}, and a new one begins",
-                moved_to.display()
-            )),
-            OpenedHistory::Nothing | OpenedHistory::Database => None,
-        })
+        Ok(warning)
     }
 }
 

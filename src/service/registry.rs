@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::apps::Rules;
 use crate::fs::atomic_write;
 use crate::fs::root_owned::{self, NotRootOwned};
 use crate::model::App;
 use crate::policy::{Managed, Phase};
+use crate::profile::Store;
 use crate::service::marks::Marks;
 
 /// The file's name in the state directory.
@@ -42,18 +42,6 @@ pub enum Added {
     Discovered,
     /// A launcher announced it.
     Announced,
-}
-
-impl Added {
-    /// The word for it on the bus.
-    pub fn word(self) -> &'static str {
-        match self {
-            Added::User => "user",
-            Added::Desktop => "desktop",
-            Added::Discovered => "discovered",
-            Added::Announced => "announced",
-        }
-    }
 }
 
 /// A managed app.
@@ -114,7 +102,7 @@ impl Record {
 }
 
 /// The file's content.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct StoredRegistry {
     version: u32,
     apps: Vec<Record>,
@@ -127,7 +115,8 @@ struct StoredRegistry {
 #[derive(Clone, Debug)]
 pub struct Registry {
     path: PathBuf,
-    records: BTreeMap<String, Record>,
+    /// By id.
+    pub records: BTreeMap<String, Record>,
     /// When the files of all profiles were checked last, in seconds since the epoch; 0: never.
     checked_s: u64,
 }
@@ -155,14 +144,14 @@ impl Registry {
             error,
         };
         let read = match root_owned::read(&path, MAX_BYTES) {
-            Ok(None) => Ok((Vec::new(), 0)),
+            Ok(None) => Ok(StoredRegistry::default()),
             Ok(Some(bytes)) if bytes.len() > MAX_BYTES => Err("it is too large".to_owned()),
             Ok(Some(bytes)) => parse(&bytes),
             Err(NotRootOwned::Untrusted(why)) => Err(why.to_owned()),
             Err(NotRootOwned::Io(error)) => return Err(cannot_read(error)),
         };
         let mut warning = None;
-        let (apps, checked_s) = match read {
+        let stored = match read {
             Ok(stored) => stored,
             Err(why) => {
                 let aside = path.with_extension("json.damaged");
@@ -172,20 +161,19 @@ impl Registry {
                     path.display(),
                     aside.display()
                 ));
-                (Vec::new(), 0)
+                StoredRegistry::default()
             }
         };
         let by_id = |record: Record| (record.id.clone(), record);
-        let records = apps.into_iter().map(by_id).collect();
         let registry = Registry {
             path,
-            records,
-            checked_s,
+            records: stored.apps.into_iter().map(by_id).collect(),
+            checked_s: stored.checked_s,
         };
         Ok((registry, warning))
     }
 
-    /// Writes the registry, whole or not at all.
+    /// Writes the registry, whole or not at all, also if the directory was removed meanwhile.
     ///
     /// # Errors
     /// When it cannot be written; the old file is still there then.
@@ -196,51 +184,21 @@ impl Registry {
             checked_s: self.checked_s,
         };
         let directory = self.path.parent().unwrap_or(Path::new("/"));
-        serde_json::to_vec(&stored)
-            .map_err(io::Error::from)
-            .and_then(|json| {
-                atomic_write::put(atomic_write::new_file(directory)?, &json, &self.path)
-            })
-            .map_err(|error| RegistryError {
-                action: "write",
-                path: self.path.clone(),
-                error,
-            })
-    }
-
-    /// An app by its id.
-    pub fn get(&self, id: &str) -> Option<&Record> {
-        self.records.get(id)
-    }
-
-    /// An app by its id, to be changed.
-    pub fn get_mut(&mut self, id: &str) -> Option<&mut Record> {
-        self.records.get_mut(id)
+        let write = || {
+            Store::create(directory).map_err(io::Error::other)?;
+            let json = serde_json::to_vec(&stored)?;
+            atomic_write::put(atomic_write::new_file(directory)?, &json, &self.path)
+        };
+        write().map_err(|error| RegistryError {
+            action: "write",
+            path: self.path.clone(),
+            error,
+        })
     }
 
     /// Adds an app, in place of one of the same id.
     pub fn insert(&mut self, record: Record) {
         self.records.insert(record.id.clone(), record);
-    }
-
-    /// Removes an app.
-    pub fn remove(&mut self, id: &str) {
-        self.records.remove(id);
-    }
-
-    /// Stops managing launchers that earlier versions took for apps. Returns their ids.
-    pub fn remove_launchers(&mut self, rules: &Rules) -> Vec<String> {
-        let mut removed = Vec::new();
-        self.records.retain(|id, record| {
-            let app = App {
-                path: id.clone().into_bytes(),
-                ..App::default()
-            };
-            let is_launcher = record.marks.argument.is_none() && rules.is_launcher(&app);
-            removed.extend(is_launcher.then(|| id.clone()));
-            !is_launcher
-        });
-        removed
     }
 
     /// Notes that the files of all profiles are checked at `now_s`, in seconds since the epoch.
@@ -256,52 +214,36 @@ impl Registry {
             None => Duration::ZERO,
         }
     }
-
-    /// All apps, by id.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Record> {
-        self.records.values()
-    }
 }
 
-fn parse(bytes: &[u8]) -> Result<(Vec<Record>, u64), String> {
+fn parse(bytes: &[u8]) -> Result<StoredRegistry, String> {
     let stored: StoredRegistry =
         serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if stored.version != VERSION {
         return Err(format!("it is of version {}", stored.version));
     }
-    Ok((stored.apps, stored.checked_s))
+    Ok(stored)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn record(id: &str, argument: Option<&str>) -> Record {
-        let marks = Marks {
-            names: Vec::new(),
-            argument: argument.map(str::to_owned),
-        };
-        Record::new(id.into(), "App".into(), Added::User, marks)
-    }
-
     #[test]
     fn a_saved_registry_is_loaded_and_knows_the_last_launches() {
         let dir = tempfile::tempdir().unwrap();
         let (mut registry, warning) = Registry::load(dir.path()).unwrap();
-        assert_eq!((registry.iter().len(), warning), (0, None));
-        let mut app = record("/usr/bin/app", None);
+        assert_eq!((registry.records.len(), warning), (0, None));
+        let mut app = Record::new("/app".into(), "App".into(), Added::User, Marks::default());
         for now in 0..20 {
             app.launched(now);
         }
         assert_eq!((app.launches, app.last_s.len()), (20, LAUNCH_TIMES));
         registry.insert(app.clone());
-        registry.insert(record("flatpak:org.example.App", Some("org.example.App")));
         registry.save().unwrap();
-        let (mut again, warning) = Registry::load(dir.path()).unwrap();
+        let (again, warning) = Registry::load(dir.path()).unwrap();
         assert_eq!(warning, None);
-        assert_eq!(again.get("/usr/bin/app"), Some(&app));
-        again.remove("/usr/bin/app");
-        assert_eq!((again.get("/usr/bin/app"), again.iter().len()), (None, 1));
+        assert_eq!(again.records, BTreeMap::from([(app.id.clone(), app)]));
     }
 
     #[test]
@@ -340,7 +282,7 @@ mod tests {
             fs::write(&path, content).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let (registry, warning) = Registry::load(dir.path()).unwrap();
-            assert_eq!(registry.iter().len(), 0);
+            assert!(registry.records.is_empty());
             let warning = warning.unwrap();
             let says = warning.contains("managed.json.damaged") && warning.contains(why);
             assert!(says, "{warning}");
@@ -349,22 +291,5 @@ mod tests {
             assert_eq!(fs::read(aside).unwrap(), content);
             registry.save().unwrap();
         }
-    }
-
-    #[test]
-    fn launchers_that_were_managed_are_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut registry, _) = Registry::load(dir.path()).unwrap();
-        for (id, argument) in [
-            ("/usr/bin/python3", None),
-            ("/img/bin/sh", None),
-            ("/usr/bin/gimp", None),
-            ("/usr/bin/env", Some("x")),
-        ] {
-            registry.insert(record(id, argument));
-        }
-        let removed = registry.remove_launchers(&Rules::builtin());
-        assert_eq!(removed, ["/img/bin/sh", "/usr/bin/python3"]);
-        assert_eq!(registry.iter().len(), 2);
     }
 }

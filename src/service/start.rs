@@ -1,7 +1,7 @@
 //! Starting the service.
 
+use std::error::Error;
 use std::fmt::Display;
-use std::io;
 
 use super::Places;
 use super::announce::Announcements;
@@ -32,30 +32,10 @@ use super::worker::Worker;
 use crate::apps::Rules;
 use crate::drive::restore_leftovers;
 use crate::fs::handle::check_paths;
-use crate::kernel::{ExecGate, TraceError, Watch, WatchOptions};
+use crate::kernel::{ExecGate, Watch, WatchOptions};
 use crate::prefetch::raise_open_files;
 use crate::process::signals::Inherited;
 use crate::profile::Store;
-
-/// The service cannot start or go on.
-#[derive(Debug, thiserror::Error)]
-pub enum ServiceError {
-    /// The kernel's events cannot be received.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] crate::service::config::ConfigError),
-    /// The state directory cannot be used.
-    #[error(transparent)]
-    Store(#[from] crate::profile::StoreError),
-    /// The registry cannot be read.
-    #[error(transparent)]
-    Registry(#[from] crate::service::registry::RegistryError),
-    /// A system call failed.
-    #[error("{0}")]
-    System(#[from] io::Error),
-}
 
 /// Signals that the service understands.
 const SIGNALS: [i32; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
@@ -77,7 +57,7 @@ impl Warnings {
 ///
 /// # Errors
 /// Why it cannot start, or go on.
-pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
+pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> {
     // Before any thread is started: all of them inherit the mask.
     let (inherited, signals) = Inherited::replace(&SIGNALS)?;
     raise_open_files();
@@ -97,8 +77,8 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), ServiceError> {
     notify(NotifyState::Ready);
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
-        apps = parts.apps.registry().iter().len(),
-        profiles = parts.apps.profiles().count(),
+        apps = parts.apps.registry.records.len(),
+        profiles = parts.apps.profiles.len(),
         "ready"
     );
     warnings.keep("its own code may be read from the drive again", lock_code());
@@ -119,7 +99,7 @@ fn assemble(
     places: &Places,
     outbox: Outbox<Message>,
     warnings: &mut Warnings,
-) -> Result<Parts, ServiceError> {
+) -> Result<Parts, Box<dyn Error>> {
     // What a killed learning run left changed.
     if let Err(error) = restore_leftovers(&places.run_dir) {
         warnings.0.push(error.to_string());
@@ -152,12 +132,11 @@ fn assemble(
         registry,
         watchlist.catalogue().rules(),
         store,
-        places.state_dir.clone(),
-        worker.jobs().clone(),
+        worker.jobs.clone(),
         outbox.clone(),
     )?;
     warnings.0.extend(unusable);
-    apps.set_tuning(config.prefetch.dynamic);
+    apps.tunes = config.prefetch.dynamic;
     Ok(Parts {
         places: places.clone(),
         config,

@@ -2,12 +2,19 @@
 //! every context switch of the system.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Builder;
 
 use super::mailbox::Outbox;
 use super::message::Message;
 use super::priority::start_behind;
 use crate::kernel::{CountingWaits, WaitPrograms};
+use crate::process::Clocks;
+
+/// How much later than a launch counting may begin, in nanoseconds, for its waits to count as counted: the attaching
+/// takes a millisecond or some.
+const LATE_NS: u64 = 100_000_000;
 
 /// Whether waits are counted.
 #[derive(Default)]
@@ -24,6 +31,8 @@ enum WaitState {
 /// Switches the counting of waits on and off.
 pub struct WaitSwitch {
     state: WaitState,
+    /// When the programs were attached, by CLOCK_MONOTONIC in nanoseconds; `u64::MAX`: they are not.
+    since_ns: Arc<AtomicU64>,
     outbox: Outbox<Message>,
 }
 
@@ -32,6 +41,7 @@ impl WaitSwitch {
     pub fn new(outbox: Outbox<Message>) -> Self {
         WaitSwitch {
             state: WaitState::Off,
+            since_ns: Arc::new(AtomicU64::new(u64::MAX)),
             outbox,
         }
     }
@@ -48,7 +58,12 @@ impl WaitSwitch {
         match self.state {
             WaitState::Off => {
                 let programs = programs()?;
-                self.change(move || programs.attach().map(Some))
+                let since_ns = Arc::clone(&self.since_ns);
+                self.change(move || {
+                    let counting = programs.attach()?;
+                    since_ns.store(Clocks::now().monotonic_ns, Ordering::Relaxed);
+                    Ok(Some(counting))
+                })
             }
             WaitState::Changing | WaitState::On(_) => Ok(()),
         }
@@ -60,15 +75,23 @@ impl WaitSwitch {
     /// When there is no thread.
     pub fn switch_off(&mut self) -> io::Result<()> {
         match std::mem::take(&mut self.state) {
-            WaitState::On(counting) => self.change(move || {
-                drop(counting);
-                Ok(None)
-            }),
+            WaitState::On(counting) => {
+                self.since_ns.store(u64::MAX, Ordering::Relaxed);
+                self.change(move || {
+                    drop(counting);
+                    Ok(None)
+                })
+            }
             other => {
                 self.state = other;
                 Ok(())
             }
         }
+    }
+
+    /// Whether the waits of a launch that began at `start_ns` are counted.
+    pub fn counts_since(&self, start_ns: u64) -> bool {
+        self.since_ns.load(Ordering::Relaxed) <= start_ns.saturating_add(LATE_NS)
     }
 
     /// The thread has attached or detached the programs.

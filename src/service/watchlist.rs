@@ -120,18 +120,21 @@ impl Watchlist {
         registry: &Registry,
     ) -> (HashMap<OsString, WatchedName>, Vec<OsString>) {
         let candidates = self.candidates.values().map(|candidate| &candidate.record);
-        let new = candidates.filter(|record| registry.get(&record.id).is_none());
-        self.catalogue.refresh(registry.iter().chain(new))
+        let new = candidates.filter(|record| !registry.records.contains_key(&record.id));
+        self.catalogue.refresh(registry.records.values().chain(new))
     }
 
     /// The apps whose next launch is to be learned.
     pub fn to_learn(&self, registry: &Registry) -> HashSet<String> {
-        let managed = registry.iter().filter(|record| record.is_to_learn());
+        let managed = registry
+            .records
+            .values()
+            .filter(|record| record.is_to_learn());
         let candidates = self.candidates.values();
         let new = candidates
             .filter(|candidate| candidate.probation.is_none())
             .map(|candidate| &candidate.record)
-            .filter(|record| registry.get(&record.id).is_none());
+            .filter(|record| !registry.records.contains_key(&record.id));
         managed.chain(new).map(|record| record.id.clone()).collect()
     }
 
@@ -170,6 +173,9 @@ impl Watchlist {
         let Some(probation) = &mut candidate.probation else {
             return ProbationVerdict::Undecided;
         };
+        if !counts.waits_counted {
+            return ProbationVerdict::Undecided;
+        }
         let verdict = probation.launched(counts.bytes, counts.waiting_ns / 1_000_000, wanted);
         match verdict {
             ProbationVerdict::Undecided => {}

@@ -12,7 +12,7 @@ type Job = Box<dyn FnOnce(&mut Records) + Send>;
 
 /// The worker thread. It does one job after the other, and gives freed memory back after each.
 pub struct Worker {
-    jobs: Jobs,
+    pub jobs: Jobs,
     thread: JoinHandle<()>,
 }
 
@@ -39,11 +39,6 @@ impl Worker {
         })
     }
 
-    /// A way to give it jobs.
-    pub fn jobs(&self) -> &Jobs {
-        &self.jobs
-    }
-
     /// Waits until all jobs are done and ends the thread. All other [`Jobs`] must be gone.
     pub fn finish(self) {
         drop(self.jobs);
@@ -53,9 +48,9 @@ impl Worker {
 }
 
 impl Jobs {
-    /// Has a job done after those before it; false if the worker is gone, which a job that panicked has
-    /// caused and printed.
-    pub fn run(&self, job: impl FnOnce(&mut Records) + Send + 'static) -> bool {
-        self.0.send(Box::new(job)).is_ok()
+    /// Has a job done after those before it.
+    pub fn run(&self, job: impl FnOnce(&mut Records) + Send + 'static) {
+        // The worker is only gone if a job has panicked, which has been printed.
+        let _ = self.0.send(Box::new(job));
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
-use paralfetch::service::announce::{Socket, passed};
+use paralfetch::service::announce::Socket;
 use rustix::net::sockopt::set_socket_passcred;
 
 use super::common::succeed;
@@ -40,13 +40,12 @@ fn a_passed_socket_is_taken_over_with_what_waits_in_it() {
 }
 
 fn take_over() {
-    let launch = passed().unwrap().unwrap();
-    let flags = rustix::io::fcntl_getfd(&launch).unwrap();
+    let mut socket = Socket::passed().unwrap().unwrap();
+    let flags = rustix::io::fcntl_getfd(&socket).unwrap();
     assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-    let mut socket = Socket::inherited(launch).unwrap();
     let announced = socket.receive().unwrap().unwrap();
     assert_eq!(announced.name, "mail");
     assert_ne!(announced.pid, rustix::process::getpid());
-    assert!(passed().unwrap().is_none(), "only once");
+    assert!(Socket::passed().unwrap().is_none(), "only once");
     println!("{RECEIVED}");
 }

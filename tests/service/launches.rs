@@ -55,7 +55,7 @@ fn a_profile_and_the_registry_name_the_executable() {
         assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
         let (registry, damaged) = Registry::load(state).unwrap();
         assert_eq!(damaged, None);
-        let app = registry.get(&id).unwrap().app.clone().unwrap();
+        let app = registry.records[&id].app.clone().unwrap();
         assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
     });
 }
@@ -250,6 +250,42 @@ fn forked_apps_are_announced() {
     assert!(line.contains("kind=Prefetched"), "{line}");
     drop(stdin);
     server.wait().unwrap();
+}
+
+#[test]
+fn only_reads_of_what_the_profile_lacks_lead_back_to_learning() {
+    seen_early_and_late(|image| {
+        // As fast as its prefetching: it makes many requests of its own, all for what is scheduled.
+        image.script("reader", &format!("cat $(cat /list); {WAIT}"));
+        let list = image.root.path().join("list");
+        fs::write(&list, "/data/[1-5]?").unwrap();
+        image.enable("reader");
+        let mut service = image.start();
+        service.line(&["ready to learn"]);
+        let mut launch = || {
+            image.hold();
+            drop_caches().unwrap();
+            let reader = image.spawn("reader");
+            let line = service.launch_of(&image.id("reader"));
+            image.let_end();
+            reader.succeed();
+            line
+        };
+        let line = launch();
+        assert!(line.contains("kind=Learned"), "{line}");
+        for _ in 0..4 {
+            let line = launch();
+            assert!(line.contains("kind=Prefetched"), "{line}");
+        }
+        fs::write(&list, "/data/[6-9]?").unwrap();
+        let line = launch();
+        assert!(line.contains("kind=Prefetched"), "{line}");
+        let line = launch();
+        assert!(line.contains("kind=Learned"), "{line}");
+        let reasons = service.heard(&["will be learned again", "it reads too much itself"]);
+        assert_eq!(reasons.len(), 1);
+        service.stop();
+    });
 }
 
 #[test]

@@ -56,6 +56,11 @@ impl Image {
         self.script(name, &format!("cat /data/*; {WAIT}"));
     }
 
+    /// From now on, apps that go on do so until they are let end again.
+    pub fn hold(&self) {
+        let _ = fs::remove_file(self.root.path().join("go"));
+    }
+
     /// Lets apps that go on end.
     pub fn let_end(&self) {
         fs::write(self.root.path().join("go"), "").unwrap();

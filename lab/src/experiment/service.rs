@@ -185,7 +185,7 @@ impl Service {
         if let Some(why) = damaged {
             bail!("{why}");
         }
-        Ok(registry.get(&self.id).cloned())
+        Ok(registry.records.get(&self.id).cloned())
     }
 
     /// Asks it to end, and waits.

@@ -11,6 +11,7 @@
 
 #include "kernel.h"
 #include "intf.h"
+#include "own_reads.h"
 #include "tree.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -57,9 +58,11 @@ static __always_inline struct pf_launch *reader(bool *prefetches)
 	return number ? find_launch(*number) : NULL;
 }
 
-static __always_inline void count_read(__u64 requests, __u32 bytes)
+static __always_inline void count_read(struct bio *bio, __u64 requests)
 {
+	__u32 bytes = bio->bi_iter.bi_size;
 	bool prefetches = false;
+	__u64 before;
 	struct pf_launch *launch = reader(&prefetches);
 
 	if (!launch)
@@ -71,15 +74,17 @@ static __always_inline void count_read(__u64 requests, __u32 bytes)
 		__sync_fetch_and_add(&launch->prefetch_requests, requests);
 		__sync_fetch_and_add(&launch->prefetch_bytes, bytes);
 	} else {
-		__sync_fetch_and_add(&launch->requests, requests);
+		before = __sync_fetch_and_add(&launch->requests, requests);
 		__sync_fetch_and_add(&launch->bytes, bytes);
+		if (requests)
+			note_own_read(launch, before, bio);
 	}
 }
 
 static __always_inline int count_bio(struct bio *bio, __u64 requests)
 {
 	if ((bio->bi_opf & REQ_OP_MASK) == REQ_OP_READ)
-		count_read(requests, bio->bi_iter.bi_size);
+		count_read(bio, requests);
 	return 0;
 }
 

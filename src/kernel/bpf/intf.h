@@ -9,6 +9,7 @@
 enum pf_sizes {
 	PF_LAUNCHES = 64,	/* launches that can be under way at a time */
 	PF_RECORDERS = 8,	/* of these, launches that can be recorded */
+	PF_OWN_READS = 512,	/* read requests of a launch that are noted; a power of two */
 	PF_NAME_FILTER_WORDS = 1024,	/* words of 64 bits in `name_filter` */
 };
 
@@ -54,6 +55,23 @@ struct pf_launch {
 	unsigned long long completion_ino;	/* file of the completion page */
 	unsigned long long completion_page;	/* its index, in pages of the kernel's size */
 	unsigned long long lost_tasks;	/* that should be in the tree, and could not be marked */
+};
+
+/* ---- what a launch reads itself (own_reads.h) ---- */
+
+/* A read request of a launch tree. */
+struct pf_own_read {
+	unsigned long long ino;		/* inode number; 0 for metadata */
+	unsigned long long start;	/* first page, in pages of the kernel's size */
+	unsigned int generation;	/* inode generation */
+	unsigned int dev;		/* kernel dev_t */
+	unsigned int pages;		/* number of pages of the kernel's size; 0: not known */
+	unsigned int pad;
+};
+
+/* The first requests of a launch. */
+struct pf_own_reads {
+	struct pf_own_read at[PF_OWN_READS];
 };
 
 /* ---- launch events (launch.h) ---- */

@@ -233,6 +233,8 @@ struct folio___flags_1 {
 struct bvec_iter {
 	__u64 bi_sector;
 	unsigned int bi_size;
+	unsigned int bi_idx;
+	unsigned int bi_bvec_done;
 };
 
 struct block_device {
@@ -246,10 +248,22 @@ struct buffer_head {
 	struct block_device *b_bdev;
 };
 
+struct page {
+	unsigned long flags;
+	unsigned long compound_head;
+};
+
+struct bio_vec {
+	struct page *bv_page;
+	unsigned int bv_len;
+	unsigned int bv_offset;
+};
+
 struct bio {
 	struct block_device *bi_bdev;
 	unsigned int bi_opf;
 	struct bvec_iter bi_iter;
+	struct bio_vec *bi_io_vec;
 };
 
 struct request {
@@ -264,6 +278,9 @@ struct request {
 enum pageflags {
 	PG_head = 6,
 };
+
+/* The file system of the block devices' inodes: its pages are the buffer cache. */
+#define BDEVFS_MAGIC 0x62646576
 
 #define NULL ((void *)0)
 #define EEXIST 17

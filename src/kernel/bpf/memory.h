@@ -9,6 +9,9 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
+/* Bytes in a page of the running kernel, set before the programs are loaded. */
+const volatile __u32 page_bytes = 4096;
+
 /* Since 6.2. */
 extern void *bpf_rdonly_cast(const void *object, __u32 type) __ksym __weak;
 

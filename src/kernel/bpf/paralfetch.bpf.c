@@ -21,7 +21,7 @@
  * the running kernel has the hooks for: none is loaded by itself. Those that cost something are attached
  * only while they are needed.
  *
- *   always, while launches are watched for (launch.h, count.h):
+ *   always, while launches are watched for (launch.h, count.h, own_reads.h):
  *     sys_enter_execve, sys_enter_execveat       a watched program is about to be executed
  *     sched_process_exec                         it was executed
  *     sched_process_fork, sched_process_exit     the tree grows and shrinks

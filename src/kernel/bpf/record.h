@@ -19,11 +19,7 @@
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
 
-#define BDEVFS_MAGIC 0x62646576
 #define PF_KTHREAD 0x00200000
-
-/* Bytes in a page of the running kernel, set before the programs are loaded. */
-const volatile __u32 page_bytes = 4096;
 
 /* Pages that were used or added, on their way to the recorders. */
 struct page_use {

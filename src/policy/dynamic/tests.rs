@@ -23,11 +23,12 @@ impl SimulatedApp {
         SimulatedApp::new(DriveClass::CommandQueuing, true)
     }
 
-    /// A cold launch of so many microseconds with so many context switches for 100 entries. What tuning
+    /// A cold launch of so many microseconds with so many context switches, which makes 100 requests without
+    /// prefetching. What tuning
     /// asks for is left undone.
     fn ask(&mut self, duration_us: u64, switches: u64) -> Option<Params> {
         self.tuning
-            .next(&self.history, &figures(duration_us, switches))
+            .next(&self.history, &figures(duration_us, switches), 100)
     }
 
     /// The same, done.
@@ -151,7 +152,7 @@ fn launches_not_cold_or_not_prefetched_change_nothing() {
     withheld.report = None;
     refused.report.as_mut().expect("a report").refused = Some("no memory".to_owned());
     for launch in [warm, withheld, refused] {
-        assert_eq!(app.tuning.next(&app.history, &launch), None);
+        assert_eq!(app.tuning.next(&app.history, &launch, 100), None);
     }
     assert_eq!(app.tuning, SimulatedApp::queued().tuning);
 }
@@ -233,5 +234,5 @@ fn nothing_is_tuned_on_disks_with_heads_or_without_parameters() {
     assert_eq!(app.launch(1000, LATE), None);
     let mut none = Tuning::new(DriveClass::CommandQueuing, &[]);
     assert_eq!(none.ended(), Some(TuningEnd::NothingFree));
-    assert_eq!(none.next(&[], &figures(1000, LATE)), None);
+    assert_eq!(none.next(&[], &figures(1000, LATE), 100), None);
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::{LaunchCounts, Params, PrefetchReport};
-use crate::policy::TuningEnd;
+use crate::policy::{ColdLaunch, TuningEnd};
 
 mod properties;
 
@@ -18,7 +18,7 @@ fn learned(history: &[Revision]) -> Observation<'_> {
     Observation::Learned {
         class: CLASS,
         history,
-        waiting_us: None,
+        cold: None,
     }
 }
 
@@ -39,6 +39,7 @@ fn good() -> LaunchFigures {
             ..LaunchCounts::default()
         },
         schedule_bytes: 100,
+        cold_requests: 100,
         report: Some(PrefetchReport {
             scheduled: 100,
             ..PrefetchReport::default()
@@ -115,7 +116,13 @@ fn three_attempts_that_teach_nothing_end_learning() {
 
 #[test]
 fn a_profile_that_is_wrong_is_learned_again() {
-    let own = |requests| changed(|figures| figures.counts.requests = requests);
+    let missed = |requests, missed| {
+        changed(|figures| {
+            figures.counts.requests = requests;
+            figures.missed = missed;
+        })
+    };
+    let own = |requests| missed(requests, Some(requests));
     let mut refused = own(100);
     refused.report.as_mut().expect("a report").refused = Some("no memory".to_owned());
     let mut withheld = own(100);
@@ -123,6 +130,7 @@ fn a_profile_that_is_wrong_is_learned_again() {
     let mut warm = own(100);
     warm.counts.bytes = 4;
     let [few, many] = [own(10), own(11)];
+    let [held, unknown] = [missed(40, Some(10)), missed(40, None)];
     let history = &history()[..];
     let launched = |figures| Observation::Launched { history, figures };
     let checked = |obsolete| Observation::Checked {
@@ -136,6 +144,8 @@ fn a_profile_that_is_wrong_is_learned_again() {
             launched(&many),
             Some(DecisionReason::Missed),
         ),
+        ("many for what the profile holds", launched(&held), None),
+        ("many, and nobody knows for what", launched(&unknown), None),
         ("nothing prefetched", launched(&refused), None),
         ("prefetching withheld", launched(&withheld), None),
         ("a warm launch", launched(&warm), None),
@@ -252,13 +262,37 @@ fn a_clock_set_back_counts_from_then_on() {
 }
 
 #[test]
+fn the_percentages_go_by_measured_cold_launches_where_there_are_any() {
+    let mut app = prefetching();
+    let own = |requests| {
+        changed(|figures| {
+            figures.counts.requests = requests;
+            figures.missed = Some(requests);
+        })
+    };
+    let mut withheld = own(1000);
+    withheld.report = None;
+    assert_eq!(launch(&mut app, withheld), Decision::Keep);
+    let late = changed(|figures| figures.switches = 50);
+    assert_eq!(launch(&mut app, late), Decision::Keep, "in time");
+    let ended = app.tuning().and_then(Tuning::ended);
+    assert_eq!(ended, Some(TuningEnd::InTime));
+    assert_eq!(launch(&mut app, own(100)), Decision::Keep);
+    let relearn = Decision::Relearn(DecisionReason::Missed);
+    assert_eq!(launch(&mut app, own(101)), relearn);
+}
+
+#[test]
 fn cold_launches_that_were_learned_live_take_part_in_the_comparison() {
     let mut app = Managed::default();
     for _ in 0..3 {
         let observation = Observation::Learned {
             class: CLASS,
             history: &history(),
-            waiting_us: Some(100),
+            cold: Some(ColdLaunch {
+                waiting_us: 100,
+                requests: 100,
+            }),
         };
         app.next(NOW, &observation);
     }

@@ -21,13 +21,13 @@ mod text;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::process::Pid;
 use thiserror::Error;
 
 pub use fetch_app::{FetchAppFile, Lines};
-pub use socket::{Socket, passed};
+pub use socket::Socket;
 pub use text::{Announcement, MAX_NAME, MAX_TEXT, parse};
 
 /// The directory of [`Socket`] and [`FetchAppFile`].
@@ -82,11 +82,8 @@ impl Announcements {
         let mut usable = |error: AnnounceError| {
             warnings.push(format!("launches cannot be announced: {error}"));
         };
-        let socket = match passed().map_err(&mut usable).ok().flatten() {
-            Some(fd) => Socket::inherited(fd),
-            None => Socket::bind(dir),
-        };
-        let socket = socket.map_err(&mut usable).ok();
+        let passed = Socket::passed().map_err(&mut usable).ok().flatten();
+        let socket = passed.or_else(|| Socket::bind(dir).map_err(&mut usable).ok());
         let file = FetchAppFile::make(dir).map_err(&mut usable).ok();
         (Announcements { socket, file }, warnings)
     }
@@ -154,34 +151,9 @@ pub enum Refusal {
 /// Announcements cannot be received, or one does not hold.
 #[derive(Debug, Error)]
 pub enum AnnounceError {
-    /// The directory, the socket or the file cannot be made or used.
-    #[error("cannot {action} {}: {error}", path.display())]
-    Path {
-        action: &'static str,
-        path: PathBuf,
-        error: io::Error,
-    },
-    /// Something of another kind has the name.
-    #[error("{} is not a {expected}: remove it and start again", path.display())]
-    Foreign {
-        path: PathBuf,
-        expected: &'static str,
-    },
-    /// Another process receives there.
-    #[error("another service receives announcements at {}: stop it first", path.display())]
-    InUse { path: PathBuf },
-    /// The descriptor that was passed is something else.
-    #[error(
-        "the descriptor passed for announcements is not a Unix datagram socket: set ListenDatagram= \
-         to a path in the socket unit"
-    )]
-    WrongDescriptor,
-    /// The environment of socket activation contradicts itself.
-    #[error("cannot take over descriptors: {0}: start the service through its socket unit")]
-    Activation(String),
-    /// A system call failed for a reason on our side: no descriptors, no memory, no /proc.
-    #[error("cannot receive announcements: {0}")]
-    Receive(#[from] io::Error),
+    /// In one line that says what to do.
+    #[error("{0}")]
+    Failed(String),
     /// This announcement is not passed on.
     #[error("an announcement was refused: {0:?}")]
     Refused(Refusal),
@@ -193,8 +165,15 @@ impl From<Refusal> for AnnounceError {
     }
 }
 
+/// A system call failed for a reason on our side: no descriptors, no memory, no /proc.
+impl From<io::Error> for AnnounceError {
+    fn from(error: io::Error) -> Self {
+        AnnounceError::Failed(format!("cannot receive announcements: {error}"))
+    }
+}
+
 impl From<rustix::io::Errno> for AnnounceError {
     fn from(errno: rustix::io::Errno) -> Self {
-        AnnounceError::Receive(errno.into())
+        io::Error::from(errno).into()
     }
 }

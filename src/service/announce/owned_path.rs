@@ -40,24 +40,25 @@ impl OwnedPath {
         kind: &FileKind,
         make: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<(Self, T), AnnounceError> {
-        make_directory(dir).map_err(|error| AnnounceError::Path {
-            action: "use the directory",
-            path: dir.to_owned(),
-            error,
-        })?;
-        let path = dir.join(name);
-        let cannot_make = |error| AnnounceError::Path {
-            action: "make",
-            path: path.clone(),
-            error,
+        let cannot = |action: &str, path: &Path, error: io::Error| {
+            AnnounceError::Failed(format!("cannot {action} {}: {error}", path.display()))
         };
+        make_directory(dir).map_err(|error| cannot("use the directory", dir, error))?;
+        let path = dir.join(name);
+        let cannot_make = |error| cannot("make", &path, error);
         match fs::symlink_metadata(&path) {
             Ok(found) if !(kind.is)(&found.file_type()) => {
-                let expected = kind.name;
-                return Err(AnnounceError::Foreign { path, expected });
+                return Err(AnnounceError::Failed(format!(
+                    "{} is not a {}: remove it and start again",
+                    path.display(),
+                    kind.name
+                )));
             }
             Ok(_) if (kind.is_used)(&path).map_err(cannot_make)? => {
-                return Err(AnnounceError::InUse { path });
+                return Err(AnnounceError::Failed(format!(
+                    "another service receives announcements at {}: stop it first",
+                    path.display()
+                )));
             }
             Ok(_) => fs::remove_file(&path).map_err(cannot_make)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -65,13 +66,14 @@ impl OwnedPath {
         }
         let made = make(&path).map_err(cannot_make)?;
         let found = fs::symlink_metadata(&path).map_err(cannot_make)?;
+        // Separately, because the umask takes part when a file is made.
+        let permissions = Permissions::from_mode(kind.mode);
         let owned = OwnedPath {
             dev: found.dev(),
             ino: found.ino(),
             path: path.clone(),
         };
-        // Separately, because the umask takes part when a file is made.
-        fs::set_permissions(&path, Permissions::from_mode(kind.mode)).map_err(cannot_make)?;
+        fs::set_permissions(&path, permissions).map_err(cannot_make)?;
         Ok((owned, made))
     }
 }

@@ -1,13 +1,14 @@
 //! Who may announce which process.
 
 use std::os::fd::OwnedFd;
-use std::{fs, io, str};
+use std::{fs, io};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{AnnounceError, Refusal};
+use crate::process::{TaskState, task_state};
 
 /// How many generations lie at most between a sender and the process that it announces.
 const MAX_GENERATIONS: usize = 64;
@@ -15,7 +16,10 @@ const MAX_GENERATIONS: usize = 64;
 /// A process that may be announced.
 struct AnnouncedProcess {
     pidfd: OwnedFd,
-    facts: Facts,
+    task: TaskState,
+    real_uid: u32,
+    /// In a pid namespace below this one, where its process ids mean something else.
+    is_nested: bool,
 }
 
 impl AnnouncedProcess {
@@ -26,8 +30,31 @@ impl AnnouncedProcess {
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => return Err(Refusal::Gone.into()),
             pidfd => pidfd?,
         };
-        let facts = Facts::read(pid.as_raw_nonzero().get())?.ok_or(Refusal::Gone)?;
-        Ok(AnnouncedProcess { pidfd, facts })
+        let pid = pid.as_raw_nonzero();
+        let task = task_state(pid.get())?.ok_or(Refusal::Gone)?;
+        let status = match fs::read(format!("/proc/{pid}/status")) {
+            // Before open(2), or between that and read(2).
+            Err(error)
+                if matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::NOENT | Errno::SRCH)
+                ) =>
+            {
+                return Err(Refusal::Gone.into());
+            }
+            status => status?,
+        };
+        let parsed = user_and_nesting(&String::from_utf8_lossy(&status)).ok_or_else(|| {
+            let text = format!("/proc/{pid}/status is not as proc(5) describes it");
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        });
+        let (real_uid, is_nested) = parsed?;
+        Ok(AnnouncedProcess {
+            pidfd,
+            task,
+            real_uid,
+            is_nested,
+        })
     }
 
     /// Checks that it has not ended. As long as that is so, its id is its own, and what was read under that
@@ -39,6 +66,18 @@ impl AnnouncedProcess {
             _ => Err(Refusal::Gone.into()),
         }
     }
+}
+
+/// The real user id of a process, and whether it is in a pid namespace below this one, from
+/// /proc/PID/status.
+fn user_and_nesting(status: &str) -> Option<(u32, bool)> {
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_ascii_whitespace())
+    };
+    let real_uid = field("Uid:")?.next()?.parse().ok()?;
+    // One id for each namespace from ours to its own. Without the line there are no namespaces.
+    Some((real_uid, field("NSpid:").is_some_and(|ids| ids.count() > 1)))
 }
 
 /// Checks the process that root announces through the file. Its id is in our pid namespace.
@@ -58,16 +97,16 @@ pub(super) fn by_root(pid: Pid) -> Result<Pid, AnnounceError> {
 /// When it is refused, or cannot be looked at, for a reason on our side.
 pub(super) fn by_sender((pid, uid): (Pid, u32), asked: Option<Pid>) -> Result<Pid, AnnounceError> {
     let sender = AnnouncedProcess::look(pid)?;
-    if asked.is_some() && sender.facts.nested {
+    if asked.is_some() && sender.is_nested {
         return Err(Refusal::Namespace.into());
     }
     let announced = asked.unwrap_or(pid);
     let process = AnnouncedProcess::look(announced)?;
-    if uid != 0 && process.facts.real_uid != uid {
+    if uid != 0 && process.real_uid != uid {
         return Err(Refusal::NotTheirs.into());
     }
-    let ancestor = (pid.as_raw_nonzero().get(), sender.facts.start_time);
-    let is_family = uid == 0 || announced == pid || descends(process.facts, ancestor, Facts::read)?;
+    let is_family =
+        uid == 0 || announced == pid || descends(process.task, sender.task, task_state)?;
     sender.check_alive()?;
     if !is_family {
         return Err(Refusal::NotDescendant.into());
@@ -76,69 +115,16 @@ pub(super) fn by_sender((pid, uid): (Pid, u32), asked: Option<Pid>) -> Result<Pi
     Ok(announced)
 }
 
-/// What /proc/PID/status and /proc/PID/stat say of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Facts {
-    /// 0 for a process whose parent is outside of this pid namespace.
-    parent: i32,
-    real_uid: u32,
-    /// In a pid namespace below this one, where its process ids mean something else.
-    nested: bool,
-    /// Clock ticks since boot.
-    start_time: u64,
-}
-
-impl Facts {
-    /// `None` if no process has that id.
-    fn read(pid: i32) -> io::Result<Option<Facts>> {
-        let (Some(status), Some(stat)) = (slurp(pid, "status")?, slurp(pid, "stat")?) else {
-            return Ok(None);
-        };
-        Facts::parse(&status, &stat).map(Some).ok_or_else(|| {
-            let text = format!("/proc/{pid}/status or stat is not as proc(5) describes it");
-            io::Error::new(io::ErrorKind::InvalidData, text)
-        })
-    }
-
-    fn parse(status: &[u8], stat: &[u8]) -> Option<Facts> {
-        let field = |name: &str| {
-            let line = status
-                .split(|&byte| byte == b'\n')
-                .find_map(|line| line.strip_prefix(name.as_bytes()))?;
-            Some(str::from_utf8(line).ok()?.split_ascii_whitespace())
-        };
-        // The name may hold anything, further parentheses included; the third field follows the last one.
-        let close = stat.iter().rposition(|&byte| byte == b')')?;
-        let rest = str::from_utf8(&stat[close + 1..]).ok()?;
-        Some(Facts {
-            parent: field("PPid:")?.next()?.parse().ok()?,
-            real_uid: field("Uid:")?.next()?.parse().ok()?,
-            // One id for each namespace from ours to its own. Without the line there are no namespaces.
-            nested: field("NSpid:").is_some_and(|ids| ids.count() > 1),
-            start_time: rest.split_ascii_whitespace().nth(19)?.parse().ok()?,
-        })
-    }
-}
-
-fn slurp(pid: i32, name: &str) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(format!("/proc/{pid}/{name}")) {
-        Ok(text) => Ok(Some(text)),
-        // It ended between open and read.
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether a process descends from `ancestor` (id and start time), by the parents that `look_up` finds now.
-/// A process whose parent has ended belongs to another family since.
+/// Whether a process descends from `ancestor`, by the parents that `look_up` finds now. A process whose
+/// parent has ended belongs to another family since.
 fn descends(
-    process: Facts,
-    ancestor: (i32, u64),
-    mut look_up: impl FnMut(i32) -> io::Result<Option<Facts>>,
+    process: TaskState,
+    ancestor: TaskState,
+    mut look_up: impl FnMut(i32) -> io::Result<Option<TaskState>>,
 ) -> io::Result<bool> {
     let mut child = process;
     for _ in 0..MAX_GENERATIONS {
+        // 0: the parent is outside of this pid namespace.
         if child.parent == 0 {
             return Ok(false);
         }
@@ -149,7 +135,7 @@ fn descends(
         if parent.start_time > child.start_time {
             return Ok(false);
         }
-        if (child.parent, parent.start_time) == ancestor {
+        if parent.is_same(&ancestor) {
             return Ok(true);
         }
         child = parent;
@@ -161,67 +147,53 @@ fn descends(
 mod tests {
     use super::*;
 
-    const STAT: &[u8] = b"7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 2 3\n";
-
     #[test]
-    fn facts_come_from_status_and_stat() {
-        let status = b"Name:\ta\nPPid:\t5\nUid:\t1000\t0\t0\t0\nNSpid:\t7\n";
-        let expected = Facts {
-            parent: 5,
-            real_uid: 1000,
-            nested: false,
-            start_time: 4242,
-        };
-        assert_eq!(Facts::parse(status, STAT), Some(expected));
-        let nested = Facts::parse(b"PPid:\t5\nUid:\t1\t0\nNSpid:\t7\t1\n", STAT);
-        assert!(nested.unwrap().nested);
+    fn user_and_nesting_come_from_status() {
+        let status = "Name:\ta\nPPid:\t5\nUid:\t1000\t0\t0\t0\nNSpid:\t7\n";
+        assert_eq!(user_and_nesting(status), Some((1000, false)));
+        assert_eq!(
+            user_and_nesting("Uid:\t1\t0\nNSpid:\t7\t1\n"),
+            Some((1, true))
+        );
         // The kernel writes a newline in a name as \n, in two characters.
-        let faked = b"Name:\t\\nUid:\t0\nPPid:\t5\nUid:\t1000\t0\t0\t0\n";
-        assert_eq!(Facts::parse(faked, STAT).unwrap().real_uid, 1000);
-        for (status, stat) in [
-            (&b""[..], STAT),
-            (b"PPid:\tx\nUid:\t1", STAT),
-            (status, b""),
-            (status, b"7 (a) S 1"),
-        ] {
-            assert_eq!(Facts::parse(status, stat), None);
-        }
+        let faked = "Name:\t\\nUid:\t0\nUid:\t1000\t0\t0\t0\n";
+        assert_eq!(user_and_nesting(faked), Some((1000, false)));
+        assert_eq!(user_and_nesting("Name:\ta\n"), None);
     }
 
-    fn facts(parent: i32, start_time: u64) -> Facts {
-        Facts {
+    fn task(pid: i32, parent: i32, start_time: u64) -> TaskState {
+        TaskState {
+            pid,
             parent,
-            real_uid: 0,
-            nested: false,
+            state: b'S',
+            ticks: 0,
             start_time,
         }
     }
 
     /// The process of an id started at that tick, and its parent has the id below.
-    fn chain(pid: i32) -> io::Result<Option<Facts>> {
-        Ok(Some(facts(pid - 1, pid as u64)))
+    fn chain(pid: i32) -> io::Result<Option<TaskState>> {
+        Ok(Some(task(pid, pid - 1, pid as u64)))
     }
 
     #[test]
-    fn descendants_of_any_generation_are_family() {
-        assert!(descends(facts(9, 10), (9, 9), chain).unwrap());
-        assert!(descends(facts(9, 10), (1, 1), chain).unwrap());
-        assert!(!descends(facts(9, 10), (10, 10), chain).unwrap());
-        assert!(!descends(facts(9, 10), (5, 6), chain).unwrap(), "reused");
-        let gone = |pid| if pid == 5 { Ok(None) } else { chain(pid) };
-        assert!(!descends(facts(9, 10), (2, 2), gone).unwrap());
-        let younger = |pid| match pid {
-            5 => Ok(Some(facts(4, 100))),
-            _ => chain(pid),
+    fn descendants_of_up_to_64_generations_are_family() {
+        let is_family = |pid: i32, ancestor: i32, started: i32| {
+            let ancestor = task(ancestor, 0, started as u64);
+            descends(task(pid, pid - 1, pid as u64), ancestor, chain).unwrap()
         };
-        assert!(!descends(facts(9, 10), (2, 2), younger).unwrap());
+        assert!(is_family(10, 9, 9) && is_family(10, 1, 1));
+        assert!(!is_family(10, 10, 10));
+        assert!(!is_family(10, 5, 6), "the id was given away");
+        assert!(is_family(1000, 1000 - 64, 936));
+        assert!(!is_family(1000, 1000 - 65, 935));
     }
 
     #[test]
-    fn loops_and_long_families_end() {
-        let own_parent = |pid| Ok(Some(facts(pid, 1)));
-        assert!(!descends(facts(9, 10), (2, 1), own_parent).unwrap());
-        assert!(descends(facts(999, 1000), (1000 - 64, 936), chain).unwrap());
-        assert!(!descends(facts(999, 1000), (1000 - 65, 935), chain).unwrap());
+    fn a_family_with_a_member_that_has_ended_is_none() {
+        for found in [None, Some(task(5, 4, 100)), Some(task(5, 5, 5))] {
+            let look_up = |pid| if pid == 5 { Ok(found) } else { chain(pid) };
+            assert!(!descends(task(10, 9, 10), task(2, 1, 2), look_up).unwrap());
+        }
     }
 }

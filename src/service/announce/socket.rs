@@ -60,9 +60,31 @@ impl Socket {
         Ok(Socket::with(fd, Some(path)))
     }
 
-    /// Takes a socket that systemd has made (`ListenDatagram=`), from [`passed`]. What was sent before
-    /// this call has credentials only with `PassCredentials=yes` in the socket unit; without, it is
-    /// refused.
+    /// Takes over the socket that systemd has made (`ListenDatagram=`) and passed to this process
+    /// (sd_listen_fds(3)); `None` if no socket unit started it, and at a second call. What was sent before
+    /// has credentials only with `PassCredentials=yes` in the socket unit; without, it is refused. The
+    /// environment stays as it is: `LISTEN_PID` names this process, so that children do not take the
+    /// descriptor for theirs.
+    ///
+    /// # Errors
+    /// When the environment contradicts itself or the descriptors, or it is no Unix datagram socket.
+    pub fn passed() -> Result<Option<Self>, AnnounceError> {
+        static TAKEN: AtomicBool = AtomicBool::new(false);
+        if TAKEN.swap(true, Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let mut fds = sd_notify::listen_fds().map_err(|error| {
+            AnnounceError::Failed(format!(
+                "cannot take over descriptors: {error}: start the service through its socket unit"
+            ))
+        })?;
+        // SAFETY: the descriptor is open: `sd_notify` has set its flags. systemd left it to this process,
+        // and no other call takes it.
+        let fd = fds.next().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        fd.map(Socket::inherited).transpose()
+    }
+
+    /// Takes a socket that another process has made.
     ///
     /// # Errors
     /// When it is no Unix datagram socket, or the system refuses.
@@ -70,7 +92,13 @@ impl Socket {
         let domain = sockopt::socket_domain(&fd);
         match domain.and_then(|domain| Ok((domain, sockopt::socket_type(&fd)?))) {
             Ok((AddressFamily::UNIX, SocketType::DGRAM)) => {}
-            Ok(_) | Err(Errno::NOTSOCK) => return Err(AnnounceError::WrongDescriptor),
+            Ok(_) | Err(Errno::NOTSOCK) => {
+                return Err(AnnounceError::Failed(
+                    "the descriptor passed for announcements is not a Unix datagram socket: set \
+                     ListenDatagram= to a path in the socket unit"
+                        .to_owned(),
+                ));
+            }
             Err(errno) => return Err(errno.into()),
         }
         sockopt::set_socket_passcred(&fd, true)?;
@@ -156,22 +184,4 @@ fn is_used(path: &Path) -> io::Result<bool> {
             _ => Err(error),
         },
     }
-}
-
-/// Takes over the descriptor that systemd passed to this process (sd_listen_fds(3)). There is none if no
-/// socket unit started the process, and none at a second call. The environment stays as it is:
-/// `LISTEN_PID` names this process, so that children do not take the descriptor for theirs.
-///
-/// # Errors
-/// When the environment contradicts itself or the descriptors; then nothing is taken over.
-pub fn passed() -> Result<Option<OwnedFd>, AnnounceError> {
-    static TAKEN: AtomicBool = AtomicBool::new(false);
-    if TAKEN.swap(true, Ordering::Relaxed) {
-        return Ok(None);
-    }
-    let mut fds =
-        sd_notify::listen_fds().map_err(|error| AnnounceError::Activation(error.to_string()))?;
-    // SAFETY: the descriptor is open: `sd_notify` has set its flags. systemd left it to this process,
-    // and no other call takes it.
-    Ok(fds.next().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
 }

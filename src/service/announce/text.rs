@@ -55,8 +55,6 @@ pub fn parse(text: &[u8]) -> Option<Announcement<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn pid(raw: i32) -> Option<Pid> {
@@ -79,40 +77,12 @@ mod tests {
 
     #[test]
     fn bad_process_ids_and_names() {
-        for pid in [
-            "",
-            "-1",
-            "+1",
-            "0x1",
-            "1.0",
-            "2147483648",
-            "00000000001",
-            "mail",
-            "\u{661}",
-        ] {
+        for pid in "|-1|+1|0x1|1.0|2147483648|00000000001|mail|\u{661}".split('|') {
             assert_eq!(parse(format!("{pid} mail").as_bytes()), None, "{pid:?}");
         }
+        let names = "|42|.|..|.hidden|-rf|+x|../x|a/b|a:b| mail|mail |mail\r\n|mail\n\n|a\0|\u{e9}|a\u{1b}[m";
         let too_long = "x".repeat(MAX_NAME + 1);
-        for name in [
-            "",
-            "42",
-            ".",
-            "..",
-            ".hidden",
-            "-rf",
-            "+x",
-            "../x",
-            "a/b",
-            "a:b",
-            " mail",
-            "mail ",
-            "mail\r\n",
-            "mail\n\n",
-            "a\0",
-            "é",
-            "a\u{1b}[m",
-            &too_long,
-        ] {
+        for name in names.split('|').chain([too_long.as_str()]) {
             assert_eq!(parse(name.as_bytes()), None, "{name:?}");
             assert_eq!(parse(format!("1 {name}").as_bytes()), None, "{name:?}");
         }
@@ -124,22 +94,5 @@ mod tests {
         let text = format!("2147483647 {}\n", "x".repeat(MAX_NAME));
         assert_eq!(text.len(), MAX_TEXT);
         assert!(parse(text.as_bytes()).is_some());
-    }
-
-    proptest! {
-        #[test]
-        fn accepted_text_is_safe_and_reads_the_same_again(
-            text in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b' '), b'0'..b'z'], 0..150)
-        ) {
-            if let Some(announcement) = parse(&text) {
-                let Announcement { pid, name } = announcement;
-                prop_assert!(text.len() <= MAX_TEXT);
-                prop_assert!(!name.is_empty() && !name.contains(['/', ':', ' ', '\n', '\0']));
-                prop_assert!(!name.starts_with(['.', '-']));
-                let pid = pid.map_or(0, |pid| pid.as_raw_nonzero().get());
-                let again = format!("{pid} {name}");
-                prop_assert_eq!(parse(again.as_bytes()), Some(announcement));
-            }
-        }
     }
 }

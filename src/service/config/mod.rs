@@ -32,39 +32,23 @@ const MAIN: &str = "config.toml";
 /// The directory of drop-ins, beside it.
 const DROP_INS: &str = "config.toml.d";
 
-/// Why the configuration cannot be used, or not changed.
+/// Why the configuration cannot be used, or not changed: one line that names the file.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A file or directory cannot be read or written.
-    #[error("cannot {action} {}: {cause}", .path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        cause: io::Error,
-    },
-    /// Another user may have made or changed the file.
-    #[error(
-        "{} is not to be trusted: {why}; it must be a regular file of root that only root may write",
-        .path.display()
-    )]
-    Untrusted { path: PathBuf, why: &'static str },
-    /// The file is too long.
-    #[error("{} is longer than {} KiB: remove what does not belong there", .path.display(), MAX_FILE_BYTES >> 10)]
-    TooLong { path: PathBuf },
-    /// The file is not TOML, or has an unknown key, or a value out of its range. Lines are counted from 1.
-    #[error("{}, line {line}: {what}", .path.display())]
-    Invalid {
-        path: PathBuf,
-        line: usize,
-        what: String,
-    },
-    /// Each value is right, but not all of them together. The path is that of the directory of the files, or of
-    /// the only file.
-    #[error("the values in {} do not go together: {what}", .path.display())]
-    Together { path: PathBuf, what: String },
-    /// The mode was not changed, because a drop-in sets it that comes later.
-    #[error("{} sets the mode: change it there, or remove it there", .path.display())]
-    Overruled { path: PathBuf },
+#[error("{text}")]
+pub struct ConfigError {
+    /// The line that is wrong, counted from 1; `None` if it is not a single line.
+    pub line: Option<usize>,
+    text: String,
+}
+
+impl ConfigError {
+    fn new(text: String) -> Self {
+        ConfigError { line: None, text }
+    }
+
+    fn io(action: &str, path: &Path, cause: &io::Error) -> Self {
+        ConfigError::new(format!("cannot {action} {}: {cause}", path.display()))
+    }
 }
 
 /// All values.
@@ -104,7 +88,7 @@ impl Config {
     /// The values of one file with these contents; `path` is for error messages.
     ///
     /// # Errors
-    /// [`ConfigError::TooLong`], [`ConfigError::Invalid`], [`ConfigError::Together`].
+    /// [`ConfigError`], if a value is wrong, or the values do not go together.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
         finish(path, table(path, bytes)?)
     }
@@ -126,7 +110,7 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     };
     match list() {
         Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-            return Err(io_error("read", &drop_ins, cause));
+            return Err(ConfigError::io("read", &drop_ins, &cause));
         }
         _ => paths.sort(),
     }
@@ -139,30 +123,36 @@ fn table_of(path: &Path) -> Result<Table, ConfigError> {
     match root_owned::read(path, MAX_FILE_BYTES) {
         Ok(Some(bytes)) => table(path, &bytes),
         Ok(None) => Ok(Table::new()),
-        Err(NotRootOwned::Untrusted(why)) => Err(ConfigError::Untrusted {
-            path: path.into(),
-            why,
-        }),
-        Err(NotRootOwned::Io(cause)) => Err(io_error("read", path, cause)),
+        Err(NotRootOwned::Untrusted(why)) => Err(ConfigError::new(format!(
+            "{} is not to be trusted: {why}; it must be a regular file of root that only root may write",
+            path.display()
+        ))),
+        Err(NotRootOwned::Io(cause)) => Err(ConfigError::io("read", path, &cause)),
     }
 }
 
 /// The same, of a file with these contents.
 fn table(path: &Path, bytes: &[u8]) -> Result<Table, ConfigError> {
+    let name = path.display();
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(ConfigError::TooLong { path: path.into() });
+        return Err(ConfigError::new(format!(
+            "{name} is longer than {} KiB: remove what does not belong there",
+            MAX_FILE_BYTES >> 10
+        )));
     }
-    let invalid = |offset: usize, what: String| ConfigError::Invalid {
-        path: path.into(),
-        line: 1 + bytes.iter().take(offset).filter(|&&b| b == b'\n').count(),
-        what,
+    let invalid = |offset: usize, what: &str| {
+        let line = 1 + bytes.iter().take(offset).filter(|&&b| b == b'\n').count();
+        ConfigError {
+            line: Some(line),
+            text: format!("{name}, line {line}: {what}"),
+        }
     };
     let text = std::str::from_utf8(bytes)
-        .map_err(|error| invalid(error.valid_up_to(), "the text is not UTF-8".to_owned()))?;
+        .map_err(|error| invalid(error.valid_up_to(), "the text is not UTF-8"))?;
     let parsed = toml::from_str::<Config>(text).and_then(|_| toml::from_str(text));
     parsed.map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
-        invalid(offset, error.message().replace('\n', ", "))
+        invalid(offset, &error.message().replace('\n', ", "))
     })
 }
 
@@ -180,29 +170,21 @@ fn merge(earlier: &mut Table, later: Table) {
 
 /// The configuration with these values, whose files are at `path`.
 fn finish(path: &Path, values: Table) -> Result<Config, ConfigError> {
-    let together = |what| ConfigError::Together {
-        path: path.into(),
-        what,
+    let together = |what: &str| {
+        let path = path.display();
+        ConfigError::new(format!("the values in {path} do not go together: {what}"))
     };
     let config: Config = values
         .try_into()
-        .map_err(|error: toml::de::Error| together(error.message().to_owned()))?;
+        .map_err(|error: toml::de::Error| together(error.message()))?;
     let limits = LaunchLimits::from(&config.launch);
     if limits.window >= limits.timeout {
-        return Err(together(format!(
+        return Err(together(&format!(
             "launch.quiet_window_ms is {} ms and must be shorter than launch.timeout_s, which is {} s",
             config.launch.quiet_window_ms, config.launch.timeout_s
         )));
     }
     Ok(config)
-}
-
-fn io_error(action: &'static str, path: &Path, cause: io::Error) -> ConfigError {
-    ConfigError::Io {
-        action,
-        path: path.into(),
-        cause,
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs::atomic_write;
 
-use super::{ConfigError, DROP_INS, files, io_error, table_of};
+use super::{ConfigError, DROP_INS, files, table_of};
 
 /// The drop-in that [`set_mode`] writes.
 const DROP_IN: &str = "90-mode.toml";
@@ -37,17 +37,20 @@ impl fmt::Display for Mode {
 /// that name that is damaged is replaced.
 ///
 /// # Errors
-/// [`ConfigError::Overruled`] if a later drop-in sets the mode, another [`ConfigError`] if one of the
-/// other files cannot be used, or this one not written. Then nothing has changed.
+/// When a later drop-in sets the mode, one of the other files cannot be used, or this one cannot be written.
+/// Then nothing has changed.
 pub fn set_mode(dir: &Path, mode: Mode) -> Result<(), ConfigError> {
     let path = dir.join(DROP_INS).join(DROP_IN);
     for other in files(dir)?.into_iter().filter(|other| *other != path) {
         let sets_mode = table_of(&other)?.contains_key("mode");
         if sets_mode && other > path {
-            return Err(ConfigError::Overruled { path: other });
+            let other = other.display();
+            return Err(ConfigError::new(format!(
+                "{other} sets the mode: change it there, or remove it there"
+            )));
         }
     }
-    write(&path, mode).map_err(|cause| io_error("write", &path, cause))
+    write(&path, mode).map_err(|cause| ConfigError::io("write", &path, &cause))
 }
 
 fn write(path: &Path, mode: Mode) -> io::Result<()> {

@@ -7,6 +7,7 @@ use super::{Answer, ControlError};
 use crate::apps::{Rules, desktop};
 use crate::policy::{GainVerdict, Phase};
 use crate::service::cached_profile::CachedProfile;
+use crate::service::dictionary::word;
 use crate::service::history::{History, Typical};
 use crate::service::managed_apps::off_reason;
 use crate::service::marks::Marks;
@@ -21,7 +22,11 @@ pub(super) fn find<'a>(registry: &'a Registry, name: &str) -> Answer<&'a Record>
         |record, name| record.title.eq_ignore_ascii_case(name),
     ];
     for fits in ways {
-        let found: Vec<&Record> = registry.iter().filter(|&r| fits(r, name)).collect();
+        let found: Vec<&Record> = registry
+            .records
+            .values()
+            .filter(|&r| fits(r, name))
+            .collect();
         match found[..] {
             [] => {}
             [record] => return Ok(record),
@@ -91,7 +96,7 @@ fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
         name: record.title.clone(),
         phase: phase.to_owned(),
         why,
-        added_by: record.added.word().to_owned(),
+        added_by: word(record.added),
         launches: record.launches,
         last_s: record.last_s.last().copied().unwrap_or(0),
         prefetched: record.prefetched,
@@ -111,7 +116,7 @@ pub(super) fn states<'a>(
     let state = |record: &Record| state_of(record, profile(&record.id));
     Ok(match app {
         Some(app) => vec![state(find(registry, app)?)],
-        None => registry.iter().map(state).collect(),
+        None => registry.records.values().map(state).collect(),
     })
 }
 

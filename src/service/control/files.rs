@@ -76,7 +76,7 @@ impl ServiceCalls for ServiceFiles {
         let mut registry = self.registry()?;
         let rules = Rules::load(&self.config_dir.join("launchers.d")).0;
         let id = find_or_add(&mut registry, app, &rules)?;
-        if let Some(record) = registry.get_mut(&id) {
+        if let Some(record) = registry.records.get_mut(&id) {
             // Only the phase matters: the service carries it out when it starts.
             record.managed.next(now_s(), &Observation::Asked(request));
         }

@@ -12,18 +12,21 @@ impl Control for Service {
         let lost_events = self.parts.kernel.lost();
         let apps = &self.parts.apps;
         let (mut learning, mut disabled) = (0, 0);
-        for record in apps.registry().iter() {
+        for record in apps.registry.records.values() {
             let phase = record.managed.phase();
             learning += u64::from(matches!(phase, Phase::Learning { .. }));
             disabled += u64::from(matches!(phase, Phase::Disabled { .. }));
         }
-        let profile_sizes = apps.profiles().map(|profile| profile.packed.len() as u64);
+        let profile_sizes = apps
+            .profiles
+            .values()
+            .map(|profile| profile.packed.len() as u64);
         let diagnostics = &self.parts.diagnostics;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             mode: self.parts.config.mode.to_string(),
-            managed: apps.registry().iter().len() as u64,
-            with_profile: apps.profiles().count() as u64,
+            managed: apps.registry.records.len() as u64,
+            with_profile: apps.profiles.len() as u64,
             learning,
             disabled,
             resident_bytes: resident_bytes(),
@@ -38,7 +41,7 @@ impl Control for Service {
 
     fn apps(&mut self, app: Option<&str>, reply: Reply<Vec<AppState>>) {
         let managed = &self.parts.apps;
-        match states(managed.registry(), app, |id| managed.profile(id)) {
+        match states(&managed.registry, app, |id| managed.profiles.get(id)) {
             Ok(apps) => self.with_history(reply, move |history| match history {
                 Some(history) => add_times(apps, history),
                 None => Ok(apps),
@@ -48,7 +51,7 @@ impl Control for Service {
     }
 
     fn launches(&mut self, app: Option<&str>, limit: u32, reply: Reply<Vec<LaunchRecord>>) {
-        let registry = self.parts.apps.registry();
+        let registry = &self.parts.apps.registry;
         let id = match app.map(|app| find(registry, app)).transpose() {
             Ok(record) => record.map(|record| record.id.clone()),
             Err(error) => return reply(Err(error)),
@@ -64,13 +67,13 @@ impl Control for Service {
 
     fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String> {
         let rules = self.parts.watchlist.catalogue().rules();
-        let id = find_or_add(self.parts.apps.registry_mut(), app, rules)?;
+        let id = find_or_add(&mut self.parts.apps.registry, app, rules)?;
         self.parts.ask(&id, request);
         Ok(id)
     }
 
     fn forget(&mut self, app: &str) -> Answer<()> {
-        let id = find(self.parts.apps.registry(), app)?.id.clone();
+        let id = find(&self.parts.apps.registry, app)?.id.clone();
         self.parts.forget(&id);
         Ok(())
     }
@@ -98,7 +101,7 @@ impl Service {
         reply: Reply<T>,
         answer: impl FnOnce(Option<&History>) -> Answer<T> + Send + 'static,
     ) {
-        self.parts.worker.jobs().run(move |records| {
+        self.parts.worker.jobs.run(move |records| {
             reply(answer(records.history()));
         });
     }

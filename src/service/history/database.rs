@@ -54,18 +54,19 @@ const SETTINGS: &str = "
 /// How long to wait for a process that is using the file.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// Suffix of a damaged file that was moved aside.
-const DAMAGED: &str = ".damaged";
-
 /// Suffixes of the files that SQLite keeps beside a database: the rollback journal, and the write-ahead
-/// log of a database that another program made. A new database must not find them.
+/// log of a database that another program made.
 const BESIDE: [&str; 3] = ["-journal", "-wal", "-shm"];
 
 /// Creates the file if it is missing, and makes it accessible to its owner alone; SQLite creates its
-/// journal with the same permissions. Returns what the file was like.
+/// journal with the same permissions.
 pub(super) fn make_private(path: &Path) -> Result<Metadata, HistoryError> {
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(HistoryError::NotAFile { path: path.into() });
+        let why = format!(
+            "the history {} is not a regular file: remove it",
+            path.display()
+        );
+        return Err(HistoryError::Unusable(why));
     }
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -78,7 +79,7 @@ pub(super) fn make_private(path: &Path) -> Result<Metadata, HistoryError> {
         }
         Ok(found)
     });
-    opened.map_err(|cause| io_error("open", path, cause))
+    opened.map_err(|cause| HistoryError::new("open", path, cause))
 }
 
 /// Opens the database in an existing file, and lays it out if that is empty.
@@ -116,10 +117,6 @@ fn try_connect(path: &Path) -> rusqlite::Result<(Connection, Option<String>)> {
         // second file that grows and a third that is mapped into memory. With TRUNCATE, a launch does not
         // change the directory. The statement answers with the mode.
         db.query_row("PRAGMA journal_mode = TRUNCATE", [], |_| Ok(()))?;
-        // Databases of earlier versions were to be told to return free pages (2: incremental).
-        if pragma(&db, "auto_vacuum")? == 2 {
-            db.execute_batch("PRAGMA auto_vacuum = FULL")?;
-        }
     }
     Ok((db, objection))
 }
@@ -168,35 +165,23 @@ fn objection(db: &Connection) -> rusqlite::Result<Option<String>> {
     Ok(unwritable.then(|| "SQLite cannot write it".to_owned()))
 }
 
-/// Moves the file and those beside it aside, over older damaged ones. Returns the file's new path.
+/// Moves the file aside, over an older damaged one, and returns its new path. Removes the files beside it,
+/// which SQLite would take for those of a new database.
 pub(super) fn move_aside(path: &Path) -> Result<PathBuf, HistoryError> {
-    let append = |path: &Path, suffix: &str| {
+    let with_suffix = |suffix: &str| {
         let mut name = OsString::from(path);
         name.push(suffix);
         PathBuf::from(name)
     };
-    let aside = append(path, DAMAGED);
-    for suffix in BESIDE.into_iter().chain([""]) {
-        let (from, to) = (append(path, suffix), append(&aside, suffix));
-        let moved = match fs::rename(&from, &to) {
-            // The file of an older damaged database would be taken for this one's.
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => fs::remove_file(&to),
-            moved => moved,
-        };
-        match moved {
+    let aside = with_suffix(".damaged");
+    fs::rename(path, &aside).map_err(|cause| HistoryError::new("move aside", path, cause))?;
+    for suffix in BESIDE {
+        match fs::remove_file(with_suffix(suffix)) {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                return Err(io_error("move aside", &from, cause));
+                return Err(HistoryError::new("remove the journal of", path, cause));
             }
             _ => {}
         }
     }
     Ok(aside)
-}
-
-fn io_error(action: &'static str, path: &Path, cause: io::Error) -> HistoryError {
-    HistoryError::Io {
-        action,
-        path: path.into(),
-        cause,
-    }
 }

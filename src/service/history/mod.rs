@@ -1,8 +1,7 @@
 //! What became of launches: an embedded database, `history.sqlite` in the state directory.
 //!
 //! It tells users what prefetching does for them. The service decides nothing by it, so that its loss
-//! costs only the record. A file that is damaged or foreign is moved aside, and a new one is begun
-//! ([`OpenedHistory::Damaged`]).
+//! costs only the record. A file that is damaged or foreign is moved aside, and a new one is begun.
 //!
 //! It is bounded in launches and in days ([`HistoryConfig`]), and with the number of launches in its size.
 //! Adding a launch removes those that exceed the bounds.
@@ -10,7 +9,7 @@
 mod database;
 mod launch;
 
-use std::io;
+use std::fmt::Display;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -41,60 +40,30 @@ const OLD_AT_ONCE: u64 = 4;
 
 const DAY_S: u64 = 24 * 60 * 60;
 
-/// What [`History::open`] found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OpenedHistory {
-    /// No database; there is an empty one now.
-    Nothing,
-    /// The database.
-    Database,
-    /// A file that cannot be used. There is an empty database now.
-    Damaged {
-        /// Where the file is now.
-        moved_to: PathBuf,
-        /// What is wrong with it.
-        why: String,
-    },
-}
-
-/// Why the history cannot be used.
+/// Why the history cannot be used, in one line that names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
-    /// The file cannot be opened, made or moved aside.
-    #[error("cannot {action} the history {}: {cause}", .path.display())]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        cause: io::Error,
-    },
-    /// The path does not lead to a regular file.
-    #[error("the history {} is not a regular file: remove it", .path.display())]
-    NotAFile { path: PathBuf },
-    /// The file was damaged since it was opened. Opening it again moves it aside.
+    /// The file is damaged. Opening it again moves it aside.
     #[error("the history {} is damaged: {why}", .path.display())]
     Damaged { path: PathBuf, why: String },
-    /// The file system has no space left.
-    #[error("the file system of the history {} is full", .path.display())]
-    Full { path: PathBuf },
-    /// SQLite refused for another reason: the file system is read-only, or another process keeps the
-    /// file locked.
-    #[error("cannot {action} the history {}: {cause}", .path.display())]
-    Sqlite {
-        action: &'static str,
-        path: PathBuf,
-        cause: rusqlite::Error,
-    },
-    /// The app's name is too long.
-    #[error("the name of an app has at most {MAX_APP_BYTES} bytes, not {len}")]
-    Name { len: usize },
+    /// Anything else: no space is left, the file system is read-only, or another process keeps the file
+    /// locked.
+    #[error("{0}")]
+    Unusable(String),
 }
 
 impl HistoryError {
-    fn sqlite(action: &'static str, path: &Path, cause: rusqlite::Error) -> Self {
-        let path = path.into();
+    fn new(action: &str, path: &Path, cause: impl Display) -> Self {
+        HistoryError::Unusable(format!(
+            "cannot {action} the history {}: {cause}",
+            path.display()
+        ))
+    }
+
+    fn sqlite(action: &str, path: &Path, cause: rusqlite::Error) -> Self {
         use rusqlite::Error;
         // A value that does not convert is one that the schema does not allow.
-        let misfit = matches!(
+        let is_misfit = matches!(
             cause,
             Error::FromSqlConversionFailure(..)
                 | Error::Utf8Error(..)
@@ -102,20 +71,13 @@ impl HistoryError {
                 | Error::IntegralValueOutOfRange(..)
         );
         match cause.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => HistoryError::Full { path },
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => HistoryError::Damaged {
-                path,
-                why: cause.to_string(),
-            },
-            None if misfit => HistoryError::Damaged {
-                path,
-                why: cause.to_string(),
-            },
-            _ => HistoryError::Sqlite {
-                action,
-                path,
-                cause,
-            },
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {}
+            None if is_misfit => {}
+            _ => return HistoryError::new(action, path, cause),
+        }
+        HistoryError::Damaged {
+            path: path.into(),
+            why: cause.to_string(),
         }
     }
 }
@@ -160,24 +122,28 @@ pub struct History {
 
 impl History {
     /// Opens the database at `path`, which is made if it is missing, accessible to its owner alone. Its
-    /// directory must exist. Reads the whole file, to see whether it is sound.
+    /// directory must exist. Reads the whole file, to see whether it is sound; if it is not, an empty one
+    /// takes its place, and the second value is a warning that says so.
     ///
     /// # Errors
-    /// [`HistoryError`], all of which name the file; none for a damaged one.
+    /// [`HistoryError::Unusable`].
     pub fn open(
         path: &Path,
         limits: HistoryConfig,
-    ) -> Result<(History, OpenedHistory), HistoryError> {
+    ) -> Result<(History, Option<String>), HistoryError> {
         let mut file = database::make_private(path)?;
-        let (db, found) = match database::connect(path) {
+        let mut warning = None;
+        let db = match database::connect(path) {
             Err(HistoryError::Damaged { why, .. }) => {
                 let moved_to = database::move_aside(path)?;
                 file = database::make_private(path)?;
-                let db = database::connect(path)?;
-                (db, OpenedHistory::Damaged { moved_to, why })
+                warning = Some(format!(
+                    "the history was damaged ({why}): it is now {}, and a new one begins",
+                    moved_to.display()
+                ));
+                database::connect(path)?
             }
-            db if file.len() == 0 => (db?, OpenedHistory::Nothing),
-            db => (db?, OpenedHistory::Database),
+            db => db?,
         };
         let history = History {
             path: path.into(),
@@ -185,7 +151,7 @@ impl History {
             db,
             file: (file.dev(), file.ino()),
         };
-        Ok((history, found))
+        Ok((history, warning))
     }
 
     /// Whether the database is still the file at its path: launches that are added to a file that was
@@ -202,9 +168,8 @@ impl History {
     /// [`HistoryError`]; then nothing is added or removed.
     pub fn add(&mut self, launch: &LaunchRecord) -> Result<(), HistoryError> {
         if launch.app.len() > MAX_APP_BYTES {
-            return Err(HistoryError::Name {
-                len: launch.app.len(),
-            });
+            let why = format!("the name of an app has at most {MAX_APP_BYTES} bytes");
+            return Err(HistoryError::Unusable(why));
         }
         let added = add(&mut self.db, launch, self.limits);
         added.map_err(|cause| HistoryError::sqlite("write", &self.path, cause))
@@ -214,7 +179,7 @@ impl History {
     /// the one in which they were added, whatever the clock said.
     ///
     /// # Errors
-    /// [`HistoryError::Damaged`] or [`HistoryError::Sqlite`].
+    /// [`HistoryError`].
     pub fn launches(
         &self,
         app: Option<&str>,
@@ -262,15 +227,15 @@ impl History {
         })
     }
 
-    /// Forgets all launches of an app, and returns how many there were.
+    /// Forgets all launches of an app.
     ///
     /// # Errors
     /// [`HistoryError`]; then nothing is forgotten.
-    pub fn forget(&mut self, app: &str) -> Result<usize, HistoryError> {
-        let forgotten = self
-            .db
-            .execute("DELETE FROM launches WHERE app = ?1", [app]);
-        forgotten.map_err(|cause| HistoryError::sqlite("write", &self.path, cause))
+    pub fn forget(&mut self, app: &str) -> Result<(), HistoryError> {
+        let db = &self.db;
+        let forgotten = db.execute("DELETE FROM launches WHERE app = ?1", [app]);
+        forgotten.map_err(|cause| HistoryError::sqlite("write", &self.path, cause))?;
+        Ok(())
     }
 
     fn select<T>(
@@ -335,25 +300,19 @@ fn most_bytes(limits: HistoryConfig) -> i64 {
 
 /// The launch's members in JSON, which are named like the columns.
 fn members(launch: &LaunchRecord) -> rusqlite::Result<Map<String, Value>> {
-    let note = launch.note.as_deref().unwrap_or_default();
-    let launch = LaunchRecord {
-        note: Some(cut(note).to_owned()),
-        ..launch.clone()
-    };
+    let mut launch = launch.clone();
+    if let Some(note) = &mut launch.note {
+        let mut len = note.len().min(MAX_NOTE);
+        while !note.is_char_boundary(len) {
+            len -= 1;
+        }
+        note.truncate(len);
+    }
     match serde_json::to_value(launch) {
         Ok(Value::Object(members)) => Ok(members),
         Ok(_) => Ok(Map::new()),
         Err(error) => Err(rusqlite::Error::ToSqlConversionFailure(error.into())),
     }
-}
-
-/// As much of a note as is kept.
-fn cut(note: &str) -> &str {
-    let mut len = note.len().min(MAX_NOTE);
-    while !note.is_char_boundary(len) {
-        len -= 1;
-    }
-    &note[..len]
 }
 
 /// The value of a member in a row: an empty text is NULL.

@@ -23,6 +23,7 @@ pub struct FakeSystem {
     pub waits_counted: bool,
     pub no_recorder: bool,
     pub no_thread: bool,
+    pub no_waits: bool,
     /// Apps with a profile.
     pub profiles: BTreeSet<String>,
     /// All actions.
@@ -40,7 +41,11 @@ impl FakeSystem {
 
 impl Outside for FakeSystem {
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
-        self.slots.get(&launch).copied()
+        let &counts = self.slots.get(&launch)?;
+        Some(LaunchCounts {
+            waits_counted: self.waits_counted,
+            ..counts
+        })
     }
 
     fn threads(&self, _pid: u32) -> impl Iterator<Item = TaskState> {
@@ -78,7 +83,7 @@ impl Outside for FakeSystem {
                 assert!(self.recordings.insert(number), "it is recorded already");
             }
             StateAction::WatchCompletion => assert!(self.profiles.contains(id)),
-            StateAction::CountWaits => self.waits_counted = true,
+            StateAction::CountWaits => self.waits_counted = !self.no_waits,
             StateAction::LetGo => drop(self.held.remove(&number)),
             StateAction::TakeReport | StateAction::StopPrefetch => {
                 launch.set_report(self.prefetches.remove(&number).expect("a prefetch"));

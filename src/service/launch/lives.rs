@@ -84,6 +84,22 @@ fn a_withheld_launch_is_judged_by_its_counts() {
 }
 
 #[test]
+fn a_launch_whose_waits_could_not_be_counted_is_written_down_and_not_judged() {
+    for plan in [Plan::Prefetch, Plan::Withhold] {
+        let mut scene = Scene::with_profiles(&[APP]);
+        scene.system.no_waits = true;
+        scene.execute(1, APP, plan);
+        scene.read(1, 50);
+        if plan == Plan::Prefetch {
+            scene.end_prefetch(1, report());
+        }
+        scene.pass(2 * SECOND);
+        assert_eq!(scene.only_row().warmth, None, "no evidence of a gain");
+        assert!(scene.system.judged.is_empty() && scene.system.is_at_rest());
+    }
+}
+
+#[test]
 fn calls_of_execve_that_fail_leave_nothing_behind() {
     let mut scene = Scene::with_profiles(&[APP]);
     scene.call(1, APP, Plan::Prefetch);

@@ -4,8 +4,9 @@
 //! kernel side counts launches, so their number and their time are bounded: any user may call execve in
 //! vain as often as he likes.
 
-use super::table::CALL_LIMIT;
 use std::collections::HashMap;
+
+use super::table::CALL_LIMIT;
 
 /// Most calls at a time. With the launches that are followed they are no more than the kernel side has slots.
 const MOST: usize = 16;
@@ -42,12 +43,7 @@ impl PendingExecs {
         Some(launch)
     }
 
-    /// Takes all of them.
-    pub fn take_all(&mut self) -> Vec<u64> {
-        self.0.drain().map(|(launch, _)| launch).collect()
-    }
-
-    /// Takes those whose time is over.
+    /// Takes those whose time is over at `now_ns`.
     pub fn take_failed(&mut self, now_ns: u64) -> Vec<u64> {
         let mut failed = Vec::new();
         self.0.retain(|&launch, (_, since)| {
@@ -69,7 +65,6 @@ mod tests {
     use super::*;
 
     const BEGUN: u64 = 1_000_000_000_000;
-    const LIMIT: u64 = CALL_LIMIT.as_nanos() as u64;
 
     #[test]
     fn a_process_that_goes_on_calling_is_given_up() {
@@ -79,9 +74,11 @@ mod tests {
             assert_eq!(calls.called(1, 100, now), None);
             assert!(calls.take_failed(now).is_empty());
         }
-        let late = BEGUN + LIMIT + 1_000_000;
+        let late = BEGUN + CALL_LIMIT.as_nanos() as u64 + 1_000_000;
         assert_eq!(calls.called(1, 100, late), None);
+        assert_eq!(calls.called(2, 200, late), None);
         assert_eq!(calls.take_failed(late), [1]);
+        assert_eq!((calls.take_of(100), calls.take_of(200)), (None, Some(2)));
         assert!(calls.is_empty());
     }
 
@@ -97,18 +94,5 @@ mod tests {
             let new = launch + MOST as u64;
             assert_eq!(calls.called(new, 100, at(new)), Some(launch));
         }
-    }
-
-    #[test]
-    fn a_call_that_succeeds_is_no_longer_pending() {
-        let (mut calls, now) = (PendingExecs::default(), BEGUN);
-        for (launch, pid) in [(1, 100), (2, 200), (3, 300)] {
-            assert_eq!(calls.called(launch, pid, now), None);
-        }
-        calls.remove(1);
-        assert_eq!(calls.take_of(100), None);
-        assert_eq!(calls.take_of(200), Some(2));
-        assert_eq!(calls.take_of(200), None);
-        assert_eq!(calls.take_failed(now + LIMIT * 2), [3]);
     }
 }

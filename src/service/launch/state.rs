@@ -142,7 +142,12 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
         (_, E::Cancelled) => state.give_up(),
         (S::New, E::Called) => state.begin(policy),
         (S::New, _) => stay(&[]),
-        (_, E::PrefetchEnded | E::PrefetchFailed) => state.prefetch_over(event),
+        (_, E::PrefetchFailed) if state.is_prefetching() => {
+            state.with_thread(ThreadPhase::None, &[])
+        }
+        (_, E::PrefetchEnded) if state.is_prefetching() => {
+            state.with_thread(ThreadPhase::Ended, &[A::TakeReport])
+        }
 
         (S::Called, E::ProgramHeld) if learns => to(S::Held, &[A::StartRecording]),
         // A late look at execve holds the program after the launch has begun.
@@ -215,16 +220,8 @@ impl LaunchState {
         (self, actions)
     }
 
-    fn prefetch_over(mut self, event: StateEvent) -> Next {
-        if !self.is_prefetching() {
-            return (self, Vec::new());
-        }
-        if event == StateEvent::PrefetchFailed {
-            self.thread = ThreadPhase::None;
-            return (self, Vec::new());
-        }
-        self.thread = ThreadPhase::Ended;
-        (self, vec![StateAction::TakeReport])
+    fn with_thread(self, thread: ThreadPhase, actions: &[StateAction]) -> Next {
+        (LaunchState { thread, ..self }, actions.to_vec())
     }
 
     /// The recorder has ended, and with it the launch.
@@ -259,23 +256,16 @@ impl LaunchState {
             Kind::Prefetched | Kind::Withheld => actions.push(StateAction::Judge),
             Kind::Watched => actions.push(StateAction::RefreshGate),
         }
-        if policy.plan == Plan::Leave {
-            actions.push(StateAction::Weigh);
-        }
+        actions.extend((policy.plan == Plan::Leave).then_some(StateAction::Weigh));
         actions.push(StateAction::WriteDown(kind));
         (state, actions)
     }
 
     /// Ends everything that was begun for the launch, without a row of the history.
     fn give_up(self) -> Next {
-        let mut actions = Vec::new();
-        if self.is_recorded() {
-            actions.push(StateAction::LetGo);
-        }
-        if self.is_prefetching() {
-            actions.push(StateAction::StopPrefetch);
-        }
-        actions.push(StateAction::CloseSlot);
-        (LaunchState::OVER, actions)
+        let let_go = self.is_recorded().then_some(StateAction::LetGo);
+        let stop = self.is_prefetching().then_some(StateAction::StopPrefetch);
+        let actions = [let_go, stop, Some(StateAction::CloseSlot)];
+        (LaunchState::OVER, actions.into_iter().flatten().collect())
     }
 }

@@ -206,7 +206,7 @@ impl Launches {
         for launch in launches {
             self.happened(launch, StateEvent::Cancelled, outside);
         }
-        for launch in self.pending.take_all() {
+        for launch in self.pending.take_failed(u64::MAX) {
             outside.close_slot(launch);
         }
     }
@@ -294,26 +294,21 @@ impl FollowedLaunch {
 
     /// Takes the report of the prefetch thread; `None` if it had to be stopped.
     pub fn set_report(&mut self, report: Option<PrefetchReport>) {
-        if let Some(PrefetchReport {
-            refused: Some(why), ..
-        }) = &report
-        {
-            self.note = Some(format!("not prefetched: {why}"));
-        } else if let Some(PrefetchReport {
-            ran_short: Some(why),
-            ..
-        }) = &report
-        {
-            self.note = Some(format!("prefetched in part: {why}"));
+        if let Some(report) = &report {
+            let refused = report.refused.as_ref();
+            let refused = refused.map(|why| format!("not prefetched: {why}"));
+            let ran_short = report.ran_short.as_ref();
+            let ran_short = ran_short.map(|why| format!("prefetched in part: {why}"));
+            self.note = refused.or(ran_short).or(self.note.take());
         }
         self.figures.report = report;
     }
 
     /// Whether the launch can be compared with others of its app: there is a profile to hold its figures
-    /// against, and its prefetch, if it had one, has ended by itself.
+    /// against, its waits were counted, and its prefetch, if it had one, has ended by itself.
     pub fn is_comparable(&self) -> bool {
         let cut_off = self.start.policy.plan == Plan::Prefetch && self.figures.report.is_none();
-        self.figures.schedule_bytes > 0 && !cut_off
+        self.figures.schedule_bytes > 0 && self.figures.counts.waits_counted && !cut_off
     }
 
     /// The launch's row of the history.

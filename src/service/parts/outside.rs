@@ -4,9 +4,10 @@ use rustix::process::Pid;
 
 use super::Parts;
 use crate::drive::MemoryLimits;
+use crate::judge::KnownFiles;
 use crate::learn::LiveJob;
 use crate::model::{LaunchCounts, LaunchLimits};
-use crate::policy::{Observation, Warmth};
+use crate::policy::{ColdLaunch, Observation, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, process_threads, thread_states};
 use crate::profile::decode;
@@ -19,7 +20,11 @@ use crate::service::watchlist::ProbationVerdict;
 
 impl Outside for Parts {
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
-        self.kernel.counts(launch)
+        let counts = self.kernel.counts(launch)?;
+        Some(LaunchCounts {
+            waits_counted: self.waits.counts_since(counts.start_ns),
+            ..counts
+        })
     }
 
     fn threads(&self, pid: u32) -> impl Iterator<Item = TaskState> {
@@ -31,7 +36,10 @@ impl Outside for Parts {
     }
 
     fn schedule_bytes(&self, id: &str) -> u64 {
-        self.apps.profile(id).map_or(0, |profile| profile.bytes)
+        self.apps
+            .profiles
+            .get(id)
+            .map_or(0, |profile| profile.bytes)
     }
 
     fn close_slot(&mut self, launch: u64) {
@@ -49,7 +57,7 @@ impl Outside for Parts {
             StateAction::StartPrefetch => return self.start_prefetch(launch),
             StateAction::StartRecording => return self.start_recording(launch),
             StateAction::WatchCompletion => {
-                let profile = self.apps.profile(&launch.start.id);
+                let profile = self.apps.profiles.get(&launch.start.id);
                 if let Some(page) = profile.and_then(|profile| profile.completion) {
                     self.kernel.set_completion(number, page);
                 }
@@ -68,7 +76,10 @@ impl Outside for Parts {
             StateAction::ReportNotLearned => {
                 self.observe(&launch.start.id, &Observation::NotLearned);
             }
-            StateAction::CloseSlot => self.close_slot(number),
+            StateAction::CloseSlot => {
+                self.note_missed(launch);
+                self.close_slot(number);
+            }
             StateAction::Judge => self.judge(launch),
             StateAction::RefreshGate => self.refresh_marks(),
             StateAction::Weigh => self.weigh(&launch.start.id, &launch.figures.counts),
@@ -80,7 +91,7 @@ impl Outside for Parts {
 
 impl Parts {
     fn start_prefetch(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
-        let Some(profile) = self.apps.profile(&launch.start.id) else {
+        let Some(profile) = self.apps.profiles.get(&launch.start.id) else {
             return Err("no prefetch thread: its profile is gone".to_owned());
         };
         let options = PrefetchOptions {
@@ -98,7 +109,7 @@ impl Parts {
         let Some(pid) = pid else {
             return Err("not learned: tracing cannot be had".to_owned());
         };
-        let profile = self.apps.profile(&start.id);
+        let profile = self.apps.profiles.get(&start.id);
         let job = LiveJob {
             launch: launch.number,
             pid,
@@ -124,6 +135,34 @@ impl Parts {
         Ok(())
     }
 
+    /// Finds out what the launch read itself although it was prefetched, if that matters.
+    fn note_missed(&mut self, launch: &mut FollowedLaunch) {
+        let (id, figures) = (&launch.start.id, &mut launch.figures);
+        let profile = self.apps.profiles.get(id);
+        let Some((profile, record)) = profile.zip(self.apps.registry.records.get(id)) else {
+            return;
+        };
+        figures.cold_requests = profile.cold_requests;
+        let Some(report) = &figures.report else {
+            return;
+        };
+        if !record.managed.asks_what_was_missed(figures) {
+            return;
+        }
+        let reads = self
+            .kernel
+            .own_reads(launch.number, figures.own_readaheads());
+        match (reads, decode(&profile.packed)) {
+            (Ok(reads), Ok(profile)) => {
+                let known = KnownFiles::new(&profile, report);
+                let missed = reads.iter().filter(|read| !known.holds(read)).count();
+                figures.missed = Some(missed as u64);
+            }
+            (Err(why), _) => self.warn(format!("what a launch missed is not known: {why}")),
+            (_, Err(why)) => self.warn(format!("a profile in memory is damaged: {why}")),
+        }
+    }
+
     fn count_launch(&mut self, start: &LaunchStart) {
         let (app, pid, plan) = (&start.id, start.pid, start.policy.plan);
         tracing::debug!(app, pid, ?plan, "launch begins");
@@ -140,17 +179,24 @@ impl Parts {
             return;
         };
         launch.figures.schedule_bytes = recorded.cached.bytes;
-        let cold = alone && launch.figures.warmth() == Warmth::Cold;
-        let waits_us = cold.then(|| launch.figures.waiting_us());
+        let counted = alone && launch.figures.counts.waits_counted;
+        let cold = counted && launch.figures.warmth() == Warmth::Cold;
+        let cold = cold.then(|| ColdLaunch {
+            waiting_us: launch.figures.waiting_us(),
+            requests: launch.figures.own_readaheads(),
+        });
         let id = &launch.start.id;
-        self.apps
-            .keep(id, recorded.cached, recorded.learned, waits_us);
+        self.apps.keep(id, recorded.cached, recorded.learned, cold);
         self.refresh_marks();
     }
 
     fn judge(&mut self, launch: &FollowedLaunch) {
         let id = &launch.start.id;
-        let profile = self.apps.profile(id).filter(|_| launch.is_comparable());
+        let profile = self
+            .apps
+            .profiles
+            .get(id)
+            .filter(|_| launch.is_comparable());
         if let Some(history) = profile.map(|profile| profile.history.clone()) {
             let observation = Observation::Launched {
                 history: &history,
@@ -162,7 +208,7 @@ impl Parts {
     }
 
     fn weigh(&mut self, id: &str, counts: &LaunchCounts) {
-        if self.apps.get(id).is_some() {
+        if self.apps.registry.records.contains_key(id) {
             return;
         }
         match self.watchlist.weigh(id, counts, &self.config.automatic) {
@@ -170,7 +216,7 @@ impl Parts {
             ProbationVerdict::App => {
                 tracing::info!(app = id, "large and slow: managed from its next launch on");
                 if let Some(record) = self.watchlist.new_record(id) {
-                    self.apps.insert(record);
+                    self.apps.registry.insert(record);
                 }
                 self.refresh_marks();
             }
@@ -194,7 +240,7 @@ impl Parts {
         );
         self.emit(LaunchSignal::Ended(row.clone()));
         let outbox = self.outbox.clone();
-        self.worker.jobs().run(move |records| {
+        self.worker.jobs.run(move |records| {
             if let Some(warning) = records.add(&row) {
                 outbox.send(Message::Warning(warning));
             }

@@ -7,6 +7,7 @@
 
 #include "kernel.h"
 #include "intf.h"
+#include "memory.h"
 #include "timeline.h"
 #include "tree.h"
 #include <bpf/bpf_helpers.h>
@@ -15,11 +16,8 @@
 /* Number of the only launch, and with it of its slot. */
 #define LAUNCH 1
 
-#define BDEVFS_MAGIC 0x62646576
-
-/* Kernel dev_t of the measured device, and bytes in a page; set before the programs are loaded. */
+/* Kernel dev_t of the measured device, set before the programs are loaded. */
 const volatile __u32 drive_dev = 0;
-const volatile __u32 page_bytes = 4096;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -22,6 +22,7 @@
 #include "kernel.h"
 #include "kernel_more.h"
 #include "intf.h"
+#include "bio_pages.h"
 #include "events.h"
 #include "position.h"
 #include "timeline.h"
@@ -124,26 +125,12 @@ int BPF_PROG(task_exited, struct task_struct *task)
  */
 static __always_inline void place_of_bio(struct bio *bio, __u32 bytes, struct place *place)
 {
-	struct bio___pages *pages = (void *)bio;
-	struct bio_vec *vec = BPF_CORE_READ(pages, bi_io_vec) + BPF_CORE_READ(pages, bi_iter.bi_idx);
-	struct page *page = BPF_CORE_READ(vec, bv_page);
-	__u64 head = BPF_CORE_READ(page, compound_head), index;
-	struct address_space *mapping;
+	struct inode *inode;
+	__u64 index;
 
-	index = (BPF_CORE_READ(vec, bv_offset) + BPF_CORE_READ(pages, bi_iter.bi_bvec_done)) /
-		page_bytes;
-	if (head & 1) {
-		head -= 1;
-		index += ((__u64)page - head) / bpf_core_type_size(struct page);
-	} else {
-		head = (__u64)page;
-	}
-	mapping = BPF_CORE_READ((struct folio *)head, mapping);
-	index += BPF_CORE_READ((struct folio *)head, index);
-	/* The low bits mark anonymous memory: direct I/O. */
-	if (!mapping || ((__u64)mapping & 3))
-		return;
-	place_of(BPF_CORE_READ(mapping, host), index, (bytes + page_bytes - 1) / page_bytes, place);
+	inode = first_page_of(bio, &index);
+	if (inode)
+		place_of(inode, index, (bytes + page_bytes - 1) / page_bytes, place);
 }
 
 SEC("tp_btf/block_io_start")

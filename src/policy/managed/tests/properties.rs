@@ -13,6 +13,8 @@ prop_compose! {
     fn any_figures()(
         [last_us, waiting_us] in [number(), number()],
         [bytes, requests, schedule_bytes, switches, scheduled] in prop::array::uniform5(number()),
+        cold_requests in number(),
+        missed in prop::option::of(number()),
         prefetched in prop::bool::weighted(0.8),
         stale_files in 0..2u64,
         warm in prop::bool::weighted(0.2),
@@ -28,6 +30,8 @@ prop_compose! {
             },
             exited_ns: None,
             schedule_bytes,
+            cold_requests,
+            missed,
             report: prefetched.then_some(report),
             switches,
         }

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What the read requests of a launch tree are for.
+ *
+ * A prefetched launch makes few requests of its own. Whether the profile lacks their pages, or the app came
+ * before the prefetch thread, decides whether it is worth learning again; only user space can tell. The first
+ * PF_OWN_READS requests of each launch are noted, in order, each by the pages of its first bio.
+ */
+#ifndef PARALFETCH_OWN_READS_H
+#define PARALFETCH_OWN_READS_H
+
+#include "kernel.h"
+#include "intf.h"
+#include "bio_pages.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+/* Of the slot of each launch. Those of a slot's earlier launch are overwritten. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PF_LAUNCHES);
+	__type(key, __u32);
+	__type(value, struct pf_own_reads);
+} own_reads SEC(".maps");
+
+/* Notes the launch's request of this index, counted from 0. */
+static __always_inline void note_own_read(const struct pf_launch *launch, __u64 index, struct bio *bio)
+{
+	__u32 slot = launch->number % PF_LAUNCHES;
+	struct pf_own_reads *reads;
+	struct pf_own_read *read;
+	struct super_block *sb;
+	struct inode *inode;
+	__u64 start;
+
+	if (index >= PF_OWN_READS)
+		return;
+	reads = bpf_map_lookup_elem(&own_reads, &slot);
+	if (!reads)
+		return;
+	read = &reads->at[index & (PF_OWN_READS - 1)];
+	read->pages = 0;
+	inode = first_page_of(bio, &start);
+	if (!inode)
+		return;
+	sb = BPF_CORE_READ(inode, i_sb);
+	if (BPF_CORE_READ(sb, s_magic) == BDEVFS_MAGIC) {
+		read->dev = BPF_CORE_READ(inode, i_rdev);
+		read->ino = 0;
+		read->generation = 0;
+	} else {
+		read->dev = BPF_CORE_READ(sb, s_dev);
+		read->ino = BPF_CORE_READ(inode, i_ino);
+		read->generation = BPF_CORE_READ(inode, i_generation);
+	}
+	read->start = start;
+	read->pages = (bio->bi_iter.bi_size + page_bytes - 1) / page_bytes;
+}
+
+#endif

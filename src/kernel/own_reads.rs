@@ -1,0 +1,48 @@
+//! What the read requests of a launch tree were for, as the programs noted it.
+
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::abilities::TraceError;
+use super::event::user_dev;
+use super::globals::LAUNCHES;
+use super::object::LoadedObject;
+use super::skel::types::pf_own_read;
+use crate::model::{InodeId, OwnRead, PAGE_SIZE};
+
+/// The first `requests` of a launch that has a slot. Those of which it is not known are left out.
+///
+/// # Errors
+/// When the map cannot be read.
+pub(super) fn of(
+    object: &LoadedObject,
+    launch: u64,
+    requests: u64,
+) -> Result<Vec<OwnRead>, TraceError> {
+    let slot = (launch % LAUNCHES) as u32;
+    let noted = object.own_reads.lookup(&slot.to_ne_bytes(), MapFlags::ANY);
+    let noted =
+        noted.map_err(|error| TraceError::from_bpf("reading a launch's requests", error))?;
+    let records = noted
+        .as_deref()
+        .unwrap_or_default()
+        .chunks_exact(size_of::<pf_own_read>());
+    Ok(records.take(requests as usize).filter_map(parse).collect())
+}
+
+fn parse(record: &[u8]) -> Option<OwnRead> {
+    assert_eq!(record.len(), size_of::<pf_own_read>());
+    // SAFETY: as long as the type, which is plain integers for which any bytes are a value; no alignment is asked for.
+    let raw = unsafe { record.as_ptr().cast::<pf_own_read>().read_unaligned() };
+    // A kernel page of 16 or 64 KiB is several of ours.
+    let scale = (rustix::param::page_size() as u64 / PAGE_SIZE).max(1);
+    let start = raw.start.checked_mul(scale)?;
+    let pages = start..start.checked_add(u64::from(raw.pages) * scale)?;
+    (!pages.is_empty()).then(|| OwnRead {
+        inode: InodeId {
+            dev: user_dev(raw.dev),
+            ino: raw.ino,
+            generation: raw.generation,
+        },
+        pages,
+    })
+}
