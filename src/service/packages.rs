@@ -34,9 +34,6 @@ pub struct Packages {
 
 impl Packages {
     /// Begins to watch.
-    ///
-    /// # Errors
-    /// When the system has no inotify to give.
     pub fn watch() -> io::Result<Self> {
         Self::watch_at(&RECORDS)
     }
@@ -65,9 +62,6 @@ impl Packages {
     }
 
     /// Whether packages have changed since the last call.
-    ///
-    /// # Errors
-    /// When the kernel's events cannot be read.
     pub fn have_changed(&self) -> io::Result<bool> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(&self.inotify, &mut buffer);

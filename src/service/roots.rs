@@ -33,9 +33,6 @@ pub struct Roots {
 
 impl Roots {
     /// Takes the root directory of this process for the system's.
-    ///
-    /// # Errors
-    /// When /proc is not mounted.
     pub fn of_system() -> io::Result<Self> {
         let root = fs::metadata("/")?;
         let mount_ns = fs::metadata("/proc/self/ns/mnt")?.ino() as u32;
@@ -68,10 +65,8 @@ impl Roots {
         is_root(&root).then(|| Some(self.remember(event.root, root)))
     }
 
-    /// The root directory of a process that is held in execve, `None` for the system's own.
-    ///
-    /// # Errors
-    /// When the process has ended.
+    /// The root directory of a process that is held in execve, `None` for the system's own. Fails when the
+    /// process has ended.
     pub fn of_process(&self, pid: i32) -> io::Result<Option<PathBuf>> {
         let root = fs::read_link(format!("/proc/{pid}/root"))?;
         let other = Some(root).filter(|root| root != Path::new("/"));

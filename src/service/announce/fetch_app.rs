@@ -34,9 +34,6 @@ pub struct FetchAppFile {
 impl FetchAppFile {
     /// Makes `fetch_app` in `dir` ([`super::DIRECTORY`] for the service), and `dir` if it is missing.
     /// The file is removed when this is dropped; one that a crash left is replaced.
-    ///
-    /// # Errors
-    /// When another process receives there, something else has the name, or the system refuses.
     pub fn make(dir: &Path) -> Result<Self, AnnounceError> {
         let kind = FileKind {
             name: "FIFO",
@@ -58,11 +55,8 @@ impl FetchAppFile {
     }
 
     /// The next announcement; `None` when there is none for now. Never waits. Call it until it returns
-    /// `None`: lines that were read already do not make the file readable again.
-    ///
-    /// # Errors
-    /// [`AnnounceError::Refused`] when it does not hold; when the system refuses something. The file stays
-    /// usable.
+    /// `None`: lines that were read already do not make the file readable again. The file stays usable after an
+    /// error.
     pub fn receive(&mut self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
         for _ in 0..PIECES_AT_ONCE {
             if let Some(line) = self.lines.pop() {

@@ -95,10 +95,7 @@ impl Announcements {
         socket.into_iter().chain(file)
     }
 
-    /// The next announcement that holds, if there is one. Logs those that are refused.
-    ///
-    /// # Errors
-    /// When the system refuses something. One announcement may be lost.
+    /// The next announcement that holds, if there is one. Logs those that are refused. An error may cost one.
     pub fn receive(&mut self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
         let Announcements { socket, file } = self;
         let by_socket = || socket.as_mut().map_or(Ok(None), Socket::receive);

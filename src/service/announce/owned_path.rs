@@ -31,9 +31,6 @@ pub(super) struct OwnedPath {
 impl OwnedPath {
     /// Makes a file at `dir`/`name` by calling `make`, and gives it its permissions. One of the same kind
     /// that nobody uses is replaced.
-    ///
-    /// # Errors
-    /// When the directory cannot be used, something else has the name, or the system refuses.
     pub fn make<T>(
         dir: &Path,
         name: &str,

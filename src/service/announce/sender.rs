@@ -81,9 +81,6 @@ fn user_and_nesting(status: &str) -> Option<(u32, bool)> {
 }
 
 /// Checks the process that root announces through the file. Its id is in our pid namespace.
-///
-/// # Errors
-/// When it is refused, or cannot be looked at, for a reason on our side.
 pub(super) fn by_root(pid: Pid) -> Result<Pid, AnnounceError> {
     AnnouncedProcess::look(pid)?.check_alive()?;
     Ok(pid)
@@ -92,9 +89,6 @@ pub(super) fn by_root(pid: Pid) -> Result<Pid, AnnounceError> {
 /// The process that a sender announces: itself, or the one of id `asked` in its pid namespace. The kernel
 /// says that the sender had the id `pid` and the user id `uid` when it sent; if it has ended, its id may be
 /// another process's by now, and that one is taken for the sender if it is of the same user.
-///
-/// # Errors
-/// When it is refused, or cannot be looked at, for a reason on our side.
 pub(super) fn by_sender((pid, uid): (Pid, u32), asked: Option<Pid>) -> Result<Pid, AnnounceError> {
     let sender = AnnouncedProcess::look(pid)?;
     if asked.is_some() && sender.is_nested {

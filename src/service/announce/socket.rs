@@ -40,9 +40,6 @@ pub struct Socket {
 impl Socket {
     /// Makes `launch.sock` in `dir` ([`super::DIRECTORY`] for the service), and `dir` if it is missing.
     /// The socket is removed when this is dropped; one that a crash left is replaced.
-    ///
-    /// # Errors
-    /// When another process receives there, something else has the name, or the system refuses.
     pub fn bind(dir: &Path) -> Result<Self, AnnounceError> {
         let kind = FileKind {
             name: "socket",
@@ -85,9 +82,6 @@ impl Socket {
     }
 
     /// Takes a socket that another process has made.
-    ///
-    /// # Errors
-    /// When it is no Unix datagram socket, or the system refuses.
     pub fn inherited(fd: OwnedFd) -> Result<Self, AnnounceError> {
         let domain = sockopt::socket_domain(&fd);
         match domain.and_then(|domain| Ok((domain, sockopt::socket_type(&fd)?))) {
@@ -114,11 +108,8 @@ impl Socket {
         }
     }
 
-    /// The next announcement; `None` when there is none for now. Never waits.
-    ///
-    /// # Errors
-    /// [`AnnounceError::Refused`] when it does not hold; when the system refuses something. The socket stays
-    /// usable.
+    /// The next announcement; `None` when there is none for now. Never waits. The socket stays usable after an
+    /// error.
     pub fn receive(&mut self) -> Result<Option<AnnouncedLaunch>, AnnounceError> {
         // A longer text is cut, and the kernel says so.
         let mut text = [0; MAX_TEXT];

@@ -5,23 +5,24 @@
 //! earlier one, and nothing else. Every file must be right by itself: an unknown key or a value out of
 //! its range is an error that names file and line, even where a later file would replace it.
 
-mod mode;
 mod values;
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::fs::atomic_write;
 use crate::fs::root_owned::{self, NotRootOwned};
 use crate::model::LaunchLimits;
 
-pub use mode::{Mode, set_mode};
 pub use values::{
-    AutomaticConfig, HistoryConfig, LaunchConfig, LogConfig, LogLevel, PrefetchConfig, WatchConfig,
+    AutomaticConfig, HistoryConfig, LaunchConfig, LogConfig, LogLevel, Mode, PrefetchConfig,
+    WatchConfig,
 };
 
 /// Longest file that is read, in bytes. A file with every value and its explanation takes a twentieth of this.
@@ -31,6 +32,8 @@ pub const MAX_FILE_BYTES: usize = 64 << 10;
 const MAIN: &str = "config.toml";
 /// The directory of drop-ins, beside it.
 const DROP_INS: &str = "config.toml.d";
+/// The drop-in that [`set_mode`] writes.
+const MODE: &str = "90-mode.toml";
 
 /// Why the configuration cannot be used, or not changed: one line that names the file.
 #[derive(Debug, thiserror::Error)]
@@ -73,10 +76,7 @@ pub struct Config {
 
 impl Config {
     /// The values of the files in `dir`, which is `/etc/paralfetch` except in tests; defaults for
-    /// values that no file sets.
-    ///
-    /// # Errors
-    /// [`ConfigError`], for the first file with which something is wrong.
+    /// values that no file sets. Fails at the first file with which something is wrong.
     pub fn load(dir: &Path) -> Result<Config, ConfigError> {
         let mut merged = Table::new();
         for path in files(dir)? {
@@ -86,9 +86,6 @@ impl Config {
     }
 
     /// The values of one file with these contents; `path` is for error messages.
-    ///
-    /// # Errors
-    /// [`ConfigError`], if a value is wrong, or the values do not go together.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Config, ConfigError> {
         finish(path, table(path, bytes)?)
     }
@@ -185,6 +182,43 @@ fn finish(path: &Path, values: Table) -> Result<Config, ConfigError> {
         )));
     }
     Ok(config)
+}
+
+/// Changes the mode for good: writes the drop-in `90-mode.toml` below `dir`, which is
+/// `/etc/paralfetch` except in tests. A concurrent reader finds the old mode or the new one. A drop-in of
+/// that name that is damaged is replaced.
+///
+/// # Errors
+/// When a later drop-in sets the mode, one of the other files cannot be used, or this one cannot be written.
+/// Then nothing has changed.
+pub fn set_mode(dir: &Path, mode: Mode) -> Result<(), ConfigError> {
+    let path = dir.join(DROP_INS).join(MODE);
+    for other in files(dir)?.into_iter().filter(|other| *other != path) {
+        let sets_mode = table_of(&other)?.contains_key("mode");
+        if sets_mode && other > path {
+            let other = other.display();
+            return Err(ConfigError::new(format!(
+                "{other} sets the mode: change it there, or remove it there"
+            )));
+        }
+    }
+    write(&path, mode).map_err(|cause| ConfigError::io("write", &path, &cause))
+}
+
+fn write(path: &Path, mode: Mode) -> io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    dir.parent().map_or(Ok(()), fs::create_dir_all)?;
+    // One that is there keeps the mode that the administrator has given it.
+    match fs::DirBuilder::new().mode(0o755).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let file = atomic_write::new_file(dir)?;
+    // The configuration holds no secret.
+    file.as_file()
+        .set_permissions(Permissions::from_mode(0o644))?;
+    let text = format!("# Written by `paralfetch mode`.\nmode = \"{mode}\"\n");
+    atomic_write::put(file, text.as_bytes(), path)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The sections of the configuration, their defaults and ranges. `dist/config.toml` documents them for
 //! the administrator; a test compares the two.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::de::Error;
@@ -9,6 +10,23 @@ use toml::Value;
 
 use crate::drive::MemoryLimits;
 use crate::model::LaunchLimits;
+
+/// Whose launches are managed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Only the apps that the user named.
+    Manual,
+    /// These, every app with a .desktop entry, and programs whose launches turn out to be worth it.
+    #[default]
+    Automatic,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
 
 /// `[launch]`: when a launch is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,6 +226,6 @@ fn percent<'de, D: Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
         .ok_or_else(|| unexpected(&value, format_args!("a number from 0 to 100")))
 }
 
-fn unexpected<E: Error>(value: &Value, expected: std::fmt::Arguments<'_>) -> E {
+fn unexpected<E: Error>(value: &Value, expected: fmt::Arguments<'_>) -> E {
     E::custom(format_args!("invalid value: {value}, expected {expected}"))
 }

@@ -45,6 +45,9 @@ pub enum ControlError {
     /// It went wrong.
     #[error("{0}")]
     Failed(String),
+    /// The call itself is not accepted: the name of the error on the bus, and its text.
+    #[error("{1}")]
+    Call(&'static str, String),
 }
 
 impl ControlError {
@@ -66,65 +69,37 @@ pub trait Control {
     fn launches(&mut self, app: Option<&str>, limit: u32, reply: Reply<Vec<LaunchRecord>>);
 
     /// As [`ServiceCalls::ask`].
-    ///
-    /// # Errors
-    /// The same.
     fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String>;
 
     /// Forgets an app, its profile and its launches.
-    ///
-    /// # Errors
-    /// [`ControlError::Unknown`] when it is not managed.
     fn forget(&mut self, app: &str) -> Answer<()>;
 
     /// The mode in force.
     fn mode(&self) -> Mode;
 
     /// Sets the mode for good.
-    ///
-    /// # Errors
-    /// When it cannot be written, or the configuration is wrong.
     fn set_mode(&mut self, mode: Mode) -> Answer<()>;
 
-    /// Reads the configuration again.
-    ///
-    /// # Errors
-    /// [`ControlError::Refused`] when it is wrong; the old configuration stays in force.
+    /// Reads the configuration again. If it is wrong, the old one stays in force.
     fn reload(&mut self) -> Answer<()>;
 }
 
 /// The calls that are answered with a running service ([`bus::Client`]) and without one ([`ServiceFiles`]).
-/// All of them fail when the connection fails or a file cannot be read.
+/// An app that is not managed is [`ControlError::Unknown`], what the user may not do [`ControlError::Refused`].
 pub trait ServiceCalls {
     /// One managed app, by its path, command, .desktop entry or name, or all of them.
-    ///
-    /// # Errors
-    /// [`ControlError::Unknown`] when the app is not managed.
     fn apps(&self, app: Option<&str>) -> Answer<Vec<AppState>>;
 
     /// The newest launches of an app, or of all apps, newest first, at most `limit` of them.
-    ///
-    /// # Errors
-    /// [`ControlError::Unknown`] when the app is not managed.
     fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>>;
 
-    /// Learns, prefetches or disables an app from its next launch on, and manages it if it was not
-    /// managed. Returns its id ([`AppState::app`]).
-    ///
-    /// # Errors
-    /// [`ControlError::Unknown`] when there is no such app, [`ControlError::Refused`] when it cannot be
-    /// managed or the user may not do this.
+    /// Learns, prefetches or disables an app from its next launch on, and manages it if it was not managed.
+    /// Returns its id ([`AppState::app`]).
     fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String>;
 
     /// The mode in force.
-    ///
-    /// # Errors
-    /// When the configuration is wrong.
     fn mode(&self) -> Answer<Mode>;
 
     /// Sets the mode for good.
-    ///
-    /// # Errors
-    /// When it cannot be written; [`ControlError::Refused`] when the user may not do this.
     fn set_mode(&self, mode: Mode) -> Answer<()>;
 }

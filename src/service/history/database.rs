@@ -82,10 +82,8 @@ pub(super) fn make_private(path: &Path) -> Result<Metadata, HistoryError> {
     opened.map_err(|cause| HistoryError::new("open", path, cause))
 }
 
-/// Opens the database in an existing file, and lays it out if that is empty.
-///
-/// # Errors
-/// [`HistoryError::Damaged`] also for a file that is foreign.
+/// Opens the database in an existing file, and lays it out if that is empty. A foreign file is
+/// [`HistoryError::Damaged`].
 pub(super) fn connect(path: &Path) -> Result<Connection, HistoryError> {
     let damaged = |why| HistoryError::Damaged {
         path: path.into(),

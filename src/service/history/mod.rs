@@ -124,9 +124,6 @@ impl History {
     /// Opens the database at `path`, which is made if it is missing, accessible to its owner alone. Its
     /// directory must exist. Reads the whole file, to see whether it is sound; if it is not, an empty one
     /// takes its place, and the second value is a warning that says so.
-    ///
-    /// # Errors
-    /// [`HistoryError::Unusable`].
     pub fn open(
         path: &Path,
         limits: HistoryConfig,
@@ -162,10 +159,7 @@ impl History {
     }
 
     /// Adds a launch, and removes those that exceed the bounds. Waits at most half a second for another
-    /// process that is using the file.
-    ///
-    /// # Errors
-    /// [`HistoryError`]; then nothing is added or removed.
+    /// process that is using the file. If that fails, nothing is added or removed.
     pub fn add(&mut self, launch: &LaunchRecord) -> Result<(), HistoryError> {
         if launch.app.len() > MAX_APP_BYTES {
             let why = format!("the name of an app has at most {MAX_APP_BYTES} bytes");
@@ -177,9 +171,6 @@ impl History {
 
     /// The last launches, newest first, at most `limit` of them; those of one app, or of all. Their order is
     /// the one in which they were added, whatever the clock said.
-    ///
-    /// # Errors
-    /// [`HistoryError`].
     pub fn launches(
         &self,
         app: Option<&str>,
@@ -197,9 +188,6 @@ impl History {
     }
 
     /// What is typical of an app's last cold launches.
-    ///
-    /// # Errors
-    /// As [`History::launches`].
     pub fn summary(&self, app: &str) -> Result<HistorySummary, HistoryError> {
         let typical = |prefetched: bool| {
             let times: Vec<(i64, i64)> = self.select(
@@ -228,9 +216,6 @@ impl History {
     }
 
     /// Forgets all launches of an app.
-    ///
-    /// # Errors
-    /// [`HistoryError`]; then nothing is forgotten.
     pub fn forget(&mut self, app: &str) -> Result<(), HistoryError> {
         let db = &self.db;
         let forgotten = db.execute("DELETE FROM launches WHERE app = ?1", [app]);

@@ -60,28 +60,41 @@ fn filled(path: &Path, count: u64) -> History {
 }
 
 #[test]
-fn launches_are_returned_newest_first() {
+fn launches_are_kept_as_they_are_and_returned_newest_first() {
     let (_dir, path) = place();
     let mut history = open(&path, LIMITS);
-    let vim = LaunchRecord {
-        kind: Kind::Watched,
-        warmth: None,
-        switches: None,
-        entries: None,
-        until_first_us: None,
-        note: None,
+    let bare = LaunchRecord {
+        time_s: NOW_S,
+        app: "/usr/bin/vim".to_owned(),
+        ..LaunchRecord::default()
+    };
+    let odd = LaunchRecord {
+        kind: Kind::Learned,
+        warmth: Some(Warmth::Partly),
+        ..launch("launcher:zygote/\u{0}'\n", NOW_S - 5)
+    };
+    let large = LaunchRecord {
+        kind: Kind::Withheld,
+        warmth: Some(Warmth::Warm),
+        read_bytes: i64::MAX as u64,
+        switches: Some(i64::MAX as u64),
         ..launch("/usr/bin/vim", NOW_S)
     };
-    let zygote = launch("launcher:zygote/mail", NOW_S - 5);
-    for launch in [&vim, &zygote, &vim] {
+    // Larger numbers become the largest of SQLite.
+    let larger = LaunchRecord {
+        read_bytes: u64::MAX,
+        switches: Some(u64::MAX),
+        ..large.clone()
+    };
+    for launch in [&bare, &odd, &larger] {
         history.add(launch).expect("added");
     }
     drop(history);
     let history = open(&path, LIMITS);
     for (app, limit, expected) in [
-        (None, 9, vec![&vim, &zygote, &vim]),
-        (Some("launcher:zygote/mail"), 9, vec![&zygote]),
-        (Some("/usr/bin/vim"), 1, vec![&vim]),
+        (None, 9, vec![&large, &odd, &bare]),
+        (Some(odd.app.as_str()), 9, vec![&odd]),
+        (Some("/usr/bin/vim"), 1, vec![&large]),
         (Some("/usr/bin"), 9, vec![]),
     ] {
         let found = history.launches(app, limit).expect("read");
@@ -96,33 +109,6 @@ fn the_database_is_created_in_one_transaction() {
     // The file change counter (SQLite's file format, 1.3.7): each transaction adds one.
     let header = fs::read(&path).unwrap();
     assert_eq!(header[24..28], 1u32.to_be_bytes());
-}
-
-#[test]
-fn all_kinds_and_any_numbers_are_kept() {
-    let (_dir, path) = place();
-    let mut history = open(&path, LIMITS);
-    for (kind, warmth) in [
-        (Kind::Learned, None),
-        (Kind::Prefetched, Some(Warmth::Cold)),
-        (Kind::Withheld, Some(Warmth::Partly)),
-        (Kind::Watched, Some(Warmth::Warm)),
-    ] {
-        let given = LaunchRecord {
-            kind,
-            warmth,
-            read_bytes: u64::MAX,
-            switches: Some(u64::MAX),
-            ..launch("\u{0}'\n", NOW_S)
-        };
-        history.add(&given).expect("added");
-        let kept = LaunchRecord {
-            read_bytes: i64::MAX as u64,
-            switches: Some(i64::MAX as u64),
-            ..given
-        };
-        assert_eq!(history.launches(None, 1).expect("read"), [kept]);
-    }
 }
 
 #[test]
@@ -168,30 +154,28 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
         ("/c", Kind::Withheld, cold, 7, 0),
     ]);
     for (app, kind, warmth, duration_us, waiting_us) in given {
-        let figures = LaunchRecord {
+        let launch = LaunchRecord {
             kind,
             warmth,
             duration_us,
             waiting_us,
             ..launch(app, NOW_S)
         };
-        history.add(&figures).expect("added");
+        history.add(&launch).expect("added");
     }
-    let typical = |duration_us, waiting_us| {
-        Some(Typical {
-            duration_us,
-            waiting_us,
-        })
-    };
     for (app, with, without, gain) in [
-        ("/a", typical(109, 50), typical(436, 200), Some(0.75)),
-        ("/b", typical(7, 0), None, None),
-        ("/c", typical(7, 0), typical(7, 0), None),
+        ("/a", Some((109, 50)), Some((436, 200)), Some(0.75)),
+        ("/b", Some((7, 0)), None, None),
+        ("/c", Some((7, 0)), Some((7, 0)), None),
         ("/d", None, None, None),
     ] {
-        let summary = history.summary(app).expect("read");
-        assert_eq!(summary, HistorySummary { with, without });
-        assert_eq!(summary.waiting_gain(), gain, "{app}");
+        let found = history.summary(app).expect("read");
+        let times = |typical: Typical| (typical.duration_us, typical.waiting_us);
+        assert_eq!(
+            (found.with.map(times), found.without.map(times)),
+            (with, without)
+        );
+        assert_eq!(found.waiting_gain(), gain, "{app}");
     }
 }
 
@@ -214,19 +198,22 @@ fn only_the_owner_has_access() {
     fs::write(&path, "").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     let _history = filled(&path, 3);
-    for name in [FILE_NAME, "history.sqlite-journal"] {
-        let found = fs::metadata(path.with_file_name(name)).unwrap();
-        assert_eq!(found.permissions().mode() & 0o777, 0o600, "{name}");
+    for file in [&path, &path.with_file_name("history.sqlite-journal")] {
+        let mode = fs::metadata(file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file:?}");
     }
 }
 
 #[test]
 fn files_that_are_not_regular_are_refused() {
     let (dir, path) = place();
+    let expected = format!(
+        "the history {} is not a regular file: remove it",
+        path.display()
+    );
     let refused = || {
-        let error = History::open(&path, LIMITS).unwrap_err().to_string();
-        let expected = format!("{} is not a regular file", path.display());
-        assert!(error.contains(&expected), "{error}");
+        let error = History::open(&path, LIMITS).unwrap_err();
+        assert_eq!(error.to_string(), expected);
     };
     fs::create_dir(&path).unwrap();
     refused();
@@ -318,17 +305,13 @@ fn damaged_and_foreign_files_are_moved_aside() {
     let (_dir, path) = place();
     drop(filled(&path, 300));
     let sound = fs::read(&path).unwrap();
-    let mut garbage = sound.clone();
-    garbage[8192..12288].fill(0x5a);
     let mut no_text = sound.clone();
     let word = b"'learned'";
     let at = no_text.windows(word.len()).position(|part| part == word);
     no_text[at.unwrap() + 1] = 0xff;
     let text = "no database at all, but long enough to be one".repeat(200);
     for (bytes, why) in [
-        (&sound[..sound.len() / 2], ""),
         (&sound[..50], ""),
-        (&garbage[..], ""),
         (&no_text[..], ""),
         (text.as_bytes(), "not a database"),
     ] {

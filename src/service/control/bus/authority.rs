@@ -11,7 +11,8 @@ use zbus::message::{Flags, Header};
 use zbus::names::UniqueName;
 use zbus::zvariant::Value;
 
-use super::error::{BUSY, DENIED, Fault, WOULD_ASK};
+use super::error::{BUSY, DENIED, WOULD_ASK};
+use crate::service::control::{Answer, ControlError};
 
 /// Callers that polkit may be asked about at once, each of whom may be looking at a password prompt.
 /// Further calls are refused, so that no user can fill the service's memory.
@@ -46,16 +47,13 @@ impl Action {
 }
 
 /// Checks whether the caller may do this, which may take until the user has typed a password.
-///
-/// # Errors
-/// When the caller may not.
 pub(super) async fn authorize(
     questions: &Semaphore,
     connection: &Connection,
     call: &Header<'_>,
     action: Action,
-) -> Result<(), Fault> {
-    let denied = |why: String| Err(Fault::new(DENIED, why));
+) -> Answer<()> {
+    let denied = |why: String| Err(ControlError::Call(DENIED, why));
     let Some(sender) = call.sender() else {
         return denied("who calls is not known".to_owned());
     };
@@ -65,14 +63,15 @@ pub(super) async fn authorize(
         // Usually the caller has left the bus, and nobody reads the error.
         Err(error) => return denied(format!("the bus does not say who calls: {error}")),
     }
-    let _question = questions
-        .try_acquire()
-        .map_err(|_| Fault::new(BUSY, "too many are waiting for a password; try again later"))?;
+    let Ok(_question) = questions.try_acquire() else {
+        let why = "too many are waiting for a password; try again later".to_owned();
+        return Err(ControlError::Call(BUSY, why));
+    };
     let interactive = call.primary().flags().contains(Flags::AllowInteractiveAuth);
     let id = action.id();
     match ask_polkit(connection, sender, action, interactive).await {
         Ok((true, _)) => Ok(()),
-        Ok((false, true)) if !interactive => Err(Fault::new(
+        Ok((false, true)) if !interactive => Err(ControlError::Call(
             WOULD_ASK,
             format!("{id} needs the administrator's password; try with sudo"),
         )),

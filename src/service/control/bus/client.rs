@@ -52,18 +52,12 @@ pub struct Client {
 impl Client {
     /// Connects to the service if it is running; `None` where there is no bus or no service. Takes two
     /// seconds at most.
-    ///
-    /// # Errors
-    /// When the bus cannot be used or does not answer.
     pub fn connect(address: &Address) -> Result<Option<Self>, BusError> {
         Self::find(address, false)
     }
 
     /// The same, and starts the service if the bus knows how, which takes half a minute at most; `None`
     /// also if the administrator has not enabled it.
-    ///
-    /// # Errors
-    /// The same, and [`BusError::NotStarted`].
     pub fn start(address: &Address) -> Result<Option<Self>, BusError> {
         Self::find(address, true)
     }
@@ -84,9 +78,6 @@ impl Client {
     }
 
     /// The signals of launches, from now on.
-    ///
-    /// # Errors
-    /// When the bus does not answer, or the service has stopped.
     pub fn signals(self) -> Result<LaunchSignals, BusError> {
         let listening = within("the bus", CONNECT, listen(self.proxy.connection()));
         let (stream, owner) = self.runtime.block_on(listening)?;
@@ -99,26 +90,16 @@ impl Client {
     }
 
     /// The service as a whole.
-    ///
-    /// # Errors
-    /// As all calls.
     pub fn status(&self) -> Answer<Status> {
         self.call("GetStatus", READ, &())
     }
 
     /// Forgets an app, its profile and its launches.
-    ///
-    /// # Errors
-    /// [`ControlError::Unknown`] when it is not managed, [`ControlError::Refused`] when the user may not
-    /// do this.
     pub fn forget(&self, app: &str) -> Answer<()> {
         self.call("Forget", CHANGE, &app)
     }
 
     /// Has the service read its configuration again.
-    ///
-    /// # Errors
-    /// [`ControlError::Refused`] when the configuration is wrong, or the user may not do this.
     pub fn reload(&self) -> Answer<()> {
         self.call("Reload", CHANGE, &())
     }
@@ -169,29 +150,24 @@ async fn find(address: &Address, start: bool) -> Result<Option<Proxy<'static>>, 
     let connection = address.connect(address.builder()?, CONNECT).await?;
     let bus = DBusProxy::new(&connection).await?;
     let name = WellKnownName::from_static_str_unchecked(NAME);
-    let (is_running, can_start) = within("the bus", CONNECT, async {
-        let is_running = bus.name_has_owner(BusName::from(name.clone())).await;
-        let is_running = is_running.map_err(zbus::Error::from)?;
-        let names = match start && !is_running {
-            true => bus.list_activatable_names().await,
-            false => Ok(Vec::new()),
-        };
-        let names = names.map_err(zbus::Error::from)?;
-        Ok((is_running, names.iter().any(|name| name.as_str() == NAME)))
-    })
-    .await?;
-    if !is_running {
-        if !can_start {
-            return Ok(None);
-        }
+    let found = async {
+        let found = bus.name_has_owner(name.clone().into()).await;
+        Ok(found.map_err(zbus::Error::from)?)
+    };
+    let mut is_running = within("the bus", CONNECT, found).await?;
+    if start && !is_running {
         let started = async { Ok(bus.start_service_by_name(name, 0).await) };
-        match within("the bus", START, started).await? {
-            Ok(_) => {}
+        is_running = match within("the bus", START, started).await? {
+            Ok(_) => true,
+            Err(fdo::Error::ServiceUnknown(_)) => false,
             Err(fdo::Error::ZBus(zbus::Error::MethodError(name, ..))) if name == NO_SUCH_UNIT => {
-                return Ok(None);
+                false
             }
             Err(error) => return Err(BusError::NotStarted(error.to_string())),
-        }
+        };
+    }
+    if !is_running {
+        return Ok(None);
     }
     let proxy = proxy::Builder::new(&connection)
         .destination(NAME)?

@@ -49,42 +49,23 @@ pub(super) const ARGUMENT: &str = "org.freedesktop.DBus.Error.InvalidArgs";
 /// Too many calls at once.
 pub(super) const BUSY: &str = "org.freedesktop.DBus.Error.LimitsExceeded";
 
-/// The error that a call is answered with: its name on the bus, and its text.
-#[derive(Debug)]
-pub(super) struct Fault {
-    name: &'static str,
-    text: String,
-}
-
-impl Fault {
-    pub fn new(name: &'static str, text: impl AsRef<str>) -> Self {
-        let text = sendable(text.as_ref());
-        Fault { name, text }
-    }
-}
-
-impl From<ControlError> for Fault {
-    fn from(error: ControlError) -> Self {
-        let name = match error {
-            ControlError::Unknown(_) => UNKNOWN,
-            ControlError::Refused(_) => REFUSED,
-            ControlError::Failed(_) => FAILED,
-        };
-        Fault::new(name, error.to_string())
-    }
-}
-
-impl DBusError for Fault {
+/// The error that a call is answered with.
+impl DBusError for ControlError {
     fn create_reply(&self, call: &Header<'_>) -> zbus::Result<Message> {
-        Message::error(call, self.name)?.build(&self.text)
+        Message::error(call, self.name())?.build(&sendable(&self.to_string()))
     }
 
     fn name(&self) -> ErrorName<'_> {
-        ErrorName::from_static_str_unchecked(self.name)
+        ErrorName::from_static_str_unchecked(match self {
+            ControlError::Unknown(_) => UNKNOWN,
+            ControlError::Refused(_) => REFUSED,
+            ControlError::Failed(_) => FAILED,
+            ControlError::Call(name, _) => name,
+        })
     }
 
     fn description(&self) -> Option<&str> {
-        Some(&self.text)
+        None
     }
 }
 

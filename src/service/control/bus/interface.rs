@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
-use zbus::{Connection, DBusError, fdo, interface};
+use zbus::{Connection, fdo, interface};
 
 use super::authority::{Action, MOST_QUESTIONS, authorize};
-use super::error::{ARGUMENT, Fault, sendable};
+use super::error::{ARGUMENT, sendable};
 use super::{MAX_ARGUMENT, MAX_LAUNCHES};
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
-use crate::service::control::{AppState, Control, ControlError, LaunchRecord, Post, Reply, Status};
+use crate::service::control::{
+    Answer, AppState, Control, ControlError, LaunchRecord, Post, Reply, Status,
+};
 use crate::service::dictionary::of_word;
 
 /// How long an answer may take. The event loop answers in well under a millisecond; the worker, which
@@ -40,7 +43,7 @@ impl Interface {
     async fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&mut dyn Control, Reply<T>) + Send + 'static,
-    ) -> Result<T, Fault> {
+    ) -> Answer<T> {
         let (sender, answer) = oneshot::channel();
         let reply: Reply<T> = Box::new(move |answer| {
             // The receiver is gone if the answer took too long.
@@ -48,21 +51,22 @@ impl Interface {
         });
         let is_posted = (self.post)(Box::new(move |control| call(control, reply)));
         let failed = match timeout(ANSWER, answer).await {
-            Ok(Ok(answer)) if is_posted => return Ok(answer?),
+            Ok(Ok(answer)) if is_posted => return answer,
             Err(_) if is_posted => {
                 format!("the service has not answered within {} s", ANSWER.as_secs())
             }
             _ => "the service is stopping".to_owned(),
         };
-        Err(ControlError::Failed(failed).into())
+        Err(ControlError::Failed(failed))
     }
 }
 
 // No method takes `&mut self`: one that waits for a password must not hold up the others.
+// The macro knows a result by its name alone.
 #[interface(name = "org.paralfetch.Paralfetch1", introspection_docs = false)]
 impl Interface {
     #[zbus(out_args("status"))]
-    async fn get_status(&self) -> Result<Status, Fault> {
+    async fn get_status(&self) -> Result<Status, ControlError> {
         let mut status = self
             .call(|control, reply| reply(Ok(control.status())))
             .await?;
@@ -73,22 +77,26 @@ impl Interface {
     }
 
     #[zbus(out_args("apps"))]
-    async fn list_apps(&self) -> Result<Vec<AppState>, Fault> {
+    async fn list_apps(&self) -> Result<Vec<AppState>, ControlError> {
         self.call(|control, reply| control.apps(None, reply)).await
     }
 
     #[zbus(out_args("state"))]
-    async fn get_app(&self, app: &str) -> Result<AppState, Fault> {
+    async fn get_app(&self, app: &str) -> Result<AppState, ControlError> {
         let app = bounded(app)?;
         let mut found = self
             .call(move |control, reply| control.apps(Some(&app), reply))
             .await?;
         let failed = || ControlError::Failed("the app was forgotten".to_owned());
-        Ok(found.pop().ok_or_else(failed)?)
+        found.pop().ok_or_else(failed)
     }
 
     #[zbus(out_args("launches"))]
-    async fn list_launches(&self, app: &str, limit: u32) -> Result<Vec<LaunchRecord>, Fault> {
+    async fn list_launches(
+        &self,
+        app: &str,
+        limit: u32,
+    ) -> Result<Vec<LaunchRecord>, ControlError> {
         let app = match app {
             "" => None,
             app => Some(bounded(app)?),
@@ -105,10 +113,9 @@ impl Interface {
         request: &str,
         #[zbus(header)] call: Header<'_>,
         #[zbus(connection)] connection: &Connection,
-    ) -> Result<String, Fault> {
+    ) -> Result<String, ControlError> {
         let app = bounded(app)?;
-        let wanted = "wanted as request: learn, prefetch or disable";
-        let request: PhaseRequest = of_word(request).ok_or(Fault::new(ARGUMENT, wanted))?;
+        let request: PhaseRequest = parsed(request, "request: learn, prefetch or disable")?;
         authorize(&self.questions, connection, &call, Action::ManageApps).await?;
         self.call(move |control, reply| reply(control.ask(&app, request)))
             .await
@@ -119,7 +126,7 @@ impl Interface {
         app: &str,
         #[zbus(header)] call: Header<'_>,
         #[zbus(connection)] connection: &Connection,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ControlError> {
         let app = bounded(app)?;
         authorize(&self.questions, connection, &call, Action::ManageApps).await?;
         self.call(move |control, reply| reply(control.forget(&app)))
@@ -131,9 +138,8 @@ impl Interface {
         mode: &str,
         #[zbus(header)] call: Header<'_>,
         #[zbus(connection)] connection: &Connection,
-    ) -> Result<(), Fault> {
-        let wanted = "wanted: manual or automatic";
-        let mode: Mode = of_word(mode).ok_or(Fault::new(ARGUMENT, wanted))?;
+    ) -> Result<(), ControlError> {
+        let mode: Mode = parsed(mode, "mode: manual or automatic")?;
         authorize(&self.questions, connection, &call, Action::Configure).await?;
         self.call(move |control, reply| reply(control.set_mode(mode)))
             .await
@@ -143,7 +149,7 @@ impl Interface {
         &self,
         #[zbus(header)] call: Header<'_>,
         #[zbus(connection)] connection: &Connection,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ControlError> {
         authorize(&self.questions, connection, &call, Action::Configure).await?;
         self.call(|control, reply| reply(control.reload())).await
     }
@@ -151,8 +157,7 @@ impl Interface {
     #[zbus(property)]
     async fn mode(&self) -> fdo::Result<String> {
         let mode = self.call(|control, reply| reply(Ok(control.mode()))).await;
-        let failed =
-            |fault: Fault| fdo::Error::Failed(fault.description().unwrap_or_default().into());
+        let failed = |error: ControlError| fdo::Error::Failed(error.to_string());
         Ok(mode.map_err(failed)?.to_string())
     }
 
@@ -177,10 +182,16 @@ impl Interface {
 }
 
 /// The name of an app, if it is not too long to be one.
-fn bounded(app: &str) -> Result<String, Fault> {
+fn bounded(app: &str) -> Answer<String> {
     if (1..=MAX_ARGUMENT).contains(&app.len()) {
         return Ok(app.to_owned());
     }
     let wanted = format!("wanted as app: 1 to {MAX_ARGUMENT} bytes");
-    Err(Fault::new(ARGUMENT, wanted))
+    Err(ControlError::Call(ARGUMENT, wanted))
+}
+
+/// The value that a word stands for; `wanted` says which words there are.
+fn parsed<T: DeserializeOwned>(word: &str, wanted: &str) -> Answer<T> {
+    let wrong = || ControlError::Call(ARGUMENT, format!("wanted as {wanted}"));
+    of_word(word).ok_or_else(wrong)
 }

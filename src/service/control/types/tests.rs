@@ -1,6 +1,5 @@
 use std::collections::HashMap;
 
-use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
 use zbus::zvariant::serialized::{Context, Data};
@@ -56,49 +55,22 @@ fn missing_members_are_the_default_and_unknown_members_are_skipped() {
         ..AppState::default()
     };
     assert_eq!(app, expected);
-    let foreign: HashMap<&str, Value<'_>> = [("app", Value::from(5_u32))].into();
-    let data = on_the_bus(&foreign);
-    assert!(data.deserialize::<AppState>().is_err(), "of another type");
 }
 
 #[test]
-fn each_word_is_parsed_to_the_value_it_stands_for() {
-    use crate::policy::PhaseRequest::{self, Disable, Learn, Prefetch};
+fn each_plan_and_request_has_its_word() {
+    use crate::policy::{PhaseRequest, Plan};
     use crate::service::dictionary::{of_word, word};
-    for (plan, name) in [
-        (Plan::Learn, "learn"),
-        (Plan::Prefetch, "prefetch"),
-        (Plan::Withhold, "withhold"),
-        (Plan::Leave, "leave"),
-    ] {
-        assert_eq!(word(plan), name);
-        assert_eq!(of_word(name), Some(plan));
+    for name in ["learn", "prefetch", "withhold", "leave"] {
+        assert_eq!(word(of_word::<Plan>(name)), name);
     }
-    for (request, name) in [
-        (Learn, "learn"),
-        (Prefetch, "prefetch"),
-        (Disable, "disable"),
-    ] {
-        assert_eq!(word(request), name);
-        assert_eq!(of_word(name), Some(request));
+    for name in ["learn", "prefetch", "disable"] {
+        assert_eq!(word(of_word::<PhaseRequest>(name)), name);
     }
     assert_eq!(of_word::<PhaseRequest>("Learn"), None);
 }
 
 proptest! {
-    #[test]
-    fn status_survives_the_bus_and_json(
-        version in ".{0,20}",
-        managed: u64,
-        abilities in vec("[^\0]{0,40}", 0..5),
-    ) {
-        prop_assume!(!version.contains('\0'));
-        let status = Status { version, managed, abilities, ..Status::default() };
-        let data = on_the_bus(&status);
-        prop_assert_eq!(&data.deserialize::<Status>().unwrap().0, &status);
-        prop_assert_eq!(serde_json::from_value::<Status>(json!(status)).unwrap(), status);
-    }
-
     #[test]
     fn launches_survive_the_bus_and_json(
         warmth in prop::option::of(prop_oneof![Just(Warmth::Cold), Just(Warmth::Partly), Just(Warmth::Warm)]),
@@ -110,13 +82,5 @@ proptest! {
         let data = on_the_bus(&launch);
         prop_assert_eq!(&data.deserialize::<LaunchRecord>().unwrap().0, &launch);
         prop_assert_eq!(serde_json::from_value::<LaunchRecord>(json!(launch)).unwrap(), launch);
-    }
-
-    #[test]
-    fn damaged_bytes_cause_no_panic(bytes in vec(any::<u8>(), 0..200)) {
-        let data = Data::new(bytes, Context::new_dbus(LE, 0));
-        // An error or any value.
-        let _ = data.deserialize::<Status>();
-        let _ = data.deserialize::<LaunchRecord>();
     }
 }
