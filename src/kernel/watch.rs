@@ -336,22 +336,8 @@ impl Watch {
         Ok(Some(launch))
     }
 
-    /// From now on, what this thread of ours (`gettid`) reads counts as prefetched for the launch;
-    /// `None`: for none.
-    ///
-    /// # Errors
-    /// When the map refuses it.
-    pub fn set_helper(&self, tid: u32, launch: Option<u64>) -> Result<(), TraceError> {
-        let map = &self.object.prefetchers;
-        let done = match launch {
-            Some(launch) => map.update(&tid.to_ne_bytes(), &launch.to_ne_bytes(), MapFlags::ANY),
-            None => map.delete(&tid.to_ne_bytes()),
-        };
-        done.map_err(|error| TraceError::from_bpf("naming a prefetch thread", error))
-    }
-
-    /// The same for the calling thread, without a system call for each launch. There is one such thread:
-    /// naming another takes its place.
+    /// From now on, what the calling thread reads counts as prefetched for the launch; `None`: for none. There is
+    /// one such thread, and no system call for each launch: naming another takes its place.
     pub fn attribute_reads_to(&mut self, launch: Option<u64>) {
         let tid = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let (reader, of) = self.object.globals.first_reader();
@@ -359,7 +345,8 @@ impl Watch {
         of.store(launch.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// A handle by which prefetch threads name themselves.
+    /// The map in which prefetch threads enter their id (`gettid`), with the launch for which what they read counts
+    /// as prefetched.
     ///
     /// # Errors
     /// When the map's descriptor cannot be duplicated.

@@ -4,8 +4,8 @@
 //! the app go and watches it until its launch is over.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::Builder;
 use std::time::SystemTime;
 
@@ -36,8 +36,8 @@ pub struct LiveJob {
     pub limits: LaunchLimits,
     /// What kinds of drives there are.
     pub sysfs: Sysfs,
-    /// Whether the launch is being prefetched at the moment.
-    pub prefetching: Arc<AtomicBool>,
+    /// Lives while the launch is being prefetched.
+    pub prefetching: Weak<()>,
     /// Dropped once the launch is being watched: what holds the process in its execve.
     pub held: Option<Box<dyn Send>>,
 }
@@ -120,7 +120,7 @@ fn watch(tracer: &mut Tracer, job: &LiveJob, stop: &AtomicBool) -> Result<Launch
         if stop.load(Ordering::Acquire) {
             return Err(NotLearned::Failed("the service is stopping".to_owned()));
         }
-        let is_prefetching = job.prefetching.load(Ordering::Acquire);
+        let is_prefetching = job.prefetching.strong_count() > 0;
         let over = follow
             .look(tracer, is_prefetching)
             .map_err(NotLearned::failed)?;

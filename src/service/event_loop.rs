@@ -35,7 +35,7 @@ pub struct Service {
     launches: Launches,
     /// The parts beside the launches.
     pub parts: Parts,
-    inbox: Inbox<Message>,
+    inbox: Inbox,
     announcements: Announcements,
     packages: Option<Packages>,
     signals: SignalFd,
@@ -51,7 +51,7 @@ impl Service {
     /// A service without launches.
     pub fn new(
         parts: Parts,
-        inbox: Inbox<Message>,
+        inbox: Inbox,
         announcements: Announcements,
         packages: Option<Packages>,
         signals: SignalFd,
@@ -168,7 +168,7 @@ impl Service {
             // It tries another directory of PATH; the app was not in the one before.
             return;
         }
-        match self.parts.watchlist.catalogue().called(event) {
+        match self.parts.watchlist.catalogue.called(event) {
             Some(found) => self.begin(event.launch, event.pid, found),
             None => {
                 let now = Clocks::now();
@@ -180,7 +180,7 @@ impl Service {
 
     /// execve has succeeded.
     fn on_executed(&mut self, event: &LaunchEvent) {
-        let found = self.parts.watchlist.catalogue().executed(event);
+        let found = self.parts.watchlist.catalogue.executed(event);
         match (found, self.launches.app_of(event.launch)) {
             (Some(found), Some(id)) if id == found.id => {
                 self.launches
@@ -252,7 +252,7 @@ impl Service {
         if let Some(launch) = self.launches.to_learn(&id, pid as u32) {
             return self.hold(launch, held);
         }
-        let Some(found) = self.parts.watchlist.catalogue().of_process(&id, pid) else {
+        let Some(found) = self.parts.watchlist.catalogue.of_process(&id, pid) else {
             return;
         };
         if let Some(launch) = self.launches.take_pending(pid as u32) {
@@ -335,8 +335,8 @@ impl Service {
             Message::RecorderKept(kept) => self.parts.recorder_kept(&kept),
             Message::Recorded(result) => {
                 let launch = result.launch;
-                let (event, note) = self.parts.recorder_ended(*result);
-                self.launches.recorded(launch, event, note, &mut self.parts);
+                let made = self.parts.recorder_ended(*result);
+                self.launches.recorded(launch, made, &mut self.parts);
                 self.parts.refresh_marks();
             }
             Message::Waits(changed) => {

@@ -7,32 +7,26 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::message::Message;
+
 /// The loop's end.
-pub struct Inbox<T> {
+pub struct Inbox {
     fd: Arc<OwnedFd>,
-    receiver: Receiver<T>,
+    receiver: Receiver<Message>,
 }
 
 /// The other threads' end.
-pub struct Outbox<T> {
+#[derive(Clone)]
+pub struct Outbox {
     fd: Arc<OwnedFd>,
-    sender: Sender<T>,
-}
-
-impl<T> Clone for Outbox<T> {
-    fn clone(&self) -> Self {
-        Outbox {
-            fd: Arc::clone(&self.fd),
-            sender: self.sender.clone(),
-        }
-    }
+    sender: Sender<Message>,
 }
 
 /// Makes a pair.
 ///
 /// # Errors
 /// When the system has no descriptor to give.
-pub fn mailbox<T>() -> io::Result<(Outbox<T>, Inbox<T>)> {
+pub fn mailbox() -> io::Result<(Outbox, Inbox)> {
     let fd = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, receiver) = channel();
     let outbox = Outbox {
@@ -42,9 +36,9 @@ pub fn mailbox<T>() -> io::Result<(Outbox<T>, Inbox<T>)> {
     Ok((outbox, Inbox { fd, receiver }))
 }
 
-impl<T> Outbox<T> {
+impl Outbox {
     /// Sends a message and wakes the loop; false if the loop is gone.
-    pub fn send(&self, message: T) -> bool {
+    pub fn send(&self, message: Message) -> bool {
         if self.sender.send(message).is_err() {
             return false;
         }
@@ -54,14 +48,14 @@ impl<T> Outbox<T> {
     }
 }
 
-impl<T> Inbox<T> {
+impl Inbox {
     /// Readable when there is a message.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
     /// All messages that have arrived.
-    pub fn take(&self) -> Vec<T> {
+    pub fn take(&self) -> Vec<Message> {
         let mut count = [0; 8];
         // A message may have come without its wake-up being counted yet.
         let _ = rustix::io::read(&self.fd, &mut count);
@@ -75,14 +69,10 @@ mod tests {
 
     use super::*;
 
-    fn is_readable(inbox: &Inbox<u32>) -> bool {
+    fn is_readable(inbox: &Inbox) -> bool {
         let fd = inbox.fd();
         let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-        let at_once = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        poll(&mut fds, Some(&at_once)).unwrap() == 1
+        poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
     }
 
     #[test]
@@ -90,12 +80,15 @@ mod tests {
         let (outbox, inbox) = mailbox().unwrap();
         assert!(!is_readable(&inbox));
         let second = outbox.clone();
-        assert!(outbox.send(1) && second.send(2));
+        assert!(outbox.send(Message::Prefetched(1)) && second.send(Message::Prefetched(2)));
         assert!(is_readable(&inbox));
-        assert_eq!(inbox.take(), [1, 2]);
-        assert!(!is_readable(&inbox));
-        assert!(inbox.take().is_empty());
+        let arrived = inbox.take();
+        assert!(matches!(
+            arrived[..],
+            [Message::Prefetched(1), Message::Prefetched(2)]
+        ));
+        assert!(!is_readable(&inbox) && inbox.take().is_empty());
         drop(inbox);
-        assert!(!outbox.send(3));
+        assert!(!outbox.send(Message::Prefetched(3)));
     }
 }

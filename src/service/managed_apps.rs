@@ -28,7 +28,7 @@ pub struct ManagedApps {
     pub tunes: bool,
     store: Store,
     jobs: Jobs,
-    outbox: Outbox<Message>,
+    outbox: Outbox,
 }
 
 impl ManagedApps {
@@ -42,7 +42,7 @@ impl ManagedApps {
         rules: &Rules,
         store: Store,
         jobs: Jobs,
-        outbox: Outbox<Message>,
+        outbox: Outbox,
     ) -> Result<(Self, Vec<String>), Box<dyn Error>> {
         let (profiles, warnings) = CachedProfile::load_all(&store)?;
         for (id, profile) in &profiles {
@@ -390,7 +390,7 @@ mod tests {
     const ID: &str = "/opt/app";
 
     /// The apps of a state directory that holds a profile of [`ID`], and what their worker sends.
-    fn one_app(dir: &std::path::Path) -> (ManagedApps, Inbox<Message>, Worker) {
+    fn one_app(dir: &std::path::Path) -> (ManagedApps, Inbox, Worker) {
         let store = Store::create(dir).unwrap();
         store.save(&sample(ID)).unwrap();
         let (outbox, inbox) = mailbox().unwrap();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     /// Waits until the worker has done its jobs, and takes what came of them.
-    fn take_results(apps: &mut ManagedApps, inbox: &Inbox<Message>) {
+    fn take_results(apps: &mut ManagedApps, inbox: &Inbox) {
         let (done, all_done) = channel();
         apps.jobs.run(move |_| done.send(()).unwrap());
         all_done.recv().unwrap();

@@ -29,9 +29,9 @@ use crate::policy::{Observation, Phase, PhaseRequest, Plan};
 
 /// A profile that a recorder has made.
 pub struct RecordedProfile {
-    launch: u64,
-    learned: LearnedProfile,
-    cached: CachedProfile,
+    pub learned: LearnedProfile,
+    /// The same, ready to be prefetched.
+    pub cached: CachedProfile,
 }
 
 /// The parts of the service. The event loop owns them.
@@ -43,14 +43,12 @@ pub struct Parts {
     pub waits: WaitSwitch,
     pub prefetchers: Prefetchers,
     pub recorders: Recorders,
-    /// The profile of a launch that is about to end.
-    pub recorded: Option<RecordedProfile>,
     pub apps: ManagedApps,
     pub watchlist: Watchlist,
     pub diagnostics: Diagnostics,
     pub bus: Option<Bus>,
     pub worker: Worker,
-    pub outbox: Outbox<Message>,
+    pub outbox: Outbox,
 }
 
 impl Parts {
@@ -163,7 +161,7 @@ impl Parts {
 
     /// The profiles were read again; `known` are the apps that had one before.
     pub fn profiles_loaded_again(&mut self, found: CachedProfiles, known: &[String]) {
-        let rules = self.watchlist.catalogue().rules();
+        let rules = self.watchlist.catalogue.rules();
         self.apps.loaded_again(rules, found, known);
         self.watch_for_launches();
     }
@@ -179,7 +177,7 @@ impl Parts {
             self.watch_for_launches();
             return;
         }
-        let rules = self.watchlist.catalogue().rules().clone();
+        let rules = self.watchlist.catalogue.rules().clone();
         let outbox = self.outbox.clone();
         self.worker.jobs.run(move |_| {
             outbox.send(Message::DesktopApps(desktop_apps(&rules)));
@@ -243,27 +241,26 @@ impl Parts {
     }
 
     /// The recording of a launch has ended. Returns what came of it, and says it.
-    pub fn recorder_ended(&mut self, result: LiveResult) -> (StateEvent, String) {
+    pub fn recorder_ended(
+        &mut self,
+        result: LiveResult,
+    ) -> (StateEvent, String, Option<RecordedProfile>) {
         self.recorders.ended(result.launch);
         let learned = match result.profile {
             Ok(learned) => learned,
             // No attempt to learn the app: it does not count towards giving up.
             Err(why @ NotLearned::NoRecorder(_)) => {
-                return (StateEvent::RecordUnusable, why.to_string());
+                return (StateEvent::RecordUnusable, why.to_string(), None);
             }
-            Err(why) => return (StateEvent::NotRecorded, why.to_string()),
+            Err(why) => return (StateEvent::NotRecorded, why.to_string(), None),
         };
         match CachedProfile::load(&learned.profile) {
             Ok(cached) => {
                 let note = format!("learned {} entries", cached.entries);
-                self.recorded = Some(RecordedProfile {
-                    launch: result.launch,
-                    learned,
-                    cached,
-                });
-                (StateEvent::Recorded, note)
+                let recorded = RecordedProfile { learned, cached };
+                (StateEvent::Recorded, note, Some(recorded))
             }
-            Err(why) => (StateEvent::RecordUnusable, why),
+            Err(why) => (StateEvent::RecordUnusable, why, None),
         }
     }
 

@@ -5,12 +5,11 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::Builder;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::mailbox::Outbox;
 use super::message::Message;
-use super::priority::start_behind;
+use super::own_process::{start_behind, work_behind};
 use crate::kernel::{HeldExec, RecorderPool};
 use crate::learn::{LiveJob, LiveLearner};
 
@@ -23,12 +22,8 @@ const MOST: usize = 6;
 struct Hold(Arc<Mutex<Option<HeldExec>>>);
 
 impl Hold {
-    fn is_held(&self) -> bool {
-        self.0.lock().is_ok_and(|held| held.is_some())
-    }
-
-    fn let_go(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    fn program(&self) -> MutexGuard<'_, Option<HeldExec>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -37,7 +32,7 @@ struct LetGo(Hold);
 
 impl Drop for LetGo {
     fn drop(&mut self) {
-        self.0.let_go();
+        *self.0.program() = None;
     }
 }
 
@@ -53,12 +48,12 @@ pub struct Recorders {
     apps: usize,
     /// Whether a thread makes or frees tables.
     is_changing: bool,
-    outbox: Outbox<Message>,
+    outbox: Outbox,
 }
 
 impl Recorders {
     /// Nothing is recorded yet. The threads will report to this mailbox.
-    pub fn new(pool: Option<Arc<RecorderPool>>, outbox: Outbox<Message>) -> Self {
+    pub fn new(pool: Option<Arc<RecorderPool>>, outbox: Outbox) -> Self {
         Recorders {
             pool,
             learners: HashMap::new(),
@@ -84,12 +79,12 @@ impl Recorders {
         if self.is_changing || wanted == pool.is_ready() {
             return Ok(());
         }
-        let (pool, outbox) = (Arc::clone(pool), self.outbox.clone());
+        let pool = Arc::clone(pool);
         let work = move || {
             let kept = pool.keep_ready(wanted).map_err(|error| error.to_string());
-            outbox.send(Message::RecorderKept(kept));
+            Message::RecorderKept(kept)
         };
-        start_behind(|| Builder::new().name("pf-tables".to_owned()).spawn(work))?;
+        work_behind("pf-tables", &self.outbox, work)?;
         self.is_changing = true;
         Ok(())
     }
@@ -115,13 +110,15 @@ impl Recorders {
 
     /// Whether the program of this launch is held.
     pub fn is_held(&self, launch: u64) -> bool {
-        self.holds.get(&launch).is_some_and(Hold::is_held)
+        self.holds
+            .get(&launch)
+            .is_some_and(|hold| hold.program().is_some())
     }
 
     /// Lets the program of this launch go, if it is held.
     pub fn let_go(&mut self, launch: u64) {
         if let Some(hold) = self.holds.remove(&launch) {
-            hold.let_go();
+            *hold.program() = None;
         }
     }
 

@@ -12,16 +12,14 @@ use super::control::{ControlCall, Post};
 use super::diagnostics::Diagnostics;
 use super::event_loop::Service;
 use super::exec_gate::MarkedExecutables;
-use super::heap::release_heap;
 use super::mailbox::{Outbox, mailbox};
 use super::managed_apps::ManagedApps;
 use super::message::Message;
-use super::mlock::lock_code;
 use super::notify::{NotifyState, notify};
+use super::own_process::{lock_code, raise_priority, release_heap};
 use super::packages::Packages;
 use super::parts::Parts;
 use super::prefetchers::Prefetchers;
-use super::priority::raise;
 use super::recorders::Recorders;
 use super::records::Records;
 use super::registry::Registry;
@@ -83,7 +81,10 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> 
     );
     warnings.keep("its own code may be read from the drive again", lock_code());
     // The threads that stay have been started, at the ordinary priority.
-    warnings.keep("launches are seen a little late (CAP_SYS_NICE)", raise());
+    warnings.keep(
+        "launches are seen a little late (CAP_SYS_NICE)",
+        raise_priority(),
+    );
     for warning in warnings.0 {
         parts.warn(warning);
     }
@@ -97,7 +98,7 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> 
 /// Reads the service's files, and attaches to the kernel.
 fn assemble(
     places: &Places,
-    outbox: Outbox<Message>,
+    outbox: Outbox,
     warnings: &mut Warnings,
 ) -> Result<Parts, Box<dyn Error>> {
     // What a killed learning run left changed.
@@ -130,7 +131,7 @@ fn assemble(
     let watchlist = Watchlist::new(Catalogue::new(rules, Roots::of_system()?));
     let (mut apps, unusable) = ManagedApps::load(
         registry,
-        watchlist.catalogue().rules(),
+        watchlist.catalogue.rules(),
         store,
         worker.jobs.clone(),
         outbox.clone(),
@@ -146,7 +147,6 @@ fn assemble(
         waits: WaitSwitch::new(outbox.clone()),
         prefetchers: Prefetchers::new(outbox.clone()),
         recorders: Recorders::new(recorders, outbox.clone()),
-        recorded: None,
         apps,
         watchlist,
         bus: None,
@@ -156,7 +156,7 @@ fn assemble(
 }
 
 /// Passes calls of the bus on to the event loop.
-fn post(outbox: Outbox<Message>) -> Post {
+fn post(outbox: Outbox) -> Post {
     Box::new(move |call: ControlCall| {
         outbox.send(Message::Control(Box::new(move |service| call(service))))
     })

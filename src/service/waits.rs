@@ -4,43 +4,34 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::Builder;
 
 use super::mailbox::Outbox;
 use super::message::Message;
-use super::priority::start_behind;
+use super::own_process::work_behind;
 use crate::kernel::{CountingWaits, WaitPrograms};
 use crate::process::Clocks;
 
-/// How much later than a launch counting may begin, in nanoseconds, for its waits to count as counted: the attaching
-/// takes a millisecond or some.
+/// How much later than a launch counting may begin, in nanoseconds, for its waits to count as counted: attaching
+/// the programs takes a millisecond or some.
 const LATE_NS: u64 = 100_000_000;
-
-/// Whether waits are counted.
-#[derive(Default)]
-enum WaitState {
-    /// No.
-    #[default]
-    Off,
-    /// A thread attaches or detaches the programs. Attached twice, they would count twice.
-    Changing,
-    /// Yes, until this is dropped.
-    On(CountingWaits),
-}
 
 /// Switches the counting of waits on and off.
 pub struct WaitSwitch {
-    state: WaitState,
+    /// While this lives, waits are counted.
+    counting: Option<CountingWaits>,
+    /// Whether a thread attaches or detaches the programs. Attached twice, they would count twice.
+    is_changing: bool,
     /// When the programs were attached, by CLOCK_MONOTONIC in nanoseconds; `u64::MAX`: they are not.
     since_ns: Arc<AtomicU64>,
-    outbox: Outbox<Message>,
+    outbox: Outbox,
 }
 
 impl WaitSwitch {
     /// Waits are not counted yet.
-    pub fn new(outbox: Outbox<Message>) -> Self {
+    pub fn new(outbox: Outbox) -> Self {
         WaitSwitch {
-            state: WaitState::Off,
+            counting: None,
+            is_changing: false,
             since_ns: Arc::new(AtomicU64::new(u64::MAX)),
             outbox,
         }
@@ -55,18 +46,15 @@ impl WaitSwitch {
         &mut self,
         programs: impl FnOnce() -> io::Result<WaitPrograms>,
     ) -> io::Result<()> {
-        match self.state {
-            WaitState::Off => {
-                let programs = programs()?;
-                let since_ns = Arc::clone(&self.since_ns);
-                self.change(move || {
-                    let counting = programs.attach()?;
-                    since_ns.store(Clocks::now().monotonic_ns, Ordering::Relaxed);
-                    Ok(Some(counting))
-                })
-            }
-            WaitState::Changing | WaitState::On(_) => Ok(()),
+        if self.is_changing || self.counting.is_some() {
+            return Ok(());
         }
+        let (programs, since_ns) = (programs()?, Arc::clone(&self.since_ns));
+        self.change(move || {
+            let counting = programs.attach()?;
+            since_ns.store(Clocks::now().monotonic_ns, Ordering::Relaxed);
+            Ok(Some(counting))
+        })
     }
 
     /// Has waits no longer counted.
@@ -74,19 +62,14 @@ impl WaitSwitch {
     /// # Errors
     /// When there is no thread.
     pub fn switch_off(&mut self) -> io::Result<()> {
-        match std::mem::take(&mut self.state) {
-            WaitState::On(counting) => {
-                self.since_ns.store(u64::MAX, Ordering::Relaxed);
-                self.change(move || {
-                    drop(counting);
-                    Ok(None)
-                })
-            }
-            other => {
-                self.state = other;
-                Ok(())
-            }
-        }
+        let Some(counting) = self.counting.take() else {
+            return Ok(());
+        };
+        self.since_ns.store(u64::MAX, Ordering::Relaxed);
+        self.change(move || {
+            drop(counting);
+            Ok(None)
+        })
     }
 
     /// Whether the waits of a launch that began at `start_ns` are counted.
@@ -99,10 +82,8 @@ impl WaitSwitch {
     /// # Errors
     /// When it could not.
     pub fn changed(&mut self, changed: io::Result<Option<CountingWaits>>) -> io::Result<()> {
-        self.state = WaitState::Off;
-        if let Some(counting) = changed? {
-            self.state = WaitState::On(counting);
-        }
+        self.is_changing = false;
+        self.counting = changed?;
         Ok(())
     }
 
@@ -110,12 +91,8 @@ impl WaitSwitch {
         &mut self,
         change: impl FnOnce() -> io::Result<Option<CountingWaits>> + Send + 'static,
     ) -> io::Result<()> {
-        let outbox = self.outbox.clone();
-        let work = move || {
-            outbox.send(Message::Waits(change()));
-        };
-        start_behind(|| Builder::new().name("pf-attach".to_owned()).spawn(work))?;
-        self.state = WaitState::Changing;
+        work_behind("pf-attach", &self.outbox, || Message::Waits(change()))?;
+        self.is_changing = true;
         Ok(())
     }
 }

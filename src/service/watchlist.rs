@@ -53,17 +53,14 @@ pub enum ProbationVerdict {
     NoApp,
 }
 
-/// A program that is not managed.
-struct Candidate {
-    /// Its record once it is managed.
-    record: Record,
-    probation: Option<Probation>,
-}
-
 /// The programs whose launches matter.
 pub struct Watchlist {
-    catalogue: Catalogue,
-    candidates: BTreeMap<String, Candidate>,
+    /// What recognises them.
+    pub catalogue: Catalogue,
+    /// The records of programs once they are managed, by id.
+    candidates: BTreeMap<String, Record>,
+    /// The candidates that are on probation.
+    probation: BTreeMap<String, Probation>,
 }
 
 impl Watchlist {
@@ -72,45 +69,34 @@ impl Watchlist {
         Watchlist {
             catalogue,
             candidates: BTreeMap::new(),
+            probation: BTreeMap::new(),
         }
-    }
-
-    /// What recognises the listed programs.
-    pub fn catalogue(&self) -> &Catalogue {
-        &self.catalogue
     }
 
     /// The record of a candidate that is to be managed from now on.
     pub fn new_record(&self, id: &str) -> Option<Record> {
-        self.candidates
-            .get(id)
-            .map(|candidate| candidate.record.clone())
+        self.candidates.get(id).cloned()
     }
 
     /// Whether the program is on probation.
     pub fn is_on_probation(&self, id: &str) -> bool {
-        self.candidates
-            .get(id)
-            .is_some_and(|candidate| candidate.probation.is_some())
+        self.probation.contains_key(id)
     }
 
     /// Replaces the apps with .desktop entries. Programs on probation stay.
     pub fn set_desktop_apps(&mut self, found: Vec<Record>) {
         self.candidates
-            .retain(|_, candidate| candidate.probation.is_some());
+            .retain(|id, _| self.probation.contains_key(id));
         for record in found {
-            let candidate = Candidate {
-                record,
-                probation: None,
-            };
-            self.candidates
-                .insert(candidate.record.id.clone(), candidate);
+            self.probation.remove(&record.id);
+            self.candidates.insert(record.id.clone(), record);
         }
     }
 
     /// Removes all candidates: in manual mode, no app is managed that the user has not named.
     pub fn clear_candidates(&mut self) {
         self.candidates.clear();
+        self.probation.clear();
     }
 
     /// Looks up where the executables are, and returns what the kernel is to watch for: names, and arguments
@@ -119,31 +105,32 @@ impl Watchlist {
         &mut self,
         registry: &Registry,
     ) -> (HashMap<OsString, WatchedName>, Vec<OsString>) {
-        let candidates = self.candidates.values().map(|candidate| &candidate.record);
-        let new = candidates.filter(|record| !registry.records.contains_key(&record.id));
-        self.catalogue.refresh(registry.records.values().chain(new))
+        let managed = &registry.records;
+        let new = self
+            .candidates
+            .values()
+            .filter(|new| !managed.contains_key(&new.id));
+        self.catalogue.refresh(managed.values().chain(new))
     }
 
     /// The apps whose next launch is to be learned.
     pub fn to_learn(&self, registry: &Registry) -> HashSet<String> {
-        let managed = registry
-            .records
-            .values()
-            .filter(|record| record.is_to_learn());
-        let candidates = self.candidates.values();
-        let new = candidates
-            .filter(|candidate| candidate.probation.is_none())
-            .map(|candidate| &candidate.record)
-            .filter(|record| !registry.records.contains_key(&record.id));
-        managed.chain(new).map(|record| record.id.clone()).collect()
+        let records = &registry.records;
+        let managed = records.values().filter(|record| record.is_to_learn());
+        let is_new = |id: &&String| !self.is_on_probation(id) && !records.contains_key(*id);
+        let new = self.candidates.keys().filter(is_new);
+        managed
+            .map(|record| &record.id)
+            .chain(new)
+            .cloned()
+            .collect()
     }
 
     /// Puts a program on probation of which a process had read much when it exited. False if it is a candidate
     /// already, or may not be one.
     pub fn begin_probation(&mut self, path: &str) -> bool {
         let trusted = TRUSTED.iter().any(|directory| path.starts_with(directory));
-        let on_probation = self.candidates.keys().filter(|id| self.is_on_probation(id));
-        let is_full = on_probation.count() >= MOST_ON_PROBATION;
+        let is_full = self.probation.len() >= MOST_ON_PROBATION;
         if !trusted || is_full || self.candidates.contains_key(path) {
             return false;
         }
@@ -152,11 +139,9 @@ impl Watchlist {
             names: vec![name.clone()],
             argument: None,
         };
-        let candidate = Candidate {
-            record: Record::new(path.to_owned(), name, Added::Discovered, marks),
-            probation: Some(Probation::default()),
-        };
-        self.candidates.insert(path.to_owned(), candidate);
+        let record = Record::new(path.to_owned(), name, Added::Discovered, marks);
+        self.candidates.insert(path.to_owned(), record);
+        self.probation.insert(path.to_owned(), Probation::default());
         true
     }
 
@@ -167,46 +152,27 @@ impl Watchlist {
         counts: &LaunchCounts,
         wanted: &AutomaticConfig,
     ) -> ProbationVerdict {
-        let Some(candidate) = self.candidates.get_mut(id) else {
+        // Warm launches read next to nothing and show nothing.
+        let shows = counts.waits_counted && counts.bytes >= WARM_BYTES;
+        let Some(probation) = self.probation.get_mut(id).filter(|_| shows) else {
             return ProbationVerdict::Undecided;
         };
-        let Some(probation) = &mut candidate.probation else {
-            return ProbationVerdict::Undecided;
-        };
-        if !counts.waits_counted {
-            return ProbationVerdict::Undecided;
-        }
-        let verdict = probation.launched(counts.bytes, counts.waiting_ns / 1_000_000, wanted);
-        match verdict {
-            ProbationVerdict::Undecided => {}
-            ProbationVerdict::App => candidate.probation = None,
-            ProbationVerdict::NoApp => drop(self.candidates.remove(id)),
-        }
-        verdict
-    }
-}
-
-impl Probation {
-    /// Weighs a launch. Warm launches read next to nothing and show nothing.
-    fn launched(
-        &mut self,
-        bytes: u64,
-        waiting_ms: u64,
-        wanted: &AutomaticConfig,
-    ) -> ProbationVerdict {
-        if bytes < WARM_BYTES {
-            return ProbationVerdict::Undecided;
-        }
-        if bytes >> 20 >= wanted.min_read_mib && waiting_ms >= wanted.min_wait_ms {
-            self.alike += 1;
+        let waiting_ms = counts.waiting_ns / 1_000_000;
+        if counts.bytes >> 20 >= wanted.min_read_mib && waiting_ms >= wanted.min_wait_ms {
+            probation.alike += 1;
         } else {
-            self.alike = 0;
-            self.unlike += 1;
+            probation.alike = 0;
+            probation.unlike += 1;
         }
-        match self {
-            _ if self.alike >= wanted.launches => ProbationVerdict::App,
-            _ if self.unlike > PATIENCE => ProbationVerdict::NoApp,
-            _ => ProbationVerdict::Undecided,
+        if probation.alike >= wanted.launches {
+            self.probation.remove(id);
+            ProbationVerdict::App
+        } else if probation.unlike > PATIENCE {
+            self.probation.remove(id);
+            self.candidates.remove(id);
+            ProbationVerdict::NoApp
+        } else {
+            ProbationVerdict::Undecided
         }
     }
 }
@@ -240,25 +206,32 @@ mod tests {
     fn launches_of_an_app_are_large_and_slow_and_in_a_row() {
         let wanted = AutomaticConfig::default();
         let (large, slow) = (wanted.min_read_mib << 20, wanted.min_wait_ms);
-        let mut probation = Probation::default();
+        let mut watchlist = watchlist();
+        let mut launch = |id: &str, bytes: u64, waiting_ms: u64| {
+            let counts = LaunchCounts {
+                bytes,
+                waiting_ns: waiting_ms * 1_000_000,
+                waits_counted: true,
+                ..LaunchCounts::default()
+            };
+            watchlist.begin_probation(id);
+            watchlist.weigh(id, &counts, &wanted)
+        };
+        let app = "/usr/bin/app";
         for (bytes, waiting_ms) in [(large, slow), (0, 0), (large, slow - 1), (large - 1, slow)] {
-            assert_eq!(probation.launched(bytes, waiting_ms, &wanted), Undecided);
+            assert_eq!(launch(app, bytes, waiting_ms), Undecided);
         }
-        assert_eq!((probation.alike, probation.unlike), (0, 2));
         for _ in 1..wanted.launches {
-            assert_eq!(probation.launched(large, slow, &wanted), Undecided);
+            assert_eq!(launch(app, large, slow), Undecided);
         }
-        assert_eq!(probation.launched(large, slow, &wanted), App);
-    }
-
-    #[test]
-    fn a_program_unlike_an_app_is_dropped() {
-        let wanted = AutomaticConfig::default();
-        let mut probation = Probation::default();
+        assert_eq!(launch(app, large, slow), App);
         for _ in 0..PATIENCE {
-            assert_eq!(probation.launched(WARM_BYTES, 0, &wanted), Undecided);
+            assert_eq!(launch("/usr/bin/tool", WARM_BYTES, 0), Undecided);
+            assert_eq!(launch("/usr/bin/tool", WARM_BYTES - 1, 0), Undecided);
         }
-        assert_eq!(probation.launched(WARM_BYTES, 0, &wanted), NoApp);
+        assert_eq!(launch("/usr/bin/tool", WARM_BYTES, 0), NoApp);
+        assert!(watchlist.candidates.contains_key(app) && watchlist.probation.is_empty());
+        assert!(!watchlist.candidates.contains_key("/usr/bin/tool"));
     }
 
     #[test]
@@ -270,6 +243,7 @@ mod tests {
         }
         assert!(!watchlist.begin_probation("/usr/bin/one-too-many"));
         watchlist.candidates.remove("/usr/bin/1");
+        watchlist.probation.remove("/usr/bin/1");
         assert!(!watchlist.begin_probation("/usr/bin/2"), "it is already");
         assert!(watchlist.begin_probation("/usr/bin/1"));
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 
-use super::heap::release_heap;
+use super::own_process::release_heap;
 use super::records::Records;
 
 /// A piece of work, which is given the history.

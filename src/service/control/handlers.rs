@@ -66,7 +66,7 @@ impl Control for Service {
     }
 
     fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String> {
-        let rules = self.parts.watchlist.catalogue().rules();
+        let rules = self.parts.watchlist.catalogue.rules();
         let id = find_or_add(&mut self.parts.apps.registry, app, rules)?;
         self.parts.ask(&id, request);
         Ok(id)

@@ -197,9 +197,8 @@ impl Scene {
     /// The recorder of a launch ends with this.
     pub fn record(&mut self, launch: u64, event: StateEvent) {
         self.system.recordings.remove(&launch);
-        let note = format!("{event:?}");
-        self.launches
-            .recorded(launch, event, note, &mut self.system);
+        let made = (event, format!("{event:?}"), None);
+        self.launches.recorded(launch, made, &mut self.system);
     }
 
     /// The drive reads for a launch.

@@ -10,6 +10,7 @@ use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};
 use crate::service::history::{Kind, LaunchRecord};
+use crate::service::parts::RecordedProfile;
 
 /// How often launches under way are looked at.
 pub const TICK: Duration = Duration::from_millis(100);
@@ -49,6 +50,8 @@ pub struct FollowedLaunch {
     pub start: LaunchStart,
     /// What became of it so far. The counts are taken when its recorder or the launch itself ends.
     pub figures: LaunchFigures,
+    /// What its recorder has made.
+    pub recorded: Option<RecordedProfile>,
     /// What the history says of it beside the figures.
     note: Option<String>,
     state: LaunchState,
@@ -128,6 +131,7 @@ impl Launches {
             number: launch,
             start,
             figures: LaunchFigures::default(),
+            recorded: None,
             note: None,
             state: LaunchState::NEW,
             end,
@@ -156,12 +160,12 @@ impl Launches {
     pub fn recorded(
         &mut self,
         launch: u64,
-        event: StateEvent,
-        note: String,
+        (event, note, profile): (StateEvent, String, Option<RecordedProfile>),
         outside: &mut impl Outside,
     ) {
         if let Some(followed) = self.followed.get_mut(&launch) {
             followed.note = Some(note);
+            followed.recorded = profile;
         }
         self.happened(launch, event, outside);
     }

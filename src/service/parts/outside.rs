@@ -70,7 +70,7 @@ impl Outside for Parts {
             StateAction::InvalidateGate => self.gate.invalidate(),
             StateAction::LetGo => self.recorders.let_go(number),
             StateAction::TakeReport | StateAction::StopPrefetch => {
-                launch.set_report(self.prefetchers.end(number, &self.kernel));
+                launch.set_report(self.prefetchers.end(number));
             }
             StateAction::KeepProfile { alone } => self.keep_profile(launch, alone),
             StateAction::ReportNotLearned => {
@@ -174,8 +174,7 @@ impl Parts {
     }
 
     fn keep_profile(&mut self, launch: &mut FollowedLaunch, alone: bool) {
-        let recorded = self.recorded.take();
-        let Some(recorded) = recorded.filter(|recorded| recorded.launch == launch.number) else {
+        let Some(recorded) = launch.recorded.take() else {
             return;
         };
         launch.figures.schedule_bytes = recorded.cached.bytes;
