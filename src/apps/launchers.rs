@@ -59,12 +59,16 @@ pub(super) struct LauncherRule {
 #[serde(deny_unknown_fields)]
 struct RulesFile {
     #[serde(default)]
+    tools: Vec<String>,
+    #[serde(default)]
     launcher: BTreeMap<String, LauncherRule>,
 }
 
 /// The launchers that are known, and their rules.
 #[derive(Clone, Debug)]
 pub struct Rules {
+    /// Base names of programs that work on whatever their user gives them.
+    tools: Vec<String>,
     launchers: BTreeMap<String, LauncherRule>,
 }
 
@@ -81,6 +85,7 @@ impl Rules {
     /// Without any launcher: every program is an app.
     pub fn none() -> Rules {
         Rules {
+            tools: Vec::new(),
             launchers: BTreeMap::new(),
         }
     }
@@ -136,8 +141,19 @@ impl Rules {
             rule.check(name)
                 .map_err(|why| format!("launcher {name:?}: {why}"))?;
         }
+        if let Some(tool) = parsed.tools.iter().find(|tool| !is_base(tool)) {
+            return Err(not_base(tool, "tools"));
+        }
         self.launchers.extend(parsed.launcher);
+        self.tools.extend(parsed.tools);
         Ok(())
+    }
+
+    /// Whether a program of this base name starts others, or works on whatever its user gives it: what one of its
+    /// launches reads says nothing of the next.
+    pub fn starts_others(&self, base: &OsStr) -> bool {
+        let mut tools = self.tools.iter();
+        self.launcher(base).is_some() || tools.any(|tool| fit(tool, base.as_bytes()).is_some())
     }
 
     /// The launcher with this base name.
@@ -167,20 +183,24 @@ impl LauncherRule {
         if name.is_empty() || name.contains(['/', ':']) || name.chars().any(char::is_control) {
             return Err("its name must not be empty or contain \"/\" or \":\"".to_owned());
         }
-        let is_base = |file: &str| {
-            let plain = file.strip_suffix('*').unwrap_or(file);
-            !plain.is_empty() && !plain.contains(['/', '*'])
-        };
         if let Some(file) = self.files.iter().find(|file| !is_base(file)) {
-            return Err(format!(
-                "{file:?} in files is not a base name with a \"*\" at most at its end"
-            ));
+            return Err(not_base(file, "files"));
         }
         match self.directories.iter().find(|path| !path.is_absolute()) {
             Some(path) => Err(format!("{path:?} in directories is not an absolute path")),
             None => Ok(()),
         }
     }
+}
+
+/// Whether it is a base name with a "*" at most at its end.
+fn is_base(file: &str) -> bool {
+    let plain = file.strip_suffix('*').unwrap_or(file);
+    !plain.is_empty() && !plain.contains(['/', '*'])
+}
+
+fn not_base(file: &str, list: &str) -> String {
+    format!("{file:?} in {list} is not a base name with a \"*\" at most at its end")
 }
 
 /// How closely a base name fits a rule's file name: exactly or with a version, and by how many bytes.

@@ -55,6 +55,11 @@ impl Catalogue {
         &self.rules
     }
 
+    /// Whether the event's process has the system's root directory, and no mounts that a user has made.
+    pub fn is_of_system(&self, event: &LaunchEvent) -> bool {
+        self.roots.is_of_system(event)
+    }
+
     /// Recognises these apps and no others. Looks up where their executables are, and returns what the kernel
     /// is to watch for: names, and arguments of launchers.
     pub fn refresh<'a>(

@@ -155,7 +155,9 @@ impl Service {
                     .exited(event.launch, event.time_ns, &mut self.parts);
             }
             LaunchEventKind::Large(bytes) => {
-                if let Some(path) = event.path.to_str() {
+                if self.parts.watchlist.catalogue().is_of_system(event)
+                    && let Some(path) = event.path.to_str()
+                {
                     self.parts.has_read_much(path, bytes);
                 }
             }
@@ -353,6 +355,7 @@ impl Service {
                 }
                 self.parts.refresh_marks();
             }
+            Message::Discovered(path) => self.parts.follow_discovered(&path),
             Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
             Message::Warning(warning) => self.parts.warn(warning),
             Message::Control(call) => call(self),

@@ -31,6 +31,8 @@ pub enum Message {
     },
     /// The worker has done a job for the managed apps.
     Apps(AppsChange),
+    /// A program that had read much may become an app.
+    Discovered(String),
     /// The apps with .desktop entries.
     DesktopApps(Vec<Record>),
     /// Something is wrong.

@@ -20,6 +20,7 @@ pub mod config;
 pub mod control;
 mod diagnostics;
 mod dictionary;
+mod discovery;
 mod event_loop;
 mod exec_gate;
 pub mod history;

@@ -4,6 +4,7 @@
 mod outside;
 
 use std::io;
+use std::path::Path;
 
 use super::Places;
 use super::cached_profile::{CachedProfile, CachedProfiles};
@@ -12,6 +13,7 @@ use super::config::{Config, Mode};
 use super::control::LaunchSignal;
 use super::control::bus::Bus;
 use super::diagnostics::Diagnostics;
+use super::discovery;
 use super::exec_gate::MarkedExecutables;
 use super::launch::{LaunchPolicy, StateEvent};
 use super::mailbox::Outbox;
@@ -194,8 +196,27 @@ impl Parts {
     pub fn has_read_much(&mut self, path: &str, bytes: u64) {
         let unknown =
             self.config.mode == Mode::Automatic && !self.apps.registry.records.contains_key(path);
+        if !unknown || !self.watchlist.has_room_for(path) {
+            return;
+        }
+        let (path, outbox) = (path.to_owned(), self.outbox.clone());
+        let rules = self.watchlist.catalogue().rules().clone();
+        self.worker
+            .jobs()
+            .run(move |_| match discovery::check(Path::new(&path), &rules) {
+                Ok(()) => {
+                    tracing::debug!(path, bytes, "read much: its next launches are followed");
+                    outbox.send(Message::Discovered(path));
+                }
+                Err(why) => tracing::debug!(path, bytes, "read much and is no app: {why}"),
+            });
+    }
+
+    /// A program that had read much may become an app: its next launches are followed.
+    pub fn follow_discovered(&mut self, path: &str) {
+        let unknown =
+            self.config.mode == Mode::Automatic && !self.apps.registry.records.contains_key(path);
         if unknown && self.watchlist.begin_probation(path) {
-            tracing::debug!(path, bytes, "read much: its next launches are followed");
             self.watch_for_launches();
         }
     }

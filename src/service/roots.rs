@@ -21,6 +21,14 @@ pub fn inode(path: &Path) -> Option<Inode> {
     Some((found.dev(), found.ino()))
 }
 
+/// Whether the process is in our user namespace. In one of his own, any user may have mounts that lead the system's
+/// paths to his files. False if the process has ended.
+fn has_our_users(pid: u32) -> bool {
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/user")).ok();
+    let its = namespace(&pid.to_string());
+    its.is_some() && its == namespace("self")
+}
+
 /// The root directories that processes had.
 pub struct Roots {
     /// The system's own.
@@ -47,11 +55,17 @@ impl Roots {
         }
     }
 
+    /// Whether the event's process has the system's root directory, and no mounts that a user has made.
+    pub fn is_of_system(&self, event: &LaunchEvent) -> bool {
+        event.root == self.own && (event.mount_ns == self.mount_ns || has_our_users(event.pid))
+    }
+
     /// The root directory of the event's process as the system sees it: `Some(None)` for the system's own,
-    /// `None` for a container's, whose paths mean something else.
+    /// `None` for a container's, whose paths mean something else, and where a user has mounts of his own: there,
+    /// the system's paths may lead to other files.
     pub fn of_event(&self, event: &LaunchEvent) -> Option<Option<PathBuf>> {
         if event.root == self.own {
-            return Some(None);
+            return self.is_of_system(event).then_some(None);
         }
         if event.mount_ns != self.mount_ns {
             return None;
@@ -65,9 +79,14 @@ impl Roots {
         is_root(&root).then(|| Some(self.remember(event.root, root)))
     }
 
-    /// The root directory of a process that is held in execve, `None` for the system's own. Fails when the
-    /// process has ended.
+    /// The root directory of a process that is held in execve, `None` for the system's own.
+    ///
+    /// # Errors
+    /// When the process has ended, or has a user namespace of its own, in which a user may mount what he likes.
     pub fn of_process(&self, pid: i32) -> io::Result<Option<PathBuf>> {
+        if !has_our_users(pid as u32) {
+            return Err(io::Error::other("it has a user namespace of its own"));
+        }
         let root = fs::read_link(format!("/proc/{pid}/root"))?;
         let other = Some(root).filter(|root| root != Path::new("/"));
         Ok(other.map(|root| match inode(&root) {

@@ -27,9 +27,6 @@ const MOST_ON_PROBATION: usize = 64;
 /// Launches unlike an app's after which a program is followed no longer.
 const PATIENCE: u64 = 8;
 
-/// Directories whose programs may become apps by themselves: only the administrator installs there.
-const TRUSTED: [&str; 4] = ["/usr/", "/opt/", "/snap/", "/var/lib/flatpak/"];
-
 /// Bytes below which the reads of a launch call it warm.
 const WARM_BYTES: u64 = 1 << 20;
 
@@ -126,12 +123,15 @@ impl Watchlist {
             .collect()
     }
 
-    /// Puts a program on probation of which a process had read much when it exited. False if it is a candidate
-    /// already, or may not be one.
+    /// Whether a program may be put on probation: it is no candidate yet, and there are not too many.
+    pub fn has_room_for(&self, path: &str) -> bool {
+        self.probation.len() < MOST_ON_PROBATION && !self.candidates.contains_key(path)
+    }
+
+    /// Puts a program on probation, of which a process had read much when it exited and which may become an app
+    /// ([`super::discovery`]). False if there is no room.
     pub fn begin_probation(&mut self, path: &str) -> bool {
-        let trusted = TRUSTED.iter().any(|directory| path.starts_with(directory));
-        let is_full = self.probation.len() >= MOST_ON_PROBATION;
-        if !trusted || is_full || self.candidates.contains_key(path) {
+        if !self.has_room_for(path) {
             return false;
         }
         let name = path.rsplit('/').next().unwrap_or(path).to_owned();
@@ -235,9 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn few_programs_are_on_probation_and_those_of_the_administrator_alone() {
+    fn few_programs_are_on_probation() {
         let mut watchlist = watchlist();
-        assert!(!watchlist.begin_probation("/home/user/program"));
         for program in 0..MOST_ON_PROBATION {
             assert!(watchlist.begin_probation(&format!("/usr/bin/{program}")));
         }

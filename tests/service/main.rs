@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod discovered;
 mod disks;
 mod faults;
 mod killed;

@@ -1,0 +1,115 @@
+//! Which programs may become apps by themselves, because their processes read much.
+//!
+//! A path is text that any user may write: `/usr/../home/user/x` begins like a system directory. What counts is the
+//! file: the administrator has installed it, and every directory on the way to it is the administrator's, too.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::apps::Rules;
+
+/// Directories whose programs may become apps by themselves: only the administrator installs there.
+const TRUSTED: [&str; 4] = ["/usr/", "/opt/", "/snap/", "/var/lib/flatpak/"];
+
+/// Permission bits that let others than the owner write.
+const WRITABLE: u32 = 0o022;
+
+/// Permission bits that make a program run as another user: `su` and its kind start programs.
+const RUNS_AS_ANOTHER: u32 = 0o6000;
+
+/// Why the program at this path, as execve was given it, may not become an app by itself.
+///
+/// Opens no file: looks at metadata alone, below directories of the administrator.
+///
+/// # Errors
+/// The reason, for the log.
+pub fn check(path: &Path, rules: &Rules) -> Result<(), String> {
+    let is_trusted = |path: &Path| {
+        let text = path.as_os_str().as_encoded_bytes();
+        TRUSTED
+            .iter()
+            .any(|start| text.starts_with(start.as_bytes()))
+    };
+    // `components` leaves out "." and empty parts.
+    let is_normal = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str()
+        && !path.components().any(|part| part == Component::ParentDir);
+    if !is_normal || !is_trusted(path) {
+        return Err("it is in no directory where only the administrator installs".to_owned());
+    }
+    owned_on_the_way(path)?;
+    let file = fs::canonicalize(path).map_err(|error| error.to_string())?;
+    if !is_trusted(&file) {
+        return Err(format!("it leads to {}", file.display()));
+    }
+    owned_on_the_way(&file)?;
+    let found = fs::symlink_metadata(&file).map_err(|error| error.to_string())?;
+    if !found.is_file() || found.uid() != 0 || found.mode() & WRITABLE != 0 {
+        return Err("its file is not the administrator's alone".to_owned());
+    }
+    if found.mode() & RUNS_AS_ANOTHER != 0 {
+        return Err("it runs as another user".to_owned());
+    }
+    for name in [path.file_name(), file.file_name()].into_iter().flatten() {
+        if rules.starts_others(name) {
+            return Err("it works on what its user gives it, or starts other programs".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Whether all directories above the file are the administrator's alone.
+fn owned_on_the_way(path: &Path) -> Result<(), String> {
+    for directory in path.ancestors().skip(1) {
+        let found = fs::symlink_metadata(directory).map_err(|error| error.to_string())?;
+        // Of a link, the directory that it is in decides.
+        let is_owned = found.uid() == 0 && (found.is_symlink() || found.mode() & WRITABLE == 0);
+        if !is_owned {
+            return Err(format!("others may write to {}", directory.display()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(path: &str) -> Option<String> {
+        check(Path::new(path), &Rules::builtin()).err()
+    }
+
+    #[test]
+    fn programs_of_the_administrator_may_be_discovered_and_tools_may_not() {
+        // Packages that each system has, and that no rule names.
+        assert_eq!(refused("/usr/bin/id"), None);
+        for path in [
+            "/usr/bin/sh",
+            "/usr/bin/bash",
+            "/usr/bin/env",
+            "/usr/bin/cat",
+        ] {
+            let why = refused(path).expect(path);
+            assert!(why.contains("starts other programs"), "{path}: {why}");
+        }
+        let su = refused("/usr/bin/su").expect("su");
+        assert!(su.contains("runs as another user"), "{su}");
+    }
+
+    #[test]
+    fn what_only_looks_like_a_system_path_is_refused() {
+        for path in [
+            "/usr/../home/user/x",
+            "/usr/bin/../../home/user/x",
+            "/usr/./bin/id",
+            "/usr//bin/id",
+            "/home/user/x",
+            "usr/bin/id",
+            "/usr/bin/no-such-program",
+            "/usr/bin",
+            "/usrx/id",
+        ] {
+            assert!(refused(path).is_some(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Programs that automatic mode takes for apps by what they read: by their file, whatever their path says.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use paralfetch::drive::drop_caches;
+
+use crate::common::Mounted;
+use crate::running::{Image, Running};
+use crate::set_up;
+
+/// Reads all of the image's data from an empty cache.
+fn read_all(image: &Image, mut reader: Command) {
+    drop_caches().unwrap();
+    let data = fs::read_dir(image.root.path().join("data")).unwrap();
+    reader.args(data.map(|file| file.unwrap().path()));
+    let status = reader.stdout(Stdio::null()).status().unwrap();
+    assert!(status.success(), "{reader:?}: {status}");
+}
+
+/// The service in automatic mode, for which each launch is large and slow enough.
+fn start_automatic(image: &Image) -> Running {
+    image.configure("");
+    let drop_ins = image.config_dir().join("config.toml.d");
+    fs::create_dir(&drop_ins).unwrap();
+    let text = "mode = \"automatic\"\n[automatic]\nmin_read_mib = 1\nmin_wait_ms = 0\n";
+    fs::write(drop_ins.join("automatic.toml"), text).unwrap();
+    image.start()
+}
+
+#[test]
+fn only_the_administrators_programs_are_discovered() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let cat = image.root.path().join("bin/cat");
+    fs::copy(&cat, image.root.path().join("reader")).unwrap();
+    let opt = tempfile::tempdir_in("/opt").unwrap();
+    let _opt = Mounted::bind(image.root.path(), opt.path());
+    let reader = opt.path().join("reader");
+    let mut service = start_automatic(&image);
+
+    // A path that only begins like one of the system.
+    let disguised = Path::new("/usr/..").join(reader.strip_prefix("/").unwrap());
+    let refused = ["read much and is no app", "only the administrator installs"];
+    for _ in 0..2 {
+        read_all(&image, Command::new(&disguised));
+        let line = service.line(&refused);
+        assert!(line.contains("/usr/.."), "{line}");
+    }
+    // A tool.
+    read_all(&image, Command::new("/usr/bin/cat"));
+    service.line(&["read much and is no app", "/usr/bin/cat"]);
+
+    // The administrator's program is followed, and becomes an app.
+    read_all(&image, Command::new(&reader));
+    service.line(&["its next launches are followed"]);
+    for _ in 0..2 {
+        read_all(&image, Command::new(&reader));
+        service.launch_of(reader.to_str().unwrap());
+    }
+    assert_eq!(service.heard(&["managed from its next launch on"]).len(), 1);
+
+    // A user's own mounts put another file in its place.
+    let begun = service.heard(&["launch begins"]).len();
+    let script = "mount --bind \"$1\" \"$2\" && shift && exec \"$@\"";
+    let mut own_mounts = Command::new("unshare");
+    own_mounts.args([
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        script,
+        "sh",
+    ]);
+    own_mounts.args([Path::new("/usr/bin/cat"), &reader]);
+    read_all(&image, own_mounts);
+    read_all(&image, Command::new(&reader));
+    service.launch_of(reader.to_str().unwrap());
+    assert_eq!(service.heard(&["launch begins"]).len(), begun + 1);
+    service.stop();
+}
