@@ -155,7 +155,7 @@ impl Service {
                     .exited(event.launch, event.time_ns, &mut self.parts);
             }
             LaunchEventKind::Large(bytes) => {
-                if self.parts.watchlist.catalogue().is_of_system(event)
+                if self.parts.watchlist.catalogue.is_of_system(event)
                     && let Some(path) = event.path.to_str()
                 {
                     self.parts.has_read_much(path, bytes);

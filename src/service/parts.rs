@@ -21,7 +21,7 @@ use super::managed_apps::ManagedApps;
 use super::message::Message;
 use super::prefetchers::Prefetchers;
 use super::recorders::Recorders;
-use super::registry::Record;
+use super::registry::{Added, Record};
 use super::waits::WaitSwitch;
 use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
@@ -200,9 +200,9 @@ impl Parts {
             return;
         }
         let (path, outbox) = (path.to_owned(), self.outbox.clone());
-        let rules = self.watchlist.catalogue().rules().clone();
+        let rules = self.watchlist.catalogue.rules().clone();
         self.worker
-            .jobs()
+            .jobs
             .run(move |_| match discovery::check(Path::new(&path), &rules) {
                 Ok(()) => {
                     tracing::debug!(path, bytes, "read much: its next launches are followed");
@@ -276,6 +276,14 @@ impl Parts {
             Err(why) => return (StateEvent::NotRecorded, why.to_string(), None),
         };
         match CachedProfile::load(&learned.profile) {
+            Ok(cached) if self.is_too_large(&cached) => (
+                StateEvent::NotRecorded,
+                format!(
+                    "not learned: the launch needs {} MiB, more than prefetch.max_profile_mib",
+                    cached.bytes >> 20
+                ),
+                None,
+            ),
             Ok(cached) => {
                 let note = format!("learned {} entries", cached.entries);
                 let recorded = RecordedProfile { learned, cached };
@@ -283,6 +291,14 @@ impl Parts {
             }
             Err(why) => (StateEvent::RecordUnusable, why, None),
         }
+    }
+
+    /// Whether a launch needs more than one of an app may that the administrator has not named.
+    fn is_too_large(&self, learned: &CachedProfile) -> bool {
+        let id = String::from_utf8(learned.app.id()).ok();
+        let record = id.and_then(|id| self.apps.registry.records.get(&id));
+        let is_named = record.is_some_and(|record| record.added == Added::User);
+        !is_named && learned.bytes >> 20 > self.config.prefetch.max_profile_mib
     }
 
     /// The programs that count waits were attached or detached. `needed`: a launch is under way.

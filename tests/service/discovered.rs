@@ -19,12 +19,13 @@ fn read_all(image: &Image, mut reader: Command) {
     assert!(status.success(), "{reader:?}: {status}");
 }
 
-/// The service in automatic mode, for which each launch is large and slow enough.
+/// The service in automatic mode, for which each launch is large and slow enough, and too large to be learned.
 fn start_automatic(image: &Image) -> Running {
     image.configure("");
     let drop_ins = image.config_dir().join("config.toml.d");
     fs::create_dir(&drop_ins).unwrap();
-    let text = "mode = \"automatic\"\n[automatic]\nmin_read_mib = 1\nmin_wait_ms = 0\n";
+    let text = "mode = \"automatic\"\nprefetch.max_profile_mib = 1\n\
+                [automatic]\nmin_read_mib = 1\nmin_wait_ms = 0\n";
     fs::write(drop_ins.join("automatic.toml"), text).unwrap();
     image.start()
 }
@@ -62,8 +63,11 @@ fn only_the_administrators_programs_are_discovered() {
     }
     assert_eq!(service.heard(&["managed from its next launch on"]).len(), 1);
 
+    service.line(&["ready to learn"]);
+
     // A user's own mounts put another file in its place.
-    let begun = service.heard(&["launch begins"]).len();
+    let app = reader.to_str().unwrap();
+    let begun = service.heard(&["launch begins", app]).len();
     let script = "mount --bind \"$1\" \"$2\" && shift && exec \"$@\"";
     let mut own_mounts = Command::new("unshare");
     own_mounts.args([
@@ -78,7 +82,13 @@ fn only_the_administrators_programs_are_discovered() {
     own_mounts.args([Path::new("/usr/bin/cat"), &reader]);
     read_all(&image, own_mounts);
     read_all(&image, Command::new(&reader));
-    service.launch_of(reader.to_str().unwrap());
-    assert_eq!(service.heard(&["launch begins"]).len(), begun + 1);
+    let line = service.launch_of(app);
+    assert_eq!(service.heard(&["launch begins", app]).len(), begun + 1);
+
+    // It needs more than a program may that nobody has named.
+    assert!(
+        line.contains("kind=Watched") && line.contains("max_profile_mib"),
+        "{line}"
+    );
     service.stop();
 }

@@ -91,6 +91,9 @@ pub struct PrefetchConfig {
     /// A schedule of more bytes than this share of MemAvailable is not prefetched, in percent.
     #[serde(deserialize_with = "whole::<_, 1, 90>")]
     pub max_memory_percent: u64,
+    /// A launch that needs more is only learned of an app that the administrator has named, in MiB.
+    #[serde(deserialize_with = "whole::<_, 1, 65_536>")]
+    pub max_profile_mib: u64,
     /// Share of the last 10 s in which some task waited for memory (`some avg10` of
     /// /proc/pressure/memory) above which nothing is prefetched, in percent.
     #[serde(deserialize_with = "percent")]
@@ -107,6 +110,8 @@ impl Default for PrefetchConfig {
             withhold: true,
             // The launch needs memory beside the pages that are prefetched for it, and so do other apps.
             max_memory_percent: 30,
+            // The largest of the laboratory's apps needs 270 MB.
+            max_profile_mib: 512,
             // Above this, users notice that tasks wait for memory, and prefetched pages would evict others.
             pressure_percent: 10.0,
         }
