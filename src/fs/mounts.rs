@@ -185,35 +185,25 @@ mod tests {
 
     use super::*;
 
-    fn table(lines: &[&str]) -> MountTable {
-        let table = MountTable::parse(lines.join("\n").as_bytes());
-        assert_eq!(table.mounts().len(), lines.len());
-        table
-    }
+    const TABLE: &[u8] = b"\
+        1 2 8:1 /home/user /a rw - ext4 /dev/sda1 rw\n\
+        2 1 8:1 /home /b rw - ext4 /dev/sda1 rw\n\
+        30 25 8:1 / / rw - ext4 /dev/sda1 rw\n\
+        31 30 8:2 / /mnt rw - xfs /dev/sda2 rw\n";
 
     #[test]
     fn the_whole_file_system_comes_before_bind_mounts() {
-        let table = table(&[
-            "2 1 8:1 /home/user /a rw - ext4 /dev/sda1 rw",
-            "3 1 8:1 /home /b rw - ext4 /dev/sda1 rw",
-            "4 1 8:1 / /c rw - ext4 /dev/sda1 rw",
-            "5 1 8:2 / /d rw - xfs /dev/sda2 rw",
-        ]);
+        let table = MountTable::parse(TABLE);
         let candidates = table.candidates(makedev(8, 1));
         let ids: Vec<u32> = candidates.iter().map(|mount| mount.id).collect();
-        assert_eq!(ids, [4, 3, 2]);
+        assert_eq!(ids, [30, 2, 1]);
         assert_eq!(table.fs_type(makedev(8, 2)), Some("xfs"));
         assert_eq!(table.fs_type(makedev(8, 3)), None);
     }
 
     #[test]
     fn a_mount_stands_on_its_parents_even_if_the_table_lacks_one_or_has_a_circle() {
-        let table = table(&[
-            "1 2 8:1 / /a rw - ext4 /dev/sda1 rw",
-            "2 1 8:2 / /b rw - ext4 /dev/sda2 rw",
-            "30 25 8:1 / / rw - ext4 /dev/sda1 rw",
-            "31 30 8:2 / /mnt rw - ext4 /dev/sda2 rw",
-        ]);
+        let table = MountTable::parse(TABLE);
         let chain = |id| table.chain(table.by_id(id).unwrap());
         assert_eq!(chain(1), HashSet::from([1, 2]));
         assert_eq!(chain(31), HashSet::from([31, 30, 25]));

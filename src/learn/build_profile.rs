@@ -28,12 +28,16 @@ impl WatchedLaunch {
     /// Makes the profile: resolves the trace to a launch sequence and schedules it.
     ///
     /// # Errors
-    /// If nothing of the launch can be prefetched.
+    /// If events were lost, or nothing of the launch can be prefetched.
     pub fn build_profile(
         self,
         trace: &Trace,
         mounts: &MountTable,
     ) -> Result<LearnedProfile, NotLearned> {
+        if trace.lost > 0 {
+            let what = "events of the launch were lost, try again on a quieter system";
+            return Err(NotLearned::failed(format!("{} {what}", trace.lost)));
+        }
         let clock = Instant::now();
         let sequence = self.sequence(trace, mounts);
         let resolving = clock.elapsed();

@@ -64,13 +64,6 @@ impl NotLearned {
     pub(super) fn failed(error: impl std::fmt::Display) -> Self {
         NotLearned::Failed(error.to_string())
     }
-
-    /// The log overflowed.
-    pub(super) fn lost(events: u64) -> Self {
-        NotLearned::Failed(format!(
-            "{events} events of the launch were lost, try again on a quieter system"
-        ))
-    }
 }
 
 /// Numbers of a learning run, for its report.
@@ -78,7 +71,7 @@ impl NotLearned {
 pub struct LearnSummary {
     /// From execve to the end of the launch.
     pub duration: Duration,
-    /// What was resolved, inserted and left out.
+    /// What was inserted and left out.
     pub resolved: ResolveReport,
     /// What the launch required, as the paper's Table 1 counts it.
     pub required: Requirements,
@@ -86,8 +79,7 @@ pub struct LearnSummary {
     pub resolving: Duration,
     /// Time that merging and shifting took.
     pub scheduling: Duration,
-    /// Whether faults on cached pages tell the very page that was touched: otherwise the window of 16
-    /// pages around it.
+    /// Whether faults on cached pages tell the very page that was touched, not a window of 16.
     pub exact_faults: bool,
     /// Paths that could not be recorded.
     pub lost_paths: u64,
@@ -104,13 +96,6 @@ pub struct LearnedProfile {
     pub unread: Vec<Span>,
     /// Numbers for the report.
     pub summary: LearnSummary,
-}
-
-impl LearnedProfile {
-    /// The launch sequence as [`launch_sequence`] keeps it.
-    pub fn sequence(&self) -> Profile {
-        launch_sequence(&self.profile, &self.log)
-    }
 }
 
 /// The launch sequence in the form of a profile: its entries are the log's, in access order; the log's
@@ -137,12 +122,12 @@ pub struct LearnedLaunch {
     pub exit: Option<Exit>,
 }
 
-/// Watches one launch of the app and makes its profile. The calling thread must be the
-/// process's main thread. When this returns, no program is attached and every knob is restored.
+/// Watches one launch of the app and makes its profile, in the process's main thread. When this returns, no
+/// program is attached and every knob is restored.
 ///
 /// # Errors
-/// What prevented the learning run: the app has not been started then. Once it has, what goes wrong
-/// is in [`LearnedLaunch::profile`], so that the caller can go on supervising the app.
+/// What prevented the app's start. What goes wrong later is in [`LearnedLaunch::profile`], since the caller goes on
+/// supervising the app.
 pub fn learn(
     mut spawn: Spawn,
     mut options: LearnOptions,
@@ -153,7 +138,7 @@ pub fn learn(
     let how = options.how;
     let settings =
         LearningSettings::apply(&mounts, spawn.command.root(), how, options.keeper.take())?;
-    let exact_faults = settings.exact_faults();
+    let exact_faults = settings.exact_faults;
     let mode = match how {
         Learned::Live => TraceMode::Touches,
         Learned::Exact | Learned::AsRead => TraceMode::Reads,
@@ -174,7 +159,7 @@ pub fn learn(
     let profile = watched.map_err(NotLearned::failed).and_then(|over| {
         let trace = trace.map_err(NotLearned::failed)?;
         restored.map_err(NotLearned::failed)?;
-        check_whole(&over, trace.lost, supervisor, &mut exit)?;
+        check_alive(&over, supervisor, &mut exit)?;
         let launch = WatchedLaunch {
             app: options.app,
             over,
@@ -193,20 +178,15 @@ pub fn learn(
     })
 }
 
-/// Checks that all of the launch was traced and that nothing cut it short; `exit` is set if the app has
-/// exited.
-fn check_whole(
+/// Checks that no signal cut the launch short; `exit` is set if the app has exited.
+fn check_alive(
     over: &LaunchOver,
-    lost: u64,
     supervisor: &mut Supervisor,
     exit: &mut Option<Exit>,
 ) -> Result<(), NotLearned> {
     // The tree's last task is gone; so then is the app, or all but gone.
     if over.ended == Ended::Exit && exit.is_none() {
         *exit = Some(supervisor.wait().map_err(NotLearned::failed)?);
-    }
-    if lost > 0 {
-        return Err(NotLearned::lost(lost));
     }
     let signal = match exit.map(|exit| exit.status) {
         Some(AppStatus::Signal(signal)) => Some(signal),

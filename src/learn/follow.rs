@@ -7,8 +7,7 @@ use rustix::io::Errno;
 
 use super::reads::ReadCounter;
 use crate::kernel::{DRAIN_INTERVAL, TraceError, Tracer};
-use crate::model::LaunchLimits;
-use crate::model::Learned;
+use crate::model::{LaunchLimits, Learned};
 use crate::process::{Clocks, EndDetector, LaunchLook, LaunchOver, ReadSample, thread_states};
 
 /// Looks at a traced launch again and again.

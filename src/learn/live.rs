@@ -18,8 +18,7 @@ use crate::fs::mounts::MountTable;
 use crate::kernel::{RecorderLease, Tracer};
 use crate::learn::build_profile::WatchedLaunch;
 use crate::learn::cold::{LearnedProfile, NotLearned};
-use crate::model::LaunchLimits;
-use crate::model::{App, Learned, Profile};
+use crate::model::{App, LaunchLimits, Learned, Profile};
 use crate::process::LaunchOver;
 
 /// A launch to learn.
@@ -95,9 +94,6 @@ fn learn(
     let mut tracer = recording.map_err(|error| NotLearned::NoRecorder(error.to_string()))?;
     let over = watch(&mut tracer, &job, stop)?;
     let trace = tracer.finish().map_err(NotLearned::failed)?;
-    if trace.lost > 0 {
-        return Err(NotLearned::lost(trace.lost));
-    }
     let mounts = MountTable::read().map_err(NotLearned::failed)?;
     let launch = WatchedLaunch {
         app: job.app,

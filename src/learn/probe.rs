@@ -118,12 +118,12 @@ impl<'a> LiveProbe<'a> {
         key: InodeId,
         pages: &[Range<u64>],
         windows: &[Range<u64>],
-    ) -> Result<Box<FileFacts>, NoFacts> {
+    ) -> Result<(Rc<Device>, FileFacts), NoFacts> {
         let fs = self.device(key.dev)?;
-        let of_device = FileFacts::of_device(Rc::clone(&fs.device));
+        let device = Rc::clone(&fs.device);
         if key.ino == 0 {
-            let facts = fs.ext4.is_some().then(|| Box::new(of_device));
-            return facts.ok_or(NoFacts::Metadata);
+            let of_device = fs.ext4.is_some().then(|| (device, FileFacts::default()));
+            return of_device.ok_or(NoFacts::Metadata);
         }
         let opened = handle::open_cached_file(fs.mount.fd.as_fd(), key.ino, key.generation);
         let file = opened.map_err(|error| {
@@ -149,15 +149,15 @@ impl<'a> LiveProbe<'a> {
         let mut extents = self.known(key.dev, NOT_PLACED, extents).unwrap_or_default();
         // Questions about ranges near to each other may find the same extent.
         extents.dedup_by_key(|extent| extent.logical);
-        Ok(Box::new(FileFacts {
+        let facts = FileFacts {
             size: file.size,
             mtime_ns: file.mtime_ns,
             path: handle::path_in_fs(fd, &fs.mount),
             cached: cached.into_iter().collect(),
             extents,
             dependencies: self.dependencies(key, &fs),
-            ..of_device
-        }))
+        };
+        Ok((device, facts))
     }
 
     fn dependencies(&mut self, key: InodeId, fs: &OpenFs) -> Dependencies {

@@ -1,7 +1,6 @@
 //! Which accesses of a launch count as block reads.
 
-use crate::model::Learned;
-use crate::model::{Access, By, Source};
+use crate::model::{Access, By, Learned, Source};
 
 /// Picks the block reads from a launch's accesses: pages that were added to the caches. A launch that is
 /// learned live may have everything cached; there, each first use of pages counts instead.

@@ -1,6 +1,7 @@
 //! The system settings of a learning run.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -42,7 +43,9 @@ pub struct LearningSettings {
     knobs: Option<Knobs>,
     /// Devices that the launch may be read from.
     devices: Vec<u64>,
-    exact_faults: bool,
+    /// Whether a fault on a cached page maps that page alone. Otherwise it maps the cached ones of the 16 pages
+    /// around it, and which of them was touched is not known.
+    pub exact_faults: bool,
 }
 
 impl LearningSettings {
@@ -64,16 +67,16 @@ impl LearningSettings {
         let devices = devices_below(mounts, canonical.as_deref().or(root));
         let mut wanted: Vec<(PathBuf, String)> = Vec::new();
         for &dev in devices.iter().filter(|_| learned != Learned::Live) {
-            wanted.extend(
-                sysfs
-                    .inode_readahead_knob(dev)
-                    .map(|knob| (knob, "0".into())),
-            );
-            if learned == Learned::Exact {
-                wanted.extend(sysfs.read_ahead_knob(dev).map(|knob| (knob, "0".into())));
-            }
+            let readahead = (learned == Learned::Exact).then(|| sysfs.read_ahead_knob(dev));
+            let off = sysfs
+                .inode_readahead_knob(dev)
+                .into_iter()
+                .chain(readahead.flatten());
+            wanted.extend(off.map(|knob| (knob, "0".to_owned())));
         }
-        let exact_faults = learned.is_touched() && is_writable(Path::new(FAULT_AROUND));
+        // Opened for writing, to see if that is allowed.
+        let fault_around = || fs::OpenOptions::new().write(true).open(FAULT_AROUND);
+        let exact_faults = learned.is_touched() && fault_around().is_ok();
         if exact_faults {
             let page = rustix::param::page_size().to_string();
             wanted.push((FAULT_AROUND.into(), page));
@@ -92,12 +95,6 @@ impl LearningSettings {
         })
     }
 
-    /// Whether a fault on a cached page maps that page alone. Otherwise it maps the cached ones of the
-    /// 16 pages around it, and which of them was touched is not known.
-    pub fn exact_faults(&self) -> bool {
-        self.exact_faults
-    }
-
     /// Empties the caches, metadata that ext4's journals still hold included. `mapped`: also of pages that
     /// one running program has mapped, which the paper (§2.2) leaves.
     ///
@@ -108,8 +105,8 @@ impl LearningSettings {
             page_out_mapped(&self.devices)?;
         }
         for &dev in &self.devices {
-            // Where the journal cannot be emptied (there is none, or before Linux 5.14), recently written
-            // metadata stay cached, and only those that data depend on are found.
+            // Where there is no journal to empty, recently written metadata stay cached, and only those that
+            // data depend on are found.
             if let Ok(open) = mounts.open_root(dev) {
                 let _ = checkpoint_journal(open.fd.as_fd());
             }
@@ -124,11 +121,6 @@ impl LearningSettings {
     pub fn restore(self) -> Result<(), KnobError> {
         self.knobs.map_or(Ok(()), Knobs::restore)
     }
-}
-
-/// Whether the file can be opened for writing; nothing is written.
-fn is_writable(path: &Path) -> bool {
-    std::fs::OpenOptions::new().write(true).open(path).is_ok()
 }
 
 #[cfg(test)]

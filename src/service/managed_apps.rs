@@ -15,7 +15,7 @@ use super::registry::{Added, Record, Registry};
 use super::reschedule::{refresh, reschedule};
 use super::worker::Jobs;
 use crate::apps::Rules;
-use crate::learn::LearnedProfile;
+use crate::learn::{LearnedProfile, launch_sequence};
 use crate::model::{App, Params, Profile};
 use crate::policy::{ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Plan};
 use crate::profile::{Store, decode};
@@ -140,7 +140,7 @@ impl ManagedApps {
         self.in_background(
             move |store, _| {
                 store
-                    .save_sequence(&learned.sequence())
+                    .save_sequence(&launch_sequence(&learned.profile, &learned.log))
                     .and_then(|()| store.save(&learned.profile))
                     .err()
             },

@@ -12,10 +12,10 @@ use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, statat};
 
-use crate::fs::fiemap::extents;
+use crate::fs::fiemap::{extents, pieces};
 use crate::fs::handle::{self, CachedFile};
 use crate::fs::mounts::{MountTable, OpenMount};
-use crate::model::{Device, File, PAGE_SIZE, Params, Place, Profile, Revision, SECTORS_PER_PAGE};
+use crate::model::{Device, File, PAGE_SIZE, Params, Place, Profile, Revision};
 use crate::policy::{Finding, TunedParameter, check_files};
 use crate::schedule::{Located, reorder, resequence, schedule};
 use crate::service::cached_profile::main_class;
@@ -155,15 +155,10 @@ impl<'a> ProfileMounts<'a> {
         });
         let Some(open) = entry else { return Vec::new() };
         let found = extents(open.fd.as_fd(), pages.start, pages.end - pages.start);
-        found
-            .unwrap_or_default()
-            .iter()
-            .filter(|extent| extent.has_lba())
-            .map(|extent| Located {
-                device: file.device,
-                pages: extent.logical / PAGE_SIZE..extent.end().div_ceil(PAGE_SIZE),
-                lba: extent.physical / PAGE_SIZE * SECTORS_PER_PAGE,
-            })
+        let device = file.device;
+        pieces(pages, &found.unwrap_or_default())
+            .into_iter()
+            .map(|(pages, lba)| Located { device, pages, lba })
             .collect()
     }
 

@@ -39,7 +39,6 @@ struct Directory {
     blocks: u64,
     flags: u32,
     nodes: Vec<ExtentNode>,
-    format: IndexFormat,
 }
 
 impl Ext4 {
@@ -107,10 +106,6 @@ impl Ext4 {
             blocks,
             flags: inode.flags,
             nodes: self.extent_nodes(ino)?,
-            format: IndexFormat {
-                checksum: self.info.metadata_csum != 0,
-                large: self.info.large_dir != 0,
-            },
         })
     }
 
@@ -152,16 +147,20 @@ impl Ext4 {
     /// first: names of one hash seldom fill two. `None` if the index is of no use, and the kernel searches the
     /// whole directory.
     fn search_index(&self, dir: &Directory, name: &[u8]) -> Result<Option<Vec<u64>>, Ext4Error> {
+        let format = IndexFormat {
+            checksum: self.info.metadata_csum != 0,
+            large: self.info.large_dir != 0,
+        };
         let mut blocks = Vec::new();
         let root = self.locate(dir, 0, &mut blocks)?;
-        let Some(root) = IndexRoot::parse(&self.read_block(dir.ino, root)?, dir.format) else {
+        let Some(root) = IndexRoot::parse(&self.read_block(dir.ino, root)?, format) else {
             return Ok(None);
         };
         let hash = self.name_hash(dir.ino, root.version, name)?;
         let mut next = block_below(&root.keys, hash);
         for _ in 0..root.levels {
             let block = self.locate(dir, next, &mut blocks)?;
-            let Some(keys) = parse_node(&self.read_block(dir.ino, block)?, dir.format) else {
+            let Some(keys) = parse_node(&self.read_block(dir.ino, block)?, format) else {
                 return Ok(None);
             };
             next = block_below(&keys, hash);

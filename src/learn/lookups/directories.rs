@@ -20,6 +20,9 @@ use crate::model::InodeId;
 /// Most directories that are kept open: half of what a process may open by default.
 const MOST_OPEN: usize = 512;
 
+/// Most starting directories that are kept open.
+const MOST_STARTS: usize = 128;
+
 /// An open directory.
 pub type Dir = Rc<OpenDir>;
 
@@ -57,6 +60,8 @@ pub struct Directories {
     open_mounts: HashMap<u32, Rc<OpenMount>>,
     /// A mount of each file system, whichever can be opened; `None` if none can. Only in our own namespace.
     any_mounts: Option<HashMap<u64, Option<Rc<OpenMount>>>>,
+    /// Directories that paths start from.
+    starts: HashMap<(InodeId, u32), Option<Dir>>,
     /// Answers so far, and how many directories they keep open.
     known: HashMap<(Id, u64), HashMap<Vec<u8>, ChildNode>>,
     open: usize,
@@ -72,6 +77,7 @@ impl Directories {
             mounts,
             open_mounts: by_id.collect(),
             any_mounts: is_ours.then(HashMap::new),
+            starts: HashMap::new(),
             known: HashMap::new(),
             open: 0,
         }
@@ -89,9 +95,21 @@ impl Directories {
             .is_some_and(|fs_type| Support::of(fs_type) == Support::Ext4)
     }
 
-    /// Opens a directory that a trace names, in the mount that it was reached through if that is open;
-    /// `None` if it is gone or its file system is left out.
-    pub fn directory(&mut self, inode: InodeId, mount: u32) -> Option<Dir> {
+    /// A directory that a trace names, in the mount that it was reached through if that is open; `None` if it is
+    /// gone or its file system is left out.
+    pub fn start(&mut self, inode: InodeId, mount: u32) -> Option<Dir> {
+        if let Some(opened) = self.starts.get(&(inode, mount)) {
+            return opened.clone();
+        }
+        if self.starts.len() >= MOST_STARTS {
+            self.starts.clear();
+        }
+        let opened = self.directory(inode, mount);
+        self.starts.insert((inode, mount), opened.clone());
+        opened
+    }
+
+    fn directory(&mut self, inode: InodeId, mount: u32) -> Option<Dir> {
         let mount = self.open_mounts.get(&mount).cloned();
         let mount = mount.filter(|open| open.mount.dev == inode.dev);
         let top = mount.as_ref().and_then(|mount| self.root_of(mount));

@@ -15,8 +15,9 @@
 mod directories;
 mod walk;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
+use std::os::fd::BorrowedFd;
 
 use serde::Serialize;
 
@@ -24,14 +25,11 @@ use super::probe::LiveProbe;
 use super::sequence::block_pages;
 use crate::fs::ext4::{Ext4, Ext4Error};
 use crate::fs::mounts::MountTable;
-use crate::fs::namespace;
+use crate::fs::namespace::open_in;
 use crate::kernel::{Namespaces, own_namespace};
-use crate::model::{Access, By, InodeId, PathUse, Source, Use};
+use crate::model::{Access, By, PathUse, Source, Use};
 use directories::{Dir, Directories};
 use walk::walk;
-
-/// Most starting directories that are kept open.
-const MOST_STARTS: usize = 128;
 
 /// An inode: its device (`st_dev`) and number.
 type Id = (u64, u64);
@@ -144,31 +142,8 @@ pub fn implied_accesses(
     let mut ours = others.remove(&own_namespace("mnt")).unwrap_or_default();
     // One after the other, so that only the directories of one are open at a time.
     for (number, theirs) in others {
-        let wanted = walks.mounts_of(&theirs);
-        let namespace = namespaces.get(number);
-        match namespace.map(|namespace| namespace::open_in(namespace, &wanted)) {
-            Some(Ok((table, open))) => {
-                let mut directories = Directories::new(table, open, false);
-                let (inside, detached): (Vec<_>, Vec<_>) = theirs.into_iter().partition(|&at| {
-                    let PathUse {
-                        from_mount,
-                        root_mount,
-                        ..
-                    } = paths[at];
-                    directories.is_open(from_mount) && directories.is_open(root_mount)
-                });
-                walks.walk_all(&mut directories, &inside);
-                ours.extend(detached);
-            }
-            not_entered => {
-                if let Some(Err(error)) = not_entered {
-                    let warning = format!("cannot enter the app's mount namespace: {error}");
-                    probe.warnings.push(warning);
-                }
-                walks.counts.foreign += theirs.len() as u64;
-                ours.extend(theirs);
-            }
-        }
+        let left = walks.walk_in_namespace(namespaces.get(number), theirs, &mut probe.warnings);
+        ours.extend(left);
     }
     ours.sort_unstable();
     let open = mounts.open_wanted(&walks.mounts_of(&ours));
@@ -202,6 +177,33 @@ struct PathWalks<'a> {
 }
 
 impl PathWalks<'_> {
+    /// Walks the paths of another namespace; returns those that have to be walked in ours.
+    fn walk_in_namespace(
+        &mut self,
+        namespace: Option<BorrowedFd<'_>>,
+        theirs: Vec<usize>,
+        warnings: &mut Vec<String>,
+    ) -> Vec<usize> {
+        let wanted = self.mounts_of(&theirs);
+        match namespace.map(|namespace| open_in(namespace, &wanted)) {
+            Some(Ok((table, open))) => {
+                let mut directories = Directories::new(table, open, false);
+                let (inside, detached) = theirs.into_iter().partition::<Vec<_>, _>(|&at| {
+                    let path = &self.paths[at];
+                    directories.is_open(path.from_mount) && directories.is_open(path.root_mount)
+                });
+                self.walk_all(&mut directories, &inside);
+                return detached;
+            }
+            Some(Err(error)) => {
+                warnings.push(format!("cannot enter the app's mount namespace: {error}"));
+            }
+            None => {}
+        }
+        self.counts.foreign += theirs.len() as u64;
+        theirs
+    }
+
     /// The mounts that paths start from.
     fn mounts_of(&self, paths: &[usize]) -> BTreeSet<u32> {
         let paths = paths.iter().map(|&at| &self.paths[at]);
@@ -211,20 +213,11 @@ impl PathWalks<'_> {
     }
 
     fn walk_all(&mut self, directories: &mut Directories, paths: &[usize]) {
-        let mut starts: HashMap<(InodeId, u32), Option<Dir>> = HashMap::new();
         for &at in paths {
             let path = &self.paths[at];
-            if starts.len() >= MOST_STARTS {
-                starts.clear();
-            }
-            let mut start = |inode, mount| {
-                let opened = starts.entry((inode, mount));
-                opened
-                    .or_insert_with(|| directories.directory(inode, mount))
-                    .clone()
-            };
-            let from = start(path.from, path.from_mount);
-            let (Some(from), Some(root)) = (from, start(path.root, path.root_mount)) else {
+            let from = directories.start(path.from, path.from_mount);
+            let root = directories.start(path.root, path.root_mount);
+            let (Some(from), Some(root)) = (from, root) else {
                 continue;
             };
             let mut needs = Vec::new();

@@ -39,15 +39,15 @@ pub struct AccessedFile {
     windows: Vec<Range<u64>>,
     /// Whether the launch tree faulted on it.
     pub mapped: bool,
-    /// What the system says of it; `None` if it is left out.
-    pub facts: Option<Box<FileFacts>>,
+    /// Its device; `None` if it is left out.
+    pub device: Option<Rc<Device>>,
+    /// What the system says of the file.
+    pub facts: FileFacts,
 }
 
-/// A regular file as it is after the launch; of a device's metadata, the device alone.
-#[derive(Clone, Debug)]
+/// A regular file as it is after the launch.
+#[derive(Clone, Debug, Default)]
 pub struct FileFacts {
-    /// For the profile's device table.
-    pub device: Rc<Device>,
     /// Size, in bytes.
     pub size: u64,
     /// Time of last modification, in nanoseconds since the epoch.
@@ -60,21 +60,6 @@ pub struct FileFacts {
     pub extents: Vec<FileExtent>,
     /// The metadata that the data depend on; none if they cannot be found.
     pub dependencies: Dependencies,
-}
-
-impl FileFacts {
-    /// Of a device's metadata.
-    pub fn of_device(device: Rc<Device>) -> Self {
-        FileFacts {
-            device,
-            size: 0,
-            mtime_ns: 0,
-            path: None,
-            cached: RangeSet::default(),
-            extents: Vec::new(),
-            dependencies: Dependencies::default(),
-        }
-    }
 }
 
 /// Why a file or a device's metadata is left out.
@@ -92,11 +77,11 @@ pub enum NoFacts {
     Written,
 }
 
-/// Answers what is known of a file, or of a device's metadata (inode number 0). Asked once for each. The first
+/// Answers what is known of a file and its device; for metadata (inode number 0), the device alone. The first
 /// ranges are to be located on the disk, the second in the page cache. Both are in order, in 4 KiB pages, and may
 /// reach past the file's end.
-pub type Probe<'a> =
-    dyn FnMut(InodeId, &[Range<u64>], &[Range<u64>]) -> Result<Box<FileFacts>, NoFacts> + 'a;
+pub type Probe<'a> = dyn FnMut(InodeId, &[Range<u64>], &[Range<u64>]) -> Result<(Rc<Device>, FileFacts), NoFacts>
+    + 'a;
 
 /// The pages of an access, bounded so that positions in bytes and sectors cannot overflow.
 pub fn pages(access: &Access) -> Range<u64> {
@@ -194,7 +179,7 @@ impl AccessedFile {
         let wanted = bridge(ranges.collect(), BRIDGE_PAGES);
         let windows = bridge(std::mem::take(&mut self.windows), BRIDGE_PAGES);
         match probe(self.key, &wanted, &windows) {
-            Ok(facts) => self.facts = Some(facts),
+            Ok((device, facts)) => (self.device, self.facts) = (Some(device), facts),
             Err(NoFacts::UnknownDevice) => report.unknown_device.add(is_file, pages),
             Err(NoFacts::FileSystem(fs_type, support)) => {
                 let count = FileCount::default();

@@ -13,32 +13,21 @@ use crate::model::{LogEntry, PAGE_SIZE, Place, SECTORS_PER_PAGE, Span};
 pub struct Dependencies {
     /// The block of the inode table.
     inode: Option<Range<u64>>,
-    /// Nodes of the block map; for each depth, in file order.
-    levels: Vec<Vec<MapNode>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct MapNode {
-    /// What it maps, in 4 KiB pages of the file; the first and the last may be covered in part.
-    covers: Range<u64>,
-    /// Its own pages on the device.
-    at: Range<u64>,
+    /// Nodes of the block map; for each depth, in file order: what they map, in 4 KiB pages of the file (the first
+    /// and the last may be covered in part), and where they are.
+    levels: Vec<Vec<(Range<u64>, Range<u64>)>>,
 }
 
 impl Dependencies {
     /// From file-system blocks of `block_size` bytes to 4 KiB pages. `nodes` come parents first and,
     /// within a depth, in file order.
     pub fn new(inode_block: Option<u64>, nodes: &[ExtentNode], block_size: u64) -> Self {
-        let mut levels: Vec<Vec<MapNode>> = Vec::new();
+        let depths = nodes.iter().map(|node| node.depth as usize + 1);
+        let mut levels = vec![Vec::new(); depths.max().unwrap_or(0)];
         for node in nodes {
-            let depth = node.depth as usize;
-            if levels.len() <= depth {
-                levels.resize_with(depth + 1, Vec::new);
-            }
-            levels[depth].push(MapNode {
-                covers: block_pages(node.first, node.len, block_size),
-                at: block_pages(node.physical, 1, block_size),
-            });
+            let covers = block_pages(node.first, node.len, block_size);
+            let at = block_pages(node.physical, 1, block_size);
+            levels[node.depth as usize].push((covers, at));
         }
         Dependencies {
             inode: inode_block.map(|block| block_pages(block, 1, block_size)),
@@ -49,12 +38,11 @@ impl Dependencies {
     /// The metadata that must be read before the file's pages of `data`, in the order of dependence.
     fn of<'a>(&'a self, data: &'a Range<u64>) -> impl Iterator<Item = Range<u64>> + 'a {
         let nodes = self.levels.iter().flat_map(move |level| {
-            let first = level.partition_point(|node| node.covers.end <= data.start);
-            level[first..]
-                .iter()
-                .take_while(|node| node.covers.start < data.end)
+            let first = level.partition_point(|(covers, _)| covers.end <= data.start);
+            let level = level[first..].iter();
+            level.take_while(|(covers, _)| covers.start < data.end)
         });
-        self.inode.iter().chain(nodes.map(|node| &node.at)).cloned()
+        self.inode.iter().chain(nodes.map(|(_, at)| at)).cloned()
     }
 }
 

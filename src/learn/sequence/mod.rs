@@ -4,7 +4,8 @@
 //! In live learning, reads that the tracepoint does not report are added (`unreported_reads`). Accesses are
 //! grouped by file (`accessed_file`), and each file is examined once ([`Probe`]). Then the accesses are
 //! walked in time order (`walk`): pages that were accessed before are dropped, the others are cut where the
-//! disk's extents end (`split`), and neighbours are joined. Last, missing metadata are inserted (`metadata`). Questions that one launch leaves open may be answered by an [`Earlier`] one of the same app.
+//! disk's extents end, and neighbours are joined. Last, missing metadata are inserted (`metadata`). Questions
+//! that one launch leaves open may be answered by an [`Earlier`] one of the same app.
 
 mod accessed_file;
 mod earlier;
@@ -13,7 +14,6 @@ mod metadata;
 mod relearning_tests;
 mod report;
 mod requirements;
-mod split;
 #[cfg(test)]
 mod tests;
 mod unreported_reads;
@@ -44,16 +44,14 @@ pub struct Sequence {
     pub devices: Vec<Device>,
     /// Files, in the order of their first log entry.
     pub files: Vec<File>,
-    /// For each file, whether the launch had it mapped, which its page faults show. Always false where the
-    /// kernel does not report faults ([`crate::kernel::Trace::hooks`]).
-    pub mapped: Vec<bool>,
+    /// How many of them the launch had mapped, which its page faults show, where the kernel reports them.
+    pub mapped_files: u64,
     /// The log entries, in access order. No page occurs twice.
     pub log: Vec<LogEntry>,
     /// Pages of the log that the drive did not read in the launch: file pages that were cached before it, and
     /// missing metadata that were inserted.
     pub unread: Vec<Span>,
-    /// Pages of the log that a fault on another page mapped, so that the launch need not have touched them:
-    /// those of the faultaround window, or of its large folio.
+    /// Pages of the log that a fault on another page of the window or folio mapped: they may be untouched.
     pub fault_around: Vec<Span>,
     /// What helpers accessed and the launch tree did not. The log holds those that recur.
     pub helpers: Vec<HelperRead>,
@@ -74,8 +72,7 @@ pub struct Observed<'a> {
     pub start_ns: u64,
     /// Start of the launch on the file systems' clock.
     pub started: SystemTime,
-    /// Whether the sequence is to hold the file pages that the launch used (live learning), rather
-    /// than those that were read from the drive and those that were cached before.
+    /// Live learning: the sequence is to hold the file pages that were used, not those that were read.
     pub touches: bool,
     /// What was learned of the app before.
     pub earlier: &'a Earlier,

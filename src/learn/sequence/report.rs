@@ -80,63 +80,63 @@ impl ResolveReport {
     pub fn left_out_lines(&self) -> Vec<String> {
         let by_type = self.left_out.iter().map(|(fs_type, left_out)| {
             let reason = left_out.support.reason().unwrap_or("is left out");
-            (left_out.count, format!("{fs_type} {reason}"))
+            format!("{}: {fs_type} {reason}", left_out.count)
         });
-        let others = [
+        let pages = FileCount::from;
+        let others = counted(&[
             (self.unknown_device, "on devices that are not mounted here"),
             (self.gone, "deleted, replaced or not regular files"),
             (self.written, "written since the launch began"),
-            (self.past_end_pages.into(), "past the ends of files"),
-            (self.unmapped_pages.into(), "without a place on the disk"),
+            (pages(self.past_end_pages), "past the ends of files"),
+            (pages(self.unmapped_pages), "without a place on the disk"),
             (
-                self.dropped_metadata.into(),
+                pages(self.dropped_metadata),
                 "metadata of devices that cannot be read",
             ),
-        ];
-        counted(by_type.chain(others.map(|(count, reason)| (count, reason.to_owned()))))
+        ]);
+        by_type.chain(others).collect()
     }
 
     /// The whole report as text, a line each.
     pub fn lines(&self) -> Vec<String> {
+        let pages = FileCount::from;
         let mut other = self.other;
         other.pages += self.other_metadata_pages;
-        let counts: [(FileCount, &str); 8] = [
-            (self.window_pages.into(), "cached before the launch"),
+        let counts = counted(&[
+            (pages(self.window_pages), "cached before the launch"),
             (
-                self.path_metadata.into(),
-                "metadata that look-ups need, cached before the launch",
+                pages(self.path_metadata),
+                "metadata of look-ups, cached before",
             ),
             (
-                self.refined_pages.into(),
-                "left out: mapped along with others and not needed in an earlier launch",
+                pages(self.refined_pages),
+                "left out: not needed in an earlier launch",
             ),
             (
-                self.recurring_pages.into(),
-                "read by processes that were started for this launch, as before",
+                pages(self.recurring_pages),
+                "read by processes started for this launch, as before",
             ),
             (
-                self.helper_pages.into(),
-                "left out unless they recur: read by processes that were started meanwhile",
+                pages(self.helper_pages),
+                "left out unless it recurs: read by processes started meanwhile",
             ),
-            (self.missing_metadata.into(), "missing metadata, inserted"),
+            (pages(self.missing_metadata), "missing metadata, inserted"),
             (
-                self.late_metadata.into(),
-                "metadata read only after data that depend on them",
+                pages(self.late_metadata),
+                "metadata read only after their data",
             ),
             (other, "not of this app: accessed by other programs"),
-        ];
-        let counts = counted(counts.map(|(count, what)| (count, what.to_owned())));
-        let left_out = self.left_out_lines().into_iter();
-        let left_out = left_out.map(|line| format!("left out: {line}"));
+        ]);
         let mut lines = [self.warnings.clone(), counts, self.paths.lines()].concat();
-        lines.extend(left_out);
+        let left_out = self.left_out_lines().into_iter();
+        lines.extend(left_out.map(|line| format!("left out: {line}")));
         lines
     }
 }
 
 /// A line for each count that is not zero.
-fn counted(counts: impl IntoIterator<Item = (FileCount, String)>) -> Vec<String> {
-    let counts = counts.into_iter();
+fn counted(counts: &[(FileCount, &str)]) -> Vec<String> {
+    let counts = counts.iter();
     let counts = counts.filter(|(count, _)| *count != FileCount::default());
     counts
         .map(|(count, what)| format!("{count}: {what}"))

@@ -36,14 +36,12 @@ pub struct Requirements {
     pub missing_metadata: u64,
     /// Regular files with data in the sequence.
     pub files: u64,
-    /// Those of them that the launch had mapped, which page faults show. A file that was read as a whole
-    /// before it was mapped is not counted. `None` where the kernel does not report page faults.
+    /// Those of them that page faults show as mapped. `None` where the kernel does not report page faults.
     pub mapped_files: Option<u64>,
 }
 
 impl Requirements {
-    /// Counts a launch sequence. `sees_faults`: whether its trace includes page faults
-    /// ([`crate::kernel::Trace::hooks`]).
+    /// Counts a launch sequence. `sees_faults`: whether its trace includes page faults.
     pub fn of(sequence: &Sequence, sees_faults: bool) -> Self {
         let mut inserted = vec![RangeSet::default(); sequence.devices.len()];
         for span in &sequence.unread {
@@ -72,34 +70,33 @@ impl Requirements {
                 }
             }
         }
-        let mapped = sequence.mapped.iter().filter(|&&mapped| mapped).count() as u64;
         required.files = files.len() as u64;
-        required.mapped_files = sees_faults.then_some(mapped);
+        required.mapped_files = sees_faults.then_some(sequence.mapped_files);
         required
     }
 
     /// The table with its heading, a line each.
     pub fn lines(&self) -> [String; 2] {
-        let row = |metadata: &str, data: &str, missing: &str, files: &str, mapped: &str| {
+        let row = |of: [&str; 5]| {
+            let [metadata, data, missing, files, mapped] = of;
             format!("{metadata:>20} {data:>20} {missing:>17} {files:>7} {mapped:>8}")
         };
         let size = |of: RequestCounts| format!("{} ({})", of.requests, of.kib);
-        let mapped = self.mapped_files.map(|files| files.to_string());
+        let (metadata, data) = (size(self.metadata), size(self.data));
+        let (missing, files) = (self.missing_metadata.to_string(), self.files.to_string());
+        let mapped = self
+            .mapped_files
+            .map_or("unknown".to_owned(), |n| n.to_string());
+        let (metadata_heading, data_heading) = ("metadata reads (KiB)", "data reads (KiB)");
         [
-            row(
-                "metadata reads (KiB)",
-                "data reads (KiB)",
+            row([
+                metadata_heading,
+                data_heading,
                 "missing metadata",
                 "files",
                 "mapped",
-            ),
-            row(
-                &size(self.metadata),
-                &size(self.data),
-                &self.missing_metadata.to_string(),
-                &self.files.to_string(),
-                mapped.as_deref().unwrap_or("unknown"),
-            ),
+            ]),
+            row([&metadata, &data, &missing, &files, &mapped]),
         ]
     }
 }

@@ -13,8 +13,7 @@ use super::*;
 use crate::fs::ext4::ExtentNode;
 use crate::fs::fiemap::FileExtent;
 use crate::fs::support::Support;
-use crate::model::InodeId;
-use crate::model::{By, PAGE_SIZE, Place, Source};
+use crate::model::{By, InodeId, PAGE_SIZE, Place, Source};
 
 pub(super) const EXT4: u64 = 1;
 const UNREADABLE: u64 = 2;
@@ -39,25 +38,19 @@ pub(super) struct FakeProbe {
 }
 
 impl FakeProbe {
-    fn look_at(&mut self, key: InodeId) -> Result<Box<FileFacts>, NoFacts> {
+    fn look_at(&mut self, key: InodeId) -> Result<(Rc<Device>, FileFacts), NoFacts> {
         match key.dev {
             UNREADABLE if key.ino == 0 => return Err(NoFacts::Metadata),
             EXT4 | UNREADABLE => {}
             TMPFS => return Err(NoFacts::FileSystem("tmpfs".to_owned(), Support::Memory)),
             _ => return Err(NoFacts::UnknownDevice),
         }
-        let of_device = FileFacts::of_device(device(key.dev));
         if key.ino == 0 {
-            return Ok(Box::new(of_device));
+            return Ok((device(key.dev), FileFacts::default()));
         }
         self.asked.push(key);
-        let found = self
-            .files
-            .get(&key.ino)
-            .cloned()
-            .unwrap_or(Err(NoFacts::Gone))?;
-        let device = of_device.device;
-        Ok(Box::new(FileFacts { device, ..found }))
+        let found = self.files.get(&key.ino).unwrap_or(&Err(NoFacts::Gone));
+        Ok((device(key.dev), found.clone()?))
     }
 }
 
@@ -73,7 +66,7 @@ pub(super) fn file(ino: u64, pages: u64) -> (u64, FileFacts) {
             ..FileExtent::default()
         }],
         dependencies: Dependencies::new(Some(ino), &[], 4096),
-        ..FileFacts::of_device(device(EXT4))
+        ..FileFacts::default()
     };
     (ino, facts)
 }
@@ -328,7 +321,7 @@ fn any_facts() -> impl Strategy<Value = FileFacts> {
                 .map(|(page, _)| page..page + 1)
                 .collect(),
             dependencies: Dependencies::new(Some(inode), &nodes, 4096),
-            ..FileFacts::of_device(device(EXT4))
+            ..FileFacts::default()
         },
     )
 }

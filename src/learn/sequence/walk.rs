@@ -4,11 +4,11 @@ mod helpers;
 
 use std::ops::Range;
 
-use super::accessed_file::{self, AccessedFile, FileFacts};
+use super::accessed_file::{self, AccessedFile};
 use super::metadata::{self, Dependencies, metadata_entry, push};
 use super::report::ResolveReport;
-use super::split::split;
 use super::{Observed, Sequence};
+use crate::fs::fiemap::pieces;
 use crate::model::ranges::RangeSet;
 use crate::model::{Access, By, Device, File, LogEntry, PAGE_SIZE, Place, Source, Span};
 
@@ -43,7 +43,7 @@ struct FileAccess<'a> {
     /// Index among the accessed files.
     number: usize,
     file: &'a AccessedFile,
-    facts: &'a FileFacts,
+    device: &'a Device,
     /// Since the launch began.
     time_us: u64,
 }
@@ -81,17 +81,17 @@ impl<'a> SequenceBuilder<'a> {
 
     fn access(&mut self, access: &Access, number: usize) {
         let file = &self.accessed[number];
-        let Some(facts) = file.facts.as_deref() else {
+        let Some(device) = &file.device else {
             return;
         };
         let at = FileAccess {
             number,
             file,
-            facts,
+            device,
             time_us: access.time_ns.saturating_sub(self.observed.start_ns) / 1000,
         };
         let pages = accessed_file::pages(access);
-        let end = facts.size.div_ceil(PAGE_SIZE);
+        let end = file.facts.size.div_ceil(PAGE_SIZE);
         let touches = self.observed.touches;
         match access.source {
             source if !file.is_file() => {
@@ -125,7 +125,7 @@ impl<'a> SequenceBuilder<'a> {
     /// window that are cached now and were not added since the launch began, and those that others had
     /// added. (Pages that the launch added are in the sequence by their own accesses, if it asked for them.)
     fn mapped_by_window(&self, at: FileAccess<'_>, window: Range<u64>) -> Vec<Range<u64>> {
-        let cached = at.facts.cached.overlapping(&window);
+        let cached = at.file.facts.cached.overlapping(&window);
         // In live learning, pages added meanwhile may have been touched by this fault.
         let mut mapped: Vec<Range<u64>> = if self.observed.touches {
             cached.collect()
@@ -144,7 +144,7 @@ impl<'a> SequenceBuilder<'a> {
         let covered = &mut self.walked[at.number].covered;
         let mapped = mapped.into_iter().flat_map(|pages| covered.insert(pages));
         let mut kept: RangeSet = mapped.collect();
-        if let Some(earlier) = self.observed.earlier.pages(at.file.key, at.facts) {
+        if let Some(earlier) = self.observed.earlier.pages(at.file.key, &at.file.facts) {
             let needed = |pages: Range<u64>| {
                 let touched = at.file.touched.overlapping(&pages);
                 earlier
@@ -171,7 +171,7 @@ impl<'a> SequenceBuilder<'a> {
 
     /// Logs pages of a device's metadata that are new to the sequence.
     fn log_metadata(&mut self, at: FileAccess<'_>, pages: Range<u64>, is_looked_up: bool) {
-        let Some(device) = self.device_number(&at.facts.device) else {
+        let Some(device) = self.device_number(at.device) else {
             return;
         };
         if is_looked_up {
@@ -195,7 +195,7 @@ impl<'a> SequenceBuilder<'a> {
         }
         let asked = pages.end - pages.start;
         let mut placed = 0;
-        for (pages, lba) in split(pages, &at.facts.extents) {
+        for (pages, lba) in pieces(pages, &at.file.facts.extents) {
             let Some(file) = self.file_number(at) else {
                 break;
             };
@@ -229,9 +229,9 @@ impl<'a> SequenceBuilder<'a> {
 
     /// The file's index in the file table; `None` if the device table is full.
     fn file_number(&mut self, at: FileAccess<'a>) -> Option<u32> {
-        let FileAccess { file, facts, .. } = at;
+        let (file, facts) = (at.file, &at.file.facts);
         if self.walked[at.number].number.is_none() {
-            let device = self.device_number(&facts.device)?;
+            let device = self.device_number(at.device)?;
             // The accesses of 2^32 files would not fit into memory.
             self.walked[at.number].number = Some(self.sequence.files.len() as u32);
             self.sequence.files.push(File {
@@ -242,7 +242,7 @@ impl<'a> SequenceBuilder<'a> {
                 mtime_ns: facts.mtime_ns,
                 path: facts.path.clone(),
             });
-            self.sequence.mapped.push(file.mapped);
+            self.sequence.mapped_files += u64::from(file.mapped);
             self.dependencies.push(&facts.dependencies);
         }
         self.walked[at.number].number
