@@ -1,82 +1,60 @@
 //! Launching for real, and measuring it.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, Rlimit};
-use thiserror::Error;
+use serde::Serialize;
 
 use super::completion;
-use super::interleave::Launcher;
-use super::results::{Sample, Scenario};
+use super::results::{Results, Sample, Scenario};
 use crate::drive::drop_caches;
-use crate::kernel::{CompletionBlock, DRAIN_INTERVAL, Meter, TraceError};
-use crate::model::{App, LaunchLimits, Profile};
+use crate::kernel::{CompletionBlock, DRAIN_INTERVAL, Meter};
+use crate::model::{App, LaunchLimits};
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::process::{
-    AppStatus, Clocks, Command, EndDetector, LaunchLook, ReadSample, Spawn, SpawnError, Stdio,
-    Subreaper, Supervisor, User, thread_states,
+    AppStatus, Clocks, Command, EndDetector, LaunchLook, ReadSample, Spawn, Stdio, Subreaper,
+    Supervisor, User, thread_states,
 };
-use crate::profile::{Store, StoreError};
+use crate::profile::Store;
 
 /// A launch could not be measured.
-#[derive(Debug, Error)]
+#[derive(Debug)]
 pub enum BenchError {
-    /// Counting reads cannot be had.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// The app could not be started.
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-    /// The profile cannot be read.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The profile has gone, or the drive does not answer.
-    #[error("the profile could not be prefetched: was it removed in the middle of the benchmark?")]
-    NoProfile,
-    /// The launch did not end.
-    #[error("the launch did not end within {} s; --timeout allows more", .0.as_secs())]
-    Timeout(Duration),
-    /// The app failed.
-    #[error("the app ended with {0}: only launches that succeed are worth measuring")]
-    Failed(String),
-    /// There is nothing to time a launch by.
-    #[error(
-        "the profile has no completion block that a launch could be timed by: use --until exit"
-    )]
-    NoCompletionBlock,
-    /// The app ended before it read the completion block.
-    #[error(
-        "the app ended without reading its completion block: its launches differ; use --until exit"
-    )]
-    NotCompleted,
-    /// The completion block stays cached.
-    #[error(
-        "the completion block stays cached (another program uses it), and a warm launch cannot be \
-         timed by it: use --until exit"
-    )]
-    NotEvicted,
-    /// Prefetching was refused.
-    #[error("prefetching is not possible now: {0}")]
-    NoPrefetch(String),
-    /// The user pressed Ctrl-C, or the like.
-    #[error("interrupted by signal {0}")]
+    /// The user pressed Ctrl-C, or the like: the signal.
     Interrupted(i32),
-    /// A system call failed.
-    #[error("{0}")]
-    System(#[from] io::Error),
+    /// Why, in one line.
+    Failed(String),
 }
+
+impl<E: std::error::Error> From<E> for BenchError {
+    fn from(error: E) -> Self {
+        BenchError::Failed(error.to_string())
+    }
+}
+
+fn failed<T>(why: impl Into<String>) -> Result<T, BenchError> {
+    Err(BenchError::Failed(why.into()))
+}
+
+const NO_PROFILE: &str =
+    "the profile could not be prefetched: was it removed in the middle of the benchmark?";
 
 /// Time that an app has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// What ends a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What ends a measured launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum LaunchEnd {
-    /// The app's exit.
+    /// The app's exit
+    #[default]
     Exit,
-    /// The arrival of the completion block.
+    /// The arrival of the completion block, the last that the app read before its disk fell quiet;
+    /// the app is then ended
     Quiet,
 }
 
@@ -113,12 +91,6 @@ pub struct AppLauncher<'a> {
 }
 
 impl AppLauncher<'_> {
-    fn load(&self) -> Result<Profile, BenchError> {
-        self.store
-            .load(self.app.key())?
-            .ok_or(BenchError::NoProfile)
-    }
-
     /// Launches once without measuring, so that first-run configuration is done and everything is
     /// cached.
     ///
@@ -145,7 +117,7 @@ impl AppLauncher<'_> {
         }
     }
 
-    /// Ends whatever of the app is still running; `leader` is its first process.
+    /// Ends the processes of the app that still run; `leader` is its first.
     ///
     /// # Errors
     /// When a process is still there after SIGKILL.
@@ -181,10 +153,10 @@ impl AppLauncher<'_> {
         self.end_tree(Some(started.pid))?;
         waited?;
         match report {
-            Some(None) => return Err(BenchError::NoProfile),
+            Some(None) => return failed(NO_PROFILE),
             Some(Some(report)) => {
                 if let Some(why) = report.prevented() {
-                    return Err(BenchError::NoPrefetch(why));
+                    return failed(format!("prefetching is not possible now: {why}"));
                 }
             }
             None => {}
@@ -203,27 +175,17 @@ impl AppLauncher<'_> {
         let limit = self.limits.timeout;
         let mut end = None;
         loop {
-            let left = match awaited {
-                Awaited::Quiet => DRAIN_INTERVAL,
-                Awaited::Exit | Awaited::Completion => limit
-                    .checked_sub(begun.elapsed())
-                    .ok_or(BenchError::Timeout(limit))?,
-            };
-            {
-                let (wake, signals) = (self.meter.wake_fd(), self.supervisor.signal_fd());
-                let mut fds = [
-                    PollFd::new(&wake, PollFlags::IN),
-                    PollFd::new(&signals, PollFlags::IN),
-                ];
-                let timeout = Timespec {
-                    tv_sec: left.as_secs() as i64,
-                    tv_nsec: left.subsec_nanos().into(),
-                };
-                match poll(&mut fds, Some(&timeout)) {
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => return Err(io::Error::from(error).into()),
+            let left = match (awaited, limit.checked_sub(begun.elapsed())) {
+                (Awaited::Quiet, _) => DRAIN_INTERVAL,
+                (_, Some(left)) => left,
+                (_, None) => {
+                    let seconds = limit.as_secs();
+                    return failed(format!(
+                        "the launch did not end within {seconds} s; --timeout allows more"
+                    ));
                 }
-            }
+            };
+            wait_for_event([self.meter.wake_fd(), self.supervisor.signal_fd()], left)?;
             if self.meter.completed()? && awaited == Awaited::Completion {
                 return Ok(());
             }
@@ -234,24 +196,27 @@ impl AppLauncher<'_> {
             if let Some(signal) = self.supervisor.asked_to_end() {
                 return Err(BenchError::Interrupted(signal));
             }
-            match exit {
-                Some(_) if awaited == Awaited::Completion => return Err(BenchError::NotCompleted),
-                Some(exit) => {
-                    return match exit.status {
-                        AppStatus::Code(0) => Ok(()),
-                        AppStatus::Code(code) => Err(BenchError::Failed(format!("status {code}"))),
-                        AppStatus::Signal(signal) => {
-                            Err(BenchError::Failed(format!("signal {signal}")))
-                        }
-                    };
-                }
-                None => {}
+            let Some(exit) = exit else {
+                continue;
+            };
+            if awaited == Awaited::Completion {
+                return failed(
+                    "the app ended without reading its completion block: its launches differ; use \
+                     --until exit",
+                );
             }
+            let status = match exit.status {
+                AppStatus::Code(0) => return Ok(()),
+                AppStatus::Code(code) => format!("status {code}"),
+                AppStatus::Signal(signal) => format!("signal {signal}"),
+            };
+            return failed(format!(
+                "the app ended with {status}: only launches that succeed are worth measuring"
+            ));
         }
     }
 
-    /// Looks at a launch that only its reads show the end of; true if it is over. `end` is for the looks
-    /// after this one.
+    /// Whether a launch is over whose end only its reads show. `end` is kept from call to call.
     fn is_over(&self, end: &mut Option<EndDetector>) -> Result<bool, BenchError> {
         let now = Clocks::now();
         let (start_ns, _) = self.meter.times_ns();
@@ -269,17 +234,43 @@ impl AppLauncher<'_> {
         let threads = thread_states(self.subreaper.threads()?);
         Ok(end.look(look, threads).is_some())
     }
-}
 
-impl Launcher for AppLauncher<'_> {
-    type Error = BenchError;
+    /// Launches each scenario `runs` times, in turns, so that a drift of the machine affects all alike, and
+    /// adds what it measures to `results`.
+    ///
+    /// # Errors
+    /// The first launch that could not be measured; `results` has those before.
+    pub fn measure(
+        &mut self,
+        scenarios: &[Scenario],
+        runs: usize,
+        results: &mut Results,
+    ) -> Result<(), BenchError> {
+        let order = turn(scenarios).repeat(runs);
+        for (done, &scenario) in (1..).zip(&order) {
+            let sample = self.launch(scenario)?;
+            results.push(scenario, sample);
+            show_progress(scenario, sample, done, order.len());
+        }
+        Ok(())
+    }
 
+    /// Brings the caches into the scenario's state, launches once, and measures.
     fn launch(&mut self, scenario: Scenario) -> Result<Sample, BenchError> {
         let block = match self.end {
             LaunchEnd::Exit => None,
             LaunchEnd::Quiet => {
-                let profile = self.load()?;
-                Some(completion::find(&profile).ok_or(BenchError::NoCompletionBlock)?)
+                let Some(profile) = self.store.load(self.app.key())? else {
+                    return failed(NO_PROFILE);
+                };
+                let block = completion::find(&profile);
+                if block.is_none() {
+                    return failed(
+                        "the profile has no completion block that a launch could be timed by: use \
+                         --until exit",
+                    );
+                }
+                block
             }
         };
         match scenario {
@@ -287,7 +278,10 @@ impl Launcher for AppLauncher<'_> {
                 if let Some(block) = &block
                     && !block.evict()?
                 {
-                    return Err(BenchError::NotEvicted);
+                    return failed(
+                        "the completion block stays cached (another program uses it), and a warm \
+                         launch cannot be timed by it: use --until exit",
+                    );
                 }
             }
             Scenario::Cold | Scenario::Prefetch => drop_caches()?,
@@ -310,20 +304,47 @@ impl Launcher for AppLauncher<'_> {
             Ok(Some(Prefetch::start(load, options)?))
         })
     }
+}
 
-    fn progress(&mut self, scenario: Scenario, sample: Sample, done: usize, of: usize) {
-        let line = format!(
-            "launch {done} of {of}: {:<8} {:.3} s",
-            scenario.name(),
-            sample.seconds
-        );
-        let mut err = io::stderr().lock();
-        // On a terminal, each line replaces the one before. A failed write does not stop the benchmark.
-        let _ = if err.is_terminal() {
-            let end = if done == of { "\n" } else { "" };
-            write!(err, "\r\x1b[K{line}{end}").and_then(|()| err.flush())
-        } else {
-            writeln!(err, "{line}")
-        };
+/// The scenarios in the order in which they take turns: cold first, and warm last, after a launch of the
+/// same app.
+fn turn(scenarios: &[Scenario]) -> Vec<Scenario> {
+    let mut order = scenarios.to_vec();
+    order.sort();
+    order.dedup();
+    order
+}
+
+fn show_progress(scenario: Scenario, sample: Sample, done: usize, of: usize) {
+    let (name, seconds) = (scenario.name(), sample.seconds);
+    let line = format!("launch {done} of {of}: {name:<8} {seconds:.3} s");
+    let mut err = io::stderr().lock();
+    // On a terminal, each line replaces the one before. A failed write does not stop the benchmark.
+    let _ = if err.is_terminal() {
+        let end = if done == of { "\n" } else { "" };
+        write!(err, "\r\x1b[K{line}{end}").and_then(|()| err.flush())
+    } else {
+        writeln!(err, "{line}")
+    };
+}
+
+/// Waits until one of these is readable, or a signal arrives, or time is up.
+fn wait_for_event(events: [BorrowedFd<'_>; 2], left: Duration) -> io::Result<()> {
+    let mut fds = events.map(|event| PollFd::from_borrowed_fd(event, PollFlags::IN));
+    let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scenarios_take_turns_cold_first_and_warm_last() {
+        use Scenario::{Cold, Prefetch, Warm};
+        assert_eq!(turn(&[Warm, Cold, Prefetch, Cold]), [Cold, Prefetch, Warm]);
     }
 }

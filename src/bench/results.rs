@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::launcher::LaunchEnd;
 use crate::model::median;
 
 /// The state that a launch starts from, and whether it is prefetched.
@@ -44,18 +45,13 @@ pub struct Sample {
     pub prefetch_requests: u64,
 }
 
-/// All launches of a scenario, an item a run.
+/// The [`Sample`]s of all launches of a scenario, an item a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Series {
-    /// See [`Sample`].
     pub seconds: Vec<f64>,
-    /// See [`Sample`].
     pub read_bytes: Vec<u64>,
-    /// See [`Sample`].
     pub read_requests: Vec<u64>,
-    /// See [`Sample`].
     pub prefetch_bytes: Vec<u64>,
-    /// See [`Sample`].
     pub prefetch_requests: Vec<u64>,
 }
 
@@ -85,8 +81,8 @@ pub fn median_count(counts: &[u64]) -> Option<f64> {
 pub struct Results {
     /// The command.
     pub command: Vec<String>,
-    /// What ended each launch: `exit` or `quiet`.
-    pub until: String,
+    /// What ended each launch.
+    pub until: LaunchEnd,
     /// Launches, by name of the scenario.
     pub scenarios: BTreeMap<&'static str, Series>,
     /// (t_cold − t_prefetch) / (t_cold − t_warm), of medians; a fraction.
@@ -121,25 +117,32 @@ fn gap_closed(cold: f64, warm: f64, prefetched: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn sample(seconds: f64) -> Sample {
-        Sample {
-            seconds,
-            read_bytes: 4096,
-            read_requests: 1,
-            ..Sample::default()
-        }
-    }
-
     #[test]
-    fn the_summary_is_of_medians() {
+    fn the_summary_is_of_medians_and_json_has_an_item_a_run() {
         let mut results = Results::default();
         for (cold, prefetched, warm) in [(2.0, 1.0, 1.0), (9.0, 1.5, 1.0), (3.0, 1.5, 1.0)] {
-            results.push(Scenario::Cold, sample(cold));
-            results.push(Scenario::Prefetch, sample(prefetched));
-            results.push(Scenario::Warm, sample(warm));
+            for (scenario, seconds) in [
+                (Scenario::Cold, cold),
+                (Scenario::Prefetch, prefetched),
+                (Scenario::Warm, warm),
+            ] {
+                let sample = Sample {
+                    seconds,
+                    read_bytes: 4096,
+                    read_requests: 1,
+                    ..Sample::default()
+                };
+                results.push(scenario, sample);
+            }
         }
         assert_eq!(results.reduction, Some(0.5));
         assert_eq!(results.gap_closed, Some(0.75));
+        let json = serde_json::json!(results);
+        assert_eq!(json["until"], "exit");
+        let cold = &json["scenarios"]["cold"];
+        assert_eq!(cold["seconds"], serde_json::json!([2.0, 9.0, 3.0]));
+        assert_eq!(cold["read_bytes"], serde_json::json!([4096, 4096, 4096]));
+        assert_eq!(cold["read_requests"], serde_json::json!([1, 1, 1]));
     }
 
     #[test]
@@ -147,26 +150,6 @@ mod tests {
         assert_eq!(gap_closed(2.0, 1.0, 1.0), Some(1.0));
         assert_eq!(gap_closed(2.0, 1.0, 2.0), Some(0.0));
         assert_eq!(gap_closed(1.0, 1.0, 1.0), None);
-    }
-
-    #[test]
-    fn json_has_an_item_a_run() {
-        let mut results = Results::default();
-        results.push(Scenario::Cold, sample(1.0));
-        results.push(Scenario::Cold, sample(2.0));
-        let json = serde_json::to_value(&results).unwrap();
-        assert_eq!(
-            json["scenarios"]["cold"]["seconds"],
-            serde_json::json!([1.0, 2.0])
-        );
-        assert_eq!(
-            json["scenarios"]["cold"]["read_bytes"],
-            serde_json::json!([4096, 4096])
-        );
-        assert_eq!(
-            json["scenarios"]["cold"]["read_requests"],
-            serde_json::json!([1, 1])
-        );
-        assert!(json["gap_closed"].is_null());
+        assert!(serde_json::json!(Results::default())["gap_closed"].is_null());
     }
 }

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
-use crate::bench::Scenario;
+use crate::bench::{LaunchEnd, Scenario};
 use crate::policy::PhaseRequest;
+use crate::service::config::Mode;
 
 /// Where profiles are kept.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/paralfetch";
@@ -25,40 +26,97 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
-    /// Watch one launch of CMD, from a cold cache, and keep what it reads as the app's profile
+    /// Record one launch of CMD from a cold cache, and keep what it reads as the app's profile
     Learn(Learn),
-    /// Start CMD and read its profile ahead while it runs
+    /// Start CMD and prefetch its profile while it runs
     Run(RunArgs),
     /// Print the profile of APP: its prefetch entries, files, totals and scheduling parameters
-    Show(Show),
+    Show {
+        /// Name or absolute path of the app, as `list` prints it
+        app: OsString,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// List the apps that have a profile
-    List(List),
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Remove the profile of APP
-    Forget(Forget),
+    Forget {
+        /// Name or absolute path of the app, as `list` prints it
+        app: OsString,
+    },
     /// Compare cold, prefetched and warm launches of CMD
     Bench(Bench),
-    /// Say what this system allows: what works, what does not, and what that costs
-    Doctor(Doctor),
-    /// Manage APP: learn its next launch, and prefetch it from then on
-    Enable(Enable),
+    /// Check what this system allows: what works, what does not, and what that costs
+    Doctor {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Manage APP: learn its next launch, and prefetch the launches after it
+    Enable {
+        /// Path, command or .desktop entry of the app
+        app: OsString,
+    },
     /// Leave APP alone from its next launch on
-    Disable(Disable),
+    Disable {
+        /// Path, command or .desktop entry of the app
+        app: OsString,
+    },
     /// Print which apps the service manages, or set it
-    Mode(SetMode),
-    /// Say how the service is doing: what it manages, its memory, what it can see
-    Status(StatusArgs),
+    Mode {
+        /// The mode to set
+        #[arg(value_enum)]
+        mode: Option<Mode>,
+    },
+    /// Print the state of the service: what it manages, its memory, what it can observe
+    Status {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print what is known of the launches of APP, or of all apps
-    Stats(Stats),
+    Stats {
+        /// Path, command or name of the app, as `list` prints it
+        app: Option<OsString>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print launches as they begin and end
-    Watch(WatchArgs),
-    /// Set the phase of APP by the number that the original has for it
-    Pfsetmode(Pfsetmode),
-    /// Run the system service: see launches, learn them, prefetch them
-    Service(ServiceArgs),
+    Watch {
+        /// Print JSON, a line for each event
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set the phase of APP by the number that the FAST '23 paper gives it
+    Pfsetmode {
+        /// 3: learn the next launch; 1: prefetch; 9: disable
+        #[arg(value_name = "PHASE", value_parser = phase)]
+        request: PhaseRequest,
+        /// Path of the app
+        app: OsString,
+    },
+    /// Run the system service, which learns and prefetches launches however they are started
+    Service {
+        /// Directory of config.toml, its drop-ins and launcher rules
+        #[arg(long, value_name = "DIR", default_value = crate::service::CONFIG_DIR)]
+        config_dir: PathBuf,
+        /// Directory of the socket and the file for announcements
+        #[arg(long, value_name = "DIR", default_value = crate::service::announce::DIRECTORY)]
+        run_dir: PathBuf,
+        /// Do not serve the system bus
+        #[arg(long)]
+        no_bus: bool,
+    },
     /// Restores knobs when the process that changed them is gone
     #[command(name = "keep-knobs", hide = true)]
     KeepKnobs {
-        /// Do not wait any longer, in seconds
+        /// Longest wait, in seconds
         limit: u64,
     },
 }
@@ -70,7 +128,7 @@ pub struct Learn {
     pub json: Option<Option<PathBuf>>,
     #[command(flatten)]
     pub how: Learning,
-    /// Learn from the launch as it comes, whatever is cached: it drops no cache and changes no readahead
+    /// Learn from the launch as it comes, whatever is cached: drop no cache and change no readahead
     #[arg(long, conflicts_with = "as_read")]
     pub live: bool,
     #[command(flatten)]
@@ -80,10 +138,10 @@ pub struct Learn {
 /// How a launch is learned.
 #[derive(Debug, Args)]
 pub struct Learning {
-    /// Give up on a launch that has not become quiet after this many seconds
+    /// Longest time that a launch may take
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub timeout: Duration,
-    /// Learn what the drive reads with its usual readahead, instead of exactly what the app touches
+    /// Learn what the drive reads with its usual readahead, instead of exactly the pages that the app touches
     #[arg(long)]
     pub as_read: bool,
 }
@@ -104,124 +162,12 @@ pub struct RunArgs {
     /// Report on standard error what was prefetched, skipped and missed, once the app has ended
     #[arg(short, long)]
     pub verbose: bool,
-    /// List what the launch had to read itself all the same, and why: as text on standard error once
-    /// the app has ended, or as JSON lines into FILE
+    /// List what the launch still had to read itself, and why, once the app has ended: as text on
+    /// standard error, or as JSON lines into FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub report: Option<Option<PathBuf>>,
     #[command(flatten)]
     pub launch: LaunchArgs,
-}
-
-#[derive(Debug, Args)]
-pub struct Show {
-    /// Name or absolute path of the app, as `list` prints it
-    pub app: OsString,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct List {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Doctor {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Forget {
-    /// Name or absolute path of the app, as `list` prints it
-    pub app: OsString,
-}
-
-#[derive(Debug, Args)]
-pub struct ServiceArgs {
-    /// Directory of config.toml, its drop-ins and launcher rules
-    #[arg(long, value_name = "DIR", default_value = crate::service::CONFIG_DIR)]
-    pub config_dir: PathBuf,
-    /// Directory of the socket and the file for announcements
-    #[arg(long, value_name = "DIR", default_value = crate::service::announce::DIRECTORY)]
-    pub run_dir: PathBuf,
-    /// Do not serve the bus
-    #[arg(long)]
-    pub no_bus: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Enable {
-    /// Path, command or .desktop entry of the app
-    pub app: OsString,
-}
-
-#[derive(Debug, Args)]
-pub struct Disable {
-    /// Path, command or .desktop entry of the app
-    pub app: OsString,
-}
-
-/// Which apps the service manages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ModeArg {
-    /// Those that were enabled
-    Manual,
-    /// Those, all that have a .desktop entry, and programs whose launches turn out to be worth it
-    Automatic,
-}
-
-#[derive(Debug, Args)]
-pub struct SetMode {
-    /// The mode to set
-    #[arg(value_enum)]
-    pub mode: Option<ModeArg>,
-}
-
-#[derive(Debug, Args)]
-pub struct StatusArgs {
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Stats {
-    /// Path, command or name of the app, as `list` prints it
-    pub app: Option<OsString>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct WatchArgs {
-    /// Print JSON, a line for each event
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct Pfsetmode {
-    /// 3: learn the next launch; 1: prefetch; 9: disable
-    #[arg(value_name = "PHASE", value_parser = phase)]
-    pub request: PhaseRequest,
-    /// Path of the app
-    pub app: OsString,
-}
-
-/// What ends a measured launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Until {
-    /// The app's exit
-    Exit,
-    /// The arrival of the completion block, the last that the app read before its disk fell quiet;
-    /// the app is then ended
-    Quiet,
 }
 
 #[derive(Debug, Args)]
@@ -234,7 +180,7 @@ pub struct Bench {
     pub scenarios: Vec<Scenario>,
     /// What ends a launch
     #[arg(long, value_enum, default_value = "exit")]
-    pub until: Until,
+    pub until: LaunchEnd,
     /// Write the results to FILE as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -244,7 +190,7 @@ pub struct Bench {
     pub launch: LaunchArgs,
 }
 
-/// The phase byte of the original.
+/// The phase byte of the paper's front end.
 fn phase(text: &str) -> Result<PhaseRequest, String> {
     text.parse()
         .ok()
@@ -253,12 +199,13 @@ fn phase(text: &str) -> Result<PhaseRequest, String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let wanted = "wanted: a number of seconds between 1 and 3600";
-    let seconds: f64 = text.parse().map_err(|_| wanted.to_owned())?;
-    if !(1.0..=3600.0).contains(&seconds) {
-        return Err(wanted.to_owned());
-    }
-    Ok(Duration::from_secs_f64(seconds))
+    let seconds = text
+        .parse()
+        .ok()
+        .filter(|seconds| (1.0..=3600.0).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "wanted: a number of seconds between 1 and 3600".to_owned())
 }
 
 #[cfg(test)]
@@ -272,94 +219,57 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// The manual page and the help texts are of the same commands and options, and so is the README
-    /// of the commands.
+    /// The manual page has every command and option, and the README every command that users need.
     #[test]
     fn the_manual_names_every_command_and_option() {
         let manual = include_str!("../../man/paralfetch.1").replace("\\-", "-");
-        for command in Cli::command().get_subcommands() {
-            let name = command.get_name();
-            if command.is_hide_set() {
-                continue;
-            }
-            assert!(
-                manual.contains(&format!("\\fB{name}\\fR"))
-                    || manual.contains(&format!(".B paralfetch {name}")),
-                "{name} is not in the manual"
-            );
-            let options = command.get_arguments().filter_map(|arg| arg.get_long());
-            for option in options.filter(|&option| option != "help" && option != "version") {
-                assert!(
-                    manual.contains(&format!("--{option}")),
-                    "--{option} of {name} is not in the manual"
-                );
-            }
-        }
         let readme = include_str!("../../README.md");
-        for name in [
-            "learn", "run", "bench", "show", "doctor", "enable", "disable", "mode", "status",
-            "stats", "watch",
-        ] {
+        let cli = Cli::command();
+        for command in cli.get_subcommands().filter(|c| !c.is_hide_set()) {
+            let name = command.get_name();
+            let in_manual = manual.contains(&format!("\\fB{name}\\fR"))
+                || manual.contains(&format!(".B paralfetch {name}"));
+            assert!(in_manual, "{name} is not in the manual");
+            for option in command.get_arguments().filter_map(|arg| arg.get_long()) {
+                let option = format!("--{option}");
+                let is_clap_s = ["--help", "--version"].contains(&&*option);
+                assert!(is_clap_s || manual.contains(&option), "{option} of {name}");
+            }
+            let is_rare = ["forget", "pfsetmode", "service"].contains(&name);
             assert!(
-                readme.contains(&format!("paralfetch {name}")),
+                is_rare || readme.contains(&format!("paralfetch {name}")),
                 "{name} is not in the README"
             );
         }
     }
 
-    #[test]
-    fn commands_follow_the_dashes() {
-        let cli = Cli::parse_from([
-            "paralfetch",
-            "--state-dir",
-            "/s",
-            "run",
-            "-v",
-            "--",
-            "a",
-            "-b",
-        ]);
-        assert_eq!(cli.state_dir, PathBuf::from("/s"));
-        let CliCommand::Run(run) = cli.command else {
-            panic!("not run");
-        };
-        assert!(run.verbose);
-        assert_eq!(run.launch.cmd, ["a", "-b"]);
-    }
-
-    #[test]
-    fn files_of_reports_are_optional() {
-        let of = |option: &str| {
-            let cli = Cli::parse_from(["paralfetch", "run", option, "--", "a"]);
-            let CliCommand::Run(run) = cli.command else {
-                panic!("not run");
-            };
-            run.report
-        };
-        assert_eq!(of("-v"), None);
-        assert_eq!(of("--report"), Some(None));
-        assert_eq!(of("--report=f"), Some(Some(PathBuf::from("f"))));
-    }
-
-    #[test]
-    fn phases_are_the_numbers_of_the_original() {
-        let of = |phase: &str| {
-            let cli = Cli::try_parse_from(["paralfetch", "pfsetmode", phase, "/a"]).ok()?;
-            let CliCommand::Pfsetmode(args) = cli.command else {
-                panic!("not pfsetmode");
-            };
-            Some(args.request)
-        };
-        assert_eq!(of("3"), Some(PhaseRequest::Learn));
-        assert_eq!(of("1"), Some(PhaseRequest::Prefetch));
-        assert_eq!(of("9"), Some(PhaseRequest::Disable));
-        for bad in ["", "0", "2", "257", "x"] {
-            assert_eq!(of(bad), None, "{bad}");
+    fn run(arguments: &[&str]) -> RunArgs {
+        let cli = Cli::parse_from([&["paralfetch", "run"], arguments].concat());
+        match cli.command {
+            CliCommand::Run(run) => run,
+            other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn timeouts_are_bounded() {
+    fn commands_follow_the_dashes_and_files_of_reports_are_optional() {
+        let verbose = run(&["-v", "--", "a", "-b"]);
+        assert!(verbose.verbose);
+        assert_eq!(verbose.launch.cmd, ["a", "-b"]);
+        assert_eq!(verbose.report, None);
+        assert_eq!(run(&["--report", "--", "a"]).report, Some(None));
+        let file = Some(Some(PathBuf::from("f")));
+        assert_eq!(run(&["--report=f", "--", "a"]).report, file);
+    }
+
+    #[test]
+    fn phases_are_the_numbers_of_the_paper_and_timeouts_are_bounded() {
+        assert_eq!(phase("3"), Ok(PhaseRequest::Learn));
+        assert_eq!(phase("1"), Ok(PhaseRequest::Prefetch));
+        assert_eq!(phase("9"), Ok(PhaseRequest::Disable));
+        for bad in ["", "0", "2", "257", "x"] {
+            assert!(phase(bad).is_err(), "{bad}");
+        }
         assert_eq!(seconds("2.5"), Ok(Duration::from_millis(2500)));
         for bad in ["", "0", "-1", "nan", "inf", "3601", "x"] {
             assert!(seconds(bad).is_err(), "{bad}");

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-use super::args::{self, Until};
+use super::args;
 use super::learn::{from_learn, identify, options, report};
 use super::profiles::write_out;
 use super::show::list_line;
 use super::{Failure, say};
-use crate::bench::{AppLauncher, BenchError, LaunchEnd, Results, Scenario, interleave, render};
+use crate::bench::{AppLauncher, BenchError, LaunchEnd, Results, Scenario, render};
 use crate::kernel::{Meter, check};
 use crate::learn::{LearnedProfile, learn};
 use crate::model::{LaunchLimits, Learned};
@@ -18,17 +18,14 @@ use crate::profile::Store;
 
 /// Measures, prints, and writes JSON if asked to.
 pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
+    super::restore_after_crash();
     let command = Command::find(&args.launch.cmd, args.launch.root.as_deref())
-        .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
+        .map_err(Failure::not_started)?;
     let app = identify(&command);
-    check().map_err(Failure::own)?;
-    let mut supervisor = Supervisor::new().map_err(Failure::own)?;
-    let subreaper = Subreaper::new().map_err(Failure::own)?;
-    let store = Store::create(state_dir).map_err(Failure::own)?;
-    let end = match args.until {
-        Until::Exit => LaunchEnd::Exit,
-        Until::Quiet => LaunchEnd::Quiet,
-    };
+    check()?;
+    let mut supervisor = Supervisor::new()?;
+    let subreaper = Subreaper::new()?;
+    let store = Store::create(state_dir)?;
     let limits = LaunchLimits {
         timeout: args.how.timeout,
         ..LaunchLimits::default()
@@ -37,9 +34,9 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
         command: &command,
         app: &app.app,
         store: &store,
-        end,
+        end: args.until,
         limits,
-        meter: Meter::load().map_err(Failure::own)?,
+        meter: Meter::load()?,
         supervisor: &mut supervisor,
         subreaper: &subreaper,
         open_files: raise_open_files(),
@@ -48,8 +45,8 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     // The first launch of an app often sets it up and differs from all later ones.
     say(&format!("warming up: {}", shown(&args).join(" ")));
     launcher.warm_up().map_err(failure)?;
-    if args.scenarios.contains(&Scenario::Prefetch) || end == LaunchEnd::Quiet {
-        match store.load(app.app.key()).map_err(Failure::own)? {
+    if args.scenarios.contains(&Scenario::Prefetch) || args.until == LaunchEnd::Quiet {
+        match store.load(app.app.key())? {
             Some(profile) if args.how.as_read && profile.learned == Learned::Exact => {
                 say("learning one launch as read, since the profile is of an exact one");
                 learn_first(&mut launcher, &args, &store)?;
@@ -64,19 +61,18 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
 
     let mut results = Results {
         command: shown(&args),
-        until: match end {
-            LaunchEnd::Exit => "exit".to_owned(),
-            LaunchEnd::Quiet => "quiet".to_owned(),
-        },
+        until: args.until,
         ..Results::default()
     };
     let runs = usize::from(args.runs);
-    interleave(&mut launcher, &args.scenarios, runs, &mut results).map_err(failure)?;
+    launcher
+        .measure(&args.scenarios, runs, &mut results)
+        .map_err(failure)?;
     write_out(&render(&results))?;
     if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&results).map_err(Failure::own)?;
+        let text = serde_json::to_string_pretty(&results)?;
         fs::write(path, text + "\n")
-            .map_err(|error| Failure::own(format!("cannot write {}: {error}", path.display())))?;
+            .map_err(|error| Failure::from(format!("cannot write {}: {error}", path.display())))?;
     }
     Ok(())
 }
@@ -89,15 +85,15 @@ fn learn_first(
     let options = options(&args.how, launcher.app.clone());
     let learned = learn(launcher.spawn(), options, launcher.supervisor);
     let leader = learned.as_ref().ok().map(|learned| learned.started.pid);
-    launcher.end_tree(leader).map_err(Failure::own)?;
+    launcher.end_tree(leader)?;
     if let Some(signal) = launcher.supervisor.asked_to_end() {
         return Err(failure(BenchError::Interrupted(signal)));
     }
     let learned = learned.map_err(from_learn)?;
     let LearnedProfile {
         profile, summary, ..
-    } = learned.profile.map_err(Failure::own)?;
-    store.save(&profile).map_err(Failure::own)?;
+    } = learned.profile?;
+    store.save(&profile)?;
     report(&profile, &summary);
     Ok(())
 }
@@ -113,7 +109,10 @@ fn shown(args: &args::Bench) -> Vec<String> {
 /// An interrupted benchmark has the exit status that shells give for the signal.
 fn failure(error: BenchError) -> Failure {
     match error {
-        BenchError::Interrupted(signal) => Failure::with_code(error, 128 + signal as u8),
-        _ => Failure::own(error),
+        BenchError::Interrupted(signal) => Failure {
+            message: format!("interrupted by signal {signal}"),
+            code: 128 + signal as u8,
+        },
+        BenchError::Failed(why) => why.into(),
     }
 }

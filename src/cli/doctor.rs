@@ -1,6 +1,5 @@
 //! `doctor`: what works here, and what does not.
 
-use super::args::Doctor;
 use super::profiles::write_out;
 use super::{Failure, say};
 use crate::doctor::{AbilityCheck, AbilityLevel, Diagnosis, diagnose};
@@ -9,22 +8,23 @@ use crate::doctor::{AbilityCheck, AbilityLevel, Diagnosis, diagnose};
 const BROKEN: u8 = 1;
 
 /// Prints what was found, and fails if learning and prefetching do not work.
-pub fn main(args: &Doctor) -> Result<(), Failure> {
+pub fn main(json: bool) -> Result<(), Failure> {
     let diagnosis = diagnose();
-    if args.json {
-        let value = serde_json::to_value(&diagnosis).map_err(Failure::own)?;
+    if json {
+        let value = serde_json::to_value(&diagnosis)?;
         write_out(&format!("{value:#}\n"))?;
     } else {
         write_out(&text(&diagnosis))?;
     }
     if !diagnosis.works {
-        return Err(Failure::with_code(
-            "learning and prefetching do not both work here: see what is marked as broken",
-            BROKEN,
-        ));
+        return Err(Failure {
+            message: "learning and prefetching do not both work here: see what is marked as broken"
+                .to_owned(),
+            code: BROKEN,
+        });
     }
     let less = |check: &AbilityCheck| check.level == AbilityLevel::Less;
-    if !args.json && diagnosis.checks.iter().any(less) {
+    if !json && diagnosis.checks.iter().any(less) {
         say("learning and prefetching work, with the losses that are named");
     }
     Ok(())

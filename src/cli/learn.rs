@@ -18,19 +18,20 @@ use crate::kernel::check;
 use crate::learn::{LearnError, LearnOptions, LearnSummary, LearnedProfile, learn};
 use crate::model::LaunchLimits;
 use crate::model::{App, Learned, Profile};
-use crate::process::{AppStatus, Command, Spawn, SpawnError, Supervisor, User};
+use crate::process::{AppStatus, Command, Spawn, Supervisor, User};
 use crate::profile::Store;
 
 /// Learns one launch, keeps the profile, and ends as the app ends.
 pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
+    super::restore_after_crash();
     let user = User::invoking();
     let command = Command::find_for(&args.launch.cmd, args.launch.root.as_deref(), user.as_ref())
-        .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
+        .map_err(Failure::not_started)?;
     let app = identify(&command);
-    check().map_err(Failure::own)?;
-    let mut supervisor = Supervisor::new().map_err(Failure::own)?;
+    check()?;
+    let mut supervisor = Supervisor::new()?;
     // Before the caches are dropped: an unwritable directory would make the learning run useless.
-    let store = Store::create(state_dir).map_err(Failure::own)?;
+    let store = Store::create(state_dir)?;
     let spawn = Spawn {
         user,
         ..Spawn::new(command)
@@ -74,7 +75,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
     }
     let exit = match learned.exit {
         Some(exit) => exit,
-        None => supervisor.wait().map_err(Failure::own)?,
+        None => supervisor.wait()?,
     };
     exit.finish()
 }
@@ -105,16 +106,12 @@ pub fn options(how: &Learning, app: App) -> LearnOptions {
     }
 }
 
-/// A failed start has the exit status that a shell would give it.
+/// As [`Failure::not_started`], if that is why the launch was not learned.
 pub fn from_learn(error: LearnError) -> Failure {
-    match &error {
-        LearnError::Spawn(spawn) => Failure::with_code(&error, spawn_code(spawn)),
-        _ => Failure::own(error),
+    match error {
+        LearnError::Spawn(error) => Failure::not_started(error),
+        error => error.into(),
     }
-}
-
-fn spawn_code(error: &SpawnError) -> u8 {
-    u8::try_from(error.exit_code()).unwrap_or(super::OWN_FAILURE)
 }
 
 /// Time beyond the launch's own limit that a learning run may take, mostly for dropping the caches.

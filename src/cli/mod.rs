@@ -28,8 +28,12 @@ use std::time::Duration;
 
 use clap::Parser;
 
-use crate::drive::{keep, restore_leftovers};
+use crate::drive::{Sysfs, keep, restore_leftovers};
 use crate::learn::RUN_DIR;
+use crate::policy::PhaseRequest;
+use crate::process::SpawnError;
+use crate::service::Places;
+use crate::service::control::bus::Address;
 use args::{Cli, CliCommand};
 
 /// Exit status for a failure of this program, as that of env(1). 126 and 127 stand for apps that cannot be
@@ -40,30 +44,37 @@ const OWN_FAILURE: u8 = 125;
 /// ended.
 pub fn main() -> ExitCode {
     let cli = Cli::parse_from(arguments(std::env::args_os()));
+    let dir = cli.state_dir.as_path();
     let done = match cli.command {
-        CliCommand::Learn(args) => {
-            restore_after_crash();
-            learn::main(&cli.state_dir, args)
+        CliCommand::Learn(args) => learn::main(dir, args),
+        CliCommand::Run(args) => run::main(dir, args),
+        CliCommand::Bench(args) => bench::main(dir, args),
+        CliCommand::Show { app, json } => profiles::show(dir, &app, json),
+        CliCommand::List { json } => profiles::list(dir, json),
+        CliCommand::Forget { app } => profiles::forget(dir, &app),
+        CliCommand::Doctor { json } => doctor::main(json),
+        CliCommand::Enable { app } => manage::ask(dir, &app, PhaseRequest::Prefetch),
+        CliCommand::Disable { app } => manage::ask(dir, &app, PhaseRequest::Disable),
+        CliCommand::Pfsetmode { request, app } => manage::ask(dir, &app, request),
+        CliCommand::Mode { mode } => manage::mode(dir, mode),
+        CliCommand::Status { json } => status::status(json),
+        CliCommand::Stats { app, json } => status::stats(dir, app.as_deref(), json),
+        CliCommand::Watch { json } => watch::main(json),
+        CliCommand::Service {
+            config_dir,
+            run_dir,
+            no_bus,
+        } => {
+            let places = Places {
+                state_dir: cli.state_dir,
+                config_dir,
+                run_dir,
+                sysfs: Sysfs::default(),
+            };
+            serve(&places, (!no_bus).then(Address::default)).map_err(Failure::from)
         }
-        CliCommand::Run(args) => run::main(&cli.state_dir, args),
-        CliCommand::Bench(args) => {
-            restore_after_crash();
-            bench::main(&cli.state_dir, args)
-        }
-        CliCommand::Show(args) => profiles::show(&cli.state_dir, &args),
-        CliCommand::List(args) => profiles::list(&cli.state_dir, &args),
-        CliCommand::Forget(args) => profiles::forget(&cli.state_dir, &args),
-        CliCommand::Doctor(args) => doctor::main(&args),
-        CliCommand::Enable(args) => manage::enable(&cli.state_dir, &args),
-        CliCommand::Disable(args) => manage::disable(&cli.state_dir, &args),
-        CliCommand::Mode(args) => manage::mode(&cli.state_dir, &args),
-        CliCommand::Status(args) => status::status(&args),
-        CliCommand::Stats(args) => status::stats(&cli.state_dir, &args),
-        CliCommand::Watch(args) => watch::main(&args),
-        CliCommand::Pfsetmode(args) => manage::pfsetmode(&cli.state_dir, &args),
-        CliCommand::Service(args) => serve::main(&cli.state_dir, args),
         CliCommand::KeepKnobs { limit } => {
-            keep(Path::new(RUN_DIR), Duration::from_secs(limit)).map_err(Failure::own)
+            keep(Path::new(RUN_DIR), Duration::from_secs(limit)).map_err(Failure::from)
         }
     };
     match done {
@@ -92,15 +103,21 @@ struct Failure {
     code: u8,
 }
 
-impl Failure {
-    fn own(error: impl std::fmt::Display) -> Self {
-        Failure::with_code(error, OWN_FAILURE)
-    }
-
-    fn with_code(error: impl std::fmt::Display, code: u8) -> Self {
+impl<E: std::fmt::Display> From<E> for Failure {
+    fn from(error: E) -> Self {
         Failure {
             message: error.to_string(),
-            code,
+            code: OWN_FAILURE,
+        }
+    }
+}
+
+impl Failure {
+    /// A failed start has the exit status that a shell would give it.
+    fn not_started(error: SpawnError) -> Self {
+        Failure {
+            code: error.exit_code() as u8,
+            ..Failure::from(error)
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::args::{DEFAULT_STATE_DIR, Forget, List, Show};
+use super::args::DEFAULT_STATE_DIR;
 use super::status::{joined, table};
 use super::{Failure, say, show as print};
 use crate::model::Profile;
@@ -13,10 +13,10 @@ use crate::service::control::bus::{Address, Client};
 use crate::service::control::{AppState, ServiceCalls};
 
 /// Prints a profile.
-pub fn show(state_dir: &Path, args: &Show) -> Result<(), Failure> {
-    let store = Store::open(state_dir).map_err(Failure::own)?;
-    let profile = find(&store, &args.app)?;
-    let text = if args.json {
+pub fn show(state_dir: &Path, app: &OsStr, json: bool) -> Result<(), Failure> {
+    let store = Store::open(state_dir)?;
+    let profile = find(&store, app)?;
+    let text = if json {
         format!("{:#}\n", print::json(&profile))
     } else {
         print::text(&profile)
@@ -25,10 +25,10 @@ pub fn show(state_dir: &Path, args: &Show) -> Result<(), Failure> {
 }
 
 /// Lists all profiles, and names those that cannot be read on standard error.
-pub fn list(state_dir: &Path, args: &List) -> Result<(), Failure> {
-    let store = Store::open(state_dir).map_err(Failure::own)?;
+pub fn list(state_dir: &Path, json: bool) -> Result<(), Failure> {
+    let store = Store::open(state_dir)?;
     let mut profiles = Vec::new();
-    for stored in store.list().map_err(Failure::own)? {
+    for stored in store.list()? {
         match stored.profile {
             Ok(profile) => profiles.push(profile),
             Err(error) => say(&error.to_string()),
@@ -36,7 +36,7 @@ pub fn list(state_dir: &Path, args: &List) -> Result<(), Failure> {
     }
     profiles.sort_by(|a, b| (&a.app.path, &a.app.root).cmp(&(&b.app.path, &b.app.root)));
     let managed = managed(state_dir);
-    let text = if args.json {
+    let text = if json {
         let all: Vec<_> = profiles
             .iter()
             .map(|profile| list_json(profile, &managed))
@@ -83,23 +83,20 @@ fn managed(state_dir: &Path) -> Vec<AppState> {
 }
 
 /// Removes a profile.
-pub fn forget(state_dir: &Path, args: &Forget) -> Result<(), Failure> {
-    let store = Store::open(state_dir).map_err(Failure::own)?;
-    let profile = find(&store, &args.app)?;
-    store.remove(profile.app.key()).map_err(Failure::own)?;
+pub fn forget(state_dir: &Path, app: &OsStr) -> Result<(), Failure> {
+    let store = Store::open(state_dir)?;
+    let profile = find(&store, app)?;
+    store.remove(profile.app.key())?;
     super::service::tell_of_profiles(state_dir);
     Ok(())
 }
 
 fn find(store: &Store, app: &OsStr) -> Result<Profile, Failure> {
-    store
-        .find(app)
-        .map_err(Failure::own)?
-        .ok_or_else(|| no_profile(app))
+    store.find(app)?.ok_or_else(|| no_profile(app))
 }
 
 fn no_profile(app: &OsStr) -> Failure {
-    Failure::own(format!(
+    Failure::from(format!(
         "there is no profile of {}; `paralfetch list` shows those there are",
         Path::new(app).display()
     ))
@@ -109,7 +106,7 @@ fn no_profile(app: &OsStr) -> Failure {
 pub fn write_out(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::own(format!(
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::from(format!(
             "cannot write to standard output: {error}"
         ))),
         _ => Ok(()),

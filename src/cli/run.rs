@@ -24,9 +24,9 @@ use crate::profile::Store;
 pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     let user = User::invoking();
     let command = Command::find_for(&args.launch.cmd, args.launch.root.as_deref(), user.as_ref())
-        .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
+        .map_err(Failure::not_started)?;
     let app = identify(&command);
-    let mut supervisor = Supervisor::new().map_err(Failure::own)?;
+    let mut supervisor = Supervisor::new()?;
     let open_files = raise_open_files();
     // Before the prefetch thread is started, so that the recorder can tell its reads from the app's.
     let reporter = args.report.as_ref().and_then(|file| {
@@ -53,9 +53,7 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
         spawn.before_exec = Some(Box::new(move || mark.set()));
     }
     let started = SystemTime::now();
-    supervisor
-        .start(spawn)
-        .map_err(|error| Failure::with_code(&error, error.exit_code() as u8))?;
+    supervisor.start(spawn).map_err(Failure::not_started)?;
     // After the prefetch and the app have been started, so that they do not wait for it.
     super::restore_after_crash();
     let exit = match (running, reporter) {
@@ -63,7 +61,7 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
             reporter.supervise(&mut supervisor, running, started, args.verbose)?
         }
         (running, _) => {
-            let exit = supervisor.wait().map_err(Failure::own)?;
+            let exit = supervisor.wait()?;
             if let Some(Running { prefetch, app }) = running {
                 let outcome = app.outcome(prefetch);
                 app.tell(outcome.as_ref(), &exit, args.verbose);
@@ -98,10 +96,7 @@ impl Reporter {
     ) -> Result<Exit, Failure> {
         let Running { prefetch, app } = running;
         let learned = || app.loaded.get().map(|loaded| loaded.ended);
-        let (exit, recorded) = self
-            .recorder
-            .follow(supervisor, learned, LAUNCH_GOES_ON)
-            .map_err(Failure::own)?;
+        let (exit, recorded) = self.recorder.follow(supervisor, learned, LAUNCH_GOES_ON)?;
         let judging = match recorded {
             Ok(recording) => {
                 let (first, second) = (app.clone(), app.clone());
@@ -117,7 +112,7 @@ impl Reporter {
         };
         let exit = match exit {
             Some(exit) => exit,
-            None => supervisor.wait().map_err(Failure::own)?,
+            None => supervisor.wait()?,
         };
         let (outcome, verdict) = match judging {
             Ok(judging) => judging.finish(),

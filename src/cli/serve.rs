@@ -1,34 +1,19 @@
-//! `service`: the system service.
+//! `service`: the system service, with its log.
 
 use std::error::Error;
-use std::path::Path;
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
-use super::Failure;
-use super::args::ServiceArgs;
-use crate::drive::Sysfs;
 use crate::service::config::{Config, LogLevel};
 use crate::service::control::bus::Address;
 use crate::service::{Places, run};
 
-/// Runs the service until a signal asks it to stop.
-pub fn main(state_dir: &Path, args: ServiceArgs) -> Result<(), Failure> {
-    let places = Places {
-        state_dir: state_dir.to_owned(),
-        config_dir: args.config_dir,
-        run_dir: args.run_dir,
-        sysfs: Sysfs::default(),
-    };
-    serve(&places, (!args.no_bus).then(Address::default)).map_err(Failure::own)
-}
-
-/// Runs the service with its log until a signal asks it to stop, on other files than the system's.
+/// Runs the service until a signal asks it to stop, and logs.
 ///
 /// # Errors
-/// What keeps it from starting, or from going on.
+/// When it cannot start, or cannot go on.
 pub fn serve(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> {
     // `run` reports a configuration that is wrong.
     let level =

@@ -29,14 +29,14 @@ pub fn service_or_files(
             say(&format!("{error}; going on without it"));
             Ok(files)
         }
-        Err(error) => Err(Failure::own(error)),
+        Err(error) => Err(Failure::from(error)),
     }
 }
 
 /// The running service; it is not started, because the command asks for its state.
 pub fn running() -> Result<Client, Failure> {
-    let client = Client::connect(&Address::System).map_err(Failure::own)?;
-    client.ok_or_else(|| Failure::own("the service is not running (systemctl start paralfetch)"))
+    let client = Client::connect(&Address::System)?;
+    client.ok_or_else(|| Failure::from("the service is not running (systemctl start paralfetch)"))
 }
 
 /// Has a running service read the profiles again, after one was made or removed.
@@ -54,7 +54,7 @@ pub fn tell_of_profiles(state_dir: &Path) {
 /// absolute, anything else stays as it is.
 pub fn app_argument(app: &OsStr) -> Result<String, Failure> {
     let text = app.to_str().ok_or_else(|| {
-        Failure::own(format!(
+        Failure::from(format!(
             "{} is not UTF-8, and cannot be told the service",
             Path::new(app).display()
         ))
@@ -65,16 +65,16 @@ pub fn app_argument(app: &OsStr) -> Result<String, Failure> {
         return Ok(text.to_owned());
     }
     let absolute = path::absolute(text)
-        .map_err(|error| Failure::own(format!("no current directory: {error}")))?;
+        .map_err(|error| Failure::from(format!("no current directory: {error}")))?;
     absolute
         .into_os_string()
         .into_string()
-        .map_err(|_| Failure::own("the current directory is not UTF-8; give an absolute path"))
+        .map_err(|_| Failure::from("the current directory is not UTF-8; give an absolute path"))
 }
 
 /// A failed call, in one line.
 pub fn failed(error: ControlError) -> Failure {
-    Failure::own(text_of(error.to_string().as_bytes()))
+    Failure::from(text_of(error.to_string().as_bytes()))
 }
 
 #[cfg(test)]

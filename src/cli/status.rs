@@ -1,11 +1,11 @@
 //! `status` and `stats`, and the service's part of `list`.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use serde_json::json;
 
 use super::Failure;
-use super::args::{Stats, StatusArgs};
 use super::profiles::write_out;
 use super::service::{app_argument, failed, running, service_or_files};
 use crate::cli::format;
@@ -20,9 +20,9 @@ const LISTED: u32 = 20;
 const IN_JSON: u32 = MAX_LAUNCHES;
 
 /// Prints the state of the service.
-pub fn status(args: &StatusArgs) -> Result<(), Failure> {
+pub fn status(json: bool) -> Result<(), Failure> {
     let report = running()?.status().map_err(failed)?;
-    write_out(&if args.json {
+    write_out(&if json {
         format!("{:#}\n", json!(report))
     } else {
         status_text(&report)
@@ -30,13 +30,13 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
 }
 
 /// Prints the managed apps and their last launches.
-pub fn stats(state_dir: &Path, args: &Stats) -> Result<(), Failure> {
+pub fn stats(state_dir: &Path, app: Option<&OsStr>, json: bool) -> Result<(), Failure> {
     let service = service_or_files(state_dir, Client::connect)?;
-    let app = args.app.as_deref().map(app_argument).transpose()?;
+    let app = app.map(app_argument).transpose()?;
     let apps = service.apps(app.as_deref()).map_err(failed)?;
-    let limit = if args.json { IN_JSON } else { LISTED };
+    let limit = if json { IN_JSON } else { LISTED };
     let launches = service.launches(app.as_deref(), limit).map_err(failed)?;
-    write_out(&if args.json {
+    write_out(&if json {
         format!("{:#}\n", json!({ "apps": apps, "launches": launches }))
     } else {
         let mut lines = match app {

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::args::WatchArgs;
 use super::profiles::write_out;
 use super::service::running;
 use super::status::{joined, launch_line};
@@ -11,12 +10,12 @@ use crate::service::control::bus::BusError;
 use crate::service::control::{LaunchSignal, word};
 
 /// Prints a line for each signal until the service stops or the user interrupts.
-pub fn main(args: &WatchArgs) -> Result<(), Failure> {
-    for signal in running()?.signals().map_err(Failure::own)? {
+pub fn main(json: bool) -> Result<(), Failure> {
+    for signal in running()?.signals()? {
         match signal {
-            Ok(signal) if args.json => write_out(&format!("{}\n", json_line(&signal)))?,
+            Ok(signal) if json => write_out(&format!("{}\n", json_line(&signal)))?,
             Ok(signal) => write_out(&joined(&[line(&signal)]))?,
-            Err(error @ BusError::Gone) => return Err(Failure::own(error)),
+            Err(error @ BusError::Gone) => return Err(Failure::from(error)),
             Err(error) => say(&error.to_string()),
         }
     }

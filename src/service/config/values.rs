@@ -12,12 +12,12 @@ use crate::drive::MemoryLimits;
 use crate::model::LaunchLimits;
 
 /// Whose launches are managed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
-    /// Only the apps that the user named.
+    /// Only the apps that were enabled
     Manual,
-    /// These, every app with a .desktop entry, and programs whose launches turn out to be worth it.
+    /// These, every app with a .desktop entry, and programs whose launches are slow and repeatable enough
     #[default]
     Automatic,
 }
