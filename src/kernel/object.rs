@@ -11,8 +11,9 @@ use std::{io, ptr};
 use libbpf_rs::libbpf_sys::bpf_raw_tracepoint_open;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
-    MapCore, MapHandle, OpenObject, PrintLevel, ProgramMut, RingBuffer, RingBufferBuilder,
+    MapCore, MapFlags, MapHandle, OpenObject, PrintLevel, ProgramMut, RingBuffer, RingBufferBuilder,
 };
+use rustix::process::Pid;
 
 use super::abilities::{TraceError, check};
 use super::globals::Globals;
@@ -59,6 +60,34 @@ impl LoadedObject {
             })
         };
         keep().map_err(|error| TraceError::from_bpf("duplicating a map", error))
+    }
+}
+
+/// Threads that are listed at most, of all launches.
+const MOST_THREADS: u32 = 4096;
+
+impl LoadedObject {
+    /// Lists the first thread of a launch that user space begins. The programs list those that it creates.
+    ///
+    /// # Errors
+    /// When the map refuses it.
+    pub fn list_thread(&self, launch: u64, pid: Pid) -> Result<(), TraceError> {
+        let key = pid.as_raw_nonzero().get().to_ne_bytes();
+        self.launch_threads
+            .update(&key, &launch.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| TraceError::from_bpf("listing a launch's first thread", error))
+    }
+
+    /// Ids of a launch's threads, as far as they are listed; some may have exited. Nothing is read before the
+    /// first is asked for.
+    pub fn threads(&self, launch: u64) -> impl Iterator<Item = i32> {
+        let any = MapFlags::ANY;
+        let listed = move || self.launch_threads.lookup_batch(MOST_THREADS, any, any);
+        std::iter::once_with(listed)
+            .filter_map(Result::ok)
+            .flatten()
+            .filter(move |(_, of)| *of == launch.to_ne_bytes())
+            .filter_map(|(id, _)| Some(i32::from_ne_bytes(*id.first_chunk()?)))
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::MapHandle;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::abilities::TraceError;
@@ -241,15 +241,6 @@ impl RecorderPool {
         }
     }
 
-    /// Lists the first thread of a launch. The programs list those that it creates.
-    fn list_thread(&self, launch: u64, pid: Pid) -> Result<(), TraceError> {
-        let key = pid.as_raw_nonzero().get().to_ne_bytes();
-        self.object
-            .launch_threads
-            .update(&key, &launch.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| TraceError::from_bpf("listing a launch's first thread", error))
-    }
-
     /// Tells the programs how many recorders to look at. Called with `attached` locked.
     fn set_recording(&self) {
         let globals = &self.object.globals;
@@ -295,21 +286,19 @@ impl RecorderLease {
         let tracer = self.trace(launch, None)?;
         let role = pf_role::PF_ROLE_STARTING;
         mark_task(&pool.object.members, pidfd.as_fd(), launch, role)?;
-        pool.list_thread(launch, pid)?;
+        pool.object.list_thread(launch, pid)?;
         pool.object.globals.slot(launch).start_mark().set();
         Ok(tracer)
     }
 
-    /// Begins to record a launch that a [`Watch`](super::Watch) of the same object follows, and whose first
-    /// process this is.
+    /// Begins to record a launch that a [`Watch`](super::Watch) of the same object follows.
     ///
     /// # Errors
     /// When the programs cannot be attached.
-    pub fn record(self, launch: u64, pid: Pid) -> Result<Tracer, TraceError> {
+    pub fn record(self, launch: u64) -> Result<Tracer, TraceError> {
         let pool = Arc::clone(&self.pool);
         let mut tracer = self.trace(launch, None)?;
         tracer.begun_ns = Some(monotonic_ns());
-        pool.list_thread(launch, pid)?;
         // Its last task may have exited before the programs could report that.
         if pool.object.globals.slot(launch).read().tasks == 0 {
             tracer.note_exit();

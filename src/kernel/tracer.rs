@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer};
+use libbpf_rs::{MapHandle, RingBuffer};
 
 use super::abilities::TraceError;
 use super::event::{TraceEvent, parse};
@@ -138,22 +138,9 @@ impl Tracer {
             .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))
     }
 
-    /// Ids of the launch tree's threads that are alive, as far as they are listed.
+    /// Ids of the launch tree's threads, as [`LoadedObject::threads`](super::object::LoadedObject::threads).
     pub fn threads(&self) -> impl Iterator<Item = i32> {
-        let keys = self.thread_keys();
-        keys.filter_map(|key| Some(i32::from_ne_bytes(*key.first_chunk()?)))
-    }
-
-    /// Keys of the launch's threads in the map of all launches' threads.
-    fn thread_keys(&self) -> impl Iterator<Item = Vec<u8>> {
-        let threads = &self.recorder.pool().object().launch_threads;
-        let launch = self.launch.to_ne_bytes();
-        // While threads come and go, the kernel may begin anew.
-        let keys = threads.keys().take(2 * MOST_THREADS);
-        keys.filter(move |key| {
-            let found = threads.lookup(key, MapFlags::ANY);
-            found.is_ok_and(|found| found.is_some_and(|of| of == launch))
-        })
+        self.recorder.pool().object().threads(self.launch)
     }
 
     /// The launch had ended when its recording began.
@@ -219,12 +206,6 @@ impl Tracer {
         let (pool, index) = (self.recorder.pool(), self.recorder.index());
         pool.switch_off(index, self.launch);
         tables::remove_log(pool.object(), index);
-        // No program lists a thread of this launch any more.
-        let threads: Vec<Vec<u8>> = self.thread_keys().collect();
-        for thread in threads {
-            // It may have exited since.
-            let _ = pool.object().launch_threads.delete(&thread);
-        }
     }
 }
 
@@ -234,9 +215,6 @@ impl Drop for Tracer {
         tables::remove(self.recorder.pool().object(), self.recorder.index());
     }
 }
-
-/// Threads that are listed at most, of all launches.
-const MOST_THREADS: usize = 4096;
 
 /// How long to leave events in the log before fetching them, which takes the processor away from the app. It
 /// holds 130,000 page events, and launches make some 80,000 in a second; [`Tracer::wake_fd`] wakes when it is

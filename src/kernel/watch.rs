@@ -265,6 +265,11 @@ impl Watch {
         slots::counts(&self.object.globals, launch)
     }
 
+    /// Ids of a launch's threads, as far as they are listed; some may have exited.
+    pub fn threads(&self, launch: u64) -> impl Iterator<Item = i32> {
+        self.object.threads(launch)
+    }
+
     /// What the first `requests` that the launch tree made itself were for, in their order and as far as they were
     /// noted. The launch must not have ended.
     ///
@@ -329,7 +334,9 @@ impl Watch {
             return Ok(None);
         };
         let members = &self.object.members;
-        if let Err(error) = mark_task(members, pidfd.as_fd(), launch, role) {
+        let begun = mark_task(members, pidfd.as_fd(), launch, role)
+            .and_then(|()| self.object.list_thread(launch, pid));
+        if let Err(error) = begun {
             self.end(launch);
             return Err(error);
         }

@@ -10,7 +10,6 @@ use std::thread::Builder;
 use std::time::SystemTime;
 
 use rustix::event::{PollFd, PollFlags};
-use rustix::process::Pid;
 
 use super::follow::{Follow, wait};
 use crate::drive::Sysfs;
@@ -25,8 +24,6 @@ use crate::process::LaunchOver;
 pub struct LiveJob {
     /// Number of the launch.
     pub launch: u64,
-    /// Its first process.
-    pub pid: Pid,
     /// Whose launch it is.
     pub app: App,
     /// The profile that the app has already.
@@ -88,7 +85,7 @@ fn learn(
     stop: &AtomicBool,
 ) -> Result<LearnedProfile, NotLearned> {
     let started = SystemTime::now();
-    let recording = recorder.record(job.launch, job.pid);
+    let recording = recorder.record(job.launch);
     // The app goes on, whatever came of it.
     drop(job.held.take());
     let mut tracer = recording.map_err(|error| NotLearned::NoRecorder(error.to_string()))?;

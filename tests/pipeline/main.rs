@@ -21,6 +21,8 @@ mod processes;
 #[path = "../common/root.rs"]
 mod root;
 mod sandbox;
+#[path = "../common/slowed.rs"]
+mod slowed;
 mod stalls;
 mod threads;
 

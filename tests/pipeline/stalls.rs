@@ -1,99 +1,12 @@
 //! A drive that stands still in the middle of a launch, as cheap flash does while it tidies up; and an app
 //! that gets no processor, as on a machine that is busy.
 
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use rustix::fs::{Advice, fadvise, major, minor};
+use std::fs;
 
 use crate::common::Mounted;
 use crate::root::{PAGES, Root, pages_of};
 use crate::set_up;
-
-/// A control group whose processes get little of something. It is theirs alone: if these tests are killed,
-/// an empty group is left, and everybody else gets as much as before.
-struct Slowed(PathBuf);
-
-impl Slowed {
-    /// Processes that get so few requests in a second from this drive that each is a pause of the launch.
-    fn by_drive(device: &Path) -> Option<Slowed> {
-        let id = rustix::fs::stat(device).unwrap().st_rdev;
-        let limit = format!("{}:{} 1", major(id), minor(id));
-        Slowed::by("blkio", &[("blkio.throttle.read_iops_device", &limit)])
-    }
-
-    /// Processes that get ten milliseconds of processor time in a second.
-    fn by_processor() -> Option<Slowed> {
-        let limits = [
-            ("cpu.cfs_period_us", "1000000"),
-            ("cpu.cfs_quota_us", "10000"),
-        ];
-        Slowed::by("cpu", &limits)
-    }
-
-    /// `None`, with the reason, where the kernel cannot do that for us.
-    fn by(controller: &str, limits: &[(&str, &str)]) -> Option<Slowed> {
-        let groups = Path::new("/sys/fs/cgroup").join(controller);
-        let mut missing = limits
-            .iter()
-            .filter(|(file, _)| !groups.join(file).exists());
-        if let Some((file, _)) = missing.next() {
-            let why = format!(
-                "apps cannot be slowed down: there is no {}/{file}",
-                groups.display()
-            );
-            assert!(
-                std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
-                "{why}"
-            );
-            eprintln!("SKIPPED: {why}");
-            return None;
-        }
-        let group = groups.join(format!("paralfetch-test-{}", std::process::id()));
-        fs::create_dir(&group).unwrap();
-        let slowed = Slowed(group);
-        for (file, limit) in limits {
-            fs::write(slowed.0.join(file), limit).unwrap();
-        }
-        Some(slowed)
-    }
-
-    /// The same command, as a process of the group.
-    fn command(&self, command: &Command) -> Command {
-        let mut within = Command::new("sh");
-        within
-            .args(["-c", "echo $$ >\"$0\" && exec \"$@\""])
-            .arg(self.0.join("cgroup.procs"))
-            .arg(command.get_program())
-            .args(command.get_args())
-            .stdin(Stdio::null());
-        within
-    }
-}
-
-impl Drop for Slowed {
-    fn drop(&mut self) {
-        // Nothing is lost where it stays, as after a kill.
-        let _ = fs::remove_dir(&self.0);
-    }
-}
-
-/// Everything that the app uses is cached, but for the files that it reads.
-fn leave_out_data(root: &Root, files: &[String], read: &str) {
-    let launched = Command::new("chroot")
-        .arg(root.path())
-        .args(["/bin/sh", "-c", read])
-        .stdout(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(launched.success());
-    root.image.sync();
-    for file in files {
-        let file = File::open(root.path().join(&file[1..])).unwrap();
-        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-    }
-}
+use crate::slowed::{Slowed, leave_out_data};
 
 #[test]
 fn what_is_read_after_a_pause_of_the_drive_is_learned() {

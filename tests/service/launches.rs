@@ -14,6 +14,7 @@ use paralfetch::profile::Store;
 use paralfetch::service::registry::Registry;
 
 use crate::running::{LIMIT, Launched, Running, WAIT, files_in, number};
+use crate::slowed::{Slowed, leave_out_data};
 use crate::{seen_early_and_late, set_up};
 
 #[test]
@@ -286,6 +287,40 @@ fn only_reads_of_what_the_profile_lacks_lead_back_to_learning() {
         assert_eq!(reasons.len(), 1);
         service.stop();
     });
+}
+
+/// What its first process, a shell, starts waits for the drive, and the shell for that.
+#[test]
+fn a_launch_goes_on_while_any_thread_of_its_tree_waits_for_the_drive() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let files: Vec<String> = (0..6).map(|file| format!("/data/{file}")).collect();
+    let read = format!("cat {}", files.join(" "));
+    image.script("app", &format!("{read} >/dev/null; : >/done; {WAIT}"));
+    fs::create_dir(image.root.path().join("dev")).unwrap();
+    image.enable("app");
+    assert!(
+        image
+            .paralfetch(&["disable", &image.id("app")])
+            .status
+            .success()
+    );
+    let mut service = image.start();
+    leave_out_data(&image.root, &files, &read);
+    let Some(slowed) = Slowed::by_drive(image.root.image.device()) else {
+        return;
+    };
+    // Each of its reads is a pause that is longer than a quiet window.
+    let mut app = Launched(slowed.command(&image.launcher("app")).spawn().unwrap());
+    service.launch_of(&image.id("app"));
+    assert!(
+        image.root.path().join("done").exists(),
+        "it has read everything"
+    );
+    image.let_end();
+    assert!(app.0.wait().unwrap().success());
+    service.stop();
 }
 
 #[test]

@@ -14,6 +14,9 @@ mod launches;
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod root;
 mod running;
+#[path = "../common/slowed.rs"]
+#[expect(dead_code, reason = "the other tests use more of it")]
+mod slowed;
 mod stopped;
 mod storms;
 

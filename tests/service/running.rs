@@ -172,7 +172,8 @@ impl Image {
         Launched(launcher.spawn().unwrap())
     }
 
-    fn launcher(&self, name: &str) -> Command {
+    /// What launches an app of the image.
+    pub fn launcher(&self, name: &str) -> Command {
         let mut command = Command::new("chroot");
         command
             .arg(self.root.path())

@@ -196,6 +196,7 @@ static __always_inline struct pf_member *begin(struct scratch *s, struct task_st
 	m->role = role;
 	m->execve_calls = 0;
 	m->waiting_since_ns = 0;
+	list_thread(task, m);
 	return m;
 lost:
 	__sync_fetch_and_add(&lost_launches, 1);

@@ -32,13 +32,12 @@ struct {
 } members SEC(".maps");
 
 /*
- * Ids of the threads of recorded launches that are alive, with the numbers of their launches, for user
- * space to look at their states. A launch with very many has some that are not listed.
+ * Ids of the threads of launches, with the numbers of their launches, for user space to look at their states.
+ * The threads of an app that goes on after its launch make room when others need it.
  */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, __u64);
 } launch_threads SEC(".maps");
@@ -118,7 +117,6 @@ static __always_inline void list_thread(struct task_struct *task, const struct p
 static __always_inline void tree_fork(struct task_struct *parent, struct task_struct *child)
 {
 	struct pf_member *m = member_of(parent), *new;
-	struct pf_launch *launch;
 	__u32 role;
 
 	if (!m)
@@ -139,24 +137,20 @@ static __always_inline void tree_fork(struct task_struct *parent, struct task_st
 	new->role = role;
 	if (!is_tree(role))
 		return;
-	launch = launch_of(m);
-	__sync_fetch_and_add(&launch->tasks, 1);
-	if (launch->recorder)
-		list_thread(child, new);
+	__sync_fetch_and_add(&launch_of(m)->tasks, 1);
+	list_thread(child, new);
 }
 
 /* A task of a tree has executed a program; `old_pid` is the id that it had before. */
 static __always_inline void tree_exec(struct task_struct *task, struct pf_member *m, __u32 old_pid)
 {
-	if (launch_of(m)->recorder) {
-		/*
-		 * A thread that executes takes over the id of its process. Its old id is free then, and may
-		 * soon be that of a task outside the launch.
-		 */
-		if (old_pid != (__u32)task->pid)
-			bpf_map_delete_elem(&launch_threads, &old_pid);
-		list_thread(task, m);
-	}
+	/*
+	 * A thread that executes takes over the id of its process. Its old id is free then, and may soon be
+	 * that of a task outside the launch.
+	 */
+	if (old_pid != (__u32)task->pid)
+		bpf_map_delete_elem(&launch_threads, &old_pid);
+	list_thread(task, m);
 	if (m->role == PF_ROLE_STARTING)
 		m->role = PF_ROLE_TREE;
 }
@@ -169,8 +163,7 @@ static __always_inline struct pf_launch *tree_exit(struct task_struct *task, str
 
 	if (!is_tree(m->role))
 		return NULL;
-	if (launch->recorder)
-		bpf_map_delete_elem(&launch_threads, &id);
+	bpf_map_delete_elem(&launch_threads, &id);
 	return __sync_fetch_and_add(&launch->tasks, -1) == 1 ? launch : NULL;
 }
 

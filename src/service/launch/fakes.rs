@@ -48,7 +48,7 @@ impl Outside for FakeSystem {
         })
     }
 
-    fn threads(&self, _pid: u32) -> impl Iterator<Item = TaskState> {
+    fn threads(&self, _launch: u64) -> impl Iterator<Item = TaskState> {
         std::iter::empty()
     }
 

@@ -10,8 +10,8 @@ pub trait Outside {
     /// What was counted so far; `None` if the launch has no slot any more.
     fn counts(&self, launch: u64) -> Option<LaunchCounts>;
 
-    /// The threads of a process, each looked up when it is asked for.
-    fn threads(&self, pid: u32) -> impl Iterator<Item = TaskState>;
+    /// The threads of a launch tree, each looked up when it is asked for.
+    fn threads(&self, launch: u64) -> impl Iterator<Item = TaskState>;
 
     /// Whether the exec gate still holds the program of this launch.
     fn is_held(&self, launch: u64) -> bool;

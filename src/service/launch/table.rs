@@ -291,9 +291,7 @@ impl FollowedLaunch {
             is_prefetching: self.state.is_prefetching(),
             has_exited: false,
         };
-        // The counters do not name the threads of the tree; those of its first process must do.
-        let threads = outside.threads(self.start.pid);
-        self.end.look(look, threads).is_some()
+        self.end.look(look, outside.threads(self.number)).is_some()
     }
 
     /// Takes the report of the prefetch thread; `None` if it had to be stopped.

@@ -1,7 +1,5 @@
 //! The real side of the seam: what launches need of the system.
 
-use rustix::process::Pid;
-
 use super::Parts;
 use crate::drive::MemoryLimits;
 use crate::judge::KnownFiles;
@@ -9,7 +7,7 @@ use crate::learn::LiveJob;
 use crate::model::{LaunchCounts, LaunchLimits};
 use crate::policy::{ColdLaunch, Observation, Warmth};
 use crate::prefetch::PrefetchOptions;
-use crate::process::{TaskState, process_threads, thread_states};
+use crate::process::{TaskState, thread_states};
 use crate::profile::decode;
 use crate::service::control::LaunchSignal;
 use crate::service::history::LaunchRecord;
@@ -27,8 +25,8 @@ impl Outside for Parts {
         })
     }
 
-    fn threads(&self, pid: u32) -> impl Iterator<Item = TaskState> {
-        thread_states(process_threads(pid))
+    fn threads(&self, launch: u64) -> impl Iterator<Item = TaskState> {
+        thread_states(self.kernel.threads(launch))
     }
 
     fn is_held(&self, launch: u64) -> bool {
@@ -105,14 +103,12 @@ impl Parts {
 
     fn start_recording(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
         let start = &launch.start;
-        let pid = Pid::from_raw(start.pid as i32).filter(|_| self.recorders.can_record());
-        let Some(pid) = pid else {
+        if !self.recorders.can_record() {
             return Err("not learned: tracing cannot be had".to_owned());
-        };
+        }
         let profile = self.apps.profiles.get(&start.id);
         let job = LiveJob {
             launch: launch.number,
-            pid,
             app: start.app.clone(),
             earlier: profile.and_then(|profile| decode(&profile.packed).ok()),
             limits: LaunchLimits::from(&self.config.launch),
