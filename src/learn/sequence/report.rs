@@ -82,61 +82,58 @@ impl ResolveReport {
             let reason = left_out.support.reason().unwrap_or("is left out");
             format!("{}: {fs_type} {reason}", left_out.count)
         });
-        let pages = FileCount::from;
-        let others = counted(&[
+        let files = counted([
             (self.unknown_device, "on devices that are not mounted here"),
             (self.gone, "deleted, replaced or not regular files"),
             (self.written, "written since the launch began"),
-            (pages(self.past_end_pages), "past the ends of files"),
-            (pages(self.unmapped_pages), "without a place on the disk"),
-            (
-                pages(self.dropped_metadata),
-                "metadata of devices that cannot be read",
-            ),
         ]);
-        by_type.chain(others).collect()
+        let pages = counted([
+            (self.past_end_pages, "past the ends of files"),
+            (self.unmapped_pages, "without a place on the disk"),
+            (self.dropped_metadata, "metadata of unreadable devices"),
+        ]);
+        by_type.chain(files).chain(pages).collect()
     }
 
     /// The whole report as text, a line each.
     pub fn lines(&self) -> Vec<String> {
-        let pages = FileCount::from;
         let mut other = self.other;
         other.pages += self.other_metadata_pages;
-        let counts = counted(&[
-            (pages(self.window_pages), "cached before the launch"),
+        let counts = counted([
+            (self.window_pages, "cached before the launch"),
+            (self.path_metadata, "metadata of look-ups, cached before"),
             (
-                pages(self.path_metadata),
-                "metadata of look-ups, cached before",
-            ),
-            (
-                pages(self.refined_pages),
+                self.refined_pages,
                 "left out: not needed in an earlier launch",
             ),
             (
-                pages(self.recurring_pages),
+                self.recurring_pages,
                 "read by processes started for this launch, as before",
             ),
             (
-                pages(self.helper_pages),
+                self.helper_pages,
                 "left out unless it recurs: read by processes started meanwhile",
             ),
-            (pages(self.missing_metadata), "missing metadata, inserted"),
-            (
-                pages(self.late_metadata),
-                "metadata read only after their data",
-            ),
-            (other, "not of this app: accessed by other programs"),
+            (self.missing_metadata, "missing metadata, inserted"),
+            (self.late_metadata, "metadata read only after their data"),
         ]);
-        let mut lines = [self.warnings.clone(), counts, self.paths.lines()].concat();
+        let other = counted([(other, "not of this app: accessed by other programs")]);
         let left_out = self.left_out_lines().into_iter();
-        lines.extend(left_out.map(|line| format!("left out: {line}")));
-        lines
+        let left_out = left_out.map(|line| format!("left out: {line}")).collect();
+        [
+            self.warnings.clone(),
+            counts,
+            other,
+            self.paths.lines(),
+            left_out,
+        ]
+        .concat()
     }
 }
 
 /// A line for each count that is not zero.
-fn counted(counts: &[(FileCount, &str)]) -> Vec<String> {
-    let counts = counts.iter();
+fn counted<const N: usize>(counts: [(impl Into<FileCount>, &str); N]) -> Vec<String> {
+    let counts = counts.into_iter().map(|(count, what)| (count.into(), what));
     let counts = counts.filter(|(count, _)| *count != FileCount::default());
     counts
         .map(|(count, what)| format!("{count}: {what}"))
