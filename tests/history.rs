@@ -154,3 +154,20 @@ fn processes_that_make_it_at_once_do_not_take_it_for_a_damaged_one() {
         assert!(names.all(|name| !name.to_string_lossy().contains("damaged")));
     }
 }
+
+/// Before anything was learned or recorded, and whoever asks.
+#[test]
+fn asking_leaves_nothing_behind() {
+    let place = tempfile::tempdir().unwrap();
+    let state_dir = place.path().join("state");
+    for command in [&["list"][..], &["list", "--json"], &["stats"], &["mode"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_paralfetch"))
+            .arg("--state-dir")
+            .arg(&state_dir)
+            .args(command)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{command:?}: {output:?}");
+        assert!(!state_dir.exists(), "{command:?}");
+    }
+}

@@ -26,9 +26,13 @@ pub fn show(state_dir: &Path, app: &OsStr, json: bool) -> Result<(), Failure> {
 
 /// Lists all profiles, and names those that cannot be read on standard error.
 pub fn list(state_dir: &Path, json: bool) -> Result<(), Failure> {
-    let store = Store::open(state_dir)?;
+    // Before anything was learned, there is no directory, and reading makes none.
+    let stored = match state_dir.try_exists() {
+        Ok(false) => Vec::new(),
+        _ => Store::open(state_dir)?.list()?,
+    };
     let mut profiles = Vec::new();
-    for stored in store.list()? {
+    for stored in stored {
         match stored.profile {
             Ok(profile) => profiles.push(profile),
             Err(error) => say(&error.to_string()),

@@ -6,7 +6,6 @@ use super::apps::{add_times, find, find_or_add, states};
 use super::{Answer, AppState, ControlError, LaunchRecord, ServiceCalls};
 use crate::apps::Rules;
 use crate::policy::{Observation, PhaseRequest};
-use crate::profile::Store;
 use crate::service::CONFIG_DIR;
 use crate::service::clock::now_s;
 use crate::service::config::{Config, Mode, set_mode};
@@ -33,10 +32,6 @@ impl ServiceFiles {
     }
 
     fn registry(&self) -> Answer<Registry> {
-        if !self.state_dir.exists() {
-            // No app was ever managed. Otherwise the directory is left alone: reading must not need root.
-            Store::create(&self.state_dir).map_err(ControlError::failed)?;
-        }
         let (registry, _) = Registry::load(&self.state_dir).map_err(ControlError::failed)?;
         Ok(registry)
     }
