@@ -1,64 +1,20 @@
 //! `run --report`: the misses of the launch, once the app has ended.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
+use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::say;
 use crate::cli::format::{mib, text_of};
 use crate::fs::mounts::MountTable;
 use crate::judge::{JudgedLaunch, LiveSystem, Miss, MissedPlace, Misses, Recording, misses};
-use crate::model::PrefetchReport;
-use crate::model::Profile;
+use crate::model::{PAGE_SIZE, PrefetchReport, Profile};
 
 /// Misses that are listed as text; all of them are in a file.
 const MOST_LINES: usize = 100;
-
-/// How long to wait for the judgement when the app has ended. It takes some milliseconds, if the
-/// drive answers.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Where the report goes.
-pub enum Target {
-    /// To standard error, as text.
-    Text,
-    /// Into a file, as JSON lines.
-    File(File, PathBuf),
-}
-
-impl Target {
-    /// Opens the file, if one is named, so that it is known before the launch that it can be written.
-    pub fn open(file: Option<&Path>) -> Result<Self, String> {
-        let Some(path) = file else {
-            return Ok(Target::Text);
-        };
-        File::create(path)
-            .map(|file| Target::File(file, path.to_owned()))
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))
-    }
-}
-
-/// What is judged, beside what was traced.
-pub struct Case {
-    /// The launch's start by the file systems' clock.
-    pub started: SystemTime,
-    /// What was recorded.
-    pub recording: Recording,
-    /// Waits for the prefetch to end, and says what it did.
-    pub outcome: Box<dyn FnOnce() -> Option<PrefetchReport> + Send>,
-    /// Loads the profile that was prefetched.
-    pub profile: Box<dyn FnOnce() -> Result<Profile, String> + Send>,
-}
-
-/// A judgement under way, in a thread of its own: the app is still running, and its signals are to
-/// be passed on.
-pub struct Judging(Receiver<(Option<PrefetchReport>, Result<ReportVerdict, String>)>);
 
 /// A launch's misses, and how far they can be trusted.
 pub struct ReportVerdict {
@@ -67,40 +23,13 @@ pub struct ReportVerdict {
     lost: u64,
 }
 
-impl Judging {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// When the system has no thread to give.
-    pub fn start(case: Case) -> io::Result<Self> {
-        let (send, receive) = sync_channel(1);
-        // Not joined: nobody should wait for a thread that a drive holds.
-        thread::Builder::new()
-            .name("pf-report".to_owned())
-            .spawn(move || {
-                let report = (case.outcome)();
-                let verdict = match &report {
-                    Some(outcome) => (case.profile)().and_then(|profile| {
-                        judge(&case.recording, case.started, &profile, outcome)
-                    }),
-                    None => Err("nothing was prefetched".to_owned()),
-                };
-                // The receiver may have given up.
-                let _ = send.send((report, verdict));
-            })?;
-        Ok(Judging(receive))
-    }
-
-    /// What the prefetch did and what was missed; both lack if the drive does not answer.
-    pub fn finish(self) -> (Option<PrefetchReport>, Result<ReportVerdict, String>) {
-        self.0.recv_timeout(PATIENCE).unwrap_or_else(|_| {
-            let why = "the launch could not be judged in time".to_owned();
-            (None, Err(why))
-        })
-    }
+/// Creates the report's file.
+pub fn create(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
-fn judge(
+/// Lists the misses of a recorded launch, which began at `started`.
+pub fn judge(
     recording: &Recording,
     started: SystemTime,
     profile: &Profile,
@@ -122,24 +51,17 @@ fn judge(
     })
 }
 
-/// Writes the report where it belongs. What goes wrong is said: the app has ended, and its status
-/// counts.
-pub fn write(target: Target, verdict: Result<ReportVerdict, String>) {
-    let verdict = match verdict {
-        Ok(verdict) => verdict,
-        Err(why) => return say(&format!("{why}; there is no report")),
-    };
-    match target {
-        Target::Text => lines(&verdict).iter().for_each(|line| say(line)),
-        Target::File(mut file, path) => {
-            let text: String = json_lines(&verdict)
-                .iter()
-                .map(|line| format!("{line}\n"))
-                .collect();
-            if let Err(error) = file.write_all(text.as_bytes()) {
-                say(&format!("cannot write {}: {error}", path.display()));
-            }
-        }
+/// Prints the report on standard error.
+pub fn print(verdict: &ReportVerdict) {
+    lines(verdict).iter().for_each(|line| say(line));
+}
+
+/// Writes the report as JSON lines. The app has ended, and its status counts: a failure is only said.
+pub fn write(verdict: &ReportVerdict, mut file: File) {
+    let lines = json_lines(verdict).into_iter();
+    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    if let Err(error) = file.write_all(text.as_bytes()) {
+        say(&format!("cannot write the report: {error}"));
     }
 }
 
@@ -167,7 +89,7 @@ fn lines(verdict: &ReportVerdict) -> Vec<String> {
         lines.push(format!(
             "others read meanwhile, for the app or not: {} requests, {}",
             misses.others.len(),
-            mib(pages * crate::model::PAGE_SIZE)
+            mib(pages * PAGE_SIZE)
         ));
         lines.extend(table(&misses.others, "requests of others"));
     }
@@ -221,7 +143,11 @@ fn json_lines(verdict: &ReportVerdict) -> Vec<Value> {
         .misses
         .iter()
         .chain(&misses.others)
-        .map(|miss| tagged("miss", miss))
+        .map(|miss| {
+            let mut line = json!(miss);
+            line["type"] = json!("miss");
+            line
+        })
         .collect();
     lines.push(json!({
         "type": "totals",
@@ -236,12 +162,6 @@ fn json_lines(verdict: &ReportVerdict) -> Vec<Value> {
         "lost_events": verdict.lost,
     }));
     lines
-}
-
-fn tagged(kind: &str, of: &impl Serialize) -> Value {
-    let mut value = json!(of);
-    value["type"] = json!(kind);
-    value
 }
 
 #[cfg(test)]
@@ -291,29 +211,20 @@ mod tests {
             text[0],
             "missed 5 of 1000 requests (0.5 %), 0.0 MiB, in 0.3 s: 5 late (0.0 MiB)"
         );
-        assert!(
-            text[2].contains("1.5 late") && text[2].ends_with("/a\u{fffd}"),
-            "{text:?}"
-        );
-        assert!(
-            text.iter()
-                .any(|line| line.ends_with("metadata: inode table")),
-            "{text:?}"
-        );
-        assert!(
-            text.iter().any(|line| line.contains("3 events were lost")),
-            "{text:?}"
-        );
+        let text = text.join("\n");
+        for part in ["1.5 late", "/a\u{fffd}\n", "metadata: inode table\n"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(text.ends_with("3 events were lost: there may be more misses"));
     }
 
     #[test]
     fn long_lists_are_cut_as_text_and_not_as_json() {
         let verdict = verdict(MOST_LINES + 2);
-        let text = lines(&verdict);
         assert!(
-            text.iter()
-                .any(|line| line.starts_with("and 2 more misses")),
-            "{text:?}"
+            lines(&verdict)
+                .iter()
+                .any(|line| line.starts_with("and 2 more misses"))
         );
         let json = json_lines(&verdict);
         assert_eq!(json.len(), MOST_LINES + 4);

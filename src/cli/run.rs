@@ -1,23 +1,32 @@
 //! `run`: the app, with its profile read ahead.
 
+use std::fs::File;
 use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
+use std::{io, thread};
 
 use super::args::RunArgs;
 use super::learn::identify;
-use super::report::{self, Case, Judging, Target};
+use super::report::{ReportVerdict, create, judge, print, write};
 use super::show::app_name;
 use super::{Failure, say};
 use crate::apps::CommandApp;
 use crate::cli::format::mib;
-use crate::judge::Recorder;
-use crate::model::LaunchLimits;
-use crate::model::PrefetchReport;
-use crate::model::{App, Ended, Profile};
+use crate::judge::{Recorder, Recording};
+use crate::model::{App, Ended, LaunchLimits, PrefetchReport, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions, raise_open_files};
 use crate::process::{Command, Exit, Spawn, Supervisor, User};
 use crate::profile::Store;
+
+/// How long a prefetch may go on after the started process has exited, since its children may go on with
+/// the launch.
+const LAUNCH_GOES_ON: Duration = Duration::from_secs(10);
+
+/// How long to wait for the judgement when the app has ended. It takes some milliseconds, if the
+/// drive answers.
+const JUDGING: Duration = Duration::from_secs(20);
 
 /// Starts the app, prefetched if there is a profile, and ends as it ends. The app is started whatever
 /// fails in this program.
@@ -30,17 +39,13 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     let open_files = raise_open_files();
     // Before the prefetch thread is started, so that the recorder can tell its reads from the app's.
     let reporter = args.report.as_ref().and_then(|file| {
-        Reporter::start(file.as_deref())
+        prepare_report(file.as_deref())
             .inspect_err(|why| say(&format!("{why}; there will be no report")))
             .ok()
     });
-    let running = match Running::start(state_dir, &app) {
-        Ok(running) => Some(running),
-        Err(why) => {
-            say_unprefetched(&why);
-            None
-        }
-    };
+    let running = PrefetchedApp::start(state_dir, &app)
+        .inspect_err(|why| say_unprefetched(why))
+        .ok();
     // Without a prefetch every read is a miss, and the report would say nothing.
     let reporter = reporter.filter(|_| running.is_some());
     let mut spawn = Spawn {
@@ -48,95 +53,48 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
         open_files: Some(open_files),
         ..Spawn::new(command)
     };
-    if let Some(reporter) = &reporter {
-        let mark = reporter.recorder.start_mark();
+    if let Some((recorder, _)) = &reporter {
+        let mark = recorder.start_mark();
         spawn.before_exec = Some(Box::new(move || mark.set()));
     }
     let started = SystemTime::now();
     supervisor.start(spawn).map_err(Failure::not_started)?;
     // After the prefetch and the app have been started, so that they do not wait for it.
     super::restore_after_crash();
-    let exit = match (running, reporter) {
-        (Some(running), Some(reporter)) => {
-            reporter.supervise(&mut supervisor, running, started, args.verbose)?
-        }
-        (running, _) => {
-            let exit = supervisor.wait()?;
-            if let Some(Running { prefetch, app }) = running {
-                let outcome = app.outcome(prefetch);
-                app.tell(outcome.as_ref(), &exit, args.verbose);
-            }
-            exit
+    let Some((app, prefetch)) = running else {
+        supervisor.wait()?.finish();
+    };
+    let (exit, report, verdict) = match reporter {
+        None => (supervisor.wait()?, app.end_prefetch(prefetch), None),
+        Some((recorder, file)) => {
+            let (exit, (report, verdict)) =
+                app.record(recorder, prefetch, &mut supervisor, started)?;
+            (exit, report, Some((verdict, file)))
         }
     };
+    app.tell(report.as_ref(), &exit, args.verbose);
+    match verdict {
+        Some((Ok(verdict), Some(file))) => write(&verdict, file),
+        Some((Ok(verdict), None)) => print(&verdict),
+        Some((Err(why), _)) => say(&format!("{why}; there is no report")),
+        None => {}
+    }
     exit.finish()
 }
 
-/// Records a launch for `--report`.
-struct Reporter {
-    recorder: Recorder,
-    target: Target,
+/// Makes ready what `--report` needs before the launch, the file too: an unwritable one is known early.
+fn prepare_report(file: Option<&Path>) -> Result<(Recorder, Option<File>), String> {
+    let recorder = Recorder::attach(LaunchLimits::default()).map_err(|error| error.to_string())?;
+    Ok((recorder, file.map(create).transpose()?))
 }
 
-impl Reporter {
-    fn start(file: Option<&Path>) -> Result<Self, String> {
-        let recorder =
-            Recorder::attach(LaunchLimits::default()).map_err(|error| error.to_string())?;
-        let target = Target::open(file)?;
-        Ok(Reporter { recorder, target })
-    }
-
-    /// Supervises the app to its end, and reports.
-    fn supervise(
-        self,
-        supervisor: &mut Supervisor,
-        running: Running,
-        started: SystemTime,
-        verbose: bool,
-    ) -> Result<Exit, Failure> {
-        let Running { prefetch, app } = running;
-        let learned = || app.loaded.get().map(|loaded| loaded.ended);
-        let (exit, recorded) = self.recorder.follow(supervisor, learned, LAUNCH_GOES_ON)?;
-        let judging = match recorded {
-            Ok(recording) => {
-                let (first, second) = (app.clone(), app.clone());
-                Judging::start(Case {
-                    started,
-                    recording,
-                    outcome: Box::new(move || first.outcome(prefetch)),
-                    profile: Box::new(move || second.profile()),
-                })
-                .map_err(|error| format!("cannot start a thread: {error}"))
-            }
-            Err(error) => Err(error.to_string()),
-        };
-        let exit = match exit {
-            Some(exit) => exit,
-            None => supervisor.wait()?,
-        };
-        let (outcome, verdict) = match judging {
-            Ok(judging) => judging.finish(),
-            Err(why) => (None, Err(why)),
-        };
-        app.tell(outcome.as_ref(), &exit, verbose);
-        report::write(self.target, verdict);
-        Ok(exit)
-    }
-}
-
-/// How long a prefetch may go on after the started process has exited, since its children may go on with
-/// the launch.
-const LAUNCH_GOES_ON: Duration = Duration::from_secs(10);
-
-/// A prefetch under way.
-struct Running {
-    prefetch: Prefetch,
-    app: RunPrefetch,
-}
+/// The report of the prefetch, and the misses or why there are none to list. Both lack if the drive does not
+/// answer.
+type Judged = (Option<PrefetchReport>, Result<ReportVerdict, String>);
 
 /// The app whose launch is prefetched, and its profile.
 #[derive(Clone)]
-struct RunPrefetch {
+struct PrefetchedApp {
     store: Store,
     app: App,
     /// Set once the profile is loaded.
@@ -153,16 +111,15 @@ struct LoadedProfile {
     known_obsolete: u32,
 }
 
-impl Running {
+impl PrefetchedApp {
     /// Starts the prefetch thread, which loads the profile. If there is none, the thread says so.
-    fn start(state_dir: &Path, command: &CommandApp) -> Result<Self, String> {
-        let app = &command.app;
+    fn start(state_dir: &Path, command: &CommandApp) -> Result<(Self, Prefetch), String> {
         if !rustix::process::geteuid().is_root() {
             return Err("prefetching needs root".to_owned());
         }
         let missing = format!(
             "no profile of {} in {} (`paralfetch learn` makes one)",
-            app_name(app),
+            app_name(&command.app),
             state_dir.display()
         );
         let store = match Store::open(state_dir) {
@@ -171,51 +128,48 @@ impl Running {
             Err(_) if !state_dir.exists() => return Err(missing),
             Err(error) => return Err(error.to_string()),
         };
-        let loaded = Arc::new(OnceLock::new());
-        let (place, source, name) = (Arc::clone(&loaded), store.clone(), app.clone());
-        let by_path = command.by_path.clone();
+        let app = PrefetchedApp {
+            store,
+            app: command.app.clone(),
+            loaded: Arc::default(),
+        };
+        let (loader, by_path) = (app.clone(), command.by_path.clone());
         let load = move || {
-            let found = source.load(name.key()).map_err(|error| error.to_string());
-            let missing = || match by_path.filter(|old| is_stored(&source, old)) {
-                Some(old) => format!(
-                    "no profile of {}, and that of {} is for whatever it starts: learn the app again with \
-                     `paralfetch learn`",
-                    app_name(&name),
-                    app_name(&old)
-                ),
-                None => missing,
-            };
-            match found.and_then(|profile| profile.ok_or_else(missing)) {
-                Ok(profile) => {
-                    place.get_or_init(|| LoadedProfile {
-                        created: profile.created,
-                        ended: profile.ended,
-                        known_obsolete: profile.obsolete,
-                    });
-                    Some(profile)
-                }
-                Err(why) => {
-                    say_unprefetched(&why);
-                    None
-                }
-            }
+            loader
+                .load(by_path.as_ref(), missing)
+                .inspect_err(|why| say_unprefetched(why))
+                .ok()
         };
         let prefetch = Prefetch::start(load, PrefetchOptions::default())
             .map_err(|error| format!("cannot start the prefetch thread: {error}"))?;
-        Ok(Running {
-            prefetch,
-            app: RunPrefetch {
-                store,
-                app: app.clone(),
-                loaded,
-            },
-        })
+        Ok((app, prefetch))
     }
-}
 
-impl RunPrefetch {
-    /// Ends the prefetch, or lets it go on if the launch does, and says what it did.
-    fn outcome(&self, prefetch: Prefetch) -> Option<PrefetchReport> {
+    /// Loads the profile. `by_path` is the app that the command was taken for before launchers were told
+    /// from their apps; `missing` is the error if neither has a profile.
+    fn load(&self, by_path: Option<&App>, missing: String) -> Result<Profile, String> {
+        let found = self.store.load(self.app.key());
+        let Some(profile) = found.map_err(|error| error.to_string())? else {
+            let is_stored = |old: &&App| matches!(self.store.load(old.key()), Ok(Some(_)));
+            return Err(by_path.filter(is_stored).map_or(missing, |old| {
+                format!(
+                    "no profile of {}, and that of {} is for whatever it starts: learn the app again with \
+                     `paralfetch learn`",
+                    app_name(&self.app),
+                    app_name(old)
+                )
+            }));
+        };
+        self.loaded.get_or_init(|| LoadedProfile {
+            created: profile.created,
+            ended: profile.ended,
+            known_obsolete: profile.obsolete,
+        });
+        Ok(profile)
+    }
+
+    /// Ends the prefetch, or lets it go on if the launch does, and returns its report.
+    fn end_prefetch(&self, prefetch: Prefetch) -> Option<PrefetchReport> {
         // A launcher that exits at once leaves the launch to its children.
         match self.loaded.get().map(|loaded| loaded.ended) {
             Some(Ended::Quiet | Ended::Timeout) => prefetch.finish_within(LAUNCH_GOES_ON),
@@ -223,8 +177,61 @@ impl RunPrefetch {
         }
     }
 
+    /// Records the launch for `--report`, and judges it.
+    fn record(
+        &self,
+        recorder: Recorder,
+        prefetch: Prefetch,
+        supervisor: &mut Supervisor,
+        started: SystemTime,
+    ) -> Result<(Exit, Judged), Failure> {
+        let learned = || self.loaded.get().map(|loaded| loaded.ended);
+        let (exit, recorded) = recorder.follow(supervisor, learned, LAUNCH_GOES_ON)?;
+        let judging = recorded
+            .map_err(|error| error.to_string())
+            .and_then(|recording| self.judge(prefetch, recording, started));
+        let exit = match exit {
+            Some(exit) => exit,
+            None => supervisor.wait()?,
+        };
+        let judged = judging.and_then(|judging| {
+            let too_late = |_| "the launch could not be judged in time".to_owned();
+            judging.recv_timeout(JUDGING).map_err(too_late)
+        });
+        Ok((exit, judged.unwrap_or_else(|why| (None, Err(why)))))
+    }
+
+    /// Judges the launch in a thread of its own: the app is still running, and its signals are to be passed
+    /// on.
+    fn judge(
+        &self,
+        prefetch: Prefetch,
+        recording: Recording,
+        started: SystemTime,
+    ) -> Result<Receiver<Judged>, String> {
+        let (send, judged) = sync_channel(1);
+        let app = self.clone();
+        let judging = move || {
+            let report = app.end_prefetch(prefetch);
+            let verdict = match &report {
+                Some(report) => app
+                    .load_again()
+                    .and_then(|profile| judge(&recording, started, &profile, report)),
+                None => Err("nothing was prefetched".to_owned()),
+            };
+            // The receiver may have given up.
+            let _ = send.send((report, verdict));
+        };
+        // Not joined: nobody should wait for a thread that a drive holds.
+        thread::Builder::new()
+            .name("pf-report".to_owned())
+            .spawn(judging)
+            .map_err(|error: io::Error| format!("cannot start a thread: {error}"))?;
+        Ok(judged)
+    }
+
     /// Reads the prefetched profile again: keeping it would cost memory in every launch.
-    fn profile(&self) -> Result<Profile, String> {
+    fn load_again(&self) -> Result<Profile, String> {
         let created = self.loaded.get().map(|loaded| loaded.created);
         let found = self.store.load(self.app.key());
         found
@@ -245,25 +252,20 @@ impl RunPrefetch {
             say(&format!("{why}; nothing was prefetched"));
         }
         let stale = u32::try_from(report.stale_files).unwrap_or(u32::MAX);
-        let news = stale > loaded.known_obsolete;
-        if let Some(warning) = report.warning(news || verbose) {
+        let is_news = stale > loaded.known_obsolete;
+        if let Some(warning) = report.warning(is_news || verbose) {
             say(&warning);
         }
-        if news {
+        if is_news {
             // An app may replace files at each launch. One warning is enough.
-            if let Err(error) = self
+            let noted = self
                 .store
-                .note_obsolete(self.app.key(), loaded.created, stale)
-            {
+                .note_obsolete(self.app.key(), loaded.created, stale);
+            if let Err(error) = noted {
                 say(&error.to_string());
             }
         }
     }
-}
-
-/// Whether there is a usable profile of the app.
-fn is_stored(store: &Store, app: &App) -> bool {
-    store.load(app.key()).is_ok_and(|profile| profile.is_some())
 }
 
 fn say_unprefetched(why: &str) {
@@ -291,20 +293,17 @@ fn print_report(report: &PrefetchReport, exit: &Exit) {
             }
         ));
     }
-    let skipped: Vec<String> = report
-        .skipped
-        .iter()
+    let skipped = report.skipped.iter();
+    let skipped: Vec<String> = skipped
         .map(|(reason, count)| format!("{} ({reason})", count.entries))
         .collect();
+    let skipped = match &*skipped {
+        [] => "none".to_owned(),
+        _ => skipped.join(", "),
+    };
     say(&format!(
-        "skipped: {}; files stale: {}, written to since: {}",
-        if skipped.is_empty() {
-            "none".to_owned()
-        } else {
-            skipped.join(", ")
-        },
-        report.stale_files,
-        report.changed_files
+        "skipped: {skipped}; files stale: {}, written to since: {}",
+        report.stale_files, report.changed_files
     ));
     say(&format!(
         "missed: the app itself read {} and waited for {} page faults",

@@ -108,21 +108,22 @@ fn judged_plainly(accesses: &[Access]) -> Misses {
     )
 }
 
-/// Inode number or 0, start, pages and reason of each miss.
-fn short(misses: &[Miss]) -> Vec<(u64, u64, u64, MissReason)> {
-    misses
-        .iter()
-        .map(|miss| {
-            let ino = match miss.place {
-                MissedPlace::Data { inode, .. } => inode,
-                MissedPlace::Metadata { .. } => 0,
-            };
-            (ino, miss.start, miss.pages, miss.reason)
-        })
-        .collect()
+/// A miss in short: inode number or 0, start, pages and reason.
+type ShortMiss = (u64, u64, u64, MissReason);
+
+fn short(misses: &[Miss]) -> Vec<ShortMiss> {
+    let of = |miss: &Miss| {
+        let ino = match miss.place {
+            MissedPlace::Data { inode, .. } => inode,
+            MissedPlace::Metadata { .. } => 0,
+        };
+        (ino, miss.start, miss.pages, miss.reason)
+    };
+    misses.iter().map(of).collect()
 }
 
 use By::{Other, Own, Tree};
+use MissReason::{Late, NotInProfile, ReadAround, Stale, Written};
 use Source::{Added, Fault, Read, Window};
 
 #[test]
@@ -137,72 +138,63 @@ fn consecutive_additions_by_the_tree_are_a_request() {
     ]);
     let mut system = FakeFiles::default();
     let found = judged(&trace, &PrefetchReport::default(), &mut system);
-    let expected = [
-        (13, 0, 8, MissReason::NotInProfile),
-        (13, 9, 1, MissReason::NotInProfile),
-    ];
+    let expected = [(13, 0, 8, NotInProfile), (13, 9, 1, NotInProfile)];
     assert_eq!(short(&found.misses), expected);
     assert_eq!(found.misses[0].time_us, 2000);
-    assert_eq!(
-        found.total,
-        RequestCount {
-            requests: 2,
-            pages: 9
-        }
-    );
+    assert_eq!((found.total.requests, found.total.pages), (2, 9));
     assert_eq!(found.ratio(), 0.2);
     assert_eq!(system.asked.len(), 1);
 }
 
 #[test]
 fn scheduled_pages_were_late_stale_or_skipped() {
+    const SKIPPED: MissReason = MissReason::Skipped;
     let trace = accesses(&[
         (11, 3, 2, Added, Tree),
         (12, 8, 1, Added, Tree),
         (0, 200, 1, Added, Tree),
         (0, 300, 1, Added, Tree),
     ]);
-    let metadata = Place::Metadata { device: 0 };
-    let skipped = |place, start, len| Span { place, start, len };
+    let span = |place, start, len| Span { place, start, len };
+    let data = span(Place::Data { file: 1 }, 5, 5);
+    let metadata = span(Place::Metadata { device: 0 }, 200, 1);
     let partly = PrefetchReport {
-        skipped_spans: vec![
-            (skipped(Place::Data { file: 1 }, 5, 5), Skipped::Truncated),
-            (skipped(metadata, 200, 1), Skipped::NoNode),
-        ],
+        skipped_spans: vec![(data, Skipped::Truncated), (metadata, Skipped::NoNode)],
         ..PrefetchReport::default()
     };
-    let reasons = |prefetch: &PrefetchReport| -> Vec<MissReason> {
-        let found = judged(&trace, prefetch, &mut FakeFiles::default());
-        found.misses.iter().map(|miss| miss.reason).collect()
-    };
-    use MissReason::{Late, NotInProfile, Stale};
-    const SKIPPED: MissReason = MissReason::Skipped;
-    assert_eq!(reasons(&partly), [Late, Stale, SKIPPED, NotInProfile]);
     let warm = PrefetchReport {
         warm: true,
         ..PrefetchReport::default()
     };
-    assert_eq!(reasons(&warm), [SKIPPED, SKIPPED, SKIPPED, NotInProfile]);
     let elsewhere = PrefetchReport {
         devices: vec![Some(DEV + 1)],
         ..PrefetchReport::default()
     };
-    assert_eq!(reasons(&elsewhere), [NotInProfile; 4]);
+    for (prefetch, reasons) in [
+        (partly, [Late, Stale, SKIPPED, NotInProfile]),
+        (warm, [SKIPPED, SKIPPED, SKIPPED, NotInProfile]),
+        (elsewhere, [NotInProfile; 4]),
+    ] {
+        let found = judged(&trace, &prefetch, &mut FakeFiles::default());
+        let found: Vec<_> = found.misses.iter().map(|miss| miss.reason).collect();
+        assert_eq!(found, reasons, "{prefetch:?}");
+    }
 }
 
 #[test]
 fn replaced_and_extended_files_are_stale_and_written_ones_written() {
-    let now = |path: &str, fate| FileNow {
-        path: Some(path.into()),
-        fate,
-    };
+    let files = [
+        (21, "/11", PageFate::Unchanged),
+        (22, "/22", PageFate::Written),
+        (23, "/23", PageFate::Made),
+        (24, "/24", PageFate::Gone),
+    ];
+    let files = files.map(|(ino, path, fate)| {
+        let path = Some(path.into());
+        (ino, FileNow { path, fate })
+    });
     let mut system = FakeFiles {
-        files: HashMap::from([
-            (21, now("/11", PageFate::Unchanged)),
-            (22, now("/22", PageFate::Written)),
-            (23, now("/23", PageFate::Made)),
-            (24, now("/24", PageFate::Gone)),
-        ]),
+        files: HashMap::from(files),
         ..FakeFiles::default()
     };
     let trace = accesses(&[
@@ -214,52 +206,47 @@ fn replaced_and_extended_files_are_stale_and_written_ones_written() {
         (11, 20, 1, Added, Tree),
     ]);
     let found = judged(&trace, &PrefetchReport::default(), &mut system);
-    assert_eq!(
-        short(&found.misses),
-        [
-            (21, 0, 1, MissReason::Stale),
-            (22, 0, 1, MissReason::Written),
-            (24, 0, 1, MissReason::Written),
-            (11, 15, 1, MissReason::NotInProfile),
-            (11, 20, 1, MissReason::Stale),
-        ]
-    );
+    let expected = [
+        (21, 0, 1, Stale),
+        (22, 0, 1, Written),
+        (24, 0, 1, Written),
+        (11, 15, 1, NotInProfile),
+        (11, 20, 1, Stale),
+    ];
+    assert_eq!(short(&found.misses), expected);
     assert_eq!(found.made_pages, 5);
 }
 
 #[test]
-fn requests_around_a_fault_are_read_around() {
-    let trace = accesses(&[
+fn requests_around_a_recent_fault_are_read_around() {
+    let file = [
         (11, 25, 1, Fault, Tree),
         (11, 5, 5, Added, Tree),
         (11, 20, 9, Added, Tree),
         (11, 35, 2, Added, Tree),
         (11, 90, 2, Added, Tree),
-        // ext4 reads ahead the window of 32 blocks around an inode's.
+    ];
+    let of_file = [
+        (11, 5, 5, ReadAround),
+        (11, 20, 9, Stale),
+        (11, 35, 2, ReadAround),
+        (11, 90, 2, Stale),
+    ];
+    // ext4 reads ahead the window of 32 blocks around an inode's.
+    let table = [
         (0, 50, 1, Added, Tree),
         (0, 32, 18, Added, Tree),
         (0, 51, 13, Added, Tree),
         (0, 70, 1, Added, Tree),
-    ]);
-    let found = judged_plainly(&trace);
-    assert_eq!(
-        short(&found.misses),
-        [
-            (11, 5, 5, MissReason::ReadAround),
-            (11, 20, 9, MissReason::Stale),
-            (11, 35, 2, MissReason::ReadAround),
-            (11, 90, 2, MissReason::Stale),
-            (0, 50, 1, MissReason::Late),
-            (0, 32, 18, MissReason::ReadAround),
-            (0, 51, 13, MissReason::ReadAround),
-            (0, 70, 1, MissReason::NotInProfile),
-        ]
-    );
-}
-
-#[test]
-fn the_last_sixteen_faults_explain_what_is_read_around() {
-    let mut list = vec![
+    ];
+    let of_table = [
+        (0, 50, 1, Late),
+        (0, 32, 18, ReadAround),
+        (0, 51, 13, ReadAround),
+        (0, 70, 1, NotInProfile),
+    ];
+    // The last sixteen faults count.
+    let mut many = vec![
         (11, 60, 1, Fault, Tree),
         (11, 61, 4, Added, Tree),
         (11, 200, 1, Fault, Tree),
@@ -267,19 +254,18 @@ fn the_last_sixteen_faults_explain_what_is_read_around() {
         (11, 70, 6, Added, Tree),
         (11, 59, 2, Added, Tree),
     ];
-    list.extend((0..14).map(|page| (11, 300 + page, 1, Fault, Tree)));
-    list.push((11, 85, 3, Added, Tree));
-    let trace = accesses(&list);
-    let found = judged_plainly(&trace);
-    assert_eq!(
-        short(&found.misses),
-        [
-            (11, 61, 4, MissReason::ReadAround),
-            (11, 70, 6, MissReason::ReadAround),
-            (11, 59, 2, MissReason::Stale),
-            (11, 85, 3, MissReason::Stale),
-        ]
-    );
+    many.extend((0..14).map(|page| (11, 300 + page, 1, Fault, Tree)));
+    many.push((11, 85, 3, Added, Tree));
+    let of_many = [
+        (11, 61, 4, ReadAround),
+        (11, 70, 6, ReadAround),
+        (11, 59, 2, Stale),
+        (11, 85, 3, Stale),
+    ];
+    for (trace, expected) in [(&file[..], of_file), (&table, of_table), (&many, of_many)] {
+        let found = judged_plainly(&accesses(trace));
+        assert_eq!(short(&found.misses), expected);
+    }
 }
 
 #[test]
@@ -337,7 +323,7 @@ proptest! {
             .chain([(0, 50), (0, 60), (0, 200)])
             .collect();
         for (ino, start, len, reason) in short(&found.misses) {
-            if reason == MissReason::Late {
+            if reason == Late {
                 prop_assert!((start..start + len).any(|page| scheduled.contains(&(ino, page))));
             }
         }
