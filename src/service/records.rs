@@ -36,30 +36,24 @@ impl Records {
 
     /// Records a launch. Returns a warning if that failed or the history was damaged.
     pub fn add(&mut self, launch: &LaunchRecord) -> Option<String> {
-        let mut warning = None;
         // The file or its directory may have been removed: writes to the open file would be lost.
         self.history = self.history.take().filter(History::is_in_place);
-        if self.history.is_none() {
-            match self.reopen() {
-                Ok(found) => warning = found,
-                Err(why) => return Some(why),
-            }
-        }
-        match self.history.as_mut()?.add(launch) {
-            Ok(()) => warning,
-            Err(HistoryError::Damaged { .. }) => {
-                // Reopening moves the damaged file aside.
-                self.history = None;
+        let mut warning = None;
+        for is_last in [false, true] {
+            if self.history.is_none() {
                 match self.reopen() {
-                    Ok(found) => {
-                        let added = self.history.as_mut()?.add(launch);
-                        added.err().map(|error| error.to_string()).or(found)
-                    }
-                    Err(why) => Some(why),
+                    Ok(found) => warning = found,
+                    Err(why) => return Some(why),
                 }
             }
-            Err(error) => Some(error.to_string()),
+            match self.history.as_mut()?.add(launch) {
+                Ok(()) => break,
+                // Reopening moves the damaged file aside.
+                Err(HistoryError::Damaged { .. }) if !is_last => self.history = None,
+                Err(error) => return Some(error.to_string()),
+            }
         }
+        warning
     }
 
     /// Forgets all launches of an app.
@@ -89,73 +83,49 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::service::history::Kind;
 
-    fn launch() -> LaunchRecord {
-        LaunchRecord {
+    /// Adds a launch, and returns the warning and how many launches the history has then.
+    fn add(records: &mut Records) -> (Option<String>, usize) {
+        let launch = LaunchRecord {
             time_s: 1_700_000_000,
             app: "/app".to_owned(),
-            kind: Kind::Prefetched,
-            warmth: None,
-            duration_us: 1,
-            waiting_us: 1,
-            read_bytes: 1,
-            own_readaheads: 1,
-            switches: None,
-            entries: None,
-            until_first_us: None,
-            note: None,
-        }
-    }
-
-    fn recorded(records: &Records) -> usize {
-        let history = records.history().expect("a history");
-        history.launches(None, 10).expect("launches").len()
+            ..LaunchRecord::default()
+        };
+        let warning = records.add(&launch);
+        let launches = |history: &History| history.launches(None, 10).unwrap().len();
+        (warning, records.history().map_or(0, launches))
     }
 
     #[test]
-    fn a_history_that_was_removed_is_created_again() {
+    fn a_history_that_was_removed_or_could_not_be_opened_is_opened_again() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("state");
-        fs::create_dir(&dir).unwrap();
-        let (mut records, warning) = Records::open(&dir, &HistoryConfig::default());
-        assert_eq!(warning, None);
-        assert_eq!(records.add(&launch()), None);
-        assert_eq!(records.add(&launch()), None);
-        assert_eq!(recorded(&records), 2);
-        fs::remove_file(dir.join(FILE_NAME)).unwrap();
-        assert_eq!(records.add(&launch()), None);
-        assert_eq!(recorded(&records), 1);
-        fs::remove_dir_all(&dir).unwrap();
-        assert_eq!(records.add(&launch()), None);
-        assert!(dir.join(FILE_NAME).exists());
-        assert_eq!(recorded(&records), 1);
-    }
-
-    #[test]
-    fn a_history_that_could_not_be_opened_is_opened_at_the_next_launch() {
-        let parent = tempfile::tempdir().unwrap();
-        let dir = parent.path().join("state");
-        fs::create_dir_all(dir.join(FILE_NAME)).unwrap();
+        let path = dir.join(FILE_NAME);
+        fs::create_dir_all(&path).unwrap();
         let (mut records, warning) = Records::open(&dir, &HistoryConfig::default());
         assert!(warning.unwrap().contains("launches are not recorded"));
-        assert!(records.add(&launch()).is_some());
-        fs::remove_dir(dir.join(FILE_NAME)).unwrap();
-        assert_eq!(records.add(&launch()), None);
-        assert_eq!(recorded(&records), 1);
+        assert!(add(&mut records).0.is_some());
+        fs::remove_dir(&path).unwrap();
+        assert_eq!(add(&mut records), (None, 1));
+        assert_eq!(add(&mut records), (None, 2));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(add(&mut records), (None, 1));
+        fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(add(&mut records), (None, 1));
+        assert!(path.exists());
     }
 
     #[test]
     fn a_history_that_is_damaged_while_open_is_moved_aside() {
         let dir = tempfile::tempdir().unwrap();
         let (mut records, _) = Records::open(dir.path(), &HistoryConfig::default());
-        assert_eq!(records.add(&launch()), None);
+        assert_eq!(add(&mut records), (None, 1));
         let path = dir.path().join(FILE_NAME);
         let length = fs::metadata(&path).unwrap().len() as usize;
         fs::write(&path, vec![0x5a; length]).unwrap();
-        let warning = records.add(&launch()).unwrap();
-        assert!(warning.contains("damaged"), "{warning}");
-        assert_eq!(records.add(&launch()), None);
-        assert_eq!(recorded(&records), 2);
+        let (warning, launches) = add(&mut records);
+        assert!(warning.is_some_and(|warning| warning.contains("damaged")));
+        assert_eq!(launches, 1);
+        assert_eq!(add(&mut records), (None, 2));
     }
 }

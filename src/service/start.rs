@@ -7,8 +7,8 @@ use super::Places;
 use super::announce::Announcements;
 use super::catalogue::Catalogue;
 use super::config::Config;
+use super::control::ControlCall;
 use super::control::bus::{Address, serve};
-use super::control::{ControlCall, Post};
 use super::diagnostics::Diagnostics;
 use super::event_loop::Service;
 use super::exec_gate::MarkedExecutables;
@@ -65,7 +65,11 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> 
     let (announcements, cannot) = Announcements::open(&places.run_dir);
     warnings.0.extend(cannot);
     if let Some(address) = bus {
-        let served = serve(post(parts.outbox.clone()), &address);
+        let outbox = parts.outbox.clone();
+        let post = move |call: ControlCall| {
+            outbox.send(Message::Control(Box::new(move |service| call(service))))
+        };
+        let served = serve(Box::new(post), &address);
         parts.bus = warnings.keep("there is no bus", served);
     }
     let packages = warnings.keep("updates of packages are not heard of", Packages::watch());
@@ -102,15 +106,17 @@ fn assemble(
     warnings: &mut Warnings,
 ) -> Result<Parts, Box<dyn Error>> {
     // What a killed learning run left changed.
-    if let Err(error) = restore_leftovers(&places.run_dir) {
-        warnings.0.push(error.to_string());
-    }
+    let restored = restore_leftovers(&places.run_dir);
+    warnings
+        .0
+        .extend(restored.err().map(|error| error.to_string()));
     let config = Config::load(&places.config_dir)?;
     let store = Store::create(&places.state_dir)?;
-    if let Err(error) = store.remove_leftovers() {
-        // A read-only file system, say: it is only untidy.
-        warnings.0.push(error.to_string());
-    }
+    // On a read-only file system, say: they are only untidy.
+    let removed = store.remove_leftovers();
+    warnings
+        .0
+        .extend(removed.err().map(|error| error.to_string()));
     let (registry, warning) = Registry::load(&places.state_dir)?;
     warnings.0.extend(warning);
     let (records, warning) = Records::open(&places.state_dir, &config.history);
@@ -155,23 +161,16 @@ fn assemble(
     })
 }
 
-/// Passes calls of the bus on to the event loop.
-fn post(outbox: Outbox) -> Post {
-    Box::new(move |call: ControlCall| {
-        outbox.send(Message::Control(Box::new(move |service| call(service))))
-    })
-}
-
 fn abilities(watch: &Watch, gate: bool) -> Vec<String> {
-    let early = if watch.is_early() {
-        "launches are seen when execve is called"
-    } else {
-        "launches are seen when execve has succeeded (tracefs is not mounted, or watch.early is off)"
+    let early = match watch.is_early() {
+        true => "launches are seen when execve is called",
+        false => {
+            "launches are seen when execve has succeeded (tracefs is not mounted, or watch.early is off)"
+        }
     };
-    let held = if gate {
-        "launches that are to be learned wait until tracing is attached (fanotify)"
-    } else {
-        "launches are learned from a moment after their start (fanotify cannot be had)"
+    let held = match gate {
+        true => "launches that are to be learned wait until tracing is attached (fanotify)",
+        false => "launches are learned from a moment after their start (fanotify cannot be had)",
     };
     vec![early.to_owned(), held.to_owned()]
 }
