@@ -134,8 +134,12 @@ impl Scene {
         });
     }
 
-    /// The kernel reports execve's call with the path of an app.
+    /// The kernel reports execve's call with the path of an app. Another call of a launch that is followed
+    /// changes nothing.
     pub fn call(&mut self, launch: u64, id: &str, plan: Plan) {
+        if self.launches.follows(launch) {
+            return;
+        }
         self.open_slot(launch);
         if !self.launches.has_room_for(id) {
             let event = StateEvent::Cancelled;
@@ -145,10 +149,7 @@ impl Scene {
             id: id.to_owned(),
             app: App {
                 path: id.as_bytes().to_vec(),
-                root: None,
-                program: None,
-                dev: 1,
-                ino: 2,
+                ..App::default()
             },
             pid: launch as u32 + 1000,
             policy: LaunchPolicy {
@@ -164,6 +165,9 @@ impl Scene {
 
     /// The kernel reports execve's call with a path that no app has.
     pub fn call_unknown(&mut self, launch: u64) {
+        if self.launches.follows(launch) {
+            return;
+        }
         self.open_slot(launch);
         let (pid, now) = (launch as u32 + 1000, self.now);
         self.launches
@@ -188,10 +192,13 @@ impl Scene {
         self.launches.end(launch, event, &mut self.system);
     }
 
-    /// The exec gate holds the program of a launch.
+    /// The exec gate holds the program of a launch, if it is to be learned.
     pub fn hold(&mut self, launch: u64) {
-        self.system.held.insert(launch);
-        self.launches.held(launch, (1, 2), &mut self.system);
+        let id = self.launches.app_of(launch).unwrap_or_default();
+        if self.launches.to_learn(id, launch as u32 + 1000).is_some() {
+            self.system.held.insert(launch);
+            self.launches.held(launch, (1, 2), &mut self.system);
+        }
     }
 
     /// The recorder of a launch ends with this.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::fakes::Scene;
-use super::{StateAction, StateEvent};
+use super::{StateAction, StateEvent, TICK};
 use crate::model::PrefetchReport;
 use crate::policy::Plan;
 use crate::service::history::Kind;
@@ -72,30 +72,29 @@ fn a_prefetched_launch_is_over_when_it_is_quiet_behind_its_prefetch() {
 }
 
 #[test]
-fn a_withheld_launch_is_judged_by_its_counts() {
-    let mut scene = Scene::with_profiles(&[APP]);
-    scene.execute(1, APP, Plan::Withhold);
-    assert!(scene.system.waits_counted);
-    scene.read(1, 50);
-    scene.pass(2 * SECOND);
-    assert_eq!(scene.only_row().kind, Kind::Withheld);
-    let judged = &scene.system.judged[0];
-    assert_eq!((&judged.report, judged.counts.requests), (&None, 50));
-}
-
-#[test]
-fn a_launch_whose_waits_could_not_be_counted_is_written_down_and_not_judged() {
-    for plan in [Plan::Prefetch, Plan::Withhold] {
+fn a_launch_is_judged_by_its_counts_unless_its_waits_could_not_be_counted() {
+    for (plan, no_waits) in [
+        (Plan::Prefetch, true),
+        (Plan::Withhold, true),
+        (Plan::Withhold, false),
+    ] {
         let mut scene = Scene::with_profiles(&[APP]);
-        scene.system.no_waits = true;
+        scene.system.no_waits = no_waits;
         scene.execute(1, APP, plan);
         scene.read(1, 50);
-        if plan == Plan::Prefetch {
-            scene.end_prefetch(1, report());
-        }
+        scene.end_prefetch(1, report());
         scene.pass(2 * SECOND);
-        assert_eq!(scene.only_row().warmth, None, "no evidence of a gain");
-        assert!(scene.system.judged.is_empty() && scene.system.is_at_rest());
+        assert_eq!(
+            scene.only_row().warmth.is_none(),
+            no_waits,
+            "evidence of a gain"
+        );
+        let judged = scene.system.judged.iter();
+        let judged: Vec<_> = judged
+            .map(|figures| (&figures.report, figures.counts.requests))
+            .collect();
+        assert_eq!(judged, if no_waits { vec![] } else { vec![(&None, 50)] });
+        assert!(scene.system.is_at_rest());
     }
 }
 
@@ -258,34 +257,24 @@ fn incident() -> impl Strategy<Value = Incident> {
     ]
 }
 
-/// Lets it happen to a launch of the app, if it can.
+/// Lets it happen to a launch of the app.
 fn happen(scene: &mut Scene, launch: u64, app: &str, incident: Incident) {
-    let counted = scene.system.slots.contains_key(&launch);
-    let recorded = scene.system.recordings.contains(&launch);
     match incident {
-        Incident::Call(plan) if !scene.launches.follows(launch) => scene.call(launch, app, plan),
-        Incident::CallUnknown if !counted => scene.call_unknown(launch),
+        Incident::Call(plan) => scene.call(launch, app, plan),
+        Incident::CallUnknown => scene.call_unknown(launch),
         Incident::Execute(plan) => scene.execute(launch, app, plan),
-        Incident::ExecuteAnother if counted => scene.end(launch, StateEvent::ExecutedAnother),
-        Incident::Hold => {
-            let pid = launch as u32 + 1000;
-            if scene.launches.to_learn(app, pid).is_some() {
-                scene.hold(launch);
-            }
-        }
-        Incident::RecorderReady if recorded => drop(scene.system.held.remove(&launch)),
-        Incident::Record(event) if recorded => scene.record(launch, event),
-        Incident::PrefetchEnd if scene.system.prefetches.contains_key(&launch) => {
-            scene.end_prefetch(launch, report());
-        }
-        Incident::Exit if counted => scene.launches.exited(launch, 5000, &mut scene.system),
+        Incident::ExecuteAnother => scene.end(launch, StateEvent::ExecutedAnother),
+        Incident::Hold => scene.hold(launch),
+        Incident::RecorderReady => drop(scene.system.held.remove(&launch)),
+        Incident::Record(event) => scene.record(launch, event),
+        Incident::PrefetchEnd => scene.end_prefetch(launch, report()),
+        Incident::Exit => scene.launches.exited(launch, 5000, &mut scene.system),
         Incident::Read(requests) => scene.read(launch, requests),
-        Incident::Pass(ticks) => scene.pass(Duration::from_millis(100 * ticks)),
+        Incident::Pass(ticks) => scene.pass(TICK * ticks as u32),
         Incident::Suspend => scene.suspend(20 * SECOND),
         Incident::LoseSlot => drop(scene.system.slots.remove(&launch)),
         Incident::NoRecorder(busy) => scene.system.no_recorder = busy,
         Incident::NoThread(none) => scene.system.no_thread = none,
-        _ => {}
     }
 }
 
