@@ -315,10 +315,7 @@ impl Service {
                 let pid = announced.pid.as_raw_nonzero().get() as u32;
                 let app = App {
                     path: id.clone().into_bytes(),
-                    root: None,
-                    program: None,
-                    dev: 0,
-                    ino: 0,
+                    ..App::default()
                 };
                 let found = FoundApp { id, app };
                 self.begin(launch, pid, found);

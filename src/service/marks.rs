@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::apps::{Rules, executed_names};
-use crate::model::{App, Identity, Key};
+use crate::model::App;
 
 /// How launches of an app are recognised.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,21 +20,17 @@ pub struct Marks {
 
 impl Marks {
     /// Of an app whose program may be executed under `names`.
-    pub fn new(identity: &Identity, names: &[OsString]) -> Self {
-        let argument = match &identity.key {
-            _ if identity.is_program() => None,
-            Key::File(file) => Some(file.to_string_lossy().into_owned()),
-            Key::Name(name) => {
-                let name = name.to_string_lossy();
-                // The name of the launcher stands in front of the app's.
-                let own = name.split_once(':').map_or(&*name, |(_, own)| own);
-                Some(own.to_owned())
-            }
+    pub fn new(app: &App, names: &[OsString]) -> Self {
+        let path = String::from_utf8_lossy(&app.path);
+        let argument = match path.split_once(':') {
+            // The name of the launcher stands in front of the app's.
+            Some((_, own)) if !path.starts_with('/') => own,
+            _ => &path,
         };
         let text = |name: &OsString| name.to_string_lossy().into_owned();
         Marks {
             names: names.iter().map(text).collect(),
-            argument,
+            argument: app.program.is_some().then(|| argument.to_owned()),
         }
     }
 
@@ -43,19 +39,10 @@ impl Marks {
         if rules.is_launcher(app) {
             return None;
         }
-        let key = OsStr::from_bytes(&app.path);
-        let program = app.program.as_ref().unwrap_or(&app.path);
-        let identity = Identity {
-            key: match app.path.starts_with(b"/") {
-                true => Key::File(key.into()),
-                false => Key::Name(key.into()),
-            },
-            program: OsStr::from_bytes(program).into(),
-            distinct: true,
-        };
+        let program = OsStr::from_bytes(app.program.as_ref().unwrap_or(&app.path));
         let root = app.root.as_deref().map(OsStr::from_bytes).map(Path::new);
-        let names = executed_names(&below(root, &identity.program));
-        Some(Marks::new(&identity, &names))
+        let names = executed_names(&below(root, Path::new(program)));
+        Some(Marks::new(app, &names))
     }
 
     /// The arguments that tell the kernel of a launch, which compares whole arguments: the app's own and, for a
@@ -87,39 +74,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn apps_of_launchers_are_recognised_by_their_arguments() {
-        for (key, program, arguments) in [
+    fn apps_of_launchers_are_recognised_by_their_arguments_and_launchers_are_no_apps() {
+        let script = ["/opt/x.py", "x.py", "./x.py"];
+        for (path, program, arguments) in [
             (
-                Key::Name("flatpak:org.gimp.GIMP".into()),
-                "/usr/bin/flatpak",
-                &["org.gimp.GIMP"][..],
+                "flatpak:org.gimp.GIMP",
+                Some("flatpak"),
+                Some(&["org.gimp.GIMP"][..]),
             ),
-            (
-                Key::File("/opt/x.py".into()),
-                "/usr/bin/python3",
-                &["/opt/x.py", "x.py", "./x.py"],
-            ),
-            (Key::File("/usr/bin/gimp".into()), "/usr/bin/gimp", &[]),
+            ("/opt/x.py", Some("python3"), Some(&script)),
+            ("/usr/bin/gimp", None, Some(&[])),
+            ("/usr/bin/python3", None, None),
         ] {
-            let identity = Identity {
-                key,
-                program: program.into(),
-                distinct: true,
+            let app = App {
+                path: path.into(),
+                program: program.map(|name| format!("/usr/bin/{name}").into_bytes()),
+                ..App::default()
             };
-            let marks = Marks::new(&identity, &["x".into()]);
-            assert_eq!(marks.names, ["x"]);
-            assert_eq!(marks.arguments(), arguments);
-            let of_profile = Marks::of_profile(&identity.app(None), &Rules::builtin());
-            assert_eq!(of_profile.unwrap().arguments(), arguments);
+            let marks = Marks::of_profile(&app, &Rules::builtin());
+            let found = marks.as_ref().map(Marks::arguments);
+            let expected = arguments.map(|arguments| arguments.iter().map(Into::into).collect());
+            assert_eq!(found, expected, "{path}");
+            assert_eq!(Marks::new(&app, &["x".into()]).names, ["x"]);
         }
-    }
-
-    #[test]
-    fn a_launcher_is_not_an_app() {
-        let python = App {
-            path: b"/usr/bin/python3".to_vec(),
-            ..App::default()
-        };
-        assert_eq!(Marks::of_profile(&python, &Rules::builtin()), None);
     }
 }

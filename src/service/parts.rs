@@ -92,13 +92,9 @@ impl Parts {
     /// launch is left alone.
     pub fn plan(&mut self, found: &FoundApp) -> Option<LaunchPolicy> {
         let id = &found.id;
-        let mut learns = self
-            .apps
-            .registry
-            .records
-            .get(id)
-            .is_some_and(Record::is_to_learn);
-        if !self.apps.registry.records.contains_key(id) && !self.watchlist.is_on_probation(id) {
+        let record = self.apps.registry.records.get(id);
+        let mut learns = record.is_some_and(Record::is_to_learn);
+        if record.is_none() && !self.watchlist.is_on_probation(id) {
             let record = self.watchlist.new_record(id)?;
             if self.is_full() {
                 return None;

@@ -152,11 +152,6 @@ impl Recorders {
         self.pool.as_ref().is_some_and(|pool| pool.is_ready())
     }
 
-    /// Whether launches can be recorded at all.
-    pub fn can_record(&self) -> bool {
-        self.pool.is_some()
-    }
-
     /// The recording of a launch has ended.
     pub fn ended(&mut self, launch: u64) {
         self.learners.remove(&launch);

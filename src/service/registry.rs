@@ -4,6 +4,7 @@
 //! launches and what the user asked for. So a file that cannot be used is kept beside the new one.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs::atomic_write;
 use crate::fs::root_owned::{self, NotRootOwned};
-use crate::model::App;
+use crate::model::{App, Identity};
 use crate::policy::{Managed, Phase};
 use crate::profile::Store;
 use crate::service::marks::Marks;
@@ -84,6 +85,18 @@ impl Record {
             prefetched: 0,
             last_s: Vec::new(),
         }
+    }
+
+    /// An installed app that may be executed under `names`; `None` if its path is not UTF-8.
+    pub fn of_installed(
+        identity: &Identity,
+        title: String,
+        names: &[OsString],
+        added: Added,
+    ) -> Option<Self> {
+        let app = identity.app(None);
+        let id = String::from_utf8(app.id()).ok()?;
+        Some(Record::new(id, title, added, Marks::new(&app, names)))
     }
 
     /// Notes a launch at `now_s`, in seconds since the epoch.

@@ -184,9 +184,7 @@ pub fn desktop_apps(rules: &Rules) -> Vec<Record> {
         tracing::debug!(entry = ?left_out.entry, "left out: {}", left_out.why);
     }
     let record = |app: &desktop::DesktopApp| {
-        let id = app.identity.key.as_os_str().to_str()?.to_owned();
-        let marks = Marks::new(&app.identity, &app.names);
-        Some(Record::new(id, app.name.clone(), Added::Desktop, marks))
+        Record::of_installed(&app.identity, app.name.clone(), &app.names, Added::Desktop)
     };
     entries.apps.iter().filter_map(record).collect()
 }

@@ -10,7 +10,6 @@ use crate::service::cached_profile::CachedProfile;
 use crate::service::dictionary::word;
 use crate::service::history::{History, Typical};
 use crate::service::managed_apps::off_reason;
-use crate::service::marks::Marks;
 use crate::service::registry::{Added, Record, Registry};
 use crate::service::watchlist::PATH;
 
@@ -64,14 +63,8 @@ fn new_record(app: &str, rules: &Rules) -> Answer<Record> {
     let entries = desktop::entries(&desktop::system_directories(), rules, path);
     let found = desktop::find_app(OsStr::new(app), &entries, rules, path)
         .map_err(|error| ControlError::Unknown(error.to_string()))?;
-    let key = &found.identity.key;
-    let id = key
-        .as_os_str()
-        .to_str()
-        .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))?;
-    let (id, title) = (id.to_owned(), found.name.clone());
-    let marks = Marks::new(&found.identity, &found.names);
-    Ok(Record::new(id, title, Added::User, marks))
+    Record::of_installed(&found.identity, found.name, &found.names, Added::User)
+        .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))
 }
 
 fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::seam::Outside;
-use super::{FollowedLaunch, LaunchPolicy, LaunchStart, Launches, StateAction, StateEvent, TICK};
+use super::{
+    FollowedLaunch, LaunchPolicy, LaunchStart, Launches, Outside, StateAction, StateEvent, TICK,
+};
 use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, TaskState};

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::pending_execs::PendingExecs;
-use super::seam::Outside;
-use super::{LaunchPolicy, LaunchStage, LaunchState, StateAction, StateEvent, step};
+use super::{LaunchPolicy, LaunchStage, LaunchState, Outside, StateAction, StateEvent, step};
 use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};

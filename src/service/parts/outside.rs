@@ -11,8 +11,7 @@ use crate::process::{TaskState, thread_states};
 use crate::profile::decode;
 use crate::service::control::LaunchSignal;
 use crate::service::history::LaunchRecord;
-use crate::service::launch::seam::Outside;
-use crate::service::launch::{FollowedLaunch, LaunchStart, StateAction};
+use crate::service::launch::{FollowedLaunch, LaunchStart, Outside, StateAction};
 use crate::service::message::Message;
 use crate::service::watchlist::ProbationVerdict;
 
@@ -103,9 +102,6 @@ impl Parts {
 
     fn start_recording(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
         let start = &launch.start;
-        if !self.recorders.can_record() {
-            return Err("not learned: tracing cannot be had".to_owned());
-        }
         let profile = self.apps.profiles.get(&start.id);
         let job = LiveJob {
             launch: launch.number,
@@ -124,9 +120,9 @@ impl Parts {
         self.check("no learning thread can be started", started);
         if !taken {
             // There will be other launches of this app.
-            return Err(
-                "not learned: tracing is not ready, or busy with other launches".to_owned(),
-            );
+            let why =
+                "not learned: tracing is not ready, busy with other launches, or cannot be had";
+            return Err(why.to_owned());
         }
         Ok(())
     }
