@@ -190,29 +190,28 @@ impl Parts {
 
     /// A process of this program had read so many bytes when it exited.
     pub fn has_read_much(&mut self, path: &str, bytes: u64) {
-        let unknown =
-            self.config.mode == Mode::Automatic && !self.apps.registry.records.contains_key(path);
-        if !unknown || !self.watchlist.has_room_for(path) {
+        if !self.may_become_app(path) || !self.watchlist.has_room_for(path) {
             return;
         }
         let (path, outbox) = (path.to_owned(), self.outbox.clone());
         let rules = self.watchlist.catalogue.rules().clone();
-        self.worker
-            .jobs
-            .run(move |_| match discovery::check(Path::new(&path), &rules) {
-                Ok(()) => {
-                    tracing::debug!(path, bytes, "read much: its next launches are followed");
-                    outbox.send(Message::Discovered(path));
-                }
-                Err(why) => tracing::debug!(path, bytes, "read much and is no app: {why}"),
-            });
+        let check = move |_: &mut _| match discovery::check(Path::new(&path), &rules) {
+            Ok(()) => {
+                tracing::debug!(path, bytes, "read much: its next launches are followed");
+                outbox.send(Message::Discovered(path));
+            }
+            Err(why) => tracing::debug!(path, bytes, "read much and is no app: {why}"),
+        };
+        self.worker.jobs.run(check);
+    }
+
+    fn may_become_app(&self, path: &str) -> bool {
+        self.config.mode == Mode::Automatic && !self.apps.registry.records.contains_key(path)
     }
 
     /// A program that had read much may become an app: its next launches are followed.
     pub fn follow_discovered(&mut self, path: &str) {
-        let unknown =
-            self.config.mode == Mode::Automatic && !self.apps.registry.records.contains_key(path);
-        if unknown && self.watchlist.begin_probation(path) {
+        if self.may_become_app(path) && self.watchlist.begin_probation(path) {
             self.watch_for_launches();
         }
     }
@@ -263,30 +262,33 @@ impl Parts {
         result: LiveResult,
     ) -> (StateEvent, String, Option<RecordedProfile>) {
         self.recorders.ended(result.launch);
-        let learned = match result.profile {
-            Ok(learned) => learned,
-            // No attempt to learn the app: it does not count towards giving up.
-            Err(why @ NotLearned::NoRecorder(_)) => {
-                return (StateEvent::RecordUnusable, why.to_string(), None);
-            }
-            Err(why) => return (StateEvent::NotRecorded, why.to_string(), None),
-        };
-        match CachedProfile::load(&learned.profile) {
-            Ok(cached) if self.is_too_large(&cached) => (
-                StateEvent::NotRecorded,
-                format!(
-                    "not learned: the launch needs {} MiB, more than prefetch.max_profile_mib",
-                    cached.bytes >> 20
-                ),
-                None,
-            ),
-            Ok(cached) => {
-                let note = format!("learned {} entries", cached.entries);
-                let recorded = RecordedProfile { learned, cached };
+        match self.check_recorded(result.profile) {
+            Ok(recorded) => {
+                let note = format!("learned {} entries", recorded.cached.entries);
                 (StateEvent::Recorded, note, Some(recorded))
             }
-            Err(why) => (StateEvent::RecordUnusable, why, None),
+            Err((event, why)) => (event, why, None),
         }
+    }
+
+    /// The profile of a launch, if it is of use, or what has happened instead and why.
+    fn check_recorded(
+        &self,
+        learned: Result<LearnedProfile, NotLearned>,
+    ) -> Result<RecordedProfile, (StateEvent, String)> {
+        let learned = learned.map_err(|why| match why {
+            // No attempt to learn the app: it does not count towards giving up.
+            NotLearned::NoRecorder(_) => (StateEvent::RecordUnusable, why.to_string()),
+            _ => (StateEvent::NotRecorded, why.to_string()),
+        })?;
+        let cached = CachedProfile::load(&learned.profile)
+            .map_err(|why| (StateEvent::RecordUnusable, why))?;
+        if self.is_too_large(&cached) {
+            let need = format!("the launch needs {} MiB", cached.bytes >> 20);
+            let why = format!("not learned: {need}, more than prefetch.max_profile_mib");
+            return Err((StateEvent::NotRecorded, why));
+        }
+        Ok(RecordedProfile { learned, cached })
     }
 
     /// Whether a launch needs more than one of an app may that the administrator has not named.

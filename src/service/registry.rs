@@ -64,12 +64,9 @@ pub struct Record {
     pub launches: u64,
     /// Number of launches that were prefetched.
     pub prefetched: u64,
-    /// When the last launches began, in seconds since the epoch, oldest first.
+    /// When the last launch began, in seconds since the epoch, as the last value; empty before the first.
     pub last_s: Vec<u64>,
 }
-
-/// Times of launches that are kept of each app.
-const LAUNCH_TIMES: usize = 8;
 
 impl Record {
     /// An app that has not been launched yet.
@@ -102,10 +99,7 @@ impl Record {
     /// Notes a launch at `now_s`, in seconds since the epoch.
     pub fn launched(&mut self, now_s: u64) {
         self.launches += 1;
-        if self.last_s.len() >= LAUNCH_TIMES {
-            self.last_s.remove(0);
-        }
-        self.last_s.push(now_s);
+        self.last_s = vec![now_s];
     }
 
     /// Whether the next launch of the app is to be learned.
@@ -248,10 +242,9 @@ mod tests {
         let (mut registry, warning) = Registry::load(dir.path()).unwrap();
         assert_eq!((registry.records.len(), warning), (0, None));
         let mut app = Record::new("/app".into(), "App".into(), Added::User, Marks::default());
-        for now in 0..20 {
-            app.launched(now);
-        }
-        assert_eq!((app.launches, app.last_s.len()), (20, LAUNCH_TIMES));
+        app.launched(1);
+        app.launched(2);
+        assert_eq!((app.launches, &app.last_s[..]), (2, &[2][..]));
         registry.insert(app.clone());
         registry.save().unwrap();
         let (again, warning) = Registry::load(dir.path()).unwrap();
