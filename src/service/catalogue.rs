@@ -162,7 +162,7 @@ impl Catalogue {
 
     /// The app of this id, which a process is about to execute.
     pub fn of_process(&self, id: &str, pid: i32) -> Option<FoundApp> {
-        let root = self.roots.of_process(pid).ok()?;
+        let root = Roots::of_process(pid).ok()?;
         found(id, root, executable(id))
     }
 }

@@ -193,19 +193,14 @@ pub struct LogConfig {
     pub level: LogLevel,
 }
 
-/// The least severe messages that are logged; each level includes those before it.
+/// Each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogLevel {
-    /// Failures that keep the service from its work.
     Error,
-    /// Failures that concern one launch or app.
     Warn,
-    /// Decisions of the service (learned, switched off, learned again), and a line for each launch of a
-    /// managed app.
     #[default]
     Info,
-    /// Also where launches begin, and which programs were left alone.
     Debug,
 }
 

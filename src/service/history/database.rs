@@ -85,23 +85,17 @@ pub(super) fn make_private(path: &Path) -> Result<Metadata, HistoryError> {
 /// Opens the database in an existing file, and lays it out if that is empty. A foreign file is
 /// [`HistoryError::Damaged`].
 pub(super) fn connect(path: &Path) -> Result<Connection, HistoryError> {
-    let damaged = |why| HistoryError::Damaged {
-        path: path.into(),
-        why,
-    };
-    match try_connect(path) {
-        Ok((db, None)) => Ok(db),
-        Ok((_, Some(why))) => Err(damaged(why)),
+    try_connect(path).map_err(|cause| match cause.sqlite_error_code() {
         // The statements fit the layout: if SQLite rejects one, the file has another layout.
-        Err(cause) if cause.sqlite_error_code() == Some(ErrorCode::Unknown) => {
-            Err(damaged(cause.to_string()))
-        }
-        Err(cause) => Err(HistoryError::sqlite("open", path, cause)),
-    }
+        Some(ErrorCode::Unknown) => HistoryError::Damaged {
+            path: path.into(),
+            why: cause.to_string(),
+        },
+        _ => HistoryError::sqlite("open", path, cause),
+    })
 }
 
-/// The database, and what is wrong with it.
-fn try_connect(path: &Path) -> rusqlite::Result<(Connection, Option<String>)> {
+fn try_connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(BUSY)?;
@@ -109,14 +103,12 @@ fn try_connect(path: &Path) -> rusqlite::Result<(Connection, Option<String>)> {
     if pragma(&db, "page_count")? == 0 {
         lay_out(&mut db)?;
     }
-    let objection = objection(&db)?;
-    if objection.is_none() {
-        // No write-ahead log: one writer adds one row per launch, and reads are rare. A log would be a
-        // second file that grows and a third that is mapped into memory. With TRUNCATE, a launch does not
-        // change the directory. The statement answers with the mode.
-        db.query_row("PRAGMA journal_mode = TRUNCATE", [], |_| Ok(()))?;
-    }
-    Ok((db, objection))
+    check(&db)?;
+    // No write-ahead log: one writer adds one row per launch, and reads are rare. A log would be a second
+    // file that grows and a third that is mapped into memory. With TRUNCATE, a launch does not change the
+    // directory. The statement answers with the mode.
+    db.query_row("PRAGMA journal_mode = TRUNCATE", [], |_| Ok(()))?;
+    Ok(db)
 }
 
 /// An integer setting of the database.
@@ -144,23 +136,29 @@ fn lay_out(db: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Why a database cannot be used.
-fn objection(db: &Connection) -> rusqlite::Result<Option<String>> {
+/// Whether a database can be used. A foreign one is corrupt.
+fn check(db: &Connection) -> rusqlite::Result<()> {
+    let corrupt = |why: String| {
+        let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
+        Err(rusqlite::Error::SqliteFailure(code, Some(why)))
+    };
     let mut query = db.prepare("SELECT sql FROM sqlite_schema ORDER BY type = 'index', name")?;
     let layout: Vec<Option<String>> = query
         .query_map([], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     let is_ours = layout.iter().map(Option::as_deref).eq(LAYOUT.map(Some));
     if !is_ours || pragma(db, "user_version")? != VERSION {
-        return Ok(Some(format!("it is not a history of layout {VERSION}")));
+        return corrupt(format!("it is not a history of layout {VERSION}"));
     }
     let verdict: String = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
-        return Ok(Some(verdict.replace('\n', " ")));
+        return corrupt(verdict.replace('\n', " "));
     }
     // The file was opened for writing: its header claims a later version of SQLite's format.
-    let unwritable = db.is_readonly(MAIN_DB)?;
-    Ok(unwritable.then(|| "SQLite cannot write it".to_owned()))
+    if db.is_readonly(MAIN_DB)? {
+        return corrupt("SQLite cannot write it".to_owned());
+    }
+    Ok(())
 }
 
 /// Moves the file aside, over an older damaged one, and returns its new path. Removes the files beside it,

@@ -6,9 +6,8 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use zbus::Connection;
-use zbus::fdo::{self, DBusProxy};
+use zbus::fdo::DBusProxy;
 use zbus::message::{Flags, Header};
-use zbus::names::UniqueName;
 use zbus::zvariant::Value;
 
 use super::error::{BUSY, DENIED, WOULD_ASK};
@@ -57,7 +56,9 @@ pub(super) async fn authorize(
     let Some(sender) = call.sender() else {
         return denied("who calls is not known".to_owned());
     };
-    match uid(connection, sender).await {
+    let bus = DBusProxy::new(connection).await;
+    let bus = bus.map_err(ControlError::failed)?;
+    match bus.get_connection_unix_user(sender.to_owned().into()).await {
         Ok(0) => return Ok(()),
         Ok(_) => {}
         // Usually the caller has left the bus, and nobody reads the error.
@@ -80,12 +81,6 @@ pub(super) async fn authorize(
             "only root may do this, since polkit cannot be asked ({why}); try with sudo"
         )),
     }
-}
-
-/// The caller's user, as the bus knows it.
-async fn uid(connection: &Connection, sender: &UniqueName<'_>) -> fdo::Result<u32> {
-    let bus = DBusProxy::new(connection).await?;
-    bus.get_connection_unix_user(sender.to_owned().into()).await
 }
 
 /// Polkit's answer: whether the caller may do this, and if not, whether a password would help.
