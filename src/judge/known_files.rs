@@ -17,7 +17,10 @@ pub struct KnownFiles<'a> {
     /// By present device number and path.
     paths: HashMap<(u64, &'a [u8]), u32>,
     scheduled: HashMap<Place, RangeSet>,
-    skipped: HashMap<(Place, Skipped), RangeSet>,
+    /// Pages that were skipped because the file is gone or shorter.
+    stale: HashMap<Place, RangeSet>,
+    /// Pages that were skipped for another reason.
+    skipped: HashMap<Place, RangeSet>,
 }
 
 impl<'a> KnownFiles<'a> {
@@ -35,6 +38,7 @@ impl<'a> KnownFiles<'a> {
             files: HashMap::new(),
             paths: HashMap::new(),
             scheduled: HashMap::new(),
+            stale: HashMap::new(),
             skipped: HashMap::new(),
         };
         for index in 0..profile.devices.len() as u16 {
@@ -52,7 +56,11 @@ impl<'a> KnownFiles<'a> {
             pages.insert(entry.span.start..entry.span.end());
         }
         for (span, reason) in &prefetch.skipped_spans {
-            let pages = known.skipped.entry((span.place, *reason)).or_default();
+            let skipped = match reason {
+                Skipped::Gone | Skipped::Truncated => &mut known.stale,
+                _ => &mut known.skipped,
+            };
+            let pages = skipped.entry(span.place).or_default();
             pages.insert(span.start..span.end());
         }
         known
@@ -62,10 +70,7 @@ impl<'a> KnownFiles<'a> {
     /// skipped it.
     pub fn holds(&self, read: &OwnRead) -> bool {
         let place = match read.inode {
-            InodeId { dev, ino: 0, .. } => self
-                .devices
-                .get(&dev)
-                .map(|&device| Place::Metadata { device }),
+            InodeId { dev, ino: 0, .. } => self.metadata_place(dev),
             inode => self.files.get(&inode).map(|&file| Place::Data { file }),
         };
         place
@@ -75,13 +80,14 @@ impl<'a> KnownFiles<'a> {
 
     /// Why a metadata page was missed.
     pub fn metadata(&self, dev: u64, page: u64) -> MissReason {
-        let place = self
-            .devices
-            .get(&dev)
-            .map(|&device| Place::Metadata { device });
-        place
+        self.metadata_place(dev)
             .and_then(|place| self.scheduled(place, page))
             .unwrap_or(MissReason::NotInProfile)
+    }
+
+    fn metadata_place(&self, dev: u64) -> Option<Place> {
+        let device = *self.devices.get(&dev)?;
+        Some(Place::Metadata { device })
     }
 
     /// Why a page of a file was missed.
@@ -119,18 +125,9 @@ impl<'a> KnownFiles<'a> {
         if self.prefetch.refused.is_some() || self.prefetch.warm {
             return Some(MissReason::Skipped);
         }
-        let skipped = |reason| holds(self.skipped.get(&(place, reason)), page);
-        Some(if skipped(Skipped::Gone) || skipped(Skipped::Truncated) {
+        Some(if holds(self.stale.get(&place), page) {
             MissReason::Stale
-        } else if [
-            Skipped::DeviceGone,
-            Skipped::NoNode,
-            Skipped::ReadaheadOff,
-            Skipped::Refused,
-        ]
-        .into_iter()
-        .any(skipped)
-        {
+        } else if holds(self.skipped.get(&place), page) {
             MissReason::Skipped
         } else {
             MissReason::Late
