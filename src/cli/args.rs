@@ -62,6 +62,11 @@ pub enum CliCommand {
         /// Path, command or .desktop entry of the app
         app: OsString,
     },
+    /// Learn the next launch of APP anew, which the old profile still prefetches
+    Relearn {
+        /// Path, command or .desktop entry of the app
+        app: OsString,
+    },
     /// Leave APP alone from its next launch on
     Disable {
         /// Path, command or .desktop entry of the app

@@ -1,4 +1,4 @@
-//! `enable`, `disable`, `mode` and `pfsetmode`.
+//! `enable`, `relearn`, `disable`, `mode` and `pfsetmode`.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,10 +13,16 @@ use crate::service::control::bus::Client;
 
 /// Prints or sets the mode.
 pub fn mode(state_dir: &Path, mode: Option<Mode>) -> Result<(), Failure> {
-    let service = service_or_files(state_dir, Client::start)?;
     match mode {
-        Some(mode) => service.set_mode(mode).map_err(failed),
-        None => write_out(&format!("{}\n", service.mode().map_err(failed)?)),
+        Some(mode) => {
+            let service = service_or_files(state_dir, Client::start)?;
+            service.set_mode(mode).map_err(failed)
+        }
+        // Who asks starts nothing.
+        None => {
+            let service = service_or_files(state_dir, Client::connect)?;
+            write_out(&format!("{}\n", service.mode().map_err(failed)?))
+        }
     }
 }
 

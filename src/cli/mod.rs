@@ -54,6 +54,7 @@ pub fn main() -> ExitCode {
         CliCommand::Forget { app } => profiles::forget(dir, &app),
         CliCommand::Doctor { json } => doctor::main(json),
         CliCommand::Enable { app } => manage::ask(dir, &app, PhaseRequest::Prefetch),
+        CliCommand::Relearn { app } => manage::ask(dir, &app, PhaseRequest::Learn),
         CliCommand::Disable { app } => manage::ask(dir, &app, PhaseRequest::Disable),
         CliCommand::Pfsetmode { request, app } => manage::ask(dir, &app, request),
         CliCommand::Mode { mode } => manage::mode(dir, mode),
