@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::launchers::Rules;
+use super::lookup::absolute;
 use crate::model::{App, Identity};
 use crate::process::Command;
 
@@ -56,8 +57,7 @@ pub fn identify_command(rules: &Rules, command: &Command) -> CommandApp {
 
 /// Whether the command is the app's own program.
 fn starts_itself(identity: &Identity, command: &Command) -> bool {
-    identity.is_program()
-        && identity.program == super::key::absolute(command.path(), Path::new("/"))
+    identity.is_program() && identity.program == absolute(command.path(), Path::new("/"))
 }
 
 /// Fills in the device and inode number of the app's file, if it is a file.

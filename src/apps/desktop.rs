@@ -13,168 +13,94 @@ mod scan;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-pub use entry::{DesktopEntry, EntryError};
-pub use exec::{ExecError, command_line};
-pub use find::{FindError, FoundEntry, find_app};
-pub use scan::{MAX_ENTRIES, MAX_ENTRY_BYTES, entries, system_directories};
+pub use entry::DesktopEntry;
+pub use exec::command_line;
+pub use find::find_app;
+pub use scan::{entries, system_directories};
 
 use super::launchers::Rules;
 use super::lookup::{executable_in, executed_names, is_executable};
-use super::read::ReadError;
 use crate::model::Identity;
 
-/// An application with a .desktop file.
+/// An app that menus show or a user names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesktopApp {
-    /// Desktop file ID, such as `gimp.desktop` or, for a file in the directory `kde`,
-    /// `kde-kate.desktop`.
-    pub id: String,
-    /// The .desktop file.
-    pub entry: PathBuf,
-    /// The name that menus show, untranslated.
+    /// The name that menus show, untranslated; the base name of a program that they do not show.
     pub name: String,
-    /// The command line, without files to open; never empty.
-    pub exec: Vec<OsString>,
-    /// The app that this starts.
+    /// The app. Its program is the executable to be watched.
     pub identity: Identity,
-    /// The executable to be watched: that of the app or its launcher, behind wrappers.
-    pub file: PathBuf,
     /// Base names under which the kernel may see that executable executed: its own first, then those
     /// of the files that it is a symbolic link to.
     pub names: Vec<OsString>,
 }
 
-/// Why a .desktop file is not that of an application to be managed.
-#[derive(Debug, thiserror::Error)]
-pub enum Unsuitable {
-    /// It cannot be read.
-    #[error("it cannot be read: {0}")]
-    Unreadable(#[from] ReadError),
-    /// More .desktop files than are looked at come before it.
-    #[error("there are more than {MAX_ENTRIES} .desktop files")]
-    TooMany,
-    /// It breaks the Desktop Entry Specification.
-    #[error(transparent)]
-    Malformed(#[from] EntryError),
-    /// Its command line breaks the specification.
-    #[error("Exec: {0}")]
-    Exec(#[from] ExecError),
-    /// It is a link or a directory.
-    #[error("Type is not Application")]
-    NotApplication,
-    /// Hidden: it counts as deleted.
-    #[error("it is hidden (Hidden=true)")]
-    Hidden,
-    /// NoDisplay: mostly helpers that open a kind of file, or parts of another app.
-    #[error("menus do not show it (NoDisplay=true)")]
-    NotShown,
-    /// It runs in a terminal: such apps are small, and the terminal is what is launched.
-    #[error("it runs in a terminal (Terminal=true)")]
-    Terminal,
-    /// It has no command line: it is only activated over D-Bus.
-    #[error("it has no command line (Exec)")]
-    NoExec,
-    /// TryExec is not installed.
-    #[error("{} is not installed (TryExec)", .0.display())]
-    NotInstalled(PathBuf),
-    /// The program of its command line is missing.
-    #[error("{} is not installed or cannot be executed", .0.display())]
-    NoProgram(PathBuf),
-    /// The launcher's arguments do not tell what it starts.
-    #[error("its command line starts {}, and does not tell which app that runs", .0.display())]
-    Indistinct(PathBuf),
-}
-
-impl Unsuitable {
-    /// Whether something is wrong with the file or the installation; otherwise it is simply not an app.
-    pub fn is_fault(&self) -> bool {
-        use Unsuitable::{Hidden, NotApplication, NotShown, Terminal};
-        !matches!(self, NotApplication | Hidden | NotShown | Terminal)
-    }
-}
-
-/// A .desktop file that is left out.
+/// A .desktop file.
 #[derive(Debug)]
-pub struct LeftOutEntry {
-    /// Desktop file ID; empty for a directory that cannot be read.
+pub struct MenuEntry {
+    /// Desktop file ID, such as `gimp.desktop` or, for a file in the directory `kde`,
+    /// `kde-kate.desktop`; empty for a directory that cannot be read.
     pub id: String,
     /// The .desktop file or directory.
-    pub entry: PathBuf,
-    /// Why.
-    pub why: Unsuitable,
+    pub file: PathBuf,
+    /// The app, or one line that says why it is not an app to be managed.
+    pub app: Result<DesktopApp, String>,
 }
 
-/// What [`entries`] finds.
-#[derive(Debug, Default)]
-pub struct Entries {
-    /// The applications, in the order of the directories and of their IDs.
-    pub apps: Vec<DesktopApp>,
-    /// The others, in the same order.
-    pub left_out: Vec<LeftOutEntry>,
-}
-
-/// The app of one .desktop file with the given ID.
-///
-/// # Errors
-/// Why it is not an app to be managed.
-pub fn read_app(
-    entry: &Path,
-    id: String,
-    rules: &Rules,
-    path: &OsStr,
-) -> Result<DesktopApp, Unsuitable> {
-    let bytes = super::read::read(entry, MAX_ENTRY_BYTES)?;
-    let parsed = DesktopEntry::parse(&bytes)?;
-    if parsed.hidden {
-        return Err(Unsuitable::Hidden);
+/// The app of one .desktop file. `path` is as for [`entries`].
+fn read_app(file: &Path, rules: &Rules, path: &OsStr) -> Result<DesktopApp, String> {
+    let parsed = DesktopEntry::parse(&scan::read(file)?)?;
+    let reasons = [
+        (parsed.hidden, "it is hidden (Hidden=true)"),
+        (parsed.kind != "Application", "Type is not Application"),
+        // Mostly helpers that open a kind of file, or parts of another app.
+        (parsed.no_display, "menus do not show it (NoDisplay=true)"),
+        // Such apps are small, and the terminal is launched with them.
+        (parsed.terminal, "it runs in a terminal (Terminal=true)"),
+    ];
+    if let Some((_, reason)) = reasons.iter().find(|(holds, _)| *holds) {
+        return Err((*reason).to_owned());
     }
-    if parsed.kind != "Application" {
-        return Err(Unsuitable::NotApplication);
+    let is_missing = |program: &String| executable_in(path, OsStr::new(program)).is_none();
+    if let Some(missing) = parsed.try_exec.filter(is_missing) {
+        return Err(format!("{missing} is not installed (TryExec)"));
     }
-    if parsed.no_display {
-        return Err(Unsuitable::NotShown);
-    }
-    if parsed.terminal {
-        return Err(Unsuitable::Terminal);
-    }
-    let try_exec = parsed.try_exec.map(PathBuf::from);
-    if let Some(missing) = try_exec.filter(|one| executable_in(path, one.as_os_str()).is_none()) {
-        return Err(Unsuitable::NotInstalled(missing));
-    }
-    let exec = command_line(&parsed.exec.ok_or(Unsuitable::NoExec)?)?;
-    let (identity, file) = identify(&exec, parsed.path.as_deref(), rules, path)?;
+    // Such an app is only activated over D-Bus.
+    let exec = parsed.exec.ok_or("it has no command line (Exec)")?;
+    let exec = command_line(&exec).map_err(|why| format!("Exec: {why}"))?;
+    // Without the key Path, an app starts in its parent's working directory.
+    let cwd = parsed.path.as_deref().unwrap_or("/");
+    let identity = identify(&exec, Path::new(cwd), rules, path)?;
     Ok(DesktopApp {
-        id,
-        entry: entry.into(),
         name: parsed.name,
-        names: executed_names(&file),
-        exec,
+        names: executed_names(&identity.program),
         identity,
-        file,
     })
 }
 
-/// The app that a command line starts, and the executable to be watched for it.
+/// The app that a command line, which has a first word, starts.
 fn identify(
     exec: &[OsString],
-    cwd: Option<&str>,
+    cwd: &Path,
     rules: &Rules,
     path: &OsStr,
-) -> Result<(Identity, PathBuf), Unsuitable> {
+) -> Result<Identity, String> {
+    let missing = |program: &Path| {
+        let program = program.display();
+        format!("{program} is not installed or cannot be executed")
+    };
     let look_up = |name: &OsStr| executable_in(path, name);
-    let command = exec.first().ok_or(Unsuitable::NoExec)?;
-    let file = look_up(command).ok_or_else(|| Unsuitable::NoProgram(command.into()))?;
-    // Without the key Path, an app starts in its parent's working directory.
-    let cwd = Path::new(cwd.unwrap_or("/"));
+    let file = look_up(&exec[0]).ok_or_else(|| missing(Path::new(&exec[0])))?;
     let identity = rules.identify_with(&file, exec, cwd, &look_up);
-    let program = identity.program.clone();
-    if !is_executable(&program) {
-        return Err(Unsuitable::NoProgram(program));
+    if !is_executable(&identity.program) {
+        return Err(missing(&identity.program));
     }
-    match identity.distinct {
-        true => Ok((identity, program)),
-        false => Err(Unsuitable::Indistinct(program)),
+    if !identity.distinct {
+        return Err(format!(
+            "its command line starts {}, and does not tell which app that runs",
+            identity.program.display()
+        ));
     }
+    Ok(identity)
 }
 
 #[cfg(test)]

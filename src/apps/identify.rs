@@ -4,12 +4,18 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::key::{absolute, base_name, of_file, of_name};
 use super::launchers::{AppArgument, LauncherRule, Rules};
+use super::lookup::{absolute, base_name};
 use crate::model::{App, Identity, Key};
 
 /// Wrappers within wrappers that are looked through.
 const MAX_DEPTH: usize = 8;
+
+/// Longest path of an app's file, in bytes: the kernel's PATH_MAX without its NUL.
+const MAX_FILE: usize = 4095;
+
+/// Longest name of an app after its launcher's, in bytes, as of a file's name.
+const MAX_NAME: usize = 255;
 
 /// Bytes with a meaning to the shell, quotes included: a line with any of them is not evaluated.
 const SHELL_META: &[u8] = b"|&;<>()$`\\\"'*?[]#~{}!\n\r";
@@ -33,6 +39,21 @@ enum OptionKind {
     File,
     Line,
     End,
+}
+
+/// The key of the file at `path`, which is relative to `cwd` if it is not absolute; `None` if it is empty
+/// or too long.
+fn of_file(path: &OsStr, cwd: &Path) -> Option<Key> {
+    let file = absolute(Path::new(path), cwd);
+    let usable = !path.is_empty() && file.as_os_str().len() <= MAX_FILE;
+    usable.then_some(Key::File(file))
+}
+
+/// The key of the app that `launcher` calls `name`; `None` if the name is empty or too long.
+fn of_name(launcher: &str, name: &OsStr) -> Option<Key> {
+    let usable = !name.is_empty() && name.len() <= MAX_NAME;
+    let key = || [OsStr::new(launcher), name].join(OsStr::new(":"));
+    usable.then(|| Key::Name(key()))
 }
 
 /// Finds the executable that a command names, as execvp(3) does: an absolute path.

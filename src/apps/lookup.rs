@@ -1,20 +1,40 @@
-//! Where programs are: in PATH, and behind symbolic links.
+//! Where programs are: paths, commands in PATH, and files behind symbolic links.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-
-use super::key::{absolute, base_name};
+use std::path::{Component, Path, PathBuf};
 
 /// Symbolic links that are followed one after the other, as many as the kernel follows (`MAXSYMLINKS`).
 const MAX_LINKS: usize = 40;
 
+/// The path below `cwd` (itself taken below "/") without ".", ".." and doubled slashes.
+pub(super) fn absolute(path: &Path, cwd: &Path) -> PathBuf {
+    let mut plain = PathBuf::from("/");
+    for component in Path::new("/").join(cwd).join(path).components() {
+        match component {
+            Component::Normal(name) => plain.push(name),
+            Component::ParentDir => {
+                // The root's parent is the root.
+                plain.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    plain
+}
+
+/// The last component of a path or command; empty if it ends with a slash.
+pub(super) fn base_name(path: &OsStr) -> &OsStr {
+    let name = path.as_bytes().rsplit(|&byte| byte == b'/').next();
+    OsStr::from_bytes(name.unwrap_or_default())
+}
+
 /// The first executable file called `name` in `path`, directories separated by colons. Relative
 /// directories are skipped: the caller has another working directory. A `name` with a slash is not looked
 /// up, but an absolute path of an executable file is returned as it is.
-pub fn executable_in(path: &OsStr, name: &OsStr) -> Option<PathBuf> {
+pub(super) fn executable_in(path: &OsStr, name: &OsStr) -> Option<PathBuf> {
     if name.as_bytes().starts_with(b"/") {
         return Some(PathBuf::from(name)).filter(|file| is_executable(file));
     }
@@ -66,6 +86,21 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn paths_become_absolute_and_plain() {
+        for (path, cwd, plain) in [
+            ("gimp", "/usr/bin", "/usr/bin/gimp"),
+            ("./a//b/./c", "/x", "/x/a/b/c"),
+            ("../lib/app", "/opt/bin", "/opt/lib/app"),
+            ("../../../etc", "/a", "/etc"),
+            ("/usr/bin/../lib/x", "/anywhere", "/usr/lib/x"),
+            (".", "/opt/app/", "/opt/app"),
+            ("a", "b", "/b/a"),
+        ] {
+            assert_eq!(absolute(Path::new(path), Path::new(cwd)), Path::new(plain));
+        }
+    }
 
     #[test]
     fn the_first_executable_file_in_path_is_found() {

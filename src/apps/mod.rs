@@ -8,12 +8,9 @@
 mod command;
 pub mod desktop;
 mod identify;
-mod key;
 mod launchers;
 mod lookup;
-mod read;
 
 pub use command::{CommandApp, identify_command};
 pub use launchers::{LAUNCHERS_DIR, Rules};
-pub use lookup::{executable_in, executed_names};
-pub use read::ReadError;
+pub use lookup::executed_names;

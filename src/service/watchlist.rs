@@ -180,13 +180,14 @@ impl Watchlist {
 /// The apps with .desktop entries. Reads many files.
 pub fn desktop_apps(rules: &Rules) -> Vec<Record> {
     let entries = desktop::entries(&desktop::system_directories(), rules, OsStr::new(PATH));
-    for left_out in entries.left_out.iter().filter(|entry| entry.why.is_fault()) {
-        tracing::debug!(entry = ?left_out.entry, "left out: {}", left_out.why);
-    }
-    let record = |app: &desktop::DesktopApp| {
-        Record::of_installed(&app.identity, app.name.clone(), &app.names, Added::Desktop)
+    let record = |entry: desktop::MenuEntry| match entry.app {
+        Ok(app) => Record::of_installed(&app.identity, app.name, &app.names, Added::Desktop),
+        Err(why) => {
+            tracing::debug!(entry = ?entry.file, "left out: {why}");
+            None
+        }
     };
-    entries.apps.iter().filter_map(record).collect()
+    entries.into_iter().filter_map(record).collect()
 }
 
 #[cfg(test)]

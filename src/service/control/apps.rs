@@ -61,8 +61,8 @@ pub(super) fn find_or_add(registry: &mut Registry, name: &str, rules: &Rules) ->
 fn new_record(app: &str, rules: &Rules) -> Answer<Record> {
     let path = OsStr::new(PATH);
     let entries = desktop::entries(&desktop::system_directories(), rules, path);
-    let found = desktop::find_app(OsStr::new(app), &entries, rules, path)
-        .map_err(|error| ControlError::Unknown(error.to_string()))?;
+    let found =
+        desktop::find_app(OsStr::new(app), &entries, rules, path).map_err(ControlError::Unknown)?;
     Record::of_installed(&found.identity, found.name, &found.names, Added::User)
         .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))
 }
