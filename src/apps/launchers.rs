@@ -7,7 +7,6 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::Deserialize;
 
@@ -76,9 +75,8 @@ impl Rules {
     /// The rules that come with the program.
     pub fn builtin() -> Rules {
         let mut rules = Rules::none();
-        rules
-            .extend(include_str!("../../dist/launchers.toml"))
-            .expect("the tests read the built-in rules");
+        let added = rules.extend(include_str!("../../dist/launchers.toml"));
+        added.expect("the tests read the built-in rules");
         rules
     }
 
@@ -100,11 +98,9 @@ impl Rules {
         let names = match rules_files(dir) {
             Ok(names) => names,
             Err(why) => {
-                warnings.push(format!(
-                    "cannot use the launcher rules in {}: {why}",
-                    dir.display()
-                ));
-                return (rules, warnings);
+                let dir = dir.display();
+                let warning = format!("cannot use the launcher rules in {dir}: {why}");
+                return (rules, vec![warning]);
             }
         };
         if names.len() > MAX_FILES {
@@ -117,10 +113,8 @@ impl Rules {
         for name in names.into_iter().take(MAX_FILES) {
             let path = dir.join(name);
             if let Err(why) = read(&path).and_then(|text| rules.extend(&text)) {
-                warnings.push(format!(
-                    "launcher rules {} are left out: {why}",
-                    path.display()
-                ));
+                let path = path.display();
+                warnings.push(format!("launcher rules {path} are left out: {why}"));
             }
         }
         (rules, warnings)
@@ -159,10 +153,8 @@ impl Rules {
     /// The launcher with this base name.
     pub(super) fn launcher(&self, base: &OsStr) -> Option<(&str, &LauncherRule)> {
         let fitting = self.launchers.iter().filter_map(|(name, rule)| {
-            let fits = rule
-                .files
-                .iter()
-                .filter_map(|file| fit(file, base.as_bytes()));
+            let files = rule.files.iter();
+            let fits = files.filter_map(|file| fit(file, base.as_bytes()));
             Some((fits.max()?, name.as_str(), rule))
         });
         let best = fitting.max_by_key(|(fit, _, _)| *fit);
@@ -209,20 +201,17 @@ fn fit(file: &str, base: &[u8]) -> Option<(bool, usize)> {
         return (base == file.as_bytes()).then_some((true, file.len()));
     };
     let version = base.strip_prefix(prefix.as_bytes())?;
-    let is_version = version
-        .iter()
-        .all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    let mut version = version.iter();
+    let is_version = version.all(|byte| byte.is_ascii_digit() || *byte == b'.');
     is_version.then_some((false, prefix.len()))
 }
 
 /// Names of the rules files in a directory, sorted.
 fn rules_files(dir: &Path) -> Result<Vec<OsString>, String> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let found = match rustix::fs::open(dir, flags, Mode::empty()) {
+    let stat = match rustix::fs::stat(dir) {
         Err(Errno::NOENT) => return Ok(Vec::new()),
-        opened => opened.map_err(|error| error.to_string())?,
+        found => found.map_err(|error| error.to_string())?,
     };
-    let stat = rustix::fs::fstat(&found).map_err(|error| error.to_string())?;
     if let Some(why) = root_owned::objection(&stat) {
         return Err(why.to_owned());
     }
@@ -295,14 +284,11 @@ mod tests {
             ("[launcher.'']", "must not"),
             (
                 "[launcher.python3]\n[launcher.x]\nfiles = ['*']",
-                "not a base name",
+                "not a base",
             ),
             ("[launcher.x]\nfiles = ['/bin/x']", "not a base name"),
             ("[launcher.x]\nfiles = ['a*b*']", "not a base name"),
-            (
-                "[launcher.x]\ndirectories = ['bin']",
-                "not an absolute path",
-            ),
+            ("[launcher.x]\ndirectories = ['bin']", "not an absolute"),
         ] {
             let mut rules = Rules::builtin();
             let error = rules.extend(text).expect_err(text);

@@ -1,4 +1,4 @@
-//! The `.pf` file (design: a versioned, checksummed, bounded file).
+//! The `.pf` file, which is versioned, checksummed and bounded.
 //!
 //! | bytes | field | |
 //! |---|---|---|
@@ -10,24 +10,24 @@
 //! | … | body | deflated |
 //!
 //! Numbers are little-endian. The body is one [`Body`] in postcard's encoding (variable-length
-//! integers), followed by the path of the app's launcher if it has one. Tables are stored as columns of differences, which are small and alike, so that deflate
-//! has something to work with. A change of `Body` or of any type in it is a new version.
+//! integers), followed by the path of the app's launcher if it has one. Tables are stored as columns of
+//! differences, which are small and alike, so that deflate has something to work with. A change of `Body`
+//! or of any type in it is a new version.
 //!
-//! Reading trusts nothing: lengths are checked against hard limits before anything is allocated, and
-//! what comes out satisfies every rule in [`limits`], the same that writing demands.
+//! Reading trusts nothing: lengths are checked against hard limits before anything is allocated, and the
+//! profile satisfies every rule in [`limits`], the same that writing demands.
 
 mod columns;
 mod limits;
 
-use columns::{EntryColumns, FileColumns, bounded};
+use columns::{Column, EntryColumns, FileColumns};
 use limits::{MAX_BODY_BYTES, MAX_DEVICES, MAX_ENTRIES, MAX_REVISIONS};
 use miniz_oxide::inflate::TINFLStatus;
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 use serde::{Deserialize, Serialize};
 
-use crate::model::Hooks;
-use crate::model::{App, Device, Ended, HelperRead, Learned, Profile, Revision};
-use crate::model::{PrefetchEntry, Span};
+use crate::model::{App, Device, Ended, HelperRead, Hooks, Learned, PrefetchEntry, Profile};
+use crate::model::{Revision, Span};
 
 pub use limits::MAX_FILE_BYTES;
 
@@ -48,65 +48,48 @@ const DEFLATE_LEVEL: u8 = 9;
 /// the fastest drives.
 pub const TIME_QUANTUM_US: u64 = 100;
 
+const CONTENTS: FormatError = FormatError::Invalid("the length or the structure of its contents");
+
 /// Why bytes are not a profile, or why a profile cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// The magic is missing.
     #[error("not a Paralfetch profile")]
     NotAProfile,
-    /// Written by another version of the program.
-    #[error("profile format {found}, but this program reads format {VERSION}")]
-    Version {
-        /// The file's format version.
-        found: u16,
-    },
+    /// The file has the format of another version of the program.
+    #[error("profile format {0}, but this program reads format {VERSION}")]
+    Version(u16),
     /// The file ends early.
     #[error("the profile is cut short")]
     Truncated,
-    /// The contents are not what was written.
+    /// The contents are not those that were written.
     #[error("the profile is damaged: wrong checksum")]
     Checksum,
     /// A table or the whole exceeds a limit of the format.
     #[error("the profile has too many {what}; the limit is {limit}")]
-    TooLarge {
-        /// What there is too much of.
-        what: &'static str,
-        /// The most that there may be.
-        limit: usize,
-    },
-    /// The contents contradict themselves.
-    #[error("the profile is invalid: {0}")]
+    TooLarge { what: &'static str, limit: usize },
+    /// The named part contradicts itself or the others.
+    #[error("the profile is invalid: {0} cannot be right")]
     Invalid(&'static str),
 }
 
-/// An app as every profile has it. The launcher of one that has one follows the [`Body`].
-#[derive(Serialize, Deserialize)]
-struct StoredApp {
-    path: Vec<u8>,
-    root: Option<Vec<u8>>,
-    dev: u64,
-    ino: u64,
-}
-
-/// What is serialised: a [`Profile`] with its large tables as columns.
+/// A [`Profile`] as it is serialised, with its large tables as columns.
 #[derive(Serialize, Deserialize)]
 struct Body {
-    app: StoredApp,
+    /// Path, root directory, device and inode number of the [`App`]; its launcher follows the body.
+    app: (Vec<u8>, Option<Vec<u8>>, u64, u64),
     created: u64,
     learned: Learned,
     ended: Ended,
     hooks: Hooks,
-    #[serde(deserialize_with = "bounded::<_, _, MAX_REVISIONS>")]
-    history: Vec<Revision>,
-    #[serde(deserialize_with = "bounded::<_, _, MAX_DEVICES>")]
-    devices: Vec<Device>,
+    history: Column<Revision, MAX_REVISIONS>,
+    devices: Column<Device, MAX_DEVICES>,
     files: FileColumns,
     entries: EntryColumns,
     completion: Option<Span>,
     fault_around: EntryColumns,
     helpers: EntryColumns,
-    #[serde(deserialize_with = "bounded::<_, _, MAX_ENTRIES>")]
-    recurs: Vec<bool>,
+    recurs: Column<bool, MAX_ENTRIES>,
     log_entries: u32,
     obsolete: u32,
 }
@@ -119,19 +102,15 @@ impl Body {
         let at_once = |&span: &Span| PrefetchEntry { span, time_us: 0 };
         let fault_around: Vec<_> = profile.fault_around.iter().map(at_once).collect();
         let helpers: Vec<_> = profile.helpers.iter().map(|read| read.entry).collect();
+        let app = profile.app.clone();
         Body {
-            app: StoredApp {
-                path: profile.app.path.clone(),
-                root: profile.app.root.clone(),
-                dev: profile.app.dev,
-                ino: profile.app.ino,
-            },
+            app: (app.path, app.root, app.dev, app.ino),
             created: profile.created,
             learned: profile.learned,
             ended: profile.ended,
             hooks: profile.hooks,
-            history: profile.history.clone(),
-            devices: profile.devices.clone(),
+            history: Column(profile.history.clone()),
+            devices: Column(profile.devices.clone()),
             files: FileColumns::new(&profile.files),
             entries: columns(&profile.entries),
             completion: profile.completion,
@@ -142,16 +121,43 @@ impl Body {
             obsolete: profile.obsolete,
         }
     }
-}
 
-impl Profile {
-    /// Rounds all times as the file format does. What is written is read back exactly, but for
-    /// this: a profile that was rounded first comes back equal to itself.
-    pub fn round_times(&mut self) {
-        let helpers = self.helpers.iter_mut().map(|read| &mut read.entry);
-        for entry in self.entries.iter_mut().chain(helpers) {
-            entry.time_us -= entry.time_us % TIME_QUANTUM_US;
-        }
+    /// The profile. Its contents are yet to be held against the limits.
+    fn into_profile(self, program: Option<Vec<u8>>) -> Result<Profile, FormatError> {
+        let (devices, files) = (self.devices.0.len(), self.files.len());
+        let fault_around = self.fault_around.into_entries(devices, files)?;
+        let helpers = self.helpers.into_entries(devices, files)?;
+        let flags = self.recurs.0;
+        limits::require(
+            helpers.len() == flags.len(),
+            FormatError::Invalid("its entries"),
+        )?;
+        let helpers = helpers.into_iter().zip(flags);
+        let (path, root, dev, ino) = self.app;
+        Ok(Profile {
+            app: App {
+                path,
+                root,
+                program,
+                dev,
+                ino,
+            },
+            created: self.created,
+            learned: self.learned,
+            ended: self.ended,
+            hooks: self.hooks,
+            entries: self.entries.into_entries(devices, files)?,
+            files: self.files.into_files()?,
+            history: self.history.0,
+            devices: self.devices.0,
+            completion: self.completion,
+            fault_around: fault_around.iter().map(|entry| entry.span).collect(),
+            helpers: helpers
+                .map(|(entry, recurs)| HelperRead { entry, recurs })
+                .collect(),
+            log_entries: self.log_entries,
+            obsolete: self.obsolete,
+        })
     }
 }
 
@@ -163,10 +169,9 @@ impl Profile {
 /// of anything than the format allows.
 pub fn encode(profile: &Profile) -> Result<Vec<u8>, FormatError> {
     limits::check(profile)?;
-    const UNFIT: FormatError = FormatError::Invalid("its contents cannot be serialised");
-    let mut body = postcard::to_allocvec(&Body::new(profile)).map_err(|_| UNFIT)?;
+    let mut body = postcard::to_allocvec(&Body::new(profile)).map_err(|_| CONTENTS)?;
     if let Some(program) = &profile.app.program {
-        body.extend(postcard::to_allocvec(program).map_err(|_| UNFIT)?);
+        body.extend(postcard::to_allocvec(program).map_err(|_| CONTENTS)?);
     }
     limits::at_most("bytes of contents", body.len(), MAX_BODY_BYTES)?;
     let file = seal(&body);
@@ -180,52 +185,15 @@ pub fn encode(profile: &Profile) -> Result<Vec<u8>, FormatError> {
 /// Any damage, a foreign version and contents against the rules are errors; see [`FormatError`].
 pub fn decode(bytes: &[u8]) -> Result<Profile, FormatError> {
     let body = unseal(bytes)?;
-    const UNREADABLE: FormatError = FormatError::Invalid("its contents cannot be parsed");
-    let (body, rest): (Body, &[u8]) = postcard::take_from_bytes(&body).map_err(|_| UNREADABLE)?;
-    let program = match rest {
-        [] => None,
-        rest => {
-            let (program, rest) = postcard::take_from_bytes(rest).map_err(|_| UNREADABLE)?;
-            if !rest.is_empty() {
-                return Err(FormatError::Invalid("it goes on after its contents"));
-            }
-            Some(program)
-        }
+    let (body, rest): (Body, &[u8]) = postcard::take_from_bytes(&body).map_err(|_| CONTENTS)?;
+    let (program, rest) = match rest {
+        [] => (None, rest),
+        _ => postcard::take_from_bytes(rest)
+            .map(|(program, rest)| (Some(program), rest))
+            .map_err(|_| CONTENTS)?,
     };
-    let (devices, files) = (body.devices.len(), body.files.len());
-    let helpers = body.helpers.into_entries(devices, files)?;
-    if helpers.len() != body.recurs.len() {
-        return Err(FormatError::Invalid(
-            "its reads of helpers have columns of different lengths",
-        ));
-    }
-    let fault_around = body.fault_around.into_entries(devices, files)?;
-    let profile = Profile {
-        app: App {
-            path: body.app.path,
-            root: body.app.root,
-            program,
-            dev: body.app.dev,
-            ino: body.app.ino,
-        },
-        created: body.created,
-        learned: body.learned,
-        ended: body.ended,
-        hooks: body.hooks,
-        entries: body.entries.into_entries(devices, files)?,
-        files: body.files.into_files()?,
-        history: body.history,
-        devices: body.devices,
-        completion: body.completion,
-        fault_around: fault_around.iter().map(|entry| entry.span).collect(),
-        helpers: helpers
-            .into_iter()
-            .zip(body.recurs)
-            .map(|(entry, recurs)| HelperRead { entry, recurs })
-            .collect(),
-        log_entries: body.log_entries,
-        obsolete: body.obsolete,
-    };
+    limits::require(rest.is_empty(), CONTENTS)?;
+    let profile = body.into_profile(program)?;
     limits::check(&profile)?;
     Ok(profile)
 }
@@ -249,34 +217,21 @@ pub fn seal(body: &[u8]) -> Vec<u8> {
 
 /// Checks the header and the checksum, and inflates the body.
 fn unseal(bytes: &[u8]) -> Result<Vec<u8>, FormatError> {
-    if !bytes.starts_with(&MAGIC) {
-        // An empty file is what a crash leaves on file systems that allocate late.
-        let cut = MAGIC.starts_with(bytes);
-        return Err(if cut {
-            FormatError::Truncated
-        } else {
-            FormatError::NotAProfile
-        });
-    }
+    // An empty file is what a crash leaves on file systems that allocate late.
+    limits::require(!MAGIC.starts_with(bytes), FormatError::Truncated)?;
+    limits::require(bytes.starts_with(&MAGIC), FormatError::NotAProfile)?;
     let version = u16::from_le_bytes(field(bytes, 8)?);
-    if version != VERSION {
-        return Err(FormatError::Version { found: version });
-    }
+    limits::require(version == VERSION, FormatError::Version(version))?;
     let packed_bytes = u32::from_le_bytes(field(bytes, 10)?) as usize;
     let body_bytes = u32::from_le_bytes(field(bytes, 14)?) as usize;
     let crc = u32::from_le_bytes(field(bytes, 18)?);
     limits::at_most("bytes in its file", bytes.len(), MAX_FILE_BYTES)?;
     limits::at_most("bytes of contents", body_bytes, MAX_BODY_BYTES)?;
     let (header, packed) = bytes.split_at(HEADER_BYTES);
-    if packed.len() < packed_bytes {
-        return Err(FormatError::Truncated);
-    }
-    if packed.len() > packed_bytes {
-        return Err(FormatError::Invalid("it goes on after its end"));
-    }
-    if checksum(&header[..18], packed) != crc {
-        return Err(FormatError::Checksum);
-    }
+    limits::require(packed.len() >= packed_bytes, FormatError::Truncated)?;
+    limits::require(packed.len() == packed_bytes, CONTENTS)?;
+    let sum = checksum(&header[..18], packed);
+    limits::require(sum == crc, FormatError::Checksum)?;
     inflate(packed, body_bytes)
 }
 
@@ -297,22 +252,16 @@ fn checksum(header: &[u8], packed: &[u8]) -> u32 {
 
 /// Inflates exactly `packed` to exactly `body_bytes` bytes, at most [`MAX_BODY_BYTES`].
 fn inflate(packed: &[u8], body_bytes: usize) -> Result<Vec<u8>, FormatError> {
-    const WRONG: FormatError = FormatError::Invalid("its contents cannot be inflated");
     // Deflate spends at least 2 bits on 258 bytes: no small file can ask for a large buffer.
-    if body_bytes > packed.len().saturating_mul(258 * 4) {
-        return Err(WRONG);
-    }
+    let possible = body_bytes <= packed.len().saturating_mul(258 * 4);
+    limits::require(possible, CONTENTS)?;
     let mut body = vec![0; body_bytes];
     let flags = inflate_flags::TINFL_FLAG_USING_NON_WRAPPING_OUTPUT_BUF;
     let mut state = Box::<DecompressorOxide>::default();
-    match decompress(&mut state, packed, &mut body, 0, flags) {
-        (TINFLStatus::Done, consumed, written)
-            if consumed == packed.len() && written == body_bytes =>
-        {
-            Ok(body)
-        }
-        _ => Err(WRONG),
-    }
+    let inflated = decompress(&mut state, packed, &mut body, 0, flags);
+    let whole = (TINFLStatus::Done, packed.len(), body_bytes);
+    limits::require(inflated == whole, CONTENTS)?;
+    Ok(body)
 }
 
 #[cfg(test)]

@@ -1,9 +1,6 @@
 //! Profiles for tests.
 
-use proptest::collection::vec;
-use proptest::option;
 use proptest::prelude::*;
-use proptest::sample::select;
 
 use crate::model::{
     App, Device, DriveClass, Ended, File, HelperRead, HookKind, Hooks, Infill, Learned, Params,
@@ -74,172 +71,150 @@ pub fn sample(path: &str) -> Profile {
     }
 }
 
-fn revision() -> impl Strategy<Value = Revision> {
-    let infill = option::of(any::<(u64, u64)>());
-    (any::<(u64, u64, u64)>(), infill).prop_map(|((time, merge_distance, shift_bytes), infill)| {
-        let infill = infill.map(|(hole_pages, distance)| Infill {
-            hole_pages,
-            distance,
-        });
+/// Numbers, the same for a seed other than 0 on every run (xorshift64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn any(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.any() % bound
+    }
+
+    fn one_of<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len() as u64) as usize]
+    }
+
+    /// Something in three of four cases.
+    fn maybe<T>(&mut self, make: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        (self.below(4) > 0).then(|| make(self))
+    }
+
+    /// Up to `most` of something, but at least `least`.
+    fn many<T>(&mut self, least: u64, most: u64, make: impl Fn(&mut Self) -> T) -> Vec<T> {
+        let count = least + self.below(most - least + 1);
+        (0..count).map(|_| make(self)).collect()
+    }
+
+    fn path(&mut self) -> Vec<u8> {
+        let directory = self.one_of(&["/", "/usr/lib/x86_64-linux-gnu/", "/usr/share/"]);
+        let name = self.many(0, 12, |numbers| 1 + numbers.below(255) as u8);
+        [directory.as_bytes(), &name].concat()
+    }
+
+    fn revision(&mut self) -> Revision {
         Revision {
-            time,
+            time: self.any(),
             params: Params {
-                merge_distance,
-                shift_bytes,
-                infill,
+                merge_distance: self.any(),
+                shift_bytes: self.any(),
+                infill: self.maybe(|numbers| Infill {
+                    hole_pages: numbers.any(),
+                    distance: numbers.any(),
+                }),
             },
         }
-    })
-}
+    }
 
-fn path() -> impl Strategy<Value = Vec<u8>> {
-    let directory = select(vec!["/", "/usr/lib/x86_64-linux-gnu/", "/usr/share/"]);
-    (directory, vec(1..=255u8, 0..12))
-        .prop_map(|(directory, name)| [directory.as_bytes(), &name].concat())
-}
+    fn device(&mut self) -> Device {
+        use DriveClass::{CommandQueuing, NoCommandQueuing, Rotational};
+        Device {
+            dev: self.any(),
+            name: self
+                .one_of(&["sda2", "nvme0n1p3", "dm-0", "cciss!c0d0", ""])
+                .into(),
+            fs: self.one_of(&["ext4", "btrfs", "squashfs"]).into(),
+            fs_uuid: [self.any().to_le_bytes(), self.any().to_le_bytes()]
+                .concat()
+                .try_into()
+                .expect("16 bytes"),
+            class: self.one_of(&[CommandQueuing, NoCommandQueuing, Rotational]),
+        }
+    }
 
-fn device() -> impl Strategy<Value = Device> {
-    use DriveClass::{CommandQueuing, NoCommandQueuing, Rotational};
-    (
-        any::<u64>(),
-        "[a-z][a-z0-9!.-]{0,20}",
-        select(vec!["ext4", "btrfs", "squashfs"]),
-        any::<[u8; 16]>(),
-        select(vec![CommandQueuing, NoCommandQueuing, Rotational]),
-    )
-        .prop_map(|(dev, name, fs, fs_uuid, class)| Device {
-            dev,
-            name,
-            fs: fs.into(),
-            fs_uuid,
-            class,
-        })
-}
+    fn file(&mut self, devices: u64) -> File {
+        let (near, far, time) = (self.below(5_000_000), self.any(), self.any() as i64);
+        File {
+            device: self.below(devices) as u16,
+            ino: self.one_of(&[near, far]),
+            generation: self.any() as u32,
+            size: self.any(),
+            mtime_ns: self.one_of(&[time, time, i64::MIN, i64::MAX]),
+            path: self.maybe(Numbers::path),
+        }
+    }
 
-fn file(devices: usize) -> impl Strategy<Value = File> {
-    (
-        0..devices as u16,
-        prop_oneof![any::<u64>(), 1..5_000_000u64],
-        any::<u32>(),
-        any::<u64>(),
-        prop_oneof![any::<i64>(), Just(i64::MIN), Just(i64::MAX)],
-        option::weighted(0.9, path()),
-    )
-        .prop_map(|(device, ino, generation, size, mtime_ns, path)| File {
-            device,
-            ino,
-            generation,
-            size,
-            mtime_ns,
-            path,
-        })
-}
-
-fn any_span(devices: usize, files: usize) -> impl Strategy<Value = Span> {
-    let start = prop_oneof![4 => 0..2_000u64, 1 => 0..(1u64 << 52) - 8];
-    (0..devices + files, start, 1..=8u64).prop_map(move |(index, start, len)| {
+    fn entry(&mut self, devices: u64, files: u64) -> PrefetchEntry {
+        let index = self.below(devices + files);
         let place = match index.checked_sub(devices) {
             None => Place::Metadata {
                 device: index as u16,
             },
             Some(file) => Place::Data { file: file as u32 },
         };
-        span(place, start, len)
-    })
-}
+        let bound = self.one_of(&[2_000, 2_000, (1 << 52) - 8]);
+        let start = self.below(bound);
+        let times = [self.below(2_000_000), self.any()];
+        entry(place, start, 1 + self.below(8), self.one_of(&times))
+    }
 
-fn any_entry(devices: usize, files: usize) -> impl Strategy<Value = PrefetchEntry> {
-    let time_us = prop_oneof![0..2_000_000u64, any::<u64>()];
-    (any_span(devices, files), time_us).prop_map(|(span, time_us)| PrefetchEntry { span, time_us })
-}
-
-fn helper_read(devices: usize, files: usize) -> impl Strategy<Value = HelperRead> {
-    (any_entry(devices, files), any::<bool>())
-        .prop_map(|(entry, recurs)| HelperRead { entry, recurs })
-}
-
-fn hooks() -> impl Strategy<Value = Hooks> {
-    use HookKind::{Fentry, NoFunction, Refused, Tracepoint};
-    let kind = || select(vec![Tracepoint, Fentry, NoFunction, Refused]);
-    (kind(), kind()).prop_map(|(reads, faults)| Hooks { reads, faults })
-}
-
-fn app() -> impl Strategy<Value = App> {
-    let paths = (path(), option::of(path()), option::of(path()));
-    (paths, any::<(u64, u64)>()).prop_map(|((path, root, program), (dev, ino))| App {
-        path,
-        root,
-        program,
-        dev,
-        ino,
-    })
+    fn profile(&mut self) -> Profile {
+        use HookKind::{Fentry, NoFunction, Refused, Tracepoint};
+        let (devices, files) = (1 + self.below(3), self.below(20));
+        let entry = |numbers: &mut Numbers| numbers.entry(devices, files);
+        let span = |numbers: &mut Numbers| entry(numbers).span;
+        let kinds = [Tracepoint, Fentry, NoFunction, Refused];
+        Profile {
+            app: App {
+                path: self.path(),
+                root: self.maybe(Numbers::path),
+                program: self.maybe(Numbers::path),
+                dev: self.any(),
+                ino: self.any(),
+            },
+            created: self.any(),
+            learned: self.one_of(&[Learned::Exact, Learned::AsRead, Learned::Live]),
+            ended: self.one_of(&[Ended::Exit, Ended::Quiet, Ended::Timeout]),
+            hooks: Hooks {
+                reads: self.one_of(&kinds),
+                faults: self.one_of(&kinds),
+            },
+            history: self.many(1, 3, Numbers::revision),
+            devices: self.many(devices, devices, Numbers::device),
+            files: self.many(files, files, |numbers| numbers.file(devices)),
+            entries: self.many(0, 60, entry),
+            fault_around: self.many(0, 20, span),
+            helpers: self.many(0, 20, |numbers| HelperRead {
+                entry: entry(numbers),
+                recurs: numbers.below(2) == 0,
+            }),
+            completion: self.maybe(span),
+            log_entries: self.any() as u32,
+            obsolete: self.any() as u32,
+        }
+    }
 }
 
 /// Any valid profile of moderate size, times not rounded.
 pub fn profile() -> impl Strategy<Value = Profile> {
-    (1..4usize, 0..20usize).prop_flat_map(|(devices, files)| {
-        let head = (
-            app(),
-            select(vec![Learned::Exact, Learned::AsRead, Learned::Live]),
-            select(vec![Ended::Exit, Ended::Quiet, Ended::Timeout]),
-            hooks(),
-            vec(revision(), 1..4),
-            any::<(u64, u32, u32)>(),
-        );
-        let tables = (
-            vec(device(), devices),
-            vec(file(devices), files),
-            vec(any_entry(devices, files), 0..60),
-            option::of(any_span(devices, files)),
-            vec(any_span(devices, files), 0..20),
-            vec(helper_read(devices, files), 0..20),
-        );
-        (head, tables).prop_map(|(head, tables)| {
-            let (app, learned, ended, hooks, history, numbers) = head;
-            let (created, log_entries, obsolete) = numbers;
-            let (devices, files, entries, completion, fault_around, helpers) = tables;
-            Profile {
-                app,
-                created,
-                learned,
-                ended,
-                hooks,
-                history,
-                devices,
-                files,
-                entries,
-                fault_around,
-                helpers,
-                completion,
-                log_entries,
-                obsolete,
-            }
-        })
-    })
-}
-
-/// Numbers below a bound, the same on every run (xorshift64).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
+    (1..u64::MAX).prop_map(|seed| Numbers(seed).profile())
 }
 
 /// What exact learning of a large app on Debian looks like: about `entries` short scattered spans
 /// over `count` files and their metadata, read in an order that comes back to the same files again
 /// and again.
 pub fn realistic(entries: usize, count: usize) -> Profile {
-    let mut numbers = Numbers(0x2545_f491_4f6c_dd1d);
+    let numbers = &mut Numbers(0x2545_f491_4f6c_dd1d);
     Profile {
         files: (0..count)
-            .map(|number| realistic_file(number, &mut numbers))
+            .map(|number| realistic_file(number, numbers))
             .collect(),
-        entries: realistic_entries(entries, count, &mut numbers),
+        entries: realistic_entries(entries, count, numbers),
         fault_around: Vec::new(),
         helpers: Vec::new(),
         ..sample("/usr/lib/libreoffice/program/soffice.bin")
@@ -247,15 +222,15 @@ pub fn realistic(entries: usize, count: usize) -> Profile {
 }
 
 fn realistic_file(number: usize, numbers: &mut Numbers) -> File {
-    const DIRECTORIES: [&str; 6] = [
+    let directory = numbers.one_of(&[
         "/usr/lib/x86_64-linux-gnu/lib",
         "/usr/lib/x86_64-linux-gnu/gtk-3.0/3.0.0/immodules/im-",
         "/usr/lib/libreoffice/program/lib",
         "/usr/lib/libreoffice/share/config/images_",
         "/usr/share/fonts/truetype/",
         "/usr/share/icons/hicolor/48x48/apps/",
-    ];
-    let mut path = DIRECTORIES[numbers.below(6) as usize].to_owned();
+    ]);
+    let mut path = directory.to_owned();
     for _ in 0..4 + numbers.below(8) {
         path.push(char::from(b'a' + numbers.below(26) as u8));
     }
@@ -265,7 +240,7 @@ fn realistic_file(number: usize, numbers: &mut Numbers) -> File {
     File {
         device: 0,
         ino: 400_000 + package * 3_000 + numbers.below(200),
-        generation: numbers.below(1 << 32) as u32,
+        generation: numbers.any() as u32,
         size: 4_000 + numbers.below(8_000_000),
         mtime_ns: (1_650_000_000 + package as i64 * 100_003) * 1_000_000_000,
         path: Some(path.into()),
@@ -293,12 +268,8 @@ fn realistic_entries(wanted: usize, files: usize, numbers: &mut Numbers) -> Vec<
             let start = next[file] + numbers.below(jump);
             let len = 1 + numbers.below(8) * numbers.below(2);
             next[file] = if start > 2_000 { 0 } else { start + len };
-            entries.push(entry(
-                Place::Data { file: file as u32 },
-                start,
-                len,
-                time_us,
-            ));
+            let place = Place::Data { file: file as u32 };
+            entries.push(entry(place, start, len, time_us));
         }
     }
     entries

@@ -1,81 +1,31 @@
 //! The directory that holds one `.pf` file for each app.
 //!
 //! Profiles decide what a privileged thread opens and reads, so nothing is taken from a file that
-//! someone else could have put there or changed (see `fs::root_owned`).
-
-mod name;
+//! another user could have put there or changed (see `fs::root_owned`).
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use name::{SUFFIX, base_name, file_name, file_prefix, sequence_name};
-
-use super::{FormatError, MAX_FILE_BYTES, decode, encode};
+use super::{MAX_FILE_BYTES, decode, encode};
 use crate::fs::atomic_write;
 use crate::fs::root_owned::{self, NotRootOwned};
 use crate::model::{AppKey, Profile};
 
-/// Why a profile cannot be loaded or saved.
+/// The end of every profile's name.
+const SUFFIX: &str = ".pf";
+
+/// The end of the name of the launch sequence that is kept beside a profile.
+const SEQUENCE_SUFFIX: &str = ".seq";
+
+/// Why a profile cannot be loaded, saved or removed: one line that names its file or the directory.
 #[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The directory is missing, is none, or cannot be used.
-    #[error("cannot use the profile directory {}: {cause}", .dir.display())]
-    Directory {
-        /// The directory.
-        dir: PathBuf,
-        /// What the kernel said.
-        cause: io::Error,
-    },
-    /// A profile cannot be read, written or removed.
-    #[error("cannot {action} profile {}: {cause}", .path.display())]
-    Io {
-        /// What was tried: "read", "write" or "remove".
-        action: &'static str,
-        /// The profile's file.
-        path: PathBuf,
-        /// What the kernel said.
-        cause: io::Error,
-    },
-    /// Another user may have made or changed the file.
-    #[error(
-        "profile {} is not to be trusted: {why}; remove it, and learn it again with `paralfetch learn`",
-        .path.display()
-    )]
-    Untrusted {
-        /// The profile's file.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// The file's contents are no profile that this program can use.
-    #[error("{cause} ({}); learn it again with `paralfetch learn`", .path.display())]
-    Damaged {
-        /// The profile's file.
-        path: PathBuf,
-        /// What is wrong with them.
-        cause: FormatError,
-    },
-    /// The profile breaks a rule of the format, and was not written.
-    #[error("cannot write profile {}: {cause}", .path.display())]
-    Unwritable {
-        /// The file that it would have had.
-        path: PathBuf,
-        /// The rule.
-        cause: FormatError,
-    },
-    /// Several profiled apps have the name.
-    #[error("{name} may be any of {}; give the whole path", .candidates.join(", "))]
-    Ambiguous {
-        /// The name that was looked for.
-        name: String,
-        /// Paths of the apps, each below its root directory.
-        candidates: Vec<String>,
-    },
-}
+#[error("{0}")]
+pub struct StoreError(String);
 
 /// A file of the store, as [`Store::list`] finds it.
 #[derive(Debug)]
@@ -96,7 +46,7 @@ impl Store {
     /// The store in `dir`, which must exist.
     ///
     /// # Errors
-    /// [`StoreError::Directory`] if there is no such directory.
+    /// If there is no such directory.
     pub fn open(dir: &Path) -> Result<Store, StoreError> {
         match fs::metadata(dir) {
             Ok(found) if found.is_dir() => Ok(Store { dir: dir.into() }),
@@ -109,11 +59,10 @@ impl Store {
     /// parents with the usual permissions.
     ///
     /// # Errors
-    /// [`StoreError::Directory`] if it cannot be made.
+    /// If it cannot be made.
     pub fn create(dir: &Path) -> Result<Store, StoreError> {
         let parents = dir.parent().map_or(Ok(()), fs::create_dir_all);
-        let made = parents.and_then(|()| DirBuilder::new().mode(0o700).create(dir));
-        match made {
+        match parents.and_then(|()| DirBuilder::new().mode(0o700).create(dir)) {
             Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => {
                 Err(directory_error(dir, cause))
             }
@@ -125,7 +74,7 @@ impl Store {
     /// service's other files included. To be called before anything is saved.
     ///
     /// # Errors
-    /// [`StoreError::Directory`].
+    /// If the directory cannot be read.
     pub fn remove_leftovers(&self) -> Result<usize, StoreError> {
         atomic_write::remove_leftovers(&self.dir).map_err(|cause| directory_error(&self.dir, cause))
     }
@@ -133,35 +82,9 @@ impl Store {
     /// The profile of `app`; `None` if there is none.
     ///
     /// # Errors
-    /// [`StoreError::Io`], [`StoreError::Untrusted`] or [`StoreError::Damaged`], all of which name
-    /// the file.
+    /// If it cannot be read, is damaged, or another user could have made or changed it.
     pub fn load(&self, app: AppKey) -> Result<Option<Profile>, StoreError> {
-        let found = self.read(&self.dir.join(file_name(app)))?;
-        // Names and checksums of two apps' files may agree, however unlikely.
-        Ok(found.filter(|profile| profile.app.key() == app))
-    }
-
-    /// Writes `profile` in place of the one that its app has, if any. Concurrent readers, and those after
-    /// a crash, find the old profile or the new one, whole. Returns the file's path.
-    ///
-    /// # Errors
-    /// [`StoreError::Directory`] if nothing can be written there, [`StoreError::Unwritable`] if the
-    /// profile breaks a rule of the format, [`StoreError::Io`].
-    pub fn save(&self, profile: &Profile) -> Result<PathBuf, StoreError> {
-        let path = self.dir.join(file_name(profile.app.key()));
-        self.write(&path, profile)?;
-        Ok(path)
-    }
-
-    fn write(&self, path: &Path, profile: &Profile) -> Result<(), StoreError> {
-        let bytes = encode(profile).map_err(|cause| StoreError::Unwritable {
-            path: path.to_owned(),
-            cause,
-        })?;
-        // The kind alone: the temporary file's name would tell a user nothing.
-        let file = atomic_write::new_file(&self.dir)
-            .map_err(|cause| directory_error(&self.dir, cause.kind().into()))?;
-        atomic_write::put(file, &bytes, path).map_err(|cause| io_error("write", path, cause))
+        self.load_from(&file_name(app, SUFFIX), app)
     }
 
     /// The launch sequence that is kept beside the profile of `app`, as a profile whose entries are in
@@ -170,8 +93,22 @@ impl Store {
     /// # Errors
     /// As [`Store::load`].
     pub fn load_sequence(&self, app: AppKey) -> Result<Option<Profile>, StoreError> {
-        let found = self.read(&self.dir.join(sequence_name(app)))?;
-        Ok(found.filter(|sequence| sequence.app.key() == app))
+        self.load_from(&file_name(app, SEQUENCE_SUFFIX), app)
+    }
+
+    fn load_from(&self, name: &str, app: AppKey) -> Result<Option<Profile>, StoreError> {
+        let found = self.read(&self.dir.join(name))?;
+        // Names and checksums of two apps' files may agree, however unlikely.
+        Ok(found.filter(|profile| profile.app.key() == app))
+    }
+
+    /// Writes `profile` in place of the one that its app has, if any. Concurrent readers, and those after
+    /// a crash, find the old profile or the new one, whole. Returns the file's path.
+    ///
+    /// # Errors
+    /// If it cannot be written, or breaks a rule of the format.
+    pub fn save(&self, profile: &Profile) -> Result<PathBuf, StoreError> {
+        self.write(&file_name(profile.app.key(), SUFFIX), profile)
     }
 
     /// Keeps a launch sequence beside the profile of its app.
@@ -179,7 +116,18 @@ impl Store {
     /// # Errors
     /// As [`Store::save`].
     pub fn save_sequence(&self, sequence: &Profile) -> Result<(), StoreError> {
-        self.write(&self.dir.join(sequence_name(sequence.app.key())), sequence)
+        let name = file_name(sequence.app.key(), SEQUENCE_SUFFIX);
+        self.write(&name, sequence).map(drop)
+    }
+
+    fn write(&self, name: &str, profile: &Profile) -> Result<PathBuf, StoreError> {
+        let path = self.dir.join(name);
+        let bytes = encode(profile).map_err(|why| file_error("write", &path, &why))?;
+        // The kind alone: the temporary file's name would tell a user nothing.
+        let file = atomic_write::new_file(&self.dir)
+            .map_err(|cause| directory_error(&self.dir, cause.kind().into()))?;
+        atomic_write::put(file, &bytes, &path).map_err(|why| file_error("write", &path, &why))?;
+        Ok(path)
     }
 
     /// Notes in the app's profile that was `created` then, in seconds since the epoch, that `count` of
@@ -199,25 +147,24 @@ impl Store {
     /// Removes the profile of `app`, readable or not; says whether there was one.
     ///
     /// # Errors
-    /// [`StoreError::Io`] if it cannot be removed.
+    /// If it cannot be removed.
     pub fn remove(&self, app: AppKey) -> Result<bool, StoreError> {
-        let remove = |name: String| {
-            let path = self.dir.join(name);
+        let remove = |suffix| {
+            let path = self.dir.join(file_name(app, suffix));
             match fs::remove_file(&path) {
                 Ok(()) => Ok(true),
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(cause) => Err(io_error("remove", &path, cause)),
+                Err(cause) => Err(file_error("remove", &path, &cause)),
             }
         };
-        remove(sequence_name(app))?;
-        remove(file_name(app))
+        remove(SEQUENCE_SUFFIX)?;
+        remove(SUFFIX)
     }
 
-    /// All profiles, in the order of their file names; one that cannot be used does not
-    /// hide the others.
+    /// All profiles, in the order of their file names; one that cannot be used does not hide the others.
     ///
     /// # Errors
-    /// [`StoreError::Directory`] if the directory cannot be read.
+    /// If the directory cannot be read.
     pub fn list(&self) -> Result<Vec<Stored>, StoreError> {
         let names = self.names()?.into_iter();
         let stored = names.filter_map(|file_name| {
@@ -232,8 +179,7 @@ impl Store {
     /// the path's last component, or `LAUNCHER:NAME`. `None` if no profile fits.
     ///
     /// # Errors
-    /// [`StoreError::Ambiguous`] if a last component fits several; otherwise as [`Store::load`],
-    /// for a file that cannot be used and that may be the one meant.
+    /// If a last component fits several; as [`Store::load`], for a file that may be the one meant.
     pub fn find(&self, name: &OsStr) -> Result<Option<Profile>, StoreError> {
         let name = name.as_bytes();
         let prefix = file_prefix(name);
@@ -260,11 +206,13 @@ impl Store {
             found.retain(|profile| profile.app.id() == name);
         }
         if found.len() > 1 {
-            let path = |found: &Profile| String::from_utf8_lossy(&found.app.id()).into();
-            return Err(StoreError::Ambiguous {
-                name: String::from_utf8_lossy(name).into(),
-                candidates: found.iter().map(path).collect(),
-            });
+            let path = |found: &Profile| String::from_utf8_lossy(&found.app.id()).into_owned();
+            let candidates: Vec<String> = found.iter().map(path).collect();
+            return Err(StoreError(format!(
+                "{} may be any of {}; give the whole path",
+                String::from_utf8_lossy(name),
+                candidates.join(", ")
+            )));
         }
         match (found.pop(), unusable) {
             (None, Some(error)) => Err(error),
@@ -274,51 +222,75 @@ impl Store {
 
     /// File names of all profiles, sorted.
     fn names(&self) -> Result<Vec<OsString>, StoreError> {
-        let mut names = Vec::new();
-        let directory = fs::read_dir(&self.dir);
-        for entry in directory.map_err(|cause| directory_error(&self.dir, cause))? {
-            let name = entry
-                .map_err(|cause| directory_error(&self.dir, cause))?
-                .file_name();
-            let bytes = name.as_bytes();
-            if bytes.ends_with(SUFFIX.as_bytes()) && !bytes.starts_with(b".") {
-                names.push(name);
-            }
-        }
+        let listed = fs::read_dir(&self.dir).and_then(|entries| {
+            let names = entries.map(|entry| Ok(entry?.file_name()));
+            names.collect::<io::Result<Vec<OsString>>>()
+        });
+        let mut names = listed.map_err(|cause| directory_error(&self.dir, cause))?;
+        names.retain(|name| {
+            let name = name.as_bytes();
+            name.ends_with(SUFFIX.as_bytes()) && !name.starts_with(b".")
+        });
         names.sort();
         Ok(names)
     }
 
     /// The profile in a file; `None` if there is no such file.
     fn read(&self, path: &Path) -> Result<Option<Profile>, StoreError> {
+        let shown = path.display();
         let bytes = root_owned::read(path, MAX_FILE_BYTES).map_err(|error| match error {
-            NotRootOwned::Untrusted(why) => StoreError::Untrusted {
-                path: path.into(),
-                why,
-            },
-            NotRootOwned::Io(cause) => io_error("read", path, cause),
+            NotRootOwned::Untrusted(why) => StoreError(format!(
+                "profile {shown} is not to be trusted: {why}; remove it, and learn it again with \
+                 `paralfetch learn`"
+            )),
+            NotRootOwned::Io(cause) => file_error("read", path, &cause),
         })?;
         let decoded = bytes.map(|bytes| decode(&bytes)).transpose();
-        decoded.map_err(|cause| StoreError::Damaged {
-            path: path.into(),
-            cause,
+        decoded.map_err(|why| {
+            StoreError(format!(
+                "{why} ({shown}); learn it again with `paralfetch learn`"
+            ))
         })
     }
 }
 
 fn directory_error(dir: &Path, cause: io::Error) -> StoreError {
-    StoreError::Directory {
-        dir: dir.into(),
-        cause,
-    }
+    let dir = dir.display();
+    StoreError(format!("cannot use the profile directory {dir}: {cause}"))
 }
 
-fn io_error(action: &'static str, path: &Path, cause: io::Error) -> StoreError {
-    StoreError::Io {
-        action,
-        path: path.into(),
-        cause,
+fn file_error(action: &str, path: &Path, why: &dyn Display) -> StoreError {
+    StoreError(format!("cannot {action} profile {}: {why}", path.display()))
+}
+
+/// `<last component of the path>-<CRC-32 of root, NUL, path><suffix>`: readable, and different for apps of
+/// one name in different directories or root directories.
+fn file_name(app: AppKey, suffix: &str) -> String {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(app.root.unwrap_or_default());
+    hasher.update(&[0]);
+    hasher.update(app.path);
+    format!("{}{:08x}{suffix}", file_prefix(app.path), hasher.finalize())
+}
+
+/// The start of the names of all files whose apps have the last component of `path`.
+fn file_prefix(path: &[u8]) -> String {
+    /// With the checksum and the suffix well below NAME_MAX, 255 bytes.
+    const LONGEST: usize = 64;
+    let plain = |&c: &u8| match c {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'+' | b'-' => char::from(c),
+        _ => '_',
+    };
+    let mut prefix: String = base_name(path).iter().take(LONGEST).map(plain).collect();
+    if prefix.starts_with('.') {
+        prefix.replace_range(..1, "_");
     }
+    prefix + "-"
+}
+
+/// The last component of a path.
+fn base_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&c| c == b'/').next().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -140,7 +140,8 @@ impl Menu<'_> {
 
     fn by_name(&self, query: &OsStr) -> Result<Option<DesktopApp>, String> {
         let lower = query.to_str().map(str::to_lowercase);
-        let ways: [&dyn Fn(&str, &DesktopApp) -> bool; 3] = [
+        type IsMeant<'a> = &'a dyn Fn(&str, &DesktopApp) -> bool;
+        let ways: [IsMeant; 3] = [
             &|id, _| id.strip_suffix(".desktop").is_some_and(|id| *id == *query),
             &|_, app| app.identity.key.as_os_str() == query,
             &|_, app| lower.as_ref() == Some(&app.name.to_lowercase()),

@@ -13,161 +13,163 @@ use serde::{Deserialize, Serialize};
 
 use super::limits::{MAX_ENTRIES, MAX_FILES, MAX_PATH, MAX_PATH_BYTES, at_most, require};
 use super::{FormatError, TIME_QUANTUM_US};
-use crate::model::File;
-use crate::model::{Place, PrefetchEntry, Span};
+use crate::model::{File, Place, PrefetchEntry, Span};
 
 const NS_PER_S: i64 = 1_000_000_000;
 
-/// Reads a sequence of at most `MAX` elements; the memory that it takes is bounded by that, whatever
-/// length the input claims.
-pub fn bounded<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    struct Bounded<T, const MAX: usize>(PhantomData<T>);
+const NO_TABLE: FormatError = FormatError::Invalid("its file table");
+const NO_ENTRIES: FormatError = FormatError::Invalid("its entries");
 
-    impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Bounded<T, MAX> {
-        type Value = Vec<T>;
+/// A sequence of at most `MAX` elements. Reading it takes memory for as many at most, whatever length the
+/// input claims.
+#[derive(Default, Serialize)]
+#[serde(transparent)]
+pub struct Column<T, const MAX: usize>(pub Vec<T>);
 
-        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-            write!(f, "at most {MAX} elements")
-        }
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Column<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(ColumnVisitor(PhantomData))
+    }
+}
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
-            let mut elements = Vec::new();
-            while let Some(element) = seq.next_element()? {
-                if elements.len() == MAX {
-                    return Err(A::Error::invalid_length(MAX + 1, &self));
-                }
-                elements.push(element);
-            }
-            Ok(elements)
-        }
+struct ColumnVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for ColumnVisitor<T, MAX> {
+    type Value = Column<T, MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "at most {MAX} elements")
     }
 
-    deserializer.deserialize_seq(Bounded::<T, MAX>(PhantomData))
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut elements = Vec::new();
+        while let Some(element) = seq.next_element()? {
+            if elements.len() == MAX {
+                return Err(A::Error::invalid_length(MAX + 1, &self));
+            }
+            elements.push(element);
+        }
+        Ok(Column(elements))
+    }
+}
+
+impl<T, const MAX: usize> FromIterator<T> for Column<T, MAX> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        Column(values.into_iter().collect())
+    }
+}
+
+/// A column of differences, modulo 2⁶⁴.
+type Differences<const MAX: usize> = Column<i64, MAX>;
+
+impl<const MAX: usize> Differences<MAX> {
+    /// Each value, less the one before.
+    fn of(values: impl Iterator<Item = i64>) -> Self {
+        let mut last = 0;
+        values
+            .map(|value| value.wrapping_sub(std::mem::replace(&mut last, value)))
+            .collect()
+    }
+
+    /// The values.
+    fn sums(&self) -> impl Iterator<Item = i64> {
+        self.0.iter().scan(0i64, |last, difference| {
+            *last = last.wrapping_add(*difference);
+            Some(*last)
+        })
+    }
 }
 
 /// The file table, in the order of paths; all columns but `suffixes` have one element a file.
 #[derive(Default, Serialize, Deserialize)]
 pub struct FileColumns {
-    /// Index in the table, less that of the file before.
-    #[serde(deserialize_with = "bounded::<_, _, MAX_FILES>")]
-    index: Vec<i64>,
+    /// Index in the table.
+    index: Differences<MAX_FILES>,
     /// 0 for no path; else 1 + the bytes that the path shares with the start of the one before.
-    #[serde(deserialize_with = "bounded::<_, _, MAX_FILES>")]
-    shared: Vec<u32>,
+    shared: Column<u32, MAX_FILES>,
     /// Bytes of the path after those shared.
-    #[serde(deserialize_with = "bounded::<_, _, MAX_FILES>")]
-    suffix_len: Vec<u32>,
+    suffix_len: Column<u32, MAX_FILES>,
     /// These bytes, of all paths.
-    #[serde(deserialize_with = "bounded::<_, _, MAX_PATH_BYTES>")]
-    suffixes: Vec<u8>,
-    #[serde(deserialize_with = "bounded::<_, _, MAX_FILES>")]
-    device: Vec<u16>,
-    /// Difference from the inode number before, modulo 2⁶⁴.
-    #[serde(deserialize_with = "bounded::<_, _, MAX_FILES>")]
-    ino: Vec<i64>,
-    #[serde(deserialize_with = "bounded::<_, _, MAX_FILES>")]
-    generation: Vec<u32>,
-    #[serde(deserialize_with = "bounded::<_, _, MAX_FILES>")]
-    size: Vec<u64>,
-    /// Whole seconds of the time of modification, rounded down, less those of the file before.
-    #[serde(deserialize_with = "bounded::<_, _, MAX_FILES>")]
-    mtime_s: Vec<i64>,
+    suffixes: Column<u8, MAX_PATH_BYTES>,
+    device: Column<u16, MAX_FILES>,
+    ino: Differences<MAX_FILES>,
+    generation: Column<u32, MAX_FILES>,
+    size: Column<u64, MAX_FILES>,
+    /// Whole seconds of the time of modification, rounded down.
+    mtime_s: Differences<MAX_FILES>,
     /// The nanoseconds beyond those seconds: package managers keep whole seconds.
-    #[serde(deserialize_with = "bounded::<_, _, MAX_FILES>")]
-    mtime_ns: Vec<u32>,
+    mtime_ns: Column<u32, MAX_FILES>,
 }
 
 impl FileColumns {
     /// The columns of a table that satisfies the limits.
-    pub fn new(files: &[File]) -> Self {
-        let mut order: Vec<(i64, &File)> = (0..).zip(files).collect();
-        order.sort_by_key(|(_, file)| &file.path);
-        let mut columns = FileColumns::default();
-        let mut last_path: &[u8] = &[];
-        let (mut last_index, mut last_ino, mut last_s) = (0, 0u64, 0);
-        for (index, file) in order {
-            columns.index.push(index - last_index);
-            last_index = index;
+    pub fn new(table: &[File]) -> Self {
+        let mut order: Vec<usize> = (0..table.len()).collect();
+        order.sort_by_key(|&index| &table[index].path);
+        let files = || order.iter().map(|&index| &table[index]);
+        let mut columns = FileColumns {
+            index: Differences::of(order.iter().map(|&index| index as i64)),
+            device: files().map(|file| file.device).collect(),
+            ino: Differences::of(files().map(|file| file.ino as i64)),
+            generation: files().map(|file| file.generation).collect(),
+            size: files().map(|file| file.size).collect(),
+            mtime_s: Differences::of(files().map(|file| file.mtime_ns.div_euclid(NS_PER_S))),
+            mtime_ns: files()
+                .map(|file| file.mtime_ns.rem_euclid(NS_PER_S) as u32)
+                .collect(),
+            ..FileColumns::default()
+        };
+        let mut last: &[u8] = &[];
+        for file in files() {
             let path = file.path.as_deref().unwrap_or_default();
-            let shared = path.iter().zip(last_path).take_while(|(a, b)| a == b);
-            let shared = shared.count();
+            let shared = path.iter().zip(last).take_while(|(a, b)| a == b).count();
             // Paths are at most MAX_PATH bytes long.
-            columns
-                .shared
-                .push(file.path.as_ref().map_or(0, |_| shared as u32 + 1));
-            columns.suffix_len.push((path.len() - shared) as u32);
-            columns.suffixes.extend(&path[shared..]);
-            last_path = path;
-            columns.device.push(file.device);
-            columns.ino.push(file.ino.wrapping_sub(last_ino) as i64);
-            last_ino = file.ino;
-            columns.generation.push(file.generation);
-            columns.size.push(file.size);
-            let mtime_s = file.mtime_ns.div_euclid(NS_PER_S);
-            columns.mtime_s.push(mtime_s - last_s);
-            last_s = mtime_s;
-            columns
-                .mtime_ns
-                .push(file.mtime_ns.rem_euclid(NS_PER_S) as u32);
+            let mark = file.path.as_ref().map_or(0, |_| shared as u32 + 1);
+            columns.shared.0.push(mark);
+            columns.suffix_len.0.push((path.len() - shared) as u32);
+            columns.suffixes.0.extend(&path[shared..]);
+            last = path;
         }
         columns
     }
 
     /// Number of files.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.index.0.len()
     }
 
-    /// The table. What it holds is yet to be held against the limits.
+    /// The table. Its contents are yet to be held against the limits.
     pub fn into_files(self) -> Result<Vec<File>, FormatError> {
-        const NO_TABLE: &str = "its file table has columns of different lengths";
-        const NO_ORDER: &str = "its file table has no order";
-        const NO_TIME: &str = "a file has an impossible time of modification";
         let count = self.len();
-        require(
-            [
-                self.shared.len(),
-                self.suffix_len.len(),
-                self.device.len(),
-                self.ino.len(),
-                self.generation.len(),
-                self.size.len(),
-                self.mtime_s.len(),
-                self.mtime_ns.len(),
-            ]
-            .iter()
-            .all(|&len| len == count),
-            NO_TABLE,
-        )?;
-        let paths = self.paths()?;
+        let lengths = [
+            self.shared.0.len(),
+            self.suffix_len.0.len(),
+            self.device.0.len(),
+            self.ino.0.len(),
+            self.generation.0.len(),
+            self.size.0.len(),
+            self.mtime_s.0.len(),
+            self.mtime_ns.0.len(),
+        ];
+        require(lengths == [count; 8], NO_TABLE)?;
         let mut files: Vec<Option<File>> = vec![None; count];
-        let (mut index, mut ino, mut mtime_s) = (0usize, 0u64, 0i64);
-        for (row, path) in paths.into_iter().enumerate() {
-            ino = ino.wrapping_add_signed(self.ino[row]);
-            mtime_s = mtime_s
-                .checked_add(self.mtime_s[row])
-                .ok_or(FormatError::Invalid(NO_TIME))?;
-            let ns = i64::from(self.mtime_ns[row]);
-            require(ns < NS_PER_S, NO_TIME)?;
-            let delta = isize::try_from(self.index[row]);
-            index = delta
-                .ok()
-                .and_then(|delta| index.checked_add_signed(delta))
-                .ok_or(FormatError::Invalid(NO_ORDER))?;
-            let slot = files
-                .get_mut(index)
-                .filter(|slot| slot.is_none())
-                .ok_or(FormatError::Invalid(NO_ORDER))?;
+        let deltas = self
+            .index
+            .sums()
+            .zip(self.ino.sums())
+            .zip(self.mtime_s.sums());
+        for (row, (path, ((index, ino), s))) in self.paths()?.into_iter().zip(deltas).enumerate() {
+            let ns = i64::from(self.mtime_ns.0[row]);
+            require(ns < NS_PER_S, NO_TABLE)?;
+            let slot = usize::try_from(index).ok();
+            let slot = slot.and_then(|index| files.get_mut(index));
+            let slot = slot.filter(|slot| slot.is_none()).ok_or(NO_TABLE)?;
             *slot = Some(File {
-                device: self.device[row],
-                ino,
-                generation: self.generation[row],
-                size: self.size[row],
-                mtime_ns: join_time(mtime_s, ns).ok_or(FormatError::Invalid(NO_TIME))?,
+                device: self.device.0[row],
+                ino: ino as u64,
+                generation: self.generation.0[row],
+                size: self.size.0[row],
+                mtime_ns: join_time(s, ns).ok_or(NO_TABLE)?,
                 path,
             });
         }
@@ -176,27 +178,26 @@ impl FileColumns {
     }
 
     fn paths(&self) -> Result<Vec<Option<Vec<u8>>>, FormatError> {
-        const NO_PATH: &str = "a file has an impossible path";
         let mut paths = Vec::with_capacity(self.len());
         let mut path: Vec<u8> = Vec::new();
-        let mut suffixes: &[u8] = &self.suffixes;
+        let mut suffixes: &[u8] = &self.suffixes.0;
         let mut total = 0;
-        for (&shared, &suffix_len) in self.shared.iter().zip(&self.suffix_len) {
+        for (&shared, &suffix_len) in self.shared.0.iter().zip(&self.suffix_len.0) {
             let shared_len = shared.saturating_sub(1) as usize;
             let suffix;
             (suffix, suffixes) = suffixes
                 .split_at_checked(suffix_len as usize)
-                .ok_or(FormatError::Invalid(NO_PATH))?;
-            require(shared_len <= path.len(), NO_PATH)?;
-            require(shared_len + suffix.len() <= MAX_PATH, NO_PATH)?;
+                .ok_or(NO_TABLE)?;
+            require(shared_len <= path.len(), NO_TABLE)?;
+            require(shared_len + suffix.len() <= MAX_PATH, NO_TABLE)?;
             path.truncate(shared_len);
             path.extend(suffix);
             total += path.len();
             at_most("bytes of paths", total, MAX_PATH_BYTES)?;
-            require(shared > 0 || path.is_empty(), NO_PATH)?;
+            require(shared > 0 || path.is_empty(), NO_TABLE)?;
             paths.push((shared > 0).then(|| path.clone()));
         }
-        require(suffixes.is_empty(), NO_PATH)?;
+        require(suffixes.is_empty(), NO_TABLE)?;
         Ok(paths)
     }
 }
@@ -212,80 +213,66 @@ fn join_time(s: i64, ns: i64) -> Option<i64> {
 pub struct EntryColumns {
     /// Index in the device table for metadata; number of devices + index in the file table for
     /// data.
-    #[serde(deserialize_with = "bounded::<_, _, MAX_ENTRIES>")]
-    place: Vec<u32>,
+    place: Column<u32, MAX_ENTRIES>,
     /// First page, less the end of the entry before in the same place.
-    #[serde(deserialize_with = "bounded::<_, _, MAX_ENTRIES>")]
-    start: Vec<i64>,
+    start: Column<i64, MAX_ENTRIES>,
     /// Pages.
-    #[serde(deserialize_with = "bounded::<_, _, MAX_ENTRIES>")]
-    len: Vec<u64>,
-    /// Time of first access in units of [`TIME_QUANTUM_US`], less that of the entry before.
-    #[serde(deserialize_with = "bounded::<_, _, MAX_ENTRIES>")]
-    time: Vec<i64>,
+    len: Column<u64, MAX_ENTRIES>,
+    /// Time of first access in units of [`TIME_QUANTUM_US`].
+    time: Differences<MAX_ENTRIES>,
 }
 
 impl EntryColumns {
     /// The columns of entries that satisfy the limits.
     pub fn new(entries: &[PrefetchEntry], devices: usize, files: usize) -> Self {
-        let mut columns = EntryColumns::default();
+        let times = entries.iter().map(|entry| entry.time_us / TIME_QUANTUM_US);
+        let mut columns = EntryColumns {
+            len: entries.iter().map(|entry| entry.span.len).collect(),
+            time: Differences::of(times.map(|time| time as i64)),
+            ..EntryColumns::default()
+        };
         let mut ends = vec![0u64; devices + files];
-        let mut last_time = 0;
-        for PrefetchEntry { span, time_us } in entries {
+        for PrefetchEntry { span, .. } in entries {
             let place = match span.place {
                 Place::Metadata { device } => usize::from(device),
                 Place::Data { file } => devices + file as usize,
             };
-            // Tables are far below 2³² rows, positions below 2⁵² pages, and times below 2⁶³ units.
-            columns.place.push(place as u32);
-            columns.start.push(span.start as i64 - ends[place] as i64);
+            // Tables are far below 2³² rows, and positions below 2⁵² pages.
+            columns.place.0.push(place as u32);
+            columns.start.0.push(span.start as i64 - ends[place] as i64);
             ends[place] = span.end();
-            columns.len.push(span.len);
-            let time = (time_us / TIME_QUANTUM_US) as i64;
-            columns.time.push(time - last_time);
-            last_time = time;
         }
         columns
     }
 
-    /// The entries. What they hold is yet to be held against the limits.
+    /// The entries. Their contents are yet to be held against the limits.
     pub fn into_entries(
         self,
         devices: usize,
         files: usize,
     ) -> Result<Vec<PrefetchEntry>, FormatError> {
-        const NO_SPAN: FormatError = FormatError::Invalid("an entry has an impossible position");
-        const NO_TIME: FormatError = FormatError::Invalid("an entry has an impossible time");
-        let count = self.place.len();
-        require(
-            [self.start.len(), self.len.len(), self.time.len()] == [count; 3],
-            "its entries have columns of different lengths",
-        )?;
+        let count = self.place.0.len();
+        let lengths = [self.start.0.len(), self.len.0.len(), self.time.0.len()];
+        require(lengths == [count; 3], NO_ENTRIES)?;
         let mut ends = vec![0u64; devices + files];
-        let mut time = 0u64;
         let mut entries = Vec::with_capacity(count);
-        for (row, &index) in self.place.iter().enumerate() {
-            let end = ends.get_mut(index as usize).ok_or(FormatError::Invalid(
-                "an entry is in an unknown file or device",
-            ))?;
-            let start = end.checked_add_signed(self.start[row]).ok_or(NO_SPAN)?;
-            let len = self.len[row];
-            *end = start.checked_add(len).ok_or(NO_SPAN)?;
-            time = time.checked_add_signed(self.time[row]).ok_or(NO_TIME)?;
-            let time_us = time.checked_mul(TIME_QUANTUM_US).ok_or(NO_TIME)?;
+        for ((row, &index), time) in self.place.0.iter().enumerate().zip(self.time.sums()) {
+            let end = ends.get_mut(index as usize).ok_or(NO_ENTRIES)?;
+            let start = end.checked_add_signed(self.start.0[row]);
+            let start = start.ok_or(NO_ENTRIES)?;
+            let len = self.len.0[row];
+            *end = start.checked_add(len).ok_or(NO_ENTRIES)?;
+            let time_us = (time as u64).checked_mul(TIME_QUANTUM_US);
             // There are at most 256 devices, so that their indices fit.
-            let place = if (index as usize) < devices {
-                Place::Metadata {
+            let place = match (index as usize).checked_sub(devices) {
+                None => Place::Metadata {
                     device: index as u16,
-                }
-            } else {
-                Place::Data {
-                    file: index - devices as u32,
-                }
+                },
+                Some(file) => Place::Data { file: file as u32 },
             };
             entries.push(PrefetchEntry {
                 span: Span { place, start, len },
-                time_us,
+                time_us: time_us.ok_or(NO_ENTRIES)?,
             });
         }
         Ok(entries)

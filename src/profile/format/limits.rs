@@ -1,9 +1,8 @@
 //! What a profile may hold. Writing and reading apply the same rules, so that everything written can
-//! be read and nothing read can surprise whoever uses it as an index, a name or a range.
+//! be read, and its indices, names and ranges can be used unchecked.
 
 use super::FormatError;
-use crate::model::{App, Device, File, Profile};
-use crate::model::{Place, Span};
+use crate::model::{App, Device, File, Place, Profile, Span};
 
 /// Largest `.pf` file, in bytes. The largest launch measured takes a twentieth.
 pub const MAX_FILE_BYTES: usize = 2 << 20;
@@ -28,71 +27,61 @@ const MAX_PAGE: u64 = 1 << 52;
 
 /// Refuses a `count` of more than `limit`.
 pub fn at_most(what: &'static str, count: usize, limit: usize) -> Result<(), FormatError> {
-    if count > limit {
-        return Err(FormatError::TooLarge { what, limit });
-    }
-    Ok(())
+    require(count <= limit, FormatError::TooLarge { what, limit })
 }
 
-/// Refuses with `what` unless `holds`.
-pub fn require(holds: bool, what: &'static str) -> Result<(), FormatError> {
-    if holds {
-        Ok(())
-    } else {
-        Err(FormatError::Invalid(what))
-    }
+/// Refuses with `error` unless the rule `holds`.
+pub fn require(holds: bool, error: FormatError) -> Result<(), FormatError> {
+    holds.then_some(()).ok_or(error)
 }
 
 /// Checks a whole profile.
 pub fn check(profile: &Profile) -> Result<(), FormatError> {
-    check_app(&profile.app)?;
-    require(
-        !profile.history.is_empty(),
-        "it has no scheduling parameters",
-    )?;
-    at_most(
-        "sets of scheduling parameters",
-        profile.history.len(),
-        MAX_REVISIONS,
-    )?;
-    at_most("devices", profile.devices.len(), MAX_DEVICES)?;
-    at_most("files", profile.files.len(), MAX_FILES)?;
-    for (what, count) in [
-        ("entries", profile.entries.len()),
-        ("pages mapped along", profile.fault_around.len()),
-        ("reads of helpers", profile.helpers.len()),
+    let invalid = FormatError::Invalid;
+    let path_bytes = profile.files.iter().flat_map(|file| &file.path);
+    for (what, count, limit) in [
+        ("revisions", profile.history.len(), MAX_REVISIONS),
+        ("devices", profile.devices.len(), MAX_DEVICES),
+        ("files", profile.files.len(), MAX_FILES),
+        ("entries", profile.entries.len(), MAX_ENTRIES),
+        (
+            "fault-around pages",
+            profile.fault_around.len(),
+            MAX_ENTRIES,
+        ),
+        ("reads of helpers", profile.helpers.len(), MAX_ENTRIES),
+        (
+            "bytes of paths",
+            path_bytes.map(Vec::len).sum(),
+            MAX_PATH_BYTES,
+        ),
     ] {
-        at_most(what, count, MAX_ENTRIES)?;
+        at_most(what, count, limit)?;
     }
-    profile.devices.iter().try_for_each(check_device)?;
-    let mut path_bytes = 0;
-    for file in &profile.files {
-        check_file(file, profile.devices.len())?;
-        path_bytes += file.path.as_ref().map_or(0, Vec::len);
-    }
-    at_most("bytes of paths", path_bytes, MAX_PATH_BYTES)?;
+    require(is_app(&profile.app), invalid("its app"))?;
+    let has_params = !profile.history.is_empty();
+    require(has_params, invalid("its scheduling parameters"))?;
+    let devices = profile.devices.iter().all(is_device);
+    require(devices, invalid("its device table"))?;
+    let is_file = |file: &File| {
+        usize::from(file.device) < profile.devices.len() && file.path.as_deref().is_none_or(is_path)
+    };
+    let files = profile.files.iter().all(is_file);
+    require(files, invalid("its file table"))?;
     let spans = profile.entries.iter().map(|entry| &entry.span);
-    spans
+    let spans = spans
         .chain(profile.helpers.iter().map(|read| &read.entry.span))
         .chain(&profile.fault_around)
         .chain(&profile.completion)
-        .try_for_each(|span| check_span(span, profile))
+        .all(|span| is_span(span, profile));
+    require(spans, invalid("its entries"))
 }
 
-fn check_app(app: &App) -> Result<(), FormatError> {
+fn is_app(app: &App) -> bool {
     let absolute = |path: &[u8]| path.first() == Some(&b'/') && is_path(path);
-    require(
-        absolute(&app.path) || is_app_name(&app.path),
-        "the app has neither an absolute path nor a name",
-    )?;
-    require(
-        app.root.as_deref().is_none_or(absolute),
-        "the app's root directory is not an absolute path",
-    )?;
-    require(
-        app.program.as_deref().is_none_or(absolute),
-        "the app's launcher is not an absolute path",
-    )
+    (absolute(&app.path) || is_app_name(&app.path))
+        && app.root.as_deref().is_none_or(absolute)
+        && app.program.as_deref().is_none_or(absolute)
 }
 
 /// An app that is no file of its own: `flatpak:org.gimp.GIMP`, `java:module/Main`, `announced:mail`.
@@ -109,40 +98,20 @@ fn is_path(path: &[u8]) -> bool {
 }
 
 /// Names end up in messages and in paths below `/sys`: they must be neither paths nor escape codes.
-fn check_device(device: &Device) -> Result<(), FormatError> {
+fn is_device(device: &Device) -> bool {
     let is_name = |name: &str| {
         name.len() <= MAX_NAME
             && !name.starts_with('.')
             && name.bytes().all(|c| c.is_ascii_graphic() && c != b'/')
     };
-    require(is_name(&device.name), "a device has an impossible name")?;
-    require(
-        is_name(&device.fs),
-        "a device's file system has an impossible name",
-    )
+    is_name(&device.name) && is_name(&device.fs)
 }
 
-fn check_file(file: &File, devices: usize) -> Result<(), FormatError> {
-    require(
-        usize::from(file.device) < devices,
-        "a file is on an unknown device",
-    )?;
-    require(
-        file.path.as_deref().is_none_or(is_path),
-        "a file has an impossible path",
-    )
-}
-
-fn check_span(span: &Span, profile: &Profile) -> Result<(), FormatError> {
+fn is_span(span: &Span, profile: &Profile) -> bool {
     let known = match span.place {
         Place::Metadata { device } => usize::from(device) < profile.devices.len(),
         Place::Data { file } => (file as usize) < profile.files.len(),
     };
-    require(known, "an entry is in an unknown file or device")?;
-    require(span.len > 0, "an entry has no pages")?;
     let end = span.start.checked_add(span.len);
-    require(
-        end.is_some_and(|end| end <= MAX_PAGE),
-        "an entry lies beyond the largest file",
-    )
+    known && span.len > 0 && end.is_some_and(|end| end <= MAX_PAGE)
 }
