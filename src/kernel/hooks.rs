@@ -108,7 +108,7 @@ impl ProgramSelection {
     pub fn hooks(&self) -> Hooks {
         Hooks {
             reads: self.reads,
-            faults: self.fault.weaker(self.window),
+            faults: self.fault.max(self.window),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How uses of cached pages are traced, or why they cannot be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// How uses of cached pages are traced, or why they cannot be; the best first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookKind {
     /// By the kernel's own tracepoints.
@@ -25,21 +25,6 @@ impl HookKind {
     /// Whether uses are traced.
     pub fn sees(self) -> bool {
         matches!(self, HookKind::Tracepoint | HookKind::Fentry)
-    }
-
-    /// The weaker of the two.
-    pub(crate) fn weaker(self, other: HookKind) -> HookKind {
-        let rank = |means| match means {
-            HookKind::Tracepoint => 0,
-            HookKind::Fentry => 1,
-            HookKind::Refused => 2,
-            HookKind::NoFunction => 3,
-        };
-        if rank(other) > rank(self) {
-            other
-        } else {
-            self
-        }
     }
 }
 
@@ -66,11 +51,6 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Whether both kinds of use are traced.
-    pub fn see_all(&self) -> bool {
-        self.reads.sees() && self.faults.sees()
-    }
-
     /// What is not learned where reads of cached pages are not traced.
     pub const READS_LOST: &str =
         "files that the app reads while another program holds them in the cache";
@@ -102,32 +82,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_weaker_means_counts() {
-        use HookKind::{Fentry, NoFunction, Refused, Tracepoint};
-        for (a, b, weaker) in [
-            (Tracepoint, Tracepoint, Tracepoint),
-            (Tracepoint, Fentry, Fentry),
-            (Refused, Fentry, Refused),
-            (Tracepoint, NoFunction, NoFunction),
-        ] {
-            assert_eq!(a.weaker(b), weaker);
-            assert_eq!(b.weaker(a), weaker);
-        }
-    }
-
-    #[test]
     fn losses_name_what_is_not_seen_and_why() {
         let all = Hooks {
             reads: HookKind::Fentry,
             faults: HookKind::Tracepoint,
         };
-        assert!(all.see_all());
         assert!(all.losses().is_empty());
         let none = Hooks {
             reads: HookKind::NoFunction,
             faults: HookKind::Refused,
         };
-        assert!(!none.see_all());
         let losses = none.losses();
         assert_eq!(losses.len(), 2);
         assert!(losses[0].contains("no such function"), "{}", losses[0]);

@@ -1,8 +1,18 @@
-//! Scheduling parameters and their defaults.
+//! Scheduling parameters and their defaults, by the kind of drive.
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::DriveClass;
+/// Class of drive, after Table 2 of the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DriveClass {
+    /// Flash with command queuing: NCQ, NVMe queues, eMMC CMDQ, SD A2.
+    CommandQueuing,
+    /// Flash that serves one command at a time.
+    NoCommandQueuing,
+    /// A disk with heads.
+    Rotational,
+}
 
 /// Thresholds of infill merge (Mobifetch §2; VanDeBogart, USENIX ATC '09).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -102,40 +102,30 @@ impl PrefetchReport {
     /// One line of warning, if something is wrong that the user should know. Stale files are mentioned only
     /// with `stale_too`.
     pub fn warning(&self, stale_too: bool) -> Option<String> {
-        let gone = |reason| {
-            self.skipped
-                .get(&reason)
-                .map_or(0, |count: &EntryCount| count.entries)
+        let nothing_read = self.metadata.entries + self.data.entries == 0;
+        let skipped = |reason: Skipped| {
+            let count = self.skipped.get(&reason)?;
+            let (entries, all) = (count.entries, self.scheduled);
+            Some(format!(
+                "{entries} of {all} entries were not prefetched: {reason}"
+            ))
         };
-        if gone(Skipped::DeviceGone) > 0 {
-            return Some(format!(
-                "{} of {} entries lie on a file system that is not mounted",
-                gone(Skipped::DeviceGone),
-                self.scheduled
-            ));
-        }
-        if let Some(why) = &self.ran_short {
-            return Some(format!("prefetching was given up in the middle: {why}"));
-        }
-        if gone(Skipped::NoNode) > 0 {
-            return Some(format!(
-                "the block device cannot be opened: {} of {} entries, which are metadata, were not \
-                 prefetched",
-                gone(Skipped::NoNode),
-                self.scheduled
-            ));
-        }
-        if gone(Skipped::ReadaheadOff) > 0 {
-            return Some(
-                "the device allows no readahead: read_ahead_kb and max_sectors_kb are 0".to_owned(),
-            );
-        }
-        if gone(Skipped::Refused) > 0 && self.metadata.entries + self.data.entries == 0 {
-            return Some(
-                "the kernel refused to read anything ahead (does CAP_DAC_READ_SEARCH lack? \
-                 grep CapEff /proc/self/status)"
-                    .to_owned(),
-            );
+        let ran_short = self.ran_short.as_ref();
+        let warning = skipped(Skipped::DeviceGone)
+            .or_else(|| {
+                ran_short.map(|why| format!("prefetching was given up in the middle: {why}"))
+            })
+            .or_else(|| skipped(Skipped::NoNode))
+            .or_else(|| {
+                let off = skipped(Skipped::ReadaheadOff)?;
+                Some(off + " (read_ahead_kb and max_sectors_kb are 0)")
+            })
+            .or_else(|| {
+                let refused = skipped(Skipped::Refused).filter(|_| nothing_read)?;
+                Some(refused + " (does CAP_DAC_READ_SEARCH lack? grep CapEff /proc/self/status)")
+            });
+        if warning.is_some() {
+            return warning;
         }
         if stale_too && self.stale_files > 0 {
             return Some(format!(
