@@ -2,8 +2,8 @@
 
 use rustix::fs::makedev;
 
-use super::path_record;
 use super::skel::types::{pf_by, pf_event, pf_kind};
+use super::{path_record, record_bytes};
 use crate::model::PAGE_SIZE;
 use crate::model::PathUse;
 use crate::model::{Access, By, Source};
@@ -24,7 +24,7 @@ pub enum TraceEvent {
 /// Reads a record. `None` if it is not an event of the programs, which only a mismatch between the compiled BPF
 /// object and this program could cause.
 pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<TraceEvent> {
-    let raw = read_raw(record)?;
+    let raw: pf_event = record_bytes::read(record, size_of::<pf_event>())?;
     let kind = u32::from(raw.kind);
     if kind == pf_kind::PF_PATH.0 {
         return path_record::parse(record).map(TraceEvent::Path);
@@ -76,15 +76,6 @@ pub fn kernel_dev(dev: u64) -> u32 {
     rustix::fs::major(dev) << 20 | rustix::fs::minor(dev)
 }
 
-fn read_raw(record: &[u8]) -> Option<pf_event> {
-    if record.len() < size_of::<pf_event>() {
-        return None;
-    }
-    // SAFETY: the slice is long enough, pf_event is plain integers for which any bytes are a value,
-    // and read_unaligned asks nothing of the slice's alignment.
-    Some(unsafe { std::ptr::read_unaligned(record.as_ptr().cast::<pf_event>()) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,11 +106,7 @@ mod tests {
                 by: by.0 as u8,
                 ..Default::default()
             };
-            // SAFETY: any initialised plain struct can be seen as bytes.
-            let bytes = unsafe {
-                std::slice::from_raw_parts((&raw const raw).cast::<u8>(), size_of::<pf_event>())
-            };
-            match parse(bytes, 4096) {
+            match parse(record_bytes::write(&raw), 4096) {
                 Some(TraceEvent::Access(access)) => (access.source, access.by),
                 other => panic!("{other:?}"),
             }
@@ -142,11 +129,8 @@ mod tests {
             by: pf_by::PF_TREE.0 as u8,
             ..Default::default()
         };
-        // SAFETY: any initialised plain struct can be seen as bytes.
-        let bytes = unsafe {
-            std::slice::from_raw_parts((&raw const raw).cast::<u8>(), size_of::<pf_event>())
-        };
-        let Some(TraceEvent::Access(access)) = parse(bytes, 16384) else {
+        let event = parse(record_bytes::write(&raw), 16384);
+        let Some(TraceEvent::Access(access)) = event else {
             panic!("not an access");
         };
         assert_eq!((access.start, access.len), (12, 8));

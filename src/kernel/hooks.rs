@@ -33,11 +33,8 @@ impl ProgramSelection {
     /// tracepoints, attaches a program that does nothing to each function, to see whether that is allowed.
     ///
     /// # Errors
-    /// When the kernel's BTF cannot be read, or it has no tracepoint for additions.
-    pub fn select(uses: bool) -> Result<Self, TraceError> {
-        let kernel = Btf::from_vmlinux()
-            .map(Kernel)
-            .map_err(|error| TraceError::from_bpf("reading the kernel's BTF", error))?;
+    /// When the kernel has no tracepoint for additions.
+    pub fn select(kernel: &Kernel, uses: bool) -> Result<Self, TraceError> {
         if !kernel.has_tracepoint("mm_filemap_add_to_page_cache") {
             return Err(TraceError::NoTracepoint("mm_filemap_add_to_page_cache"));
         }
@@ -91,7 +88,7 @@ impl ProgramSelection {
         progs
             .older_pages_read
             .set_autoload(reads(Fentry) && !self.reads_iter);
-        // A fault without its window, or the other way around, is half a picture.
+        // Faults and fault-around windows are recorded together or not at all: either alone misses pages.
         let faults = self.hooks().faults.sees();
         progs
             .page_faulted
@@ -113,21 +110,22 @@ impl ProgramSelection {
     }
 }
 
-/// Whether the running kernel has this tracepoint.
-///
-/// # Errors
-/// When its BTF cannot be read.
-pub(super) fn has_tracepoint(name: &str) -> Result<bool, TraceError> {
-    Btf::from_vmlinux()
-        .map(|btf| Kernel(btf).has_tracepoint(name))
-        .map_err(|error| TraceError::from_bpf("reading the kernel's BTF", error))
-}
-
 /// The running kernel, by its BTF.
-struct Kernel(Btf<'static>);
+pub(super) struct Kernel(Btf<'static>);
 
 impl Kernel {
-    fn has_tracepoint(&self, name: &str) -> bool {
+    /// Reads the BTF, of some megabytes.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn running() -> Result<Self, TraceError> {
+        Btf::from_vmlinux()
+            .map(Kernel)
+            .map_err(|error| TraceError::from_bpf("reading the kernel's BTF", error))
+    }
+
+    /// Whether it has this tracepoint.
+    pub fn has_tracepoint(&self, name: &str) -> bool {
         self.0
             .type_by_name::<BtfType<'_>>(&format!("btf_trace_{name}"))
             .is_some()

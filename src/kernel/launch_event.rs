@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use super::event::user_dev;
+use super::record_bytes;
 use super::skel::types::{pf_launch_event, pf_launch_kind};
 
 /// Something that happened to a launch.
@@ -21,7 +22,8 @@ pub struct LaunchEvent {
     pub root: (u64, u64),
     /// Number of its mount namespace.
     pub mount_ns: u32,
-    /// The path that execve was given, cut off after 255 bytes. Empty for [`LaunchEventKind::Ended`].
+    /// The path that execve was given, cut off after 255 bytes, or 127 for [`LaunchEventKind::Large`]. Empty for
+    /// [`LaunchEventKind::Ended`].
     pub path: OsString,
 }
 
@@ -42,12 +44,7 @@ pub enum LaunchEventKind {
 /// Reads a record. `None` if it is not a launch event, which only a mismatch between the compiled BPF
 /// object and this program could cause.
 pub fn parse(record: &[u8]) -> Option<LaunchEvent> {
-    if record.len() < size_of::<pf_launch_event>() {
-        return None;
-    }
-    // SAFETY: the slice is long enough, pf_launch_event is plain integers for which any bytes are a
-    // value, and an unaligned read asks for no alignment.
-    let raw: pf_launch_event = unsafe { std::ptr::read_unaligned(record.as_ptr().cast()) };
+    let raw: pf_launch_event = record_bytes::read(record, size_of::<pf_launch_event>())?;
     let kind = match raw.kind {
         kind if kind == pf_launch_kind::PF_LAUNCH_CALLED.0 => LaunchEventKind::Called,
         kind if kind == pf_launch_kind::PF_LAUNCH_EXECUTED.0 => LaunchEventKind::Executed,
@@ -76,39 +73,38 @@ pub fn parse(record: &[u8]) -> Option<LaunchEvent> {
 mod tests {
     use super::*;
 
-    /// A record as the kernel writes it.
-    fn record(kind: u32, path: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0; size_of::<pf_launch_event>()];
-        let put = |bytes: &mut Vec<u8>, at: usize, value: &[u8]| {
-            bytes[at..at + value.len()].copy_from_slice(value);
+    fn event(kind: pf_launch_kind, path: &[u8]) -> Option<LaunchEvent> {
+        let mut raw = pf_launch_event {
+            time_ns: 7,
+            launch: 3,
+            value: 9,
+            root_ino: 2,
+            root_dev: 8 << 20 | 1,
+            pid: 4242,
+            kind: kind.0,
+            ..Default::default()
         };
-        put(&mut bytes, 0, &7u64.to_ne_bytes());
-        put(&mut bytes, 8, &3u64.to_ne_bytes());
-        put(&mut bytes, 16, &9u64.to_ne_bytes());
-        put(&mut bytes, 24, &2u64.to_ne_bytes());
-        put(&mut bytes, 32, &(8u32 << 20 | 1).to_ne_bytes());
-        put(&mut bytes, 40, &4242u32.to_ne_bytes());
-        put(&mut bytes, 44, &kind.to_ne_bytes());
-        put(&mut bytes, 48, path);
-        bytes
+        for (to, &byte) in raw.path.iter_mut().zip(path) {
+            *to = byte as _;
+        }
+        parse(record_bytes::write(&raw))
     }
 
     #[test]
     fn a_launch_event_is_read_from_its_record() {
-        let seen = parse(&record(4, b"/usr/bin/gimp\0left over")).unwrap();
-        assert_eq!(seen.kind, LaunchEventKind::Large(9));
-        assert_eq!((seen.time_ns, seen.launch, seen.pid), (7, 3, 4242));
-        assert_eq!(seen.root, (rustix::fs::makedev(8, 1), 2));
-        assert_eq!(seen.path, "/usr/bin/gimp");
-        assert_eq!(
-            parse(&record(1, b"")).unwrap().kind,
-            LaunchEventKind::Called
-        );
+        let large = pf_launch_kind::PF_LARGE_READER;
+        let found = event(large, b"/usr/bin/gimp\0left over").unwrap();
+        assert_eq!(found.kind, LaunchEventKind::Large(9));
+        assert_eq!((found.time_ns, found.launch, found.pid), (7, 3, 4242));
+        assert_eq!(found.root, (rustix::fs::makedev(8, 1), 2));
+        assert_eq!(found.path, "/usr/bin/gimp");
+        let called = event(pf_launch_kind::PF_LAUNCH_CALLED, b"").unwrap();
+        assert_eq!(called.kind, LaunchEventKind::Called);
     }
 
     #[test]
     fn foreign_and_short_records_are_rejected() {
-        assert_eq!(parse(&record(9, b"")), None);
+        assert_eq!(event(pf_launch_kind(9), b""), None);
         assert_eq!(parse(&[0; 20]), None);
     }
 }

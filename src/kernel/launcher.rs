@@ -25,7 +25,7 @@ pub fn mark_tree_root(members: &impl MapCore, launch: u64) -> Result<(), TraceEr
 }
 
 /// Gives the main thread of a process a role in the launch. What it creates from now on gets its role by
-/// that; threads and child processes that it has already are not meant.
+/// that; threads and child processes that it has already get none.
 ///
 /// # Errors
 /// When the process has ended, or the map has no memory for the mark.
@@ -44,7 +44,7 @@ pub(super) fn mark_task(
         .map_err(|error| TraceError::from_bpf("marking a task of a launch", error))
 }
 
-/// A task's storage; what it does not say of the task is 0.
+/// A task's storage; all other fields are 0.
 fn member(launch: u64, role: pf_role) -> [u8; size_of::<pf_member>()] {
     let mut bytes = [0; size_of::<pf_member>()];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);

@@ -103,7 +103,7 @@ impl Meter {
     /// When the kernel refuses a program.
     pub fn begin(&mut self, completion: Option<CompletionBlock>) -> Result<(), TraceError> {
         let globals = &self.object.globals;
-        // Of a launch that was not measured to its end.
+        // The launch before may not have been measured to its end.
         self.links.clear();
         free(globals, self.launch);
         let launch = take(globals, empty_slot()).expect("the slots of earlier launches are free");

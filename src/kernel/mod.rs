@@ -22,6 +22,7 @@ mod namespaces;
 mod object;
 mod own_reads;
 mod path_record;
+mod record_bytes;
 mod recorder_pool;
 mod skel;
 mod slots;

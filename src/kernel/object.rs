@@ -63,8 +63,8 @@ impl LoadedObject {
     }
 }
 
-/// Threads that are listed at most, of all launches.
-const MOST_THREADS: u32 = 4096;
+/// Threads of launches that are listed at least; of more, the oldest make room.
+const LISTED_THREADS: u32 = 4096;
 
 impl LoadedObject {
     /// Lists the first thread of a launch that user space begins. The programs list those that it creates.
@@ -82,7 +82,7 @@ impl LoadedObject {
     /// first is asked for.
     pub fn threads(&self, launch: u64) -> impl Iterator<Item = i32> {
         let any = MapFlags::ANY;
-        let listed = move || self.launch_threads.lookup_batch(MOST_THREADS, any, any);
+        let listed = move || self.launch_threads.lookup_batch(LISTED_THREADS, any, any);
         std::iter::once_with(listed)
             .filter_map(Result::ok)
             .flatten()
@@ -106,6 +106,13 @@ pub(super) fn open(
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
         rodata.page_bytes = rustix::param::page_size() as u32;
     }
+    // An LRU map hands its free places out to the processors, 128 at a time.
+    let processors = libbpf_rs::num_possible_cpus().unwrap_or(1) as u32;
+    let threads = LISTED_THREADS.max(2 * 128 * processors);
+    open.maps
+        .launch_threads
+        .set_max_entries(threads)
+        .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
     Ok(open)
 }
 

@@ -6,6 +6,7 @@ use super::abilities::TraceError;
 use super::event::user_dev;
 use super::globals::LAUNCHES;
 use super::object::LoadedObject;
+use super::record_bytes;
 use super::skel::types::pf_own_read;
 use crate::model::{InodeId, OwnRead, PAGE_SIZE};
 
@@ -30,9 +31,7 @@ pub(super) fn of(
 }
 
 fn parse(record: &[u8]) -> Option<OwnRead> {
-    assert_eq!(record.len(), size_of::<pf_own_read>());
-    // SAFETY: as long as the type, which is plain integers for which any bytes are a value; no alignment is asked for.
-    let raw = unsafe { record.as_ptr().cast::<pf_own_read>().read_unaligned() };
+    let raw: pf_own_read = record_bytes::read(record, size_of::<pf_own_read>())?;
     // A kernel page of 16 or 64 KiB is several of ours.
     let scale = (rustix::param::page_size() as u64 / PAGE_SIZE).max(1);
     let start = raw.start.checked_mul(scale)?;

@@ -3,20 +3,17 @@
 use std::mem::offset_of;
 
 use super::event::user_dev;
+use super::record_bytes;
 use super::skel::types::{pf_inode, pf_path, pf_use};
 use crate::model::{InodeId, PathUse, Use};
 
 /// Reads the record of a path. `None` if it is too short.
 pub(super) fn parse(record: &[u8]) -> Option<PathUse> {
     const HEADER: usize = offset_of!(pf_path, path);
-    let (header, text) = record.split_at_checked(HEADER)?;
-    let mut raw = pf_path::default();
-    // SAFETY: `raw` is plain integers, of which the header's bytes are the first, and any bytes are a
-    // value of theirs.
-    unsafe {
-        std::ptr::copy_nonoverlapping(header.as_ptr(), (&raw mut raw).cast::<u8>(), HEADER);
-    }
-    let path = text.get(..usize::try_from(raw.length).ok()?)?.to_vec();
+    let raw: pf_path = record_bytes::read(record, HEADER)?;
+    let path = record[HEADER..]
+        .get(..usize::try_from(raw.length).ok()?)?
+        .to_vec();
     let how = match u32::from(raw.r#use) {
         value if value == pf_use::PF_LOOK_UP.0 => Use::LookUp {
             follow: raw.nofollow == 0,
@@ -53,10 +50,8 @@ mod tests {
 
     /// The record that the BPF programs write for a path.
     fn record(raw: &pf_path, text: &[u8]) -> Vec<u8> {
-        let header = offset_of!(pf_path, path);
-        // SAFETY: any initialised plain struct can be seen as bytes.
-        let bytes = unsafe { std::slice::from_raw_parts((&raw const *raw).cast::<u8>(), header) };
-        [bytes, text].concat()
+        let header = &record_bytes::write(raw)[..offset_of!(pf_path, path)];
+        [header, text].concat()
     }
 
     fn raw(text: &[u8]) -> pf_path {

@@ -14,7 +14,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::abilities::TraceError;
 use super::globals::{RECORDERS, empty_slot};
-use super::hooks::ProgramSelection;
+use super::hooks::{Kernel, ProgramSelection};
 use super::launcher::{mark_task, mark_tree_root, monotonic_ns};
 use super::object::{LoadedObject, attach, load, loaded, open};
 use super::skel::ParalfetchSkel;
@@ -77,7 +77,8 @@ impl RecorderPool {
     pub fn load(mode: TraceMode) -> Result<RecorderLease, TraceError> {
         let mut storage = MaybeUninit::uninit();
         let mut open = open(&mut storage)?;
-        let selection = ProgramSelection::select(mode != TraceMode::Additions)?;
+        let selection =
+            ProgramSelection::select(&Kernel::running()?, mode != TraceMode::Additions)?;
         selection.apply(&mut open);
         let progs = &mut open.progs;
         for program in [
@@ -91,7 +92,7 @@ impl RecorderPool {
         let object = Arc::new(LoadedObject::of(&skel.maps)?);
         let mut pool = Self::of(&skel, object, selection.hooks(), mode)?;
         let progs = &skel.progs;
-        // First: they say who is of the launch.
+        // They come first: they set the membership that the other programs read.
         let tree = [
             &progs.program_executed,
             &progs.task_forked,

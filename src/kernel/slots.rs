@@ -30,7 +30,7 @@ pub(super) fn counts(globals: &Globals, launch: u64) -> Option<LaunchCounts> {
     Some(LaunchCounts {
         start_ns: raw.start_ns,
         tasks: raw.tasks,
-        // Who attaches the programs knows.
+        // The caller sets this: it knows whether the programs that count waits are attached.
         waits_counted: false,
         switches: raw.switches,
         waiting_ns: raw.waiting_ns,

@@ -71,7 +71,7 @@ pub struct Tracer {
     /// What the log is read from.
     _log: MapHandle,
     collected: Rc<RefCell<Trace>>,
-    /// Given back last.
+    /// Declared last, so that it is given back after the log is closed.
     recorder: RecorderLease,
 }
 

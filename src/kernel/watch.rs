@@ -20,7 +20,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, RingBuffer};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::abilities::TraceError;
-use super::hooks::{ProgramSelection, has_tracepoint};
+use super::hooks::{Kernel, ProgramSelection};
 use super::launch_event::{LaunchEvent, parse};
 use super::launcher::{launch_of, mark_task, monotonic_ns};
 use super::name_filter::NameFilter;
@@ -84,8 +84,9 @@ impl Watch {
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.detects_launches = true;
         }
+        let kernel = Kernel::running()?;
         let selection = records
-            .then(|| ProgramSelection::select(true))
+            .then(|| ProgramSelection::select(&kernel, true))
             .transpose()?;
         if let Some(selection) = &selection {
             selection.apply(&mut open);
@@ -112,8 +113,10 @@ impl Watch {
             (&mut progs.completion_faulted, "mm_filemap_fault"),
             (&mut progs.completion_mapped, "mm_filemap_map_pages"),
         ] {
-            program.set_autoload(has_tracepoint(tracepoint)?);
+            program.set_autoload(kernel.has_tracepoint(tracepoint));
         }
+        // libbpf reads the kernel's types, too: not both at a time.
+        drop(kernel);
         Self::of(load(open)?, selection, early)
     }
 
@@ -137,7 +140,7 @@ impl Watch {
             sink.borrow_mut().extend(parse(record));
         })?;
         let progs = &mut skel.progs;
-        // Before what runs after the success of execve.
+        // Before the programs that record: `exec_paths` needs the membership that `program_executed` sets.
         let tree = loaded(&[
             &progs.program_executed,
             &progs.task_forked,
@@ -362,7 +365,7 @@ impl Watch {
             .map_err(|error| TraceError::from_bpf("duplicating a map", error))
     }
 
-    /// Ends a launch: its tasks are strangers from now on, and what they execute may be a launch again.
+    /// Ends a launch: its tasks belong to no launch from now on, and what they execute may be one again.
     pub fn end(&mut self, launch: u64) {
         slots::free(&self.object.globals, launch);
     }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How uses of cached pages are traced, or why they cannot be; the best first.
+/// How uses of cached pages are traced, or why they cannot be; the best first. Profiles hold the variant's number: in
+/// another order, they are of another format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookKind {

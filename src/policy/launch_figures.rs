@@ -39,7 +39,7 @@ pub struct LaunchFigures {
     /// Read requests that a cold launch of the app makes without prefetching, about
     /// ([`crate::policy::estimate_cold_requests`]); 0 without a profile.
     pub cold_requests: u64,
-    /// Of [`LaunchFigures::own_readaheads`] those for pages that the profile does not hold, as far as they were noted:
+    /// Of [`LaunchFigures::own_readaheads`] those for pages that the profile does not hold, as those that were noted tell:
     /// with the others, the app came before the prefetch thread, and learning again would not change that. `None`
     /// unless [`crate::policy::Managed::asks_what_was_missed`].
     pub missed: Option<u64>,

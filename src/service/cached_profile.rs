@@ -63,20 +63,13 @@ impl CachedProfile {
         Ok((profiles, warnings))
     }
 
-    /// Stores what was made of a stored profile, and loads it into memory. If the app has been learned since, by
-    /// hand, or forgotten, the store stays as it is.
+    /// Stores a profile and loads it into memory.
     ///
     /// # Errors
-    /// As [`Store::load`], [`Store::save`] and [`CachedProfile::load`], or when the profile is not there any more.
-    pub fn replace(new: &Profile, store: &Store) -> Result<Self, String> {
-        let stored = store
-            .load(new.app.key())
-            .map_err(|error| error.to_string())?;
-        if stored.is_none_or(|stored| stored.created != new.created) {
-            return Err("its profile has been replaced or removed meanwhile".to_owned());
-        }
-        store.save(new).map_err(|error| error.to_string())?;
-        Self::load(new)
+    /// As [`Store::save`] and [`CachedProfile::load`].
+    pub fn store(profile: &Profile, store: &Store) -> Result<Self, String> {
+        store.save(profile).map_err(|error| error.to_string())?;
+        Self::load(profile)
     }
 
     /// Loads a profile into memory.

@@ -55,7 +55,7 @@ impl Catalogue {
         &self.rules
     }
 
-    /// Whether the event's process has the system's root directory, and no mounts that a user has made.
+    /// Whether the event's process has the system's root directory and the system's mounts.
     pub fn is_of_system(&self, event: &LaunchEvent) -> bool {
         self.roots.is_of_system(event)
     }
@@ -162,7 +162,7 @@ impl Catalogue {
 
     /// The app of this id, which a process is about to execute.
     pub fn of_process(&self, id: &str, pid: i32) -> Option<FoundApp> {
-        let root = Roots::of_process(pid).ok()?;
+        let root = self.roots.of_process(pid).ok()?;
         found(id, root, executable(id))
     }
 }

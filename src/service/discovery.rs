@@ -3,6 +3,7 @@
 //! A path is text that any user may write: `/usr/../home/user/x` begins like a system directory. What counts is the
 //! file: the administrator has installed it, and every directory on the way to it is the administrator's, too.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -18,6 +19,21 @@ const WRITABLE: u32 = 0o022;
 /// Permission bits that make a program run as another user: `su` and its kind start programs.
 const RUNS_AS_ANOTHER: u32 = 0o6000;
 
+/// Whether the path may be that of such a program, as far as its text tells.
+pub fn is_plausible(path: &Path) -> bool {
+    // `components` leaves out "." and empty parts.
+    let is_normal = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str()
+        && !path.components().any(|part| part == Component::ParentDir);
+    is_normal && is_trusted(path)
+}
+
+fn is_trusted(path: &Path) -> bool {
+    let text = path.as_os_str().as_encoded_bytes();
+    TRUSTED
+        .iter()
+        .any(|start| text.starts_with(start.as_bytes()))
+}
+
 /// Why the program at this path, as execve was given it, may not become an app by itself.
 ///
 /// Opens no file: looks at metadata alone, below directories of the administrator.
@@ -25,16 +41,7 @@ const RUNS_AS_ANOTHER: u32 = 0o6000;
 /// # Errors
 /// The reason, for the log.
 pub fn check(path: &Path, rules: &Rules) -> Result<(), String> {
-    let is_trusted = |path: &Path| {
-        let text = path.as_os_str().as_encoded_bytes();
-        TRUSTED
-            .iter()
-            .any(|start| text.starts_with(start.as_bytes()))
-    };
-    // `components` leaves out "." and empty parts.
-    let is_normal = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str()
-        && !path.components().any(|part| part == Component::ParentDir);
-    if !is_normal || !is_trusted(path) {
+    if !is_plausible(path) {
         return Err("it is in no directory where only the administrator installs".to_owned());
     }
     owned_on_the_way(path)?;
@@ -50,8 +57,14 @@ pub fn check(path: &Path, rules: &Rules) -> Result<(), String> {
     if found.mode() & RUNS_AS_ANOTHER != 0 {
         return Err("it runs as another user".to_owned());
     }
+    let loads_programs = |name: &OsStr| {
+        let name = name.as_encoded_bytes();
+        [&b"ld-"[..], b"ld.so", b"libc.so"]
+            .iter()
+            .any(|start| name.starts_with(start))
+    };
     for name in [path.file_name(), file.file_name()].into_iter().flatten() {
-        if rules.starts_others(name) {
+        if rules.starts_others(name) || loads_programs(name) {
             return Err("it works on what its user gives it, or starts other programs".to_owned());
         }
     }
@@ -84,6 +97,7 @@ mod tests {
         // Packages that each system has, and that no rule names.
         assert_eq!(refused("/usr/bin/id"), None);
         for path in [
+            "/usr/lib64/ld-linux-x86-64.so.2",
             "/usr/bin/sh",
             "/usr/bin/bash",
             "/usr/bin/env",

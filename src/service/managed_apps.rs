@@ -170,7 +170,7 @@ impl ManagedApps {
             id,
             move |profile, sequence, store| {
                 let rescheduled = reschedule(profile, sequence, params);
-                let replace = |new: Profile| CachedProfile::replace(&new, store);
+                let replace = |new: Profile| CachedProfile::store(&new, store);
                 Some(rescheduled.and_then(|new| new.map(replace).transpose()))
             },
             |apps, id, rescheduled| match rescheduled {
@@ -209,20 +209,21 @@ impl ManagedApps {
             |profile, sequence, store| {
                 let entries = profile.entries.len() as u64;
                 let refreshed = refresh(profile, sequence)?;
-                let stored = CachedProfile::replace(&refreshed.profile, store);
-                let kept = stored.and_then(|profile| {
-                    let saved = refreshed.sequence.map(|kept| store.save_sequence(&kept));
-                    let saved = saved.transpose().map_err(|error| error.to_string());
-                    saved.map(|_| profile)
-                });
-                Some((kept, refreshed.obsolete, entries))
+                let saved = refreshed.sequence.map(|kept| store.save_sequence(&kept));
+                let saved = saved.transpose().map_err(|error| error.to_string());
+                let stored = saved.and_then(|_| CachedProfile::store(&refreshed.profile, store));
+                Some((stored, refreshed.obsolete, entries))
             },
-            |apps, id, (profile, obsolete, entries)| {
+            |apps, id, (stored, obsolete, entries)| {
+                let profile = match stored {
+                    Ok(profile) => profile,
+                    Err(why) => return Some(why),
+                };
                 let what = "obsolete entries were replaced or removed";
                 tracing::info!(app = id, obsolete, entries, "{what}");
-                let stored = profile.map(|profile| apps.profiles.insert(id.clone(), profile));
+                apps.profiles.insert(id.clone(), profile);
                 apps.observe(&id, &Observation::Checked { obsolete, entries });
-                stored.err()
+                None
             },
         );
     }
@@ -253,10 +254,14 @@ impl ManagedApps {
         for (id, profile) in found {
             manage(&mut self.registry, rules, &id, &profile);
             let old = self.profiles.get(&id);
-            match old.is_some_and(|old| old.packed == profile.packed) {
-                true => drop(self.profiles.insert(id, profile)),
-                false => self.use_learned(&id, profile, None),
+            if old.is_some_and(|old| old.packed == profile.packed) {
+                self.profiles.insert(id, profile);
+                continue;
             }
+            if let Some(record) = self.registry.records.get_mut(&id) {
+                record.added = Added::User;
+            }
+            self.use_learned(&id, profile, None);
         }
         self.save();
     }
@@ -287,8 +292,9 @@ impl ManagedApps {
         self.in_background(save, |_, why| Some(why.to_string()));
     }
 
-    /// Has the worker make something of an app's profile and the launch sequence beside it. What came of it is
-    /// applied if the profile is still the same: another may have been learned since, or the app forgotten.
+    /// Has the worker make something of an app's profile and the launch sequence beside it, if it is still the one in
+    /// the store, and of what came of it if it is still in force: another may have been learned since, by hand or
+    /// from a launch, or the app forgotten.
     fn change_profile<T: Send + 'static>(
         &self,
         id: &str,
@@ -304,6 +310,11 @@ impl ManagedApps {
             move |store, _| {
                 // This program has packed it.
                 let profile = decode(&packed).ok()?;
+                if let Ok(stored) = store.load(profile.app.key())
+                    && stored.is_none_or(|stored| !is_same(&stored, &profile))
+                {
+                    return None;
+                }
                 let sequence = store.load_sequence(profile.app.key()).ok().flatten();
                 job(profile, sequence, store)
             },
@@ -333,6 +344,16 @@ impl ManagedApps {
             }
         });
     }
+}
+
+/// Whether nothing but the number of stale files, which `run` notes, has changed.
+fn is_same(stored: &Profile, profile: &Profile) -> bool {
+    let obsolete = stored.obsolete;
+    *stored
+        == Profile {
+            obsolete,
+            ..profile.clone()
+        }
 }
 
 /// Manages an app that the user has learned by hand.
@@ -373,7 +394,7 @@ pub fn off_reason(off: Off) -> String {
             with_us / 1000,
             without_us / 1000
         ),
-        Off::NothingToLearn => "its launches read nothing that could be learned".to_owned(),
+        Off::NothingToLearn => "nothing could be learned from its launches".to_owned(),
     }
 }
 
@@ -392,7 +413,7 @@ mod tests {
     /// The apps of a state directory that holds a profile of [`ID`], and what their worker sends.
     fn one_app(dir: &std::path::Path) -> (ManagedApps, Inbox, Worker) {
         let store = Store::create(dir).unwrap();
-        store.save(&sample(ID)).unwrap();
+        store.save(&profile()).unwrap();
         let (outbox, inbox) = mailbox().unwrap();
         let worker = Worker::start(Records::open(dir, &HistoryConfig::default()).0).unwrap();
         let (registry, _) = Registry::load(dir).unwrap();
@@ -419,10 +440,17 @@ mod tests {
         Some(revision.unwrap().params.shift_bytes)
     }
 
+    /// Whose metadata come after its data, or before, as the shift says.
+    fn profile() -> Profile {
+        let mut profile = sample(ID);
+        profile.entries[0].time_us = 2000;
+        profile
+    }
+
     fn with_shift(shift_bytes: u64) -> Params {
         Params {
             shift_bytes,
-            ..sample(ID).history[0].params
+            ..profile().history[0].params
         }
     }
 
@@ -430,15 +458,23 @@ mod tests {
     fn what_was_made_of_an_old_profile_replaces_no_newer_one() {
         let dir = tempfile::tempdir().unwrap();
         let (mut apps, inbox, _worker) = one_app(dir.path());
-        let in_force = shift(&apps).unwrap();
-        apps.reschedule(ID, with_shift(2 * in_force));
+        apps.reschedule(ID, with_shift(0));
         take_results(&mut apps, &inbox);
-        assert_eq!(shift(&apps), Some(2 * in_force));
+        assert_eq!(shift(&apps), Some(0));
+
+        // Of two jobs that begin with the same profile, the second finds another one stored.
+        apps.reschedule(ID, with_shift(1 << 16));
+        apps.reschedule(ID, with_shift(1 << 17));
+        take_results(&mut apps, &inbox);
+        assert_eq!(shift(&apps), Some(1 << 16));
+        let stored = apps.store.load(profile().app.key()).unwrap().unwrap();
+        assert_eq!(stored.history, apps.profiles[ID].history);
 
         // The app is learned while the worker still schedules the profile of before.
-        let mut learned = sample(ID);
+        let mut learned = profile();
         learned.created += 1;
-        apps.reschedule(ID, with_shift(3 * in_force));
+        let in_force = learned.history[0].params.shift_bytes;
+        apps.reschedule(ID, with_shift(0));
         apps.use_learned(ID, CachedProfile::load(&learned).unwrap(), None);
         take_results(&mut apps, &inbox);
         assert_eq!(shift(&apps), Some(in_force));
@@ -446,16 +482,16 @@ mod tests {
         // A profile in the store that was learned by hand since is not overwritten.
         learned.created += 1;
         apps.store.save(&learned).unwrap();
-        apps.reschedule(ID, with_shift(4 * in_force));
+        apps.reschedule(ID, with_shift(0));
         take_results(&mut apps, &inbox);
         assert_eq!(shift(&apps), Some(in_force));
         assert_eq!(apps.store.load(learned.app.key()).unwrap(), Some(learned));
 
         // An app that was forgotten does not come back.
-        apps.reschedule(ID, with_shift(5 * in_force));
+        apps.reschedule(ID, with_shift(0));
         apps.forget(ID);
         take_results(&mut apps, &inbox);
         assert_eq!(shift(&apps), None);
-        assert!(apps.store.load(sample(ID).app.key()).unwrap().is_none());
+        assert!(apps.store.load(profile().app.key()).unwrap().is_none());
     }
 }

@@ -190,7 +190,8 @@ impl Parts {
 
     /// A process of this program had read so many bytes when it exited.
     pub fn has_read_much(&mut self, path: &str, bytes: u64) {
-        if !self.may_become_app(path) || !self.watchlist.has_room_for(path) {
+        let is_plausible = discovery::is_plausible(Path::new(path));
+        if !is_plausible || !self.may_become_app(path) || !self.watchlist.has_room_for(path) {
             return;
         }
         let (path, outbox) = (path.to_owned(), self.outbox.clone());

@@ -1,11 +1,16 @@
 //! Root directories of processes, by which chroots and containers are told from the system.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::kernel::LaunchEvent;
+
+/// Most root directories that are remembered: each chroot has one.
+const MOST_ROOTS: usize = 64;
 
 /// Device and inode number.
 pub type Inode = (u64, u64);
@@ -24,10 +29,12 @@ fn has_our_users(pid: u32) -> bool {
     its.is_some() && its == namespace("self")
 }
 
-/// The system's own root directory and mount namespace.
+/// The system's own root directory and mount namespace, and other root directories that processes had.
 pub struct Roots {
     own: Inode,
     mount_ns: u32,
+    /// Paths of others: the next launch in one of them may have ended before it can be asked.
+    known: RefCell<HashMap<Inode, PathBuf>>,
 }
 
 impl Roots {
@@ -39,37 +46,60 @@ impl Roots {
     }
 
     pub(super) fn new(own: Inode, mount_ns: u32) -> Self {
-        Roots { own, mount_ns }
+        Roots {
+            own,
+            mount_ns,
+            known: RefCell::default(),
+        }
     }
 
-    /// Whether the event's process has the system's root directory, and no mounts that a user has made.
+    /// Whether the event's process has the system's root directory and the system's mounts.
     pub fn is_of_system(&self, event: &LaunchEvent) -> bool {
-        event.root == self.own && (event.mount_ns == self.mount_ns || has_our_users(event.pid))
+        event.root == self.own && event.mount_ns == self.mount_ns
     }
 
     /// The root directory of the event's process as the system sees it: `Some(None)` for the system's own,
-    /// `None` for a container's, whose paths mean something else, where a user has mounts of his own, so that the
-    /// system's paths may lead to other files, and in a chroot when the process has ended.
+    /// `None` for a container's, whose paths mean something else, and where a user has mounts of his own, so that the
+    /// system's paths may lead to other files.
     pub fn of_event(&self, event: &LaunchEvent) -> Option<Option<PathBuf>> {
         if event.root == self.own {
-            return self.is_of_system(event).then_some(None);
+            let no_users_mounts = self.is_of_system(event) || has_our_users(event.pid);
+            return no_users_mounts.then_some(None);
         }
         if event.mount_ns != self.mount_ns {
             return None;
         }
+        let is_root = |root: &PathBuf| inode(root) == Some(event.root);
+        let known = self.known.borrow().get(&event.root).cloned();
+        if let Some(known) = known.filter(is_root) {
+            return Some(Some(known));
+        }
         let root = fs::read_link(format!("/proc/{}/root", event.pid)).ok()?;
-        (inode(&root) == Some(event.root)).then_some(Some(root))
+        is_root(&root).then(|| Some(self.remember(event.root, root)))
     }
 
     /// The root directory of a process that is held in execve, `None` for the system's own.
     ///
     /// # Errors
     /// When the process has ended, or has a user namespace of its own, in which a user may mount what he likes.
-    pub fn of_process(pid: i32) -> io::Result<Option<PathBuf>> {
+    pub fn of_process(&self, pid: i32) -> io::Result<Option<PathBuf>> {
         if !has_our_users(pid as u32) {
             return Err(io::Error::other("it has a user namespace of its own"));
         }
         let root = fs::read_link(format!("/proc/{pid}/root"))?;
-        Ok(Some(root).filter(|root| root != Path::new("/")))
+        let other = Some(root).filter(|root| root != Path::new("/"));
+        Ok(other.map(|root| match inode(&root) {
+            Some(inode) => self.remember(inode, root),
+            None => root,
+        }))
+    }
+
+    fn remember(&self, inode: Inode, root: PathBuf) -> PathBuf {
+        let mut known = self.known.borrow_mut();
+        if known.len() >= MOST_ROOTS {
+            known.clear();
+        }
+        known.insert(inode, root.clone());
+        root
     }
 }

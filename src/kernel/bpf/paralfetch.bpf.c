@@ -40,7 +40,7 @@
  * A launch has a number, a slot in `launches`, and a tree of tasks. It begins with one task and grows by
  * fork and clone; later execs change nothing. Each task of it says in its task-local storage which launch
  * it belongs to, by number, and which part it plays: the launcher that starts the app, a prefetcher, or
- * the app. When user space frees the slot, the number fits no slot any more and the tasks are strangers.
+ * the app. When user space frees the slot, the number fits no slot any more, and the tasks belong to no launch.
  * A process that runs already is made a launch by marking it. There is one tree for everything: the
  * counts of a launch, its recording and the laboratory's timeline go by the same membership.
  *

@@ -45,16 +45,16 @@ pub(super) fn find<'a>(registry: &'a Registry, name: &str) -> Answer<&'a Record>
 
 /// The id of the app that a user means; an app that is not managed so far is managed from now on.
 pub(super) fn find_or_add(registry: &mut Registry, name: &str, rules: &Rules) -> Answer<String> {
-    match find(registry, name) {
-        Ok(record) => Ok(record.id.clone()),
-        Err(ControlError::Unknown(_)) => {
-            let record = new_record(name, rules)?;
-            let id = record.id.clone();
-            registry.insert(record);
-            Ok(id)
-        }
-        Err(error) => Err(error),
-    }
+    let mut record = match find(registry, name) {
+        Ok(record) => record.clone(),
+        Err(ControlError::Unknown(_)) => new_record(name, rules)?,
+        Err(error) => return Err(error),
+    };
+    // Whatever has made it managed, the user has named it now.
+    record.added = Added::User;
+    let id = record.id.clone();
+    registry.insert(record);
+    Ok(id)
 }
 
 /// An app that is installed and not managed so far.

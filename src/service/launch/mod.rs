@@ -37,7 +37,7 @@ pub trait Outside {
     /// Size of the app's schedule in bytes; 0 without a profile.
     fn schedule_bytes(&self, id: &str) -> u64;
 
-    /// Frees the slot of a launch. Its tasks are strangers from then on.
+    /// Frees the slot of a launch. Its tasks belong to no launch from then on.
     fn close_slot(&mut self, launch: u64);
 
     /// No launch is under way any more: waits need not be counted.

@@ -15,6 +15,9 @@ use crate::service::launch::{FollowedLaunch, LaunchStart, Outside, StateAction};
 use crate::service::message::Message;
 use crate::service::watchlist::ProbationVerdict;
 
+/// Threads of a launch that are looked at: each look is a file of /proc.
+const MOST_THREADS: usize = 256;
+
 impl Outside for Parts {
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
         let counts = self.kernel.counts(launch)?;
@@ -25,7 +28,7 @@ impl Outside for Parts {
     }
 
     fn threads(&self, launch: u64) -> impl Iterator<Item = TaskState> {
-        thread_states(self.kernel.threads(launch))
+        thread_states(self.kernel.threads(launch).take(MOST_THREADS))
     }
 
     fn is_held(&self, launch: u64) -> bool {
@@ -147,8 +150,10 @@ impl Parts {
         match (reads, decode(&profile.packed)) {
             (Ok(reads), Ok(profile)) => {
                 let known = KnownFiles::new(&profile, report);
-                let missed = reads.iter().filter(|read| !known.holds(read)).count();
-                figures.missed = Some(missed as u64);
+                let missed = reads.iter().filter(|read| !known.holds(read)).count() as u64;
+                // The first requests stand for those that found no room.
+                let noted = (reads.len() as u64).max(1);
+                figures.missed = Some(missed * figures.own_readaheads().max(noted) / noted);
             }
             (Err(why), _) => self.warn(format!("what a launch missed is not known: {why}")),
             (_, Err(why)) => self.warn(format!("a profile in memory is damaged: {why}")),
