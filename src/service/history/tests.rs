@@ -305,13 +305,17 @@ fn damaged_and_foreign_files_are_moved_aside() {
     let (_dir, path) = place();
     drop(filled(&path, 300));
     let sound = fs::read(&path).unwrap();
+    let mut garbage = sound.clone();
+    garbage[8192..12288].fill(0x5a);
     let mut no_text = sound.clone();
     let word = b"'learned'";
     let at = no_text.windows(word.len()).position(|part| part == word);
     no_text[at.unwrap() + 1] = 0xff;
     let text = "no database at all, but long enough to be one".repeat(200);
     for (bytes, why) in [
+        (&sound[..sound.len() / 2], ""),
         (&sound[..50], ""),
+        (&garbage[..], ""),
         (&no_text[..], ""),
         (text.as_bytes(), "not a database"),
     ] {

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::json;
 use zbus::zvariant::serialized::{Context, Data};
@@ -55,6 +56,9 @@ fn missing_members_are_the_default_and_unknown_members_are_skipped() {
         ..AppState::default()
     };
     assert_eq!(app, expected);
+    let foreign: HashMap<&str, Value<'_>> = [("app", Value::from(5_u32))].into();
+    let data = on_the_bus(&foreign);
+    assert!(data.deserialize::<AppState>().is_err(), "of another type");
 }
 
 #[test]
@@ -82,5 +86,12 @@ proptest! {
         let data = on_the_bus(&launch);
         prop_assert_eq!(&data.deserialize::<LaunchRecord>().unwrap().0, &launch);
         prop_assert_eq!(serde_json::from_value::<LaunchRecord>(json!(launch)).unwrap(), launch);
+    }
+
+    #[test]
+    fn damaged_bytes_cause_no_panic(bytes in vec(any::<u8>(), 0..200)) {
+        let data = Data::new(bytes, Context::new_dbus(LE, 0));
+        // An error or any value.
+        let _ = data.deserialize::<AppState>();
     }
 }
