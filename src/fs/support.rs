@@ -73,6 +73,7 @@ mod tests {
     fn support_follows_from_the_type() {
         // And whether paths are walked through it: not if others serve it.
         for (fs_type, expected, is_walked) in [
+            ("ext2", Support::Ext4, true),
             ("ext4", Support::Ext4, true),
             ("proc", Support::Pseudo, false),
             ("autofs", Support::Pseudo, false),

@@ -20,6 +20,10 @@ use crate::model::{App, Params, Profile};
 use crate::policy::{ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Plan};
 use crate::profile::{Store, decode};
 
+/// What the log says of a launcher that has a profile or was managed.
+const LAUNCHER_ONLY: &str =
+    "starts many apps and is not managed itself: learn the apps that it starts";
+
 /// The managed apps.
 pub struct ManagedApps {
     pub registry: Registry,
@@ -45,6 +49,18 @@ impl ManagedApps {
         outbox: Outbox,
     ) -> Result<(Self, Vec<String>), Box<dyn Error>> {
         let (profiles, warnings) = CachedProfile::load_all(&store)?;
+        // The administrator may have declared one a launcher since.
+        registry.records.retain(|id, record| {
+            let app = App {
+                path: id.clone().into_bytes(),
+                ..App::default()
+            };
+            let stays = record.marks.argument.is_some() || !rules.is_launcher(&app);
+            if !stays {
+                tracing::info!(app = id, "{LAUNCHER_ONLY}");
+            }
+            stays
+        });
         for (id, profile) in &profiles {
             manage(&mut registry, rules, id, profile);
         }
@@ -362,8 +378,7 @@ fn manage(registry: &mut Registry, rules: &Rules, id: &str, profile: &CachedProf
         return;
     }
     let Some(marks) = Marks::of_profile(&profile.app, rules) else {
-        let what = "starts many apps and is not managed itself: learn the apps that it starts";
-        tracing::info!(app = id, "{what}");
+        tracing::info!(app = id, "{LAUNCHER_ONLY}");
         return;
     };
     let name = id.rsplit('/').next().unwrap_or(id).to_owned();
@@ -420,6 +435,32 @@ mod tests {
         let loaded =
             ManagedApps::load(registry, &Rules::none(), store, worker.jobs.clone(), outbox);
         (loaded.unwrap().0, inbox, worker)
+    }
+
+    #[test]
+    fn a_managed_program_that_is_declared_a_launcher_is_managed_no_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        for (id, argument) in [
+            ("/usr/bin/python3", None),
+            ("/img/bin/sh", None),
+            ("/usr/bin/gimp", None),
+            ("/usr/bin/env", Some("x")),
+        ] {
+            let marks = Marks {
+                names: Vec::new(),
+                argument: argument.map(str::to_owned),
+            };
+            registry.insert(Record::new(id.into(), "App".into(), Added::User, marks));
+        }
+        let (outbox, _inbox) = mailbox().unwrap();
+        let records = Records::open(dir.path(), &HistoryConfig::default()).0;
+        let worker = Worker::start(records).unwrap();
+        let store = Store::create(dir.path()).unwrap();
+        let (rules, jobs) = (Rules::builtin(), worker.jobs.clone());
+        let (apps, _) = ManagedApps::load(registry, &rules, store, jobs, outbox).unwrap();
+        let left: Vec<&String> = apps.registry.records.keys().collect();
+        assert_eq!(left, ["/usr/bin/env", "/usr/bin/gimp"]);
     }
 
     /// Waits until the worker has done its jobs, and takes what came of them.
