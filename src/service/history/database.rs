@@ -161,20 +161,25 @@ fn check(db: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Moves the file aside, over an older damaged one, and returns its new path. Removes the files beside it,
-/// which SQLite would take for those of a new database.
+/// Moves the file aside, over an older damaged one, and returns its new path. The files beside it go with it: SQLite
+/// would take them for those of a new database, and without them the old one cannot be repaired.
 pub(super) fn move_aside(path: &Path) -> Result<PathBuf, HistoryError> {
-    let with_suffix = |suffix: &str| {
+    let append = |path: &Path, suffix: &str| {
         let mut name = OsString::from(path);
         name.push(suffix);
         PathBuf::from(name)
     };
-    let aside = with_suffix(".damaged");
-    fs::rename(path, &aside).map_err(|cause| HistoryError::new("move aside", path, cause))?;
-    for suffix in BESIDE {
-        match fs::remove_file(with_suffix(suffix)) {
+    let aside = append(path, ".damaged");
+    for suffix in BESIDE.into_iter().chain([""]) {
+        let (from, to) = (append(path, suffix), append(&aside, suffix));
+        let moved = match fs::rename(&from, &to) {
+            // That of an older damaged database would be taken for this one's.
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => fs::remove_file(&to),
+            moved => moved,
+        };
+        match moved {
             Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
-                return Err(HistoryError::new("remove the journal of", path, cause));
+                return Err(HistoryError::new("move aside", &from, cause));
             }
             _ => {}
         }
