@@ -105,7 +105,7 @@ impl ProgramSelection {
     pub fn hooks(&self) -> Hooks {
         Hooks {
             reads: self.reads,
-            faults: self.fault.max(self.window),
+            faults: self.fault.weaker(self.window),
         }
     }
 }

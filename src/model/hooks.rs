@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How uses of cached pages are traced, or why they cannot be; the best first. Profiles hold the variant's number: in
-/// another order, they are of another format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+/// How uses of cached pages are traced, or why they cannot be. Profiles hold the variant's number: in another order,
+/// they are of another format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HookKind {
     /// By the kernel's own tracepoints.
@@ -23,6 +23,18 @@ pub enum HookKind {
 }
 
 impl HookKind {
+    /// The weaker of the two.
+    pub(crate) fn weaker(self, other: HookKind) -> HookKind {
+        // A missing function says more than a refusal: it would not help to be allowed more.
+        let rank = |means| match means {
+            HookKind::Tracepoint => 0,
+            HookKind::Fentry => 1,
+            HookKind::Refused => 2,
+            HookKind::NoFunction => 3,
+        };
+        std::cmp::max_by_key(self, other, |&means| rank(means))
+    }
+
     /// Whether uses are traced.
     pub fn sees(self) -> bool {
         matches!(self, HookKind::Tracepoint | HookKind::Fentry)
