@@ -1,8 +1,8 @@
 //! `run --report`: the misses of the launch, once the app has ended.
 
 use std::fs::File;
-use std::io::Write;
-use std::path::Path;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -23,9 +23,23 @@ pub struct ReportVerdict {
     lost: u64,
 }
 
-/// Creates the report's file.
-pub fn create(path: &Path) -> Result<File, String> {
-    File::create(path).map_err(|error| format!("cannot write {}: {error}", path.display()))
+/// The file that a report is written to.
+pub struct ReportFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl ReportFile {
+    /// Creates it.
+    pub fn create(path: &Path) -> Result<Self, String> {
+        let file = File::create(path).map_err(|error| Self::cannot_write(path, &error))?;
+        let path = path.to_owned();
+        Ok(ReportFile { path, file })
+    }
+
+    fn cannot_write(path: &Path, error: &io::Error) -> String {
+        format!("cannot write {}: {error}", path.display())
+    }
 }
 
 /// Lists the misses of a recorded launch, which began at `started`.
@@ -57,11 +71,11 @@ pub fn print(verdict: &ReportVerdict) {
 }
 
 /// Writes the report as JSON lines. The app has ended, and its status counts: a failure is only said.
-pub fn write(verdict: &ReportVerdict, mut file: File) {
+pub fn write(verdict: &ReportVerdict, ReportFile { path, mut file }: ReportFile) {
     let lines = json_lines(verdict).into_iter();
     let text: String = lines.map(|line| format!("{line}\n")).collect();
     if let Err(error) = file.write_all(text.as_bytes()) {
-        say(&format!("cannot write the report: {error}"));
+        say(&ReportFile::cannot_write(&path, &error));
     }
 }
 

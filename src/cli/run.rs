@@ -1,6 +1,5 @@
 //! `run`: the app, with its profile read ahead.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +8,7 @@ use std::{io, thread};
 
 use super::args::RunArgs;
 use super::learn::identify;
-use super::report::{ReportVerdict, create, judge, print, write};
+use super::report::{ReportFile, ReportVerdict, judge, print, write};
 use super::show::app_name;
 use super::{Failure, say};
 use crate::apps::CommandApp;
@@ -83,9 +82,9 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
 }
 
 /// Makes ready what `--report` needs before the launch, the file too: an unwritable one is known early.
-fn prepare_report(file: Option<&Path>) -> Result<(Recorder, Option<File>), String> {
+fn prepare_report(file: Option<&Path>) -> Result<(Recorder, Option<ReportFile>), String> {
     let recorder = Recorder::attach(LaunchLimits::default()).map_err(|error| error.to_string())?;
-    Ok((recorder, file.map(create).transpose()?))
+    Ok((recorder, file.map(ReportFile::create).transpose()?))
 }
 
 /// The report of the prefetch, and the misses or why there are none to list. Both lack if the drive does not

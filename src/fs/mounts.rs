@@ -92,7 +92,11 @@ impl MountTable {
         Err(io::Error::other(match failure {
             Some((mount, error)) => {
                 let path = mount.mount_point.display();
-                format!("cannot open {path}, where {device} is mounted: {error}")
+                let what_to_do = match error.kind() {
+                    io::ErrorKind::PermissionDenied => "; run as root",
+                    _ => "",
+                };
+                format!("cannot open {path}, where {device} is mounted: {error}{what_to_do}")
             }
             None => format!("{device} is not mounted; mount it where paralfetch can see it"),
         }))

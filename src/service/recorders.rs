@@ -64,6 +64,11 @@ impl Recorders {
         }
     }
 
+    /// Whether launches can be recorded at all.
+    pub fn can_record(&self) -> bool {
+        self.pool.is_some()
+    }
+
     /// Has a recorder made ready if one of `apps` apps is to be learned that is not recorded already, and
     /// otherwise gives the memory for it back. A thread reports when that is done.
     ///

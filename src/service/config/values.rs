@@ -17,7 +17,7 @@ use crate::model::LaunchLimits;
 pub enum Mode {
     /// Only the apps that were enabled
     Manual,
-    /// These, every app with a .desktop entry, and programs whose launches are slow and repeatable enough
+    /// These, every app with a .desktop entry, and programs whose launches are large and slow several times in a row
     #[default]
     Automatic,
 }

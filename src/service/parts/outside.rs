@@ -104,6 +104,9 @@ impl Parts {
     }
 
     fn start_recording(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
+        if !self.recorders.can_record() {
+            return Err("not learned: tracing cannot be had".to_owned());
+        }
         let start = &launch.start;
         let profile = self.apps.profiles.get(&start.id);
         let job = LiveJob {
@@ -123,8 +126,7 @@ impl Parts {
         self.check("no learning thread can be started", started);
         if !taken {
             // There will be other launches of this app.
-            let why =
-                "not learned: tracing is not ready, busy with other launches, or cannot be had";
+            let why = "not learned: tracing is not ready, or busy with other launches";
             return Err(why.to_owned());
         }
         Ok(())
