@@ -136,6 +136,11 @@ mod tests {
 
     proptest! {
         #[test]
+        fn near_misses_are_parsed_or_skipped(line in r"[0-9:]{0,4} 1 [0-9]{0,12}:[0-9]{0,3} /[\\0-9]{0,5} /[\\0-9]{0,6} rw( -)? ?ext4 ?x?") {
+            prop_assert!(parse_mountinfo(line.as_bytes()).len() <= 1);
+        }
+
+        #[test]
         fn escaping_is_undone(path in proptest::collection::vec(1u8.., 0..40)) {
             let mut escaped = b"7 1 8:1 / /".to_vec();
             for byte in &path {

@@ -13,8 +13,16 @@ use crate::root::Root;
 pub struct Slowed(pub PathBuf);
 
 impl Slowed {
-    /// Processes that get so few requests in a second from this drive that each is a pause of the launch.
-    pub fn by_drive(device: &Path) -> Option<Slowed> {
+    /// Six files of the image, a command that reads them, and processes that get so few requests in a second from its
+    /// drive that each is a pause of the launch. Everything else that the command uses is cached.
+    pub fn reading(root: &Root) -> Option<(Slowed, Vec<String>, String)> {
+        let files: Vec<String> = (0..6).map(|file| format!("/data/{file}")).collect();
+        let read = format!("cat {}", files.join(" "));
+        leave_out_data(root, &files, &read);
+        Some((Slowed::by_drive(root.image.device())?, files, read))
+    }
+
+    fn by_drive(device: &Path) -> Option<Slowed> {
         let id = rustix::fs::stat(device).unwrap().st_rdev;
         let limit = format!("{}:{} 1", major(id), minor(id));
         Slowed::by("blkio", &[("blkio.throttle.read_iops_device", &limit)])

@@ -13,10 +13,7 @@ fn what_is_read_after_a_pause_of_the_drive_is_learned() {
     let Some((root, _turn)) = set_up() else {
         return;
     };
-    let files: Vec<String> = (0..6).map(|file| format!("/data/{file}")).collect();
-    let read = format!("cat {}", files.join(" "));
-    leave_out_data(&root, &files, &read);
-    let Some(slowed) = Slowed::by_drive(root.image.device()) else {
+    let Some((slowed, files, read)) = Slowed::reading(&root) else {
         return;
     };
     let learn = root.paralfetch(&["learn", "--live"], &["/bin/sh", "-c", &read]);

@@ -14,7 +14,7 @@ use paralfetch::profile::Store;
 use paralfetch::service::registry::Registry;
 
 use crate::running::{LIMIT, Launched, Running, WAIT, files_in, number};
-use crate::slowed::{Slowed, leave_out_data};
+use crate::slowed::Slowed;
 use crate::{seen_early_and_late, set_up};
 
 #[test]
@@ -295,8 +295,9 @@ fn a_launch_goes_on_while_any_thread_of_its_tree_waits_for_the_drive() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    let files: Vec<String> = (0..6).map(|file| format!("/data/{file}")).collect();
-    let read = format!("cat {}", files.join(" "));
+    let Some((slowed, _, read)) = Slowed::reading(&image.root) else {
+        return;
+    };
     image.script("app", &format!("{read} >/dev/null; : >/done; {WAIT}"));
     fs::create_dir(image.root.path().join("dev")).unwrap();
     image.enable("app");
@@ -307,10 +308,6 @@ fn a_launch_goes_on_while_any_thread_of_its_tree_waits_for_the_drive() {
             .success()
     );
     let mut service = image.start();
-    leave_out_data(&image.root, &files, &read);
-    let Some(slowed) = Slowed::by_drive(image.root.image.device()) else {
-        return;
-    };
     // Each of its reads is a pause that is longer than a quiet window.
     let mut app = Launched(slowed.command(&image.launcher("app")).spawn().unwrap());
     service.launch_of(&image.id("app"));
