@@ -45,8 +45,8 @@ impl DesktopEntry {
                 _ if !in_group => break,
                 _ => {
                     let equals = line.iter().position(|&byte| byte == b'=');
-                    let equals =
-                        equals.ok_or(format!("line {number} is not of the form Key=Value"))?;
+                    let equals = equals
+                        .ok_or_else(|| format!("line {number} is not of the form Key=Value"))?;
                     let (key, value) = (&line[..equals], &line[equals + 1..]);
                     entry
                         .set(key.trim_ascii_end(), value.trim_ascii_start())

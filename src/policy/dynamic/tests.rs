@@ -24,8 +24,7 @@ impl SimulatedApp {
     }
 
     /// A cold launch of so many microseconds with so many context switches, which makes 100 requests without
-    /// prefetching. What tuning
-    /// asks for is left undone.
+    /// prefetching. What tuning asks for is left undone.
     fn ask(&mut self, duration_us: u64, switches: u64) -> Option<Params> {
         self.tuning
             .next(&self.history, &figures(duration_us, switches), 100)
