@@ -123,6 +123,9 @@ pub enum CliCommand {
     KeepKnobs {
         /// Longest wait, in seconds
         limit: u64,
+        /// Directory of the record
+        #[arg(long, value_name = "DIR", default_value = crate::learn::RUN_DIR)]
+        run_dir: PathBuf,
     },
 }
 

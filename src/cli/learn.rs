@@ -2,10 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -15,7 +12,9 @@ use super::{Failure, say};
 use crate::apps::{CommandApp, LAUNCHERS_DIR, Rules, identify_command};
 use crate::cli::format::{mib, text_of};
 use crate::kernel::check;
-use crate::learn::{LearnError, LearnOptions, LearnSummary, LearnedProfile, learn};
+use crate::learn::{
+    LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command, learn,
+};
 use crate::model::LaunchLimits;
 use crate::model::{App, Learned, Profile};
 use crate::process::{AppStatus, Command, Spawn, Supervisor, User};
@@ -101,7 +100,7 @@ pub fn options(how: &Learning, app: App) -> LearnOptions {
             timeout: how.timeout,
             ..LaunchLimits::default()
         },
-        keeper: keeper(how.timeout),
+        keeper: keeper_command(Path::new(RUN_DIR), how.timeout),
         earlier: None,
     }
 }
@@ -112,22 +111,6 @@ pub fn from_learn(error: LearnError) -> Failure {
         LearnError::Spawn(error) => Failure::not_started(error),
         error => error.into(),
     }
-}
-
-/// Time beyond the launch's own limit that a learning run may take, mostly for dropping the caches.
-const KEEPER_MARGIN: Duration = Duration::from_secs(60);
-
-/// This program again, as the process that restores knobs when this one is killed. In a process group
-/// of its own, so that Ctrl-C does not reach it.
-fn keeper(timeout: Duration) -> Option<process::Command> {
-    let mut command = process::Command::new(std::env::current_exe().ok()?);
-    command
-        .arg("keep-knobs")
-        .arg((timeout + KEEPER_MARGIN).as_secs().to_string())
-        .stdout(process::Stdio::null())
-        .stderr(process::Stdio::null());
-    command.process_group(0);
-    Some(command)
 }
 
 /// Writes the learning run's result as one line of JSON, to a file or to standard error. The app goes on

@@ -74,8 +74,8 @@ pub fn main() -> ExitCode {
             };
             serve(&places, (!no_bus).then(Address::default)).map_err(Failure::from)
         }
-        CliCommand::KeepKnobs { limit } => {
-            keep(Path::new(RUN_DIR), Duration::from_secs(limit)).map_err(Failure::from)
+        CliCommand::KeepKnobs { limit, run_dir } => {
+            keep(&run_dir, Duration::from_secs(limit)).map_err(Failure::from)
         }
     };
     match done {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigSet, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,9 @@ const MAX_RECORD: u64 = 1 << 20;
 #[derive(Debug, Error)]
 pub enum KnobError {
     /// Another process is holding knobs.
-    #[error("another learning run is under way: wait until it has ended")]
+    #[error(
+        "another learning run, or the service, is learning a launch: wait until that has ended"
+    )]
     Busy,
     /// A knob, or the record of knobs, cannot be read or written.
     #[error("cannot {action} {}: {error}", path.display())]
@@ -82,16 +85,26 @@ impl Knobs {
         make_directory(dir).map_err(cannot("use", dir))?;
         let lock = lock(dir, FlockOperation::NonBlockingLockExclusive)?.ok_or(KnobError::Busy)?;
         restore_record(dir)?;
-        let keeper = keeper
-            .map(|mut command| command.stdin(Stdio::piped()).spawn())
-            .transpose()
-            .map_err(KnobError::Keeper)?;
-        Ok(Knobs {
+        let mut knobs = Knobs {
             dir: dir.to_owned(),
             saved: Vec::new(),
-            keeper,
+            keeper: None,
             lock: Some(lock),
-        })
+        };
+        if let Some(command) = keeper {
+            knobs.start_keeper(command)?;
+        }
+        Ok(knobs)
+    }
+
+    /// Starts the keeper process, for knobs that were taken without one. `command` runs [`keep`].
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn start_keeper(&mut self, mut command: Command) -> Result<(), KnobError> {
+        let keeper = command.stdin(Stdio::piped()).spawn();
+        self.keeper = Some(keeper.map_err(KnobError::Keeper)?);
+        Ok(())
     }
 
     /// Writes `value` to the knob at `path`, after recording what it was. A knob that already has
@@ -167,6 +180,8 @@ pub fn restore_leftovers(dir: &Path) -> Result<usize, KnobError> {
 /// # Errors
 /// When a knob cannot be written or the record cannot be read.
 pub fn keep(dir: &Path, limit: Duration) -> Result<(), KnobError> {
+    // systemd asks all processes of a service that was killed to end: this one has to restore its knobs first.
+    let _ = SigSet::from(Signal::SIGTERM).thread_block();
     let closed = wait_for_end(limit);
     if !dir.join(RECORD).exists() {
         return Ok(());

@@ -74,6 +74,15 @@ impl Sysfs {
         Some(ext4.join("inode_readahead_blks")).filter(|knob| knob.exists())
     }
 
+    /// How many bytes of cached pages around a fault the kernel maps (mm/memory.c), in debugfs. With one page,
+    /// each fault shows exactly which page was touched. `None` if it may not be changed: debugfs is not mounted,
+    /// or kernel lockdown refuses it.
+    pub fn fault_around_knob(&self) -> Option<PathBuf> {
+        let knob = self.root.join("kernel/debug/fault_around_bytes");
+        let may_write = fs::OpenOptions::new().write(true).open(&knob).is_ok();
+        may_write.then_some(knob)
+    }
+
     /// The most that one readahead(2) call reads on this device, in bytes: the larger of its readahead and
     /// its largest request (`force_page_cache_ra`: `ra_pages` and `io_pages`). `None` if sysfs does not tell;
     /// 0 if readahead is switched off.

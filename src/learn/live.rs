@@ -12,11 +12,12 @@ use std::time::SystemTime;
 use rustix::event::{PollFd, PollFlags};
 
 use super::follow::{Follow, wait};
-use crate::drive::Sysfs;
+use crate::drive::{KnobError, Sysfs};
 use crate::fs::mounts::MountTable;
 use crate::kernel::{RecorderLease, Tracer};
 use crate::learn::build_profile::WatchedLaunch;
 use crate::learn::cold::{LearnedProfile, NotLearned};
+use crate::learn::fault_around::FaultAroundKnob;
 use crate::model::{App, LaunchLimits, Learned, Profile};
 use crate::process::LaunchOver;
 
@@ -32,6 +33,8 @@ pub struct LiveJob {
     pub limits: LaunchLimits,
     /// What kinds of drives there are.
     pub sysfs: Sysfs,
+    /// Narrowed while the launch is learned, where the kernel allows that.
+    pub fault_around: Option<Arc<FaultAroundKnob>>,
     /// Lives while the launch is being prefetched.
     pub prefetching: Weak<()>,
     /// Dropped once the launch is being watched: what holds the process in its execve.
@@ -44,6 +47,8 @@ pub struct LiveResult {
     pub launch: u64,
     /// What was learned, or why nothing was.
     pub profile: Result<LearnedProfile, NotLearned>,
+    /// What went wrong beside: with the settings of the system.
+    pub warnings: Vec<String>,
 }
 
 /// A learning thread, for one launch. If this is dropped, the launch is given up.
@@ -65,8 +70,13 @@ impl LiveLearner {
         let stopping = Arc::clone(&stop);
         let work = move || {
             let launch = job.launch;
-            let profile = learn(recorder, job, &stopping);
-            tell(LiveResult { launch, profile });
+            let mut warnings = Vec::new();
+            let profile = learn(recorder, job, &stopping, &mut warnings);
+            tell(LiveResult {
+                launch,
+                profile,
+                warnings,
+            });
         };
         Builder::new().name("pf-learn".to_owned()).spawn(work)?;
         Ok(LiveLearner { stop })
@@ -83,21 +93,40 @@ fn learn(
     recorder: RecorderLease,
     mut job: LiveJob,
     stop: &AtomicBool,
+    warnings: &mut Vec<String>,
 ) -> Result<LearnedProfile, NotLearned> {
     let started = SystemTime::now();
+    let mut warn = |error: KnobError| warnings.push(error.to_string());
+    // First, so that it is in force for all that is recorded.
+    let narrowed = job.fault_around.take().and_then(|knob| {
+        let narrowed = knob.narrow().map_err(&mut warn);
+        narrowed.ok().flatten()
+    });
     let recording = recorder.record(job.launch);
     // The app goes on, whatever came of it.
     drop(job.held.take());
     let mut tracer = recording.map_err(|error| NotLearned::NoRecorder(error.to_string()))?;
+    // A launch is over after twice its limit.
+    if let Some(Err(error)) = narrowed
+        .as_ref()
+        .map(|narrowed| narrowed.start_keeper(2 * job.limits.timeout))
+    {
+        warn(error);
+    }
     let over = watch(&mut tracer, &job, stop)?;
     let trace = tracer.finish().map_err(NotLearned::failed)?;
+    let exact_faults = narrowed.is_some_and(|narrowed| {
+        let was_in_force = narrowed.is_in_force();
+        narrowed.end().unwrap_or_else(&mut warn);
+        was_in_force
+    });
     let mounts = MountTable::read().map_err(NotLearned::failed)?;
     let launch = WatchedLaunch {
         app: job.app,
         over,
         started,
         how: Learned::Live,
-        exact_faults: false,
+        exact_faults,
         earlier: job.earlier,
         sysfs: job.sysfs,
     };

@@ -5,6 +5,7 @@ mod build_profile;
 mod cgroup;
 mod cold;
 mod completion_page;
+mod fault_around;
 mod follow;
 mod live;
 mod lookups;
@@ -16,8 +17,9 @@ mod settings;
 pub use cold::{
     LearnError, LearnOptions, LearnSummary, LearnedProfile, NotLearned, launch_sequence, learn,
 };
+pub use fault_around::FaultAroundKnob;
 pub use follow::Follow;
 pub use live::{LiveJob, LiveLearner, LiveResult};
 pub use reads::ReadCounter;
 pub use sequence::{Earlier, Observed, ResolveReport, Sequence, resolve};
-pub use settings::{LearningSettings, RUN_DIR, devices_below};
+pub use settings::{LearningSettings, RUN_DIR, devices_below, keeper_command};

@@ -1,12 +1,15 @@
 //! The system settings of a learning run.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use super::fault_around::one_page;
 use crate::drive::{KnobError, Knobs, Sysfs, checkpoint_journal, drop_caches, page_out_mapped};
 use crate::fs::mounts::MountTable;
 use crate::fs::support::Support;
@@ -33,9 +36,46 @@ pub fn devices_below(table: &MountTable, root: Option<&Path>) -> Vec<u64> {
     devices.into_iter().collect()
 }
 
-/// How many bytes of cached pages around a fault the kernel maps (mm/memory.c). With one page, each fault
-/// shows exactly which page was touched. Kernel lockdown refuses access to it.
-const FAULT_AROUND: &str = "/sys/kernel/debug/fault_around_bytes";
+/// Time beyond its limit that a learning run may take, mostly for dropping the caches.
+const KEEPER_MARGIN: Duration = Duration::from_secs(60);
+
+/// How long a learning run waits for knobs that others hold: the service needs them for the few seconds in which
+/// it learns a launch.
+const KNOBS_LIMIT: Duration = Duration::from_secs(15);
+
+/// How often it looks meanwhile.
+const KNOBS_LOOK: Duration = Duration::from_millis(50);
+
+/// The `paralfetch` that is running, as the process that restores the knobs recorded in `run_dir` when this
+/// process is killed, or when launches with this limit should long have been learned. In a process group of its
+/// own, so that Ctrl-C does not reach it.
+pub fn keeper_command(run_dir: &Path, limit: Duration) -> Option<Command> {
+    let mut command = Command::new(std::env::current_exe().ok()?);
+    command
+        .arg("keep-knobs")
+        .arg((limit + KEEPER_MARGIN).as_secs().to_string())
+        .arg("--run-dir")
+        .arg(run_dir)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
+    Some(command)
+}
+
+/// Acquires the knobs, after a bounded wait for those that hold them.
+fn acquire_knobs(keeper: Option<Command>) -> Result<Knobs, KnobError> {
+    let deadline = Instant::now() + KNOBS_LIMIT;
+    let mut knobs = loop {
+        match Knobs::acquire(Path::new(RUN_DIR), None) {
+            Err(KnobError::Busy) if Instant::now() < deadline => thread::sleep(KNOBS_LOOK),
+            knobs => break knobs?,
+        }
+    };
+    if let Some(command) = keeper {
+        knobs.start_keeper(command)?;
+    }
+    Ok(knobs)
+}
 
 /// The knobs of a learning run (paper §4.2); dropping it restores them.
 pub struct LearningSettings {
@@ -74,16 +114,13 @@ impl LearningSettings {
                 .chain(readahead.flatten());
             wanted.extend(off.map(|knob| (knob, "0".to_owned())));
         }
-        // Opened for writing, to see if that is allowed.
-        let fault_around = || fs::OpenOptions::new().write(true).open(FAULT_AROUND);
-        let exact_faults = learned.is_touched() && fault_around().is_ok();
-        if exact_faults {
-            let page = rustix::param::page_size().to_string();
-            wanted.push((FAULT_AROUND.into(), page));
-        }
+        let is_touched = learned.is_touched();
+        let fault_around = is_touched.then(|| sysfs.fault_around_knob()).flatten();
+        let exact_faults = fault_around.is_some();
+        wanted.extend(fault_around.map(|knob| (knob, one_page())));
         let mut knobs = None;
         if !wanted.is_empty() {
-            let knobs = knobs.insert(Knobs::acquire(Path::new(RUN_DIR), keeper)?);
+            let knobs = knobs.insert(acquire_knobs(keeper)?);
             for (knob, value) in &wanted {
                 knobs.set(knob, value)?;
             }

@@ -5,6 +5,7 @@ mod outside;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::Places;
 use super::cached_profile::{CachedProfile, CachedProfiles};
@@ -26,7 +27,7 @@ use super::waits::WaitSwitch;
 use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
 use crate::kernel::{CountingWaits, Watch};
-use crate::learn::{LearnedProfile, LiveResult, NotLearned};
+use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
 use crate::policy::{Observation, Phase, PhaseRequest, Plan};
 
 /// A profile that a recorder has made.
@@ -45,6 +46,8 @@ pub struct Parts {
     pub waits: WaitSwitch,
     pub prefetchers: Prefetchers,
     pub recorders: Recorders,
+    /// `None` if the kernel does not let it be changed.
+    pub fault_around: Option<Arc<FaultAroundKnob>>,
     pub apps: ManagedApps,
     pub watchlist: Watchlist,
     pub diagnostics: Diagnostics,
@@ -263,8 +266,19 @@ impl Parts {
         result: LiveResult,
     ) -> (StateEvent, String, Option<RecordedProfile>) {
         self.recorders.ended(result.launch);
+        for warning in result.warnings {
+            self.warn(warning);
+        }
         match self.check_recorded(result.profile) {
             Ok(recorded) => {
+                let exact_faults = recorded.learned.summary.exact_faults;
+                let window_pages = recorded.learned.summary.resolved.window_pages;
+                tracing::debug!(
+                    launch = result.launch,
+                    exact_faults,
+                    window_pages,
+                    "recorded"
+                );
                 let note = format!("learned {} entries", recorded.cached.entries);
                 (StateEvent::Recorded, note, Some(recorded))
             }
@@ -312,6 +326,10 @@ impl Parts {
 
     /// Writes the registry, and ends once everything is written.
     pub fn finish(self) {
+        // Threads that learn end with the process, and do not restore it then.
+        if let Some(Err(error)) = self.fault_around.as_ref().map(|knob| knob.close()) {
+            tracing::warn!("{error}");
+        }
         self.apps.save();
         let Parts {
             apps, bus, worker, ..

@@ -31,6 +31,7 @@ use crate::apps::Rules;
 use crate::drive::restore_leftovers;
 use crate::fs::handle::check_paths;
 use crate::kernel::{ExecGate, Watch, WatchOptions};
+use crate::learn::{FaultAroundKnob, keeper_command};
 use crate::prefetch::raise_open_files;
 use crate::process::signals::Inherited;
 use crate::profile::Store;
@@ -127,6 +128,7 @@ fn assemble(
     };
     let kernel = Watch::attach(options)?;
     let recorders = warnings.keep("nothing can be learned", kernel.recorders());
+    let fault_around = FaultAroundKnob::find(&places.sysfs, &places.run_dir, keeper_command);
     let gate = warnings.keep("launches are learned a little late", ExecGate::new());
     warnings.keep(
         "files that are replaced will not be found again by their paths: openat2(2) is refused",
@@ -147,12 +149,13 @@ fn assemble(
     Ok(Parts {
         places: places.clone(),
         config,
-        diagnostics: Diagnostics::new(abilities(&kernel, gate.is_some())),
+        diagnostics: Diagnostics::new(abilities(&kernel, gate.is_some(), fault_around.is_some())),
         kernel,
         gate: MarkedExecutables::new(gate),
         waits: WaitSwitch::new(outbox.clone()),
         prefetchers: Prefetchers::new(outbox.clone()),
         recorders: Recorders::new(recorders, outbox.clone()),
+        fault_around,
         apps,
         watchlist,
         bus: None,
@@ -161,7 +164,7 @@ fn assemble(
     })
 }
 
-fn abilities(watch: &Watch, gate: bool) -> Vec<String> {
+fn abilities(watch: &Watch, gate: bool, fault_around: bool) -> Vec<String> {
     let early = match watch.is_early() {
         true => "launches are seen when execve is called",
         false => {
@@ -172,5 +175,12 @@ fn abilities(watch: &Watch, gate: bool) -> Vec<String> {
         true => "launches that are to be learned wait until tracing is attached (fanotify)",
         false => "launches are learned from a moment after their start (fanotify cannot be had)",
     };
-    vec![early.to_owned(), held.to_owned()]
+    let faults = match fault_around {
+        true => "page faults of a launch that is learned tell which page was used (faultaround)",
+        false => {
+            "page faults on cached pages are learned as windows of 16 pages (debugfs is not mounted, or kernel \
+             lockdown refuses fault_around_bytes)"
+        }
+    };
+    [early, held, faults].map(str::to_owned).to_vec()
 }

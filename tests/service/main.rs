@@ -7,6 +7,7 @@
 mod common;
 mod discovered;
 mod disks;
+mod fault_around;
 mod faults;
 mod killed;
 mod launches;

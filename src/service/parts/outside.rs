@@ -115,6 +115,7 @@ impl Parts {
             earlier: profile.and_then(|profile| decode(&profile.packed).ok()),
             limits: LaunchLimits::from(&self.config.launch),
             sysfs: self.places.sysfs.clone(),
+            fault_around: self.fault_around.clone(),
             prefetching: self.prefetchers.under_way(launch.number),
             held: None,
         };
