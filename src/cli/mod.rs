@@ -20,6 +20,7 @@ mod watch;
 
 pub use serve::serve;
 
+use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
@@ -32,13 +33,17 @@ use crate::drive::{Sysfs, keep, restore_leftovers};
 use crate::learn::RUN_DIR;
 use crate::policy::PhaseRequest;
 use crate::process::SpawnError;
-use crate::service::Places;
 use crate::service::control::bus::Address;
+use crate::service::{CannotWorkHere, Places};
 use args::{Cli, CliCommand};
 
 /// Exit status for a failure of this program, as that of env(1). 126 and 127 stand for apps that cannot be
 /// started.
 const OWN_FAILURE: u8 = 125;
+
+/// Exit status of a service that cannot work on this system (EX_UNAVAILABLE of sysexits.h). systemd does not
+/// start it again (RestartPreventExitStatus).
+const CANNOT_WORK_HERE: u8 = 69;
 
 /// Runs the command line. Does not return where an app was started: then the process ends as the app
 /// ended.
@@ -72,7 +77,7 @@ pub fn main() -> ExitCode {
                 run_dir,
                 sysfs: Sysfs::default(),
             };
-            serve(&places, (!no_bus).then(Address::default)).map_err(Failure::from)
+            serve(&places, (!no_bus).then(Address::default)).map_err(Failure::of_service)
         }
         CliCommand::KeepKnobs { limit, run_dir } => {
             keep(&run_dir, Duration::from_secs(limit)).map_err(Failure::from)
@@ -114,6 +119,16 @@ impl<E: std::fmt::Display> From<E> for Failure {
 }
 
 impl Failure {
+    fn of_service(error: Box<dyn Error>) -> Self {
+        Failure {
+            code: match error.is::<CannotWorkHere>() {
+                true => CANNOT_WORK_HERE,
+                false => OWN_FAILURE,
+            },
+            ..Failure::from(error)
+        }
+    }
+
     /// A failed start has the exit status that a shell would give it.
     fn not_started(error: SpawnError) -> Self {
         Failure {

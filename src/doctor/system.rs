@@ -7,31 +7,27 @@ use rustix::fs::{Mode, OFlags, open};
 
 use super::AbilityCheck;
 use crate::drive::{Memory, MemoryLimits, Sysfs};
+use crate::fs::app_dirs::AppFileSystems;
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
-use crate::learn::devices_below;
 
-const FILE_SYSTEMS: &str = "file systems";
-
-/// The file systems that can be learned from, and their drives' settings.
+/// The file systems that hold apps, and the settings of their drives.
 pub fn drives() -> Vec<AbilityCheck> {
-    let broken =
-        |found: String, cost: &str| vec![AbilityCheck::needed(FILE_SYSTEMS, Err(found), cost)];
     let mounts = match MountTable::read() {
         Ok(mounts) => mounts,
         Err(error) => {
-            return broken(
-                format!("cannot read the mount table: {error}"),
+            return vec![AbilityCheck::needed(
+                "file systems",
+                Err(format!("cannot read the mount table: {error}")),
                 "nothing can be learned or prefetched: mount /proc",
-            );
+            )];
         }
     };
-    let devices = devices_below(&mounts, None);
+    let app_file_systems = AppFileSystems::of_system(&mounts);
+    let [supported, left_out] = judge_file_systems(&app_file_systems);
+    let devices = app_file_systems.devices();
     if devices.is_empty() {
-        return broken(
-            "no ext4 (ext3, ext2) is mounted".to_owned(),
-            "nothing can be learned or prefetched: other file systems are not supported yet",
-        );
+        return vec![supported];
     }
     let names = |devices: &[u64]| {
         let names: Vec<String> = devices.iter().map(|&dev| blockdev::name(dev)).collect();
@@ -48,7 +44,8 @@ pub fn drives() -> Vec<AbilityCheck> {
     };
     let sysfs = Sysfs::default();
     vec![
-        AbilityCheck::ok(FILE_SYSTEMS, format!("ext4 on {}", names(&devices))),
+        supported,
+        left_out,
         on_all(
             "block device nodes",
             &|dev| blockdev::node(dev, &mounts).is_some_and(|node| can_open(&node)),
@@ -63,6 +60,25 @@ pub fn drives() -> Vec<AbilityCheck> {
             "read_ahead_kb",
             &|dev| sysfs.read_ahead_knob(dev).is_some(),
             "readahead stays on while learning: pages that nobody touches are learned",
+        ),
+    ]
+}
+
+/// Those that are supported, and those that are not.
+fn judge_file_systems(found: &AppFileSystems) -> [AbilityCheck; 2] {
+    let left_out = found.left_out();
+    [
+        AbilityCheck::needed(
+            "file systems",
+            found
+                .supported()
+                .ok_or_else(|| left_out.clone().unwrap_or_default()),
+            "nothing can be learned or prefetched: no apps lie on ext4 (ext3, ext2)",
+        ),
+        AbilityCheck::useful(
+            "other file systems",
+            left_out.map_or_else(|| Ok("none".to_owned()), Err),
+            "apps and files there are neither learned nor prefetched",
         ),
     ]
 }

@@ -1,6 +1,7 @@
 //! Access to file systems: mounts, files by handle, the places of their blocks, their cached pages, and
 //! ext4's metadata.
 
+pub mod app_dirs;
 pub(crate) mod atomic_write;
 pub mod blockdev;
 pub mod ext4;

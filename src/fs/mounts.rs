@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Component;
+use std::path::{Component, Path};
 
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -64,6 +64,26 @@ impl MountTable {
     /// The mount with this number.
     pub fn by_id(&self, id: u32) -> Option<&Mount> {
         self.mounts.iter().find(|mount| mount.id == id)
+    }
+
+    /// The mount that a path without symbolic links lies on.
+    pub fn holding(&self, path: &Path) -> Option<&Mount> {
+        let holders = self.mounts.iter();
+        holders
+            .filter(|mount| path.starts_with(&mount.mount_point))
+            // Of equals, the last one covers the others.
+            .max_by_key(|mount| mount.mount_point.as_os_str().len())
+    }
+
+    /// The devices (`st_dev`) of the ext2, ext3 and ext4 file systems among the mounts that `counts` accepts.
+    pub fn ext4_devices(&self, counts: impl Fn(&Mount) -> bool) -> Vec<u64> {
+        let devices: BTreeSet<u64> = self
+            .mounts
+            .iter()
+            .filter(|mount| Support::of(&mount.fs_type) == Support::Ext4 && counts(mount))
+            .map(|mount| mount.dev)
+            .collect();
+        devices.into_iter().collect()
     }
 
     /// The mounts of a device.

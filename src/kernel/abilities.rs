@@ -72,6 +72,11 @@ pub enum TraceError {
 }
 
 impl TraceError {
+    /// Whether this system lacks something, so that trying again changes nothing.
+    pub fn is_lasting(&self) -> bool {
+        !matches!(self, TraceError::Bpf { .. } | TraceError::System { .. })
+    }
+
     pub(crate) fn system(what: &'static str, error: io::Error) -> Self {
         TraceError::System { what, error }
     }

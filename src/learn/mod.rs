@@ -22,4 +22,4 @@ pub use follow::Follow;
 pub use live::{LiveJob, LiveLearner, LiveResult};
 pub use reads::ReadCounter;
 pub use sequence::{Earlier, Observed, ResolveReport, Sequence, resolve};
-pub use settings::{LearningSettings, RUN_DIR, devices_below, keeper_command};
+pub use settings::{LearningSettings, RUN_DIR, keeper_command};

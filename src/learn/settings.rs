@@ -1,6 +1,5 @@
 //! The system settings of a learning run.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -12,7 +11,6 @@ use std::time::{Duration, Instant};
 use super::fault_around::one_page;
 use crate::drive::{KnobError, Knobs, Sysfs, checkpoint_journal, drop_caches, page_out_mapped};
 use crate::fs::mounts::MountTable;
-use crate::fs::support::Support;
 use crate::model::Learned;
 
 /// Where the record of changed knobs is kept. A reboot empties it, as it resets the knobs.
@@ -20,20 +18,10 @@ pub const RUN_DIR: &str = "/run/paralfetch";
 
 /// Devices whose file systems can be learned from: those mounted at or below `root`, and the one that
 /// holds `root` itself.
-pub fn devices_below(table: &MountTable, root: Option<&Path>) -> Vec<u64> {
+fn devices_below(table: &MountTable, root: Option<&Path>) -> Vec<u64> {
     let root = root.unwrap_or(Path::new("/"));
-    let mounts = table.mounts().iter();
-    let holder = mounts
-        .clone()
-        .filter(|mount| root.starts_with(&mount.mount_point))
-        .max_by_key(|mount| mount.mount_point.as_os_str().len())
-        .map(|mount| mount.dev);
-    let devices: BTreeSet<u64> = mounts
-        .filter(|mount| mount.mount_point.starts_with(root) || Some(mount.dev) == holder)
-        .filter(|mount| Support::of(&mount.fs_type) == Support::Ext4)
-        .map(|mount| mount.dev)
-        .collect();
-    devices.into_iter().collect()
+    let holder = table.holding(root).map(|mount| mount.dev);
+    table.ext4_devices(|mount| mount.mount_point.starts_with(root) || Some(mount.dev) == holder)
 }
 
 /// Time beyond its limit that a learning run may take, mostly for dropping the caches.

@@ -49,7 +49,7 @@ use std::path::PathBuf;
 use crate::drive::Sysfs;
 
 pub use cached_profile::main_class;
-pub use start::run;
+pub use start::{CannotWorkHere, run};
 
 /// Where the service finds and keeps things; other places than the defaults are for tests.
 #[derive(Clone, Debug)]

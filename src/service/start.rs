@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt::Display;
 
+use thiserror::Error;
+
 use super::Places;
 use super::announce::Announcements;
 use super::catalogue::Catalogue;
@@ -29,7 +31,9 @@ use super::watchlist::Watchlist;
 use super::worker::Worker;
 use crate::apps::Rules;
 use crate::drive::restore_leftovers;
+use crate::fs::app_dirs::AppFileSystems;
 use crate::fs::handle::check_paths;
+use crate::fs::mounts::MountTable;
 use crate::kernel::{ExecGate, Watch, WatchOptions};
 use crate::learn::{FaultAroundKnob, keeper_command};
 use crate::prefetch::raise_open_files;
@@ -52,10 +56,15 @@ impl Warnings {
     }
 }
 
+/// This system lacks something that the service cannot do without: starting it again changes nothing.
+#[derive(Debug, Error)]
+#[error("the service cannot work here: {0}")]
+pub struct CannotWorkHere(String);
+
 /// Runs the service until a signal asks it to end.
 ///
 /// # Errors
-/// Why it cannot start, or go on.
+/// Why it cannot start, or go on; [`CannotWorkHere`] if that will not change.
 pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> {
     // Before any thread is started: all of them inherit the mask.
     let (inherited, signals) = Inherited::replace(&SIGNALS)?;
@@ -126,7 +135,10 @@ fn assemble(
     let options = WatchOptions {
         early: config.watch.early,
     };
-    let kernel = Watch::attach(options)?;
+    let kernel = Watch::attach(options).map_err(|error| match error.is_lasting() {
+        true => CannotWorkHere(error.to_string()).into(),
+        false => Box::<dyn Error>::from(error),
+    })?;
     let recorders = warnings.keep("nothing can be learned", kernel.recorders());
     let fault_around = FaultAroundKnob::find(&places.sysfs, &places.run_dir, keeper_command);
     let gate = warnings.keep("launches are learned a little late", ExecGate::new());
@@ -146,10 +158,12 @@ fn assemble(
     )?;
     warnings.0.extend(unusable);
     apps.tunes = config.prefetch.dynamic;
+    let mut abilities = abilities(&kernel, gate.is_some(), fault_around.is_some());
+    abilities.extend(judge_file_systems(!apps.profiles.is_empty())?);
     Ok(Parts {
         places: places.clone(),
         config,
-        diagnostics: Diagnostics::new(abilities(&kernel, gate.is_some(), fault_around.is_some())),
+        diagnostics: Diagnostics::new(abilities),
         kernel,
         gate: MarkedExecutables::new(gate),
         waits: WaitSwitch::new(outbox.clone()),
@@ -162,6 +176,23 @@ fn assemble(
         worker,
         outbox,
     })
+}
+
+/// What can be prefetched here, for `status`. With profiles, the administrator may have learned apps that lie
+/// elsewhere.
+fn judge_file_systems(has_profiles: bool) -> Result<Vec<String>, Box<dyn Error>> {
+    let found = AppFileSystems::of_system(&MountTable::read()?);
+    let left_out = found.left_out();
+    if found.devices().is_empty() && !has_profiles {
+        let others = left_out.unwrap_or_default();
+        let why = format!("no apps lie on ext4 (ext3, ext2); {others}");
+        return Err(CannotWorkHere(why).into());
+    }
+    let supported = found
+        .supported()
+        .map(|found| format!("apps on {found} are prefetched"));
+    let left_out = left_out.map(|found| format!("apps elsewhere are not prefetched ({found})"));
+    Ok(supported.into_iter().chain(left_out).collect())
 }
 
 fn abilities(watch: &Watch, gate: bool, fault_around: bool) -> Vec<String> {

@@ -138,23 +138,26 @@ pub fn our_lines(output: &Output) -> Vec<String> {
         .collect()
 }
 
-/// Copies a program and the libraries that ldd(1) names, each to its own path below `root`.
+/// Copies a program of the system to its own path below `root`.
 pub fn install(program: &str, root: &Path) {
     let file = Path::new("/bin").join(program);
-    let libraries = Command::new("ldd").arg(&file).output().unwrap();
+    install_as(&file, &file, root);
+}
+
+/// Copies a program to the path `inside` below `root`, and the libraries that ldd(1) names to their own.
+pub fn install_as(program: &Path, inside: &Path, root: &Path) {
+    let libraries = Command::new("ldd").arg(program).output().unwrap();
     assert!(libraries.status.success(), "{libraries:?}");
     let text = String::from_utf8(libraries.stdout).unwrap();
-    let mut files = vec![file];
-    files.extend(
-        text.split_whitespace()
-            .filter(|word| word.starts_with('/'))
-            .map(PathBuf::from),
-    );
-    for file in files {
-        let inside = root.join(file.strip_prefix("/").unwrap());
+    let libraries = text
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+        .map(|path| (Path::new(path), Path::new(path)));
+    for (file, inside) in libraries.chain([(program, inside)]) {
+        let inside = root.join(inside.strip_prefix("/").unwrap());
         fs::create_dir_all(inside.parent().unwrap()).unwrap();
         if !inside.exists() {
-            fs::copy(&file, &inside)
+            fs::copy(file, &inside)
                 .unwrap_or_else(|error| panic!("{:?}: {error}", file.as_os_str().as_bytes()));
         }
     }

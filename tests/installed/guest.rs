@@ -19,6 +19,7 @@ const SOCKET: &str = "paralfetch.socket";
 const NAME: &str = "org.paralfetch.Paralfetch1";
 const OBJECT: &str = "/org/paralfetch/Paralfetch1";
 const DROP_INS: &str = "/etc/paralfetch/config.toml.d";
+const UNIT_DROP_INS: &str = "/etc/systemd/system/paralfetch.service.d";
 const RULES: &str = "/etc/polkit-1/rules.d/50-launchers.rules";
 
 /// Seconds within which the service has to say that it is alive, which it does twice as often; and how
@@ -84,6 +85,8 @@ pub fn main() {
     watchdog();
     begin("no warnings");
     no_warnings();
+    begin("refused BPF");
+    cannot_work();
     begin("removed");
     removed(&before);
     begin("done");
@@ -279,10 +282,9 @@ fn stopped_and_announced(service: &Journal) {
 
 /// A killed service holds nobody, and systemd starts it again; from then on with a short watchdog.
 fn killed(service: &Journal) {
-    let directory = "/etc/systemd/system/paralfetch.service.d";
-    fs::create_dir(directory).unwrap();
+    fs::create_dir(UNIT_DROP_INS).unwrap();
     let text = format!("[Service]\nWatchdogSec={WATCHDOG_SECONDS}\n");
-    fs::write(format!("{directory}/watchdog.conf"), text).unwrap();
+    fs::write(format!("{UNIT_DROP_INS}/watchdog.conf"), text).unwrap();
     output(&["systemctl", "daemon-reload"]);
     let pid = main_pid();
     let mut launches: Vec<Child> = (0..8).map(|_| apps::start(APP)).collect();
@@ -295,7 +297,7 @@ fn killed(service: &Journal) {
     });
     assert_eq!(ready.field("_PID"), main_pid().to_string());
     assert_eq!(property(UNIT, "NRestarts"), "1");
-    fs::remove_dir_all(directory).unwrap();
+    fs::remove_dir_all(UNIT_DROP_INS).unwrap();
 }
 
 /// systemd hears of it in time, for longer than it would wait.
@@ -331,6 +333,28 @@ fn no_warnings() {
         .filter(|line| !line.contains("code=killed, status=9/KILL"))
         .collect();
     assert!(of_ours.is_empty(), "{of_ours:#?}");
+}
+
+/// Where BPF is refused to it, the service says so, and systemd does not start it again.
+fn cannot_work() {
+    fs::create_dir(UNIT_DROP_INS).unwrap();
+    let text = "[Service]\nCapabilityBoundingSet=~CAP_SYS_ADMIN CAP_BPF CAP_PERFMON\n";
+    fs::write(format!("{UNIT_DROP_INS}/refused.conf"), text).unwrap();
+    output(&["systemctl", "daemon-reload"]);
+    refusal(&["systemctl", "restart", UNIT]);
+    for (name, value) in [
+        ("ExecMainStatus", "69"),
+        ("SubState", "failed"),
+        ("NRestarts", "0"),
+    ] {
+        assert_eq!(property(UNIT, name), value, "{name}");
+    }
+    let said = output(&["journalctl", "--unit", UNIT, "--output=cat", "--lines=20"]);
+    let reason = "cannot work here: BPF is refused because this process lacks";
+    assert!(said.contains(reason), "{said}");
+    fs::remove_dir_all(UNIT_DROP_INS).unwrap();
+    output(&["systemctl", "daemon-reload"]);
+    output(&["systemctl", "start", UNIT]);
 }
 
 /// Nothing is left.

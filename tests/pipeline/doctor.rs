@@ -1,10 +1,13 @@
 //! `doctor` on the machine as it is.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::privileged;
+use crate::common::{LoopExt4, Mounted, privileged};
+use crate::root::install_as;
 
 fn doctor(args: &[&str]) -> std::process::Output {
     Command::new(env!("CARGO_BIN_EXE_paralfetch"))
@@ -67,4 +70,79 @@ fn without_root_doctor_fails() {
     assert_eq!(found["works"], false);
     assert_eq!(found["hooks"], Value::Null);
     assert!(String::from_utf8_lossy(&output.stderr).contains("do not both work"));
+}
+
+/// What `doctor` finds in a root directory.
+fn doctor_in(root: &Path) -> (Option<i32>, Value) {
+    let mut chroot = Command::new("chroot");
+    chroot.arg(root).args(["/paralfetch", "doctor", "--json"]);
+    let output = chroot.output().unwrap();
+    let found =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    (output.status.code(), found)
+}
+
+fn check<'a>(found: &'a Value, name: &str) -> &'a Value {
+    let mut checks = found["checks"].as_array().unwrap().iter();
+    checks.find(|check| check["name"] == name).unwrap()
+}
+
+/// A mounted ext4 helps nobody if the apps lie elsewhere; where they lie on it in part, doctor says in which.
+#[test]
+fn file_systems_that_hold_apps_are_judged_and_no_others() {
+    if !privileged() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path();
+    let _root = Mounted::new("tmpfs", "tmpfs", root);
+    let program = Path::new(env!("CARGO_BIN_EXE_paralfetch"));
+    install_as(program, Path::new("/paralfetch"), root);
+    for name in ["usr", "home", "boot", "state"] {
+        fs::create_dir_all(root.join(name)).unwrap();
+    }
+    let _mounts = ["proc", "sys", "dev"].map(|name| {
+        fs::create_dir(root.join(name)).unwrap();
+        Mounted::bind(&Path::new("/").join(name), &root.join(name))
+    });
+    let image = LoopExt4::new(16, &[]);
+    let boot = Mounted::bind(image.mount_point(), &root.join("boot"));
+    let (status, found) = doctor_in(root);
+    assert_eq!((status, &found["works"]), (Some(1), &Value::Bool(false)));
+    let judged = check(&found, "file systems");
+    assert_eq!(judged["level"], "broken");
+    let reason = judged["found"].as_str().unwrap();
+    assert!(reason.starts_with("/home, /usr: tmpfs"), "{reason}");
+    // The service says the same, with the status upon which systemd leaves it.
+    let mut service = Command::new("chroot");
+    service
+        .arg(root)
+        .args(["/paralfetch", "--state-dir=/state", "service", "--no-bus"]);
+    let ended = service
+        .args(["--config-dir=/state", "--run-dir=/state"])
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(69), "{ended:?}");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        said.contains("cannot work here: no apps lie on ext4"),
+        "{said}"
+    );
+    drop(boot);
+
+    let _home = Mounted::bind(image.mount_point(), &root.join("home"));
+    let (status, found) = doctor_in(root);
+    assert_eq!(
+        (status, &found["works"]),
+        (Some(0), &Value::Bool(true)),
+        "{found:#}"
+    );
+    let supported = check(&found, "file systems")["found"].as_str().unwrap();
+    assert!(supported.ends_with("(/home)"), "{supported}");
+    let others = check(&found, "other file systems");
+    assert_eq!(others["level"], "less");
+    assert!(
+        others["found"].as_str().unwrap().starts_with("/usr: tmpfs"),
+        "{others}"
+    );
 }
