@@ -1,3 +1,4 @@
+#!/usr/bin/python3
 # The app: modules in C with their libraries, pure ones, and a data file of which it reads parts.
 import os
 import sys

@@ -58,6 +58,11 @@ fn pages<'a>(profile: &Profile, spans: impl IntoIterator<Item = &'a Span>) -> BT
         .collect()
 }
 
+/// The pages of a stored launch sequence.
+pub fn log_of(sequence: &Profile) -> BTreeSet<Page> {
+    pages(sequence, sequence.entries.iter().map(|entry| &entry.span))
+}
+
 /// The pages of the launch sequence.
 pub fn log(learned: &LearnedProfile) -> BTreeSet<Page> {
     pages(
@@ -92,17 +97,30 @@ pub fn recall(
     other: &LearnedProfile,
     of_kind: impl Fn(&Page) -> bool,
 ) -> Recall {
-    let of = |set: BTreeSet<Page>| -> BTreeSet<Page> { set.into_iter().filter(&of_kind).collect() };
-    let (wanted, learned) = (of(log(exact)), of(log(other)));
-    let read = of(&log(exact) - &unread(exact));
-    let unread = unread(other);
-    let found = &wanted & &learned;
+    let mut recall = found_in(exact, &log(other), &of_kind);
+    let cached = unread(other);
+    let added = &(&log(exact) & &log(other)) - &cached;
+    recall.added = added.iter().filter(|page| of_kind(page)).count();
+    recall
+}
+
+/// The same of a set of which it is not known what was added to the cache.
+pub fn found_in(
+    exact: &LearnedProfile,
+    other: &BTreeSet<Page>,
+    of_kind: impl Fn(&Page) -> bool,
+) -> Recall {
+    let of = |set: &BTreeSet<Page>| -> BTreeSet<Page> {
+        set.iter().filter(|page| of_kind(page)).cloned().collect()
+    };
+    let (wanted, learned) = (of(&log(exact)), of(other));
+    let read = of(&(&log(exact) - &unread(exact)));
     let named = |pages: BTreeSet<Page>| pages.iter().take(NAMED).map(Page::name).collect();
     Recall {
         wanted: wanted.len(),
         read: read.len(),
-        found: found.len(),
-        added: (&found - &unread).len(),
+        found: (&wanted & &learned).len(),
+        added: 0,
         excess: (&learned - &wanted).len(),
         missing: named(&wanted - &learned),
         unwanted: named(&learned - &wanted),

@@ -30,6 +30,12 @@ pub struct Facts {
     pub live_files: Recall,
     /// The same for metadata blocks.
     pub live_metadata: Recall,
+    /// Pages of files in the idle set, and how many of them the service has learned.
+    pub served_files: Recall,
+    /// The same for metadata blocks.
+    pub served_metadata: Recall,
+    /// The setting of faultaround meanwhile.
+    pub knob: KnobFacts,
     /// Read requests of one cold launch, everybody's.
     pub cold_reads: u64,
     /// The same of a launch that begins when all of its prefetch is done.
@@ -61,6 +67,23 @@ pub struct Learned {
     pub warnings: Vec<String>,
     /// Seconds from execve to the end of the launch.
     pub seconds: f64,
+}
+
+/// Faultaround's window, in bytes, and what it makes of a launch.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct KnobFacts {
+    /// As the kernel comes.
+    pub before: String,
+    /// After the service was killed while it learned a launch.
+    pub killed: String,
+    /// After a launch was learned.
+    pub learned: String,
+    /// Whether the service says that faults told the very page.
+    pub is_exact: bool,
+    /// Page faults of a warm launch as the kernel comes.
+    pub faults_wide: u64,
+    /// The same with windows of one page.
+    pub faults_narrow: u64,
 }
 
 /// How much of an exactly learned set was found again.

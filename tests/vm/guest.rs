@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -16,15 +16,16 @@ use paralfetch::model::Learned;
 use paralfetch::prefetch::{self, Prefetch};
 use paralfetch::process::{self, Spawn, Supervisor};
 
-use crate::compare::{Page, recall, size};
+use crate::compare::{Page, found_in, log_of, recall, size};
 use crate::facts::{Facts, MARK};
+use crate::service;
 
 /// The product's program, which the host sends along.
-const PARALFETCH: &str = "./paralfetch";
-const APP: [&str; 2] = ["/usr/bin/python3", "/opt/app.py"];
+pub const PARALFETCH: &str = "./paralfetch";
+pub const APP: [&str; 2] = ["/usr/bin/python3", "/opt/app.py"];
 /// A system of the app's own: what this program and the machine's first process have mapped, and so
 /// keep in the cache, is no part of it. An idle launch is then read from the drive to the last page.
-const ROOT: &str = "/srv/app";
+pub const ROOT: &str = "/srv/app";
 /// What is copied into it.
 const SYSTEM: [&str; 7] = [
     "/bin",
@@ -39,7 +40,7 @@ const SYSTEM: [&str; 7] = [
 const DATA: &str = "/srv/app/opt/data";
 const DATA_BYTES: usize = 1024 * 4096;
 /// Longest launch and prefetch: emulated processors are slow.
-const LIMIT: Duration = Duration::from_secs(300);
+pub const LIMIT: Duration = Duration::from_secs(300);
 /// The same for the command line.
 const TIMEOUT: [&str; 2] = ["--timeout", "300"];
 
@@ -57,13 +58,16 @@ pub fn main() {
     let idle = app(Learned::Exact);
     begin("the launch while others hold its files");
     // Two: what one process alone has mapped is taken back from it before a launch is learned.
-    let holders = [Holder::start(), Holder::start()];
+    let holders = [Holder::of(&APP), Holder::of(&APP)];
     let held = app(Learned::Exact);
     drop(holders);
     begin("the live launches");
     // The first only makes sure that all of it is cached.
     drop(app(Learned::Live));
     let live = app(Learned::Live);
+    begin("the service's launches");
+    let (served, knob) = service::learn();
+    let served = log_of(&served);
     let is_file = |page: &Page| !page.is_metadata();
     let is_data = |page: &Page| page.is_of(DATA);
     begin("learn, run and bench");
@@ -94,6 +98,9 @@ pub fn main() {
         metadata: recall(&idle, &held, Page::is_metadata),
         live_files: recall(&idle, &live, is_file),
         live_metadata: recall(&idle, &live, Page::is_metadata),
+        served_files: found_in(&idle, &served, is_file),
+        served_metadata: found_in(&idle, &served, Page::is_metadata),
+        knob,
         idle: size(&idle),
         held: size(&held),
         live: size(&live),
@@ -143,7 +150,9 @@ fn install() {
         .status()
         .unwrap();
     assert!(copied.success());
-    fs::write(format!("{ROOT}{}", APP[1]), include_str!("app.py")).unwrap();
+    let script = format!("{ROOT}{}", APP[1]);
+    fs::write(&script, include_str!("app.py")).unwrap();
+    fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(DATA, vec![b'x'; DATA_BYTES]).unwrap();
     rustix::fs::sync();
 }
@@ -174,12 +183,15 @@ pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> L
 
 /// The app, running on: its libraries and the whole data file stay mapped, so that they cannot be
 /// dropped from the cache.
-struct Holder(Child);
+pub struct Holder(Child);
 
 impl Holder {
-    fn start() -> Holder {
+    /// Started by this command.
+    pub fn of(app: &[&str]) -> Holder {
         let mut child = Command::new("chroot")
-            .args([ROOT, APP[0], APP[1], "hold"])
+            .arg(ROOT)
+            .args(app)
+            .arg("hold")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

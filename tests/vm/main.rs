@@ -9,6 +9,7 @@ mod facts;
 mod guest;
 #[path = "../common/machine.rs"]
 mod machine;
+mod service;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -86,6 +87,8 @@ fn tell(facts: &Facts) {
         ("while held", "metadata", &facts.metadata),
         ("live", "files", &facts.live_files),
         ("live", "metadata", &facts.live_metadata),
+        ("by the service", "files", &facts.served_files),
+        ("by the service", "metadata", &facts.served_metadata),
     ] {
         println!(
             "{kind}: {} pages learned on an idle system ({} of them read), {} of them {how} \
@@ -99,6 +102,10 @@ fn tell(facts: &Facts) {
             100.0 * recall.excess_share(),
         );
     }
+    println!(
+        "page faults of a warm launch: {} with windows of {} bytes, {} with pages",
+        facts.knob.faults_wide, facts.knob.before, facts.knob.faults_narrow
+    );
     println!(
         "the app's own read requests: {} cold, {} prefetched",
         facts.bench["scenarios"]["cold"]["read_requests"],
@@ -217,6 +224,8 @@ fn judge(facts: &Facts, kernel: &Kernel) -> Vec<String> {
     for (recall, what) in [
         (&facts.live_files, "pages of files"),
         (&facts.live_metadata, "metadata"),
+        (&facts.served_files, "pages of files in the service"),
+        (&facts.served_metadata, "metadata in the service"),
     ] {
         check(
             recall.found_share() >= 0.99,
@@ -227,6 +236,16 @@ fn judge(facts: &Facts, kernel: &Kernel) -> Vec<String> {
             &format!("few other {what} are learned live"),
         );
     }
+
+    let knob = &facts.knob;
+    check(
+        knob.is_exact,
+        "faults tell the very page in the service, too",
+    );
+    check(
+        knob.killed == knob.before && knob.learned == knob.before,
+        "faultaround is restored when the service is killed, and behind a learned launch",
+    );
 
     let requests = |scenario: &str| {
         facts.bench["scenarios"][scenario]["read_requests"][0]
