@@ -50,6 +50,7 @@ pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<TraceEvent> {
         by if by == pf_by::PF_TREE.0 => By::Tree,
         by if by == pf_by::PF_PREFETCHER.0 => By::Own,
         by if by == pf_by::PF_HELPER.0 => By::Helper,
+        by if by == pf_by::PF_DAEMON.0 => By::Daemon,
         _ => By::Other,
     };
     // A kernel page of 16 or 64 KiB is several of ours.
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn prefetchers_helpers_and_others_are_told_apart() {
+    fn prefetchers_helpers_daemons_and_others_are_told_apart() {
         let event = |kind: pf_kind, by: pf_by| {
             let raw = pf_event {
                 ino: 7,
@@ -117,6 +118,8 @@ mod tests {
         assert_eq!(other, (Source::Fault, By::Other));
         let helper = event(pf_kind::PF_READ, pf_by::PF_HELPER);
         assert_eq!(helper, (Source::Read, By::Helper));
+        let daemon = event(pf_kind::PF_ADDED, pf_by::PF_DAEMON);
+        assert_eq!(daemon, (Source::Added, By::Daemon));
     }
 
     #[test]

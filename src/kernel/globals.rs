@@ -73,6 +73,12 @@ impl Globals {
         word!(AtomicU64, recorder, launch)
     }
 
+    /// Number of the cgroup that belongs to its launch alone; 0: there is none.
+    pub fn recorder_cgroup(&self, index: u32) -> &AtomicU64 {
+        let recorder = self.recorder_at(index);
+        word!(AtomicU64, recorder, cgroup)
+    }
+
     /// A recorder, as it is now.
     pub fn recorder(&self, index: u32) -> pf_recorder {
         // SAFETY: plain integers, mapped and aligned. A volatile read is one of each word, which the

@@ -143,6 +143,14 @@ impl Tracer {
         self.recorder.pool().object().threads(self.launch)
     }
 
+    /// From now on, tasks in the cgroup of this number count as if they had grown from the launch, which has it to
+    /// itself.
+    pub fn set_cgroup(&self, cgroup: u64) {
+        let globals = &self.recorder.pool().object().globals;
+        let word = globals.recorder_cgroup(self.recorder.index());
+        word.store(cgroup, Ordering::Relaxed);
+    }
+
     /// The launch had ended when its recording began.
     pub(super) fn note_exit(&self) {
         self.collected.borrow_mut().exit_ns = Some(monotonic_ns());

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use rustix::event::{PollFd, PollFlags};
 
+use super::cgroup;
 use super::follow::{Follow, wait};
 use crate::drive::{KnobError, Sysfs};
 use crate::fs::mounts::MountTable;
@@ -20,6 +21,9 @@ use crate::learn::cold::{LearnedProfile, NotLearned};
 use crate::learn::fault_around::FaultAroundKnob;
 use crate::model::{App, LaunchLimits, Learned, Profile};
 use crate::process::LaunchOver;
+
+/// Most threads of a launch whose cgroups are looked at: each is a file of /proc.
+const MOST_THREADS: usize = 64;
 
 /// A launch to learn.
 pub struct LiveJob {
@@ -136,7 +140,17 @@ fn learn(
 /// Collects events until the launch is over, and says how it ended.
 fn watch(tracer: &mut Tracer, job: &LiveJob, stop: &AtomicBool) -> Result<LaunchOver, NotLearned> {
     let mut follow = Follow::new(tracer, Learned::Live, job.limits);
+    let mounts = MountTable::read().map_err(NotLearned::failed)?;
+    let start_ns = tracer.with_trace(|trace| trace.start_ns);
+    let mut own_cgroup = None;
     loop {
+        if own_cgroup.is_none() {
+            let threads: Vec<i32> = tracer.threads().take(MOST_THREADS).collect();
+            own_cgroup = cgroup::of_launch(&mounts, &threads, start_ns);
+            own_cgroup
+                .into_iter()
+                .for_each(|own| tracer.set_cgroup(own));
+        }
         let events = tracer.wake_fd();
         wait(&mut [PollFd::new(&events, PollFlags::IN)]).map_err(NotLearned::failed)?;
         if stop.load(Ordering::Acquire) {

@@ -29,6 +29,9 @@ pub enum By {
     /// A helper: a process outside of the tree that was started since the launch began. It may be a service
     /// that the bus starts for the app, or have nothing to do with it.
     Helper,
+    /// An older process of the app's user, which may do something for the app: a portal, dconf, gvfs. Only what it
+    /// adds to the caches is seen.
+    Daemon,
     /// Any other task.
     Other,
 }

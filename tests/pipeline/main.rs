@@ -8,6 +8,8 @@ mod cold;
 #[path = "../common/mod.rs"]
 mod common;
 mod doctor;
+#[path = "../common/fake_bus.rs"]
+mod fake_bus;
 mod faults;
 mod helpers;
 mod identity;

@@ -7,8 +7,11 @@
 mod common;
 mod discovered;
 mod disks;
+#[path = "../common/fake_bus.rs"]
+mod fake_bus;
 mod fault_around;
 mod faults;
+mod helpers;
 mod killed;
 mod launches;
 #[path = "../common/root.rs"]

@@ -246,7 +246,7 @@ fn requests(launch: &JudgedLaunch<'_>) -> Vec<MissRequest> {
         }
         let (stream, by) = match access.by {
             By::Tree => (&mut streams[0], By::Tree),
-            By::Other | By::Helper => (&mut streams[1], By::Other),
+            By::Other | By::Helper | By::Daemon => (&mut streams[1], By::Other),
             By::Own => continue,
         };
         let end = access.start.saturating_add(access.len);

@@ -55,6 +55,8 @@ struct pf_launch {
 	unsigned long long completion_ino;	/* file of the completion page */
 	unsigned long long completion_page;	/* its index, in pages of the kernel's size */
 	unsigned long long lost_tasks;	/* that should be in the tree, and could not be marked */
+	unsigned int uid;		/* whose launch it is; 0: root's, or not known */
+	unsigned int pad;
 };
 
 /* ---- what a launch reads itself (own_reads.h) ---- */
@@ -152,6 +154,7 @@ enum pf_by {
 	PF_OTHER = 2,	/* any other task */
 	PF_PREFETCHER = 3,	/* a thread of the launcher's own process: the prefetch thread */
 	PF_HELPER = 4,	/* a task of another process that was started after the launch began */
+	PF_DAEMON = 6,	/* a task of an older process of the app's user; with PF_ADDED only */
 };
 
 /* One event. The record of a path has the same first fields up to `kind`. */

@@ -190,6 +190,7 @@ static __always_inline struct pf_member *begin(struct scratch *s, struct task_st
 	s->launch.number = number;
 	s->launch.start_ns = bpf_ktime_get_ns();
 	s->launch.tasks = 1;
+	s->launch.uid = bpf_get_current_uid_gid();
 	*launch = s->launch;
 	__sync_fetch_and_add(&live_launches, 1);
 	m->launch = number;

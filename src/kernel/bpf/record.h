@@ -44,6 +44,17 @@ static __always_inline bool is_younger_than(struct pf_launch *launch)
 	return !(task->flags & PF_KTHREAD) && task->group_leader->start_time >= launch->start_ns;
 }
 
+/*
+ * The session bus, portals, dconf and gvfs run as the app's user, often since before the launch. Which of the things that
+ * such a process does are for the app cannot be seen; what it brings into the caches in launch after launch
+ * probably is. Root's processes work for everybody.
+ */
+static __always_inline bool is_of_user(struct pf_launch *launch)
+{
+	return launch->uid && (__u32)bpf_get_current_uid_gid() == launch->uid &&
+	       !(bpf_get_current_task_btf()->flags & PF_KTHREAD);
+}
+
 /* The role of a task and the slot of its launch, as a word. */
 #define ROLE_BITS 3
 
@@ -68,7 +79,9 @@ static __always_inline __u32 who_for(__u32 recorder, __u32 word)
 		return is_tree(role) ? PF_TREE : PF_PREFETCHER;
 	if (role == PF_ROLE_NONE && r->cgroup && bpf_get_current_cgroup_id() == r->cgroup)
 		return PF_TREE;
-	return is_younger_than(launch) ? PF_HELPER : PF_OTHER;
+	if (is_younger_than(launch))
+		return PF_HELPER;
+	return is_of_user(launch) ? PF_DAEMON : PF_OTHER;
 }
 
 /*
@@ -90,7 +103,7 @@ __noinline __u32 who_is(__u32 word)
 /*
  * The bits of those for whom the task is of the tree or a helper. Of other tasks only what they bring into
  * the caches is recorded. PF_TREE and PF_HELPER are the values with only one of the bits 0 and 2 set, and
- * bit 1 clear.
+ * bit 1 clear. (PF_DAEMON has bit 1: its uses of cached pages would be those of everything that the user runs.)
  */
 static __always_inline __u32 only_users(__u32 by)
 {

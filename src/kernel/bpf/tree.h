@@ -151,8 +151,10 @@ static __always_inline void tree_exec(struct task_struct *task, struct pf_member
 	if (old_pid != (__u32)task->pid)
 		bpf_map_delete_elem(&launch_threads, &old_pid);
 	list_thread(task, m);
-	if (m->role == PF_ROLE_STARTING)
+	if (m->role == PF_ROLE_STARTING) {
 		m->role = PF_ROLE_TREE;
+		launch_of(m)->uid = bpf_get_current_uid_gid();
+	}
 }
 
 /* The launch that the exiting task was the last of; NULL if it was not. */

@@ -27,7 +27,8 @@ pub struct AccessedFile {
     tree: RangeSet,
     /// Those of them that it certainly touched itself.
     pub touched: RangeSet,
-    /// Pages that helpers accessed: processes outside of the tree that were started during the launch.
+    /// Pages that helpers accessed: processes outside of the tree that were started during the launch, or older
+    /// ones of the app's user.
     helpers: RangeSet,
     /// Pages that any tasks outside of the tree accessed, helpers included.
     other: RangeSet,
@@ -138,7 +139,7 @@ impl AccessedFile {
             self.windows.push(range.clone());
         }
         if access.by != By::Tree {
-            if access.by == By::Helper {
+            if matches!(access.by, By::Helper | By::Daemon) {
                 self.helpers.insert(range.clone());
             }
             self.other.insert(range);

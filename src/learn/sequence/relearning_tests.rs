@@ -65,6 +65,27 @@ fn reads_of_helpers_are_learned_once_they_recur() {
 }
 
 #[test]
+fn what_older_processes_of_the_user_add_is_learned_once_it_recurs() {
+    for touches in [false, true] {
+        let trace =
+            accesses("read 11:0+1, daemon added 0:70+1, daemon added 12:0+4, other added 12:8+4");
+        let first = run_after(&Earlier::default(), &trace, touches, &mut files());
+        assert_eq!(first.log_text(), "m:11+1@0 11:0+1@0");
+        assert_eq!(by_helpers(&first), [(70, 1, false), (0, 4, false)]);
+        let trace = accesses("read 11:0+1, daemon added 12:2+8, helper read 12:1+1");
+        let second = run_after(
+            &after(&first, touches, Some(EXT4)),
+            &trace,
+            touches,
+            &mut files(),
+        );
+        let log = second.log_text();
+        assert!(log.contains("12:1+1") && log.contains("12:2+2"), "{log}");
+        assert!(!log.contains("12:4"), "it was added once: {log}");
+    }
+}
+
+#[test]
 fn live_learning_keeps_earlier_reads_of_helpers() {
     let first = run(&with_helper("0+4"), files());
     let trace = with_helper("0+2");

@@ -108,11 +108,11 @@ impl ResolveReport {
             ),
             (
                 self.recurring_pages,
-                "read by processes started for this launch, as before",
+                "read by other processes for this launch, as before",
             ),
             (
                 self.helper_pages,
-                "left out unless it recurs: read by processes started meanwhile",
+                "left out unless it recurs: read by other processes meanwhile",
             ),
             (self.missing_metadata, "missing metadata, inserted"),
             (self.late_metadata, "metadata read only after their data"),

@@ -93,6 +93,7 @@ pub(super) fn accesses(text: &str) -> Vec<Access> {
         let (by, words) = match words[0] {
             "other" => (By::Other, &words[1..]),
             "helper" => (By::Helper, &words[1..]),
+            "daemon" => (By::Daemon, &words[1..]),
             _ => (By::Tree, &words[..]),
         };
         let source = match words[0] {

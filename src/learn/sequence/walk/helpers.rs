@@ -1,5 +1,6 @@
-//! What helpers accessed, processes outside of the launch tree that were started during the launch. It is
-//! needed if it recurs in another launch (FAST §4.1.2).
+//! What helpers accessed: processes outside of the launch tree that were started during the launch, and what older
+//! processes of the app's user added to the caches meanwhile. It is needed if it recurs in another launch (FAST
+//! §4.1.2).
 
 use std::collections::HashMap;
 use std::mem::take;
@@ -10,7 +11,7 @@ use crate::learn::sequence::Earlier;
 use crate::learn::sequence::accessed_file::AccessedFile;
 use crate::model::ranges::RangeSet;
 use crate::model::{
-    Access, By, HelperRead, InodeId, LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Span,
+    Access, By, HelperRead, InodeId, LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Source, Span,
 };
 
 /// Most log entries of helpers that are kept: as many as a large app has of its own. On a system that starts
@@ -57,8 +58,14 @@ impl<'a> SequenceBuilder<'a> {
         let fault_around = take(&mut self.sequence.fault_around);
         let report = take(&mut self.sequence.report);
         for (access, &number) in accesses.iter().zip(numbers) {
-            if access.by == By::Helper && self.sequence.log.len() < MOST_HELPER_ENTRIES {
-                self.access(access, number);
+            if self.sequence.log.len() == MOST_HELPER_ENTRIES {
+                break;
+            }
+            match access.by {
+                By::Helper => self.access(access, number),
+                // Uses by older processes are not seen: what they add stands for them, in live learning, too.
+                By::Daemon => self.access(&as_read(access), number),
+                By::Tree | By::Own | By::Other => {}
             }
         }
         self.sequence.unread = unread;
@@ -82,6 +89,14 @@ impl<'a> SequenceBuilder<'a> {
             },
             Place::Data { file } => self.sequence.files[file as usize].inode(dev),
         }
+    }
+}
+
+/// An addition to the caches as a use of the pages.
+fn as_read(access: &Access) -> Access {
+    Access {
+        source: Source::Read,
+        ..*access
     }
 }
 

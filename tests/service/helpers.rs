@@ -1,0 +1,142 @@
+//! What other processes do for an app that the service learns: a service that a bus starts, and an older process of
+//! the app's user.
+
+use std::process::{Command, Stdio};
+
+use paralfetch::drive::drop_caches;
+
+use crate::fake_bus::{APP, Cgroups, make_pipes, reading, served};
+use crate::root::pages_of;
+use crate::running::{Image, Launched, Running};
+use crate::{Turn, set_up};
+
+/// All pages of a data file.
+const WHOLE: std::ops::Range<u64> = 0..16;
+
+/// A user who has no name, and no processes but those of these tests.
+const USER: &str = "--userspec=64123:64123";
+
+fn with_bus() -> Option<(Image, Turn)> {
+    let (image, turn) = set_up()?;
+    make_pipes(image.root.path());
+    image.script("app", APP);
+    image.enable("app");
+    Some((image, turn))
+}
+
+/// What launches the app in that user's name, after a shell has done what `first` says.
+fn launcher(image: &Image, first: &str) -> Command {
+    let root = image.root.path().display();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("{first}exec chroot {USER} {root} /app")]);
+    shell.stdin(Stdio::null());
+    shell
+}
+
+/// Has a launch learned that the bus serves from these files, or another process serves if there are none. Both the
+/// launch and the service do what `first` says before.
+fn learn(image: &Image, service: &mut Running, files: &[usize], first: &str) {
+    service.line(&["ready to learn"]);
+    let app = launcher(image, first);
+    match files {
+        [] => Launched({ app }.stdout(Stdio::null()).spawn().unwrap()).succeed(),
+        files => {
+            let reading = format!("{first}{}", reading(image.root.path(), files));
+            served(image.root.path(), &reading, app);
+        }
+    }
+    let line = service.launch_of(&image.id("app"));
+    assert!(line.contains("kind=Learned"), "{line}");
+    image.until_stored("app");
+}
+
+fn learned(image: &Image, file: usize) -> Vec<u64> {
+    pages_of(&image.root.show("app"), &format!("/data/{file}"))
+}
+
+/// A service that learns the app again.
+fn start_to_learn_again(image: &Image, service: Running) -> Running {
+    service.stop();
+    let asked = image.paralfetch(&["relearn", &image.id("app")]);
+    assert!(asked.status.success(), "{asked:?}");
+    image.start()
+}
+
+#[test]
+fn reads_of_a_helper_are_learned_when_they_recur() {
+    let Some((image, _turn)) = with_bus() else {
+        return;
+    };
+    let mut service = image.start();
+    learn(&image, &mut service, &[50, 51], "");
+    assert!(learned(&image, 1).into_iter().eq(WHOLE));
+    assert!(learned(&image, 50).is_empty(), "it may have been chance");
+    let mut service = start_to_learn_again(&image, service);
+    learn(&image, &mut service, &[50, 52], "");
+    service.stop();
+    assert!(learned(&image, 50).into_iter().eq(WHOLE));
+    for chance in [51, 52] {
+        assert!(learned(&image, chance).is_empty(), "/data/{chance}");
+    }
+}
+
+#[test]
+fn processes_in_the_launchs_own_cgroup_belong_to_the_launch() {
+    let Some((image, _turn)) = with_bus() else {
+        return;
+    };
+    let cgroups = Cgroups::new();
+    let mut service = image.start();
+    learn(&image, &mut service, &[50], &cgroups.enter());
+    service.stop();
+    assert!(learned(&image, 50).into_iter().eq(WHOLE));
+}
+
+#[test]
+fn a_cgroup_with_an_older_process_is_not_the_launchs_own() {
+    let Some((image, _turn)) = with_bus() else {
+        return;
+    };
+    let cgroups = Cgroups::new();
+    let mut service = image.start();
+    let older = format!("{}exec sleep 1000", cgroups.enter());
+    let older = Launched(Command::new("sh").args(["-c", &older]).spawn().unwrap());
+    learn(&image, &mut service, &[50], &cgroups.enter());
+    service.stop();
+    assert!(learned(&image, 50).is_empty());
+    drop(older);
+}
+
+#[test]
+fn what_an_older_process_of_the_user_reads_is_learned_when_it_recurs() {
+    let Some((image, _turn)) = with_bus() else {
+        return;
+    };
+    let mut service = image.start();
+    for (round, other) in [51, 52].into_iter().enumerate() {
+        if round > 0 {
+            service = start_to_learn_again(&image, service);
+        }
+        drop_caches().unwrap();
+        // A shell that reads by itself, and starts nothing.
+        let read = |file| format!("while read -r line; do :; done < /data/{file}");
+        let serve = format!(
+            "read -r asked < /ask; {}; {}; echo done > /answer",
+            read(50),
+            read(other)
+        );
+        let mut daemon = Command::new("chroot");
+        daemon
+            .arg(USER)
+            .arg(image.root.path())
+            .args(["/bin/sh", "-c", &serve]);
+        let daemon = Launched(daemon.spawn().unwrap());
+        learn(&image, &mut service, &[], "");
+        daemon.succeed();
+    }
+    service.stop();
+    assert!(learned(&image, 50).into_iter().eq(WHOLE));
+    for chance in [51, 52] {
+        assert!(learned(&image, chance).is_empty(), "/data/{chance}");
+    }
+}
