@@ -38,6 +38,6 @@ fuzz_target!(|data: &[u8]| {
         if let Key::File(path) = &found.key {
             assert!(path.is_absolute());
         }
-        rules.is_launcher(&found.app(None));
+        rules.is_launcher(&found.app(0, None));
     }
 });

@@ -179,7 +179,7 @@ fn learned_set(image: &LoopExt4, supervisor: &mut Supervisor) -> LearnedSet {
     let mut tracer = Tracer::attach(TraceMode::Reads).unwrap();
     let mark = tracer.start_mark();
     let mut spawn = spawn(image);
-    let app = identify_command(&Rules::builtin(), &spawn.command).app;
+    let app = identify_command(&Rules::builtin(), &spawn.command, 0).app;
     spawn.before_exec = Some(Box::new(move || mark.set()));
     launch(supervisor, spawn, || {
         tracer.drain().unwrap();

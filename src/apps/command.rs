@@ -24,9 +24,9 @@ pub struct CommandApp {
     pub by_path: Option<App>,
 }
 
-/// The app that `command` starts: by the same rules, and so with the same key, as the service finds for it
+/// The app that `command` starts for the user `uid`: by the same rules, and so with the same key, as the service finds for it
 /// at a plain launch. Commands of wrappers are looked up as the command itself was, in its root directory.
-pub fn identify_command(rules: &Rules, command: &Command) -> CommandApp {
+pub fn identify_command(rules: &Rules, command: &Command, uid: u32) -> CommandApp {
     let root = command.root();
     let cwd = match root {
         Some(_) => PathBuf::from("/"),
@@ -38,6 +38,7 @@ pub fn identify_command(rules: &Rules, command: &Command) -> CommandApp {
     };
     let identity = rules.identify_with(command.path(), command.argv(), &cwd, &look_up);
     let own = App {
+        uid,
         path: command.path().as_os_str().as_bytes().to_vec(),
         root: root.map(|root| root.as_os_str().as_bytes().to_vec()),
         program: None,
@@ -45,7 +46,7 @@ pub fn identify_command(rules: &Rules, command: &Command) -> CommandApp {
         ino: command.inode().1,
     };
     let app = match identity.distinct && !starts_itself(&identity, command) {
-        true => with_inode(identity.app(root)),
+        true => with_inode(identity.app(uid, root)),
         false => own.clone(),
     };
     CommandApp {
@@ -92,7 +93,7 @@ mod tests {
     fn identify(root: &Path, line: &[&str]) -> CommandApp {
         let argv: Vec<OsString> = line.iter().map(OsString::from).collect();
         let command = Command::find(&argv, Some(root)).unwrap();
-        identify_command(&Rules::builtin(), &command)
+        identify_command(&Rules::builtin(), &command, 0)
     }
 
     #[test]

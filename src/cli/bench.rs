@@ -21,7 +21,7 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     super::restore_after_crash();
     let command = Command::find(&args.launch.cmd, args.launch.root.as_deref())
         .map_err(Failure::not_started)?;
-    let app = identify(&command);
+    let app = identify(&command, None);
     check()?;
     let mut supervisor = Supervisor::new()?;
     let subreaper = Subreaper::new()?;

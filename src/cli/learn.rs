@@ -26,7 +26,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
     let user = User::invoking();
     let command = Command::find_for(&args.launch.cmd, args.launch.root.as_deref(), user.as_ref())
         .map_err(Failure::not_started)?;
-    let app = identify(&command);
+    let app = identify(&command, user.as_ref());
     check()?;
     let mut supervisor = Supervisor::new()?;
     // Before the caches are dropped: an unwritable directory would make the learning run useless.
@@ -79,12 +79,12 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
     exit.finish()
 }
 
-/// The app that a command starts, by the rules that the service goes by. Says what is wrong with the
+/// The app that a command starts for this user, by the rules that the service goes by. Says what is wrong with the
 /// administrator's rules.
-pub fn identify(command: &Command) -> CommandApp {
+pub fn identify(command: &Command, user: Option<&User>) -> CommandApp {
     let (rules, warnings) = Rules::load(Path::new(LAUNCHERS_DIR));
     warnings.iter().for_each(|warning| say(warning));
-    identify_command(&rules, command)
+    identify_command(&rules, command, User::uid_of(user))
 }
 
 /// How `learn` and `bench` learn.

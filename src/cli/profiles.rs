@@ -8,6 +8,7 @@ use super::args::DEFAULT_STATE_DIR;
 use super::status::{joined, table};
 use super::{Failure, say, show as print};
 use crate::model::Profile;
+use crate::process::User;
 use crate::profile::Store;
 use crate::service::control::bus::{Address, Client};
 use crate::service::control::{AppState, ServiceCalls};
@@ -96,7 +97,9 @@ pub fn forget(state_dir: &Path, app: &OsStr) -> Result<(), Failure> {
 }
 
 fn find(store: &Store, app: &OsStr) -> Result<Profile, Failure> {
-    store.find(app)?.ok_or_else(|| no_profile(app))
+    let user = User::invoking();
+    let found = store.find(User::uid_of(user.as_ref()), app)?;
+    found.ok_or_else(|| no_profile(app))
 }
 
 fn no_profile(app: &OsStr) -> Failure {

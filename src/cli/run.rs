@@ -33,7 +33,7 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     let user = User::invoking();
     let command = Command::find_for(&args.launch.cmd, args.launch.root.as_deref(), user.as_ref())
         .map_err(Failure::not_started)?;
-    let app = identify(&command);
+    let app = identify(&command, user.as_ref());
     let mut supervisor = Supervisor::new()?;
     let open_files = raise_open_files();
     // Before the prefetch thread is started, so that the recorder can tell its reads from the app's.

@@ -25,7 +25,7 @@ pub fn main(json: bool) -> Result<(), Failure> {
 fn line(signal: &LaunchSignal) -> String {
     match signal {
         LaunchSignal::Begun { app, pid, plan } => {
-            format!("begun {pid:>10} {:<9} {app}", word(plan))
+            format!("begun {pid:>10} {:<9} {}", word(plan), app.id)
         }
         LaunchSignal::Ended(launch) => format!("ended {}", launch_line(launch)),
     }
@@ -35,7 +35,8 @@ fn json_line(signal: &LaunchSignal) -> Value {
     match signal {
         LaunchSignal::Begun { app, pid, plan } => json!({
             "type": "begun",
-            "app": app,
+            "app": app.id,
+            "uid": app.uid,
             "pid": pid,
             "plan": word(plan),
         }),

@@ -18,6 +18,8 @@ pub struct LaunchEvent {
     pub launch: u64,
     /// Process id, in the initial pid namespace.
     pub pid: u32,
+    /// Its real user id, in the initial user namespace.
+    pub uid: u32,
     /// Root directory of the process: device (`st_dev`) and inode number.
     pub root: (u64, u64),
     /// Number of its mount namespace.
@@ -63,6 +65,7 @@ pub fn parse(record: &[u8]) -> Option<LaunchEvent> {
         kind,
         launch: raw.launch,
         pid: raw.pid,
+        uid: raw.uid,
         root: (user_dev(raw.root_dev), raw.root_ino),
         mount_ns: raw.mount_ns,
         path: OsString::from_vec(path),

@@ -53,10 +53,11 @@ impl Identity {
         self.key.as_os_str() == self.program.as_os_str()
     }
 
-    /// The app, inside `root` if it is chrooted. Its executable is not filled in.
-    pub fn app(&self, root: Option<&Path>) -> App {
+    /// The app as this user launches it, inside `root` if it is chrooted. Its executable is not filled in.
+    pub fn app(&self, uid: u32, root: Option<&Path>) -> App {
         let bytes = |path: &OsStr| path.as_bytes().to_vec();
         App {
+            uid,
             path: bytes(self.key.as_os_str()),
             root: root.map(|root| bytes(root.as_os_str())),
             program: (!self.is_program()).then(|| bytes(self.program.as_os_str())),
@@ -66,9 +67,36 @@ impl Identity {
     }
 }
 
+/// An app as one user launches it: what the service keeps anything for. What a user's launches show, with his
+/// environment and his files, decides nothing about the launches of others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct UserApp {
+    /// See [`App::uid`].
+    pub uid: u32,
+    /// The app's name in the whole system: see [`App::id`].
+    pub id: String,
+}
+
+impl UserApp {
+    /// The app of this id, as this user launches it.
+    pub fn new(uid: u32, id: impl Into<String>) -> Self {
+        UserApp { uid, id: id.into() }
+    }
+}
+
+impl fmt::Display for UserApp {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} of user {}", self.id, self.uid)
+    }
+}
+
 /// The application that a profile belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct App {
+    /// Real user id of the task that calls execve for the app, in the initial user namespace. A program that runs as
+    /// another user has the one of its caller.
+    #[serde(default)]
+    pub uid: u32,
     /// The app's [`Key`]: its absolute path inside `root`, or `LAUNCHER:NAME`; arbitrary bytes.
     pub path: Vec<u8>,
     /// Directory that the app is chrooted into, for images; `None` for the system itself.
@@ -86,6 +114,8 @@ pub struct App {
 /// What a profile is stored under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppKey<'a> {
+    /// See [`App::uid`].
+    pub uid: u32,
     /// See [`App::path`].
     pub path: &'a [u8],
     /// See [`App::root`].
@@ -96,6 +126,7 @@ impl App {
     /// What the app's profile is stored under.
     pub fn key(&self) -> AppKey<'_> {
         AppKey {
+            uid: self.uid,
             path: &self.path,
             root: self.root.as_deref(),
         }
@@ -111,6 +142,12 @@ impl App {
             }
             Some(root) => [&self.path, b"@".as_slice(), root].concat(),
         }
+    }
+
+    /// What the service keeps for the app is kept under this; `None` if its id is not UTF-8.
+    pub fn user_app(&self) -> Option<UserApp> {
+        let id = String::from_utf8(self.id()).ok()?;
+        Some(UserApp::new(self.uid, id))
     }
 }
 
@@ -128,9 +165,9 @@ mod tests {
 
     #[test]
     fn an_app_knows_its_launcher_only_if_it_has_one() {
-        let own = identity(Key::File("/usr/bin/gimp".into()), "/usr/bin/gimp").app(None);
+        let own = identity(Key::File("/usr/bin/gimp".into()), "/usr/bin/gimp").app(0, None);
         assert_eq!((own.program.as_deref(), own.id()), (None, own.path.clone()));
-        let script = identity(Key::File("/opt/a.py".into()), "/usr/bin/python3").app(None);
+        let script = identity(Key::File("/opt/a.py".into()), "/usr/bin/python3").app(0, None);
         assert_eq!(script.program.as_deref(), Some(&b"/usr/bin/python3"[..]));
         assert_eq!(script.id(), b"/opt/a.py");
     }
@@ -139,9 +176,9 @@ mod tests {
     fn ids_tell_the_apps_of_images_from_those_of_the_system() {
         let root = Path::new("/img");
         let file = identity(Key::File("/opt/a.py".into()), "/usr/bin/python3");
-        assert_eq!(file.app(Some(root)).id(), b"/img/opt/a.py");
+        assert_eq!(file.app(0, Some(root)).id(), b"/img/opt/a.py");
         let name = identity(Key::Name("python3:idlelib".into()), "/usr/bin/python3");
-        assert_eq!(name.app(Some(root)).id(), b"python3:idlelib@/img");
-        assert_eq!(name.app(None).id(), b"python3:idlelib");
+        assert_eq!(name.app(0, Some(root)).id(), b"python3:idlelib@/img");
+        assert_eq!(name.app(0, None).id(), b"python3:idlelib");
     }
 }

@@ -13,7 +13,7 @@ mod profile;
 pub(crate) mod ranges;
 
 pub use access::{Access, By, InodeId, PathUse, Source, Use};
-pub use app::{App, AppKey, Identity, Key};
+pub use app::{App, AppKey, Identity, Key, UserApp};
 pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 pub use hooks::{HookKind, Hooks};
 pub use launch::{LaunchCounts, LaunchLimits, OwnRead};

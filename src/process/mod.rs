@@ -25,6 +25,7 @@ pub use launch_end::{
 };
 pub(crate) use processes::one as task_state;
 pub use processes::{Kin, TaskState};
+pub use session::real_uid;
 pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};
 pub use supervise::{Started, Supervisor};
 pub use tree::Subreaper;

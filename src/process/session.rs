@@ -48,6 +48,12 @@ pub(super) fn variables(uid: u32) -> Vec<(OsString, OsString)> {
     Vec::new()
 }
 
+/// The real user id of a process; `None` if it has ended.
+pub fn real_uid(pid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    number(&status, "Uid:")
+}
+
 /// The first number in a line of /proc/PID/status: for user ids the real one.
 fn number(status: &str, field: &str) -> Option<u32> {
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;

@@ -41,6 +41,11 @@ impl User {
         Some(Self::with_ids(uid, gid))
     }
 
+    /// Real user id of what we start for this user, or for ourselves.
+    pub fn uid_of(user: Option<&User>) -> u32 {
+        user.map_or_else(|| rustix::process::getuid().as_raw(), |user| user.uid)
+    }
+
     /// The user with this id. A user without an account, or one whose account cannot be read, gets no
     /// supplementary groups: the app is better started without them than not at all.
     fn with_ids(uid: u32, gid: Option<u32>) -> User {

@@ -36,7 +36,7 @@ pub use limits::MAX_FILE_BYTES;
 const MAGIC: [u8; 8] = *b"\x89paralf\n";
 
 /// Version of the format that this program reads and writes.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 const HEADER_BYTES: usize = 22;
 
@@ -76,8 +76,8 @@ pub enum FormatError {
 /// A [`Profile`] as it is serialised, with its large tables as columns.
 #[derive(Serialize, Deserialize)]
 struct Body {
-    /// Path, root directory, device and inode number of the [`App`]; its launcher follows the body.
-    app: (Vec<u8>, Option<Vec<u8>>, u64, u64),
+    /// User, path, root directory, device and inode number of the [`App`]; its launcher follows the body.
+    app: (u32, Vec<u8>, Option<Vec<u8>>, u64, u64),
     created: u64,
     learned: Learned,
     ended: Ended,
@@ -104,7 +104,7 @@ impl Body {
         let helpers: Vec<_> = profile.helpers.iter().map(|read| read.entry).collect();
         let app = profile.app.clone();
         Body {
-            app: (app.path, app.root, app.dev, app.ino),
+            app: (app.uid, app.path, app.root, app.dev, app.ino),
             created: profile.created,
             learned: profile.learned,
             ended: profile.ended,
@@ -133,9 +133,10 @@ impl Body {
             FormatError::Invalid("its entries"),
         )?;
         let helpers = helpers.into_iter().zip(flags);
-        let (path, root, dev, ino) = self.app;
+        let (uid, path, root, dev, ino) = self.app;
         Ok(Profile {
             app: App {
+                uid,
                 path,
                 root,
                 program,

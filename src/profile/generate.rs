@@ -23,6 +23,7 @@ pub fn sample(path: &str) -> Profile {
     let data = Place::Data { file: 0 };
     Profile {
         app: App {
+            uid: 1000,
             path: path.into(),
             root: None,
             program: None,
@@ -171,6 +172,7 @@ impl Numbers {
         let kinds = [Tracepoint, Fentry, NoFunction, Refused];
         Profile {
             app: App {
+                uid: self.any() as u32,
                 path: self.path(),
                 root: self.maybe(Numbers::path),
                 program: self.maybe(Numbers::path),

@@ -175,12 +175,13 @@ impl Store {
         Ok(stored.collect())
     }
 
-    /// The profile that a user means by `name`: the app's id, its absolute path inside its root directory,
-    /// the path's last component, or `LAUNCHER:NAME`. `None` if no profile fits.
+    /// The profile that the user `uid` means by `name`: the app's id, its absolute path inside its root directory,
+    /// the path's last component, or `LAUNCHER:NAME`. The user's own profiles come before those of others. `None` if
+    /// no profile fits.
     ///
     /// # Errors
     /// If a last component fits several; as [`Store::load`], for a file that may be the one meant.
-    pub fn find(&self, name: &OsStr) -> Result<Option<Profile>, StoreError> {
+    pub fn find(&self, uid: u32, name: &OsStr) -> Result<Option<Profile>, StoreError> {
         let name = name.as_bytes();
         let prefix = file_prefix(name);
         let is_meant = |profile: &Profile| {
@@ -201,15 +202,21 @@ impl Store {
                 Err(error) => unusable = Some(error),
             }
         }
+        if found.iter().any(|profile| profile.app.uid == uid) {
+            found.retain(|profile| profile.app.uid == uid);
+        }
         // The app of the system itself comes before those of images that have one of the same path.
         if found.iter().any(|profile| profile.app.id() == name) {
             found.retain(|profile| profile.app.id() == name);
         }
         if found.len() > 1 {
-            let path = |found: &Profile| String::from_utf8_lossy(&found.app.id()).into_owned();
-            let candidates: Vec<String> = found.iter().map(path).collect();
+            let of_user = |found: &Profile| {
+                let id = found.app.id();
+                format!("{} of user {}", String::from_utf8_lossy(&id), found.app.uid)
+            };
+            let candidates: Vec<String> = found.iter().map(of_user).collect();
             return Err(StoreError(format!(
-                "{} may be any of {}; give the whole path",
+                "{} may be any of {}; give the whole path, as that user",
                 String::from_utf8_lossy(name),
                 candidates.join(", ")
             )));
@@ -263,14 +270,15 @@ fn file_error(action: &str, path: &Path, why: &dyn Display) -> StoreError {
     StoreError(format!("cannot {action} profile {}: {why}", path.display()))
 }
 
-/// `<last component of the path>-<CRC-32 of root, NUL, path><suffix>`: readable, and different for apps of
-/// one name in different directories or root directories.
+/// `<last component of the path>-<CRC-32 of root, NUL, path>-<uid><suffix>`: readable, and different for apps of
+/// one name in different directories or root directories, and for each user.
 fn file_name(app: AppKey, suffix: &str) -> String {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(app.root.unwrap_or_default());
     hasher.update(&[0]);
     hasher.update(app.path);
-    format!("{}{:08x}{suffix}", file_prefix(app.path), hasher.finalize())
+    let (prefix, sum, uid) = (file_prefix(app.path), hasher.finalize(), app.uid);
+    format!("{prefix}{sum:08x}-{uid}{suffix}")
 }
 
 /// The start of the names of all files whose apps have the last component of `path`.

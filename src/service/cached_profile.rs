@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::WatchedPage;
-use crate::model::{App, Device, DriveClass, PAGE_SIZE, Place, Profile, Revision};
+use crate::model::{App, Device, DriveClass, PAGE_SIZE, Place, Profile, Revision, UserApp};
 use crate::policy::estimate_cold_requests;
 use crate::prefetch::HeadStart;
 use crate::profile::{Store, encode};
@@ -37,7 +37,7 @@ pub struct CachedProfile {
 }
 
 /// Profiles by app.
-pub type CachedProfiles = HashMap<String, CachedProfile>;
+pub type CachedProfiles = HashMap<UserApp, CachedProfile>;
 
 impl CachedProfile {
     /// Reads all profiles of a store, by app, and says which cannot be used.
@@ -50,9 +50,9 @@ impl CachedProfile {
         for stored in store.list()? {
             let profile = stored.profile.map_err(|error| error.to_string());
             match profile.and_then(|profile| Self::new(&profile, &mounts)) {
-                Ok(profile) => match String::from_utf8(profile.app.id()) {
-                    Ok(id) => drop(profiles.insert(id, profile)),
-                    Err(_) => warnings.push(format!(
+                Ok(profile) => match profile.app.user_app() {
+                    Some(key) => drop(profiles.insert(key, profile)),
+                    None => warnings.push(format!(
                         "{}: the path of its app is no text, and it is left alone",
                         stored.file_name.display()
                     )),

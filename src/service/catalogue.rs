@@ -12,13 +12,14 @@ use super::registry::Record;
 use super::roots::{Inode, Roots, inode};
 use crate::apps::Rules;
 use crate::kernel::{LaunchEvent, WatchedName};
-use crate::model::{App, Identity};
+use crate::model::{App, Identity, UserApp};
+use crate::process::real_uid;
 
 /// An app that is being launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundApp {
-    /// Its id: see [`App::id`].
-    pub id: String,
+    /// What it is, and who launches it.
+    pub key: UserApp,
     /// The app as its profile names it.
     pub app: App,
 }
@@ -70,7 +71,8 @@ impl Catalogue {
         self.inodes.clear();
         self.launched.clear();
         let (mut names, mut arguments) = (HashMap::new(), Vec::new());
-        for Record { id, marks, .. } in apps {
+        for Record { key, marks, .. } in apps {
+            let id = &key.id;
             let kind = match marks.argument {
                 None => WatchedName::App,
                 Some(_) => WatchedName::Launcher,
@@ -113,7 +115,7 @@ impl Catalogue {
         }
         let root = self.roots.of_event(event)?;
         let file = below(root.as_deref(), path);
-        found(self.paths.get(file.as_os_str())?, root, None)
+        found(self.paths.get(file.as_os_str())?, event.uid, root, None)
     }
 
     /// The app that was executed. If its process has ended already, only its path can tell.
@@ -123,7 +125,7 @@ impl Catalogue {
         let Some((argv, cwd)) = command_line(&proc).zip(fs::read_link(proc.join("cwd")).ok())
         else {
             let mut found = self.called(event)?;
-            (found.app.dev, found.app.ino) = executable(&found.id).unwrap_or_default();
+            (found.app.dev, found.app.ino) = executable(&found.key.id).unwrap_or_default();
             return Some(found);
         };
         // /proc names the working directory as the system sees it; a process in a chroot sees less of it.
@@ -132,13 +134,14 @@ impl Catalogue {
             None => cwd,
         };
         let identity = self.rules.identify(&cwd.join(&event.path), &argv, &cwd);
-        self.identified(&identity, root, &proc)
+        self.identified(&identity, event.uid, root, &proc)
     }
 
-    /// The app with this identity, of the process that /proc shows at `proc`.
+    /// The app with this identity, of the process that /proc shows at `proc`, as this user launches it.
     fn identified(
         &self,
         identity: &Identity,
+        uid: u32,
         root: Option<PathBuf>,
         proc: &Path,
     ) -> Option<FoundApp> {
@@ -149,21 +152,21 @@ impl Catalogue {
             let id = by_path
                 .or_else(|| by_inode(&file))
                 .or_else(|| by_inode(&proc.join("exe")))?;
-            return found(id, root, executable(id));
+            return found(id, uid, root, executable(id));
         }
-        let mut app = identity.app(root.as_deref());
-        let id = String::from_utf8(app.id()).ok()?;
-        if !self.launched.contains(&id) {
+        let mut app = identity.app(uid, root.as_deref());
+        let key = app.user_app()?;
+        if !self.launched.contains(&key.id) {
             return None;
         }
-        (app.dev, app.ino) = executable(&id).unwrap_or_default();
-        Some(FoundApp { id, app })
+        (app.dev, app.ino) = executable(&key.id).unwrap_or_default();
+        Some(FoundApp { key, app })
     }
 
     /// The app of this id, which a process is about to execute.
     pub fn of_process(&self, id: &str, pid: i32) -> Option<FoundApp> {
         let root = self.roots.of_process(pid).ok()?;
-        found(id, root, executable(id))
+        found(id, real_uid(pid)?, root, executable(id))
     }
 }
 
@@ -172,8 +175,8 @@ fn executable(id: &str) -> Option<Inode> {
     id.starts_with('/').then(|| inode(Path::new(id))).flatten()
 }
 
-/// The app of this id as its profile names it; `None` if it is not below `root`.
-fn found(id: &str, root: Option<PathBuf>, executable: Option<Inode>) -> Option<FoundApp> {
+/// The app of this id, which this user launches, as its profile names it; `None` if it is not below `root`.
+fn found(id: &str, uid: u32, root: Option<PathBuf>, executable: Option<Inode>) -> Option<FoundApp> {
     let path = match &root {
         Some(root) if id.starts_with('/') => {
             let inside = Path::new(id).strip_prefix(root).ok()?;
@@ -183,16 +186,15 @@ fn found(id: &str, root: Option<PathBuf>, executable: Option<Inode>) -> Option<F
     };
     let (dev, ino) = executable.unwrap_or_default();
     let app = App {
+        uid,
         path,
         root: root.map(|root| root.into_os_string().into_vec()),
         program: None,
         dev,
         ino,
     };
-    Some(FoundApp {
-        id: id.to_owned(),
-        app,
-    })
+    let key = UserApp::new(uid, id);
+    Some(FoundApp { key, app })
 }
 
 /// The first arguments of a process; `None` if it has ended. A zombie has none any more.
@@ -221,14 +223,14 @@ mod tests {
     use crate::service::registry::Added;
 
     const ROOT: Inode = (1, 2);
+    const USER: u32 = 1000;
 
     /// A catalogue with the apps of profiles, and what the kernel is to watch for.
     fn catalogue(apps: &[App]) -> (Catalogue, HashMap<OsString, WatchedName>, Vec<OsString>) {
         let mut catalogue = Catalogue::new(Rules::builtin(), Roots::new(ROOT, 7));
         let record = |app: &App| {
-            let id = String::from_utf8(app.id()).unwrap();
             let marks = Marks::of_profile(app, catalogue.rules()).unwrap();
-            Record::new(id, String::new(), Added::User, marks)
+            Record::new(app.user_app().unwrap(), String::new(), Added::User, marks)
         };
         let records: Vec<Record> = apps.iter().map(record).collect();
         let (names, arguments) = catalogue.refresh(records.iter());
@@ -241,7 +243,7 @@ mod tests {
             program: program.into(),
             distinct: true,
         };
-        identity.app(None)
+        identity.app(USER, None)
     }
 
     fn event(path: &str, root: Inode, mount_ns: u32) -> LaunchEvent {
@@ -250,6 +252,7 @@ mod tests {
             kind: LaunchEventKind::Called,
             launch: 1,
             pid: std::process::id(),
+            uid: USER,
             root,
             mount_ns,
             path: path.into(),
@@ -264,7 +267,8 @@ mod tests {
         assert!(arguments.is_empty());
         let called = |path, root, mount_ns| catalogue.called(&event(path, root, mount_ns));
         let found = called(PATH, ROOT, 7).unwrap();
-        assert_eq!((found.id.as_str(), found.app), (PATH, app(PATH, PATH)));
+        let key = UserApp::new(USER, PATH);
+        assert_eq!((found.key, found.app), (key, app(PATH, PATH)));
         assert_eq!(called("app", ROOT, 7), None);
         assert_eq!(called("/opt/other/app", ROOT, 7), None);
         assert!(
@@ -292,10 +296,10 @@ mod tests {
             let identity = catalogue
                 .rules()
                 .identify(Path::new(PYTHON), &argv, Path::new(cwd));
-            catalogue.identified(&identity, None, Path::new("/nonexistent"))
+            catalogue.identified(&identity, USER, None, Path::new("/nonexistent"))
         };
         let found = executed("a.py", "/opt").expect("it was learned");
-        assert_eq!((found.id.as_str(), &found.app), ("/opt/a.py", &a));
+        assert_eq!((found.key.id.as_str(), &found.app), ("/opt/a.py", &a));
         for (argument, cwd) in [("b.py", "/opt"), ("a.py", "/home"), ("-", "/opt")] {
             assert_eq!(executed(argument, cwd), None);
         }

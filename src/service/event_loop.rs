@@ -23,7 +23,7 @@ use super::packages::{Packages, REST};
 use super::parts::Parts;
 use super::registry::{Added, Record};
 use crate::kernel::{HeldExec, LaunchEvent, LaunchEventKind};
-use crate::model::{App, LaunchLimits};
+use crate::model::{App, LaunchLimits, UserApp};
 use crate::process::Clocks;
 
 /// How long after the service's start the daily check of the profiles comes at the earliest: the system may be
@@ -158,7 +158,8 @@ impl Service {
                 if self.parts.watchlist.catalogue.is_of_system(event)
                     && let Some(path) = event.path.to_str()
                 {
-                    self.parts.has_read_much(path, bytes);
+                    let key = UserApp::new(event.uid, path);
+                    self.parts.has_read_much(key, bytes);
                 }
             }
         }
@@ -184,7 +185,7 @@ impl Service {
     fn on_executed(&mut self, event: &LaunchEvent) {
         let found = self.parts.watchlist.catalogue.executed(event);
         match (found, self.launches.app_of(event.launch)) {
-            (Some(found), Some(id)) if id == found.id => {
+            (Some(found), Some(key)) if *key == found.key => {
                 self.launches
                     .executed(event.launch, found.app, &mut self.parts);
             }
@@ -207,7 +208,7 @@ impl Service {
     /// execve was called for a launch, which is followed from now on if there is room for it and its app is
     /// managed.
     fn begin(&mut self, launch: u64, pid: u32, found: FoundApp) {
-        let room = self.launches.has_room_for(&found.id);
+        let room = self.launches.has_room_for(&found.key);
         let policy = room.then(|| self.parts.plan(&found)).flatten();
         let Some(policy) = policy else {
             return self
@@ -215,7 +216,7 @@ impl Service {
                 .end(launch, StateEvent::Cancelled, &mut self.parts);
         };
         let start = LaunchStart {
-            id: found.id,
+            key: found.key,
             app: found.app,
             pid,
             policy,
@@ -300,13 +301,13 @@ impl Service {
     }
 
     fn on_announcement(&mut self, announced: &AnnouncedLaunch) {
-        let id = announced.identity();
-        if !self.parts.apps.registry.records.contains_key(&id) {
+        let key = announced.user_app();
+        if !self.parts.apps.registry.records.contains_key(&key) {
             let name = announced.name.clone();
-            let record = Record::new(id.clone(), name, Added::Announced, Marks::default());
+            let record = Record::new(key.clone(), name, Added::Announced, Marks::default());
             // Any user may announce any name.
             if !self.parts.manage_announced(record) {
-                let warning = format!("{id} is not managed: there are too many apps");
+                let warning = format!("{key} is not managed: there are too many apps");
                 return self.parts.warn(warning);
             }
         }
@@ -314,10 +315,11 @@ impl Service {
             Ok(Some(launch)) => {
                 let pid = announced.pid.as_raw_nonzero().get() as u32;
                 let app = App {
-                    path: id.clone().into_bytes(),
+                    uid: key.uid,
+                    path: key.id.clone().into_bytes(),
                     ..App::default()
                 };
-                let found = FoundApp { id, app };
+                let found = FoundApp { key, app };
                 self.begin(launch, pid, found);
                 self.happened(launch, StateEvent::Executed);
             }
@@ -352,7 +354,7 @@ impl Service {
                 }
                 self.parts.refresh_marks();
             }
-            Message::Discovered(path) => self.parts.follow_discovered(&path),
+            Message::Discovered(key) => self.parts.follow_discovered(&key),
             Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
             Message::Warning(warning) => self.parts.warn(warning),
             Message::Control(call) => call(self),

@@ -16,7 +16,7 @@ use super::reschedule::{refresh, reschedule};
 use super::worker::Jobs;
 use crate::apps::Rules;
 use crate::learn::{LearnedProfile, launch_sequence};
-use crate::model::{App, Params, Profile};
+use crate::model::{App, Params, Profile, UserApp};
 use crate::policy::{ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Plan};
 use crate::profile::{Store, decode};
 
@@ -50,25 +50,25 @@ impl ManagedApps {
     ) -> Result<(Self, Vec<String>), Box<dyn Error>> {
         let (profiles, warnings) = CachedProfile::load_all(&store)?;
         // The administrator may have declared one a launcher since.
-        registry.records.retain(|id, record| {
+        registry.records.retain(|key, record| {
             let app = App {
-                path: id.clone().into_bytes(),
+                path: key.id.clone().into_bytes(),
                 ..App::default()
             };
             let stays = record.marks.argument.is_some() || !rules.is_launcher(&app);
             if !stays {
-                tracing::info!(app = id, "{LAUNCHER_ONLY}");
+                tracing::info!(app = %key, "{LAUNCHER_ONLY}");
             }
             stays
         });
-        for (id, profile) in &profiles {
-            manage(&mut registry, rules, id, profile);
+        for (key, profile) in &profiles {
+            manage(&mut registry, rules, key, profile);
         }
         let lacks_profile = |record: &&Record| {
-            record.managed.tuning().is_some() && !profiles.contains_key(&record.id)
+            record.managed.tuning().is_some() && !profiles.contains_key(&record.key)
         };
         let lost = registry.records.values().filter(lacks_profile);
-        let lost: Vec<String> = lost.map(|record| record.id.clone()).collect();
+        let lost: Vec<UserApp> = lost.map(|record| record.key.clone()).collect();
         let mut apps = ManagedApps {
             registry,
             profiles,
@@ -77,22 +77,22 @@ impl ManagedApps {
             jobs,
             outbox,
         };
-        for id in lost {
-            apps.observe(&id, &Observation::NoProfile);
+        for key in lost {
+            apps.observe(&key, &Observation::NoProfile);
         }
         Ok((apps, warnings))
     }
 
     /// Plans a launch that begins now. `withholds`: whether prefetching may be withheld, to compare.
-    pub fn plan(&mut self, id: &str, withholds: bool) -> LaunchPolicy {
+    pub fn plan(&mut self, key: &UserApp, withholds: bool) -> LaunchPolicy {
         // Another key each time: launches from which prefetching is withheld should follow no rhythm.
-        let random = RandomState::new().hash_one(id);
-        let record = self.registry.records.get_mut(id);
+        let random = RandomState::new().hash_one(key);
+        let record = self.registry.records.get_mut(key);
         let planned = record.map_or(Plan::Leave, |record| record.managed.plan(now_s(), random));
-        let has_profile = self.profiles.contains_key(id);
+        let has_profile = self.profiles.contains_key(key);
         let plan = match planned {
             Plan::Prefetch | Plan::Withhold if !has_profile => {
-                self.observe(id, &Observation::NoProfile);
+                self.observe(key, &Observation::NoProfile);
                 Plan::Learn
             }
             Plan::Withhold if !withholds => Plan::Prefetch,
@@ -102,8 +102,8 @@ impl ManagedApps {
     }
 
     /// Enters a launch whose app runs now. False if the app is not managed.
-    pub fn launched(&mut self, id: &str, app: &App, plan: Plan) -> bool {
-        let Some(record) = self.registry.records.get_mut(id) else {
+    pub fn launched(&mut self, key: &UserApp, app: &App, plan: Plan) -> bool {
+        let Some(record) = self.registry.records.get_mut(key) else {
             return false;
         };
         let now = now_s();
@@ -119,25 +119,25 @@ impl ManagedApps {
     }
 
     /// Takes what happened to an app, and carries out what its policy decides.
-    pub fn observe(&mut self, id: &str, observation: &Observation<'_>) {
-        let Some(record) = self.registry.records.get_mut(id) else {
+    pub fn observe(&mut self, key: &UserApp, observation: &Observation<'_>) {
+        let Some(record) = self.registry.records.get_mut(key) else {
             return;
         };
         match record.managed.next(now_s(), observation) {
             Decision::Keep => {}
-            Decision::Reschedule(params) if self.tunes => self.reschedule(id, params),
+            Decision::Reschedule(params) if self.tunes => self.reschedule(key, params),
             Decision::Reschedule(_) => {
                 record.managed.next(now_s(), &Observation::NotRescheduled);
             }
-            Decision::Refresh => self.refresh_profile(id),
+            Decision::Refresh => self.refresh_profile(key),
             Decision::Relearn(reason) => {
                 let reason = reason_text(reason);
-                tracing::info!(app = id, reason, "will be learned again");
+                tracing::info!(app = %key, reason, "will be learned again");
             }
             Decision::SwitchedOff(off) => {
                 let why = off_reason(off);
-                tracing::info!(app = id, why, "switched off");
-                self.profiles.remove(id);
+                tracing::info!(app = %key, why, "switched off");
+                self.profiles.remove(key);
             }
         }
     }
@@ -146,13 +146,13 @@ impl ManagedApps {
     /// one from which prefetching is withheld.
     pub fn keep(
         &mut self,
-        id: &str,
+        key: &UserApp,
         profile: CachedProfile,
         learned: LearnedProfile,
         cold: Option<ColdLaunch>,
     ) {
-        self.use_learned(id, profile, cold);
-        let id = id.to_owned();
+        self.use_learned(key, profile, cold);
+        let key = key.clone();
         self.in_background(
             move |store, _| {
                 store
@@ -162,47 +162,47 @@ impl ManagedApps {
             },
             move |apps, why| {
                 // The disk is full, say: the app is learned at each launch until its profile can be stored.
-                apps.observe(&id, &Observation::NoProfile);
+                apps.observe(&key, &Observation::NoProfile);
                 apps.save();
                 Some(why.to_string())
             },
         );
     }
 
-    fn use_learned(&mut self, id: &str, profile: CachedProfile, cold: Option<ColdLaunch>) {
+    fn use_learned(&mut self, key: &UserApp, profile: CachedProfile, cold: Option<ColdLaunch>) {
         let (class, history) = (profile.class, profile.history.clone());
-        self.profiles.insert(id.to_owned(), profile);
+        self.profiles.insert(key.clone(), profile);
         let learned = Observation::Learned {
             class,
             history: &history,
             cold,
         };
-        self.observe(id, &learned);
+        self.observe(key, &learned);
     }
 
     /// Has a profile scheduled anew.
-    fn reschedule(&self, id: &str, params: Params) {
+    fn reschedule(&self, key: &UserApp, params: Params) {
         self.change_profile(
-            id,
+            key,
             move |profile, sequence, store| {
                 let rescheduled = reschedule(profile, sequence, params);
                 let replace = |new: Profile| CachedProfile::store(&new, store);
                 Some(rescheduled.and_then(|new| new.map(replace).transpose()))
             },
-            |apps, id, rescheduled| match rescheduled {
+            |apps, key, rescheduled| match rescheduled {
                 Ok(Some(profile)) => {
                     let params = profile.history.last().map(|revision| revision.params);
-                    tracing::info!(app = id, ?params, "scheduled anew");
-                    apps.profiles.insert(id, profile);
+                    tracing::info!(app = %key, ?params, "scheduled anew");
+                    apps.profiles.insert(key, profile);
                     None
                 }
                 Ok(None) => {
-                    apps.observe(&id, &Observation::NoEffect);
+                    apps.observe(&key, &Observation::NoEffect);
                     None
                 }
                 Err(why) => {
-                    apps.observe(&id, &Observation::NotRescheduled);
-                    Some(format!("{id} cannot be scheduled anew: {why}"))
+                    apps.observe(&key, &Observation::NotRescheduled);
+                    Some(format!("{key} cannot be scheduled anew: {why}"))
                 }
             },
         );
@@ -210,8 +210,8 @@ impl ManagedApps {
 
     /// Has the files of all profiles checked.
     pub fn refresh_profiles(&mut self) {
-        for id in self.profiles.keys() {
-            self.refresh_profile(id);
+        for key in self.profiles.keys() {
+            self.refresh_profile(key);
         }
         self.registry.checked(now_s());
         self.save();
@@ -219,9 +219,9 @@ impl ManagedApps {
 
     /// Has the files of a profile checked: files that were replaced are found again by their paths, and entries
     /// of files that are gone are dropped.
-    fn refresh_profile(&self, id: &str) {
+    fn refresh_profile(&self, key: &UserApp) {
         self.change_profile(
-            id,
+            key,
             |profile, sequence, store| {
                 let entries = profile.entries.len() as u64;
                 let refreshed = refresh(profile, sequence)?;
@@ -230,15 +230,15 @@ impl ManagedApps {
                 let stored = saved.and_then(|_| CachedProfile::store(&refreshed.profile, store));
                 Some((stored, refreshed.obsolete, entries))
             },
-            |apps, id, (stored, obsolete, entries)| {
+            |apps, key, (stored, obsolete, entries)| {
                 let profile = match stored {
                     Ok(profile) => profile,
                     Err(why) => return Some(why),
                 };
                 let what = "obsolete entries were replaced or removed";
-                tracing::info!(app = id, obsolete, entries, "{what}");
-                apps.profiles.insert(id.clone(), profile);
-                apps.observe(&id, &Observation::Checked { obsolete, entries });
+                tracing::info!(app = %key, obsolete, entries, "{what}");
+                apps.profiles.insert(key.clone(), profile);
+                apps.observe(&key, &Observation::Checked { obsolete, entries });
                 None
             },
         );
@@ -261,37 +261,37 @@ impl ManagedApps {
     }
 
     /// The profiles were read again; `known` are the apps that had one before.
-    pub fn loaded_again(&mut self, rules: &Rules, found: CachedProfiles, known: &[String]) {
-        for id in known.iter().filter(|id| !found.contains_key(*id)) {
+    pub fn loaded_again(&mut self, rules: &Rules, found: CachedProfiles, known: &[UserApp]) {
+        for key in known.iter().filter(|key| !found.contains_key(*key)) {
             // The user has forgotten it. If it is launched again, it begins anew.
-            self.profiles.remove(id);
-            self.registry.records.remove(id);
+            self.profiles.remove(key);
+            self.registry.records.remove(key);
         }
-        for (id, profile) in found {
-            manage(&mut self.registry, rules, &id, &profile);
-            let old = self.profiles.get(&id);
+        for (key, profile) in found {
+            manage(&mut self.registry, rules, &key, &profile);
+            let old = self.profiles.get(&key);
             if old.is_some_and(|old| old.packed == profile.packed) {
-                self.profiles.insert(id, profile);
+                self.profiles.insert(key, profile);
                 continue;
             }
-            if let Some(record) = self.registry.records.get_mut(&id) {
+            if let Some(record) = self.registry.records.get_mut(&key) {
                 record.added = Added::User;
             }
-            self.use_learned(&id, profile, None);
+            self.use_learned(&key, profile, None);
         }
         self.save();
     }
 
-    /// Forgets an app, its profile and its launches.
-    pub fn forget(&mut self, id: &str) {
-        let profile = self.profiles.remove(id).map(|profile| profile.app);
-        self.registry.records.remove(id);
+    /// Forgets an app of a user, its profile and its launches.
+    pub fn forget(&mut self, key: &UserApp) {
+        let profile = self.profiles.remove(key).map(|profile| profile.app);
+        self.registry.records.remove(key);
         self.save();
-        let id = id.to_owned();
+        let key = key.clone();
         self.in_background(
             move |store, records| {
                 let removed = profile.map_or(Ok(false), |app| store.remove(app.key()));
-                let forgotten = records.forget(&id);
+                let forgotten = records.forget(&key);
                 let removed = removed.err().map(|error| error.to_string());
                 let kept = forgotten.err().map(|error| error.to_string());
                 let whys: Vec<String> = removed.into_iter().chain(kept).collect();
@@ -313,14 +313,14 @@ impl ManagedApps {
     /// from a launch, or the app forgotten.
     fn change_profile<T: Send + 'static>(
         &self,
-        id: &str,
+        key: &UserApp,
         job: impl FnOnce(Profile, Option<Profile>, &Store) -> Option<T> + Send + 'static,
-        apply: impl FnOnce(&mut ManagedApps, String, T) -> Option<String> + Send + 'static,
+        apply: impl FnOnce(&mut ManagedApps, UserApp, T) -> Option<String> + Send + 'static,
     ) {
-        let Some(profile) = self.profiles.get(id) else {
+        let Some(profile) = self.profiles.get(key) else {
             return;
         };
-        let (id, packed) = (id.to_owned(), Arc::clone(&profile.packed));
+        let (key, packed) = (key.clone(), Arc::clone(&profile.packed));
         let before = Arc::clone(&packed);
         self.in_background(
             move |store, _| {
@@ -335,11 +335,11 @@ impl ManagedApps {
                 job(profile, sequence, store)
             },
             move |apps, result| {
-                let profile = apps.profiles.get(&id);
+                let profile = apps.profiles.get(&key);
                 if !profile.is_some_and(|profile| Arc::ptr_eq(&profile.packed, &before)) {
                     return None;
                 }
-                let warning = apply(apps, id, result);
+                let warning = apply(apps, key, result);
                 apps.save();
                 warning
             },
@@ -373,16 +373,16 @@ fn is_same(stored: &Profile, profile: &Profile) -> bool {
 }
 
 /// Manages an app that the user has learned by hand.
-fn manage(registry: &mut Registry, rules: &Rules, id: &str, profile: &CachedProfile) {
-    if registry.records.contains_key(id) {
+fn manage(registry: &mut Registry, rules: &Rules, key: &UserApp, profile: &CachedProfile) {
+    if registry.records.contains_key(key) {
         return;
     }
     let Some(marks) = Marks::of_profile(&profile.app, rules) else {
-        tracing::info!(app = id, "{LAUNCHER_ONLY}");
+        tracing::info!(app = %key, "{LAUNCHER_ONLY}");
         return;
     };
-    let name = id.rsplit('/').next().unwrap_or(id).to_owned();
-    let mut record = Record::new(id.to_owned(), name, Added::User, marks);
+    let name = key.id.rsplit('/').next().unwrap_or(&key.id).to_owned();
+    let mut record = Record::new(key.clone(), name, Added::User, marks);
     record.managed = Managed::with_profile(profile.class, &profile.history);
     registry.insert(record);
 }
@@ -425,6 +425,10 @@ mod tests {
 
     const ID: &str = "/opt/app";
 
+    fn key() -> UserApp {
+        profile().app.user_app().unwrap()
+    }
+
     /// The apps of a state directory that holds a profile of [`ID`], and what their worker sends.
     fn one_app(dir: &std::path::Path) -> (ManagedApps, Inbox, Worker) {
         let store = Store::create(dir).unwrap();
@@ -451,7 +455,12 @@ mod tests {
                 names: Vec::new(),
                 argument: argument.map(str::to_owned),
             };
-            registry.insert(Record::new(id.into(), "App".into(), Added::User, marks));
+            registry.insert(Record::new(
+                UserApp::new(0, id),
+                "App".into(),
+                Added::User,
+                marks,
+            ));
         }
         let (outbox, _inbox) = mailbox().unwrap();
         let records = Records::open(dir.path(), &HistoryConfig::default()).0;
@@ -459,7 +468,7 @@ mod tests {
         let store = Store::create(dir.path()).unwrap();
         let (rules, jobs) = (Rules::builtin(), worker.jobs.clone());
         let (apps, _) = ManagedApps::load(registry, &rules, store, jobs, outbox).unwrap();
-        let left: Vec<&String> = apps.registry.records.keys().collect();
+        let left: Vec<&str> = apps.registry.records.keys().map(|key| &*key.id).collect();
         assert_eq!(left, ["/usr/bin/env", "/usr/bin/gimp"]);
     }
 
@@ -477,7 +486,7 @@ mod tests {
 
     /// The shift that is in force, which tells profiles of the tests from each other.
     fn shift(apps: &ManagedApps) -> Option<u64> {
-        let revision = apps.profiles.get(ID)?.history.last();
+        let revision = apps.profiles.get(&key())?.history.last();
         Some(revision.unwrap().params.shift_bytes)
     }
 
@@ -499,38 +508,38 @@ mod tests {
     fn what_was_made_of_an_old_profile_replaces_no_newer_one() {
         let dir = tempfile::tempdir().unwrap();
         let (mut apps, inbox, _worker) = one_app(dir.path());
-        apps.reschedule(ID, with_shift(0));
+        apps.reschedule(&key(), with_shift(0));
         take_results(&mut apps, &inbox);
         assert_eq!(shift(&apps), Some(0));
 
         // Of two jobs that begin with the same profile, the second finds another one stored.
-        apps.reschedule(ID, with_shift(1 << 16));
-        apps.reschedule(ID, with_shift(1 << 17));
+        apps.reschedule(&key(), with_shift(1 << 16));
+        apps.reschedule(&key(), with_shift(1 << 17));
         take_results(&mut apps, &inbox);
         assert_eq!(shift(&apps), Some(1 << 16));
         let stored = apps.store.load(profile().app.key()).unwrap().unwrap();
-        assert_eq!(stored.history, apps.profiles[ID].history);
+        assert_eq!(stored.history, apps.profiles[&key()].history);
 
         // The app is learned while the worker still schedules the profile of before.
         let mut learned = profile();
         learned.created += 1;
         let in_force = learned.history[0].params.shift_bytes;
-        apps.reschedule(ID, with_shift(0));
-        apps.use_learned(ID, CachedProfile::load(&learned).unwrap(), None);
+        apps.reschedule(&key(), with_shift(0));
+        apps.use_learned(&key(), CachedProfile::load(&learned).unwrap(), None);
         take_results(&mut apps, &inbox);
         assert_eq!(shift(&apps), Some(in_force));
 
         // A profile in the store that was learned by hand since is not overwritten.
         learned.created += 1;
         apps.store.save(&learned).unwrap();
-        apps.reschedule(ID, with_shift(0));
+        apps.reschedule(&key(), with_shift(0));
         take_results(&mut apps, &inbox);
         assert_eq!(shift(&apps), Some(in_force));
         assert_eq!(apps.store.load(learned.app.key()).unwrap(), Some(learned));
 
         // An app that was forgotten does not come back.
-        apps.reschedule(ID, with_shift(0));
-        apps.forget(ID);
+        apps.reschedule(&key(), with_shift(0));
+        apps.forget(&key());
         take_results(&mut apps, &inbox);
         assert_eq!(shift(&apps), None);
         assert!(apps.store.load(profile().app.key()).unwrap().is_none());

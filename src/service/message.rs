@@ -1,13 +1,12 @@
 //! Messages of other threads to the event loop.
 
-use std::collections::HashMap;
-
-use super::cached_profile::CachedProfile;
+use super::cached_profile::CachedProfiles;
 use super::event_loop::Service;
 use super::managed_apps::ManagedApps;
 use super::registry::Record;
 use crate::kernel::CountingWaits;
 use crate::learn::LiveResult;
+use crate::model::UserApp;
 
 /// Takes what came of a job for the managed apps. Returns a warning if something is wrong.
 pub type AppsChange = Box<dyn FnOnce(&mut ManagedApps) -> Option<String> + Send>;
@@ -25,14 +24,14 @@ pub enum Message {
     /// The profiles that are in the store now.
     Profiles {
         /// By app.
-        found: HashMap<String, CachedProfile>,
+        found: CachedProfiles,
         /// Apps that had a profile when the store was read.
-        known: Vec<String>,
+        known: Vec<UserApp>,
     },
     /// The worker has done a job for the managed apps.
     Apps(AppsChange),
-    /// A program that had read much may become an app.
-    Discovered(String),
+    /// A program that had read much for a user may become an app of his.
+    Discovered(UserApp),
     /// The apps with .desktop entries.
     DesktopApps(Vec<Record>),
     /// Something is wrong.

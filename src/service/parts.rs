@@ -28,7 +28,11 @@ use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
 use crate::kernel::{CountingWaits, Watch};
 use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
+use crate::model::UserApp;
 use crate::policy::{Observation, Phase, PhaseRequest, Plan};
+
+/// So many times `automatic.max_apps` are managed, of however many users.
+const MOST_USERS: u64 = 16;
 
 /// A profile that a recorder has made.
 pub struct RecordedProfile {
@@ -94,18 +98,19 @@ impl Parts {
     /// Plans the launch of an app, which is managed from now on if it has a .desktop entry. `None`: the
     /// launch is left alone.
     pub fn plan(&mut self, found: &FoundApp) -> Option<LaunchPolicy> {
-        let id = &found.id;
-        let record = self.apps.registry.records.get(id);
+        let key = &found.key;
+        let record = self.apps.registry.records.get(key);
         let mut learns = record.is_some_and(Record::is_to_learn);
-        if record.is_none() && !self.watchlist.is_on_probation(id) {
-            let record = self.watchlist.new_record(id)?;
-            if self.is_full() {
+        if record.is_none() && !self.watchlist.is_on_probation(key) {
+            let named = self.apps.registry.named_for_all(key);
+            let record = named.or_else(|| self.watchlist.new_record(key))?;
+            if self.is_full(key.uid) {
                 return None;
             }
+            learns = record.is_to_learn();
             self.apps.registry.insert(record);
-            learns = true;
         }
-        let policy = self.apps.plan(id, self.config.prefetch.withhold);
+        let policy = self.apps.plan(key, self.config.prefetch.withhold);
         if policy.plan == Plan::Learn && !learns {
             // Its profile is lost.
             self.refresh_marks();
@@ -113,14 +118,17 @@ impl Parts {
         Some(policy)
     }
 
-    /// Whether apps are managed only if the user names them.
-    fn is_full(&self) -> bool {
-        self.apps.registry.records.len() as u64 >= self.config.automatic.max_apps
+    /// Whether apps of this user are managed only if they are named.
+    fn is_full(&self, uid: u32) -> bool {
+        let most = self.config.automatic.max_apps;
+        let records = &self.apps.registry.records;
+        let of_user = records.keys().filter(|key| key.uid == uid).count() as u64;
+        of_user >= most || records.len() as u64 >= most.saturating_mul(MOST_USERS)
     }
 
     /// Manages an app that was announced; false if there are too many.
     pub fn manage_announced(&mut self, record: Record) -> bool {
-        if self.is_full() {
+        if self.is_full(record.key.uid) {
             return false;
         }
         self.apps.registry.insert(record);
@@ -130,17 +138,21 @@ impl Parts {
     }
 
     /// Takes what happened to an app.
-    pub fn observe(&mut self, id: &str, observation: &Observation<'_>) {
-        self.apps.observe(id, observation);
+    pub fn observe(&mut self, key: &UserApp, observation: &Observation<'_>) {
+        self.apps.observe(key, observation);
         self.refresh_marks();
     }
 
-    /// Takes what the user wants of an app.
-    pub fn ask(&mut self, id: &str, request: PhaseRequest) {
-        self.observe(id, &Observation::Asked(request));
-        let record = self.apps.registry.records.get(id);
-        let prefetches = record.is_some_and(|record| record.managed.phase() == Phase::Prefetching);
-        if prefetches && !self.apps.profiles.contains_key(id) {
+    /// Takes what is wanted of apps.
+    pub fn ask(&mut self, apps: &[UserApp], request: PhaseRequest) {
+        let mut lacks_profile = false;
+        for key in apps {
+            self.observe(key, &Observation::Asked(request));
+            let record = self.apps.registry.records.get(key);
+            let is_on = record.is_some_and(|record| record.managed.phase() == Phase::Prefetching);
+            lacks_profile |= is_on && !self.apps.profiles.contains_key(key);
+        }
+        if lacks_profile {
             // It was dropped when the app was switched off.
             self.apps.load_again();
         }
@@ -148,9 +160,11 @@ impl Parts {
         self.apps.save();
     }
 
-    /// Forgets an app.
-    pub fn forget(&mut self, id: &str) {
-        self.apps.forget(id);
+    /// Forgets apps.
+    pub fn forget(&mut self, apps: &[UserApp]) {
+        for key in apps {
+            self.apps.forget(key);
+        }
         self.watch_for_launches();
     }
 
@@ -161,7 +175,7 @@ impl Parts {
     }
 
     /// The profiles were read again; `known` are the apps that had one before.
-    pub fn profiles_loaded_again(&mut self, found: CachedProfiles, known: &[String]) {
+    pub fn profiles_loaded_again(&mut self, found: CachedProfiles, known: &[UserApp]) {
         let rules = self.watchlist.catalogue.rules();
         self.apps.loaded_again(rules, found, known);
         self.watch_for_launches();
@@ -191,31 +205,31 @@ impl Parts {
         self.watch_for_launches();
     }
 
-    /// A process of this program had read so many bytes when it exited.
-    pub fn has_read_much(&mut self, path: &str, bytes: u64) {
-        let is_plausible = discovery::is_plausible(Path::new(path));
-        if !is_plausible || !self.may_become_app(path) || !self.watchlist.has_room_for(path) {
+    /// A process of this program, of this user, had read so many bytes when it exited.
+    pub fn has_read_much(&mut self, key: UserApp, bytes: u64) {
+        let is_plausible = discovery::is_plausible(Path::new(&key.id));
+        if !is_plausible || !self.may_become_app(&key) || !self.watchlist.has_room_for(&key) {
             return;
         }
-        let (path, outbox) = (path.to_owned(), self.outbox.clone());
+        let outbox = self.outbox.clone();
         let rules = self.watchlist.catalogue.rules().clone();
-        let check = move |_: &mut _| match discovery::check(Path::new(&path), &rules) {
+        let check = move |_: &mut _| match discovery::check(Path::new(&key.id), &rules) {
             Ok(()) => {
-                tracing::debug!(path, bytes, "read much: its next launches are followed");
-                outbox.send(Message::Discovered(path));
+                tracing::debug!(app = %key, bytes, "read much: its next launches are followed");
+                outbox.send(Message::Discovered(key));
             }
-            Err(why) => tracing::debug!(path, bytes, "read much and is no app: {why}"),
+            Err(why) => tracing::debug!(app = %key, bytes, "read much and is no app: {why}"),
         };
         self.worker.jobs.run(check);
     }
 
-    fn may_become_app(&self, path: &str) -> bool {
-        self.config.mode == Mode::Automatic && !self.apps.registry.records.contains_key(path)
+    fn may_become_app(&self, key: &UserApp) -> bool {
+        self.config.mode == Mode::Automatic && !self.apps.registry.records.contains_key(key)
     }
 
     /// A program that had read much may become an app: its next launches are followed.
-    pub fn follow_discovered(&mut self, path: &str) {
-        if self.may_become_app(path) && self.watchlist.begin_probation(path) {
+    pub fn follow_discovered(&mut self, key: &UserApp) {
+        if self.may_become_app(key) && self.watchlist.begin_probation(key) {
             self.watch_for_launches();
         }
     }
@@ -308,8 +322,8 @@ impl Parts {
 
     /// Whether a launch needs more than one of an app may that the administrator has not named.
     fn is_too_large(&self, learned: &CachedProfile) -> bool {
-        let id = String::from_utf8(learned.app.id()).ok();
-        let record = id.and_then(|id| self.apps.registry.records.get(&id));
+        let key = learned.app.user_app();
+        let record = key.and_then(|key| self.apps.registry.records.get(&key));
         let is_named = record.is_some_and(|record| record.added == Added::User);
         !is_named && learned.bytes >> 20 > self.config.prefetch.max_profile_mib
     }

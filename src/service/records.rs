@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::model::UserApp;
 use crate::profile::Store;
 use crate::service::config::HistoryConfig;
 use crate::service::history::{FILE_NAME, History, HistoryError, LaunchRecord};
@@ -60,7 +61,7 @@ impl Records {
     ///
     /// # Errors
     /// As [`History::forget`].
-    pub fn forget(&mut self, app: &str) -> Result<(), HistoryError> {
+    pub fn forget(&mut self, app: &UserApp) -> Result<(), HistoryError> {
         match &mut self.history {
             Some(history) => history.forget(app),
             None => Ok(()),
@@ -92,7 +93,7 @@ mod tests {
             ..LaunchRecord::default()
         };
         let warning = records.add(&launch);
-        let launches = |history: &History| history.launches(None, 10).unwrap().len();
+        let launches = |history: &History| history.launches(None, None, 10).unwrap().len();
         (warning, records.history().map_or(0, launches))
     }
 

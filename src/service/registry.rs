@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fs::atomic_write;
 use crate::fs::root_owned::{self, NotRootOwned};
-use crate::model::{App, Identity};
+use crate::model::{App, Identity, UserApp};
 use crate::policy::{Managed, Phase};
 use crate::profile::Store;
 use crate::service::marks::Marks;
@@ -28,8 +28,12 @@ const MAX_BYTES: usize = 8 << 20;
 /// How often the files of all profiles are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Version of the file's layout.
-const VERSION: u32 = 1;
+/// Version of the file's layout. In another one, all apps are managed anew.
+const VERSION: u32 = 2;
+
+/// Stands for the user id in the record of an app that the administrator has named for all users: the kernel has no
+/// user of this id. A user's own record takes its place at his first launch.
+pub const EVERY_USER: u32 = u32::MAX;
 
 /// Why the app is managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,8 +52,8 @@ pub enum Added {
 /// A managed app.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Absolute path as the system sees it, or `launcher:name`.
-    pub id: String,
+    /// What it is, and whose launches it is about.
+    pub key: UserApp,
     /// Its name as people know it.
     pub title: String,
     /// Why it is managed.
@@ -70,9 +74,9 @@ pub struct Record {
 
 impl Record {
     /// An app that has not been launched yet.
-    pub fn new(id: String, title: String, added: Added, marks: Marks) -> Self {
+    pub fn new(key: UserApp, title: String, added: Added, marks: Marks) -> Self {
         Record {
-            id,
+            key,
             title,
             added,
             marks,
@@ -84,16 +88,26 @@ impl Record {
         }
     }
 
-    /// An installed app that may be executed under `names`; `None` if its path is not UTF-8.
+    /// An installed app that may be executed under `names`, for all users; `None` if its path is not UTF-8.
     pub fn of_installed(
         identity: &Identity,
         title: String,
         names: &[OsString],
         added: Added,
     ) -> Option<Self> {
-        let app = identity.app(None);
-        let id = String::from_utf8(app.id()).ok()?;
-        Some(Record::new(id, title, added, Marks::new(&app, names)))
+        let app = identity.app(EVERY_USER, None);
+        let key = app.user_app()?;
+        Some(Record::new(key, title, added, Marks::new(&app, names)))
+    }
+
+    /// The same app of one user, before he has launched it.
+    pub fn for_user(&self, uid: u32) -> Self {
+        let key = UserApp::new(uid, self.key.id.clone());
+        let mut record = Record::new(key, self.title.clone(), self.added, self.marks.clone());
+        if matches!(self.managed.phase(), Phase::Disabled { .. }) {
+            record.managed = self.managed.clone();
+        }
+        record
     }
 
     /// Notes a launch at `now_s`, in seconds since the epoch.
@@ -122,8 +136,8 @@ struct StoredRegistry {
 #[derive(Clone, Debug)]
 pub struct Registry {
     path: PathBuf,
-    /// By id.
-    pub records: BTreeMap<String, Record>,
+    /// Of each user, and of [`EVERY_USER`].
+    pub records: BTreeMap<UserApp, Record>,
     /// When the files of all profiles were checked last, in seconds since the epoch; 0: never.
     checked_s: u64,
 }
@@ -171,10 +185,10 @@ impl Registry {
                 StoredRegistry::default()
             }
         };
-        let by_id = |record: Record| (record.id.clone(), record);
+        let by_key = |record: Record| (record.key.clone(), record);
         let registry = Registry {
             path,
-            records: stored.apps.into_iter().map(by_id).collect(),
+            records: stored.apps.into_iter().map(by_key).collect(),
             checked_s: stored.checked_s,
         };
         Ok((registry, warning))
@@ -203,9 +217,17 @@ impl Registry {
         })
     }
 
-    /// Adds an app, in place of one of the same id.
+    /// Adds an app, in place of the user's one of the same id.
     pub fn insert(&mut self, record: Record) {
-        self.records.insert(record.id.clone(), record);
+        self.records.insert(record.key.clone(), record);
+    }
+
+    /// The record that the first launch of a user makes, if the administrator has named the app for all users.
+    pub fn named_for_all(&self, key: &UserApp) -> Option<Record> {
+        let named = self
+            .records
+            .get(&UserApp::new(EVERY_USER, key.id.as_str()))?;
+        Some(named.for_user(key.uid))
     }
 
     /// Notes that the files of all profiles are checked at `now_s`, in seconds since the epoch.
@@ -241,7 +263,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (mut registry, warning) = Registry::load(dir.path()).unwrap();
         assert_eq!((registry.records.len(), warning), (0, None));
-        let mut app = Record::new("/app".into(), "App".into(), Added::User, Marks::default());
+        let mut app = Record::new(
+            UserApp::new(7, "/app"),
+            "App".into(),
+            Added::User,
+            Marks::default(),
+        );
         app.launched(1);
         app.launched(2);
         assert_eq!((app.launches, &app.last_s[..]), (2, &[2][..]));
@@ -249,7 +276,7 @@ mod tests {
         registry.save().unwrap();
         let (again, warning) = Registry::load(dir.path()).unwrap();
         assert_eq!(warning, None);
-        assert_eq!(again.records, BTreeMap::from([(app.id.clone(), app)]));
+        assert_eq!(again.records, BTreeMap::from([(app.key.clone(), app)]));
     }
 
     #[test]
@@ -283,7 +310,7 @@ mod tests {
             (b"[]", 0o600, "invalid length"),
             (b"\xff\xfe", 0o600, "expected value"),
             (wrong_version, 0o600, "it is of version 9"),
-            (br#"{"version":1,"apps":[]}"#, 0o666, "others may write it"),
+            (br#"{"version":2,"apps":[]}"#, 0o666, "others may write it"),
         ] {
             fs::write(&path, content).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();

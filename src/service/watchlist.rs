@@ -12,17 +12,18 @@ use std::ffi::{OsStr, OsString};
 use super::catalogue::Catalogue;
 use super::config::AutomaticConfig;
 use super::marks::Marks;
-use super::registry::{Added, Record, Registry};
+use super::registry::{Added, EVERY_USER, Record, Registry};
 use crate::apps::{Rules, desktop};
 use crate::kernel::WatchedName;
-use crate::model::LaunchCounts;
+use crate::model::{LaunchCounts, UserApp};
 
 /// Where commands are looked for: a service has no user's PATH.
 pub const PATH: &str =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/games:/usr/local/games";
 
-/// Most programs that are on probation at a time.
+/// Most programs that are on probation at a time, and of one user.
 const MOST_ON_PROBATION: usize = 64;
+const MOST_OF_A_USER: usize = 16;
 
 /// Launches unlike an app's after which a program is followed no longer.
 const PATIENCE: u64 = 8;
@@ -30,9 +31,11 @@ const PATIENCE: u64 = 8;
 /// Bytes below which the reads of a launch call it warm.
 const WARM_BYTES: u64 = 1 << 20;
 
-/// The launches of a program on probation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A program on probation.
+#[derive(Clone, Debug)]
 struct Probation {
+    /// Its record once it is managed.
+    record: Record,
     /// Launches that looked like those of a large app, in a row.
     alike: u64,
     /// Launches that did not.
@@ -40,12 +43,12 @@ struct Probation {
 }
 
 /// What a launch has shown of a program on probation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProbationVerdict {
     /// More launches are needed.
     Undecided,
-    /// It is an app.
-    App,
+    /// It is an app: its record.
+    App(Box<Record>),
     /// It is not. It may be put on probation again when it reads much once more.
     NoApp,
 }
@@ -54,10 +57,10 @@ pub enum ProbationVerdict {
 pub struct Watchlist {
     /// What recognises them.
     pub catalogue: Catalogue,
-    /// The records of programs once they are managed, by id.
+    /// The records of programs with .desktop entries once they are managed, by id.
     candidates: BTreeMap<String, Record>,
-    /// The candidates that are on probation.
-    probation: BTreeMap<String, Probation>,
+    /// Programs that have read much for a user, whose launches alone count.
+    probation: BTreeMap<UserApp, Probation>,
 }
 
 impl Watchlist {
@@ -70,27 +73,27 @@ impl Watchlist {
         }
     }
 
-    /// The record of a candidate that is to be managed from now on.
-    pub fn new_record(&self, id: &str) -> Option<Record> {
-        self.candidates.get(id).cloned()
+    /// The record of a user's app that is to be managed from now on because it has a .desktop entry.
+    pub fn new_record(&self, key: &UserApp) -> Option<Record> {
+        let candidate = self.candidates.get(&key.id)?;
+        Some(candidate.for_user(key.uid))
     }
 
-    /// Whether the program is on probation.
-    pub fn is_on_probation(&self, id: &str) -> bool {
-        self.probation.contains_key(id)
+    /// Whether the program is on probation for this user.
+    pub fn is_on_probation(&self, key: &UserApp) -> bool {
+        self.probation.contains_key(key)
     }
 
-    /// Replaces the apps with .desktop entries. Programs on probation stay.
+    /// Replaces the apps with .desktop entries. Other programs on probation stay.
     pub fn set_desktop_apps(&mut self, found: Vec<Record>) {
-        self.candidates
-            .retain(|id, _| self.probation.contains_key(id));
-        for record in found {
-            self.probation.remove(&record.id);
-            self.candidates.insert(record.id.clone(), record);
-        }
+        let by_id = |record: Record| (record.key.id.clone(), record);
+        self.candidates = found.into_iter().map(by_id).collect();
+        let candidates = &self.candidates;
+        self.probation
+            .retain(|key, _| !candidates.contains_key(&key.id));
     }
 
-    /// Removes all candidates: in manual mode, no app is managed that the user has not named.
+    /// Removes all candidates: in manual mode, no app is managed that nobody has named.
     pub fn clear_candidates(&mut self) {
         self.candidates.clear();
         self.probation.clear();
@@ -102,59 +105,75 @@ impl Watchlist {
         &mut self,
         registry: &Registry,
     ) -> (HashMap<OsString, WatchedName>, Vec<OsString>) {
-        let managed = &registry.records;
-        let new = self
-            .candidates
-            .values()
-            .filter(|new| !managed.contains_key(&new.id));
-        self.catalogue.refresh(managed.values().chain(new))
+        let managed = registry.records.values();
+        let on_probation = self.probation.values().map(|probation| &probation.record);
+        let all = managed.chain(self.candidates.values()).chain(on_probation);
+        // The apps of several users are recognised alike.
+        let by_id: BTreeMap<&str, &Record> =
+            all.map(|record| (record.key.id.as_str(), record)).collect();
+        self.catalogue.refresh(by_id.into_values())
     }
 
-    /// The apps whose next launch is to be learned.
+    /// The ids of the apps whose next launch is to be learned, for whichever user. Of an app that some user has
+    /// launched, the first launch of another is not held, and is learned a moment late.
     pub fn to_learn(&self, registry: &Registry) -> HashSet<String> {
-        let records = &registry.records;
-        let managed = records.values().filter(|record| record.is_to_learn());
-        let is_new = |id: &&String| !self.is_on_probation(id) && !records.contains_key(*id);
-        let new = self.candidates.keys().filter(is_new);
-        managed
-            .map(|record| &record.id)
-            .chain(new)
-            .cloned()
-            .collect()
+        let mut learned: HashMap<&str, bool> = HashMap::new();
+        for record in registry.records.values() {
+            if record.key.uid != EVERY_USER {
+                *learned.entry(&record.key.id).or_default() |= record.is_to_learn();
+            }
+        }
+        let named = registry.records.values();
+        let named = named.filter(|record| record.key.uid == EVERY_USER);
+        for record in named.chain(self.candidates.values()) {
+            learned
+                .entry(&record.key.id)
+                .or_insert_with(|| record.is_to_learn());
+        }
+        let to_learn = learned.into_iter().filter(|(_, learns)| *learns);
+        to_learn.map(|(id, _)| id.to_owned()).collect()
     }
 
-    /// Whether a program may be put on probation: it is no candidate yet, and there are not too many.
-    pub fn has_room_for(&self, path: &str) -> bool {
-        self.probation.len() < MOST_ON_PROBATION && !self.candidates.contains_key(path)
+    /// Whether a program may be put on probation: it is neither a candidate nor on probation yet, and there are not
+    /// too many.
+    pub fn has_room_for(&self, key: &UserApp) -> bool {
+        let of_user = self.probation.keys().filter(|other| other.uid == key.uid);
+        self.probation.len() < MOST_ON_PROBATION
+            && of_user.count() < MOST_OF_A_USER
+            && !self.probation.contains_key(key)
+            && !self.candidates.contains_key(&key.id)
     }
 
     /// Puts a program on probation, of which a process had read much when it exited and which may become an app
     /// ([`super::discovery`]). False if there is no room.
-    pub fn begin_probation(&mut self, path: &str) -> bool {
-        if !self.has_room_for(path) {
+    pub fn begin_probation(&mut self, key: &UserApp) -> bool {
+        if !self.has_room_for(key) {
             return false;
         }
-        let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+        let name = key.id.rsplit('/').next().unwrap_or(&key.id).to_owned();
         let marks = Marks {
             names: vec![name.clone()],
             argument: None,
         };
-        let record = Record::new(path.to_owned(), name, Added::Discovered, marks);
-        self.candidates.insert(path.to_owned(), record);
-        self.probation.insert(path.to_owned(), Probation::default());
+        let probation = Probation {
+            record: Record::new(key.clone(), name, Added::Discovered, marks),
+            alike: 0,
+            unlike: 0,
+        };
+        self.probation.insert(key.clone(), probation);
         true
     }
 
     /// Weighs a launch of a program on probation.
     pub fn weigh(
         &mut self,
-        id: &str,
+        key: &UserApp,
         counts: &LaunchCounts,
         wanted: &AutomaticConfig,
     ) -> ProbationVerdict {
         // Warm launches read next to nothing and show nothing.
         let shows = counts.waits_counted && counts.bytes >= WARM_BYTES;
-        let Some(probation) = self.probation.get_mut(id).filter(|_| shows) else {
+        let Some(probation) = self.probation.get_mut(key).filter(|_| shows) else {
             return ProbationVerdict::Undecided;
         };
         let waiting_ms = counts.waiting_ns / 1_000_000;
@@ -164,15 +183,16 @@ impl Watchlist {
             probation.alike = 0;
             probation.unlike += 1;
         }
-        if probation.alike >= wanted.launches {
-            self.probation.remove(id);
-            ProbationVerdict::App
-        } else if probation.unlike > PATIENCE {
-            self.probation.remove(id);
-            self.candidates.remove(id);
-            ProbationVerdict::NoApp
-        } else {
-            ProbationVerdict::Undecided
+        let (is_app, is_none) = (
+            probation.alike >= wanted.launches,
+            probation.unlike > PATIENCE,
+        );
+        if !is_app && !is_none {
+            return ProbationVerdict::Undecided;
+        }
+        match self.probation.remove(key) {
+            Some(probation) if is_app => ProbationVerdict::App(Box::new(probation.record)),
+            _ => ProbationVerdict::NoApp,
         }
     }
 }
@@ -194,6 +214,9 @@ pub fn desktop_apps(rules: &Rules) -> Vec<Record> {
 mod tests {
     use super::ProbationVerdict::{App, NoApp, Undecided};
     use super::*;
+    use crate::model::DriveClass;
+    use crate::policy::Managed;
+    use crate::profile::generate::sample;
     use crate::service::roots::Roots;
 
     fn watchlist() -> Watchlist {
@@ -201,49 +224,67 @@ mod tests {
         Watchlist::new(Catalogue::new(Rules::builtin(), roots))
     }
 
+    const USER: u32 = 1000;
+
+    fn app(id: &str) -> UserApp {
+        UserApp::new(USER, id)
+    }
+
     #[test]
-    fn launches_of_an_app_are_large_and_slow_and_in_a_row() {
+    fn launches_of_an_app_are_large_and_slow_and_in_a_row_and_of_one_user() {
         let wanted = AutomaticConfig::default();
         let (large, slow) = (wanted.min_read_mib << 20, wanted.min_wait_ms);
         let mut watchlist = watchlist();
-        let mut launch = |id: &str, bytes: u64, waiting_ms: u64| {
+        let mut launch = |key: &UserApp, bytes: u64, waiting_ms: u64| {
             let counts = LaunchCounts {
                 bytes,
                 waiting_ns: waiting_ms * 1_000_000,
                 waits_counted: true,
                 ..LaunchCounts::default()
             };
-            watchlist.begin_probation(id);
-            watchlist.weigh(id, &counts, &wanted)
+            watchlist.begin_probation(key);
+            watchlist.weigh(key, &counts, &wanted)
         };
-        let app = "/usr/bin/app";
+        let (large_app, tool) = (app("/usr/bin/app"), app("/usr/bin/tool"));
         for (bytes, waiting_ms) in [(large, slow), (0, 0), (large, slow - 1), (large - 1, slow)] {
-            assert_eq!(launch(app, bytes, waiting_ms), Undecided);
+            assert_eq!(launch(&large_app, bytes, waiting_ms), Undecided);
         }
         for _ in 1..wanted.launches {
-            assert_eq!(launch(app, large, slow), Undecided);
+            assert_eq!(launch(&large_app, large, slow), Undecided);
+            let others = UserApp::new(USER + 1, large_app.id.as_str());
+            assert_eq!(launch(&others, large, slow), Undecided);
         }
-        assert_eq!(launch(app, large, slow), App);
+        let App(record) = launch(&large_app, large, slow) else {
+            panic!("no app")
+        };
+        assert_eq!((&record.key, record.added), (&large_app, Added::Discovered));
         for _ in 0..PATIENCE {
-            assert_eq!(launch("/usr/bin/tool", WARM_BYTES, 0), Undecided);
-            assert_eq!(launch("/usr/bin/tool", WARM_BYTES - 1, 0), Undecided);
+            assert_eq!(launch(&tool, WARM_BYTES, 0), Undecided);
+            assert_eq!(launch(&tool, WARM_BYTES - 1, 0), Undecided);
         }
-        assert_eq!(launch("/usr/bin/tool", WARM_BYTES, 0), NoApp);
-        assert!(watchlist.candidates.contains_key(app) && watchlist.probation.is_empty());
-        assert!(!watchlist.candidates.contains_key("/usr/bin/tool"));
+        assert_eq!(launch(&tool, WARM_BYTES, 0), NoApp);
+        let left: Vec<u32> = watchlist.probation.keys().map(|key| key.uid).collect();
+        assert_eq!(left, [USER + 1]);
     }
 
     #[test]
-    fn few_programs_are_on_probation() {
+    fn few_programs_are_on_probation_and_fewer_of_one_user() {
         let mut watchlist = watchlist();
-        for program in 0..MOST_ON_PROBATION {
-            assert!(watchlist.begin_probation(&format!("/usr/bin/{program}")));
+        let of = |user: usize, program: usize| {
+            UserApp::new(USER + user as u32, format!("/usr/bin/{program}"))
+        };
+        for program in 0..MOST_OF_A_USER {
+            assert!(watchlist.begin_probation(&of(0, program)));
         }
-        assert!(!watchlist.begin_probation("/usr/bin/one-too-many"));
-        watchlist.candidates.remove("/usr/bin/1");
-        watchlist.probation.remove("/usr/bin/1");
-        assert!(!watchlist.begin_probation("/usr/bin/2"), "it is already");
-        assert!(watchlist.begin_probation("/usr/bin/1"));
+        assert!(!watchlist.begin_probation(&of(0, MOST_OF_A_USER)));
+        for program in MOST_OF_A_USER..MOST_ON_PROBATION {
+            assert!(watchlist.begin_probation(&of(program, program)));
+        }
+        let another = of(MOST_ON_PROBATION, 0);
+        assert!(!watchlist.begin_probation(&another));
+        watchlist.probation.remove(&of(0, 0));
+        assert!(!watchlist.begin_probation(&of(0, 1)), "it is already");
+        assert!(watchlist.begin_probation(&another));
     }
 
     #[test]
@@ -251,13 +292,40 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (registry, _) = Registry::load(dir.path()).unwrap();
         let mut watchlist = watchlist();
-        watchlist.begin_probation("/usr/bin/a");
-        let desktop =
-            |id: &str| Record::new(id.into(), "App".into(), Added::Desktop, Marks::default());
+        watchlist.begin_probation(&app("/usr/bin/a"));
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/b")]);
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/c")]);
-        assert!(watchlist.is_on_probation("/usr/bin/a"));
+        assert!(watchlist.is_on_probation(&app("/usr/bin/a")));
         let to_learn = watchlist.to_learn(&registry);
         assert_eq!(to_learn, HashSet::from(["/usr/bin/c".to_owned()]));
+    }
+
+    fn desktop(id: &str) -> Record {
+        let key = UserApp::new(EVERY_USER, id);
+        Record::new(key, "App".into(), Added::Desktop, Marks::default())
+    }
+
+    #[test]
+    fn an_app_is_to_be_learned_if_a_user_has_not_learned_it_or_nobody_has_launched_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let mut watchlist = watchlist();
+        watchlist.set_desktop_apps(vec![desktop("/a"), desktop("/b"), desktop("/c")]);
+        registry.insert(desktop("/d"));
+        let history = sample("/a").history;
+        let learned = Managed::with_profile(DriveClass::CommandQueuing, &history);
+        for (uid, id, managed) in [
+            (1, "/a", learned.clone()),
+            (2, "/a", learned.clone()),
+            (1, "/b", learned.clone()),
+            (2, "/b", Managed::default()),
+            (1, "/d", learned),
+        ] {
+            let mut record = desktop(id).for_user(uid);
+            record.managed = managed;
+            registry.insert(record);
+        }
+        let expected = ["/b", "/c"].map(str::to_owned);
+        assert_eq!(watchlist.to_learn(&registry), HashSet::from(expected));
     }
 }

@@ -74,7 +74,7 @@ pub fn expect(announced: Option<AnnouncedLaunch>, pid: i32, uid: u32, identity: 
     let announced = announced.expect("an announcement that holds");
     assert_eq!(announced.pid.as_raw_nonzero().get(), pid);
     assert_eq!(announced.uid, uid);
-    assert_eq!(announced.identity(), identity);
+    assert_eq!(announced.user_app().id, identity);
 }
 
 /// tests/common/fork_server.py, and its end with this value.

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use paralfetch::drive::drop_caches;
 use paralfetch::model::Place;
-use paralfetch::model::Profile;
+use paralfetch::model::{Profile, UserApp};
 use paralfetch::profile::Store;
 use paralfetch::service::registry::Registry;
 
@@ -56,7 +56,10 @@ fn a_profile_and_the_registry_name_the_executable() {
         assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
         let (registry, damaged) = Registry::load(state).unwrap();
         assert_eq!(damaged, None);
-        let app = registry.records[&id].app.clone().unwrap();
+        let app = registry.records[&UserApp::new(0, id.as_str())]
+            .app
+            .clone()
+            .unwrap();
         assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
     });
 }

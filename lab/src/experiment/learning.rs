@@ -8,6 +8,7 @@ use paralfetch::drive::drop_caches;
 use paralfetch::learn::{LearnOptions, LearnSummary, learn};
 use paralfetch::model::LaunchLimits;
 use paralfetch::model::Learned;
+use paralfetch::process::User;
 
 use super::background;
 use super::learned_store::{Condition, LearnedStore, describe, needed};
@@ -76,7 +77,7 @@ impl Work {
                 app.name, self.job.device
             );
             let options = LearnOptions {
-                app: identify_command(&Rules::builtin(), &command).app,
+                app: identify_command(&Rules::builtin(), &command, User::uid_of(None)).app,
                 how,
                 limits: LaunchLimits {
                     timeout: Duration::from_secs(self.job.timeout),

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use paralfetch::model::{App, DriveClass, Profile};
+use paralfetch::model::{App, DriveClass, Profile, UserApp};
 use paralfetch::policy::Phase;
 use paralfetch::service::control::{LaunchRecord, ServiceCalls};
 use paralfetch::service::registry::{self, Registry};
@@ -185,7 +185,10 @@ impl Service {
         if let Some(why) = damaged {
             bail!("{why}");
         }
-        Ok(registry.records.get(&self.id).cloned())
+        Ok(registry
+            .records
+            .get(&UserApp::new(self.app.uid, self.id.as_str()))
+            .cloned())
     }
 
     /// Asks it to end, and waits.

@@ -28,6 +28,7 @@ pub type Read = (u32, u64, u64);
 /// The app that was learned.
 pub fn app() -> App {
     App {
+        uid: 0,
         path: b"/bin/app".to_vec(),
         root: None,
         program: None,

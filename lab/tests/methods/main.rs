@@ -58,7 +58,7 @@ fn learned(image: &Image, supervisor: &mut Supervisor) -> LearnedApp {
             let argv = Image::APP.map(Into::into);
             let command = Command::find_for(&argv, Some(image.root()), None).unwrap();
             let options = LearnOptions {
-                app: identify_command(&Rules::builtin(), &command).app,
+                app: identify_command(&Rules::builtin(), &command, 0).app,
                 how: how.learned(),
                 limits: LaunchLimits::default(),
                 keeper: None,

@@ -153,6 +153,7 @@ static __always_inline void report_launch(struct scratch *s, struct task_struct 
 	s->event.launch = launch;
 	s->event.kind = kind;
 	s->event.pid = task->tgid;
+	s->event.uid = bpf_get_current_uid_gid();
 	s->event.root_ino = BPF_CORE_READ(root, i_ino);
 	s->event.root_dev = BPF_CORE_READ(root, i_sb, s_dev);
 	s->event.mount_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);

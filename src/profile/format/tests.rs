@@ -26,11 +26,11 @@ fn decode_any(bytes: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A file of format 2, byte for byte. If reading it fails, profiles in the field have become
+/// A file of format 3, byte for byte. If reading it fails, profiles in the field have become
 /// unreadable: the format changed, and [`VERSION`] must change with it.
 #[test]
-fn format_2_stays_readable() {
-    let file = include_bytes!("format-2.pf");
+fn format_3_stays_readable() {
+    let file = include_bytes!("format-3.pf");
     let mut expected = sample("/usr/bin/gimp-2.10");
     assert_eq!(decode(file), Ok(expected.clone()));
     assert_eq!(Ok(body_of(&expected)), unseal(file));
@@ -58,8 +58,8 @@ fn foreign_and_damaged_files_are_named() {
     let last = good.len() - 1;
     assert_eq!(decode(&good[..last]), Err(FormatError::Truncated));
     let mut newer = good.clone();
-    newer[8] = 3;
-    assert_eq!(decode(&newer), Err(FormatError::Version(3)));
+    newer[8] = 4;
+    assert_eq!(decode(&newer), Err(FormatError::Version(4)));
     let mut flipped = good.clone();
     flipped[last] ^= 4;
     assert_eq!(decode(&flipped), Err(FormatError::Checksum));

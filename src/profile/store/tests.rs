@@ -5,6 +5,9 @@ use rustix::fs::{FileType, Mode};
 use super::super::generate::sample;
 use super::*;
 
+/// Whose the sample profiles are.
+const USER: u32 = 1000;
+
 fn store() -> (tempfile::TempDir, Store) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let store = Store::open(dir.path()).expect("just made");
@@ -64,7 +67,7 @@ fn a_name_finds_its_app() {
     for app in [&one, &other, &image] {
         store.save(app).expect("saved");
     }
-    let find = |name: &str| store.find(name.as_ref());
+    let find = |name: &str| store.find(USER, name.as_ref());
     for (name, found) in [
         ("/opt/vi", Some(&other)),
         ("ed", Some(&image)),
@@ -88,8 +91,30 @@ fn a_name_finds_its_app() {
 }
 
 #[test]
+fn profiles_of_one_app_are_kept_for_each_user() {
+    let (_dir, store) = store();
+    let mine = sample("/usr/bin/vi");
+    let mut others = mine.clone();
+    others.app.uid += 1;
+    others.created += 1;
+    store.save(&mine).expect("saved");
+    store.save(&others).expect("saved");
+    let find = |uid| store.find(uid, "vi".as_ref());
+    assert_eq!(find(USER).expect("fine"), Some(mine.clone()));
+    assert_eq!(find(USER + 1).expect("fine"), Some(others.clone()));
+    check_error(find(0), &["/usr/bin/vi of user 1000", "of user 1001"]);
+    assert!(store.remove(mine.app.key()).expect("removable"));
+    assert_eq!(store.load(mine.app.key()).expect("fine"), None);
+    // That of another is found if there is no other.
+    assert_eq!(find(USER).expect("fine"), Some(others));
+}
+
+#[test]
 fn names_are_sanitised() {
-    let name = |path: &[u8]| file_name(AppKey { path, root: None }, SUFFIX);
+    let name = |path: &[u8]| {
+        let (uid, root) = (USER, None);
+        file_name(AppKey { uid, path, root }, SUFFIX)
+    };
     assert!(name(b"/usr/bin/gimp-2.10").starts_with("gimp-2.10-"));
     assert!(name(b"/opt/.hidden app\xff\n").starts_with("_hidden_app__-"));
     assert!(name(&[b"/".as_slice(), &[b'x'; 255]].concat()).len() < 128);
@@ -104,12 +129,12 @@ fn a_damaged_profile_is_reported_with_its_name_and_the_remedy() {
     fs::write(&path, b"\x89paralf").expect("written");
     let parts = ["cut short", path.to_str().unwrap(), "paralfetch learn"];
     check_error(store.load(bad.app.key()), &parts);
-    check_error(store.find("bad".as_ref()), &parts);
-    check_error(store.find("/bin/bad".as_ref()), &parts);
+    check_error(store.find(USER, "bad".as_ref()), &parts);
+    check_error(store.find(USER, "/bin/bad".as_ref()), &parts);
     let listed = store.list().expect("listed");
     let usable = listed.iter().filter(|found| found.profile.is_ok());
     assert_eq!((listed.len(), usable.count()), (2, 1));
-    assert_eq!(store.find("good".as_ref()).expect("fine"), Some(good));
+    assert_eq!(store.find(USER, "good".as_ref()).expect("fine"), Some(good));
     store.save(&bad).expect("saved");
     let file = fs::OpenOptions::new().write(true).open(&path);
     file.unwrap().set_len(1 << 40).expect("sparse");

@@ -62,9 +62,9 @@ impl FetchAppFile {
             if let Some(line) = self.lines.pop() {
                 let line = line.ok_or(Refusal::Malformed)?;
                 let announcement = parse(&line).ok_or(Refusal::Malformed)?;
-                let pid = sender::by_root(announcement.pid.ok_or(Refusal::Unidentified)?)?;
+                let (pid, uid) = sender::by_root(announcement.pid.ok_or(Refusal::Unidentified)?)?;
                 let name = announcement.name.to_owned();
-                return Ok(Some(AnnouncedLaunch { pid, uid: 0, name }));
+                return Ok(Some(AnnouncedLaunch { pid, uid, name }));
             }
             let mut piece = [0; PIECE];
             match self.fifo.read(&mut piece) {

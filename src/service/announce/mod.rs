@@ -26,6 +26,8 @@ use std::path::Path;
 use rustix::process::Pid;
 use thiserror::Error;
 
+use crate::model::UserApp;
+
 pub use fetch_app::{FetchAppFile, Lines};
 pub use socket::Socket;
 pub use text::{Announcement, MAX_NAME, MAX_TEXT, parse};
@@ -50,21 +52,16 @@ const MOST_LINES: usize = 1 << 16;
 pub struct AnnouncedLaunch {
     /// The process, in this process's pid namespace.
     pub pid: Pid,
-    /// Real user id of the sender. 0 for [`FetchAppFile`].
+    /// Its real user id: the launch is this user's, whoever announces it.
     pub uid: u32,
     /// The name, in the alphabet of [`parse`].
     pub name: String,
 }
 
 impl AnnouncedLaunch {
-    /// The name under which the app is managed: `announced:NAME` if root announced it,
-    /// `announced:UID:NAME` otherwise, so that users touch neither each other's profiles nor root's.
-    /// Names hold no colon, so two users' names are never equal.
-    pub fn identity(&self) -> String {
-        match self.uid {
-            0 => format!("announced:{}", self.name),
-            uid => format!("announced:{uid}:{}", self.name),
-        }
+    /// Under what the app is managed: `announced:NAME`.
+    pub fn user_app(&self) -> UserApp {
+        UserApp::new(self.uid, format!("announced:{}", self.name))
     }
 }
 

@@ -80,16 +80,20 @@ fn user_and_nesting(status: &str) -> Option<(u32, bool)> {
     Some((real_uid, field("NSpid:").is_some_and(|ids| ids.count() > 1)))
 }
 
-/// Checks the process that root announces through the file. Its id is in our pid namespace.
-pub(super) fn by_root(pid: Pid) -> Result<Pid, AnnounceError> {
-    AnnouncedProcess::look(pid)?.check_alive()?;
-    Ok(pid)
+/// Checks the process that root announces through the file, and tells its real user id. Its id is in our pid namespace.
+pub(super) fn by_root(pid: Pid) -> Result<(Pid, u32), AnnounceError> {
+    let process = AnnouncedProcess::look(pid)?;
+    process.check_alive()?;
+    Ok((pid, process.real_uid))
 }
 
-/// The process that a sender announces: itself, or the one of id `asked` in its pid namespace. The kernel
+/// The process that a sender announces, and its real user id: itself, or the one of id `asked` in its pid namespace. The kernel
 /// says that the sender had the id `pid` and the user id `uid` when it sent; if it has ended, its id may be
 /// another process's by now, and that one is taken for the sender if it is of the same user.
-pub(super) fn by_sender((pid, uid): (Pid, u32), asked: Option<Pid>) -> Result<Pid, AnnounceError> {
+pub(super) fn by_sender(
+    (pid, uid): (Pid, u32),
+    asked: Option<Pid>,
+) -> Result<(Pid, u32), AnnounceError> {
     let sender = AnnouncedProcess::look(pid)?;
     if asked.is_some() && sender.is_nested {
         return Err(Refusal::Namespace.into());
@@ -106,7 +110,7 @@ pub(super) fn by_sender((pid, uid): (Pid, u32), asked: Option<Pid>) -> Result<Pi
         return Err(Refusal::NotDescendant.into());
     }
     process.check_alive()?;
-    Ok(announced)
+    Ok((announced, process.real_uid))
 }
 
 /// Whether a process descends from `ancestor`, by the parents that `look_up` finds now. A process whose

@@ -121,7 +121,7 @@ impl Socket {
             return Err(Refusal::TooOften.into());
         }
         let announcement = parse(&text[..len]).ok_or(Refusal::Malformed)?;
-        let pid = sender::by_sender((pid, uid), announcement.pid)?;
+        let (pid, uid) = sender::by_sender((pid, uid), announcement.pid)?;
         let name = announcement.name.to_owned();
         Ok(Some(AnnouncedLaunch { pid, uid, name }))
     }

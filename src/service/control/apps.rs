@@ -1,36 +1,43 @@
 //! The managed apps, as the calls name and show them.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 
 use super::types::AppState;
 use super::{Answer, ControlError};
 use crate::apps::{Rules, desktop};
+use crate::model::UserApp;
 use crate::policy::{GainVerdict, Phase};
 use crate::service::cached_profile::CachedProfile;
 use crate::service::dictionary::word;
 use crate::service::history::{History, Typical};
 use crate::service::managed_apps::off_reason;
-use crate::service::registry::{Added, Record, Registry};
+use crate::service::registry::{Added, EVERY_USER, Record, Registry};
 use crate::service::watchlist::PATH;
 
-/// The managed app that a user means: by its id, the last component of its path, or its title.
-pub(super) fn find<'a>(registry: &'a Registry, name: &str) -> Answer<&'a Record> {
+/// The records that are a user's, or all: the administrator's.
+fn of_user(registry: &Registry, user: Option<u32>) -> impl Iterator<Item = &Record> {
+    let is_theirs = move |record: &&Record| user.is_none_or(|uid| record.key.uid == uid);
+    registry.records.values().filter(is_theirs)
+}
+
+/// The managed apps that are meant by a name: one app, of one user or of all who have launched it. It is named by its
+/// id, the last component of its path, or its title.
+pub(super) fn find(registry: &Registry, user: Option<u32>, name: &str) -> Answer<Vec<UserApp>> {
     let ways: [fn(&Record, &str) -> bool; 3] = [
-        |record, name| record.id == name,
-        |record, name| record.id.rsplit('/').next() == Some(name),
+        |record, name| record.key.id == name,
+        |record, name| record.key.id.rsplit('/').next() == Some(name),
         |record, name| record.title.eq_ignore_ascii_case(name),
     ];
     for fits in ways {
-        let found: Vec<&Record> = registry
-            .records
-            .values()
-            .filter(|&r| fits(r, name))
-            .collect();
-        match found[..] {
-            [] => {}
-            [record] => return Ok(record),
+        let fitting = of_user(registry, user).filter(|record| fits(record, name));
+        let found: Vec<UserApp> = fitting.map(|record| record.key.clone()).collect();
+        let ids: BTreeSet<&str> = found.iter().map(|key| key.id.as_str()).collect();
+        match ids.len() {
+            0 => {}
+            1 => return Ok(found),
             _ => {
-                let ids: Vec<&str> = found.iter().map(|record| record.id.as_str()).collect();
+                let ids: Vec<&str> = ids.into_iter().collect();
                 return Err(ControlError::Refused(format!(
                     "{name} may be any of {}; give the whole path",
                     ids.join(", ")
@@ -43,18 +50,46 @@ pub(super) fn find<'a>(registry: &'a Registry, name: &str) -> Answer<&'a Record>
     )))
 }
 
-/// The id of the app that a user means; an app that is not managed so far is managed from now on.
-pub(super) fn find_or_add(registry: &mut Registry, name: &str, rules: &Rules) -> Answer<String> {
-    let mut record = match find(registry, name) {
-        Ok(record) => record.clone(),
-        Err(ControlError::Unknown(_)) => new_record(name, rules)?,
+/// The id of the app that is meant, if one is.
+pub(super) fn id_of(
+    registry: &Registry,
+    user: Option<u32>,
+    app: Option<&str>,
+) -> Answer<Option<String>> {
+    let found = app.map(|app| find(registry, user, app)).transpose()?;
+    Ok(found.map(|found| found[0].id.clone()))
+}
+
+/// The apps that are meant by a name. One that is not managed so far is managed from now on, for this user or for
+/// all.
+pub(super) fn find_or_add(
+    registry: &mut Registry,
+    user: Option<u32>,
+    name: &str,
+    rules: &Rules,
+) -> Answer<Vec<UserApp>> {
+    let uid = user.unwrap_or(EVERY_USER);
+    let mut found = match find(registry, user, name) {
+        Ok(found) => found,
+        Err(ControlError::Unknown(_)) => Vec::new(),
         Err(error) => return Err(error),
     };
-    // Whatever has made it managed, the user has named it now.
-    record.added = Added::User;
-    let id = record.id.clone();
-    registry.insert(record);
-    Ok(id)
+    if !found.iter().any(|key| key.uid == uid) {
+        let known = found.first().and_then(|key| registry.records.get(key));
+        let record = match known {
+            Some(known) => known.for_user(uid),
+            None => new_record(name, rules)?.for_user(uid),
+        };
+        found.push(record.key.clone());
+        registry.insert(record);
+    }
+    for key in &found {
+        // Whatever has made it managed, it has been named now.
+        if let Some(record) = registry.records.get_mut(key) {
+            record.added = Added::User;
+        }
+    }
+    Ok(found)
 }
 
 /// An app that is installed and not managed so far.
@@ -85,7 +120,8 @@ fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
         _ => AppState::GAIN_UNKNOWN,
     };
     AppState {
-        app: record.id.clone(),
+        uid: record.key.uid,
+        app: record.key.id.clone(),
         name: record.title.clone(),
         phase: phase.to_owned(),
         why,
@@ -100,24 +136,29 @@ fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
     }
 }
 
-/// The managed app that a user means, or all of them, as far as the registry and their profiles tell.
+/// The managed apps that are meant, or all of this user or of all users, as far as the registry and their profiles
+/// tell.
 pub(super) fn states<'a>(
     registry: &Registry,
+    user: Option<u32>,
     app: Option<&str>,
-    profile: impl Fn(&str) -> Option<&'a CachedProfile>,
+    profile: impl Fn(&UserApp) -> Option<&'a CachedProfile>,
 ) -> Answer<Vec<AppState>> {
-    let state = |record: &Record| state_of(record, profile(&record.id));
-    Ok(match app {
-        Some(app) => vec![state(find(registry, app)?)],
-        None => registry.records.values().map(state).collect(),
-    })
+    let state = |record: &Record| state_of(record, profile(&record.key));
+    let Some(app) = app else {
+        return Ok(of_user(registry, user).map(state).collect());
+    };
+    let found = find(registry, user, app)?.into_iter();
+    Ok(found.map(|key| state(&registry.records[&key])).collect())
 }
 
 /// Adds what the history knows of the apps' launches.
 pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Vec<AppState>> {
     let waiting = |typical: Option<Typical>| typical.map_or(0, |typical| typical.waiting_us);
     for app in &mut apps {
-        let summary = history.summary(&app.app).map_err(ControlError::failed)?;
+        let summary = history
+            .summary(&UserApp::new(app.uid, app.app.as_str()))
+            .map_err(ControlError::failed)?;
         app.cold_with_us = waiting(summary.with);
         app.cold_without_us = waiting(summary.without);
         let typical = summary.with.or(summary.without);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::apps::{add_times, find, find_or_add, states};
+use super::apps::{add_times, find_or_add, id_of, states};
 use super::{Answer, AppState, ControlError, LaunchRecord, ServiceCalls};
 use crate::apps::Rules;
 use crate::policy::{Observation, PhaseRequest};
@@ -50,7 +50,7 @@ impl ServiceFiles {
 
 impl ServiceCalls for ServiceFiles {
     fn apps(&self, app: Option<&str>) -> Answer<Vec<AppState>> {
-        let apps = states(&self.registry()?, app, |_| None)?;
+        let apps = states(&self.registry()?, None, app, |_| None)?;
         match self.history()? {
             Some(history) => add_times(apps, &history),
             None => Ok(apps),
@@ -58,25 +58,26 @@ impl ServiceCalls for ServiceFiles {
     }
 
     fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>> {
-        let registry = self.registry()?;
-        let record = app.map(|app| find(&registry, app)).transpose()?;
+        let id = id_of(&self.registry()?, None, app)?;
         let Some(history) = self.history()? else {
             return Ok(Vec::new());
         };
-        let launches = history.launches(record.map(|record| record.id.as_str()), limit as usize);
+        let launches = history.launches(None, id.as_deref(), limit as usize);
         launches.map_err(ControlError::failed)
     }
 
     fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
         let mut registry = self.registry()?;
         let rules = Rules::load(&self.config_dir.join("launchers.d")).0;
-        let id = find_or_add(&mut registry, app, &rules)?;
-        if let Some(record) = registry.records.get_mut(&id) {
-            // Only the phase matters: the service carries it out when it starts.
-            record.managed.next(now_s(), &Observation::Asked(request));
+        let apps = find_or_add(&mut registry, None, app, &rules)?;
+        for key in &apps {
+            if let Some(record) = registry.records.get_mut(key) {
+                // Only the phase matters: the service carries it out when it starts.
+                record.managed.next(now_s(), &Observation::Asked(request));
+            }
         }
         registry.save().map_err(ControlError::failed)?;
-        Ok(id)
+        Ok(apps[0].id.clone())
     }
 
     fn mode(&self) -> Answer<Mode> {

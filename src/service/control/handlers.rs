@@ -1,6 +1,6 @@
 //! The calls on the running service, on the thread of its event loop.
 
-use super::apps::{add_times, find, find_or_add, states};
+use super::apps::{add_times, find, find_or_add, id_of, states};
 use super::{Answer, AppState, Control, ControlError, LaunchRecord, Reply, Status};
 use crate::policy::{Phase, PhaseRequest};
 use crate::service::config::{Mode, set_mode};
@@ -39,9 +39,11 @@ impl Control for Service {
         }
     }
 
-    fn apps(&mut self, app: Option<&str>, reply: Reply<Vec<AppState>>) {
+    fn apps(&mut self, user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>) {
         let managed = &self.parts.apps;
-        match states(&managed.registry, app, |id| managed.profiles.get(id)) {
+        match states(&managed.registry, user, app, |key| {
+            managed.profiles.get(key)
+        }) {
             Ok(apps) => self.with_history(reply, move |history| match history {
                 Some(history) => add_times(apps, history),
                 None => Ok(apps),
@@ -50,14 +52,20 @@ impl Control for Service {
         }
     }
 
-    fn launches(&mut self, app: Option<&str>, limit: u32, reply: Reply<Vec<LaunchRecord>>) {
-        let registry = &self.parts.apps.registry;
-        let id = match app.map(|app| find(registry, app)).transpose() {
-            Ok(record) => record.map(|record| record.id.clone()),
+    fn launches(
+        &mut self,
+        user: Option<u32>,
+        app: Option<&str>,
+        limit: u32,
+        reply: Reply<Vec<LaunchRecord>>,
+    ) {
+        let id = match id_of(&self.parts.apps.registry, user, app) {
+            Ok(id) => id,
             Err(error) => return reply(Err(error)),
         };
         self.with_history(reply, move |history| {
-            let launches = history.map(|history| history.launches(id.as_deref(), limit as usize));
+            let launches =
+                history.map(|history| history.launches(user, id.as_deref(), limit as usize));
             launches
                 .transpose()
                 .map(Option::unwrap_or_default)
@@ -65,16 +73,16 @@ impl Control for Service {
         });
     }
 
-    fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String> {
+    fn ask(&mut self, user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String> {
         let rules = self.parts.watchlist.catalogue.rules();
-        let id = find_or_add(&mut self.parts.apps.registry, app, rules)?;
-        self.parts.ask(&id, request);
-        Ok(id)
+        let apps = find_or_add(&mut self.parts.apps.registry, user, app, rules)?;
+        self.parts.ask(&apps, request);
+        Ok(apps[0].id.clone())
     }
 
-    fn forget(&mut self, app: &str) -> Answer<()> {
-        let id = find(&self.parts.apps.registry, app)?.id.clone();
-        self.parts.forget(&id);
+    fn forget(&mut self, user: Option<u32>, app: &str) -> Answer<()> {
+        let apps = find(&self.parts.apps.registry, user, app)?;
+        self.parts.forget(&apps);
         Ok(())
     }
 

@@ -62,17 +62,23 @@ pub trait Control {
     /// The service as a whole.
     fn status(&mut self) -> Status;
 
-    /// As [`ServiceCalls::apps`].
-    fn apps(&mut self, app: Option<&str>, reply: Reply<Vec<AppState>>);
+    /// As [`ServiceCalls::apps`], for this user or, `None`, the administrator.
+    fn apps(&mut self, user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>);
 
-    /// As [`ServiceCalls::launches`].
-    fn launches(&mut self, app: Option<&str>, limit: u32, reply: Reply<Vec<LaunchRecord>>);
+    /// As [`ServiceCalls::launches`], likewise.
+    fn launches(
+        &mut self,
+        user: Option<u32>,
+        app: Option<&str>,
+        limit: u32,
+        reply: Reply<Vec<LaunchRecord>>,
+    );
 
-    /// As [`ServiceCalls::ask`].
-    fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String>;
+    /// As [`ServiceCalls::ask`]: for one user, or by the administrator for all.
+    fn ask(&mut self, user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String>;
 
-    /// Forgets an app, its profile and its launches.
-    fn forget(&mut self, app: &str) -> Answer<()>;
+    /// Forgets an app of one user or of all, its profiles and its launches.
+    fn forget(&mut self, user: Option<u32>, app: &str) -> Answer<()>;
 
     /// The mode in force.
     fn mode(&self) -> Mode;

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use zbus::zvariant::Type;
 
+use crate::model::UserApp;
 use crate::policy::Plan;
 use crate::service::dictionary::member;
 use crate::service::history::LaunchRecord;
@@ -13,6 +14,9 @@ use crate::service::history::LaunchRecord;
 #[zvariant(signature = "a{sv}")]
 #[serde(default)]
 pub struct AppState {
+    /// Real user id of whom launches it; 4294967295 for an app that the administrator has named for all users.
+    #[serde(with = "member")]
+    pub uid: u32,
     /// What identifies it: an absolute path, or `launcher:name`.
     #[serde(with = "member")]
     pub app: String,
@@ -118,8 +122,8 @@ pub struct Status {
 pub enum LaunchSignal {
     /// A launch of a managed app began.
     Begun {
-        /// The app, as in [`AppState::app`].
-        app: String,
+        /// The app, and whose it is.
+        app: UserApp,
         /// Its process.
         pid: u32,
         /// What is done with it.

@@ -13,13 +13,14 @@ use super::HistoryError;
 
 /// Version of the layout. A database of another version is moved aside as if it were damaged: the
 /// history is not worth a conversion.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 /// The table and its indices, in the order of their names.
 const LAYOUT: [&str; 3] = [
     "CREATE TABLE launches (
     id INTEGER PRIMARY KEY,
     time_s INTEGER NOT NULL CHECK (time_s >= 0),
+    uid INTEGER NOT NULL CHECK (uid >= 0),
     app TEXT NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('learned', 'prefetched', 'withheld', 'watched')),
     warmth TEXT CHECK (warmth IN ('cold', 'partly', 'warm')),
@@ -32,7 +33,7 @@ const LAYOUT: [&str; 3] = [
     until_first_us INTEGER CHECK (until_first_us >= 0),
     note TEXT
 ) STRICT",
-    "CREATE INDEX launches_by_app ON launches (app)",
+    "CREATE INDEX launches_by_app ON launches (app, uid)",
     "CREATE INDEX launches_by_time ON launches (time_s)",
 ];
 

@@ -39,6 +39,9 @@ pub struct LaunchRecord {
     /// When it began, in seconds since the epoch, by the system's clock of that moment.
     #[serde(with = "member")]
     pub time_s: u64,
+    /// Real user id of whom launched it.
+    #[serde(with = "member")]
+    pub uid: u32,
     /// The id of the app: an absolute path, or `launcher:name`. At most [`super::MAX_APP_BYTES`].
     #[serde(with = "member")]
     pub app: String,

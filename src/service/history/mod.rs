@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, Row, params, params_from_iter, types};
 use serde_json::{Map, Value};
 
-use crate::model::lower_median;
+use crate::model::{UserApp, lower_median};
 use crate::service::config::HistoryConfig;
 
 pub use launch::{Kind, LaunchRecord};
@@ -169,33 +169,31 @@ impl History {
         added.map_err(|cause| HistoryError::sqlite("write", &self.path, cause))
     }
 
-    /// The last launches, newest first, at most `limit` of them; those of one app, or of all. Their order is
-    /// the one in which they were added, whatever the clock said.
+    /// The last launches, newest first, at most `limit` of them; those of one user or of all, of one app or of
+    /// all. Their order is the one in which they were added, whatever the clock said.
     pub fn launches(
         &self,
+        uid: Option<u32>,
         app: Option<&str>,
         limit: usize,
     ) -> Result<Vec<LaunchRecord>, HistoryError> {
-        let of_app = match app {
-            Some(_) => "app = ?1",
-            None => "?1 IS NULL",
-        };
         self.select(
-            &format!("SELECT * FROM launches WHERE {of_app} ORDER BY id DESC LIMIT ?2"),
-            params![app, signed(limit as u64)],
+            "SELECT * FROM launches WHERE (?1 IS NULL OR uid = ?1) AND (?2 IS NULL OR app = ?2)
+                ORDER BY id DESC LIMIT ?3",
+            params![uid, app, signed(limit as u64)],
             read,
         )
     }
 
-    /// What is typical of an app's last cold launches.
-    pub fn summary(&self, app: &str) -> Result<HistorySummary, HistoryError> {
+    /// What is typical of the last cold launches of a user's app.
+    pub fn summary(&self, app: &UserApp) -> Result<HistorySummary, HistoryError> {
         let typical = |prefetched: bool| {
             let times: Vec<(i64, i64)> = self.select(
                 "SELECT duration_us, waiting_us FROM launches
-                    WHERE app = ?1 AND warmth = 'cold' AND kind <> 'watched'
-                        AND (kind = 'prefetched') = ?2
-                    ORDER BY id DESC LIMIT ?3",
-                params![app, prefetched, signed(RECENT as u64)],
+                    WHERE app = ?1 AND uid = ?2 AND warmth = 'cold' AND kind <> 'watched'
+                        AND (kind = 'prefetched') = ?3
+                    ORDER BY id DESC LIMIT ?4",
+                params![app.id, app.uid, prefetched, signed(RECENT as u64)],
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )?;
             // The schema allows no negative ones.
@@ -215,10 +213,11 @@ impl History {
         })
     }
 
-    /// Forgets all launches of an app.
-    pub fn forget(&mut self, app: &str) -> Result<(), HistoryError> {
+    /// Forgets all launches of a user's app.
+    pub fn forget(&mut self, app: &UserApp) -> Result<(), HistoryError> {
         let db = &self.db;
-        let forgotten = db.execute("DELETE FROM launches WHERE app = ?1", [app]);
+        let all = "DELETE FROM launches WHERE app = ?1 AND uid = ?2";
+        let forgotten = db.execute(all, params![app.id, app.uid]);
         forgotten.map_err(|cause| HistoryError::sqlite("write", &self.path, cause))?;
         Ok(())
     }

@@ -9,6 +9,8 @@ use crate::policy::Warmth;
 /// Some time in 2024.
 const NOW_S: u64 = 20_000 * DAY_S;
 
+const USER: u32 = 1000;
+
 const LIMITS: HistoryConfig = HistoryConfig {
     max_launches: 1000,
     max_days: 100,
@@ -16,6 +18,7 @@ const LIMITS: HistoryConfig = HistoryConfig {
 
 fn launch(app: &str, time_s: u64) -> LaunchRecord {
     LaunchRecord {
+        uid: USER,
         time_s,
         app: app.to_owned(),
         kind: Kind::Prefetched,
@@ -45,7 +48,7 @@ fn open(path: &Path, limits: HistoryConfig) -> History {
 
 /// Times of all launches, oldest first.
 fn times(history: &History) -> Vec<u64> {
-    let launches = history.launches(None, usize::MAX).expect("read");
+    let launches = history.launches(None, None, usize::MAX).expect("read");
     launches.iter().rev().map(|launch| launch.time_s).collect()
 }
 
@@ -97,7 +100,7 @@ fn launches_are_kept_as_they_are_and_returned_newest_first() {
         (Some("/usr/bin/vim"), 1, vec![&large]),
         (Some("/usr/bin"), 9, vec![]),
     ] {
-        let found = history.launches(app, limit).expect("read");
+        let found = history.launches(None, app, limit).expect("read");
         assert!(found.iter().eq(expected), "{app:?}: {found:?}");
     }
 }
@@ -125,7 +128,7 @@ fn long_notes_are_cut_and_long_names_refused() {
         note: Some("x".to_owned() + &"\u{e4}".repeat((MAX_NOTE - 1) / 2)),
         ..given
     };
-    assert_eq!(history.launches(None, 9).expect("read"), [kept]);
+    assert_eq!(history.launches(None, None, 9).expect("read"), [kept]);
     let long = launch(&"x".repeat(MAX_APP_BYTES + 1), NOW_S);
     let error = history.add(&long).unwrap_err().to_string();
     assert!(error.contains("4096"), "{error}");
@@ -169,7 +172,7 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
         ("/c", Some((7, 0)), Some((7, 0)), None),
         ("/d", None, None, None),
     ] {
-        let found = history.summary(app).expect("read");
+        let found = history.summary(&UserApp::new(USER, app)).expect("read");
         let times = |typical: Typical| (typical.duration_us, typical.waiting_us);
         assert_eq!(
             (found.with.map(times), found.without.map(times)),
@@ -183,8 +186,11 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
 fn a_forgotten_app_leaves_no_bytes_in_the_file() {
     let (_dir, path) = place();
     let mut history = filled(&path, 70);
-    history.forget("/usr/bin/app-3").expect("forgotten");
-    history.forget("/usr/bin/app-3").expect("none left");
+    let app = |uid| UserApp::new(uid, "/usr/bin/app-3");
+    history.forget(&app(USER + 1)).expect("none of his");
+    assert_eq!(times(&history).len(), 70);
+    history.forget(&app(USER)).expect("forgotten");
+    history.forget(&app(USER)).expect("none left");
     assert_eq!(times(&history).len(), 60);
     drop(history);
     let bytes = fs::read(&path).unwrap();
@@ -324,14 +330,14 @@ fn damaged_and_foreign_files_are_moved_aside() {
         assert!(found.contains(why), "{found}");
     }
     for (bytes, change) in [
-        (&sound[..], "PRAGMA user_version = 2"),
+        (&sound[..], "PRAGMA user_version = 1"),
         (
             &sound[..],
             "CREATE TRIGGER later AFTER INSERT ON launches BEGIN SELECT 1; END",
         ),
         (
             b"",
-            "PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); PRAGMA user_version = 1",
+            "PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); PRAGMA user_version = 2",
         ),
     ] {
         fs::write(&path, bytes).unwrap();
@@ -339,7 +345,7 @@ fn damaged_and_foreign_files_are_moved_aside() {
         db.execute_batch(change).unwrap();
         drop(db);
         let found = moved_aside(&path);
-        assert!(found.contains("layout 1"), "{found}");
+        assert!(found.contains("layout 2"), "{found}");
     }
 }
 
@@ -379,8 +385,8 @@ proptest! {
         for index in 0..20 {
             history.add(&launch("/usr/bin/app-1", NOW_S + index)).expect("sound");
         }
-        history.summary("/usr/bin/app-1").expect("sound");
-        prop_assert!(history.launches(None, usize::MAX).expect("sound").len() >= 20);
+        history.summary(&UserApp::new(USER, "/usr/bin/app-1")).expect("sound");
+        prop_assert!(history.launches(None, None, usize::MAX).expect("sound").len() >= 20);
     }
 
     /// Whatever the clock says: never more launches than allowed, the newest one is there, the rest is in

@@ -6,12 +6,19 @@ use std::time::Duration;
 use super::{
     FollowedLaunch, LaunchPolicy, LaunchStart, Launches, Outside, StateAction, StateEvent, TICK,
 };
-use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport};
+use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, TaskState};
 use crate::service::history::LaunchRecord;
 
 const SCHEDULE_BYTES: u64 = 1 << 20;
+
+/// Whose apps they are, unless a test says otherwise.
+pub const USER: u32 = 1000;
+
+fn app(id: &str) -> UserApp {
+    UserApp::new(USER, id)
+}
 
 /// A system that remembers what was asked of it, and fails the test when that cannot be.
 #[derive(Default)]
@@ -26,7 +33,7 @@ pub struct FakeSystem {
     pub no_thread: bool,
     pub no_waits: bool,
     /// Apps with a profile.
-    pub profiles: BTreeSet<String>,
+    pub profiles: BTreeSet<UserApp>,
     /// All actions.
     pub done: Vec<StateAction>,
     pub judged: Vec<LaunchFigures>,
@@ -57,8 +64,8 @@ impl Outside for FakeSystem {
         self.held.contains(&launch)
     }
 
-    fn schedule_bytes(&self, id: &str) -> u64 {
-        u64::from(self.profiles.contains(id)) * SCHEDULE_BYTES
+    fn schedule_bytes(&self, app: &UserApp) -> u64 {
+        u64::from(self.profiles.contains(app)) * SCHEDULE_BYTES
     }
 
     fn close_slot(&mut self, launch: u64) {
@@ -70,12 +77,12 @@ impl Outside for FakeSystem {
     }
 
     fn perform(&mut self, action: StateAction, launch: &mut FollowedLaunch) -> Result<(), String> {
-        let (number, id) = (launch.number, &launch.start.id);
+        let (number, app) = (launch.number, &launch.start.key);
         self.done.push(action);
         match action {
             StateAction::StartPrefetch if self.no_thread => return Err("no thread".to_owned()),
             StateAction::StartPrefetch => {
-                assert!(self.profiles.contains(id));
+                assert!(self.profiles.contains(app));
                 let running = self.prefetches.insert(number, None);
                 assert_eq!(running, None, "one is running");
             }
@@ -83,7 +90,7 @@ impl Outside for FakeSystem {
             StateAction::StartRecording => {
                 assert!(self.recordings.insert(number), "it is recorded already");
             }
-            StateAction::WatchCompletion => assert!(self.profiles.contains(id)),
+            StateAction::WatchCompletion => assert!(self.profiles.contains(app)),
             StateAction::CountWaits => self.waits_counted = !self.no_waits,
             StateAction::LetGo => drop(self.held.remove(&number)),
             StateAction::TakeReport | StateAction::StopPrefetch => {
@@ -91,7 +98,7 @@ impl Outside for FakeSystem {
             }
             StateAction::KeepProfile { .. } => {
                 assert!(!self.recordings.contains(&number), "its recorder has ended");
-                self.profiles.insert(id.clone());
+                self.profiles.insert(app.clone());
             }
             StateAction::CloseSlot => self.close_slot(number),
             StateAction::Judge if launch.is_comparable() => {
@@ -116,7 +123,7 @@ impl Scene {
     /// Of apps that have profiles.
     pub fn with_profiles(ids: &[&str]) -> Self {
         let mut system = FakeSystem::default();
-        system.profiles.extend(ids.iter().map(ToString::to_string));
+        system.profiles.extend(ids.iter().map(|id| app(id)));
         let ns = 1_000_000_000_000;
         Scene {
             launches: Launches::default(),
@@ -138,25 +145,32 @@ impl Scene {
     /// The kernel reports execve's call with the path of an app. Another call of a launch that is followed
     /// changes nothing.
     pub fn call(&mut self, launch: u64, id: &str, plan: Plan) {
+        self.call_by(USER, launch, id, plan);
+    }
+
+    /// The same by any user.
+    pub fn call_by(&mut self, uid: u32, launch: u64, id: &str, plan: Plan) {
+        let key = UserApp::new(uid, id);
         if self.launches.follows(launch) {
             return;
         }
         self.open_slot(launch);
-        if !self.launches.has_room_for(id) {
+        if !self.launches.has_room_for(&key) {
             let event = StateEvent::Cancelled;
             return self.launches.end(launch, event, &mut self.system);
         }
         let start = LaunchStart {
-            id: id.to_owned(),
             app: App {
+                uid,
                 path: id.as_bytes().to_vec(),
                 ..App::default()
             },
             pid: launch as u32 + 1000,
             policy: LaunchPolicy {
                 plan,
-                has_profile: self.system.profiles.contains(id),
+                has_profile: self.system.profiles.contains(&key),
             },
+            key,
             limits: LaunchLimits::default(),
             begun: self.now,
             begun_s: 1,
@@ -179,7 +193,7 @@ impl Scene {
     pub fn execute(&mut self, launch: u64, id: &str, plan: Plan) {
         match self.launches.app_of(launch) {
             None => self.call(launch, id, plan),
-            Some(begun) if begun == id => {}
+            Some(begun) if begun.id == id => {}
             Some(_) => return self.end(launch, StateEvent::ExecutedAnother),
         }
         self.happened(launch, StateEvent::Executed);
@@ -195,8 +209,10 @@ impl Scene {
 
     /// The exec gate holds the program of a launch, if it is to be learned.
     pub fn hold(&mut self, launch: u64) {
-        let id = self.launches.app_of(launch).unwrap_or_default();
-        if self.launches.to_learn(id, launch as u32 + 1000).is_some() {
+        let Some(app) = self.launches.app_of(launch) else {
+            return;
+        };
+        if (self.launches.to_learn(&app.id, launch as u32 + 1000)).is_some() {
             self.system.held.insert(launch);
             self.launches.held(launch, (1, 2), &mut self.system);
         }

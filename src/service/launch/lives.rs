@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::fakes::Scene;
+use super::fakes::{Scene, USER};
 use super::{StateAction, StateEvent, TICK};
 use crate::model::PrefetchReport;
 use crate::policy::Plan;
@@ -41,6 +41,22 @@ fn a_launch_is_held_recorded_and_learned() {
     assert_eq!(row.kind, Kind::Learned);
     assert_eq!(row.note.as_deref(), Some("Recorded"));
     assert!(scene.system.is_at_rest() && scene.launches.is_empty());
+}
+
+#[test]
+fn a_users_launch_of_an_app_is_one_job_and_no_other_users() {
+    let mut scene = Scene::with_profiles(&[APP]);
+    scene.call(1, APP, Plan::Prefetch);
+    scene.call(2, APP, Plan::Prefetch);
+    assert!(!scene.launches.follows(2), "one is under way");
+    scene.call_by(USER + 1, 3, APP, Plan::Learn);
+    assert!(scene.launches.follows(3));
+    // The profile is another user's.
+    let begun: Vec<u64> = scene.system.prefetches.keys().copied().collect();
+    assert_eq!(begun, [1]);
+    scene.happened(3, StateEvent::Executed);
+    scene.record(3, StateEvent::NotRecorded);
+    assert_eq!(scene.only_row().uid, USER + 1);
 }
 
 #[test]

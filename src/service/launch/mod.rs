@@ -19,7 +19,7 @@ use state::ThreadPhase;
 pub use state::{LaunchPolicy, LaunchStage, LaunchState, StateAction, StateEvent, step};
 pub use table::{FollowedLaunch, LaunchStart, Launches, TICK};
 
-use crate::model::LaunchCounts;
+use crate::model::{LaunchCounts, UserApp};
 use crate::process::TaskState;
 
 /// The seam between the life of launches and the system: what launches need of it. The real side is
@@ -35,7 +35,7 @@ pub trait Outside {
     fn is_held(&self, launch: u64) -> bool;
 
     /// Size of the app's schedule in bytes; 0 without a profile.
-    fn schedule_bytes(&self, id: &str) -> u64;
+    fn schedule_bytes(&self, app: &UserApp) -> u64;
 
     /// Frees the slot of a launch. Its tasks belong to no launch from then on.
     fn close_slot(&mut self, launch: u64);

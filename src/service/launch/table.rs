@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::pending_execs::PendingExecs;
 use super::{LaunchPolicy, LaunchStage, LaunchState, Outside, StateAction, StateEvent, step};
-use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport};
+use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};
 use crate::service::history::{Kind, LaunchRecord};
@@ -25,8 +25,8 @@ const MOST_FOLLOWED: usize = 48;
 
 /// A launch that begins.
 pub struct LaunchStart {
-    /// Id of the app.
-    pub id: String,
+    /// The app, and whose it is.
+    pub key: UserApp,
     /// Whose profile it has or will have.
     pub app: App,
     /// Its first process.
@@ -83,23 +83,23 @@ impl Launches {
     }
 
     /// The app of a launch that is followed.
-    pub fn app_of(&self, launch: u64) -> Option<&str> {
+    pub fn app_of(&self, launch: u64) -> Option<&UserApp> {
         let followed = self.followed.get(&launch)?;
-        Some(&followed.start.id)
+        Some(&followed.start.key)
     }
 
-    /// Whether a launch of this app can be followed: an app that is launched while a launch of it is under
+    /// Whether a launch of this app can be followed: an app that its user launches while a launch of it is under
     /// way is one job.
-    pub fn has_room_for(&self, id: &str) -> bool {
+    pub fn has_room_for(&self, key: &UserApp) -> bool {
         let mut followed = self.followed.values();
-        self.followed.len() < MOST_FOLLOWED && followed.all(|other| other.start.id != id)
+        self.followed.len() < MOST_FOLLOWED && followed.all(|other| other.start.key != *key)
     }
 
     /// The launch of this app that this process begins, if it is to be learned.
     pub fn to_learn(&self, id: &str, pid: u32) -> Option<u64> {
         let found = self.followed.values().find(|followed| {
             let start = &followed.start;
-            start.pid == pid && start.id == id && start.policy.plan == Plan::Learn
+            start.pid == pid && start.key.id == id && start.policy.plan == Plan::Learn
         });
         found.map(|followed| followed.number)
     }
@@ -268,7 +268,7 @@ impl FollowedLaunch {
             }
             StateAction::KeepProfile { .. } | StateAction::CloseSlot => {
                 self.figures.counts = counts.unwrap_or_default();
-                self.figures.schedule_bytes = outside.schedule_bytes(&self.start.id);
+                self.figures.schedule_bytes = outside.schedule_bytes(&self.start.key);
             }
             _ => {}
         }
@@ -319,7 +319,8 @@ impl FollowedLaunch {
         let until_first_ns = counts.first_prefetch_ns.checked_sub(counts.start_ns);
         LaunchRecord {
             time_s: self.start.begun_s,
-            app: self.start.id.clone(),
+            uid: self.start.key.uid,
+            app: self.start.key.id.clone(),
             kind,
             warmth: self.is_comparable().then(|| figures.warmth()),
             duration_us: figures.duration_us(),

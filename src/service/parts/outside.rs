@@ -4,7 +4,7 @@ use super::Parts;
 use crate::drive::MemoryLimits;
 use crate::judge::KnownFiles;
 use crate::learn::LiveJob;
-use crate::model::{LaunchCounts, LaunchLimits};
+use crate::model::{LaunchCounts, LaunchLimits, UserApp};
 use crate::policy::{ColdLaunch, Observation, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, thread_states};
@@ -35,10 +35,10 @@ impl Outside for Parts {
         self.recorders.is_held(launch)
     }
 
-    fn schedule_bytes(&self, id: &str) -> u64 {
+    fn schedule_bytes(&self, app: &UserApp) -> u64 {
         self.apps
             .profiles
-            .get(id)
+            .get(app)
             .map_or(0, |profile| profile.bytes)
     }
 
@@ -57,7 +57,7 @@ impl Outside for Parts {
             StateAction::StartPrefetch => return self.start_prefetch(launch),
             StateAction::StartRecording => return self.start_recording(launch),
             StateAction::WatchCompletion => {
-                let profile = self.apps.profiles.get(&launch.start.id);
+                let profile = self.apps.profiles.get(&launch.start.key);
                 if let Some(page) = profile.and_then(|profile| profile.completion) {
                     self.kernel.set_completion(number, page);
                 }
@@ -74,7 +74,7 @@ impl Outside for Parts {
             }
             StateAction::KeepProfile { alone } => self.keep_profile(launch, alone),
             StateAction::ReportNotLearned => {
-                self.observe(&launch.start.id, &Observation::NotLearned);
+                self.observe(&launch.start.key, &Observation::NotLearned);
             }
             StateAction::CloseSlot => {
                 self.note_missed(launch);
@@ -82,7 +82,7 @@ impl Outside for Parts {
             }
             StateAction::Judge => self.judge(launch),
             StateAction::RefreshGate => self.refresh_marks(),
-            StateAction::Weigh => self.weigh(&launch.start.id, &launch.figures.counts),
+            StateAction::Weigh => self.weigh(&launch.start.key, &launch.figures.counts),
             StateAction::WriteDown(kind) => self.write_down(launch, launch.row(kind)),
         }
         Ok(())
@@ -91,7 +91,7 @@ impl Outside for Parts {
 
 impl Parts {
     fn start_prefetch(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
-        let Some(profile) = self.apps.profiles.get(&launch.start.id) else {
+        let Some(profile) = self.apps.profiles.get(&launch.start.key) else {
             return Err("no prefetch thread: its profile is gone".to_owned());
         };
         let options = PrefetchOptions {
@@ -108,7 +108,7 @@ impl Parts {
             return Err("not learned: tracing cannot be had".to_owned());
         }
         let start = &launch.start;
-        let profile = self.apps.profiles.get(&start.id);
+        let profile = self.apps.profiles.get(&start.key);
         let job = LiveJob {
             launch: launch.number,
             app: start.app.clone(),
@@ -135,9 +135,9 @@ impl Parts {
 
     /// Finds out what the launch read itself although it was prefetched, if that matters.
     fn note_missed(&mut self, launch: &mut FollowedLaunch) {
-        let (id, figures) = (&launch.start.id, &mut launch.figures);
-        let profile = self.apps.profiles.get(id);
-        let Some((profile, record)) = profile.zip(self.apps.registry.records.get(id)) else {
+        let (key, figures) = (&launch.start.key, &mut launch.figures);
+        let profile = self.apps.profiles.get(key);
+        let Some((profile, record)) = profile.zip(self.apps.registry.records.get(key)) else {
             return;
         };
         figures.cold_requests = profile.cold_requests;
@@ -164,8 +164,8 @@ impl Parts {
     }
 
     fn count_launch(&mut self, start: &LaunchStart) {
-        let (app, pid, plan) = (&start.id, start.pid, start.policy.plan);
-        tracing::debug!(app, pid, ?plan, "launch begins");
+        let (app, pid, plan) = (&start.key, start.pid, start.policy.plan);
+        tracing::debug!(%app, pid, ?plan, "launch begins");
         self.diagnostics.launches_seen += 1;
         if self.apps.launched(app, &start.app, plan) {
             let app = app.clone();
@@ -184,38 +184,38 @@ impl Parts {
             waiting_us: launch.figures.waiting_us(),
             requests: launch.figures.own_readaheads(),
         });
-        let id = &launch.start.id;
-        self.apps.keep(id, recorded.cached, recorded.learned, cold);
+        let key = &launch.start.key;
+        self.apps.keep(key, recorded.cached, recorded.learned, cold);
         self.refresh_marks();
     }
 
     fn judge(&mut self, launch: &FollowedLaunch) {
-        let id = &launch.start.id;
+        let key = &launch.start.key;
         let profile = self
             .apps
             .profiles
-            .get(id)
+            .get(key)
             .filter(|_| launch.is_comparable());
         if let Some(history) = profile.map(|profile| profile.history.clone()) {
             let observation = Observation::Launched {
                 history: &history,
                 figures: &launch.figures,
             };
-            self.apps.observe(id, &observation);
+            self.apps.observe(key, &observation);
         }
         self.refresh_marks();
     }
 
-    fn weigh(&mut self, id: &str, counts: &LaunchCounts) {
-        if self.apps.registry.records.contains_key(id) {
+    fn weigh(&mut self, key: &UserApp, counts: &LaunchCounts) {
+        if self.apps.registry.records.contains_key(key) {
             return;
         }
-        match self.watchlist.weigh(id, counts, &self.config.automatic) {
+        match self.watchlist.weigh(key, counts, &self.config.automatic) {
             ProbationVerdict::Undecided => {}
-            ProbationVerdict::App => {
-                tracing::info!(app = id, "large and slow: managed from its next launch on");
-                if let Some(record) = self.watchlist.new_record(id) {
-                    self.apps.registry.insert(record);
+            ProbationVerdict::App(record) => {
+                tracing::info!(app = %key, "large and slow: managed from its next launch on");
+                if !self.is_full(key.uid) {
+                    self.apps.registry.insert(*record);
                 }
                 self.refresh_marks();
             }
@@ -228,6 +228,7 @@ impl Parts {
         self.apps.save();
         tracing::info!(
             app = row.app,
+            uid = row.uid,
             kind = ?row.kind,
             duration_us = row.duration_us,
             waiting_us = row.waiting_us,

@@ -19,6 +19,7 @@ use zbus::{Connection, MatchRule, MessageStream};
 use super::error::BusError;
 use super::serve::runtime;
 use super::{Address, NAME, PATH};
+use crate::model::UserApp;
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
 use crate::service::control::{
@@ -242,10 +243,10 @@ impl LaunchSignals {
         let body = message.body();
         let signal = match member {
             "LaunchBegun" => body
-                .deserialize::<(String, u32, String)>()
+                .deserialize::<(String, u32, u32, String)>()
                 // A later version of the service may have plans that this one does not know.
-                .map(|(app, pid, plan)| {
-                    let plan = of_word(&plan)?;
+                .map(|(id, uid, pid, plan)| {
+                    let (app, plan) = (UserApp { uid, id }, of_word(&plan)?);
                     Some(LaunchSignal::Begun { app, pid, plan })
                 }),
             "LaunchEnded" => body.deserialize().map(LaunchSignal::Ended).map(Some),

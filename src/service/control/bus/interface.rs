@@ -78,14 +78,15 @@ impl Interface {
 
     #[zbus(out_args("apps"))]
     async fn list_apps(&self) -> Result<Vec<AppState>, ControlError> {
-        self.call(|control, reply| control.apps(None, reply)).await
+        self.call(|control, reply| control.apps(None, None, reply))
+            .await
     }
 
     #[zbus(out_args("state"))]
     async fn get_app(&self, app: &str) -> Result<AppState, ControlError> {
         let app = bounded(app)?;
         let mut found = self
-            .call(move |control, reply| control.apps(Some(&app), reply))
+            .call(move |control, reply| control.apps(None, Some(&app), reply))
             .await?;
         let failed = || ControlError::Failed("the app was forgotten".to_owned());
         found.pop().ok_or_else(failed)
@@ -102,7 +103,7 @@ impl Interface {
             app => Some(bounded(app)?),
         };
         let limit = limit.min(MAX_LAUNCHES);
-        self.call(move |control, reply| control.launches(app.as_deref(), limit, reply))
+        self.call(move |control, reply| control.launches(None, app.as_deref(), limit, reply))
             .await
     }
 
@@ -117,7 +118,7 @@ impl Interface {
         let app = bounded(app)?;
         let request: PhaseRequest = parsed(request, "request: learn, prefetch or disable")?;
         authorize(&self.questions, connection, &call, Action::ManageApps).await?;
-        self.call(move |control, reply| reply(control.ask(&app, request)))
+        self.call(move |control, reply| reply(control.ask(None, &app, request)))
             .await
     }
 
@@ -129,7 +130,7 @@ impl Interface {
     ) -> Result<(), ControlError> {
         let app = bounded(app)?;
         authorize(&self.questions, connection, &call, Action::ManageApps).await?;
-        self.call(move |control, reply| reply(control.forget(&app)))
+        self.call(move |control, reply| reply(control.forget(None, &app)))
             .await
     }
 
@@ -170,6 +171,7 @@ impl Interface {
     pub async fn launch_begun(
         emitter: &SignalEmitter<'_>,
         app: &str,
+        uid: u32,
         pid: u32,
         plan: &str,
     ) -> zbus::Result<()>;

@@ -15,7 +15,7 @@
 //! | `SetMode` | `s` | manual or automatic (configure) |
 //! | `Reload` | | read the configuration again (configure) |
 //! | `Mode`, `Version` | `s` | properties |
-//! | `LaunchBegun` | `sus` | signal: app, process id, what is done with the launch |
+//! | `LaunchBegun` | `suus` | signal: app, user id, process id, what is done with the launch |
 //! | `LaunchEnded` | `a{sv}` | signal: a [`LaunchRecord`](super::LaunchRecord) |
 //!
 //! Structures travel as dictionaries, so that later versions can add members: an unknown number has

@@ -130,7 +130,8 @@ async fn send(interface: &InterfaceRef<Interface>, item: Item) -> zbus::Result<(
     let emitter = interface.signal_emitter();
     match item {
         Item::Launch(LaunchSignal::Begun { app, pid, plan }) => {
-            emitter.launch_begun(&app, pid, &word(plan)).await
+            let plan = word(plan);
+            emitter.launch_begun(&app.id, app.uid, pid, &plan).await
         }
         Item::Launch(LaunchSignal::Ended(launch)) => emitter.launch_ended(launch).await,
         Item::Mode => interface.get().await.mode_changed(emitter).await,

@@ -33,7 +33,7 @@ fn unknown_numbers_have_no_member() {
     assert_eq!(
         json!(record()),
         json!({
-            "time_s": 7, "app": "/usr/bin/gimp", "kind": "prefetched", "warmth": "",
+            "time_s": 7, "uid": 0, "app": "/usr/bin/gimp", "kind": "prefetched", "warmth": "",
             "duration_us": 0, "waiting_us": 0, "read_bytes": 0, "own_readaheads": 0,
             "switches": 0, "note": "",
         })
