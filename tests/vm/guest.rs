@@ -163,7 +163,7 @@ pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> L
     let command = process::Command::find(&argv, root.map(Path::new)).unwrap();
     let mut supervisor = Supervisor::new().unwrap();
     let options = LearnOptions {
-        app: identify_command(&Rules::builtin(), &command).app,
+        app: identify_command(&Rules::builtin(), &command, 0).app,
         how,
         limits: LaunchLimits {
             timeout: LIMIT,
