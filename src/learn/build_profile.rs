@@ -8,9 +8,9 @@ use crate::fs::mounts::MountTable;
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
-use crate::model::{App, DriveClass, Ended, Learned, Params, Profile, Revision};
+use crate::model::{App, DeviceParams, DriveClass, Ended, Learned, Params, Profile, Revision};
 use crate::process::LaunchOver;
-use crate::schedule::schedule;
+use crate::schedule::schedule_for;
 
 /// A traced launch, apart from its trace.
 pub(super) struct WatchedLaunch {
@@ -50,8 +50,10 @@ impl WatchedLaunch {
             }));
         }
         let clock = Instant::now();
-        let params = Params::for_device(main_class(&sequence), self.how.is_touched());
-        let entries = schedule(&sequence.log, &params);
+        let class = main_class(&sequence);
+        let params = Params::for_device(class, self.how.is_touched());
+        let of_devices = DeviceParams::new(&sequence.devices, class, params);
+        let entries = schedule_for(&sequence.log, &of_devices);
         let scheduling = clock.elapsed();
 
         let end_ns = end_of_launch(trace, self.over);
@@ -113,7 +115,7 @@ impl WatchedLaunch {
     }
 }
 
-/// The class of the drive from which most of the launch is read. All devices get the parameters of that one.
+/// The class of the drive from which most of the launch is read: its parameters are tuned.
 fn main_class(sequence: &Sequence) -> DriveClass {
     let mut pages = vec![0; sequence.devices.len()];
     for entry in &sequence.log {

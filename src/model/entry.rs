@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::File;
+
 /// Bytes in a page, the unit of every [`Span`]. Kernels with larger pages are converted to it where
 /// their events enter.
 pub const PAGE_SIZE: u64 = 4096;
@@ -30,6 +32,14 @@ impl Place {
     /// Whether the span is metadata (buffer cache) rather than file data (page cache).
     pub fn is_metadata(self) -> bool {
         matches!(self, Place::Metadata { .. })
+    }
+
+    /// Index of its device in the device table, by the file table of its profile.
+    pub fn device(self, files: &[File]) -> u16 {
+        match self {
+            Place::Metadata { device } => device,
+            Place::Data { file } => files[file as usize].device,
+        }
     }
 }
 

@@ -18,6 +18,6 @@ pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Spa
 pub use hooks::{HookKind, Hooks};
 pub use launch::{LaunchCounts, LaunchLimits, OwnRead};
 pub use median::{lower_median, median};
-pub use params::{DriveClass, Infill, Params};
+pub use params::{DeviceParams, DriveClass, Infill, Params};
 pub use prefetch_report::{PrefetchReport, Skipped};
 pub use profile::{Device, Ended, File, HelperRead, Learned, Profile, Revision};

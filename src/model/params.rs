@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::Device;
+
 /// Class of drive, after Table 2 of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -70,9 +72,71 @@ impl Params {
     }
 }
 
+/// The parameters of all devices of a launch sequence. Those in force are the main drive's, which dynamic
+/// scheduling tunes; devices of another class have the defaults of theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceParams {
+    /// By index in the device table.
+    classes: Vec<DriveClass>,
+    main: DriveClass,
+    params: Params,
+}
+
+impl DeviceParams {
+    /// For the devices of a table. `params` are those of the drives of class `main`.
+    pub fn new(devices: &[Device], main: DriveClass, params: Params) -> Self {
+        DeviceParams {
+            classes: devices.iter().map(|device| device.class).collect(),
+            main,
+            params,
+        }
+    }
+
+    /// The same for all devices.
+    pub fn uniform(params: Params) -> Self {
+        Self::new(&[], DriveClass::CommandQueuing, params)
+    }
+
+    /// The class of a device, by its index in the table.
+    pub fn class(&self, device: u16) -> DriveClass {
+        let class = self.classes.get(usize::from(device));
+        class.copied().unwrap_or(self.main)
+    }
+
+    /// The parameters of drives of a class.
+    pub fn of(&self, class: DriveClass) -> Params {
+        match class == self.main {
+            true => self.params,
+            false => Params::for_device(class, self.params.infill.is_some()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn devices_of_the_main_class_are_tuned_and_others_have_their_defaults() {
+        let [ssd, card] = [DriveClass::CommandQueuing, DriveClass::NoCommandQueuing];
+        let device = |class| Device {
+            dev: 1,
+            name: String::new(),
+            fs: String::new(),
+            fs_uuid: [0; 16],
+            class,
+        };
+        for exact in [false, true] {
+            let tuned = Params {
+                shift_bytes: 80 << 10,
+                ..Params::for_device(ssd, exact)
+            };
+            let params = DeviceParams::new(&[ssd, card, ssd].map(device), ssd, tuned);
+            let of = |device| params.of(params.class(device));
+            assert_eq!([of(0), of(2)], [tuned, tuned]);
+            assert_eq!(of(1), Params::for_device(card, exact));
+        }
+    }
 
     #[test]
     fn defaults_follow_table_2() {

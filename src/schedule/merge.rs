@@ -34,12 +34,16 @@ struct MergedRun {
 /// pages, so nothing beyond the end of a file is ever read.
 ///
 /// `log` is a launch sequence in access order, as is the result. It should name no page twice:
-/// entries that overlap are left apart, and their common pages are then fetched twice. `passes` run one after
-/// the other; each counts I/O distances in positions of `log`.
+/// entries that overlap are left apart, and their common pages are then fetched twice. The passes run one after
+/// the other; `passes` gives the thresholds of each for a device, `None` for a pass that leaves the device out. Each
+/// counts I/O distances in positions of `log`.
 ///
 /// Paper: Algorithm 2. Its condition takes `next.seq − curr.seq`, which is negative for an entry that comes
 /// earlier in the sequence; here the distance counts in both directions.
-pub(super) fn merge(log: &[LogEntry], passes: &[Infill]) -> Vec<LogEntry> {
+pub(super) fn merge<const PASSES: usize>(
+    log: &[LogEntry],
+    passes: impl Fn(u16) -> [Option<Infill>; PASSES],
+) -> Vec<LogEntry> {
     let mut runs: Vec<MergedRun> = log
         .iter()
         .zip(file_ranks(log))
@@ -52,8 +56,8 @@ pub(super) fn merge(log: &[LogEntry], passes: &[Infill]) -> Vec<LogEntry> {
         })
         .collect();
     runs.sort_unstable_by_key(|run| (run.entry.device, run.entry.lba, run.earliest));
-    for pass in passes {
-        runs = walk(runs, pass);
+    for pass in 0..PASSES {
+        runs = walk(runs, |device| passes(device)[pass]);
     }
     runs.sort_unstable_by_key(|run| run.earliest);
     runs.into_iter().map(|run| run.entry).collect()
@@ -74,11 +78,11 @@ fn file_ranks(log: &[LogEntry]) -> Vec<usize> {
 }
 
 /// One pass over runs in disk order; the result is in disk order too.
-fn walk(runs: Vec<MergedRun>, pass: &Infill) -> Vec<MergedRun> {
+fn walk(runs: Vec<MergedRun>, pass: impl Fn(u16) -> Option<Infill>) -> Vec<MergedRun> {
     let mut merged: Vec<MergedRun> = Vec::with_capacity(runs.len());
     for next in runs {
         match merged.last_mut() {
-            Some(curr) if joinable(curr, &next, pass) => curr.join(next),
+            Some(curr) if joinable(curr, &next, &pass) => curr.join(next),
             _ => merged.push(next),
         }
     }
@@ -86,12 +90,13 @@ fn walk(runs: Vec<MergedRun>, pass: &Infill) -> Vec<MergedRun> {
 }
 
 /// Whether `next`, the neighbour of `curr` on the disk, may become part of it.
-fn joinable(curr: &MergedRun, next: &MergedRun, pass: &Infill) -> bool {
+fn joinable(curr: &MergedRun, next: &MergedRun, pass: impl Fn(u16) -> Option<Infill>) -> bool {
     let (a, b) = (&curr.entry, &next.entry);
     if a.device != b.device || a.span.place != b.span.place || curr.ranks.1 + 1 != next.ranks.0 {
         return false;
     }
-    let Some(hole_pages) = b.span.start.checked_sub(a.span.end()) else {
+    let (Some(hole_pages), Some(pass)) = (b.span.start.checked_sub(a.span.end()), pass(a.device))
+    else {
         return false;
     };
     let distance = curr.latest.max(next.latest) - curr.earliest.min(next.earliest);

@@ -13,7 +13,7 @@ mod shift;
 #[cfg(test)]
 mod generate;
 
-use crate::model::{Infill, LogEntry, Params, PrefetchEntry};
+use crate::model::{DeviceParams, Infill, LogEntry, Params, PrefetchEntry};
 
 pub use reschedule::{Located, Resequenced, reorder, resequence};
 pub use shift::metadata_shift;
@@ -23,12 +23,24 @@ pub use shift::metadata_shift;
 /// `log` is a launch sequence in access order that names no page twice; the result is what the
 /// prefetch thread executes, in its order. Both merges count I/O distances in positions of `log`.
 pub fn schedule(log: &[LogEntry], params: &Params) -> Vec<PrefetchEntry> {
-    let mut passes = vec![Infill {
-        distance: params.merge_distance,
-        hole_pages: 0,
-    }];
-    passes.extend(params.infill);
-    metadata_shift(&merge::merge(log, &passes), params.shift_bytes)
+    schedule_for(log, &DeviceParams::uniform(*params))
+}
+
+/// The same for drives of several classes, each with its own parameters. They merge by I/O distances that count the
+/// positions of all devices. Metadata of a class pass data of that class: drives have queues of their own, and
+/// another drive's metadata keep none of them filled.
+pub fn schedule_for(log: &[LogEntry], params: &DeviceParams) -> Vec<PrefetchEntry> {
+    let passes = |class| {
+        let params = params.of(class);
+        let range = Infill {
+            distance: params.merge_distance,
+            hole_pages: 0,
+        };
+        [Some(range), params.infill]
+    };
+    let merged = merge::merge(log, |device| passes(params.class(device)));
+    let class = |entry: &LogEntry| params.class(entry.device);
+    shift::shift(&merged, |entry| entry.span, class, params)
         .into_iter()
         .map(|entry| PrefetchEntry {
             span: entry.span,

@@ -6,7 +6,7 @@
 //!   access, so that [`reorder`] undoes one shift and applies another, any number of times, smaller
 //!   or larger. It needs nothing but the entries.
 //! - **Wider merging**: [`resequence`] makes a launch sequence of the entries and of the places where
-//!   their files lie on the disk by now, and [`super::schedule`] starts from that. A merged entry
+//!   their files lie on the disk by now, and [`super::schedule_for`] starts from that. A merged entry
 //!   counts as one position, so that I/O distances come out shorter than in the launch, and a
 //!   threshold reaches a little further than its number says. What was merged stays merged.
 //! - **Narrower merging**: not from the schedule. To take back a merge, the launch sequence must be kept
@@ -17,7 +17,7 @@
 use std::ops::Range;
 
 use super::shift::shift;
-use crate::model::{LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
+use crate::model::{DeviceParams, File, LogEntry, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 
 /// Pages of a file that are contiguous on a disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,13 +40,19 @@ pub struct Resequenced {
     pub unplaced: Vec<Span>,
 }
 
-/// The same entries with a metadata shift of `shift_bytes` bytes in place of the one that they have.
+/// The same entries with the metadata shifts of `params` in place of those that they have. `files` is the file table
+/// of their profile.
 ///
 /// `entries` are a schedule in prefetch order with the times of first access. Entries of one and the
 /// same time (the profile format rounds times down to 100 µs) keep their order, in which metadata
 /// come early enough for the data that depend on them.
-pub fn reorder(entries: &[PrefetchEntry], shift_bytes: u64) -> Vec<PrefetchEntry> {
-    shift(&in_access_order(entries), |entry| entry.span, shift_bytes)
+pub fn reorder(
+    entries: &[PrefetchEntry],
+    files: &[File],
+    params: &DeviceParams,
+) -> Vec<PrefetchEntry> {
+    let class = |entry: &PrefetchEntry| params.class(entry.span.place.device(files));
+    shift(&in_access_order(entries), |entry| entry.span, class, params)
 }
 
 /// The launch sequence behind `entries`: a schedule in prefetch order, or a launch sequence that was

@@ -4,9 +4,9 @@
 //! metadata right before its data, the drive's queue runs empty at every such pair. Letting a
 //! bounded amount of later metadata pass ahead of the data keeps the queue filled.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-use crate::model::{LogEntry, Span};
+use crate::model::{DeviceParams, DriveClass, LogEntry, Params, Span};
 
 /// Moves metadata forward past data: a data entry waits until at least `shift_bytes` bytes of
 /// later metadata have gone before it, or until the sequence ends.
@@ -16,35 +16,80 @@ use crate::model::{LogEntry, Span};
 /// pass a data entry before the metadata entry that releases it. With `shift_bytes` 0 nothing
 /// moves.
 pub fn metadata_shift(log: &[LogEntry], shift_bytes: u64) -> Vec<LogEntry> {
-    shift(log, |entry| entry.span, shift_bytes)
+    let params = DeviceParams::uniform(Params {
+        merge_distance: 0,
+        shift_bytes,
+        infill: None,
+    });
+    shift(log, |entry| entry.span, |_| params.class(0), &params)
 }
 
-/// [`metadata_shift`] of anything that has a span.
+/// [`metadata_shift`] of anything that has a span, on drives of several classes: the data of each class wait for
+/// metadata of that class, as its parameters say.
 pub(super) fn shift<T: Copy>(
     sequence: &[T],
     span: impl Fn(&T) -> Span,
-    shift_bytes: u64,
+    class: impl Fn(&T) -> DriveClass,
+    params: &DeviceParams,
 ) -> Vec<T> {
     let mut shifted = Vec::with_capacity(sequence.len());
-    // Data entries with the amount of metadata, in bytes, at which each may go. `out_meta` never
-    // falls, so the amounts are in order and only the front can be due.
-    let mut waiting: VecDeque<(u64, T)> = VecDeque::new();
-    let mut out_meta: u64 = 0;
-    for &entry in sequence {
-        let span = span(&entry);
+    let mut classes: HashMap<DriveClass, ShiftedClass<T>> = HashMap::new();
+    for (position, &entry) in sequence.iter().enumerate() {
+        let (span, class) = (span(&entry), class(&entry));
+        let of_class = classes.entry(class).or_insert_with(|| ShiftedClass {
+            shift_bytes: params.of(class).shift_bytes,
+            out_meta: 0,
+            waiting: VecDeque::new(),
+        });
         if span.place.is_metadata() {
             shifted.push(entry);
-            out_meta = out_meta.saturating_add(span.bytes());
+            of_class.out_meta = of_class.out_meta.saturating_add(span.bytes());
         } else {
-            waiting.push_back((out_meta.saturating_add(shift_bytes), entry));
+            of_class.wait(position, entry);
         }
         // Algorithm 1 looks only after a metadata entry. Looking after a data entry too makes a
         // difference for a shift of 0 alone: the entry is due at once and must not wait.
-        let due = waiting.partition_point(|&(expire, _)| expire <= out_meta);
-        shifted.extend(waiting.drain(..due).map(|(_, entry)| entry));
+        shifted.extend(of_class.take_due());
     }
-    shifted.extend(waiting.into_iter().map(|(_, entry)| entry));
+    let waiting = classes.into_values().flat_map(|class| class.waiting);
+    let mut rest: Vec<WaitingData<T>> = waiting.collect();
+    rest.sort_unstable_by_key(|data| data.position);
+    shifted.extend(rest.into_iter().map(|data| data.entry));
     shifted
+}
+
+/// A data entry that waits for metadata.
+struct WaitingData<T> {
+    /// Amount of metadata, in bytes, at which it may go.
+    expire: u64,
+    /// In the sequence.
+    position: usize,
+    entry: T,
+}
+
+/// The entries of the drives of one class.
+struct ShiftedClass<T> {
+    shift_bytes: u64,
+    /// Bytes of metadata that have gone.
+    out_meta: u64,
+    /// `out_meta` never falls, so the amounts are in order and only the front can be due.
+    waiting: VecDeque<WaitingData<T>>,
+}
+
+impl<T: Copy> ShiftedClass<T> {
+    fn wait(&mut self, position: usize, entry: T) {
+        self.waiting.push_back(WaitingData {
+            expire: self.out_meta.saturating_add(self.shift_bytes),
+            position,
+            entry,
+        });
+    }
+
+    fn take_due(&mut self) -> impl Iterator<Item = T> {
+        let out_meta = self.out_meta;
+        let due = self.waiting.partition_point(|data| data.expire <= out_meta);
+        self.waiting.drain(..due).map(|data| data.entry)
+    }
 }
 
 #[cfg(test)]

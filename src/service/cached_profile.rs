@@ -124,10 +124,7 @@ fn present_number(device: &Device, mounts: &MountTable) -> Option<u64> {
 pub fn main_class(profile: &Profile) -> DriveClass {
     let mut pages = vec![0; profile.devices.len()];
     for entry in &profile.entries {
-        let device = match entry.span.place {
-            Place::Metadata { device } => device,
-            Place::Data { file } => profile.files[file as usize].device,
-        };
+        let device = entry.span.place.device(&profile.files);
         pages[usize::from(device)] += entry.span.len;
     }
     (0..pages.len())

@@ -15,9 +15,9 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, statat};
 use crate::fs::fiemap::{extents, pieces};
 use crate::fs::handle::{self, CachedFile};
 use crate::fs::mounts::{MountTable, OpenMount};
-use crate::model::{Device, File, PAGE_SIZE, Params, Place, Profile, Revision};
+use crate::model::{Device, DeviceParams, File, PAGE_SIZE, Params, Place, Profile, Revision};
 use crate::policy::{Finding, TunedParameter, check_files};
-use crate::schedule::{Located, reorder, resequence, schedule};
+use crate::schedule::{Located, reorder, resequence, schedule_for};
 use crate::service::cached_profile::main_class;
 use crate::service::clock::now_s;
 
@@ -33,9 +33,11 @@ pub fn reschedule(
     params: Params,
 ) -> Result<Option<Profile>, String> {
     let in_force = profile.history.last().map(|revision| revision.params);
-    let tuned = in_force.and_then(|in_force| TunedParameter::of(main_class(&profile), &in_force));
+    let class = main_class(&profile);
+    let of_devices = DeviceParams::new(&profile.devices, class, params);
+    let tuned = in_force.and_then(|in_force| TunedParameter::of(class, &in_force));
     let entries = if tuned.is_some_and(TunedParameter::is_order_only) {
-        reorder(&profile.entries, params.shift_bytes)
+        reorder(&profile.entries, &profile.files, &of_devices)
     } else {
         let sequence = sequence
             .filter(|sequence| sequence.created == profile.created)
@@ -47,7 +49,7 @@ pub fn reschedule(
         if found.log.is_empty() {
             return Err("none of its files can be found on their disks".to_owned());
         }
-        schedule(&found.log, &params)
+        schedule_for(&found.log, &of_devices)
     };
     if entries == profile.entries {
         return Ok(None);

@@ -12,7 +12,7 @@ fn infill_merge(log: &[LogEntry], distance: u64, hole_pages: u64) -> Vec<LogEntr
         distance,
         hole_pages,
     };
-    merge(log, &[pass])
+    merge(log, |_| [Some(pass)])
 }
 
 fn range_merge(log: &[LogEntry], distance: u64) -> Vec<LogEntry> {
@@ -224,8 +224,24 @@ proptest! {
         let hole_pages = infill.map_or(0, |i| i.hole_pages);
         check_merged(&launch, &scheduled, distance, hole_pages)?;
         let range = Infill { distance: merge_distance, hole_pages: 0 };
-        let passes: Vec<Infill> = [range].into_iter().chain(infill).collect();
-        let merged = merge(&launch.log, &passes);
+        let merged = merge(&launch.log, |_| [Some(range), infill]);
         prop_assert_eq!(scheduled, prefetch(&metadata_shift(&merged, shift_bytes)));
+    }
+
+    /// The entries of each device are those that they would be if all devices had its thresholds.
+    #[test]
+    fn each_device_is_merged_by_its_own_thresholds(
+        launch in launch(),
+        passes in proptest::array::uniform2(proptest::option::of((0..6u64, distance()))),
+    ) {
+        let pass = |device: u16| passes[usize::from(device)];
+        let pass = |device| pass(device).map(|(hole_pages, distance)| Infill { hole_pages, distance });
+        let merged = merge(&launch.log, |device| [pass(device)]);
+        for device in 0..2 {
+            let alone = merge(&launch.log, |_| [pass(device)]);
+            let of = |log: Vec<LogEntry>| log.into_iter().filter(move |entry| entry.device == device);
+            prop_assert!(of(merged.clone()).eq(of(alone)), "device {device}");
+        }
+        prop_assert!(merged.is_sorted_by(|a, b| a.time_us < b.time_us));
     }
 }

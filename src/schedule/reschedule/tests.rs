@@ -3,9 +3,9 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::model::{Infill, PAGE_SIZE, Params};
+use crate::model::{Device, DriveClass, Infill, PAGE_SIZE, Params};
 use crate::schedule::generate::{check_merged, launch, prefetch};
-use crate::schedule::schedule;
+use crate::schedule::{schedule, schedule_for};
 
 /// Where the pages lie that the launch needed.
 fn locate(log: &[LogEntry]) -> impl Fn(u32, Range<u64>) -> Vec<Located> {
@@ -120,6 +120,30 @@ fn params(merge_distance: u64, shift_pages: u64, infill: Option<Infill>) -> Para
     }
 }
 
+fn device(class: DriveClass) -> Device {
+    Device {
+        dev: 1,
+        name: String::new(),
+        fs: String::new(),
+        fs_uuid: [0; 16],
+        class,
+    }
+}
+
+/// A file of the table, of which the device alone matters.
+fn file_of(log: &[LogEntry], file: u32) -> File {
+    let place = Place::Data { file };
+    let entry = log.iter().find(|entry| entry.span.place == place);
+    File {
+        device: entry.map_or(0, |entry| entry.device),
+        ino: u64::from(file),
+        generation: 0,
+        size: 0,
+        mtime_ns: 0,
+        path: None,
+    }
+}
+
 fn infill() -> impl Strategy<Value = Option<Infill>> {
     prop::option::of(
         (0..6u64, 0..64u64).prop_map(|(hole_pages, distance)| Infill {
@@ -137,10 +161,18 @@ proptest! {
         merge_distance in 0..24u64,
         infill in infill(),
         [before, after] in [0..24u64, 0..24u64],
+        other in prop::sample::select(vec![DriveClass::CommandQueuing, DriveClass::NoCommandQueuing]),
     ) {
-        let old = schedule(&launch.log, &params(merge_distance, before, infill));
-        let new = params(merge_distance, after, infill);
-        prop_assert_eq!(reorder(&old, new.shift_bytes), schedule(&launch.log, &new));
+        let devices = [DriveClass::CommandQueuing, other].map(device);
+        let of = |shift| DeviceParams::new(
+            &devices,
+            DriveClass::CommandQueuing,
+            params(merge_distance, shift, infill),
+        );
+        let files: Vec<File> = (0..launch.sizes.len() as u32).map(|file| file_of(&launch.log, file)).collect();
+        let old = schedule_for(&launch.log, &of(before));
+        let new = of(after);
+        prop_assert_eq!(reorder(&old, &files, &new), schedule_for(&launch.log, &new));
     }
 
     /// A kept launch sequence comes back exactly, so that any parameters can be tried and taken back.

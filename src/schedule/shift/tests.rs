@@ -2,7 +2,8 @@ use proptest::prelude::*;
 
 use super::super::generate::{self, launch, metadata};
 use super::*;
-use crate::model::PAGE_SIZE;
+use crate::model::DriveClass::{CommandQueuing, NoCommandQueuing, Rotational};
+use crate::model::{Device, PAGE_SIZE};
 
 /// A metadata entry of one page.
 fn m(block: u64) -> LogEntry {
@@ -53,6 +54,37 @@ fn new_positions(log: &[LogEntry], shifted: &[LogEntry]) -> Vec<usize> {
         .collect()
 }
 
+/// Algorithm 1 of the paper, for one drive.
+fn algorithm_1(log: &[LogEntry], shift_bytes: u64) -> Vec<LogEntry> {
+    let (mut shifted, mut waiting, mut out_meta) = (Vec::new(), VecDeque::new(), 0);
+    for &entry in log {
+        if entry.span.place.is_metadata() {
+            shifted.push(entry);
+            out_meta += entry.span.bytes();
+        } else {
+            waiting.push_back((out_meta + shift_bytes, entry));
+        }
+        while waiting
+            .front()
+            .is_some_and(|(expire, _)| *expire <= out_meta)
+        {
+            shifted.extend(waiting.pop_front().map(|(_, entry)| entry));
+        }
+    }
+    shifted.extend(waiting.into_iter().map(|(_, entry)| entry));
+    shifted
+}
+
+fn device(class: DriveClass) -> Device {
+    Device {
+        dev: 1,
+        name: String::new(),
+        fs: String::new(),
+        fs_uuid: [0; 16],
+        class,
+    }
+}
+
 fn shift() -> impl Strategy<Value = u64> {
     prop_oneof![
         (0..40u64).prop_map(|pages| pages * PAGE_SIZE),
@@ -94,6 +126,45 @@ proptest! {
             let total: u64 = passed.iter().sum();
             prop_assert!(total >= shift_bytes || passed.len() == later.len());
         }
+    }
+
+    /// Drives of one class share a sequence. The entries of each class are in the order that they would have alone;
+    /// metadata keep their order, and no data overtake metadata that stood before them.
+    #[test]
+    fn each_class_is_shifted_by_its_own_parameters(
+        launch in launch(),
+        shift_bytes in shift(),
+        main in prop::sample::select(vec![CommandQueuing, NoCommandQueuing, Rotational]),
+        other in prop::sample::select(vec![CommandQueuing, NoCommandQueuing, Rotational]),
+    ) {
+        let devices = [main, other].map(device);
+        let tuned = Params { shift_bytes, ..Params::for_device(main, true) };
+        let params = DeviceParams::new(&devices, main, tuned);
+        let class = |entry: &LogEntry| params.class(entry.device);
+        let shifted = super::shift(&launch.log, |entry| entry.span, class, &params);
+        if main == other {
+            prop_assert_eq!(&shifted, &metadata_shift(&launch.log, shift_bytes));
+        }
+        for of_class in [main, other] {
+            let alone = |log: &[LogEntry]| -> Vec<LogEntry> {
+                log.iter().copied().filter(|entry| class(entry) == of_class).collect()
+            };
+            let shift_bytes = params.of(of_class).shift_bytes;
+            prop_assert_eq!(alone(&shifted), metadata_shift(&alone(&launch.log), shift_bytes));
+        }
+        let at = new_positions(&launch.log, &shifted);
+        let is_metadata = |i: usize| launch.log[i].span.place.is_metadata();
+        for later in 0..at.len() {
+            for earlier in (0..later).filter(|&i| is_metadata(i)) {
+                prop_assert!(at[earlier] < at[later], "{later} overtook {earlier}");
+            }
+        }
+    }
+
+    /// As one class, the sequence comes out as Algorithm 1 has it, whatever the number of devices.
+    #[test]
+    fn one_class_is_shifted_as_algorithm_1_has_it(launch in launch(), shift_bytes in shift()) {
+        prop_assert_eq!(metadata_shift(&launch.log, shift_bytes), algorithm_1(&launch.log, shift_bytes));
     }
 
     /// With metadata that always meets the line exactly, at most the shift passes in all.
