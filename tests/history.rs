@@ -54,7 +54,7 @@ fn fill(path: &Path) {
 }
 
 fn count(history: &History) -> usize {
-    history.launches(None, usize::MAX).unwrap().len()
+    history.launches(None, None, usize::MAX).unwrap().len()
 }
 
 #[test]

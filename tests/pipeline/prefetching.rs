@@ -62,7 +62,7 @@ fn a_profile_is_found_again_under_another_device() {
 
 fn profile(root: &Root, app: &str) -> Profile {
     let store = Store::open(root.state.path()).unwrap();
-    store.find(app.as_ref()).unwrap().unwrap()
+    store.find(0, app.as_ref()).unwrap().unwrap()
 }
 
 /// Prefetches for a launch of the app, to the end.
