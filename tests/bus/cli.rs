@@ -2,6 +2,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Output, Stdio};
 
+use paralfetch::model::UserApp;
 use paralfetch::policy::Plan;
 use paralfetch::service::control::LaunchSignal;
 use paralfetch::service::control::bus::NAME;
@@ -130,12 +131,13 @@ fn watch_prints_launches_until_the_service_stops() {
     let mut lines = BufReader::new(watching.0.stdout.take().unwrap()).lines();
     let bus = served.bus;
     bus.emit(LaunchSignal::Begun {
-        app: APP.to_owned(),
+        app: UserApp::new(1000, APP),
         pid: 7,
         plan: Plan::Learn,
     });
     let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
-    let expected = serde_json::json!({ "type": "begun", "app": APP, "pid": 7, "plan": "learn" });
+    let expected =
+        serde_json::json!({ "type": "begun", "app": APP, "uid": 1000, "pid": 7, "plan": "learn" });
     assert_eq!(first, expected);
     bus.emit(LaunchSignal::Ended(launch()));
     drop(bus);

@@ -91,23 +91,29 @@ impl Control for &Fake {
         }
     }
 
-    fn apps(&mut self, app: Option<&str>, reply: Reply<Vec<AppState>>) {
+    fn apps(&mut self, _user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>) {
         let known = app.map_or(Ok(()), Fake::known);
         reply(known.map(|()| vec![state()]));
     }
 
-    fn launches(&mut self, app: Option<&str>, limit: u32, reply: Reply<Vec<LaunchRecord>>) {
+    fn launches(
+        &mut self,
+        _user: Option<u32>,
+        app: Option<&str>,
+        limit: u32,
+        reply: Reply<Vec<LaunchRecord>>,
+    ) {
         let known = app.map_or(Ok(()), Fake::known);
         reply(known.map(|()| vec![launch(); limit as usize]));
     }
 
-    fn ask(&mut self, app: &str, request: PhaseRequest) -> Answer<String> {
+    fn ask(&mut self, _user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String> {
         Fake::known(app)?;
         self.change(format!("{} {app}", word(request)));
         Ok(APP.to_owned())
     }
 
-    fn forget(&mut self, app: &str) -> Answer<()> {
+    fn forget(&mut self, _user: Option<u32>, app: &str) -> Answer<()> {
         Fake::known(app)?;
         self.change(format!("forget {app}"));
         Ok(())

@@ -1,5 +1,6 @@
 use std::collections::HashMap;
 
+use paralfetch::model::UserApp;
 use paralfetch::policy::Plan;
 use paralfetch::service::config::Mode;
 use paralfetch::service::control::LaunchSignal;
@@ -12,7 +13,7 @@ use crate::{Served, as_nobody, until};
 
 fn begun(pid: u32) -> LaunchSignal {
     LaunchSignal::Begun {
-        app: APP.to_owned(),
+        app: UserApp::new(1000, APP),
         pid,
         plan: Plan::Withhold,
     }
@@ -46,7 +47,7 @@ fn signals_of_others_are_not_believed() {
     let mut events = served.client().signals().unwrap();
     as_nobody(|| {
         served.daemon.connected(async |connection| {
-            let forged = ("/forged", 1_u32, "learn");
+            let forged = ("/forged", 1_u32, 1_u32, "learn");
             connection
                 .emit_signal(None::<&str>, PATH, NAME, "LaunchBegun", &forged)
                 .await
