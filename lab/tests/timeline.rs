@@ -201,6 +201,7 @@ fn learned_set(image: &LoopExt4, supervisor: &mut Supervisor) -> LearnedSet {
         touches: false,
         namespaces: &trace.namespaces,
         earlier: &Earlier::default(),
+        uid: 0,
     };
     let sequence = resolve(&seen, &mounts, &class);
     let params = Params::for_device(DriveClass::CommandQueuing, false);

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::fs::{Advice, fadvise};
 
 use crate::fs::mounts::MountTable;
 use crate::fs::{fiemap, handle, residency};
@@ -31,8 +31,9 @@ pub fn find(profile: &Profile) -> Option<FoundCompletion> {
     let dev = profile.devices[usize::from(file.device)].dev;
     let mounts = MountTable::read().ok()?;
     let mount = mounts.open_root(dev).ok()?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let fd = handle::open_by_ino(mount.fd.as_fd(), file.ino, file.generation, flags).ok()?;
+    let fd = handle::open_cached_file(mount.fd.as_fd(), file.ino, file.generation)
+        .ok()?
+        .fd;
     let extent = fiemap::extents(fd.as_fd(), span.start, span.len)
         .ok()?
         .into_iter()

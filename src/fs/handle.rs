@@ -2,14 +2,14 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{Mode, OFlags, fstat};
 use rustix::io::Errno;
 
 use super::mounts::OpenMount;
+use super::safe_open::{self, beneath};
 
 /// File times come from the kernel's coarse clock, which may lag by a timer tick: 10 ms at the lowest usual tick
 /// rate.
@@ -31,94 +31,21 @@ struct InodeHandle {
     generation: u32,
 }
 
-/// Opens a file of an ext2, ext3 or ext4 file system by inode number and generation, as
-/// open_by_handle_at(2). `mount` is any open file or directory of the file system.
-///
-/// The kernel takes generation 0 as "any". Here it means 0: the file's own generation is compared, and only
-/// regular files and directories are opened, since the number could belong to a device or a FIFO by now.
+/// Opens a node of an ext2, ext3 or ext4 file system by inode number and generation, with O_PATH, as
+/// open_by_handle_at(2). `mount` is any open file or directory of the file system. The kernel takes generation 0 as
+/// "any".
 ///
 /// # Errors
-/// `ESTALE` if the file is gone or its inode number has been given to another; `EOVERFLOW` if the
-/// number has more than 32 bits; `EPERM` without CAP_DAC_READ_SEARCH; and what open(2) returns.
-pub fn open_by_ino(
-    mount: BorrowedFd<'_>,
-    ino: u64,
-    generation: u32,
-    flags: OFlags,
-) -> io::Result<OwnedFd> {
-    let is_any = generation == 0 && !flags.contains(OFlags::PATH);
-    if is_any {
-        let path = open_handle(mount, ino, generation, OFlags::PATH | OFlags::CLOEXEC)?;
-        let kind = FileType::from_raw_mode(fstat(&path)?.st_mode);
-        if !matches!(kind, FileType::RegularFile | FileType::Directory) {
-            return Err(Errno::STALE.into());
-        }
-    }
-    let fd = open_handle(mount, ino, generation, flags)?;
-    if is_any && inode_generation(&fd)? != 0 {
-        return Err(Errno::STALE.into());
-    }
-    Ok(fd)
-}
-
-/// A regular file that was opened by its inode number.
-#[derive(Debug)]
-pub struct CachedFile {
-    /// Open for reading.
-    pub fd: OwnedFd,
-    /// Size, in bytes.
-    pub size: u64,
-    /// Time of last modification, in nanoseconds since the epoch.
-    pub mtime_ns: i64,
-    /// Time of last change, likewise.
-    pub ctime_ns: i64,
-}
-
-/// Opens a regular file by inode number and generation, to examine its pages without changing its access time.
-/// The number may belong to a device or a FIFO by now, whose opening does not block.
-///
-/// # Errors
-/// As [`open_by_ino`]; `ELOOP` if it is a symbolic link; `ESTALE` if it is no regular file, or is deleted and
-/// only kept open.
-pub fn open_cached_file(
-    mount: BorrowedFd<'_>,
-    ino: u64,
-    generation: u32,
-) -> io::Result<CachedFile> {
-    // NOATIME: mapping a file to ask for its cached pages would count as an access.
-    let flags = OFlags::RDONLY
-        | OFlags::NONBLOCK
-        | OFlags::NOCTTY
-        | OFlags::NOFOLLOW
-        | OFlags::NOATIME
-        | OFlags::CLOEXEC;
-    let fd = open_by_ino(mount, ino, generation, flags)?;
-    let stat = fstat(&fd)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile || stat.st_nlink == 0 {
-        return Err(Errno::STALE.into());
-    }
-    // Years after 2262 do not fit; a hostile file may have them.
-    let ns = |seconds: i64, ns| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
-    Ok(CachedFile {
-        size: stat.st_size.unsigned_abs(),
-        mtime_ns: ns(stat.st_mtime, stat.st_mtime_nsec as i64),
-        ctime_ns: ns(stat.st_ctime, stat.st_ctime_nsec as i64),
-        fd,
-    })
-}
-
-fn open_handle(
-    mount: BorrowedFd<'_>,
-    ino: u64,
-    generation: u32,
-    flags: OFlags,
-) -> io::Result<OwnedFd> {
+/// `ESTALE` if the node is gone or its inode number has been given to another; `EOVERFLOW` if the
+/// number has more than 32 bits; `EPERM` without CAP_DAC_READ_SEARCH.
+pub fn open_by_ino(mount: BorrowedFd<'_>, ino: u64, generation: u32) -> io::Result<OwnedFd> {
     let mut handle = InodeHandle {
         bytes: 8,
         kind: FILEID_INO32_GEN,
         ino: u32::try_from(ino).map_err(|_| Errno::OVERFLOW)?,
         generation,
     };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
     // SAFETY: `handle` has the layout of the kernel's struct and the 8 bytes that its length says; the call
     // only reads it.
     let fd = unsafe {
@@ -133,6 +60,62 @@ fn open_handle(
     }
     // SAFETY: the kernel has just returned this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A regular file that was opened to examine its pages.
+#[derive(Debug)]
+pub struct CachedFile {
+    /// Open for reading.
+    pub fd: OwnedFd,
+    /// Inode number.
+    pub ino: u64,
+    /// Size, in bytes.
+    pub size: u64,
+    /// Time of last modification, in nanoseconds since the epoch.
+    pub mtime_ns: i64,
+    /// Time of last change, likewise.
+    pub ctime_ns: i64,
+}
+
+impl CachedFile {
+    /// Opens the very file that `found`, an O_PATH descriptor, refers to, without changing its access time.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is no regular file, or is deleted and only kept open; and those of open(2).
+    pub fn open(found: &OwnedFd) -> io::Result<CachedFile> {
+        // NOATIME: mapping a file to ask for its cached pages would count as an access.
+        let (fd, stat) = safe_open::regular(found, OFlags::NOATIME)?.ok_or(Errno::STALE)?;
+        if stat.st_nlink == 0 {
+            return Err(Errno::STALE.into());
+        }
+        // Years after 2262 do not fit; a hostile file may have them.
+        let ns = |seconds: i64, ns| seconds.saturating_mul(1_000_000_000).saturating_add(ns);
+        Ok(CachedFile {
+            ino: stat.st_ino,
+            size: stat.st_size.unsigned_abs(),
+            mtime_ns: ns(stat.st_mtime, stat.st_mtime_nsec as i64),
+            ctime_ns: ns(stat.st_ctime, stat.st_ctime_nsec as i64),
+            fd,
+        })
+    }
+}
+
+/// Opens a regular file by inode number and generation, to examine its pages without changing its access time.
+/// Generation 0 is the file's own here, not "any". What the number belongs to by now may be a device or a FIFO: that
+/// is not opened.
+///
+/// # Errors
+/// As [`open_by_ino`] and [`CachedFile::open`].
+pub fn open_cached_file(
+    mount: BorrowedFd<'_>,
+    ino: u64,
+    generation: u32,
+) -> io::Result<CachedFile> {
+    let file = CachedFile::open(&open_by_ino(mount, ino, generation)?)?;
+    if generation == 0 && inode_generation(&file.fd)? != 0 {
+        return Err(Errno::STALE.into());
+    }
+    Ok(file)
 }
 
 /// Generation of an open file's inode. With the inode number it identifies this very file.
@@ -156,19 +139,8 @@ pub fn inode_generation(file: &OwnedFd) -> io::Result<u32> {
 /// Those of openat2(2).
 pub fn check_paths() -> io::Result<()> {
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    beneath(root.as_fd(), Path::new("."))?;
+    beneath(&root, ".")?;
     Ok(())
-}
-
-/// Opens what a path leads to, unless it goes through a symbolic link or another file system.
-fn beneath(directory: BorrowedFd<'_>, relative: &Path) -> rustix::io::Result<OwnedFd> {
-    openat2(
-        directory,
-        relative,
-        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-        Mode::empty(),
-        ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS,
-    )
 }
 
 /// Path of an open file from its file system's own root, such as `/lib/x.so` for `/usr/lib/x.so` on a
@@ -183,7 +155,7 @@ pub fn path_in_fs(file: BorrowedFd<'_>, mount: &OpenMount) -> Option<Vec<u8>> {
     }
     // The text from /proc may end in " (deleted)", or lie outside of a bind mount's directory. It counts only
     // if it leads to the file, and not through another file system.
-    let found = beneath(mount.fd.as_fd(), relative).ok()?;
+    let found = beneath(&mount.fd, relative).ok()?;
     let (found, file) = (fstat(&found).ok()?, fstat(file).ok()?);
     if (found.st_dev, found.st_ino) != (file.st_dev, file.st_ino) {
         return None;

@@ -13,4 +13,5 @@ pub(crate) mod namespace;
 pub(crate) mod node;
 pub mod residency;
 pub(crate) mod root_owned;
+pub(crate) mod safe_open;
 pub mod support;

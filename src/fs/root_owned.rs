@@ -12,6 +12,9 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use super::node::O_LOOKUP;
+use super::safe_open;
+
 /// Why a file cannot be read.
 #[derive(Debug)]
 pub(crate) enum NotRootOwned {
@@ -39,24 +42,23 @@ pub(crate) fn read_at(
     path: &Path,
     max: usize,
 ) -> Result<Option<Vec<u8>>, NotRootOwned> {
-    // NONBLOCK: opening a FIFO would otherwise wait for a process that opens its other end.
-    let flags =
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = match rustix::fs::openat(dir, path, flags, Mode::empty()) {
-        Ok(fd) => File::from(fd),
+    let io = |errno: Errno| NotRootOwned::Io(errno.into());
+    let found = match rustix::fs::openat(dir, path, O_LOOKUP, Mode::empty()) {
+        Ok(found) => found,
         Err(Errno::NOENT) => return Ok(None),
-        Err(Errno::LOOP) => return Err(NotRootOwned::Untrusted("it is a symbolic link")),
-        // open(2) of a socket.
-        Err(Errno::NXIO) => return Err(NotRootOwned::Untrusted("it is not a regular file")),
-        Err(errno) => return Err(NotRootOwned::Io(errno.into())),
+        Err(errno) => return Err(io(errno)),
     };
-    let stat = rustix::fs::fstat(&file).map_err(|errno| NotRootOwned::Io(errno.into()))?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(NotRootOwned::Untrusted("it is not a regular file"));
+    let stat = rustix::fs::fstat(&found).map_err(io)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+        return Err(NotRootOwned::Untrusted("it is a symbolic link"));
     }
     objection(&stat).map_or(Ok(()), |why| Err(NotRootOwned::Untrusted(why)))?;
+    let file = safe_open::regular(&found, OFlags::empty()).map_err(io)?;
+    let (file, _) = file.ok_or(NotRootOwned::Untrusted("it is not a regular file"))?;
     let mut bytes = Vec::new();
-    let read = file.take(max as u64 + 1).read_to_end(&mut bytes);
+    let read = File::from(file)
+        .take(max as u64 + 1)
+        .read_to_end(&mut bytes);
     read.map_err(NotRootOwned::Io)?;
     Ok(Some(bytes))
 }

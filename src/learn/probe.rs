@@ -127,8 +127,8 @@ impl<'a> LiveProbe<'a> {
         }
         let opened = handle::open_cached_file(fs.mount.fd.as_fd(), key.ino, key.generation);
         let file = opened.map_err(|error| {
-            // LOOP: a symbolic link, whose target the page cache holds as it does a file's data.
-            let expected = [Errno::STALE, Errno::NOENT, Errno::LOOP];
+            // STALE: also a symbolic link, whose target the page cache holds as it does a file's data.
+            let expected = [Errno::STALE, Errno::NOENT];
             if !Errno::from_io_error(&error).is_some_and(|errno| expected.contains(&errno)) {
                 let consequence = "files cannot be opened by inode number and are left out";
                 self.warn::<()>(key.dev, consequence, error);

@@ -2,11 +2,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags};
-
 use crate::drive::Sysfs;
 use crate::fs::blockdev;
 use crate::fs::mounts::{MountTable, fs_uuid};
+use crate::fs::safe_open;
 use crate::model::Device;
 
 /// A device of the profile, opened.
@@ -49,6 +48,5 @@ fn open_same(device: &Device, mounts: &MountTable) -> Option<(u64, OwnedFd)> {
 }
 
 fn open_node(dev: u64, mounts: &MountTable) -> Option<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    rustix::fs::open(blockdev::node(dev, mounts)?, flags, Mode::empty()).ok()
+    safe_open::block_device(&blockdev::node(dev, mounts)?, dev).ok()?
 }

@@ -9,12 +9,11 @@
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use rustix::fs::{FileType, Mode, OFlags, fstat};
-
 use super::sys::readahead;
 use crate::drive::Sysfs;
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
+use crate::fs::safe_open;
 use crate::model::{PAGE_SIZE, Place, Profile};
 
 /// Most requests: they keep the drive busy while the prefetch thread starts.
@@ -73,15 +72,7 @@ impl HeadStart {
 
     /// Makes the requests, unless the node is no longer that of the device.
     pub fn read(&self) {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let Ok(node) = rustix::fs::open(&self.node, flags, Mode::empty()) else {
-            return;
-        };
-        let is_same = fstat(&node).is_ok_and(|stat| {
-            FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice
-                && stat.st_rdev == self.dev
-        });
-        if is_same {
+        if let Ok(Some(node)) = safe_open::block_device(&self.node, self.dev) {
             let mut requests = self.requests.iter();
             // What cannot be read ahead here, the prefetch thread reports.
             requests.all(|(offset, bytes)| readahead(node.as_fd(), *offset, *bytes).is_ok());

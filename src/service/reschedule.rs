@@ -9,12 +9,14 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, statat};
+use rustix::fs::Stat;
 
 use crate::fs::fiemap::{extents, pieces};
 use crate::fs::handle::{self, CachedFile};
 use crate::fs::mounts::{MountTable, OpenMount};
+use crate::fs::safe_open;
 use crate::model::{Device, DeviceParams, File, PAGE_SIZE, Params, Place, Profile, Revision};
 use crate::policy::{Finding, TunedParameter, check_files};
 use crate::schedule::{Located, reorder, resequence, schedule_for};
@@ -121,6 +123,8 @@ fn follow_replaced(mut profile: Profile, replacements: &HashMap<u32, File>) -> P
 
 /// The mounted file systems of a profile.
 struct ProfileMounts<'a> {
+    /// See [`crate::model::App::uid`].
+    uid: u32,
     files: &'a [File],
     /// In the order of the profile's devices; `None` for those that are not mounted.
     mounts: Vec<Option<OpenMount>>,
@@ -132,6 +136,7 @@ impl<'a> ProfileMounts<'a> {
             MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
         let open = |device: &Device| table.open_root(table.find_uuid(&device.fs_uuid)?).ok();
         Ok(ProfileMounts {
+            uid: 0,
             files: &profile.files,
             mounts: profile.devices.iter().map(open).collect(),
         })
@@ -178,7 +183,7 @@ impl<'a> ProfileMounts<'a> {
                 false => Finding::There,
             };
         }
-        match replacement(file, mount) {
+        match replacement(file, mount, self.uid) {
             Some(new) => {
                 replace(new);
                 Finding::Replaced
@@ -190,33 +195,87 @@ impl<'a> ProfileMounts<'a> {
 
 /// The file itself, if it is still there.
 fn find(file: &File, mount: &OpenMount) -> Option<Stat> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let fd = handle::open_by_ino(mount.fd.as_fd(), file.ino, file.generation, flags).ok()?;
+    let fd = handle::open_by_ino(mount.fd.as_fd(), file.ino, file.generation).ok()?;
     let stat = rustix::fs::fstat(&fd).ok()?;
     (stat.st_nlink > 0).then_some(stat)
 }
 
-/// The file that the path of a lost one leads to now, if it is a regular file of the same file system.
-fn replacement(file: &File, mount: &OpenMount) -> Option<File> {
-    let path = OsStr::from_bytes(file.path.as_deref()?.strip_prefix(b"/")?);
-    let stat = statat(&mount.fd, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    if !is_file || stat.st_dev != mount.mount.dev {
-        return None;
-    }
-    let flags = OFlags::RDONLY
-        | OFlags::NONBLOCK
-        | OFlags::NOCTTY
-        | OFlags::NOATIME
-        | OFlags::NOFOLLOW
-        | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(&mount.fd, path, flags, Mode::empty()).ok()?;
-    let generation = handle::inode_generation(&fd).ok()?;
+/// The file that the path of a lost one leads to now, if it is a regular file of the same file system and the user
+/// whose launches the profile is for could have opened it by that path, or root alone has put it there. The path may
+/// go through directories that the user can change: no symbolic link is followed.
+fn replacement(file: &File, mount: &OpenMount, uid: u32) -> Option<File> {
+    let path = Path::new(OsStr::from_bytes(file.path.as_deref()?));
+    let found = safe_open::as_user(mount.fd.as_fd(), path, uid).ok()??;
+    let new = CachedFile::open(&found).ok()?;
     Some(File {
-        ino: stat.st_ino,
-        generation,
-        size: stat.st_size as u64,
-        mtime_ns: stat.st_mtime * 1_000_000_000 + stat.st_mtime_nsec as i64,
+        ino: new.ino,
+        generation: handle::inode_generation(&new.fd).ok()?,
+        size: new.size,
+        mtime_ns: new.mtime_ns,
         ..file.clone()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use rustix::fs::{Mode, OFlags};
+
+    use super::*;
+    use crate::fs::mounts::Mount;
+
+    #[test]
+    fn a_replaced_file_is_found_neither_through_links_nor_where_its_user_cannot_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        for name in ["data", "private"] {
+            fs::create_dir(root.join(name)).unwrap();
+            fs::write(root.join(name).join("file"), "content").unwrap();
+        }
+        symlink("private", root.join("link")).unwrap();
+        symlink("file", root.join("private/link")).unwrap();
+        // Anybody may put names here, as a user may in his home directory.
+        for (name, mode) in [("", 0o777), ("private", 0o700)] {
+            fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(root, flags, Mode::empty()).unwrap();
+        let mount = OpenMount {
+            mount: Mount {
+                id: 1,
+                parent: 0,
+                dev: rustix::fs::fstat(&fd).unwrap().st_dev,
+                root: b"/".to_vec(),
+                mount_point: root.to_owned(),
+                fs_type: "ext4".to_owned(),
+                source: Vec::new(),
+            },
+            fd,
+        };
+        let find = |path: &str, uid| {
+            let file = File {
+                device: 0,
+                ino: 1,
+                generation: 1,
+                size: 0,
+                mtime_ns: 0,
+                path: Some(path.as_bytes().to_vec()),
+            };
+            replacement(&file, &mount, uid).map(|new| new.size)
+        };
+        let own = rustix::process::geteuid().as_raw();
+        // There are file systems without generations, where no file can be found again.
+        let file = fs::File::open(root.join("data/file")).unwrap();
+        let there = handle::inode_generation(&file.into()).ok().map(|_| 7);
+        assert_eq!(find("/data/file", own), there);
+        assert_eq!(find("/data/file", own + 1), there);
+        assert_eq!(find("/private/file", own), there);
+        for path in ["/private/file", "/link/file", "/data", "/absent"] {
+            assert_eq!(find(path, own + 1), None, "{path}");
+        }
+        assert_eq!(find("/link/file", own), None);
+        assert_eq!(find("/private/link", own), None);
+    }
 }

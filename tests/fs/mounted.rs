@@ -4,17 +4,12 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
-use paralfetch::fs::handle::{inode_generation, open_by_ino, path_in_fs};
+use paralfetch::fs::handle::{inode_generation, open_by_ino, open_cached_file, path_in_fs};
 use paralfetch::fs::mounts::{MountTable, fs_uuid};
 use paralfetch::fs::{blockdev, residency};
-use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::common::{LoopExt4, Mounted, privileged};
-
-const FLAGS: OFlags = OFlags::RDONLY
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::CLOEXEC);
 
 #[test]
 fn a_file_system_is_found_by_device_and_by_uuid() {
@@ -77,7 +72,10 @@ fn files_open_by_inode_number_until_they_are_gone() {
     let open = mounts
         .open_root(fs::metadata(&path).unwrap().dev())
         .unwrap();
-    let by_ino = |ino, generation| open_by_ino(open.fd.as_fd(), ino, generation, FLAGS);
+    let by_ino = |ino, generation| {
+        let opened = open_cached_file(open.fd.as_fd(), ino, generation);
+        opened.map(|file| file.fd)
+    };
     let errno = |result: std::io::Result<OwnedFd>| Errno::from_io_error(&result.unwrap_err());
 
     let opened = by_ino(ino, generation).unwrap();
@@ -133,7 +131,7 @@ fn paths_below_a_bind_mount_begin_at_the_file_system() {
     for (path, expected) in [(&inside, Some(b"/sub/in".to_vec())), (&outside, None)] {
         let generation = inode_generation(&File::open(path).unwrap().into()).unwrap();
         let ino = fs::metadata(path).unwrap().ino();
-        let file = open_by_ino(open.fd.as_fd(), ino, generation, FLAGS).unwrap();
+        let file = open_by_ino(open.fd.as_fd(), ino, generation).unwrap();
         assert_eq!(path_in_fs(file.as_fd(), &open), expected, "{path:?}");
     }
 }

@@ -53,6 +53,7 @@ fn resolved_since(accesses: &[Access], started: SystemTime) -> Sequence {
         started,
         touches: false,
         earlier: &Earlier::default(),
+        uid: 0,
     };
     resolve(&seen, &mounts, &|_| DriveClass::CommandQueuing)
 }

@@ -13,7 +13,6 @@ use libbpf_rs::{OpenObject, RingBuffer, RingBufferBuilder};
 use paralfetch::fs::handle::{open_by_ino, path_in_fs};
 use paralfetch::fs::mounts::{MountTable, fs_uuid};
 use paralfetch::kernel::{StartMark, mark_tree_root};
-use rustix::fs::OFlags;
 
 use super::event::{Event, FileId, Raw, What, parse};
 use super::ffi;
@@ -202,8 +201,7 @@ fn names(events: &[Event]) -> Result<BTreeMap<FileId, String>> {
             .entry(file.dev)
             .or_insert_with(|| table.open_root(file.dev).ok());
         let Some(mount) = mount else { continue };
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let Ok(found) = open_by_ino(mount.fd.as_fd(), file.ino, file.generation, flags) else {
+        let Ok(found) = open_by_ino(mount.fd.as_fd(), file.ino, file.generation) else {
             continue;
         };
         if let Some(path) = path_in_fs(found.as_fd(), mount) {

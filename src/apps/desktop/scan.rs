@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
 use super::{MenuEntry, read_app};
 use crate::apps::launchers::Rules;
+use crate::fs::safe_open;
 
 /// Largest .desktop file, in bytes. Those with a hundred translations have some 50 KB.
 pub(super) const MAX_ENTRY_BYTES: u64 = 256 << 10;
@@ -118,17 +118,11 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
     // Opening a FIFO or a device has effects. O_PATH has none, and fstat tells what it is.
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::open(path, flags, Mode::empty()).map_err(unreadable)?;
-    let stat = rustix::fs::fstat(&found).map_err(unreadable)?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err("it is not a regular file".to_owned());
-    }
-    // The file that fstat looked at: its path may lead elsewhere by now.
-    let same = format!("/proc/self/fd/{}", found.as_raw_fd());
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = File::from(rustix::fs::open(same, flags, Mode::empty()).map_err(unreadable)?);
+    let file = safe_open::regular(&found, OFlags::empty()).map_err(unreadable)?;
+    let (file, _) = file.ok_or("it is not a regular file")?;
     let mut bytes = Vec::new();
     // One byte more than the limit shows that the file is larger, whatever size it claims.
-    let mut limited = file.take(MAX_ENTRY_BYTES + 1);
+    let mut limited = File::from(file).take(MAX_ENTRY_BYTES + 1);
     limited.read_to_end(&mut bytes).map_err(unreadable)?;
     match bytes.len() as u64 <= MAX_ENTRY_BYTES {
         true => Ok(bytes),

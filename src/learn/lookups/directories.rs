@@ -7,13 +7,14 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use rustix::fs::{FileType, Mode, OFlags, openat, readlinkat};
+use rustix::fs::{FileType, Mode, fstat, openat, readlinkat};
 use rustix::io::Errno;
 
 use super::Id;
 use crate::fs::handle;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::node::{O_LOOKUP, OpenNode};
+use crate::fs::safe_open::{SEARCH, may};
 use crate::fs::support::Support;
 use crate::model::InodeId;
 
@@ -33,6 +34,8 @@ pub struct OpenDir {
     /// Which directory it is.
     pub id: Id,
     mount: u64,
+    /// Whether the user of [`Directories::new`] may look names up in it.
+    can_search: bool,
 }
 
 /// What a name in a directory refers to.
@@ -56,6 +59,7 @@ pub enum ChildNode {
 /// The directories of a mount namespace.
 pub struct Directories {
     mounts: MountTable,
+    uid: u32,
     /// Open mounts, by their numbers.
     open_mounts: HashMap<u32, Rc<OpenMount>>,
     /// A mount of each file system, whichever can be opened; `None` if none can. Only in our own namespace.
@@ -69,12 +73,14 @@ pub struct Directories {
 
 impl Directories {
     /// The directories of a mount namespace with the given table; `open` are mounts that paths start from.
-    /// Of a namespace that is not ours, only these can be entered, and what is mounted below them.
-    pub fn new(mounts: MountTable, open: Vec<OpenMount>, is_ours: bool) -> Self {
+    /// Of a namespace that is not ours, only these can be entered, and what is mounted below them. Nothing is looked
+    /// up where the user `uid` could not do so himself.
+    pub fn new(mounts: MountTable, open: Vec<OpenMount>, is_ours: bool, uid: u32) -> Self {
         let open = open.into_iter();
         let by_id = open.map(|mount| (mount.mount.id, Rc::new(mount)));
         Directories {
             mounts,
+            uid,
             open_mounts: by_id.collect(),
             any_mounts: is_ours.then(HashMap::new),
             starts: HashMap::new(),
@@ -126,8 +132,7 @@ impl Directories {
             return None;
         }
         let mount = mount.or_else(|| self.any_mount(inode.dev))?;
-        let flags = O_LOOKUP | OFlags::DIRECTORY;
-        let fd = handle::open_by_ino(mount.fd.as_fd(), inode.ino, inode.generation, flags).ok()?;
+        let fd = handle::open_by_ino(mount.fd.as_fd(), inode.ino, inode.generation).ok()?;
         self.opened(fd)
     }
 
@@ -143,6 +148,9 @@ impl Directories {
 
     /// What `name`, which is neither `.` nor `..`, refers to in the directory.
     pub fn child(&mut self, dir: &Dir, name: &[u8]) -> ChildNode {
+        if !dir.can_search {
+            return ChildNode::Elsewhere;
+        }
         let key = (dir.id, dir.mount);
         if let Some(child) = self.known.get(&key).and_then(|names| names.get(name)) {
             return child.clone();
@@ -161,7 +169,10 @@ impl Directories {
 
     /// The directory above; `None` if it must not be examined.
     pub fn parent(&self, dir: &Dir) -> Option<Dir> {
-        self.opened(openat(&dir.fd, "..", O_LOOKUP, Mode::empty()).ok()?)
+        let fd = dir
+            .can_search
+            .then(|| openat(&dir.fd, "..", O_LOOKUP, Mode::empty()).ok())?;
+        self.opened(fd?)
     }
 
     fn root_of(&self, mount: &OpenMount) -> Option<Dir> {
@@ -183,8 +194,16 @@ impl Directories {
         let node = OpenNode::of(&fd).ok()?;
         let fs_type = self.mounts.fs_type(node.dev)?;
         let (id, mount) = ((node.dev, node.ino), node.mount);
-        let is_usable = node.kind == FileType::Directory && Support::can_be_walked(fs_type);
-        is_usable.then(|| Rc::new(OpenDir { fd, id, mount }))
+        if node.kind != FileType::Directory || !Support::can_be_walked(fs_type) {
+            return None;
+        }
+        let can_search = may(&fd, &fstat(&fd).ok()?, self.uid, SEARCH);
+        Some(Rc::new(OpenDir {
+            fd,
+            id,
+            mount,
+            can_search,
+        }))
     }
 
     fn ask(&self, dir: &Dir, name: &[u8]) -> ChildNode {

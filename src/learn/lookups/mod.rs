@@ -22,11 +22,11 @@ use std::os::fd::BorrowedFd;
 use serde::Serialize;
 
 use super::probe::LiveProbe;
-use super::sequence::block_pages;
+use super::sequence::{Observed, block_pages};
 use crate::fs::ext4::{Ext4, Ext4Error};
 use crate::fs::mounts::MountTable;
 use crate::fs::namespace::open_in;
-use crate::kernel::{Namespaces, own_namespace};
+use crate::kernel::own_namespace;
 use crate::model::{Access, By, PathUse, Source, Use};
 use directories::{Dir, Directories};
 use walk::walk;
@@ -118,16 +118,17 @@ impl PathCounts {
     }
 }
 
-/// The accesses to metadata that a launch's paths imply, in time order; each need counts once. `namespaces` are
-/// the mount namespaces other than ours that the paths were used in, `mounts` is the table of ours.
+/// The accesses to metadata that a launch's paths imply, in time order; each need counts once. `mounts` is the table
+/// of our own namespace.
 pub fn implied_accesses(
-    paths: &[PathUse],
-    namespaces: &Namespaces,
+    observed: &Observed<'_>,
     mounts: &MountTable,
     probe: &mut LiveProbe<'_>,
 ) -> (Vec<Access>, PathCounts) {
+    let paths = observed.paths;
     let mut walks = PathWalks {
         paths,
+        uid: observed.uid,
         mounts,
         needs: Vec::new(),
         counts: PathCounts {
@@ -142,12 +143,16 @@ pub fn implied_accesses(
     let mut ours = others.remove(&own_namespace("mnt")).unwrap_or_default();
     // One after the other, so that only the directories of one are open at a time.
     for (number, theirs) in others {
-        let left = walks.walk_in_namespace(namespaces.get(number), theirs, &mut probe.warnings);
+        let left =
+            walks.walk_in_namespace(observed.namespaces.get(number), theirs, &mut probe.warnings);
         ours.extend(left);
     }
     ours.sort_unstable();
     let open = mounts.open_wanted(&walks.mounts_of(&ours));
-    walks.walk_all(&mut Directories::new(mounts.clone(), open, true), &ours);
+    walks.walk_all(
+        &mut Directories::new(mounts.clone(), open, true, observed.uid),
+        &ours,
+    );
     walks.needs.sort_by_key(|&(path, _)| path);
 
     let mut accesses = Vec::new();
@@ -169,6 +174,8 @@ pub fn implied_accesses(
 
 /// The walks of the paths that a launch used.
 struct PathWalks<'a> {
+    /// See [`Observed::uid`].
+    uid: u32,
     paths: &'a [PathUse],
     mounts: &'a MountTable,
     /// What the paths need, each with the path's index.
@@ -187,7 +194,7 @@ impl PathWalks<'_> {
         let wanted = self.mounts_of(&theirs);
         match namespace.map(|namespace| open_in(namespace, &wanted)) {
             Some(Ok((table, open))) => {
-                let mut directories = Directories::new(table, open, false);
+                let mut directories = Directories::new(table, open, false, self.uid);
                 let (inside, detached) = theirs.into_iter().partition::<Vec<_>, _>(|&at| {
                     let path = &self.paths[at];
                     directories.is_open(path.from_mount) && directories.is_open(path.root_mount)

@@ -72,7 +72,7 @@ fn reversed_components(path: &[u8]) -> impl Iterator<Item = Vec<u8>> + '_ {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::Path;
 
     use proptest::prelude::*;
@@ -96,13 +96,24 @@ mod tests {
     /// Walks `path` from `root`, as if the file systems of these directories were ext4 and no others were
     /// mounted.
     fn walk_from(root: &Path, known: &[&Path], path: &[u8], follow: bool) -> Vec<Need> {
+        walk_as(
+            rustix::process::geteuid().as_raw(),
+            root,
+            known,
+            path,
+            follow,
+        )
+    }
+
+    /// The same for a launch of this user.
+    fn walk_as(uid: u32, root: &Path, known: &[&Path], path: &[u8], follow: bool) -> Vec<Need> {
         let mounts = known.iter().map(|directory| {
             let dev = fs::metadata(directory).unwrap().dev();
             let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
             format!("20 1 {major}:{minor} / / rw - ext4 /dev/x rw\n")
         });
         let mounts = MountTable::parse(mounts.collect::<String>().as_bytes());
-        let mut directories = Directories::new(mounts, Vec::new(), true);
+        let mut directories = Directories::new(mounts, Vec::new(), true, uid);
         let root = rustix::fs::open(root, O_LOOKUP, rustix::fs::Mode::empty()).unwrap();
         let root = directories.opened(root).unwrap();
         let mut needs = Vec::new();
@@ -158,6 +169,35 @@ mod tests {
         }
         let circle = steps("/loop", true).len();
         assert_eq!(circle, 2 * (MOST_LINKS as usize + 1));
+    }
+
+    #[test]
+    fn a_walk_ends_where_the_user_cannot_look_names_up() {
+        let tree = tree();
+        let root = tree.path();
+        let other_user = rustix::process::geteuid().as_raw() + 1;
+        let steps = |uid, mode, path: &[u8]| {
+            for (directory, mode) in [("", 0o755), ("usr", mode)] {
+                let permissions = fs::Permissions::from_mode(mode);
+                fs::set_permissions(root.join(directory), permissions).unwrap();
+            }
+            walk_as(uid, root, &[root], path, true).len()
+        };
+        let own = other_user - 1;
+        for (uid, mode, of_file, of_absent) in [
+            (own, 0o700, 3, 2),
+            (other_user, 0o711, 3, 2),
+            // Whether there is such a name is no business of this user's, nor where it leads to.
+            (other_user, 0o700, 1, 1),
+            (other_user, 0o710, 1, 1),
+            (other_user, 0o744, 1, 1),
+        ] {
+            let found = steps(uid, mode, b"usr/lib/x.so");
+            let absent = steps(uid, mode, b"usr/absent");
+            let above = steps(uid, mode, b"usr/../usr");
+            let expected = (of_file, of_absent, if of_file == 3 { 2 } else { 1 });
+            assert_eq!((found, absent, above), expected, "{uid} {mode:o}");
+        }
     }
 
     #[test]

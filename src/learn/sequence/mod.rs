@@ -76,6 +76,9 @@ pub struct Observed<'a> {
     pub touches: bool,
     /// What was learned of the app before.
     pub earlier: &'a Earlier,
+    /// The user whose launch it was. Paths that lead through directories that he cannot enter are not walked: what is
+    /// there must not show in his profile.
+    pub uid: u32,
 }
 
 /// Makes the launch sequence of what was traced, by asking the system about each file and device. `class`
@@ -89,8 +92,7 @@ pub fn resolve(
     class: &dyn Fn(u64) -> DriveClass,
 ) -> Sequence {
     let mut probe = LiveProbe::new(mounts, class, observed.started);
-    let (implied, paths) =
-        implied_accesses(observed.paths, observed.namespaces, mounts, &mut probe);
+    let (implied, paths) = implied_accesses(observed, mounts, &mut probe);
     let mut accesses = [observed.accesses, &implied].concat();
     // The sort is stable: reads for a look-up are traced before the look-up is reported, and stay before it.
     accesses.sort_by_key(|access| access.time_ns);

@@ -158,6 +158,7 @@ pub(super) fn run_after(
         started: SystemTime::UNIX_EPOCH,
         touches,
         earlier,
+        uid: 0,
     };
     resolve_with(&observed, &mut |key, _, _| fake.look_at(key))
 }
