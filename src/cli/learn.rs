@@ -102,6 +102,7 @@ pub fn options(how: &Learning, app: App) -> LearnOptions {
         },
         keeper: keeper_command(Path::new(RUN_DIR), how.timeout),
         earlier: None,
+        tell: say,
     }
 }
 

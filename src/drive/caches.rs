@@ -12,6 +12,14 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub fn drop_caches() -> io::Result<()> {
     // The kernel does not drop dirty pages: write them back first.
     rustix::fs::sync();
+    drop_clean_caches()
+}
+
+/// As [`drop_caches`], but dirty pages stay. Waits for no drive.
+///
+/// # Errors
+/// As [`drop_caches`].
+pub fn drop_clean_caches() -> io::Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "3").map_err(|error| {
         io::Error::new(
             error.kind(),

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -43,9 +44,16 @@ pub enum KnobError {
         /// The system's error.
         error: io::Error,
     },
-    /// The keeper process could not be started.
+    /// The keeper process could not be started, or has ended.
     #[error("cannot start the process that restores knobs after a crash: {0}")]
     Keeper(io::Error),
+    /// A knob no longer has the value that it was given: the keeper has restored it, or another program has changed
+    /// it.
+    #[error("{} did not keep its value: the run took too long, or another program has changed it", path.display())]
+    Changed {
+        /// The knob.
+        path: PathBuf,
+    },
 }
 
 /// Makes an error of what the system says of this file.
@@ -104,7 +112,20 @@ impl Knobs {
     pub fn start_keeper(&mut self, mut command: Command) -> Result<(), KnobError> {
         let keeper = command.stdin(Stdio::piped()).spawn();
         self.keeper = Some(keeper.map_err(KnobError::Keeper)?);
-        Ok(())
+        match self.saved.is_empty() {
+            true => Ok(()),
+            false => self.start_limit(),
+        }
+    }
+
+    /// Has the keeper's limit begin: from now on knobs are changed.
+    fn start_limit(&mut self) -> Result<(), KnobError> {
+        let pipe = self
+            .keeper
+            .as_mut()
+            .and_then(|keeper| keeper.stdin.as_mut());
+        let started = pipe.map_or(Ok(()), |pipe| pipe.write_all(b"\n"));
+        started.map_err(KnobError::Keeper)
     }
 
     /// Writes `value` to the knob at `path`, after recording what it was. A knob that already has
@@ -116,6 +137,9 @@ impl Knobs {
         let old = fs::read_to_string(path).map_err(cannot("change", path))?;
         if old.trim() == value {
             return Ok(());
+        }
+        if self.saved.is_empty() {
+            self.start_limit()?;
         }
         self.saved.push(Saved {
             path: path.to_owned(),
@@ -174,8 +198,9 @@ pub fn restore_leftovers(dir: &Path) -> Result<usize, KnobError> {
 }
 
 /// The keeper process: waits until its standard input is closed, as it is once the process that changed the
-/// knobs has ended in any way, and restores the knobs that are still recorded. After `limit` it waits no
-/// longer: that process hangs, or was stopped.
+/// knobs has ended in any way, and restores the knobs that are still recorded. It waits no longer than `limit` after
+/// the first knob was changed, of which a byte on standard input tells it: that process hangs, was stopped, or waits
+/// for something that other processes hold up. The limit is of CLOCK_MONOTONIC.
 ///
 /// # Errors
 /// When a knob cannot be written or the record cannot be read.
@@ -198,18 +223,23 @@ pub fn keep(dir: &Path, limit: Duration) -> Result<(), KnobError> {
 
 /// Whether standard input was closed in time.
 fn wait_for_end(limit: Duration) -> bool {
-    let deadline = Instant::now() + limit;
     let stdin = io::stdin();
+    let mut deadline: Option<Instant> = None;
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
             return false;
         }
-        // Nothing is written to the pipe: its only event is its end.
-        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-        match poll(&mut fds, Timespec::try_from(left).ok().as_ref()) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            Ok(_) | Err(_) => return true,
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], timeout.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => continue,
+            Ok(_) => {}
+            Err(_) => return true,
+        }
+        match rustix::io::read(&stdin, &mut [0; 1]) {
+            Ok(1..) => drop(deadline.get_or_insert_with(|| Instant::now() + limit)),
+            Err(Errno::INTR) => {}
+            Ok(0) | Err(_) => return true,
         }
     }
 }
@@ -227,7 +257,7 @@ fn lock(dir: &Path, operation: FlockOperation) -> Result<Option<File>, KnobError
         .map_err(cannot("use", &path))?;
     match flock(&file, operation) {
         Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(Errno::WOULDBLOCK) => Ok(None),
         Err(errno) => Err(cannot("use", &path)(errno.into())),
     }
 }

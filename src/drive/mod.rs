@@ -6,7 +6,7 @@ mod memory;
 mod page_out;
 mod sysfs;
 
-pub use caches::{checkpoint_journal, drop_caches};
+pub use caches::{checkpoint_journal, drop_caches, drop_clean_caches};
 pub use knobs::{KnobError, Knobs, keep, restore_leftovers};
 pub use memory::{Memory, MemoryLimits};
 pub use page_out::{FileMapping, page_out_mapped};

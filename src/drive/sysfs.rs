@@ -56,6 +56,12 @@ impl Sysfs {
         Some(dir)
     }
 
+    /// The kernel's name of the drive that `dev` is on, such as `sda` or `dm-0`.
+    pub fn drive_name(&self, dev: u64) -> Option<String> {
+        let disk = self.disk(dev)?;
+        Some(disk.file_name()?.to_string_lossy().into_owned())
+    }
+
     /// `/sys/class/bdi/…/read_ahead_kb` of the device: the readahead of every file opened on it from now on,
     /// in KiB. Partitions share that of their disk.
     pub fn read_ahead_knob(&self, dev: u64) -> Option<PathBuf> {

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::cgroup;
 use super::follow::{Follow, wait};
 use super::settings::LearningSettings;
-use crate::drive::{KnobError, Sysfs};
+use crate::drive::{KnobError, Sysfs, drop_clean_caches};
 use crate::fs::mounts::MountTable;
 use crate::kernel::{RecorderPool, TraceError, TraceMode, Tracer};
 use crate::learn::build_profile::WatchedLaunch;
@@ -30,6 +30,8 @@ pub struct LearnOptions {
     pub keeper: Option<Keeper>,
     /// The profile that the app has already: it settles what this launch leaves open.
     pub earlier: Option<Profile>,
+    /// Tells the user which drives are slowed.
+    pub tell: fn(&str),
 }
 
 /// The learning run could not be made.
@@ -136,16 +138,24 @@ pub fn learn(
     let mounts = MountTable::read()?;
     // First, since it starts the keeper process, which must not become part of the launch tree.
     let how = options.how;
-    let settings =
-        LearningSettings::apply(&mounts, spawn.command.root(), how, options.keeper.take())?;
+    let mut settings =
+        LearningSettings::acquire(&mounts, spawn.command.root(), how, options.keeper.take())?;
     let exact_faults = settings.exact_faults;
     let mode = match how {
         Learned::Live => TraceMode::Touches,
         Learned::Exact | Learned::AsRead => TraceMode::Reads,
     };
     let mut tracer = RecorderPool::load(mode)?.launcher(cgroup::own(&mounts))?;
-    if how != Learned::Live {
-        settings.empty_caches(&mounts, how == Learned::Exact)?;
+    let is_cold = how != Learned::Live;
+    if is_cold {
+        settings.write_back(&mounts, how == Learned::Exact)?;
+    }
+    if let Some(warning) = settings.warning(options.limits.timeout) {
+        (options.tell)(&warning);
+    }
+    settings.apply()?;
+    if is_cold {
+        drop_clean_caches()?;
     }
 
     let started_at = SystemTime::now();

@@ -1,5 +1,7 @@
 //! The system settings of a learning run.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -9,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fault_around::one_page;
-use crate::drive::{KnobError, Knobs, Sysfs, checkpoint_journal, drop_caches, page_out_mapped};
+use crate::drive::{KnobError, Knobs, Sysfs, checkpoint_journal, page_out_mapped};
+use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
 use crate::model::Learned;
 
@@ -24,8 +27,8 @@ fn devices_below(table: &MountTable, root: Option<&Path>) -> Vec<u64> {
     table.ext4_devices(|mount| mount.mount_point.starts_with(root) || Some(mount.dev) == holder)
 }
 
-/// Time beyond its limit that a learning run may take, mostly for dropping the caches.
-const KEEPER_MARGIN: Duration = Duration::from_secs(60);
+/// Time beyond the launch's own limit for which settings may be changed, for dropping the caches and starting the app.
+const KEEPER_MARGIN: Duration = Duration::from_secs(30);
 
 /// How long a learning run waits for knobs that others hold: the service needs them for the few seconds in which
 /// it learns a launch.
@@ -41,13 +44,18 @@ pub fn keeper_command(run_dir: &Path, limit: Duration) -> Option<Command> {
     let mut command = Command::new(std::env::current_exe().ok()?);
     command
         .arg("keep-knobs")
-        .arg((limit + KEEPER_MARGIN).as_secs().to_string())
+        .arg(longest(limit).as_secs().to_string())
         .arg("--run-dir")
         .arg(run_dir)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .process_group(0);
     Some(command)
+}
+
+/// The longest time for which the knobs of a launch with this limit are changed.
+fn longest(limit: Duration) -> Duration {
+    limit + KEEPER_MARGIN
 }
 
 /// Acquires the knobs, after a bounded wait for those that hold them.
@@ -69,22 +77,26 @@ fn acquire_knobs(keeper: Option<Command>) -> Result<Knobs, KnobError> {
 pub struct LearningSettings {
     /// `None` if there was nothing to change.
     knobs: Option<Knobs>,
+    /// The knobs that the run needs, with the values that it needs.
+    wanted: Vec<(PathBuf, String)>,
     /// Devices that the launch may be read from.
     devices: Vec<u64>,
+    /// Names of the drives whose readahead is turned off.
+    slowed: BTreeSet<String>,
     /// Whether a fault on a cached page maps that page alone. Otherwise it maps the cached ones of the 16 pages
     /// around it, and which of them was touched is not known.
     pub exact_faults: bool,
 }
 
 impl LearningSettings {
-    /// Sets the knobs for this way of learning. For a cold run, ext4's inode readahead is turned off, so that
-    /// only the needed blocks of inode tables are learned (with 1, `__ext4_get_inode_loc` would still read
-    /// one block more). For an exact run, the devices' readahead is set to 0. For an exact or live one,
-    /// faultaround is narrowed to one page, where the kernel allows that.
+    /// Finds the knobs for this way of learning and takes them for this process, with a keeper for them. Nothing is
+    /// changed yet. For a cold run, ext4's inode readahead is to be off, so that only the needed blocks of inode tables
+    /// are learned (with 1, `__ext4_get_inode_loc` would still read one block more). For an exact run, the devices'
+    /// readahead is to be 0. For an exact or live one, faultaround is to map one page, where the kernel allows that.
     ///
     /// # Errors
-    /// When another run holds the knobs, or one cannot be changed.
-    pub fn apply(
+    /// When another run holds the knobs, or the keeper cannot be started.
+    pub fn acquire(
         mounts: &MountTable,
         root: Option<&Path>,
         learned: Learned,
@@ -93,39 +105,39 @@ impl LearningSettings {
         let sysfs = Sysfs::default();
         let canonical: Option<PathBuf> = root.and_then(|root| root.canonicalize().ok());
         let devices = devices_below(mounts, canonical.as_deref().or(root));
+        let off = |knob| (knob, "0".to_owned());
         let mut wanted: Vec<(PathBuf, String)> = Vec::new();
+        let mut slowed = BTreeSet::new();
         for &dev in devices.iter().filter(|_| learned != Learned::Live) {
-            let readahead = (learned == Learned::Exact).then(|| sysfs.read_ahead_knob(dev));
-            let off = sysfs
-                .inode_readahead_knob(dev)
-                .into_iter()
-                .chain(readahead.flatten());
-            wanted.extend(off.map(|knob| (knob, "0".to_owned())));
+            wanted.extend(sysfs.inode_readahead_knob(dev).map(off));
+            if learned == Learned::Exact
+                && let Some(knob) = sysfs.read_ahead_knob(dev)
+            {
+                wanted.push(off(knob));
+                slowed.insert(sysfs.drive_name(dev).unwrap_or_else(|| blockdev::name(dev)));
+            }
         }
         let is_touched = learned.is_touched();
         let fault_around = is_touched.then(|| sysfs.fault_around_knob()).flatten();
         let exact_faults = fault_around.is_some();
         wanted.extend(fault_around.map(|knob| (knob, one_page())));
-        let mut knobs = None;
-        if !wanted.is_empty() {
-            let knobs = knobs.insert(acquire_knobs(keeper)?);
-            for (knob, value) in &wanted {
-                knobs.set(knob, value)?;
-            }
-        }
+        let knobs = (!wanted.is_empty()).then(|| acquire_knobs(keeper));
         Ok(LearningSettings {
-            knobs,
+            knobs: knobs.transpose()?,
+            wanted,
             devices,
+            slowed,
             exact_faults,
         })
     }
 
-    /// Empties the caches, metadata that ext4's journals still hold included. `mapped`: also of pages that
-    /// one running program has mapped, which the paper (§2.2) leaves.
+    /// Writes dirty data and metadata to the devices, ext4's journals included, so that their pages can be dropped from
+    /// the caches. `mapped`: also evicts pages that one running program has mapped, which the paper (§2.2) leaves.
+    /// Other processes can hold this up for as long as they like: no knob must be changed yet.
     ///
     /// # Errors
-    /// When the kernel refuses to drop caches.
-    pub fn empty_caches(&self, mounts: &MountTable, mapped: bool) -> io::Result<()> {
+    /// When /proc cannot be read.
+    pub fn write_back(&self, mounts: &MountTable, mapped: bool) -> io::Result<()> {
         if mapped {
             page_out_mapped(&self.devices)?;
         }
@@ -136,15 +148,54 @@ impl LearningSettings {
                 let _ = checkpoint_journal(open.fd.as_fd());
             }
         }
-        drop_caches()
+        rustix::fs::sync();
+        Ok(())
+    }
+
+    /// Sets the knobs. The keeper's time begins.
+    ///
+    /// # Errors
+    /// When one cannot be changed.
+    pub fn apply(&mut self) -> Result<(), KnobError> {
+        if let Some(knobs) = &mut self.knobs {
+            for (knob, value) in &self.wanted {
+                knobs.set(knob, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says which drives are slowed and for how long at most, if the launch has this limit; `None` if none are.
+    pub fn warning(&self, limit: Duration) -> Option<String> {
+        let names: Vec<&str> = self.slowed.iter().map(String::as_str).collect();
+        let line = || {
+            format!(
+                "readahead is off on {} while the launch is learned, for at most {} s: other programs read files \
+                 from there more slowly",
+                names.join(", "),
+                longest(limit).as_secs()
+            )
+        };
+        (!names.is_empty()).then(line)
     }
 
     /// Restores the knobs.
     ///
     /// # Errors
-    /// The first that could not be restored.
+    /// The first that could not be restored, or that had lost its value before.
     pub fn restore(self) -> Result<(), KnobError> {
-        self.knobs.map_or(Ok(()), Knobs::restore)
+        let Some(knobs) = self.knobs else {
+            return Ok(());
+        };
+        // A device that is gone has taken its knobs along.
+        let is_changed = |(knob, value): &&(PathBuf, String)| {
+            fs::read_to_string(knob).is_ok_and(|found| found.trim() != value)
+        };
+        let changed = self.wanted.iter().find(is_changed);
+        knobs.restore()?;
+        changed.map_or(Ok(()), |(path, _)| {
+            Err(KnobError::Changed { path: path.clone() })
+        })
     }
 }
 

@@ -4,11 +4,15 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
+use paralfetch::drive::Knobs;
+use paralfetch::fs::mounts::MountTable;
+use paralfetch::learn::LearningSettings;
+use paralfetch::model::Learned;
 use rustix::fs::{major, minor};
 
-use crate::processes::{end_apps, until_asleep};
+use crate::processes::{apps, end_apps, until_asleep};
 use crate::root::{FILES, PAGES, Root, our_lines, pages_of};
 use crate::{set_up, until};
 
@@ -99,6 +103,79 @@ fn settings_are_restored_when_learning_is_killed() {
 }
 
 #[test]
+fn a_stopped_app_does_not_keep_the_drive_slow_and_the_user_is_told_for_how_long_it_is() {
+    let Some((root, _turn)) = set_up() else {
+        return;
+    };
+    let knobs = knobs(&root);
+    let before: Vec<String> = knobs.iter().map(read).collect();
+    let cmd = ["/bin/sh", "-c", "cat /data/1; kill -STOP $$"];
+    let mut learning = root
+        .paralfetch(&["learn", "--timeout", "2"], &cmd)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(learning.stderr.take().unwrap()).lines();
+    let drive = root.image.device().file_name().unwrap().to_str().unwrap();
+    let warning = format!(
+        "paralfetch: readahead is off on {drive} while the launch is learned, for at most 32 s: "
+    );
+    let line = lines.by_ref().map(Result::unwrap).next().unwrap();
+    assert!(line.starts_with(&warning), "{line}");
+    until("settings are changed", || read(&knobs[0]) == "0");
+    until("settings are back", || {
+        knobs.iter().map(read).collect::<Vec<_>>() == before
+    });
+    assert!(learning.try_wait().unwrap().is_none(), "the app is stopped");
+    assert!(!apps(&root).is_empty());
+    end_apps(&root);
+    learning.wait().unwrap();
+    drop(lines);
+}
+
+#[test]
+fn a_learner_that_hangs_has_its_settings_restored_at_the_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    let (knob, run_dir) = (directory.path().join("knob"), directory.path().join("run"));
+    fs::write(&knob, "128").unwrap();
+    let mut keeper = Command::new(env!("CARGO_BIN_EXE_paralfetch"));
+    keeper.args(["keep-knobs", "1", "--run-dir"]).arg(&run_dir);
+    // This process is the learner. It neither restores the knob nor ends.
+    let mut knobs = Knobs::acquire(&run_dir, Some(keeper)).unwrap();
+    knobs.set(&knob, "0").unwrap();
+    until("the keeper has restored the knob", || read(&knob) == "128");
+    until("its record is gone", || {
+        !run_dir.join("knobs.json").exists()
+    });
+    knobs.restore().unwrap();
+    assert_eq!(read(&knob), "128");
+}
+
+#[test]
+fn nothing_is_changed_while_other_processes_can_hold_the_learner_up() {
+    let Some((root, _turn)) = set_up() else {
+        return;
+    };
+    let knobs = knobs(&root);
+    let values = || knobs.iter().map(read).collect::<Vec<_>>();
+    let before = values();
+    let mounts = MountTable::read().unwrap();
+    let path = Some(root.path());
+    let mut settings = LearningSettings::acquire(&mounts, path, Learned::Exact, None).unwrap();
+    assert_eq!(values(), before);
+    settings.write_back(&mounts, true).unwrap();
+    assert_eq!(values(), before);
+    settings.apply().unwrap();
+    assert_eq!(values(), ["0", "0"]);
+    // As the keeper does at the limit: what is learned after that is not exact.
+    fs::write(&knobs[0], &before[0]).unwrap();
+    let error = settings.restore().unwrap_err().to_string();
+    assert!(error.contains("did not keep its value"), "{error}");
+    assert_eq!(values(), before);
+}
+
+#[test]
 fn a_launch_that_falls_quiet_is_complete_while_the_app_runs_on() {
     let Some((root, _turn)) = set_up() else {
         return;
@@ -115,8 +192,9 @@ fn a_launch_that_falls_quiet_is_complete_while_the_app_runs_on() {
     let line = lines
         .by_ref()
         .map(Result::unwrap)
-        // The first line is about the arguments of `sh -c`, which tell no app.
-        .find(|line| line.starts_with("paralfetch: ") && !line.contains("which app it starts"))
+        // The first lines are about the drive and about the arguments of `sh -c`, which tell no app.
+        .filter(|line| line.starts_with("paralfetch: ") && !line.contains("readahead is off on"))
+        .find(|line| !line.contains("which app it starts"))
         .unwrap();
     assert!(line.contains("learned /bin/sh"), "{line}");
     let profile = root.show("sh");
@@ -139,8 +217,8 @@ fn a_launch_that_is_killed_is_not_learned() {
         let output = root.paralfetch(&["learn"], &cmd).output().unwrap();
         assert_eq!(output.status.signal(), Some(9), "{output:?}");
         let lines = our_lines(&output);
-        assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(lines[0].contains("ended by signal 9"), "{lines:?}");
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[1].contains("ended by signal 9"), "{lines:?}");
     };
     learn_killed();
     let kept = fs::read_dir(root.state.path()).unwrap().count();

@@ -171,6 +171,7 @@ pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> L
         },
         keeper: None,
         earlier: None,
+        tell: |_| (),
     };
     let learned = learn(Spawn::new(command), options, &mut supervisor).unwrap();
     let exit = match learned.exit {

@@ -86,6 +86,7 @@ impl Work {
                 // What a killed learning run leaves changed are settings of a drive that goes with it.
                 keeper: None,
                 earlier: None,
+                tell: |_| (),
             };
             let watch = self.watch_window(app)?;
             let spawn = self.launcher.spawn(&command);

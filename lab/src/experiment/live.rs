@@ -32,7 +32,8 @@ impl LiveLearning {
     /// When a knob cannot be set or the launch not be traced.
     pub fn attach(recorder: RecorderLease, root: &Path) -> Result<Self> {
         // What a killed session leaves changed, the next learning run puts back.
-        let settings = LearningSettings::apply(&MountTable::read()?, Some(root), HOW, None)?;
+        let mut settings = LearningSettings::acquire(&MountTable::read()?, Some(root), HOW, None)?;
+        settings.apply()?;
         Ok(LiveLearning {
             tracer: Some(recorder.launcher(None)?),
             follow: None,

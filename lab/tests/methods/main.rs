@@ -63,6 +63,7 @@ fn learned(image: &Image, supervisor: &mut Supervisor) -> LearnedApp {
                 limits: LaunchLimits::default(),
                 keeper: None,
                 earlier: None,
+                tell: |_| (),
             };
             let mut spawn = Spawn::new(command);
             spawn.stdio = Stdio::Null;
