@@ -163,9 +163,12 @@ pub fn learn(
     spawn.before_exec = Some(Box::new(move || mark.set()));
     let started = supervisor.start(spawn)?;
     let mut exit = None;
+    // An app that stops stops us, too: not before the knobs are restored.
+    supervisor.go_on();
     let watched = watch(&mut tracer, supervisor, &options, &mut exit);
     let trace = tracer.finish();
     let restored = settings.restore();
+    supervisor.stop_with_app()?;
     let profile = watched.map_err(NotLearned::failed).and_then(|over| {
         let trace = trace.map_err(NotLearned::failed)?;
         restored.map_err(NotLearned::failed)?;
@@ -227,6 +230,10 @@ fn watch(
         ])?;
         if let Some(ended) = supervisor.on_signals()? {
             *exit = Some(ended);
+        }
+        if supervisor.has_stopped() {
+            let what = "the app was stopped in the middle of its launch";
+            return Err(io::Error::other(what).into());
         }
         if let Some(over) = follow.look(tracer, false)? {
             return Ok(over);

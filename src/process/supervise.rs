@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::ClockId;
 
 use super::exit::{self, ChildChange, Exit};
+use super::processes;
 use super::signals::Inherited;
 use super::spawn::{Spawn, SpawnError};
 
@@ -67,6 +68,10 @@ pub struct Supervisor {
     signals: SignalFd,
     child: Option<SupervisedChild>,
     asked_to_end: Option<c_int>,
+    /// Whether this process goes on for now when the app stops.
+    goes_on: bool,
+    /// Whether the app has stopped meanwhile.
+    has_stopped: bool,
     /// Masks belong to threads, so it must stay in its own.
     _thread: PhantomData<*const ()>,
 }
@@ -88,6 +93,8 @@ impl Supervisor {
             signals,
             child: None,
             asked_to_end: None,
+            goes_on: false,
+            has_stopped: false,
             _thread: PhantomData,
         })
     }
@@ -128,6 +135,32 @@ impl Supervisor {
         self.signals.as_fd()
     }
 
+    /// From now on this process goes on when the app stops: it has something to put in order first.
+    pub fn go_on(&mut self) {
+        self.goes_on = true;
+    }
+
+    /// Whether the app has stopped since [`Self::go_on`], as far as [`Self::on_signals`] has seen.
+    pub fn has_stopped(&self) -> bool {
+        self.has_stopped
+    }
+
+    /// From now on this process stops with the app again: at once, if the app is still stopped.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub fn stop_with_app(&mut self) -> io::Result<()> {
+        self.goes_on = false;
+        if std::mem::take(&mut self.has_stopped)
+            && let Some(child) = self.child
+            && let Some(app) = processes::one(child.pid.as_raw_nonzero().get())?
+            && app.state == b'T'
+        {
+            kill_process(rustix::process::getpid(), Signal::STOP)?;
+        }
+        Ok(())
+    }
+
     /// Passes on signals, stops with the app, and reaps it once it has ended. Never waits, except
     /// while the app is stopped. `None` while the app runs, and when none was started.
     pub fn on_signals(&mut self) -> io::Result<Option<Exit>> {
@@ -144,6 +177,7 @@ impl Supervisor {
         loop {
             match exit::look(child.pid)? {
                 None => return Ok(None),
+                Some(ChildChange::Stopped) if self.goes_on => self.has_stopped = true,
                 Some(ChildChange::Stopped) => {
                     kill_process(rustix::process::getpid(), Signal::STOP)?
                 }

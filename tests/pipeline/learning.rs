@@ -11,8 +11,9 @@ use paralfetch::fs::mounts::MountTable;
 use paralfetch::learn::LearningSettings;
 use paralfetch::model::Learned;
 use rustix::fs::{major, minor};
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::processes::{apps, end_apps, until_asleep};
+use crate::processes::{end_apps, until_asleep};
 use crate::root::{FILES, PAGES, Root, our_lines, pages_of};
 use crate::{set_up, until};
 
@@ -124,14 +125,18 @@ fn a_stopped_app_does_not_keep_the_drive_slow_and_the_user_is_told_for_how_long_
     let line = lines.by_ref().map(Result::unwrap).next().unwrap();
     assert!(line.starts_with(&warning), "{line}");
     until("settings are changed", || read(&knobs[0]) == "0");
-    until("settings are back", || {
-        knobs.iter().map(read).collect::<Vec<_>>() == before
+    // As a shell's job does, but not before it has put the settings back.
+    let learner = Pid::from_child(&learning);
+    let stat = format!("/proc/{}/stat", learner.as_raw_nonzero());
+    until("the learner has stopped with the app", || {
+        fs::read_to_string(&stat).unwrap().contains(") T ")
     });
-    assert!(learning.try_wait().unwrap().is_none(), "the app is stopped");
-    assert!(!apps(&root).is_empty());
+    assert_eq!(knobs.iter().map(read).collect::<Vec<_>>(), before);
     end_apps(&root);
-    learning.wait().unwrap();
-    drop(lines);
+    kill_process(learner, Signal::CONT).unwrap();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert!(rest[0].contains("the app was stopped"), "{rest:?}");
+    assert_eq!(learning.wait().unwrap().signal(), Some(9));
 }
 
 #[test]
