@@ -110,7 +110,7 @@ impl WatchedLaunch {
             started: self.started,
             touches,
             earlier: &earlier.unwrap_or_default(),
-            uid: 0,
+            uid: self.app.uid,
         };
         resolve(&observed, mounts, &|dev| self.sysfs.class(dev))
     }

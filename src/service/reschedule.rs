@@ -136,7 +136,7 @@ impl<'a> ProfileMounts<'a> {
             MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
         let open = |device: &Device| table.open_root(table.find_uuid(&device.fs_uuid)?).ok();
         Ok(ProfileMounts {
-            uid: 0,
+            uid: profile.app.uid,
             files: &profile.files,
             mounts: profile.devices.iter().map(open).collect(),
         })
