@@ -6,6 +6,7 @@ mod cgroup;
 mod cold;
 mod completion_page;
 mod fault_around;
+mod file_metadata;
 mod follow;
 mod live;
 mod lookups;
@@ -18,6 +19,7 @@ pub use cold::{
     LearnError, LearnOptions, LearnSummary, LearnedProfile, NotLearned, launch_sequence, learn,
 };
 pub use fault_around::FaultAroundKnob;
+pub use file_metadata::FileMetadata;
 pub use follow::Follow;
 pub use live::{LiveJob, LiveLearner, LiveResult};
 pub use reads::ReadCounter;

@@ -160,6 +160,15 @@ impl<'a> LiveProbe<'a> {
         Ok((device, facts))
     }
 
+    /// The metadata that a file's data depend on; none where they cannot be read.
+    pub fn dependencies_of(&mut self, key: InodeId) -> Dependencies {
+        let fs = self.device(key.dev);
+        fs.map_or_else(
+            |_| Dependencies::default(),
+            |fs| self.dependencies(key, &fs),
+        )
+    }
+
     fn dependencies(&mut self, key: InodeId, fs: &OpenFs) -> Dependencies {
         let Some(ext4) = &fs.ext4 else {
             return Dependencies::default();

@@ -17,6 +17,7 @@ use crate::fs::fiemap::{extents, pieces};
 use crate::fs::handle::{self, CachedFile};
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::safe_open;
+use crate::learn::FileMetadata;
 use crate::model::{Device, DeviceParams, File, PAGE_SIZE, Params, Place, Profile, Revision};
 use crate::policy::{Finding, TunedParameter, check_files};
 use crate::schedule::{Located, reorder, resequence, schedule_for};
@@ -64,7 +65,8 @@ pub fn reschedule(
 
 /// A profile whose files were checked.
 pub struct Refreshed {
-    /// Without its obsolete entries; replaced files were found again by their paths.
+    /// Without its obsolete entries; replaced files were found again by their paths, with the metadata that
+    /// they need now.
     pub profile: Profile,
     /// The launch sequence kept beside it, likewise: a later schedule is made from it.
     pub sequence: Option<Profile>,
@@ -85,7 +87,9 @@ pub fn refresh(profile: Profile, sequence: Option<Profile>) -> Option<Refreshed>
     if checked.obsolete == 0 {
         return None;
     }
-    let sequence = sequence
+    let mounts = mounts.mounts;
+    let lost = lost_files(&profile, &found);
+    let mut sequence = sequence
         .filter(|kept| kept.created == profile.created && kept.files == profile.files)
         .map(|mut kept| {
             kept.entries = check_files(&kept.entries, &found).entries;
@@ -97,11 +101,26 @@ pub fn refresh(profile: Profile, sequence: Option<Profile>) -> Option<Refreshed>
         ..profile
     };
     profile = follow_replaced(profile, &replacements);
+    let kept = sequence.iter().flat_map(|kept| &kept.entries);
+    let entries: Vec<_> = profile.entries.iter().chain(kept).copied().collect();
+    let new = replacements.into_keys().collect();
+    let metadata = FileMetadata::find(&profile, &entries, &new, &lost, &mounts);
+    for profile in sequence.iter_mut().chain([&mut profile]) {
+        profile.entries = metadata.apply(&profile.entries);
+    }
     Some(Refreshed {
         profile,
         sequence,
         obsolete: checked.obsolete,
     })
+}
+
+/// The files that are not on their disks any more.
+fn lost_files(profile: &Profile, found: &[Finding]) -> Vec<File> {
+    let is_lost = |finding: &Finding| matches!(finding, Finding::Replaced | Finding::Gone);
+    let files = profile.files.iter().zip(found);
+    let lost = files.filter(|(_, finding)| is_lost(finding));
+    lost.map(|(file, _)| file.clone()).collect()
 }
 
 /// Enters the files that have taken the place of others, and cuts their entries to their size.

@@ -20,6 +20,8 @@ mod misses;
 mod passing;
 mod prefetching;
 mod processes;
+#[path = "../common/reads.rs"]
+mod reads;
 #[path = "../common/root.rs"]
 mod root;
 mod sandbox;

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::common::{Mounted, succeed};
 use crate::known::{READ, assert_same, known, metadata_needed, metadata_of};
-use crate::prefetching::{prefetch, reads_of_launch};
+use crate::reads::{prefetch, reads_of_launch};
 use crate::root::{Root, install, pages_of};
 use crate::until;
 

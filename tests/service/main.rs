@@ -14,6 +14,9 @@ mod faults;
 mod helpers;
 mod killed;
 mod launches;
+#[path = "../common/reads.rs"]
+mod reads;
+mod replaced;
 #[path = "../common/root.rs"]
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod root;
@@ -28,7 +31,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
 use common::Mounted;
-use running::Image;
+use running::{Image, until};
 
 static TURN: Mutex<()> = Mutex::new(());
 

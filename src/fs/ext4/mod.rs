@@ -62,6 +62,17 @@ impl fmt::Display for BlockKind {
     }
 }
 
+/// Who uses a block of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlockUse {
+    /// Nobody: it is free, or a block of an inode table without an inode in use.
+    Unused,
+    /// Regular files alone: a block of an inode table that no path leads through.
+    ByFiles,
+    /// Anything else.
+    InUse,
+}
+
 /// What could not be found out, why, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -111,6 +122,7 @@ unsafe extern "C" {
     fn pf_ext4_close(fs: *mut Opaque);
     fn pf_ext4_inode_block(fs: *mut Opaque, ino: u32, block: *mut u64) -> c_long;
     fn pf_ext4_block_kind(fs: *mut Opaque, block: u64) -> u32;
+    fn pf_ext4_block_use(fs: *mut Opaque, block: u64, use_: *mut u32) -> c_long;
     fn pf_ext4_inode(fs: *mut Opaque, ino: u32, out: *mut Inode) -> c_long;
     fn pf_ext4_nodes(
         fs: *mut Opaque,
@@ -192,6 +204,18 @@ impl Ext4 {
             2 => BlockKind::BlockBitmap,
             3 => BlockKind::InodeBitmap,
             _ => BlockKind::Other,
+        }
+    }
+
+    /// Who uses a block, by its number from the start of the device. Takes time linear in the number of block
+    /// groups. What cannot be read counts as in use.
+    pub fn block_use(&self, block: u64) -> BlockUse {
+        let mut found = 0;
+        // SAFETY: `fs` is open until `self` is dropped; the answer is one u32.
+        match unsafe { pf_ext4_block_use(self.fs.as_ptr(), block, &mut found) } {
+            0 if found == 0 => BlockUse::Unused,
+            0 if found == 1 => BlockUse::ByFiles,
+            _ => BlockUse::InUse,
         }
     }
 

@@ -118,6 +118,65 @@ uint32_t pf_ext4_block_kind(pf_ext4 *fs, uint64_t block)
 	return 0;
 }
 
+/* The first inode in a block of an inode table; 0 for other blocks. Takes time linear in the number of groups. */
+static uint64_t first_inode(pf_ext4 *fs, uint64_t block)
+{
+	uint32_t per_block = fs->blocksize / EXT2_INODE_SIZE(fs->super);
+	dgrp_t group;
+
+	for (group = 0; group < fs->group_desc_count; group++) {
+		uint64_t table = ext2fs_inode_table_loc(fs, group);
+
+		if (block >= table && block < table + fs->inode_blocks_per_group)
+			return (uint64_t)group * EXT2_INODES_PER_GROUP(fs->super) +
+			       (block - table) * per_block + 1;
+	}
+	return 0;
+}
+
+/*
+ * Who uses a block: PF_UNUSED, PF_BY_FILES for a block of an inode table with the inodes of regular files
+ * alone, PF_IN_USE for everything else.
+ */
+enum { PF_UNUSED, PF_BY_FILES, PF_IN_USE };
+
+long pf_ext4_block_use(pf_ext4 *fs, uint64_t block, uint32_t *use)
+{
+	uint32_t per_block = fs->blocksize / EXT2_INODE_SIZE(fs->super);
+	uint64_t first = first_inode(fs, block);
+	struct ext2_inode inode;
+	errcode_t error = 0;
+	uint64_t group_start;
+	uint8_t *bitmap;
+	dgrp_t group;
+	uint32_t i;
+
+	*use = PF_UNUSED;
+	for (i = 0; first && !error && i < per_block && first + i <= fs->super->s_inodes_count; i++) {
+		error = ext2fs_read_inode(fs, first + i, &inode);
+		if (error || !inode.i_links_count)
+			continue;
+		if (!LINUX_S_ISREG(inode.i_mode))
+			*use = PF_IN_USE;
+		else if (*use == PF_UNUSED)
+			*use = PF_BY_FILES;
+	}
+	if (first || !is_inside(fs, block))
+		return first ? error : EXT2_ET_BAD_BLOCK_NUM;
+	group = ext2fs_group_of_blk2(fs, block);
+	group_start = ext2fs_group_first_block2(fs, group);
+	bitmap = malloc(fs->blocksize);
+	if (!bitmap)
+		return EXT2_ET_NO_MEMORY;
+	error = io_channel_read_blk64(fs->io, ext2fs_block_bitmap_loc(fs, group), 1, bitmap);
+	/* The kernel writes no bitmap where it has never allocated anything: such groups count as in use. */
+	if (error || ext2fs_bg_flags_test(fs, group, EXT2_BG_BLOCK_UNINIT) ||
+	    ext2fs_test_bit((block - group_start) >> fs->cluster_ratio_bits, bitmap))
+		*use = PF_IN_USE;
+	free(bitmap);
+	return error;
+}
+
 long pf_ext4_inode(pf_ext4 *fs, uint32_t ino, struct pf_inode *out)
 {
 	struct ext2_inode inode;

@@ -15,17 +15,19 @@
 mod directories;
 mod walk;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
+use rustix::fs::{Mode, openat};
 use serde::Serialize;
 
 use super::probe::LiveProbe;
 use super::sequence::{Observed, block_pages};
 use crate::fs::ext4::{Ext4, Ext4Error};
-use crate::fs::mounts::MountTable;
+use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::namespace::open_in;
+use crate::fs::node::O_LOOKUP;
 use crate::kernel::own_namespace;
 use crate::model::{Access, By, PathUse, Source, Use};
 use directories::{Dir, Directories};
@@ -170,6 +172,49 @@ pub fn implied_accesses(
         }));
     }
     (accesses, walks.counts)
+}
+
+/// What opening files by their paths reads.
+pub struct FilePaths {
+    directories: Directories,
+    /// Each need is asked for once.
+    known: HashMap<Need, Vec<Range<u64>>>,
+}
+
+impl FilePaths {
+    /// Of the file systems that are mounted here, with the eyes of the user `uid`.
+    pub fn new(mounts: &MountTable, uid: u32) -> Self {
+        FilePaths {
+            directories: Directories::new(mounts.clone(), Vec::new(), true, uid),
+            known: HashMap::new(),
+        }
+    }
+
+    /// The metadata that are read to open a file, in 4 KiB pages of its device and in order. `path` leads to the
+    /// file from the root of its file system, which `mount` shows as a whole. No link is followed.
+    pub fn metadata(
+        &mut self,
+        mount: &OpenMount,
+        path: &[u8],
+        probe: &mut LiveProbe<'_>,
+    ) -> Vec<Range<u64>> {
+        let root = openat(&mount.fd, ".", O_LOOKUP, Mode::empty()).ok();
+        let Some(root) = root.and_then(|root| self.directories.opened(root)) else {
+            return Vec::new();
+        };
+        let mut needs = Vec::new();
+        walk(&mut self.directories, &root, &root, path, false, &mut needs);
+        let is_here = |need: &Need| need.dev() == mount.mount.dev && !matches!(need, Need::Link(_));
+        // A path in a profile led through no link when it was learned.
+        let needs = needs.into_iter().take_while(is_here);
+        let mut pages = Vec::new();
+        for need in needs {
+            let known = self.known.entry(need);
+            let known = known.or_insert_with_key(|need| need.pages(probe));
+            pages.extend(known.iter().cloned());
+        }
+        pages
+    }
 }
 
 /// The walks of the paths that a launch used.

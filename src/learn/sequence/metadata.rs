@@ -36,7 +36,7 @@ impl Dependencies {
     }
 
     /// The metadata that must be read before the file's pages of `data`, in the order of dependence.
-    fn of<'a>(&'a self, data: &'a Range<u64>) -> impl Iterator<Item = Range<u64>> + 'a {
+    pub fn of<'a>(&'a self, data: &'a Range<u64>) -> impl Iterator<Item = Range<u64>> + 'a {
         let nodes = self.levels.iter().flat_map(move |level| {
             let first = level.partition_point(|(covers, _)| covers.end <= data.start);
             let level = level[first..].iter();

@@ -1,0 +1,62 @@
+//! Prefetching a stored profile, and counting what a launch still reads.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use paralfetch::model::{PrefetchReport, Profile};
+use paralfetch::prefetch::{Prefetch, PrefetchOptions};
+use paralfetch::profile::Store;
+use rustix::fs::{major, minor};
+
+use crate::root::Root;
+use crate::until;
+
+/// The stored profile of an app for root.
+pub fn profile(root: &Root, app: &str) -> Profile {
+    let store = Store::open(root.state.path()).unwrap();
+    store.find(0, app.as_ref()).unwrap().unwrap()
+}
+
+/// Prefetches for a launch of the app, to the end.
+pub fn prefetch(root: &Root, app: &str) -> PrefetchReport {
+    let profile = profile(root, app);
+    Prefetch::start(move || Some(profile), PrefetchOptions::default())
+        .unwrap()
+        .finish_within(std::time::Duration::from_secs(60))
+        .unwrap()
+}
+
+/// Read requests that the image's device serves while the app runs without us.
+pub fn reads_of_launch(root: &Path, cmd: &[&str]) -> u64 {
+    // What was read ahead may still be on its way, and counts when it arrives.
+    until("the device is idle", || in_flight(root) == 0);
+    let before = device_reads(root);
+    let status = Command::new("chroot")
+        .arg(root)
+        .args(cmd)
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    device_reads(root) - before
+}
+
+/// Reads completed on the device.
+fn device_reads(root: &Path) -> u64 {
+    statistic(root, 0)
+}
+
+/// Requests that the device is working on.
+fn in_flight(root: &Path) -> u64 {
+    statistic(root, 8)
+}
+
+/// A field of the device's statistics (Documentation/block/stat.rst in the kernel).
+fn statistic(root: &Path, field: usize) -> u64 {
+    let dev = fs::metadata(root).unwrap().dev();
+    let stat = format!("/sys/dev/block/{}:{}/stat", major(dev), minor(dev));
+    let text = fs::read_to_string(stat).unwrap();
+    text.split_whitespace().nth(field).unwrap().parse().unwrap()
+}
