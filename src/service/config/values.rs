@@ -166,7 +166,7 @@ impl Default for AutomaticConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HistoryConfig {
-    /// Most launches that are remembered.
+    /// Most launches of each user that are remembered.
     #[serde(deserialize_with = "whole::<_, 100, 100_000>")]
     pub max_launches: u64,
     /// For how many days, by the clock that each launch was recorded with.

@@ -7,20 +7,20 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, TransactionBehavior};
 
 use super::HistoryError;
 
-/// Version of the layout. A database of another version is moved aside as if it were damaged: the
-/// history is not worth a conversion.
+/// Version of the layout. A database of version 1 is converted; one of another version is moved aside as if it
+/// were damaged.
 const VERSION: i64 = 2;
 
 /// The table and its indices, in the order of their names.
-const LAYOUT: [&str; 3] = [
+const LAYOUT: [&str; 4] = [
     "CREATE TABLE launches (
     id INTEGER PRIMARY KEY,
     time_s INTEGER NOT NULL CHECK (time_s >= 0),
-    uid INTEGER NOT NULL CHECK (uid >= 0),
+    uid INTEGER NOT NULL CHECK (uid BETWEEN 0 AND 4294967295),
     app TEXT NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('learned', 'prefetched', 'withheld', 'watched')),
     warmth TEXT CHECK (warmth IN ('cold', 'partly', 'warm')),
@@ -35,6 +35,20 @@ const LAYOUT: [&str; 3] = [
 ) STRICT",
     "CREATE INDEX launches_by_app ON launches (app, uid)",
     "CREATE INDEX launches_by_time ON launches (time_s)",
+    "CREATE INDEX launches_by_user ON launches (uid)",
+];
+
+/// Converts a database of version 1, which did not record whose launch a row is: such rows are shown to the
+/// administrator alone. [`LAYOUT`] is carried out before the second part.
+const CONVERSION: [&str; 2] = [
+    "DROP INDEX launches_by_app;
+    DROP INDEX launches_by_time;
+    ALTER TABLE launches RENAME TO launches_1",
+    "INSERT INTO launches (id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
+        own_readaheads, switches, entries, until_first_us, note)
+    SELECT id, time_s, 0, app, kind, warmth, duration_us, waiting_us, read_bytes,
+        own_readaheads, switches, entries, until_first_us, note FROM launches_1;
+    DROP TABLE launches_1",
 ];
 
 /// Settings of the connection.
@@ -103,6 +117,8 @@ fn try_connect(path: &Path) -> rusqlite::Result<Connection> {
     db.execute_batch(SETTINGS)?;
     if pragma(&db, "page_count")? == 0 {
         lay_out(&mut db)?;
+    } else if pragma(&db, "user_version")? == 1 {
+        convert(&mut db)?;
     }
     check(&db)?;
     // No write-ahead log: one writer adds one row per launch, and reads are rare. A log would be a second
@@ -133,6 +149,28 @@ fn lay_out(db: &mut Connection) -> rusqlite::Result<()> {
     for sql in LAYOUT {
         transaction.execute_batch(sql)?;
     }
+    transaction.pragma_update(None, "user_version", VERSION)?;
+    transaction.commit()
+}
+
+/// Converts a database of version 1, in one transaction.
+fn convert(db: &mut Connection) -> rusqlite::Result<()> {
+    // Immediate: of two processes, the second one waits, and finds it done.
+    let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut query =
+        transaction.prepare("SELECT name FROM sqlite_schema ORDER BY type = 'index', name")?;
+    let names = query.query_map([], |row| row.get(0))?;
+    let names: Vec<String> = names.collect::<rusqlite::Result<_>>()?;
+    drop(query);
+    let is_ours = names == ["launches", "launches_by_app", "launches_by_time"];
+    if !is_ours || pragma(&transaction, "user_version")? != 1 {
+        return transaction.rollback();
+    }
+    transaction.execute_batch(CONVERSION[0])?;
+    for sql in LAYOUT {
+        transaction.execute_batch(sql)?;
+    }
+    transaction.execute_batch(CONVERSION[1])?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
 }

@@ -3,8 +3,8 @@
 //! It tells users what prefetching does for them. The service decides nothing by it, so that its loss
 //! costs only the record. A file that is damaged or foreign is moved aside, and a new one is begun.
 //!
-//! It is bounded in launches and in days ([`HistoryConfig`]), and with the number of launches in its size.
-//! Adding a launch removes those that exceed the bounds.
+//! It is bounded in launches of each user and in days ([`HistoryConfig`]), and in its size. Adding a launch removes
+//! those that exceed the bounds. The file is root's alone: users see their own launches over the bus.
 
 mod database;
 mod launch;
@@ -37,6 +37,9 @@ pub const RECENT: usize = 20;
 /// Most rows that adding one launch removes because of their age: enough to keep up, but a clock that is
 /// years ahead for one launch does not empty the history.
 const OLD_AT_ONCE: u64 = 4;
+
+/// About what a row takes beside its texts, with its part of the indices.
+const ROW_BYTES: u64 = 100;
 
 const DAY_S: u64 = 24 * 60 * 60;
 
@@ -107,6 +110,14 @@ impl HistorySummary {
         let (with, without) = (self.with?, self.without?);
         let share = with.waiting_us as f64 / without.waiting_us as f64;
         (without.waiting_us > 0).then_some(1.0 - share)
+    }
+
+    /// Waiting time that prefetching saves at a cold launch, in microseconds: below 0 where it costs time. `None` as
+    /// [`HistorySummary::waiting_gain`].
+    pub fn saved_us(&self) -> Option<i64> {
+        self.waiting_gain()?;
+        let (with, without) = (self.with?, self.without?);
+        Some(signed(without.waiting_us) - signed(with.waiting_us))
     }
 }
 
@@ -213,6 +224,29 @@ impl History {
         })
     }
 
+    /// Waiting time that prefetching has saved so far, in microseconds: that of a cold launch, as the app's summary
+    /// has it, at each prefetched cold launch; of one user, or of all.
+    pub fn saved_us(&self, uid: Option<u32>) -> Result<i64, HistoryError> {
+        let of_user = uid.map_or("?1 IS NULL", |_| "uid = ?1");
+        let apps: Vec<(u32, String, i64)> = self.select(
+            &format!(
+                "SELECT uid, app, count(*) FROM launches
+                    WHERE {of_user} AND kind = 'prefetched' AND warmth = 'cold' GROUP BY app, uid"
+            ),
+            params![uid],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )?;
+        let mut total_us = 0_i64;
+        for (uid, app, launches) in apps {
+            let saved_us = self
+                .summary(&UserApp::new(uid, app))?
+                .saved_us()
+                .unwrap_or(0);
+            total_us = total_us.saturating_add(saved_us.saturating_mul(launches));
+        }
+        Ok(total_us)
+    }
+
     /// Forgets all launches of a user's app.
     pub fn forget(&mut self, app: &UserApp) -> Result<(), HistoryError> {
         let db = &self.db;
@@ -237,9 +271,10 @@ impl History {
 
 /// Adds a launch, and removes those that exceed the bounds.
 ///
-/// Rows are numbered in the order in which they were added, so that their number is bounded whatever the
-/// clock does. Their age is bounded by the new launch's clock. Rows with a time ahead of the present clock
-/// are removed by their number.
+/// Rows are numbered in the order in which they were added, so that the number of a user's rows is bounded whatever
+/// the clock does. Their age is bounded by the new launch's clock. Rows with a time ahead of the present clock
+/// are removed by their number. Launches of one user never remove rows of another within the bounds: if the file
+/// becomes too large, the user whose rows take most of it loses some.
 fn add(db: &mut Connection, launch: &LaunchRecord, limits: HistoryConfig) -> rusqlite::Result<()> {
     let transaction = db.transaction()?;
     let members = members(launch)?;
@@ -253,9 +288,11 @@ fn add(db: &mut Connection, launch: &LaunchRecord, limits: HistoryConfig) -> rus
         ", ?".repeat(members.len() - 1)
     );
     transaction.execute(&insert, params_from_iter(members.values().map(value_of)))?;
-    let newest = transaction.last_insert_rowid();
-    let excess = newest.saturating_sub(signed(limits.max_launches));
-    transaction.execute("DELETE FROM launches WHERE id <= ?1", [excess])?;
+    transaction.execute(
+        "DELETE FROM launches WHERE uid = ?1 AND id <=
+            (SELECT id FROM launches WHERE uid = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+        params![launch.uid, signed(limits.max_launches)],
+    )?;
     let oldest_s = launch
         .time_s
         .saturating_sub(limits.max_days.saturating_mul(DAY_S));
@@ -264,13 +301,18 @@ fn add(db: &mut Connection, launch: &LaunchRecord, limits: HistoryConfig) -> rus
             (SELECT id FROM launches WHERE time_s < ?1 ORDER BY time_s LIMIT ?2)",
         [signed(oldest_s), signed(OLD_AT_ONCE)],
     )?;
-    // Long names take more than a launch's share: then the oldest tenth goes.
+    // Long names and many users take more: then the oldest tenth of the largest share goes.
     let pragma = |name| database::pragma(&transaction, name);
     let used = (pragma("page_count")? - pragma("freelist_count")?) * pragma("page_size")?;
     if used > most_bytes(limits) {
         transaction.execute(
-            "DELETE FROM launches WHERE id IN (SELECT id FROM launches ORDER BY id
-                LIMIT (SELECT count(*) / 10 + 1 FROM launches))",
+            &format!(
+                "WITH largest AS (SELECT uid, count(*) / 10 + 1 AS tenth FROM launches GROUP BY uid
+                    ORDER BY sum({ROW_BYTES} + length(app) + coalesce(length(note), 0)) DESC LIMIT 1)
+                DELETE FROM launches WHERE id IN (SELECT id FROM launches
+                    WHERE uid = (SELECT uid FROM largest) ORDER BY id
+                    LIMIT (SELECT tenth FROM largest))"
+            ),
             [],
         )?;
     }

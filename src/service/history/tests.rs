@@ -179,7 +179,13 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
             (with, without)
         );
         assert_eq!(found.waiting_gain(), gain, "{app}");
+        let saved_us = gain.map(|_| without.unwrap().1 as i64 - with.unwrap().1 as i64);
+        assert_eq!(found.saved_us(), saved_us, "{app}");
     }
+    // 21 cold launches of /a were prefetched. Those without prefetching of /c did not wait.
+    assert_eq!(history.saved_us(None).unwrap(), 21 * 150);
+    assert_eq!(history.saved_us(Some(USER)).unwrap(), 21 * 150);
+    assert_eq!(history.saved_us(Some(0)).unwrap(), 0);
 }
 
 #[test]
@@ -330,7 +336,7 @@ fn damaged_and_foreign_files_are_moved_aside() {
         assert!(found.contains(why), "{found}");
     }
     for (bytes, change) in [
-        (&sound[..], "PRAGMA user_version = 1"),
+        (&sound[..], "PRAGMA user_version = 3"),
         (
             &sound[..],
             "CREATE TRIGGER later AFTER INSERT ON launches BEGIN SELECT 1; END",
@@ -346,6 +352,106 @@ fn damaged_and_foreign_files_are_moved_aside() {
         drop(db);
         let found = moved_aside(&path);
         assert!(found.contains("layout 2"), "{found}");
+    }
+}
+
+#[test]
+fn a_flood_of_one_user_removes_his_own_launches_alone() {
+    let (_dir, path) = place();
+    let limits = HistoryConfig {
+        max_launches: 100,
+        ..LIMITS
+    };
+    let mut history = open(&path, limits);
+    let of = |uid: u32, app: &str, index: u64| LaunchRecord {
+        uid,
+        ..launch(app, NOW_S + index)
+    };
+    for index in 0..100 {
+        history.add(&of(1, "/a", index)).expect("added");
+    }
+    // In number, and in bytes.
+    let long = "n".repeat(MAX_APP_BYTES);
+    for index in 0..1000 {
+        history.add(&of(2, "/a", index)).expect("added");
+        history
+            .add(&of(3 + index as u32 / 100, &long, index))
+            .expect("added");
+    }
+    for (uid, app, kept) in [(1, "/a", 100), (2, "/a", 100), (1, &long, 0), (4, "/a", 0)] {
+        let found = history.launches(Some(uid), Some(app), 1000).expect("read");
+        assert_eq!(found.len(), kept, "{uid} {app:.9}");
+        assert!(found.iter().all(|launch| launch.uid == uid));
+    }
+    let len = fs::metadata(&path).unwrap().len();
+    assert!(len <= most_bytes(limits).unsigned_abs(), "{len}");
+    // Nor is one forgotten, or counted, with another's.
+    history.forget(&UserApp::new(2, "/a")).expect("forgotten");
+    assert_eq!(history.launches(Some(1), None, 1000).unwrap().len(), 100);
+    assert!(history.launches(Some(2), None, 1000).unwrap().is_empty());
+    assert_eq!(history.summary(&UserApp::new(2, "/a")).unwrap().with, None);
+    assert!(
+        history
+            .summary(&UserApp::new(1, "/a"))
+            .unwrap()
+            .with
+            .is_some()
+    );
+}
+
+/// The layout of before launches had users.
+const LAYOUT_1: &str = "CREATE TABLE launches (
+    id INTEGER PRIMARY KEY,
+    time_s INTEGER NOT NULL CHECK (time_s >= 0),
+    app TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('learned', 'prefetched', 'withheld', 'watched')),
+    warmth TEXT CHECK (warmth IN ('cold', 'partly', 'warm')),
+    duration_us INTEGER NOT NULL CHECK (duration_us >= 0),
+    waiting_us INTEGER NOT NULL CHECK (waiting_us >= 0),
+    read_bytes INTEGER NOT NULL CHECK (read_bytes >= 0),
+    own_readaheads INTEGER NOT NULL CHECK (own_readaheads >= 0),
+    switches INTEGER CHECK (switches >= 0),
+    entries INTEGER CHECK (entries >= 0),
+    until_first_us INTEGER CHECK (until_first_us >= 0),
+    note TEXT
+) STRICT;
+CREATE INDEX launches_by_app ON launches (app);
+CREATE INDEX launches_by_time ON launches (time_s);
+PRAGMA user_version = 1;";
+
+#[test]
+fn launches_that_had_no_user_become_the_administrators() {
+    let (_dir, path) = place();
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch("PRAGMA auto_vacuum = FULL").unwrap();
+    db.execute_batch(LAYOUT_1).unwrap();
+    db.execute_batch(
+        "INSERT INTO launches VALUES (7, 20, '/b', 'prefetched', 'cold', 1, 2, 3, 4, 5, 6, 7, 'n');
+        INSERT INTO launches VALUES (8, 21, '/a', 'watched', NULL, 1, 2, 3, 4, NULL, NULL, NULL, NULL)",
+    )
+    .unwrap();
+    drop(db);
+    for _ in 0..2 {
+        let history = open(&path, LIMITS);
+        let found = history.launches(None, None, 9).expect("read");
+        let expected = LaunchRecord {
+            time_s: 20,
+            uid: 0,
+            app: "/b".to_owned(),
+            kind: Kind::Prefetched,
+            warmth: Some(Warmth::Cold),
+            duration_us: 1,
+            waiting_us: 2,
+            read_bytes: 3,
+            own_readaheads: 4,
+            switches: Some(5),
+            entries: Some(6),
+            until_first_us: Some(7),
+            note: Some("n".to_owned()),
+        };
+        assert_eq!((found.len(), &found[1]), (2, &expected));
+        assert_eq!((found[0].uid, found[0].time_s), (0, 21));
+        assert!(history.launches(Some(USER), None, 9).unwrap().is_empty());
     }
 }
 
