@@ -37,17 +37,23 @@ pub enum CliCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        user: WhichUser,
     },
     /// List the apps that have a profile
     List {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        user: WhichUser,
     },
     /// Remove the profile of APP
     Forget {
         /// Name or absolute path of the app, as `list` prints it
         app: OsString,
+        #[command(flatten)]
+        user: WhichUser,
     },
     /// Compare cold, prefetched and warm launches of CMD
     Bench(Bench),
@@ -61,16 +67,22 @@ pub enum CliCommand {
     Enable {
         /// Path, command or .desktop entry of the app
         app: OsString,
+        #[command(flatten)]
+        user: WhichUser,
     },
     /// Learn the next launch of APP anew, which the old profile still prefetches
     Relearn {
         /// Path, command or .desktop entry of the app
         app: OsString,
+        #[command(flatten)]
+        user: WhichUser,
     },
     /// Leave APP alone from its next launch on
     Disable {
         /// Path, command or .desktop entry of the app
         app: OsString,
+        #[command(flatten)]
+        user: WhichUser,
     },
     /// Print which apps the service manages, or set it
     Mode {
@@ -91,6 +103,8 @@ pub enum CliCommand {
         /// Print JSON
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        user: WhichUser,
     },
     /// Print launches as they begin and end
     Watch {
@@ -105,6 +119,8 @@ pub enum CliCommand {
         request: PhaseRequest,
         /// Path of the app
         app: OsString,
+        #[command(flatten)]
+        user: WhichUser,
     },
     /// Run the system service, which learns and prefetches launches however they are started
     Service {
@@ -127,6 +143,32 @@ pub enum CliCommand {
         #[arg(long, value_name = "DIR", default_value = crate::learn::RUN_DIR)]
         run_dir: PathBuf,
     },
+}
+
+/// Whose apps and launches a command is about.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct WhichUser {
+    /// Apps and launches of this user; without it, your own, and all users' for root
+    #[arg(long, value_name = "NAME|UID", value_parser = user_id)]
+    user: Option<u32>,
+}
+
+impl WhichUser {
+    /// The user's id; `None`: all users.
+    pub fn uid(self) -> Option<u32> {
+        let own = rustix::process::getuid();
+        self.user.or_else(|| (!own.is_root()).then(|| own.as_raw()))
+    }
+}
+
+/// A user by his name or number.
+fn user_id(text: &str) -> Result<u32, String> {
+    if let Ok(Some(account)) = nix::unistd::User::from_name(text) {
+        return Ok(account.uid.as_raw());
+    }
+    // The largest number stands for all users.
+    let number = text.parse().ok().filter(|uid| *uid != u32::MAX);
+    number.ok_or_else(|| "there is no such user".to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -268,6 +310,19 @@ mod tests {
         assert_eq!(run(&["--report", "--", "a"]).report, Some(None));
         let file = Some(Some(PathBuf::from("f")));
         assert_eq!(run(&["--report=f", "--", "a"]).report, file);
+    }
+
+    #[test]
+    fn users_are_named_or_numbered_and_others_than_root_mean_themselves() {
+        assert_eq!(user_id("root"), Ok(0));
+        assert_eq!(user_id("54321"), Ok(54321));
+        for bad in ["", "-1", "4294967295", "no such user"] {
+            assert!(user_id(bad).is_err(), "{bad}");
+        }
+        let own = rustix::process::getuid();
+        let own = (!own.is_root()).then(|| own.as_raw());
+        assert_eq!(WhichUser { user: None }.uid(), own);
+        assert_eq!(WhichUser { user: Some(7) }.uid(), Some(7));
     }
 
     #[test]

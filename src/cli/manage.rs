@@ -26,11 +26,16 @@ pub fn mode(state_dir: &Path, mode: Option<Mode>) -> Result<(), Failure> {
     }
 }
 
-/// Has an app learned, prefetched or left alone.
-pub fn ask(state_dir: &Path, app: &OsStr, request: PhaseRequest) -> Result<(), Failure> {
+/// Has an app of one user or of all learned, prefetched or left alone.
+pub fn ask(
+    state_dir: &Path,
+    user: Option<u32>,
+    app: &OsStr,
+    request: PhaseRequest,
+) -> Result<(), Failure> {
     let app = app_argument(app)?;
     let service = service_or_files(state_dir, Client::start)?;
-    let name = text_of(service.ask(&app, request).map_err(failed)?.as_bytes());
+    let name = text_of(service.ask(user, &app, request).map_err(failed)?.as_bytes());
     let done = match request {
         PhaseRequest::Learn => "its next launch will be learned",
         PhaseRequest::Prefetch => "prefetched from now on, once it has been learned",

@@ -54,17 +54,25 @@ pub fn main() -> ExitCode {
         CliCommand::Learn(args) => learn::main(dir, args),
         CliCommand::Run(args) => run::main(dir, args),
         CliCommand::Bench(args) => bench::main(dir, args),
-        CliCommand::Show { app, json } => profiles::show(dir, &app, json),
-        CliCommand::List { json } => profiles::list(dir, json),
-        CliCommand::Forget { app } => profiles::forget(dir, &app),
+        CliCommand::Show { app, json, user } => profiles::show(dir, user.uid(), &app, json),
+        CliCommand::List { json, user } => profiles::list(dir, user.uid(), json),
+        CliCommand::Forget { app, user } => profiles::forget(dir, user.uid(), &app),
         CliCommand::Doctor { json } => doctor::main(json),
-        CliCommand::Enable { app } => manage::ask(dir, &app, PhaseRequest::Prefetch),
-        CliCommand::Relearn { app } => manage::ask(dir, &app, PhaseRequest::Learn),
-        CliCommand::Disable { app } => manage::ask(dir, &app, PhaseRequest::Disable),
-        CliCommand::Pfsetmode { request, app } => manage::ask(dir, &app, request),
+        CliCommand::Enable { app, user } => {
+            manage::ask(dir, user.uid(), &app, PhaseRequest::Prefetch)
+        }
+        CliCommand::Relearn { app, user } => {
+            manage::ask(dir, user.uid(), &app, PhaseRequest::Learn)
+        }
+        CliCommand::Disable { app, user } => {
+            manage::ask(dir, user.uid(), &app, PhaseRequest::Disable)
+        }
+        CliCommand::Pfsetmode { request, app, user } => manage::ask(dir, user.uid(), &app, request),
         CliCommand::Mode { mode } => manage::mode(dir, mode),
         CliCommand::Status { json } => status::status(json),
-        CliCommand::Stats { app, json } => status::stats(dir, app.as_deref(), json),
+        CliCommand::Stats { app, json, user } => {
+            status::stats(dir, user.uid(), app.as_deref(), json)
+        }
         CliCommand::Watch { json } => watch::main(json),
         CliCommand::Service {
             config_dir,

@@ -5,18 +5,19 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::args::DEFAULT_STATE_DIR;
-use super::status::{joined, table};
+use super::service::{app_argument, failed, running};
+use super::status::{joined, table, user_column};
 use super::{Failure, say, show as print};
 use crate::model::Profile;
 use crate::process::User;
 use crate::profile::Store;
 use crate::service::control::bus::{Address, Client};
-use crate::service::control::{AppState, ServiceCalls};
+use crate::service::control::{AppState, ControlError, ServiceCalls};
 
 /// Prints a profile.
-pub fn show(state_dir: &Path, app: &OsStr, json: bool) -> Result<(), Failure> {
+pub fn show(state_dir: &Path, user: Option<u32>, app: &OsStr, json: bool) -> Result<(), Failure> {
     let store = Store::open(state_dir)?;
-    let profile = find(&store, app)?;
+    let profile = find(&store, user, app)?;
     let text = if json {
         format!("{:#}\n", print::json(&profile))
     } else {
@@ -25,8 +26,19 @@ pub fn show(state_dir: &Path, app: &OsStr, json: bool) -> Result<(), Failure> {
     write_out(&text)
 }
 
-/// Lists all profiles, and names those that cannot be read on standard error.
-pub fn list(state_dir: &Path, json: bool) -> Result<(), Failure> {
+/// Lists the profiles of a user or of all, and names those that cannot be read on standard error. Only root reads them:
+/// other users get what the service knows of their apps.
+pub fn list(state_dir: &Path, user: Option<u32>, json: bool) -> Result<(), Failure> {
+    if state_dir == Path::new(DEFAULT_STATE_DIR) && !rustix::process::geteuid().is_root() {
+        let apps = running()?.apps(user, None).map_err(failed)?;
+        return write_out(&match json {
+            true => {
+                let of = |app: &AppState| serde_json::json!({"path": app.app, "uid": app.uid, "service": app});
+                format!("{:#}\n", apps.iter().map(of).collect::<serde_json::Value>())
+            }
+            false => joined(&table(&apps, user.is_none())),
+        });
+    }
     // Before anything was learned, there is no directory, and reading makes none.
     let stored = match state_dir.try_exists() {
         Ok(false) => Vec::new(),
@@ -35,12 +47,13 @@ pub fn list(state_dir: &Path, json: bool) -> Result<(), Failure> {
     let mut profiles = Vec::new();
     for stored in stored {
         match stored.profile {
+            Ok(profile) if user.is_some_and(|uid| uid != profile.app.uid) => {}
             Ok(profile) => profiles.push(profile),
             Err(error) => say(&error.to_string()),
         }
     }
     profiles.sort_by(|a, b| (&a.app.path, &a.app.root).cmp(&(&b.app.path, &b.app.root)));
-    let managed = managed(state_dir);
+    let managed = managed(state_dir, user);
     let text = if json {
         let all: Vec<_> = profiles
             .iter()
@@ -48,10 +61,14 @@ pub fn list(state_dir: &Path, json: bool) -> Result<(), Failure> {
             .collect();
         format!("{:#}\n", serde_json::Value::from(all))
     } else {
-        let mut lines: Vec<String> = profiles.iter().map(print::list_line).collect();
+        let line = |profile: &Profile| {
+            let user = user_column(profile.app.uid, user.is_none());
+            format!("{}  {user}", print::list_line(profile))
+        };
+        let mut lines: Vec<String> = profiles.iter().map(line).collect();
         if !managed.is_empty() {
             lines.push(String::new());
-            lines.extend(table(&managed));
+            lines.extend(table(&managed, user.is_none()));
         }
         joined(&lines)
     };
@@ -63,7 +80,7 @@ fn list_json(profile: &Profile, managed: &[AppState]) -> serde_json::Value {
     let mut value = print::list_json(profile);
     let state = managed
         .iter()
-        .find(|state| state.app.as_bytes() == profile.app.id());
+        .find(|state| state.uid == profile.app.uid && state.app.as_bytes() == profile.app.id());
     if let Some(state) = state {
         value["service"] = serde_json::json!(state);
     }
@@ -72,13 +89,13 @@ fn list_json(profile: &Profile, managed: &[AppState]) -> serde_json::Value {
 
 /// The apps that the service manages, if it runs and uses this state directory. `list` goes on without
 /// them if the service does not answer, and says so.
-fn managed(state_dir: &Path) -> Vec<AppState> {
+fn managed(state_dir: &Path, user: Option<u32>) -> Vec<AppState> {
     if state_dir != Path::new(DEFAULT_STATE_DIR) {
         return Vec::new();
     }
     let asked = match Client::connect(&Address::System) {
         Ok(None) => return Vec::new(),
-        Ok(Some(client)) => client.apps(None).map_err(|error| error.to_string()),
+        Ok(Some(client)) => client.apps(user, None).map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
     };
     asked.unwrap_or_else(|error| {
@@ -87,18 +104,35 @@ fn managed(state_dir: &Path) -> Vec<AppState> {
     })
 }
 
-/// Removes a profile.
-pub fn forget(state_dir: &Path, app: &OsStr) -> Result<(), Failure> {
+/// Forgets an app of a user or of all: the service does, if it runs and knows the app, and otherwise its profile is
+/// removed.
+pub fn forget(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<(), Failure> {
+    let is_root = rustix::process::geteuid().is_root();
+    if state_dir == Path::new(DEFAULT_STATE_DIR) {
+        let service = match is_root {
+            true => Client::connect(&Address::System)?,
+            false => Some(running()?),
+        };
+        if let Some(service) = service {
+            match service.forget(user, &app_argument(app)?) {
+                // There may be a profile of an app that is not managed.
+                Err(ControlError::Unknown(_)) if is_root => {}
+                forgotten => return forgotten.map_err(failed),
+            }
+        }
+    }
     let store = Store::open(state_dir)?;
-    let profile = find(&store, app)?;
+    let profile = find(&store, user, app)?;
     store.remove(profile.app.key())?;
     super::service::tell_of_profiles(state_dir);
     Ok(())
 }
 
-fn find(store: &Store, app: &OsStr) -> Result<Profile, Failure> {
-    let user = User::invoking();
-    let found = store.find(User::uid_of(user.as_ref()), app)?;
+fn find(store: &Store, user: Option<u32>, app: &OsStr) -> Result<Profile, Failure> {
+    let uid = user.unwrap_or_else(|| User::uid_of(User::invoking().as_ref()));
+    let found = store.find(uid, app)?;
+    // The store answers with another user's profile if this one has none.
+    let found = found.filter(|found| user.is_none_or(|uid| uid == found.app.uid));
     found.ok_or_else(|| no_profile(app))
 }
 

@@ -24,6 +24,7 @@ pub fn service_or_files(
     }
     match connect(&Address::System) {
         Ok(Some(client)) => Ok(Box::new(client)),
+        Ok(None) if !rustix::process::geteuid().is_root() => Err(not_running()),
         Ok(None) => Ok(files),
         Err(error @ BusError::NotStarted(_)) => {
             say(&format!("{error}; going on without it"));
@@ -36,7 +37,11 @@ pub fn service_or_files(
 /// The running service; it is not started, because the command asks for its state.
 pub fn running() -> Result<Client, Failure> {
     let client = Client::connect(&Address::System)?;
-    client.ok_or_else(|| Failure::from("the service is not running (systemctl start paralfetch)"))
+    client.ok_or_else(not_running)
+}
+
+fn not_running() -> Failure {
+    Failure::from("the service is not running (systemctl start paralfetch)")
 }
 
 /// Has a running service read the profiles again, after one was made or removed.

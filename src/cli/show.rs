@@ -107,6 +107,7 @@ pub fn json(profile: &Profile) -> Value {
     let totals = Totals::of(profile);
     json!({
         "app": {
+            "uid": profile.app.uid,
             "path": text_of(&profile.app.path),
             "root": profile.app.root.as_deref().map(text_of),
             "dev": profile.app.dev,
@@ -163,6 +164,7 @@ pub fn list_line(profile: &Profile) -> String {
 pub fn list_json(profile: &Profile) -> Value {
     let totals = Totals::of(profile);
     json!({
+        "uid": profile.app.uid,
         "path": text_of(&profile.app.path),
         "root": profile.app.root.as_deref().map(text_of),
         "created": profile.created,

@@ -10,7 +10,7 @@ use super::profiles::write_out;
 use super::service::{app_argument, failed, running, service_or_files};
 use crate::cli::format;
 use crate::cli::format::{date, mib, text_of};
-use crate::service::control::bus::{Client, MAX_LAUNCHES};
+use crate::service::control::bus::{Client, EVERYBODY, MAX_LAUNCHES};
 use crate::service::control::{AppState, LaunchRecord, Status, word};
 
 /// Launches that `stats` lists as text.
@@ -30,21 +30,27 @@ pub fn status(json: bool) -> Result<(), Failure> {
 }
 
 /// Prints the managed apps and their last launches.
-pub fn stats(state_dir: &Path, app: Option<&OsStr>, json: bool) -> Result<(), Failure> {
+pub fn stats(
+    state_dir: &Path,
+    user: Option<u32>,
+    app: Option<&OsStr>,
+    json: bool,
+) -> Result<(), Failure> {
     let service = service_or_files(state_dir, Client::connect)?;
     let app = app.map(app_argument).transpose()?;
-    let apps = service.apps(app.as_deref()).map_err(failed)?;
+    let apps = service.apps(user, app.as_deref()).map_err(failed)?;
     let limit = if json { IN_JSON } else { LISTED };
-    let launches = service.launches(app.as_deref(), limit).map_err(failed)?;
+    let launches = service.launches(user, app.as_deref(), limit);
+    let launches = launches.map_err(failed)?;
     write_out(&if json {
         format!("{:#}\n", json!({ "apps": apps, "launches": launches }))
     } else {
         let mut lines = match app {
             Some(_) => apps.iter().flat_map(app_lines).collect(),
-            None => table(&apps),
+            None => table(&apps, user.is_none()),
         };
         lines.push(String::new());
-        lines.extend(launches_table(&launches));
+        lines.extend(launches_table(&launches, user.is_none()));
         joined(&lines)
     })
 }
@@ -63,6 +69,7 @@ fn status_text(report: &Status) -> String {
     } = report;
     let since = date(report.since_s);
     let (memory, profiles) = (mib(report.resident_bytes), mib(report.profiles_bytes));
+    let saved_s = report.saved_us as f64 / 1e6;
     let mut lines = vec![
         format!("paralfetch {version}, {mode} mode, since {since}"),
         format!(
@@ -70,6 +77,7 @@ fn status_text(report: &Status) -> String {
              {disabled} disabled"
         ),
         format!("{launches_seen} launches seen, {lost_events} events lost"),
+        format!("{saved_s:.1} s of waiting for the drive saved"),
         format!("{memory} of memory, {profiles} of profiles"),
     ];
     lines.extend(report.abilities.iter().map(|line| format!("  {line}")));
@@ -87,7 +95,7 @@ fn app_lines(app: &AppState) -> Vec<String> {
     let typical = duration(app.duration_us);
     let (with, without) = (duration(app.cold_with_us), duration(app.cold_without_us));
     vec![
-        format!("{} ({})", app.app, app.name),
+        format!("{} ({}) of {}", app.app, app.name, user_name(app.uid)),
         format!("{}{why}; added by {}", app.phase, app.added_by),
         format!(
             "{} launches, {} of them prefetched; the last {}; typically {typical}",
@@ -108,18 +116,26 @@ fn app_lines(app: &AppState) -> Vec<String> {
     ]
 }
 
-/// One line for each app, below a heading.
-pub fn table(apps: &[AppState]) -> Vec<String> {
+/// One line for each app, below a heading; with its user, if those of several are shown.
+pub fn table(apps: &[AppState], shows_users: bool) -> Vec<String> {
     if apps.is_empty() {
         return vec!["no app is managed".to_owned()];
     }
     let mut lines = vec![format!(
-        "{:<40} {:<11} {:>8}  {:<16} {:>10} {:>14} {:>8}",
-        "app", "phase", "launches", "last", "typical", "gain", "entries"
+        "{}{:<40} {:<11} {:>8}  {:<16} {:>10} {:>14} {:>8}",
+        heading(shows_users),
+        "app",
+        "phase",
+        "launches",
+        "last",
+        "typical",
+        "gain",
+        "entries"
     )];
     lines.extend(apps.iter().map(|app| {
         format!(
-            "{:<40} {:<11} {:>8}  {:<16} {:>10} {:>14} {:>8}",
+            "{}{:<40} {:<11} {:>8}  {:<16} {:>10} {:>14} {:>8}",
+            user_column(app.uid, shows_users),
             app.app,
             app.phase,
             app.launches,
@@ -132,32 +148,65 @@ pub fn table(apps: &[AppState]) -> Vec<String> {
     lines
 }
 
-fn launches_table(launches: &[LaunchRecord]) -> Vec<String> {
+fn launches_table(launches: &[LaunchRecord], shows_users: bool) -> Vec<String> {
     if launches.is_empty() {
         return vec!["no launch was recorded".to_owned()];
     }
     let mut lines = vec![format!(
-        "{:<16} {:<9} {:<7} {:>9} {:>9} {:>10}  app",
-        "time", "done", "warmth", "took", "waited", "read"
+        "{:<16} {:<9} {:<7} {:>9} {:>9} {:>10}  {}app",
+        "time",
+        "done",
+        "warmth",
+        "took",
+        "waited",
+        "read",
+        heading(shows_users)
     )];
-    lines.extend(launches.iter().map(launch_line));
+    let line = |launch| launch_line(launch, shows_users);
+    lines.extend(launches.iter().map(line));
     lines
 }
 
 /// One launch.
-pub fn launch_line(launch: &LaunchRecord) -> String {
+pub fn launch_line(launch: &LaunchRecord, shows_user: bool) -> String {
     let note = launch.note.as_ref();
     let note = note.map_or(String::new(), |note| format!(" ({note})"));
     format!(
-        "{:<16} {:<9} {:<7} {:>9} {:>9} {:>10}  {}{note}",
+        "{:<16} {:<9} {:<7} {:>9} {:>9} {:>10}  {}{}{note}",
         date(launch.time_s),
         launch.kind,
         launch.warmth.map_or(String::new(), word),
         format::seconds(launch.duration_us),
         format::seconds(launch.waiting_us),
         mib(launch.read_bytes),
+        user_column(launch.uid, shows_user),
         launch.app,
     )
+}
+
+fn heading(shows_users: bool) -> String {
+    match shows_users {
+        true => format!("{:<10} ", "user"),
+        false => String::new(),
+    }
+}
+
+/// The name of a user in a column of its own, if the users of several are shown.
+pub fn user_column(uid: u32, shows_user: bool) -> String {
+    match shows_user {
+        true => format!("{:<10} ", user_name(uid)),
+        false => String::new(),
+    }
+}
+
+/// The name of a user, or his number where he has no account.
+fn user_name(uid: u32) -> String {
+    if uid == EVERYBODY {
+        return "all".to_owned();
+    }
+    let account = nix::unistd::User::from_uid(uid.into());
+    let account = account.ok().flatten();
+    account.map_or_else(|| uid.to_string(), |account| account.name)
 }
 
 fn last(app: &AppState) -> String {
@@ -208,7 +257,7 @@ mod tests {
             gain_percent: AppState::GAIN_UNKNOWN,
             ..AppState::default()
         };
-        let line = table(&[app]).remove(1);
+        let line = table(&[app], false).remove(1);
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words, ["/a", "learning", "0", "never", "-", "-", "0"]);
         let app = AppState {
@@ -218,16 +267,19 @@ mod tests {
             ..AppState::default()
         };
         assert_eq!(gain(&app), "60 % 0.42 s");
-        let line = launch_line(&LaunchRecord {
+        let launch = LaunchRecord {
             waiting_us: 1_250_000,
             app: "/a".to_owned(),
             kind: Kind::Learned,
             note: Some("n".to_owned()),
             ..LaunchRecord::default()
-        });
-        let words: Vec<&str> = line.split_whitespace().skip(2).collect();
-        let expected = "learned 0.000 s 1.250 s 0.0 MiB /a (n)";
-        assert_eq!(words.join(" "), expected);
+        };
+        for (shows_user, app) in [(false, "/a"), (true, "root /a")] {
+            let line = launch_line(&launch, shows_user);
+            let words: Vec<&str> = line.split_whitespace().skip(2).collect();
+            let expected = format!("learned 0.000 s 1.250 s 0.0 MiB {app} (n)");
+            assert_eq!(words.join(" "), expected);
+        }
     }
 
     #[test]
@@ -251,6 +303,7 @@ mod tests {
         let report = Status {
             mode: "manual".to_owned(),
             managed: 3,
+            saved_us: 12_345_678,
             abilities: vec!["sees execve".to_owned()],
             warnings: vec!["disk full".to_owned()],
             ..Status::default()
@@ -261,7 +314,8 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.ends_with("  sees execve\nwarning: disk full\n"),
+            text.ends_with("  sees execve\nwarning: disk full\n")
+                && text.contains("12.3 s of waiting"),
             "{text}"
         );
     }

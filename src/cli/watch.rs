@@ -3,18 +3,19 @@
 use serde_json::{Value, json};
 
 use super::profiles::write_out;
-use super::service::running;
-use super::status::{joined, launch_line};
+use super::service::{failed, running};
+use super::status::{joined, launch_line, user_column};
 use super::{Failure, say};
 use crate::service::control::bus::BusError;
 use crate::service::control::{LaunchSignal, word};
 
 /// Prints a line for each signal until the service stops or the user interrupts.
 pub fn main(json: bool) -> Result<(), Failure> {
-    for signal in running()?.signals()? {
+    let shows_users = rustix::process::getuid().is_root();
+    for signal in running()?.signals().map_err(failed)? {
         match signal {
             Ok(signal) if json => write_out(&format!("{}\n", json_line(&signal)))?,
-            Ok(signal) => write_out(&joined(&[line(&signal)]))?,
+            Ok(signal) => write_out(&joined(&[line(&signal, shows_users)]))?,
             Err(error @ BusError::Gone) => return Err(Failure::from(error)),
             Err(error) => say(&error.to_string()),
         }
@@ -22,12 +23,13 @@ pub fn main(json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn line(signal: &LaunchSignal) -> String {
+fn line(signal: &LaunchSignal, shows_user: bool) -> String {
     match signal {
         LaunchSignal::Begun { app, pid, plan } => {
-            format!("begun {pid:>10} {:<9} {}", word(plan), app.id)
+            let user = user_column(app.uid, shows_user);
+            format!("begun {pid:>10} {:<9} {user}{}", word(plan), app.id)
         }
-        LaunchSignal::Ended(launch) => format!("ended {}", launch_line(launch)),
+        LaunchSignal::Ended(launch) => format!("ended {}", launch_line(launch, shows_user)),
     }
 }
 

@@ -1,5 +1,7 @@
 //! What the service reports of itself in `status`.
 
+use std::collections::BTreeMap;
+
 use super::clock::now_s;
 
 /// Most warnings that are kept.
@@ -9,8 +11,8 @@ const WARNINGS: usize = 16;
 pub struct Diagnostics {
     /// When the service started, in seconds since the epoch.
     pub since_s: u64,
-    /// Launches of managed apps since then.
-    pub launches_seen: u64,
+    /// Launches of managed apps since then, by user.
+    pub launches_seen: BTreeMap<u32, u64>,
     /// What the service can do on this system.
     pub abilities: Vec<String>,
     /// What is wrong, the latest last.
@@ -22,7 +24,7 @@ impl Diagnostics {
     pub fn new(abilities: Vec<String>) -> Self {
         Diagnostics {
             since_s: now_s(),
-            launches_seen: 0,
+            launches_seen: BTreeMap::new(),
             abilities,
             warnings: Vec::new(),
         }

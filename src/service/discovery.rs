@@ -16,15 +16,41 @@ const TRUSTED: [&str; 4] = ["/usr/", "/opt/", "/snap/", "/var/lib/flatpak/"];
 /// Permission bits that let others than the owner write.
 const WRITABLE: u32 = 0o022;
 
+/// Permission bit that lets everybody search a directory.
+const SEARCHABLE: u32 = 0o001;
+
 /// Permission bits that make a program run as another user: `su` and its kind start programs.
 const RUNS_AS_ANOTHER: u32 = 0o6000;
 
 /// Whether the path may be that of such a program, as far as its text tells.
 pub fn is_plausible(path: &Path) -> bool {
+    is_normal(path) && is_trusted(path)
+}
+
+/// Whether the path has no ".", ".." or empty part.
+fn is_normal(path: &Path) -> bool {
     // `components` leaves out "." and empty parts.
-    let is_normal = path.components().collect::<PathBuf>().as_os_str() == path.as_os_str()
-        && !path.components().any(|part| part == Component::ParentDir);
-    is_normal && is_trusted(path)
+    path.components().collect::<PathBuf>().as_os_str() == path.as_os_str()
+        && !path.components().any(|part| part == Component::ParentDir)
+}
+
+/// Whether everybody may look at the file that this path leads to, through directories of the administrator that
+/// everybody may search. No user can have the answer depend on a file that he does not see himself.
+pub fn is_public(path: &Path) -> bool {
+    let is_open = |path: &Path| {
+        let mut directories = path.ancestors().skip(1);
+        owned_on_the_way(path).is_ok()
+            && directories.all(|directory| {
+                let found = fs::symlink_metadata(directory);
+                found.is_ok_and(|found| found.is_symlink() || found.mode() & SEARCHABLE != 0)
+            })
+    };
+    is_normal(path)
+        && is_open(path)
+        && fs::canonicalize(path).is_ok_and(|file| {
+            let found = fs::symlink_metadata(&file);
+            is_open(&file) && found.is_ok_and(|found| found.is_file() && found.uid() == 0)
+        })
 }
 
 fn is_trusted(path: &Path) -> bool {
@@ -108,6 +134,29 @@ mod tests {
         }
         let su = refused("/usr/bin/su").expect("su");
         assert!(su.contains("runs as another user"), "{su}");
+    }
+
+    #[test]
+    fn files_of_the_system_are_public_and_those_of_users_or_in_closed_directories_are_not() {
+        for path in [
+            "/usr/bin/id",
+            "/bin/sh",
+            "/usr/share/applications/../../bin/id",
+        ] {
+            assert_eq!(is_public(Path::new(path)), !path.contains(".."), "{path}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("program");
+        fs::write(&own, "").unwrap();
+        let closed = [
+            "/root/.bashrc",
+            "/etc/ssl/private/key",
+            "/usr/bin/no-such-program",
+            "/usr/bin",
+        ];
+        for path in closed.map(Path::new).into_iter().chain([own.as_path()]) {
+            assert!(!is_public(path), "{}", path.display());
+        }
     }
 
     #[test]

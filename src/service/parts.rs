@@ -119,7 +119,7 @@ impl Parts {
     }
 
     /// Whether apps of this user are managed only if they are named.
-    fn is_full(&self, uid: u32) -> bool {
+    pub fn is_full(&self, uid: u32) -> bool {
         let most = self.config.automatic.max_apps;
         let records = &self.apps.registry.records;
         let of_user = records.keys().filter(|key| key.uid == uid).count() as u64;

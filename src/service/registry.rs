@@ -39,8 +39,10 @@ pub const EVERY_USER: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Added {
-    /// The user named it.
+    /// The administrator named it.
     User,
+    /// The user whose launches it is about named it.
+    Owner,
     /// It has a .desktop entry, and was launched.
     Desktop,
     /// Its launches turned out large, slow and repeatable.

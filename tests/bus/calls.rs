@@ -8,29 +8,70 @@ use paralfetch::service::control::{ControlCall, ControlError, ServiceCalls};
 use rustix::fs::{CWD, Mode as FileMode, mkfifoat};
 
 use crate::daemon::Daemon;
-use crate::fakes::{APP, Fake, launch, post, state};
-use crate::{Served, as_nobody};
+use crate::fakes::{APP, Fake, OTHER, USER, launch, post, state};
+use crate::{Served, as_nobody, as_user};
 
 #[test]
-fn everything_can_be_read_by_everybody() {
+fn a_user_reads_his_own_and_root_reads_all() {
     let Some(served) = Served::start() else {
         return;
     };
-    as_nobody(|| {
+    let read = |uid: u32, all: Option<u32>| {
         let client = served.client();
         let status = client.status().unwrap();
-        assert_eq!((status.version.as_str(), status.managed), ("9.9", 1));
+        let managed = 2 - u64::from(uid != 0);
+        assert_eq!((status.version.as_str(), status.managed), ("9.9", managed));
         assert_eq!(
             status.warnings,
             ["a\u{fffd}b"],
             "NUL would end the connection"
         );
-        assert_eq!(client.apps(None).unwrap(), [state()]);
-        assert_eq!(client.apps(Some("gimp")).unwrap(), [state()]);
-        assert_eq!(client.launches(None, 2).unwrap(), vec![launch(); 2]);
-        assert_eq!(client.launches(Some(APP), 0).unwrap(), []);
+        assert_eq!(client.apps(Some(uid), None).unwrap(), [state(uid)]);
+        assert_eq!(client.apps(Some(uid), Some("gimp")).unwrap(), [state(uid)]);
+        assert_eq!(client.launches(all, None, 2).unwrap(), vec![launch(uid); 2]);
+        assert_eq!(client.launches(all, Some(APP), 0).unwrap(), []);
         assert_eq!(client.mode().unwrap(), Mode::Manual);
-    });
+    };
+    as_nobody(|| read(USER, Some(USER)));
+    read(0, None);
+    let all = served.client().apps(None, Some("gimp")).unwrap();
+    assert_eq!(all, [state(0), state(USER)]);
+    assert!(served.fake.changed().is_empty());
+}
+
+#[test]
+fn what_belongs_to_others_is_refused_before_it_is_looked_up() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let refused = |user: Option<u32>, app: &str| {
+        let client = served.client();
+        [
+            client.apps(user, Some(app)).err(),
+            client.launches(user, Some(app), 1).err(),
+            client.apps(user, None).err(),
+            client.launches(user, None, 1).err(),
+            client.ask(user, app, PhaseRequest::Learn).err(),
+            client.forget(user, app).err(),
+        ]
+    };
+    for user in [None, Some(0), Some(USER)] {
+        let known = as_user(OTHER, || refused(user, "gimp"));
+        for error in &known {
+            assert!(matches!(error, Some(ControlError::Refused(_))), "{error:?}");
+        }
+        assert_eq!(as_user(OTHER, || refused(user, "no-such-app")), known);
+    }
+    // Of his own, he is told the same of an app that others have as of one that nobody has.
+    let own = |app: &str| as_user(OTHER, || served.client().apps(Some(OTHER), Some(app)));
+    assert_eq!(
+        own("gimp"),
+        Err(ControlError::Unknown("no app gimp".to_owned()))
+    );
+    assert_eq!(
+        own("pmig"),
+        Err(ControlError::Unknown("no app pmig".to_owned()))
+    );
     assert!(served.fake.changed().is_empty());
 }
 
@@ -41,9 +82,9 @@ fn errors_keep_their_kind() {
     };
     let client = served.client();
     let unknown = Err(ControlError::Unknown("no app /b".to_owned()));
-    assert_eq!(client.apps(Some("/b")), unknown);
+    assert_eq!(client.apps(None, Some("/b")), unknown);
     let refused = Err(ControlError::Refused("not\u{fffd}this".to_owned()));
-    assert_eq!(client.ask("refused", PhaseRequest::Learn), refused);
+    assert_eq!(client.ask(None, "refused", PhaseRequest::Learn), refused);
     let failed = Err(ControlError::Failed("config.toml, line 3: no".to_owned()));
     assert_eq!(client.reload(), failed);
 }
@@ -56,24 +97,25 @@ fn arguments_and_answers_are_bounded() {
     let client = served.client();
     let long = "x".repeat(4097);
     for app in ["", &long] {
+        // An empty name stands for all apps.
+        assert_eq!(client.apps(None, Some(app)).is_ok(), app.is_empty());
         assert!(matches!(
-            client.apps(Some(app)),
+            client.forget(None, app),
             Err(ControlError::Failed(_))
         ));
-        assert!(matches!(client.forget(app), Err(ControlError::Failed(_))));
-        let asked = client.ask(app, PhaseRequest::Learn);
+        let asked = client.ask(None, app, PhaseRequest::Learn);
         assert!(
             matches!(&asked, Err(ControlError::Failed(why)) if why.contains("4096")),
             "{asked:?}"
         );
     }
-    assert!(client.launches(Some(&long), 1).is_err());
+    assert!(client.launches(None, Some(&long), 1).is_err());
     // At the bound it is looked up.
     assert!(matches!(
-        client.apps(Some(&long[1..])),
+        client.apps(None, Some(&long[1..])),
         Err(ControlError::Unknown(_))
     ));
-    assert_eq!(client.launches(None, u32::MAX).unwrap().len(), 1000);
+    assert_eq!(client.launches(None, None, u32::MAX).unwrap().len(), 1000);
     assert!(served.fake.changed().is_empty());
 }
 

@@ -1,24 +1,31 @@
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 
 use paralfetch::model::UserApp;
 use paralfetch::policy::Plan;
 use paralfetch::service::control::LaunchSignal;
-use paralfetch::service::control::bus::NAME;
 use serde_json::Value;
 use tokio::time::timeout;
 use zbus::export::ordered_stream::OrderedStreamExt;
 use zbus::fdo::MonitoringProxy;
+use zbus::message::Type;
 use zbus::{MatchRule, MessageStream};
 
-use crate::fakes::{APP, launch};
+use crate::fakes::{APP, OTHER, USER, launch};
 use crate::{LIMIT, Served};
 
 fn paralfetch(address: &str, program: &str, arguments: &[&str]) -> Output {
+    paralfetch_of(0, address, program, arguments)
+}
+
+fn paralfetch_of(uid: u32, address: &str, program: &str, arguments: &[&str]) -> Output {
     Command::new(program)
         .args(arguments)
         .env("DBUS_SYSTEM_BUS_ADDRESS", address)
+        .uid(uid)
         .output()
         .unwrap()
 }
@@ -49,16 +56,63 @@ fn commands_reach_the_service() {
     assert_eq!(served.run(&["mode"]), "automatic\n");
     let expected = ["prefetch gimp", "disable gimp", "automatic"];
     assert_eq!(served.fake.changed(), expected);
-    assert!(served.run(&["status"]).contains("1 apps managed"));
+    assert!(served.run(&["status"]).contains("2 apps managed"));
     let status: Value = serde_json::from_str(&served.run(&["status", "--json"])).unwrap();
     assert_eq!(status["mode"], "automatic");
-    assert_eq!(served.run(&["stats", "gimp"]).matches(APP).count(), 21);
+    assert_eq!(served.run(&["stats", "gimp"]).matches(APP).count(), 22);
     let stats: Value = serde_json::from_str(&served.run(&["stats", "--json"])).unwrap();
     assert_eq!(stats["apps"][0]["gain_percent"], -12);
     assert_eq!(stats["launches"][999]["duration_us"], 1_234_000);
     let output = paralfetch(served.daemon.text(), PROGRAM, &["enable", "/no\nsuch"]);
     assert_eq!(output.status.code(), Some(125));
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
+}
+
+#[test]
+fn commands_of_an_ordinary_user_are_about_his_own_apps() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    // Where everybody may execute it.
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let program = directory.path().join("paralfetch");
+    fs::copy(PROGRAM, &program).unwrap();
+    let program = program.to_str().unwrap();
+    let of_user = |uid, arguments: &[&str]| {
+        let output = paralfetch_of(uid, served.daemon.text(), program, arguments);
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        (output.status.success(), said.concat())
+    };
+    for command in ["enable", "relearn", "disable", "forget"] {
+        let (succeeded, said) = of_user(USER, &[command, "gimp"]);
+        assert!(succeeded, "{said}");
+        // What another has does not exist for him.
+        let (succeeded, said) = of_user(OTHER, &[command, "gimp"]);
+        assert!(!succeeded && said.contains("no app gimp"), "{said}");
+    }
+    let changed =
+        ["prefetch", "learn", "disable"].map(|word| format!("{word} gimp of 65534 by owner"));
+    let changed = changed
+        .into_iter()
+        .chain(["forget gimp of 65534".to_owned()]);
+    assert!(served.fake.changed().into_iter().eq(changed));
+    for arguments in [&["list"][..], &["stats"], &["list", "--json"], &["status"]] {
+        let (succeeded, said) = of_user(USER, arguments);
+        assert!(succeeded && !said.contains("root"), "{said}");
+        assert!(said.contains(APP) || arguments == ["status"], "{said}");
+    }
+    let (succeeded, said) = of_user(USER, &["list", "--user", "root"]);
+    assert!(!succeeded && said.contains("only root may"), "{said}");
+    assert_eq!(said.lines().count(), 1);
+    // Root sees whose they are.
+    let all = served.run(&["stats"]);
+    assert!(
+        all.contains("root       /usr/bin/gimp") && all.contains("nobody     /usr"),
+        "{all}"
+    );
+    let one = served.run(&["stats", "--user", "nobody"]);
+    assert!(!one.contains("root"), "{one}");
 }
 
 #[test]
@@ -103,27 +157,28 @@ fn watch_prints_launches_until_the_service_stops() {
     served.daemon.connected(async |connection| {
         let mut messages = MessageStream::from(&connection);
         let monitor = MonitoringProxy::new(&connection).await.unwrap();
-        let rule = MatchRule::builder().member("AddMatch").unwrap().build();
-        monitor.become_monitor(&[rule], 0).await.unwrap();
+        let call = MatchRule::builder().member("Listen").unwrap().build();
+        let reply = MatchRule::builder().msg_type(Type::MethodReturn).build();
+        monitor.become_monitor(&[call, reply], 0).await.unwrap();
         let child = Command::new(PROGRAM)
             .args(["watch", "--json"])
             .env("DBUS_SYSTEM_BUS_ADDRESS", served.daemon.text())
             .stdout(Stdio::piped())
             .spawn();
         watching = Some(Watching(child.unwrap()));
-        // Its last request to the bus before it listens.
-        let rule = format!("interface='{NAME}'");
         let asked = async {
-            while let Some(message) = messages.next().await {
-                let body = message.unwrap().body();
-                if body
-                    .deserialize::<&str>()
-                    .is_ok_and(|asked| asked.contains(&rule))
-                {
-                    return;
+            let (mut listens, mut is_listening) = (None, false);
+            while !is_listening {
+                let message = messages.next().await.expect("the bus goes on").unwrap();
+                let header = message.header();
+                if header.member().is_some_and(|member| member == "Listen") {
+                    listens = header.sender().map(ToString::to_string);
                 }
+                let receiver = header.destination().map(ToString::to_string);
+                is_listening = message.message_type() == Type::MethodReturn
+                    && listens.is_some()
+                    && receiver == listens;
             }
-            panic!("the bus has ended");
         };
         timeout(LIMIT, asked).await.expect("watch listens");
     });
@@ -131,15 +186,15 @@ fn watch_prints_launches_until_the_service_stops() {
     let mut lines = BufReader::new(watching.0.stdout.take().unwrap()).lines();
     let bus = served.bus;
     bus.emit(LaunchSignal::Begun {
-        app: UserApp::new(1000, APP),
+        app: UserApp::new(0, APP),
         pid: 7,
         plan: Plan::Learn,
     });
     let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     let expected =
-        serde_json::json!({ "type": "begun", "app": APP, "uid": 1000, "pid": 7, "plan": "learn" });
+        serde_json::json!({ "type": "begun", "app": APP, "uid": 0, "pid": 7, "plan": "learn" });
     assert_eq!(first, expected);
-    bus.emit(LaunchSignal::Ended(launch()));
+    bus.emit(LaunchSignal::Ended(launch(0)));
     drop(bus);
     let last: Value = serde_json::from_str(&lines.last().unwrap().unwrap()).unwrap();
     assert_eq!(

@@ -15,13 +15,19 @@ use zbus::zvariant::OwnedValue;
 
 use crate::daemon::Daemon;
 
-/// Knows one app, `/usr/bin/gimp`.
+/// Knows one app, `/usr/bin/gimp`, of [`USER`] and of root.
 pub struct Fake {
     pub changes: Mutex<Vec<String>>,
     pub mode: Mutex<Mode>,
 }
 
 pub const APP: &str = "/usr/bin/gimp";
+
+/// The ordinary user who has the app.
+pub const USER: u32 = 65534;
+
+/// A user who has no app: `daemon`, since the bus refuses users without an account.
+pub const OTHER: u32 = 1;
 
 /// Has calls answered by the fake at once, on the bus's thread.
 pub fn post(fake: &Arc<Fake>) -> Post {
@@ -49,17 +55,19 @@ impl Fake {
         self.changes.lock().unwrap().push(what);
     }
 
-    fn known(app: &str) -> Result<(), ControlError> {
+    fn known(user: Option<u32>, app: &str) -> Result<(), ControlError> {
+        let has_it = user.is_none_or(|uid| [0, USER].contains(&uid));
         match app {
-            APP | "gimp" => Ok(()),
+            APP | "gimp" if has_it => Ok(()),
             "refused" => Err(ControlError::Refused("not\0this".to_owned())),
             _ => Err(ControlError::Unknown(format!("no app {app:.10}"))),
         }
     }
 }
 
-pub fn state() -> AppState {
+pub fn state(uid: u32) -> AppState {
     AppState {
+        uid,
         app: APP.to_owned(),
         name: "GIMP".to_owned(),
         phase: "prefetching".to_owned(),
@@ -69,8 +77,9 @@ pub fn state() -> AppState {
     }
 }
 
-pub fn launch() -> LaunchRecord {
+pub fn launch(uid: u32) -> LaunchRecord {
     LaunchRecord {
+        uid,
         time_s: 1_700_000_000,
         app: APP.to_owned(),
         kind: Kind::Prefetched,
@@ -80,42 +89,58 @@ pub fn launch() -> LaunchRecord {
     }
 }
 
+fn of_user(user: Option<u32>) -> String {
+    user.map_or(String::new(), |uid| format!(" of {uid}"))
+}
+
 impl Control for &Fake {
-    fn status(&mut self) -> Status {
-        Status {
+    fn status(&mut self, user: Option<u32>, reply: Reply<Status>) {
+        reply(Ok(Status {
             version: "9.9".to_owned(),
             mode: self.mode.lock().unwrap().to_string(),
-            managed: 1,
+            managed: 2 - u64::from(user.is_some()),
             warnings: vec!["a\0b".to_owned()],
             ..Status::default()
-        }
+        }));
     }
 
-    fn apps(&mut self, _user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>) {
-        let known = app.map_or(Ok(()), Fake::known);
-        reply(known.map(|()| vec![state()]));
+    fn apps(&mut self, user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>) {
+        let known = app.map_or(Ok(()), |app| Fake::known(user, app));
+        let users = [0, USER]
+            .into_iter()
+            .filter(|uid| user.is_none_or(|user| user == *uid));
+        reply(known.map(|()| users.map(state).collect()));
     }
 
     fn launches(
         &mut self,
-        _user: Option<u32>,
+        user: Option<u32>,
         app: Option<&str>,
         limit: u32,
         reply: Reply<Vec<LaunchRecord>>,
     ) {
-        let known = app.map_or(Ok(()), Fake::known);
-        reply(known.map(|()| vec![launch(); limit as usize]));
+        let known = app.map_or(Ok(()), |app| Fake::known(user, app));
+        reply(known.map(|()| vec![launch(user.unwrap_or(0)); limit as usize]));
     }
 
-    fn ask(&mut self, _user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String> {
-        Fake::known(app)?;
-        self.change(format!("{} {app}", word(request)));
-        Ok(APP.to_owned())
+    fn ask(
+        &mut self,
+        user: Option<u32>,
+        is_administrator: bool,
+        app: &str,
+        request: PhaseRequest,
+        reply: Reply<String>,
+    ) {
+        reply(Fake::known(user, app).map(|()| {
+            let by = if is_administrator { "" } else { " by owner" };
+            self.change(format!("{} {app}{}{by}", word(request), of_user(user)));
+            APP.to_owned()
+        }));
     }
 
-    fn forget(&mut self, _user: Option<u32>, app: &str) -> Answer<()> {
-        Fake::known(app)?;
-        self.change(format!("forget {app}"));
+    fn forget(&mut self, user: Option<u32>, app: &str) -> Answer<()> {
+        Fake::known(user, app)?;
+        self.change(format!("forget {app}{}", of_user(user)));
         Ok(())
     }
 

@@ -82,7 +82,7 @@ fn an_idle_service_has_one_thread_that_sleeps_without_a_timer() {
     });
     for _ in 0..200 {
         client.status().unwrap();
-        client.launches(None, 100).unwrap();
+        client.launches(None, None, 100).unwrap();
         assert_eq!(threads(), threads_before + 1);
     }
     drop(client);

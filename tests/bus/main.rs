@@ -41,12 +41,16 @@ impl Served {
     }
 }
 
-/// Runs `work` in a thread of an unprivileged user: in Linux, each thread has user ids of its own.
+/// Runs `work` in a thread of the ordinary user who has an app.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    const NOBODY: u32 = 65534;
+    as_user(fakes::USER, work)
+}
+
+/// Runs `work` in a thread of an unprivileged user: in Linux, each thread has user ids of its own.
+fn as_user<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            let uid = rustix::process::Uid::from_raw(NOBODY);
+            let uid = rustix::process::Uid::from_raw(uid);
             rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
             work()
         });

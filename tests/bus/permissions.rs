@@ -5,7 +5,7 @@ use paralfetch::service::config::Mode;
 use paralfetch::service::control::bus::{Action, Client, NAME, PATH};
 use paralfetch::service::control::{ControlError, ServiceCalls};
 
-use crate::fakes::{APP, Polkit, PolkitAnswer};
+use crate::fakes::{APP, Polkit, PolkitAnswer, USER};
 use crate::{Served, as_nobody};
 
 const ALLOW_INTERACTION: u32 = 1;
@@ -15,9 +15,9 @@ type Change = (Action, fn(&Client) -> Result<(), ControlError>);
 
 const CHANGES: [Change; 4] = [
     (Action::ManageApps, |service| {
-        service.ask("gimp", PhaseRequest::Disable).map(drop)
+        service.ask(None, "gimp", PhaseRequest::Disable).map(drop)
     }),
-    (Action::ManageApps, |service| service.forget("gimp")),
+    (Action::ManageApps, |service| service.forget(None, "gimp")),
     (Action::Configure, |service| {
         service.set_mode(Mode::Automatic)
     }),
@@ -35,7 +35,7 @@ fn root_changes_without_asking() {
     };
     let polkit = Polkit::start(&served.daemon, PolkitAnswer(false, false));
     let client = served.client();
-    assert_eq!(client.ask("gimp", PhaseRequest::Learn).unwrap(), APP);
+    assert_eq!(client.ask(None, "gimp", PhaseRequest::Learn).unwrap(), APP);
     change_all(&client);
     let expected = [
         "learn gimp",
@@ -46,6 +46,23 @@ fn root_changes_without_asking() {
     ];
     assert_eq!(served.fake.changed(), expected);
     assert_eq!(client.mode().unwrap(), Mode::Automatic);
+    assert!(polkit.questions.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_user_changes_his_own_apps_without_a_question() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let polkit = Polkit::start(&served.daemon, PolkitAnswer(false, true));
+    as_nobody(|| {
+        let client = served.client();
+        let asked = client.ask(Some(USER), "gimp", PhaseRequest::Disable);
+        assert_eq!(asked.unwrap(), APP);
+        client.forget(Some(USER), "gimp").unwrap();
+    });
+    let expected = ["disable gimp of 65534 by owner", "forget gimp of 65534"];
+    assert_eq!(served.fake.changed(), expected);
     assert!(polkit.questions.lock().unwrap().is_empty());
 }
 

@@ -1,34 +1,90 @@
 use std::collections::HashMap;
+use std::time::Duration;
 
 use paralfetch::model::UserApp;
 use paralfetch::policy::Plan;
 use paralfetch::service::config::Mode;
 use paralfetch::service::control::LaunchSignal;
 use paralfetch::service::control::bus::{BusError, NAME, PATH};
-use zbus::fdo::{IntrospectableProxy, PropertiesProxy};
+use tokio::time::timeout;
+use zbus::export::ordered_stream::OrderedStreamExt;
+use zbus::fdo::{DBusProxy, IntrospectableProxy, PropertiesProxy};
 use zbus::names::InterfaceName;
+use zbus::{MatchRule, Message, MessageStream};
 
-use crate::fakes::{APP, launch};
-use crate::{Served, as_nobody, until};
+use crate::fakes::{APP, OTHER, USER, launch};
+use crate::{Served, as_nobody, as_user, until};
 
 fn begun(pid: u32) -> LaunchSignal {
+    begun_of(USER, pid)
+}
+
+fn begun_of(uid: u32, pid: u32) -> LaunchSignal {
     LaunchSignal::Begun {
-        app: UserApp::new(1000, APP),
+        app: UserApp::new(uid, APP),
         pid,
         plan: Plan::Withhold,
     }
 }
 
 #[test]
-fn launches_are_told_to_everybody_until_the_service_stops() {
+fn launches_are_told_to_their_user_and_to_root_alone() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let listen = || served.client().signals().unwrap();
+    let (mut roots, mut users) = (listen(), as_nobody(listen));
+    let mut others = as_user(OTHER, listen);
+    // One who asks the bus for all signals of the service gets none of them, either.
+    as_user(OTHER, || {
+        served.daemon.connected(async |connection| {
+            let mut messages = MessageStream::from(&connection);
+            let bus = DBusProxy::new(&connection).await.unwrap();
+            let rule = MatchRule::builder().interface(NAME).unwrap().build();
+            bus.add_match_rule(rule).await.unwrap();
+            for signal in [begun(1), LaunchSignal::Ended(launch(0)), begun_of(OTHER, 2)] {
+                assert!(served.bus.emit(signal));
+            }
+            // It blocks on a runtime of its own.
+            let next = std::thread::scope(|scope| scope.spawn(|| others.next()).join().unwrap());
+            assert_eq!(next.unwrap().unwrap(), begun_of(OTHER, 2));
+            // Answered after what the bus had to pass on before.
+            bus.get_id().await.unwrap();
+            let mut received = Vec::new();
+            while let Ok(Some(message)) = timeout(Duration::ZERO, messages.next()).await {
+                received.push(message.unwrap());
+            }
+            let of_service =
+                |message: &Message| message.header().interface().is_some_and(|of| of == NAME);
+            assert!(!received.iter().any(of_service), "{received:?}");
+        });
+    });
+    assert_eq!(users.next().unwrap().unwrap(), begun(1));
+    for expected in [begun(1), LaunchSignal::Ended(launch(0)), begun_of(OTHER, 2)] {
+        assert_eq!(roots.next().unwrap().unwrap(), expected);
+    }
+    // Those who have left are no burden, and one user's listeners are bounded.
+    drop(users);
+    let many: Vec<_> = (0..17)
+        .map(|_| as_nobody(|| served.client().signals()))
+        .collect();
+    assert_eq!(
+        many.iter().filter(|listening| listening.is_ok()).count(),
+        16
+    );
+    served.client().signals().unwrap();
+}
+
+#[test]
+fn launches_are_told_until_the_service_stops() {
     let Some(served) = Served::start() else {
         return;
     };
     let mut events = as_nobody(|| served.client().signals().unwrap());
     let bus = served.bus;
-    assert!(bus.emit(begun(7)) && bus.emit(LaunchSignal::Ended(launch())));
+    assert!(bus.emit(begun(7)) && bus.emit(LaunchSignal::Ended(launch(USER))));
     assert_eq!(events.next().unwrap().unwrap(), begun(7));
-    let ended = LaunchSignal::Ended(launch());
+    let ended = LaunchSignal::Ended(launch(USER));
     assert_eq!(events.next().unwrap().unwrap(), ended);
     // A signal that was emitted before the end arrives.
     bus.emit(begun(8));
@@ -47,7 +103,7 @@ fn signals_of_others_are_not_believed() {
     let mut events = served.client().signals().unwrap();
     as_nobody(|| {
         served.daemon.connected(async |connection| {
-            let forged = ("/forged", 1_u32, 1_u32, "learn");
+            let forged = ("/forged", 1_u32, "learn");
             connection
                 .emit_signal(None::<&str>, PATH, NAME, "LaunchBegun", &forged)
                 .await
@@ -101,7 +157,7 @@ fn introspection_names_every_member() {
     for (kind, members) in [
         (
             "method",
-            "GetStatus ListApps GetApp ListLaunches Ask Forget SetMode Reload",
+            "GetStatus ListApps ListLaunches Ask Forget Listen SetMode Reload",
         ),
         ("signal", "LaunchBegun LaunchEnded"),
         ("property", "Mode Version"),
@@ -119,7 +175,7 @@ fn introspection_names_every_member() {
         }
     }
     assert_eq!(ours.matches("type=\"aa{sv}\"").count(), 2, "{ours}");
-    assert_eq!(ours.matches("type=\"a{sv}\"").count(), 3, "{ours}");
+    assert_eq!(ours.matches("type=\"a{sv}\"").count(), 2, "{ours}");
 }
 
 #[test]
@@ -152,7 +208,6 @@ fn a_change_of_the_mode_is_a_change_of_the_property() {
 }
 
 async fn next_mode(changes: &mut zbus::fdo::PropertiesChangedStream) -> String {
-    use zbus::export::ordered_stream::OrderedStreamExt;
     let change = changes.next().await.expect("a change");
     let arguments = change.args().unwrap();
     let mode = arguments.changed_properties().get("Mode").expect("of Mode");

@@ -182,9 +182,13 @@ fn status() {
     assert!(!status.contains("warning"));
 }
 
-/// polkit refuses users, unless a rule says otherwise; root is not asked.
+/// Users choose for themselves. For others, polkit refuses them, unless a rule says otherwise; root is not asked.
 fn permissions() {
-    let enable = as_user(&["paralfetch", "enable", BOXED]);
+    output(&as_user(&["paralfetch", "enable", BOXED]));
+    let own = output(&as_user(&["paralfetch", "list"]));
+    assert!(own.contains(BOXED), "{own}");
+    output(&as_user(&["paralfetch", "forget", BOXED]));
+    let enable = as_user(&["paralfetch", "enable", "--user", "root", BOXED]);
     let refused = refusal(&enable);
     print!("        {refused}");
     assert!(refused.contains("org.paralfetch.manage-apps"), "{refused}");
@@ -198,6 +202,7 @@ fn permissions() {
     // It would see by itself that there is a rule, but nobody knows when.
     output(&["systemctl", "restart", "polkit.service"]);
     output(&enable);
+    output(&["paralfetch", "enable", BOXED]);
     // The rule is about nothing else.
     let refused = refusal(&as_user(&["paralfetch", "mode", "manual"]));
     assert!(refused.contains("org.paralfetch.configure"), "{refused}");

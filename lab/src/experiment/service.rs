@@ -155,7 +155,7 @@ impl Service {
 
     /// Its records of launches as `stats` shows them, newest first.
     fn history(&self) -> Result<Vec<LaunchRecord>> {
-        let launches = self.state.files().launches(Some(&self.id), u32::MAX);
+        let launches = self.state.files().launches(None, Some(&self.id), u32::MAX);
         launches.map_err(|error| anyhow!("cannot read the service's history: {error}"))
     }
 

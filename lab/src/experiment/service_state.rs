@@ -81,7 +81,7 @@ impl State {
     /// When the app does not exist.
     pub fn enable(&self, app: &App) -> Result<()> {
         let id = id_of(app)?;
-        let asked = self.files().ask(&id, PhaseRequest::Prefetch);
+        let asked = self.files().ask(None, &id, PhaseRequest::Prefetch);
         asked.map_err(|error| anyhow!("cannot enable {id}: {error}"))?;
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::path::Path;
 
 use super::types::AppState;
 use super::{Answer, ControlError};
@@ -10,6 +11,7 @@ use crate::model::UserApp;
 use crate::policy::{GainVerdict, Phase};
 use crate::service::cached_profile::CachedProfile;
 use crate::service::dictionary::word;
+use crate::service::discovery::is_public;
 use crate::service::history::{History, Typical};
 use crate::service::managed_apps::off_reason;
 use crate::service::registry::{Added, EVERY_USER, Record, Registry};
@@ -60,45 +62,50 @@ pub(super) fn id_of(
     Ok(found.map(|found| found[0].id.clone()))
 }
 
-/// The apps that are meant by a name. One that is not managed so far is managed from now on, for this user or for
-/// all.
-pub(super) fn find_or_add(
+/// Has apps managed that were named: those `found`, and for this user, or for all, one more if he has none of them, of
+/// which `new` is the record if none is known. Returns all of them.
+pub(super) fn manage(
     registry: &mut Registry,
     user: Option<u32>,
-    name: &str,
-    rules: &Rules,
-) -> Answer<Vec<UserApp>> {
+    is_administrator: bool,
+    mut found: Vec<UserApp>,
+    new: Option<Record>,
+) -> Vec<UserApp> {
     let uid = user.unwrap_or(EVERY_USER);
-    let mut found = match find(registry, user, name) {
-        Ok(found) => found,
-        Err(ControlError::Unknown(_)) => Vec::new(),
-        Err(error) => return Err(error),
-    };
     if !found.iter().any(|key| key.uid == uid) {
         let known = found.first().and_then(|key| registry.records.get(key));
-        let record = match known {
-            Some(known) => known.for_user(uid),
-            None => new_record(name, rules)?.for_user(uid),
-        };
-        found.push(record.key.clone());
-        registry.insert(record);
+        if let Some(record) = known.or(new.as_ref()) {
+            let record = record.for_user(uid);
+            found.push(record.key.clone());
+            registry.records.entry(record.key.clone()).or_insert(record);
+        }
     }
     for key in &found {
-        // Whatever has made it managed, it has been named now.
-        if let Some(record) = registry.records.get_mut(key) {
+        // Whatever has made it managed, the administrator has named it now.
+        if is_administrator && let Some(record) = registry.records.get_mut(key) {
             record.added = Added::User;
         }
     }
-    Ok(found)
+    found
 }
 
-/// An app that is installed and not managed so far.
-fn new_record(app: &str, rules: &Rules) -> Answer<Record> {
+/// The record of an app that is installed and not managed so far. An ordinary user may name those that everybody
+/// sees: the answer tells him nothing about the files of others. Opens files.
+pub(super) fn new_record(app: &str, rules: &Rules, is_administrator: bool) -> Answer<Record> {
+    if !is_administrator && app.starts_with('/') && !is_public(Path::new(app)) {
+        return Err(ControlError::Unknown(format!(
+            "{app} is not managed, and is not installed for all users: the administrator can enable it"
+        )));
+    }
+    let added = match is_administrator {
+        true => Added::User,
+        false => Added::Owner,
+    };
     let path = OsStr::new(PATH);
     let entries = desktop::entries(&desktop::system_directories(), rules, path);
     let found =
         desktop::find_app(OsStr::new(app), &entries, rules, path).map_err(ControlError::Unknown)?;
-    Record::of_installed(&found.identity, found.name, &found.names, Added::User)
+    Record::of_installed(&found.identity, found.name, &found.names, added)
         .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))
 }
 
@@ -168,4 +175,71 @@ pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Ve
         }
     }
     Ok(apps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::marks::Marks;
+
+    fn unknown(app: &str, is_administrator: bool) -> bool {
+        let new = new_record(app, &Rules::none(), is_administrator);
+        matches!(new, Err(ControlError::Unknown(_)))
+    }
+
+    #[test]
+    fn users_learn_nothing_about_files_that_they_do_not_see() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let (program, link) = (dir.path().join("program"), dir.path().join("link"));
+        std::fs::write(&program, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        symlink("/usr/bin/id", &link).unwrap();
+        for path in [program.as_path(), &link, &dir.path().join("missing")] {
+            let path = path.to_str().unwrap();
+            let new = new_record(path, &Rules::none(), false);
+            let expected = format!(
+                "{path} is not managed, and is not installed for all users: the administrator can enable it"
+            );
+            assert_eq!(new.err(), Some(ControlError::Unknown(expected)));
+        }
+        assert!(!unknown(program.to_str().unwrap(), true));
+        let public = new_record("/usr/bin/id", &Rules::none(), false).unwrap();
+        assert_eq!(public.added, Added::Owner);
+    }
+
+    #[test]
+    fn users_find_and_manage_their_own_apps_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let (one, other) = (UserApp::new(1, "/usr/bin/a"), UserApp::new(2, "/usr/bin/a"));
+        let record =
+            |key: &UserApp| Record::new(key.clone(), "A".into(), Added::Desktop, Marks::default());
+        registry.insert(record(&one));
+        registry.insert(record(&other));
+        let named = |user| find(&registry, user, "a").unwrap();
+        assert!(named(Some(1)).iter().eq([&one]));
+        assert!(named(None).iter().eq([&one, &other]));
+        let nobodys = |name: &str| find(&registry, Some(3), name).unwrap_err().to_string();
+        assert_eq!(nobodys("a"), nobodys("b").replace("b is", "a is"));
+
+        let found = find(&registry, Some(1), "a").unwrap();
+        let managed = manage(&mut registry, Some(1), false, found, None);
+        assert!(managed.iter().eq([&one]));
+        assert_eq!(
+            registry.records[&one].added,
+            Added::Desktop,
+            "his word lifts no limit"
+        );
+        let found = find(&registry, None, "a").unwrap();
+        let all = UserApp::new(EVERY_USER, "/usr/bin/a");
+        let managed = manage(&mut registry, None, true, found, None);
+        assert_eq!(managed, [one, other, all]);
+        assert!(
+            registry
+                .records
+                .values()
+                .all(|record| record.added == Added::User)
+        );
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::apps::{add_times, find_or_add, id_of, states};
+use super::apps::{add_times, find, id_of, manage, new_record, states};
 use super::{Answer, AppState, ControlError, LaunchRecord, ServiceCalls};
 use crate::apps::Rules;
 use crate::policy::{Observation, PhaseRequest};
+use crate::profile::Store;
 use crate::service::CONFIG_DIR;
 use crate::service::clock::now_s;
 use crate::service::config::{Config, Mode, set_mode};
@@ -49,27 +50,36 @@ impl ServiceFiles {
 }
 
 impl ServiceCalls for ServiceFiles {
-    fn apps(&self, app: Option<&str>) -> Answer<Vec<AppState>> {
-        let apps = states(&self.registry()?, None, app, |_| None)?;
+    fn apps(&self, user: Option<u32>, app: Option<&str>) -> Answer<Vec<AppState>> {
+        let apps = states(&self.registry()?, user, app, |_| None)?;
         match self.history()? {
             Some(history) => add_times(apps, &history),
             None => Ok(apps),
         }
     }
 
-    fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>> {
-        let id = id_of(&self.registry()?, None, app)?;
+    fn launches(
+        &self,
+        user: Option<u32>,
+        app: Option<&str>,
+        limit: u32,
+    ) -> Answer<Vec<LaunchRecord>> {
+        let id = id_of(&self.registry()?, user, app)?;
         let Some(history) = self.history()? else {
             return Ok(Vec::new());
         };
-        let launches = history.launches(None, id.as_deref(), limit as usize);
+        let launches = history.launches(user, id.as_deref(), limit as usize);
         launches.map_err(ControlError::failed)
     }
 
-    fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
+    fn ask(&self, user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String> {
         let mut registry = self.registry()?;
         let rules = Rules::load(&self.config_dir.join("launchers.d")).0;
-        let apps = find_or_add(&mut registry, None, app, &rules)?;
+        let (found, new) = match find(&registry, user, app) {
+            Err(ControlError::Unknown(_)) => (Vec::new(), Some(new_record(app, &rules, true)?)),
+            found => (found?, None),
+        };
+        let apps = manage(&mut registry, user, true, found, new);
         for key in &apps {
             if let Some(record) = registry.records.get_mut(key) {
                 // Only the phase matters: the service carries it out when it starts.
@@ -78,6 +88,21 @@ impl ServiceCalls for ServiceFiles {
         }
         registry.save().map_err(ControlError::failed)?;
         Ok(apps[0].id.clone())
+    }
+
+    fn forget(&self, user: Option<u32>, app: &str) -> Answer<()> {
+        let mut registry = self.registry()?;
+        let store = Store::open(&self.state_dir).map_err(ControlError::failed)?;
+        for key in find(&registry, user, app)? {
+            let record = registry.records.remove(&key);
+            if let Some(app) = record.and_then(|record| record.app) {
+                store.remove(app.key()).map_err(ControlError::failed)?;
+            }
+            if let Some(mut history) = self.history()? {
+                history.forget(&key).map_err(ControlError::failed)?;
+            }
+        }
+        registry.save().map_err(ControlError::failed)
     }
 
     fn mode(&self) -> Answer<Mode> {

@@ -1,42 +1,25 @@
 //! The calls on the running service, on the thread of its event loop.
 
-use super::apps::{add_times, find, find_or_add, id_of, states};
+use super::apps::{add_times, find, id_of, manage, new_record, states};
 use super::{Answer, AppState, Control, ControlError, LaunchRecord, Reply, Status};
+use crate::model::UserApp;
 use crate::policy::{Phase, PhaseRequest};
 use crate::service::config::{Mode, set_mode};
 use crate::service::event_loop::Service;
 use crate::service::history::History;
+use crate::service::message::Message;
+use crate::service::registry::Record;
 
 impl Control for Service {
-    fn status(&mut self) -> Status {
-        let lost_events = self.parts.kernel.lost();
-        let apps = &self.parts.apps;
-        let (mut learning, mut disabled) = (0, 0);
-        for record in apps.registry.records.values() {
-            let phase = record.managed.phase();
-            learning += u64::from(matches!(phase, Phase::Learning { .. }));
-            disabled += u64::from(matches!(phase, Phase::Disabled { .. }));
-        }
-        let profile_sizes = apps
-            .profiles
-            .values()
-            .map(|profile| profile.packed.len() as u64);
-        let diagnostics = &self.parts.diagnostics;
-        Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            mode: self.parts.config.mode.to_string(),
-            managed: apps.registry.records.len() as u64,
-            with_profile: apps.profiles.len() as u64,
-            learning,
-            disabled,
-            resident_bytes: resident_bytes(),
-            profiles_bytes: profile_sizes.sum(),
-            launches_seen: diagnostics.launches_seen,
-            lost_events,
-            since_s: diagnostics.since_s,
-            abilities: diagnostics.abilities.clone(),
-            warnings: diagnostics.warnings.clone(),
-        }
+    fn status(&mut self, user: Option<u32>, reply: Reply<Status>) {
+        let status = self.status_of(user);
+        self.with_history(reply, move |history| {
+            let saved_us = history.map(|history| history.saved_us(user)).transpose();
+            Ok(Status {
+                saved_us: saved_us.map_err(ControlError::failed)?.unwrap_or(0),
+                ..status
+            })
+        });
     }
 
     fn apps(&mut self, user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>) {
@@ -73,11 +56,33 @@ impl Control for Service {
         });
     }
 
-    fn ask(&mut self, user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String> {
-        let rules = self.parts.watchlist.catalogue.rules();
-        let apps = find_or_add(&mut self.parts.apps.registry, user, app, rules)?;
-        self.parts.ask(&apps, request);
-        Ok(apps[0].id.clone())
+    fn ask(
+        &mut self,
+        user: Option<u32>,
+        is_administrator: bool,
+        app: &str,
+        request: PhaseRequest,
+        reply: Reply<String>,
+    ) {
+        match find(&self.parts.apps.registry, user, app) {
+            Ok(found) => {
+                reply(self.ask_about(user, is_administrator, found, None, request));
+            }
+            Err(ControlError::Unknown(_)) => {
+                // To find the app, files are opened.
+                let rules = self.parts.watchlist.catalogue.rules().clone();
+                let (app, outbox) = (app.to_owned(), self.parts.outbox.clone());
+                self.parts.worker.jobs.run(move |_| {
+                    let new = new_record(&app, &rules, is_administrator);
+                    outbox.send(Message::Control(Box::new(move |service| {
+                        reply(new.and_then(|new| {
+                            service.ask_about(user, is_administrator, vec![], Some(new), request)
+                        }));
+                    })));
+                });
+            }
+            Err(error) => reply(Err(error)),
+        }
     }
 
     fn forget(&mut self, user: Option<u32>, app: &str) -> Answer<()> {
@@ -102,6 +107,76 @@ impl Control for Service {
 }
 
 impl Service {
+    /// The state of the service, with the numbers of this user's apps or of all. The history is left out.
+    fn status_of(&self, user: Option<u32>) -> Status {
+        let is_theirs = |uid: u32| user.is_none_or(|user| user == uid);
+        let (mut managed, mut learning, mut disabled) = (0, 0, 0);
+        let records = self.parts.apps.registry.records.values();
+        for record in records.filter(|record| is_theirs(record.key.uid)) {
+            let phase = record.managed.phase();
+            managed += 1;
+            learning += u64::from(matches!(phase, Phase::Learning { .. }));
+            disabled += u64::from(matches!(phase, Phase::Disabled { .. }));
+        }
+        let (mut with_profile, mut profiles_bytes) = (0, 0);
+        for (_, profile) in self
+            .parts
+            .apps
+            .profiles
+            .iter()
+            .filter(|(key, _)| is_theirs(key.uid))
+        {
+            with_profile += 1;
+            profiles_bytes += profile.packed.len() as u64;
+        }
+        let diagnostics = &self.parts.diagnostics;
+        let seen = diagnostics.launches_seen.iter();
+        let warnings = match user {
+            None => diagnostics.warnings.clone(),
+            Some(_) => Vec::new(),
+        };
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            mode: self.parts.config.mode.to_string(),
+            managed,
+            with_profile,
+            learning,
+            disabled,
+            resident_bytes: resident_bytes(),
+            profiles_bytes,
+            launches_seen: seen
+                .filter(|(uid, _)| is_theirs(**uid))
+                .map(|(_, seen)| seen)
+                .sum(),
+            saved_us: 0,
+            lost_events: self.parts.kernel.lost(),
+            since_s: diagnostics.since_s,
+            abilities: diagnostics.abilities.clone(),
+            warnings,
+        }
+    }
+
+    /// Learns, prefetches or disables the apps of a name: those `found`, or a `new` one. Returns its id.
+    fn ask_about(
+        &mut self,
+        user: Option<u32>,
+        is_administrator: bool,
+        found: Vec<UserApp>,
+        new: Option<Record>,
+        request: PhaseRequest,
+    ) -> Answer<String> {
+        let is_full = user.is_some_and(|uid| self.parts.is_full(uid));
+        if new.is_some() && is_full && !is_administrator {
+            let why = "as many apps are managed as may be (automatic.max_apps): `paralfetch forget` one, or have \
+                       the administrator enable this one";
+            return Err(ControlError::Refused(why.to_owned()));
+        }
+        let registry = &mut self.parts.apps.registry;
+        let apps = manage(registry, user, is_administrator, found, new);
+        self.parts.ask(&apps, request);
+        Ok(apps[0].id.clone())
+    }
+
     /// Has the worker answer a call that needs the history, `None` if there is none. If the worker has
     /// ended, `reply` is dropped.
     fn with_history<T: 'static>(

@@ -59,13 +59,14 @@ impl ControlError {
 /// The calls, as the event loop answers them. None of them waits for a drive: those that need the history
 /// are answered by another thread. An app that is not managed is [`ControlError::Unknown`].
 pub trait Control {
-    /// The service as a whole.
-    fn status(&mut self) -> Status;
+    /// The service as a whole, with the numbers of this user's apps or, `None`, of all. Warnings name apps and files:
+    /// the administrator alone gets them.
+    fn status(&mut self, user: Option<u32>, reply: Reply<Status>);
 
-    /// As [`ServiceCalls::apps`], for this user or, `None`, the administrator.
+    /// As [`ServiceCalls::apps`].
     fn apps(&mut self, user: Option<u32>, app: Option<&str>, reply: Reply<Vec<AppState>>);
 
-    /// As [`ServiceCalls::launches`], likewise.
+    /// As [`ServiceCalls::launches`].
     fn launches(
         &mut self,
         user: Option<u32>,
@@ -74,10 +75,18 @@ pub trait Control {
         reply: Reply<Vec<LaunchRecord>>,
     );
 
-    /// As [`ServiceCalls::ask`]: for one user, or by the administrator for all.
-    fn ask(&mut self, user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String>;
+    /// As [`ServiceCalls::ask`]. Only the administrator may name files that not everybody sees, and his word lifts
+    /// limits.
+    fn ask(
+        &mut self,
+        user: Option<u32>,
+        is_administrator: bool,
+        app: &str,
+        request: PhaseRequest,
+        reply: Reply<String>,
+    );
 
-    /// Forgets an app of one user or of all, its profiles and its launches.
+    /// As [`ServiceCalls::forget`].
     fn forget(&mut self, user: Option<u32>, app: &str) -> Answer<()>;
 
     /// The mode in force.
@@ -91,17 +100,28 @@ pub trait Control {
 }
 
 /// The calls that are answered with a running service ([`bus::Client`]) and without one ([`ServiceFiles`]).
-/// An app that is not managed is [`ControlError::Unknown`], what the user may not do [`ControlError::Refused`].
+/// An app that is not managed is [`ControlError::Unknown`], what the caller may not do [`ControlError::Refused`].
+///
+/// `user` says whose apps and launches a call is about; `None`: everybody's. Those of others are the
+/// administrator's to see and to steer.
 pub trait ServiceCalls {
     /// One managed app, by its path, command, .desktop entry or name, or all of them.
-    fn apps(&self, app: Option<&str>) -> Answer<Vec<AppState>>;
+    fn apps(&self, user: Option<u32>, app: Option<&str>) -> Answer<Vec<AppState>>;
 
     /// The newest launches of an app, or of all apps, newest first, at most `limit` of them.
-    fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>>;
+    fn launches(
+        &self,
+        user: Option<u32>,
+        app: Option<&str>,
+        limit: u32,
+    ) -> Answer<Vec<LaunchRecord>>;
 
     /// Learns, prefetches or disables an app from its next launch on, and manages it if it was not managed.
     /// Returns its id ([`AppState::app`]).
-    fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String>;
+    fn ask(&self, user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String>;
+
+    /// Forgets an app, its profile and its launches.
+    fn forget(&self, user: Option<u32>, app: &str) -> Answer<()>;
 
     /// The mode in force.
     fn mode(&self) -> Answer<Mode>;

@@ -71,7 +71,7 @@ impl AppState {
     }
 }
 
-/// The service as a whole.
+/// The service as a whole. Apps, profiles and launches are those of the asking user, and all for the administrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
 #[zvariant(signature = "a{sv}")]
 #[serde(default)]
@@ -103,6 +103,9 @@ pub struct Status {
     /// Launches of managed apps since the service started.
     #[serde(with = "member")]
     pub launches_seen: u64,
+    /// Waiting time that prefetching has saved, of all launches in the history, in microseconds.
+    #[serde(with = "member")]
+    pub saved_us: i64,
     /// Events of the kernel that were lost since then because a buffer was full.
     #[serde(with = "member")]
     pub lost_events: u64,
@@ -112,7 +115,7 @@ pub struct Status {
     /// What the kernel allows the service to do, one line each.
     #[serde(with = "member")]
     pub abilities: Vec<String>,
-    /// What the administrator should know, one line each.
+    /// What the administrator should know, one line each; empty for others.
     #[serde(with = "member")]
     pub warnings: Vec<String>,
 }
@@ -131,6 +134,16 @@ pub enum LaunchSignal {
     },
     /// A launch of a managed app is over.
     Ended(LaunchRecord),
+}
+
+impl LaunchSignal {
+    /// The user whose launch it is.
+    pub fn uid(&self) -> u32 {
+        match self {
+            LaunchSignal::Begun { app, .. } => app.uid,
+            LaunchSignal::Ended(launch) => launch.uid,
+        }
+    }
 }
 
 #[cfg(test)]

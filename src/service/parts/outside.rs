@@ -166,7 +166,7 @@ impl Parts {
     fn count_launch(&mut self, start: &LaunchStart) {
         let (app, pid, plan) = (&start.key, start.pid, start.policy.plan);
         tracing::debug!(%app, pid, ?plan, "launch begins");
-        self.diagnostics.launches_seen += 1;
+        *self.diagnostics.launches_seen.entry(app.uid).or_default() += 1;
         if self.apps.launched(app, &start.app, plan) {
             let app = app.clone();
             self.emit(LaunchSignal::Begun { app, pid, plan });

@@ -1,4 +1,4 @@
-//! Authorization of changes: root may make them, other users if polkit allows it.
+//! Authorization: root may see and change everything, other users what polkit allows.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const ALLOW_INTERACTION: u32 = 1;
 /// A kind of change, as polkit knows it (`org.paralfetch.policy`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Learn, prefetch, disable and forget apps.
+    /// See, learn, prefetch, disable and forget apps of other users.
     ManageApps,
     /// Set the mode, and reload the configuration.
     Configure,
@@ -45,6 +45,22 @@ impl Action {
     }
 }
 
+/// The user who calls, as the bus knows him.
+pub(super) async fn caller_uid(connection: &Connection, call: &Header<'_>) -> Answer<u32> {
+    let Some(sender) = call.sender() else {
+        let why = "who calls is not known".to_owned();
+        return Err(ControlError::Call(DENIED, why));
+    };
+    let bus = DBusProxy::new(connection).await;
+    let bus = bus.map_err(ControlError::failed)?;
+    let uid = bus.get_connection_unix_user(sender.to_owned().into()).await;
+    // Usually the caller has left the bus, and nobody reads the error.
+    uid.map_err(|error| {
+        let why = format!("the bus does not say who calls: {error}");
+        ControlError::Call(DENIED, why)
+    })
+}
+
 /// Checks whether the caller may do this, which may take until the user has typed a password.
 pub(super) async fn authorize(
     questions: &Semaphore,
@@ -52,18 +68,13 @@ pub(super) async fn authorize(
     call: &Header<'_>,
     action: Action,
 ) -> Answer<()> {
+    if caller_uid(connection, call).await? == 0 {
+        return Ok(());
+    }
     let denied = |why: String| Err(ControlError::Call(DENIED, why));
     let Some(sender) = call.sender() else {
         return denied("who calls is not known".to_owned());
     };
-    let bus = DBusProxy::new(connection).await;
-    let bus = bus.map_err(ControlError::failed)?;
-    match bus.get_connection_unix_user(sender.to_owned().into()).await {
-        Ok(0) => return Ok(()),
-        Ok(_) => {}
-        // Usually the caller has left the bus, and nobody reads the error.
-        Err(error) => return denied(format!("the bus does not say who calls: {error}")),
-    }
     let Ok(_question) = questions.try_acquire() else {
         let why = "too many are waiting for a password; try again later".to_owned();
         return Err(ControlError::Call(BUSY, why));

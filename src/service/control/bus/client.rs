@@ -18,7 +18,7 @@ use zbus::{Connection, MatchRule, MessageStream};
 
 use super::error::BusError;
 use super::serve::runtime;
-use super::{Address, NAME, PATH};
+use super::{Address, EVERYBODY, NAME, PATH};
 use crate::model::UserApp;
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
@@ -78,10 +78,11 @@ impl Client {
         }
     }
 
-    /// The signals of launches, from now on.
-    pub fn signals(self) -> Result<LaunchSignals, BusError> {
+    /// The signals of launches, from now on: of the caller's, or for root of all.
+    pub fn signals(self) -> Answer<LaunchSignals> {
         let listening = within("the bus", CONNECT, listen(self.proxy.connection()));
         let (stream, owner) = self.runtime.block_on(listening)?;
+        let () = self.call("Listen", READ, &())?;
         Ok(LaunchSignals {
             runtime: self.runtime,
             stream,
@@ -93,11 +94,6 @@ impl Client {
     /// The service as a whole.
     pub fn status(&self) -> Answer<Status> {
         self.call("GetStatus", READ, &())
-    }
-
-    /// Forgets an app, its profile and its launches.
-    pub fn forget(&self, app: &str) -> Answer<()> {
-        self.call("Forget", CHANGE, &app)
     }
 
     /// Has the service read its configuration again.
@@ -121,19 +117,28 @@ impl Client {
 }
 
 impl ServiceCalls for Client {
-    fn apps(&self, app: Option<&str>) -> Answer<Vec<AppState>> {
-        match app {
-            Some(app) => Ok(vec![self.call("GetApp", READ, &app)?]),
-            None => self.call("ListApps", READ, &()),
-        }
+    fn apps(&self, user: Option<u32>, app: Option<&str>) -> Answer<Vec<AppState>> {
+        let arguments = (user.unwrap_or(EVERYBODY), app.unwrap_or_default());
+        self.call("ListApps", READ, &arguments)
     }
 
-    fn launches(&self, app: Option<&str>, limit: u32) -> Answer<Vec<LaunchRecord>> {
-        self.call("ListLaunches", READ, &(app.unwrap_or_default(), limit))
+    fn launches(
+        &self,
+        user: Option<u32>,
+        app: Option<&str>,
+        limit: u32,
+    ) -> Answer<Vec<LaunchRecord>> {
+        let arguments = (user.unwrap_or(EVERYBODY), app.unwrap_or_default(), limit);
+        self.call("ListLaunches", READ, &arguments)
     }
 
-    fn ask(&self, app: &str, request: PhaseRequest) -> Answer<String> {
-        self.call("Ask", CHANGE, &(app, word(request)))
+    fn ask(&self, user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String> {
+        let arguments = (user.unwrap_or(EVERYBODY), app, word(request));
+        self.call("Ask", CHANGE, &arguments)
+    }
+
+    fn forget(&self, user: Option<u32>, app: &str) -> Answer<()> {
+        self.call("Forget", CHANGE, &(user.unwrap_or(EVERYBODY), app))
     }
 
     fn mode(&self) -> Answer<Mode> {
@@ -198,29 +203,22 @@ pub struct LaunchSignals {
     is_over: bool,
 }
 
-/// Asks the bus for the service's signals and for the change of its owner. Returns the owner with them.
+/// Asks the bus for the change of the service's owner. Returns the owner, and the stream in which the service's
+/// signals arrive, too.
 async fn listen(connection: &Connection) -> Result<(MessageStream, String), BusError> {
     let stream = MessageStream::from(connection);
     let bus = DBusProxy::new(connection).await?;
-    let launches = MatchRule::builder()
-        .msg_type(message::Type::Signal)
-        .sender(NAME)?
-        .interface(NAME)?
-        .build();
     let end = MatchRule::builder()
         .msg_type(message::Type::Signal)
         .sender("org.freedesktop.DBus")?
         .member("NameOwnerChanged")?
         .arg(0, NAME)?
         .build();
-    let ask = async |rule| bus.add_match_rule(rule).await.map_err(zbus::Error::from);
-    ask(end).await?;
+    bus.add_match_rule(end).await.map_err(zbus::Error::from)?;
     // After the rule, so that the service cannot end unnoticed.
     let name = BusName::from(WellKnownName::from_static_str_unchecked(NAME));
     let owner = bus.get_name_owner(name).await;
     let owner = owner.map_err(|_| BusError::Gone)?.to_string();
-    // Last: signals may fill the stream, which nobody reads yet, and replies would wait behind them.
-    ask(launches).await?;
     Ok((stream, owner))
 }
 

@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio::time::timeout;
 use zbus::message::Header;
 use zbus::object_server::SignalEmitter;
 use zbus::{Connection, fdo, interface};
 
-use super::authority::{Action, MOST_QUESTIONS, authorize};
-use super::error::{ARGUMENT, sendable};
-use super::{MAX_ARGUMENT, MAX_LAUNCHES};
+use super::authority::{Action, MOST_QUESTIONS, authorize, caller_uid};
+use super::error::{ARGUMENT, BUSY, sendable};
+use super::listeners::Listeners;
+use super::{EVERYBODY, MAX_ARGUMENT, MAX_LAUNCHES};
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
 use crate::service::control::{
@@ -28,6 +29,8 @@ pub(super) struct Interface {
     post: Post,
     /// Callers that polkit is asked about.
     questions: Semaphore,
+    /// Connections that have asked for signals of launches.
+    pub listeners: Mutex<Listeners>,
 }
 
 impl Interface {
@@ -36,7 +39,24 @@ impl Interface {
         Interface {
             post,
             questions: Semaphore::new(MOST_QUESTIONS),
+            listeners: Mutex::default(),
         }
+    }
+
+    /// Whose apps and launches a call is about, `None` for everybody's, and whether the administrator calls. The
+    /// caller's own are his without a question; `user` may be [`EVERYBODY`].
+    async fn whose(
+        &self,
+        user: u32,
+        call: &Header<'_>,
+        connection: &Connection,
+    ) -> Answer<(Option<u32>, bool)> {
+        let caller = caller_uid(connection, call).await?;
+        if caller != user {
+            authorize(&self.questions, connection, call, Action::ManageApps).await?;
+        }
+        let is_administrator = caller == 0 || caller != user;
+        Ok(((user != EVERYBODY).then_some(user), is_administrator))
     }
 
     /// Has a call answered by the thread that the service's state belongs to.
@@ -66,9 +86,15 @@ impl Interface {
 #[interface(name = "org.paralfetch.Paralfetch1", introspection_docs = false)]
 impl Interface {
     #[zbus(out_args("status"))]
-    async fn get_status(&self) -> Result<Status, ControlError> {
+    async fn get_status(
+        &self,
+        #[zbus(header)] call: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<Status, ControlError> {
+        let caller = caller_uid(connection, &call).await?;
+        let user = (caller != 0).then_some(caller);
         let mut status = self
-            .call(|control, reply| reply(Ok(control.status())))
+            .call(move |control, reply| control.status(user, reply))
             .await?;
         for line in status.abilities.iter_mut().chain(&mut status.warnings) {
             *line = sendable(line);
@@ -77,39 +103,39 @@ impl Interface {
     }
 
     #[zbus(out_args("apps"))]
-    async fn list_apps(&self) -> Result<Vec<AppState>, ControlError> {
-        self.call(|control, reply| control.apps(None, None, reply))
+    async fn list_apps(
+        &self,
+        user: u32,
+        app: &str,
+        #[zbus(header)] call: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<Vec<AppState>, ControlError> {
+        let app = one_or_all(app)?;
+        let (user, _) = self.whose(user, &call, connection).await?;
+        self.call(move |control, reply| control.apps(user, app.as_deref(), reply))
             .await
-    }
-
-    #[zbus(out_args("state"))]
-    async fn get_app(&self, app: &str) -> Result<AppState, ControlError> {
-        let app = bounded(app)?;
-        let mut found = self
-            .call(move |control, reply| control.apps(None, Some(&app), reply))
-            .await?;
-        let failed = || ControlError::Failed("the app was forgotten".to_owned());
-        found.pop().ok_or_else(failed)
     }
 
     #[zbus(out_args("launches"))]
     async fn list_launches(
         &self,
+        user: u32,
         app: &str,
         limit: u32,
+        #[zbus(header)] call: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
     ) -> Result<Vec<LaunchRecord>, ControlError> {
-        let app = match app {
-            "" => None,
-            app => Some(bounded(app)?),
-        };
+        let app = one_or_all(app)?;
         let limit = limit.min(MAX_LAUNCHES);
-        self.call(move |control, reply| control.launches(None, app.as_deref(), limit, reply))
+        let (user, _) = self.whose(user, &call, connection).await?;
+        self.call(move |control, reply| control.launches(user, app.as_deref(), limit, reply))
             .await
     }
 
     #[zbus(out_args("name"))]
     async fn ask(
         &self,
+        user: u32,
         app: &str,
         request: &str,
         #[zbus(header)] call: Header<'_>,
@@ -117,21 +143,39 @@ impl Interface {
     ) -> Result<String, ControlError> {
         let app = bounded(app)?;
         let request: PhaseRequest = parsed(request, "request: learn, prefetch or disable")?;
-        authorize(&self.questions, connection, &call, Action::ManageApps).await?;
-        self.call(move |control, reply| reply(control.ask(None, &app, request)))
+        let (user, is_administrator) = self.whose(user, &call, connection).await?;
+        self.call(move |control, reply| control.ask(user, is_administrator, &app, request, reply))
             .await
     }
 
     async fn forget(
         &self,
+        user: u32,
         app: &str,
         #[zbus(header)] call: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(), ControlError> {
         let app = bounded(app)?;
-        authorize(&self.questions, connection, &call, Action::ManageApps).await?;
-        self.call(move |control, reply| reply(control.forget(None, &app)))
+        let (user, _) = self.whose(user, &call, connection).await?;
+        self.call(move |control, reply| reply(control.forget(user, &app)))
             .await
+    }
+
+    async fn listen(
+        &self,
+        #[zbus(header)] call: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<(), ControlError> {
+        let uid = caller_uid(connection, &call).await?;
+        let mut listeners = self.listeners.lock().await;
+        let sender = call.sender().map(ToString::to_string).unwrap_or_default();
+        match listeners.add(connection, sender, uid).await {
+            true => Ok(()),
+            false => {
+                let why = "too many of your programs listen to launches".to_owned();
+                Err(ControlError::Call(BUSY, why))
+            }
+        }
     }
 
     async fn set_mode(
@@ -190,6 +234,14 @@ fn bounded(app: &str) -> Answer<String> {
     }
     let wanted = format!("wanted as app: 1 to {MAX_ARGUMENT} bytes");
     Err(ControlError::Call(ARGUMENT, wanted))
+}
+
+/// The name of an app; `None` stands for all of them.
+fn one_or_all(app: &str) -> Answer<Option<String>> {
+    match app {
+        "" => Ok(None),
+        app => bounded(app).map(Some),
+    }
 }
 
 /// The value that a word stands for; `wanted` says which words there are.

@@ -1,17 +1,20 @@
 //! The service on D-Bus, and the command line's connection to it.
 //!
 //! The service owns [`NAME`] on the system bus and shows one object at [`PATH`] with the interface
-//! of the same name. Everybody may read. What changes something asks polkit ([`Action`]) unless the
-//! caller is root; where there is no polkit, only root may.
+//! of the same name. A user sees and steers his own apps and launches. Those of others, the mode and the
+//! configuration are root's; any other caller needs polkit's consent ([`Action`]), and where there is no polkit, only
+//! root may. To a user, the apps of others are as unknown as those that there are not.
+//!
+//! The first argument of the calls about apps, `user`, says whose they are; [`EVERYBODY`]: everybody's.
 //!
 //! | member | signature | what it does |
 //! |---|---|---|
-//! | `GetStatus` | → `a{sv}` | the service as a whole ([`Status`](super::Status)) |
-//! | `ListApps` | → `aa{sv}` | all managed apps ([`AppState`](super::AppState)) |
-//! | `GetApp` | `s` → `a{sv}` | one of them |
-//! | `ListLaunches` | `su` → `aa{sv}` | the newest launches ([`LaunchRecord`](super::LaunchRecord)) of an app, or of all for "" |
-//! | `Ask` | `ss` → `s` | learn, prefetch or disable an app; its name (manage-apps) |
-//! | `Forget` | `s` | forget an app and its profile (manage-apps) |
+//! | `GetStatus` | → `a{sv}` | the service as a whole ([`Status`](super::Status)), with numbers of the caller's apps, or for root of all |
+//! | `ListApps` | `us` → `aa{sv}` | managed apps ([`AppState`](super::AppState)): those of a name, or all for "" |
+//! | `ListLaunches` | `usu` → `aa{sv}` | the newest launches ([`LaunchRecord`](super::LaunchRecord)) of an app, or of all for "" |
+//! | `Ask` | `uss` → `s` | learn, prefetch or disable an app; its name |
+//! | `Forget` | `us` | forget an app, its profile and its launches |
+//! | `Listen` | | have the signals of launches sent to this connection: the caller's, or for root all |
 //! | `SetMode` | `s` | manual or automatic (configure) |
 //! | `Reload` | | read the configuration again (configure) |
 //! | `Mode`, `Version` | `s` | properties |
@@ -25,6 +28,7 @@ mod authority;
 mod client;
 mod error;
 mod interface;
+mod listeners;
 mod serve;
 
 use std::io;
@@ -44,6 +48,9 @@ pub const NAME: &str = "org.paralfetch.Paralfetch1";
 
 /// The path of the service's only object.
 pub const PATH: &str = "/org/paralfetch/Paralfetch1";
+
+/// As an argument: the apps and launches of all users. No user has this id.
+pub const EVERYBODY: u32 = u32::MAX;
 
 /// Longest argument that the service takes, in bytes: PATH_MAX of the kernel.
 pub const MAX_ARGUMENT: usize = 4096;

@@ -61,7 +61,7 @@ pub fn serve(post: Post, address: &Address) -> Result<Bus, BusError> {
 }
 
 impl Bus {
-    /// Sends the signal to all listeners. Never waits: false for a signal that is dropped because the queue
+    /// Sends the signal to the listeners who may know of the launch. Never waits: false for a signal that is dropped because the queue
     /// has no room, or the connection has ended.
     pub fn emit(&self, signal: LaunchSignal) -> bool {
         self.send(Item::Launch(signal))
@@ -128,12 +128,25 @@ async fn run(interface: InterfaceRef<Interface>, mut items: mpsc::Receiver<Item>
 
 async fn send(interface: &InterfaceRef<Interface>, item: Item) -> zbus::Result<()> {
     let emitter = interface.signal_emitter();
-    match item {
-        Item::Launch(LaunchSignal::Begun { app, pid, plan }) => {
-            let plan = word(plan);
-            emitter.launch_begun(&app.id, app.uid, pid, &plan).await
+    let signal = match item {
+        Item::Launch(signal) => signal,
+        Item::Mode => return interface.get().await.mode_changed(emitter).await,
+    };
+    let listeners = {
+        let interface = interface.get().await;
+        let mut listeners = interface.listeners.lock().await;
+        let uid = signal.uid();
+        listeners.of_launch(emitter.connection(), uid).await
+    };
+    for listener in listeners {
+        let emitter = emitter.clone().set_destination(listener.into());
+        match &signal {
+            LaunchSignal::Begun { app, pid, plan } => {
+                let plan = word(plan);
+                emitter.launch_begun(&app.id, app.uid, *pid, &plan).await?;
+            }
+            LaunchSignal::Ended(launch) => emitter.launch_ended(launch.clone()).await?,
         }
-        Item::Launch(LaunchSignal::Ended(launch)) => emitter.launch_ended(launch).await,
-        Item::Mode => interface.get().await.mode_changed(emitter).await,
     }
+    Ok(())
 }
