@@ -4,13 +4,44 @@
 //! the launch. So the executables of apps that are to be learned, and no other files, are marked, and a
 //! process that executes one waits until it is let go. If this process dies, the kernel lets all of them
 //! go; for as long as it lives, it must answer.
+//!
+//! A thread of its own answers, and does nothing else:
+//!
+//! 1. It hands each program on and lets it go by itself after [`HOLD_LIMIT`]. Any thread may let it go earlier.
+//! 2. It opens no file, takes no lock and allocates nothing.
+//! 3. If a program's time ran out because nobody took it, no other is held until all that were handed on are taken.
+//! 4. It has a table of descriptors of its own. The kernel opens a descriptor in it for each event, and denies the
+//!    execve if it cannot: the rest of the process, however many descriptors it uses, takes none of these.
+//!
+//! The kernel opens the executable in this thread, so files of a file system that another process serves must not be
+//! marked: opening one waits for that process.
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
 
-use rustix::fs::fstat;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
+
+/// How long a program is held at most.
+pub const HOLD_LIMIT: Duration = Duration::from_millis(100);
+
+/// Programs that are held at a time, at most. Others go on at once.
+const MOST_HELD: usize = 16;
+
+/// Events that one read returns. Each comes with an open descriptor.
+const MOST_READ: usize = 16;
+
+/// Set beside the number of a hold whose time ran out.
+const LATE: u64 = 1 << 63;
+
+/// The highest ordinary priority: a held program waits for the thread.
+const PRIORITY: i32 = -20;
 
 /// The gate cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -20,49 +51,140 @@ pub enum GateError {
         "fanotify cannot be had ({0}); it needs CAP_SYS_ADMIN and CONFIG_FANOTIFY_ACCESS_PERMISSIONS=y"
     )]
     NoFanotify(io::Error),
+    /// There is no thread, or it has no table of descriptors of its own.
+    #[error("no thread can answer for programs that are held: {0}")]
+    NoThread(io::Error),
     /// fanotify_mark(2) failed.
     #[error("cannot watch the execution of a file: {0}")]
     NoMark(io::Error),
-    /// read(2) failed.
-    #[error("cannot read what is being executed: {0}")]
-    Read(io::Error),
 }
 
-/// Files whose execution waits for us.
+/// Files whose execution waits for us. The thread that answers goes on until this process ends: once this is dropped,
+/// it lets every program go at once.
 pub struct ExecGate {
-    fd: Arc<OwnedFd>,
+    shared: Arc<Shared>,
+    waiting: Receiver<HeldExec>,
 }
 
-/// A process that waits in its execve. It goes on when this is dropped.
+/// The marks of a gate, for any thread.
+#[derive(Clone)]
+pub struct GateMarks(Arc<Shared>);
+
+/// A process that waits in its execve. It goes on when this is dropped, or after [`HOLD_LIMIT`].
 pub struct HeldExec {
-    gate: Arc<OwnedFd>,
-    /// The file that is about to be executed.
-    pub file: OwnedFd,
+    shared: Arc<Shared>,
+    hold: Hold,
     /// The process, in our pid namespace.
     pub pid: i32,
-    /// Device (`st_dev`) and inode number of the file; zeros if fstat(2) fails.
+    /// Device (`st_dev`) and inode number of the file.
     pub inode: (u64, u64),
+}
+
+/// One holding of a program.
+#[derive(Clone, Copy)]
+struct Hold {
+    /// Index in [`Shared::holds`].
+    place: usize,
+    /// Counts from 1.
+    number: u64,
+    /// The event's descriptor, in the table of the gate's thread. For other threads it is a number that the answer
+    /// names.
+    event: RawFd,
+}
+
+/// What the thread and those who let programs go have in common.
+struct Shared {
+    fanotify: OwnedFd,
+    /// Numbers of the holds under way; 0 or a number with [`LATE`] where there is none. Whoever changes the number of a
+    /// hold to one of these answers for the program.
+    holds: [AtomicU64; MOST_HELD],
+    /// Holds that were taken by [`ExecGate::waiting`]: with the dropped ones, all up to this number.
+    taken: AtomicU64,
+    /// Readable when a program was handed on.
+    ready: OwnedFd,
+    /// Readable when the thread is to show that it lives. It then reads it.
+    asked: OwnedFd,
 }
 
 impl ExecGate {
     /// A gate without any files.
     ///
     /// # Errors
-    /// [`GateError::NoFanotify`].
+    /// [`GateError::NoFanotify`], [`GateError::NoThread`].
     pub fn new() -> Result<Self, GateError> {
-        let flags = libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
-        let file_flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE | libc::O_NONBLOCK;
-        // SAFETY: no pointers are passed.
-        let fd = unsafe { libc::fanotify_init(flags, file_flags as u32) };
-        if fd < 0 {
-            return Err(GateError::NoFanotify(io::Error::last_os_error()));
-        }
-        // SAFETY: a descriptor that the kernel has just given to us alone.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(ExecGate { fd: Arc::new(fd) })
+        let counter = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let no_thread = |error: rustix::io::Errno| GateError::NoThread(error.into());
+        let shared = Arc::new(Shared {
+            fanotify: init_fanotify().map_err(GateError::NoFanotify)?,
+            holds: Default::default(),
+            taken: AtomicU64::new(0),
+            ready: counter().map_err(no_thread)?,
+            asked: counter().map_err(no_thread)?,
+        });
+        let (held, waiting) = sync_channel(MOST_HELD);
+        let (started, has_started) = sync_channel(1);
+        let thread = GateThread {
+            shared: Arc::clone(&shared),
+            held,
+            under_way: [None; MOST_HELD],
+            last: 0,
+            unanswered: None,
+        };
+        let run = move || {
+            let own_table = thread.take_own_table();
+            let is_ready = own_table.is_ok();
+            let _ = started.send(own_table);
+            if is_ready {
+                thread.run();
+            }
+        };
+        Builder::new()
+            .name("pf-gate".to_owned())
+            .spawn(run)
+            .map_err(GateError::NoThread)?;
+        has_started
+            .recv()
+            .map_err(io::Error::other)
+            .and_then(|started| started)
+            .map_err(GateError::NoThread)?;
+        Ok(ExecGate { shared, waiting })
     }
 
-    /// From now on, execution of this file waits for us.
+    /// The marks, which any thread may change.
+    pub fn marks(&self) -> GateMarks {
+        GateMarks(Arc::clone(&self.shared))
+    }
+
+    /// Readable when a program waits.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.shared.ready.as_fd()
+    }
+
+    /// The programs that were held since the last call. Never waits.
+    pub fn waiting(&self) -> impl Iterator<Item = HeldExec> {
+        let mut count = [0; 8];
+        // Empty if the thread has handed one on and not counted it yet.
+        let _ = rustix::io::read(&self.shared.ready, &mut count);
+        self.waiting.try_iter().inspect(|held| {
+            self.shared.taken.store(held.hold.number, Ordering::Release);
+        })
+    }
+
+    /// Asks the thread to show that it lives.
+    pub fn ask(&self) {
+        // Refused only if it was asked 2^64 times.
+        let _ = rustix::io::write(&self.shared.asked, &1u64.to_ne_bytes());
+    }
+
+    /// Whether the thread has answered since it was last asked.
+    pub fn has_answered(&self) -> bool {
+        let mut fds = [PollFd::new(&self.shared.asked, PollFlags::IN)];
+        matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))
+    }
+}
+
+impl GateMarks {
+    /// From now on, execution of this file waits for us. Its file system must not be served by another process.
     ///
     /// # Errors
     /// [`GateError::NoMark`].
@@ -85,7 +207,7 @@ impl ExecGate {
         // SAFETY: the path ends in a zero and outlives the call.
         let done = unsafe {
             libc::fanotify_mark(
-                self.fd.as_raw_fd(),
+                self.0.fanotify.as_raw_fd(),
                 action,
                 libc::FAN_OPEN_EXEC_PERM,
                 libc::AT_FDCWD,
@@ -97,70 +219,352 @@ impl ExecGate {
         }
         Ok(())
     }
+}
 
-    /// Readable when a process waits.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+impl HeldExec {
+    /// Lets the program go, if it is still held.
+    pub fn let_go(&self) {
+        self.shared.end(self.hold, 0);
     }
 
-    /// The processes that wait now, or as many of them as one read returns.
-    ///
-    /// # Errors
-    /// [`GateError::Read`].
-    pub fn waiting(&self) -> Result<Vec<HeldExec>, GateError> {
-        const SIZE: usize = size_of::<libc::fanotify_event_metadata>();
-        let mut buffer = [MaybeUninit::<libc::fanotify_event_metadata>::uninit(); 32];
-        // SAFETY: the length is the buffer's, and it is aligned for the events that the kernel writes.
-        let read = unsafe {
-            libc::read(
-                self.fd.as_raw_fd(),
-                buffer.as_mut_ptr().cast(),
-                size_of_val(&buffer),
-            )
-        };
-        if read < 0 {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Vec::new()),
-                _ => Err(GateError::Read(error)),
-            };
-        }
-        let mut held = Vec::new();
-        for event in buffer.iter().take(read as usize / SIZE) {
-            // SAFETY: the kernel has written so many whole events; without further flags in
-            // fanotify_init they are all of this size.
-            let event = unsafe { event.assume_init_ref() };
-            if event.fd < 0 {
-                continue;
-            }
-            // SAFETY: each event comes with a descriptor of its own, which is ours.
-            let file = unsafe { OwnedFd::from_raw_fd(event.fd) };
-            let inode = fstat(&file).map_or((0, 0), |stat| (stat.st_dev, stat.st_ino));
-            held.push(HeldExec {
-                gate: Arc::clone(&self.fd),
-                file,
-                pid: event.pid,
-                inode,
-            });
-        }
-        Ok(held)
+    /// Whether nobody has let the program go yet.
+    pub fn is_held(&self) -> bool {
+        let number = self.shared.holds[self.hold.place].load(Ordering::Acquire);
+        number == self.hold.number
+    }
+
+    /// Whether the gate has let the program go because its time was over, as far as that is still known.
+    pub fn was_late(&self) -> bool {
+        let number = self.shared.holds[self.hold.place].load(Ordering::Acquire);
+        number == self.hold.number | LATE
     }
 }
 
 impl Drop for HeldExec {
     fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+impl Shared {
+    /// Lets the program go and notes `end` for the hold; false if that was done before.
+    fn end(&self, hold: Hold, end: u64) -> bool {
+        let ended = self.holds[hold.place]
+            .compare_exchange(hold.number, end, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if ended {
+            self.allow(hold.event);
+        }
+        ended
+    }
+
+    fn allow(&self, event: RawFd) {
         let answer = libc::fanotify_response {
-            fd: self.file.as_raw_fd(),
+            fd: event,
             response: libc::FAN_ALLOW,
         };
-        // SAFETY: a plain struct, and its size. The write only fails if the process does not wait any
-        // more.
+        // SAFETY: a plain struct, and its size. The kernel takes the descriptor as the event's number and does not
+        // look it up. The write only fails if the process does not wait any more.
         unsafe {
             libc::write(
-                self.gate.as_raw_fd(),
+                self.fanotify.as_raw_fd(),
                 std::ptr::from_ref(&answer).cast(),
                 size_of::<libc::fanotify_response>(),
             )
         };
+    }
+}
+
+/// The thread that answers.
+struct GateThread {
+    shared: Arc<Shared>,
+    held: SyncSender<HeldExec>,
+    /// The holds under way, by place, with the event's file and the time at which they end.
+    under_way: [Option<(Hold, Instant)>; MOST_HELD],
+    /// Number of the last hold.
+    last: u64,
+    /// The hold whose time ran out before anybody took it.
+    unanswered: Option<u64>,
+}
+
+impl GateThread {
+    /// Gives the thread a table of descriptors of its own, with what it needs and nothing else.
+    fn take_own_table(&self) -> io::Result<()> {
+        // SAFETY: the thread has no other descriptors than those that are kept; those of other threads stay open in
+        // their table.
+        if unsafe { libc::unshare(libc::CLONE_FILES) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let shared = &self.shared;
+        let mut kept = [&shared.fanotify, &shared.ready, &shared.asked].map(AsRawFd::as_raw_fd);
+        kept.sort_unstable();
+        // A panic is written to the standard error.
+        let mut first = libc::STDERR_FILENO + 1;
+        for fd in kept {
+            close_range(first, fd - 1)?;
+            first = fd + 1;
+        }
+        close_range(first, RawFd::MAX)?;
+        // Without CAP_SYS_NICE it is no more urgent than others.
+        let _ = rustix::process::setpriority_process(None, PRIORITY);
+        Ok(())
+    }
+
+    fn run(mut self) {
+        // A program would wait for a thread that has unwound for as long as this process lives.
+        let _abort = AbortOnPanic;
+        loop {
+            let now = Instant::now();
+            let until = self.let_late_ones_go(now);
+            let timeout = until.and_then(|until| Timespec::try_from(until).ok());
+            let shared = Arc::clone(&self.shared);
+            let mut fds = [
+                PollFd::new(&shared.fanotify, PollFlags::IN),
+                PollFd::new(&shared.asked, PollFlags::IN),
+            ];
+            if poll(&mut fds, timeout.as_ref()).is_err() {
+                continue;
+            }
+            if !fds[0].revents().is_empty() {
+                self.take_events();
+            }
+            if !fds[1].revents().is_empty() {
+                let _ = rustix::io::read(&shared.asked, &mut [0; 8]);
+            }
+        }
+    }
+
+    /// Closes the files of programs that were let go, and lets those go whose time is over. Returns the time until
+    /// there is more to do.
+    fn let_late_ones_go(&mut self, now: Instant) -> Option<Duration> {
+        let mut next: Option<Duration> = None;
+        for under_way in &mut self.under_way {
+            let Some((hold, end)) = *under_way else {
+                continue;
+            };
+            let left = end.saturating_duration_since(now);
+            let number = self.shared.holds[hold.place].load(Ordering::Acquire);
+            if number == hold.number && !left.is_zero() {
+                next = Some(next.map_or(left, |next| next.min(left)));
+                continue;
+            }
+            let was_late = self.shared.end(hold, hold.number | LATE);
+            if was_late && self.shared.taken.load(Ordering::Acquire) < hold.number {
+                self.unanswered = Some(self.last);
+            }
+            close_event(hold.event);
+            *under_way = None;
+        }
+        next
+    }
+
+    fn take_events(&mut self) {
+        const SIZE: usize = size_of::<libc::fanotify_event_metadata>();
+        let mut buffer = [MaybeUninit::<libc::fanotify_event_metadata>::uninit(); MOST_READ];
+        // SAFETY: the length is the buffer's, and it is aligned for the events that the kernel writes.
+        let read = unsafe {
+            libc::read(
+                self.shared.fanotify.as_raw_fd(),
+                buffer.as_mut_ptr().cast(),
+                size_of_val(&buffer),
+            )
+        };
+        // After an error, such as an interruption, the events that are left are read next time.
+        let read = usize::try_from(read).unwrap_or(0);
+        for event in buffer.iter().take(read / SIZE) {
+            // SAFETY: the kernel has written so many whole events; without further flags in
+            // fanotify_init they are all of this size.
+            let event = unsafe { event.assume_init_ref() };
+            if event.fd >= 0 && !self.hold(event.fd, event.pid) {
+                self.shared.allow(event.fd);
+                close_event(event.fd);
+            }
+        }
+    }
+
+    /// Hands the program on; false if it is not held.
+    fn hold(&mut self, event: RawFd, pid: i32) -> bool {
+        let taken = self.shared.taken.load(Ordering::Acquire);
+        if self.unanswered.is_some_and(|number| taken < number) {
+            return false;
+        }
+        self.unanswered = None;
+        let Some(place) = self.under_way.iter().position(Option::is_none) else {
+            return false;
+        };
+        // SAFETY: the descriptor is open until the hold ends.
+        let Some(inode) = inode_of(unsafe { BorrowedFd::borrow_raw(event) }) else {
+            return false;
+        };
+        let hold = Hold {
+            place,
+            number: self.last + 1,
+            event,
+        };
+        self.under_way[place] = Some((hold, Instant::now() + HOLD_LIMIT));
+        self.shared.holds[place].store(hold.number, Ordering::Release);
+        let held = HeldExec {
+            shared: Arc::clone(&self.shared),
+            hold,
+            pid,
+            inode,
+        };
+        // One that is refused is dropped, and so let go.
+        if self.held.try_send(held).is_ok() {
+            self.last = hold.number;
+            let _ = rustix::io::write(&self.shared.ready, &1u64.to_ne_bytes());
+        }
+        true
+    }
+}
+
+/// Ends the process when it is dropped in a panic.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+fn init_fanotify() -> io::Result<OwnedFd> {
+    let flags = libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
+    let file_flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_LARGEFILE | libc::O_NONBLOCK;
+    // SAFETY: no pointers are passed.
+    let fd = unsafe { libc::fanotify_init(flags, file_flags as u32) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that the kernel has just given to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Device and inode number, as they are in memory: the file system is not asked.
+fn inode_of(file: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = statx(file, "", flags, StatxFlags::INO).ok()?;
+    Some((
+        makedev(found.stx_dev_major, found.stx_dev_minor),
+        found.stx_ino,
+    ))
+}
+
+/// Closes an event's file, in the table of the gate's thread.
+fn close_event(event: RawFd) {
+    // SAFETY: the kernel has opened it for this thread alone, which closes it once.
+    unsafe { libc::close(event) };
+}
+
+/// Closes the descriptors from `first` to `last` in the calling thread's table.
+fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
+    if first > last {
+        return Ok(());
+    }
+    // SAFETY: the caller uses none of them.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    if closed < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    use super::*;
+
+    /// A gate with one marked program, and a second one that is not marked.
+    fn gate() -> Option<(tempfile::TempDir, ExecGate, PathBuf)> {
+        let gate = match ExecGate::new() {
+            Ok(gate) => gate,
+            Err(error) => {
+                eprintln!("SKIPPED: {error}");
+                return None;
+            }
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("program");
+        fs::copy("/bin/true", &program).unwrap();
+        gate.marks()
+            .add(File::open(&program).unwrap().as_fd())
+            .unwrap();
+        Some((dir, gate, program))
+    }
+
+    /// Executes the program in a thread of its own, which tells whether it has succeeded.
+    fn execute(program: &Path) -> std::thread::JoinHandle<bool> {
+        let program = program.to_owned();
+        std::thread::spawn(move || Command::new(program).status().unwrap().success())
+    }
+
+    fn next(gate: &ExecGate) -> HeldExec {
+        let mut fds = [PollFd::from_borrowed_fd(gate.fd(), PollFlags::IN)];
+        poll(&mut fds, None).unwrap();
+        gate.waiting().next().unwrap()
+    }
+
+    #[test]
+    fn a_program_is_held_until_it_is_let_go() {
+        let Some((_dir, gate, program)) = gate() else {
+            return;
+        };
+        let launched = execute(&program);
+        let held = next(&gate);
+        let stat = rustix::fs::stat(&program).unwrap();
+        assert_eq!(held.inode, (stat.st_dev, stat.st_ino));
+        drop(held);
+        assert!(launched.join().unwrap());
+    }
+
+    #[test]
+    fn a_program_that_nobody_lets_go_is_let_go_and_none_is_held_until_it_was_taken() {
+        let Some((_dir, gate, program)) = gate() else {
+            return;
+        };
+        // The loop takes nothing: the thread's own clock ends the hold.
+        assert!(execute(&program).join().unwrap());
+        for _ in 0..50 {
+            assert!(execute(&program).join().unwrap());
+        }
+        let waited: Vec<HeldExec> = gate.waiting().collect();
+        assert_eq!(waited.len(), 1, "the others were not held");
+        assert!(!waited[0].is_held() && waited[0].was_late());
+        // Now that it was taken, programs are held again.
+        let launched = execute(&program);
+        let held = next(&gate);
+        held.let_go();
+        assert!(!held.is_held() && !held.was_late() && launched.join().unwrap());
+        // A hold that was taken and not ended in time is no sign of a loop that does not run.
+        let launched = execute(&program);
+        let held = next(&gate);
+        assert!(launched.join().unwrap() && !held.is_held());
+        let launched = execute(&program);
+        drop(next(&gate));
+        assert!(launched.join().unwrap());
+    }
+
+    #[test]
+    fn a_gate_that_is_dropped_holds_nobody() {
+        let Some((_dir, gate, program)) = gate() else {
+            return;
+        };
+        drop(gate);
+        assert!(execute(&program).join().unwrap());
+    }
+
+    #[test]
+    fn the_thread_answers_when_it_is_asked() {
+        let Some((_dir, gate, _program)) = gate() else {
+            return;
+        };
+        gate.ask();
+        while !gate.has_answered() {
+            std::thread::yield_now();
+        }
     }
 }

@@ -32,7 +32,7 @@ mod tracer;
 mod watch;
 
 pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
-pub use exec_gate::{ExecGate, GateError, HeldExec};
+pub use exec_gate::{ExecGate, GateError, GateMarks, HeldExec};
 pub use launch_event::{LaunchEvent, LaunchEventKind};
 pub use launcher::{StartMark, mark_tree_root};
 pub use meter::{CompletionBlock, DeviceReads, Meter, Metered};

@@ -81,6 +81,12 @@ pub(super) fn adopted(start_ns: u64) -> pf_launch {
     }
 }
 
+/// The launches up to this number that have a slot.
+pub(super) fn taken_until(globals: &Globals, last: u64) -> impl Iterator<Item = u64> {
+    let numbers = (0..LAUNCHES).map(|slot| globals.slot(slot).number().load(Ordering::Acquire));
+    numbers.filter(move |number| (1..=last).contains(number))
+}
+
 /// Frees the launch's slot, if it has one: its tasks count nothing any more.
 pub(super) fn free(globals: &Globals, launch: u64) {
     let slot = globals.slot(launch);
@@ -119,6 +125,17 @@ mod tests {
         assert_eq!(counts(&globals, next).unwrap().start_ns, 8);
         assert_eq!(counts(&globals, all[3]), None);
         assert_eq!(counts(&globals, 0), None);
+    }
+
+    #[test]
+    fn slots_that_were_taken_up_to_a_launch_are_found() {
+        let globals = Globals::of_no_object();
+        let [first, ended, last] = [7, 8, 9].map(|start| take(&globals, adopted(start)).unwrap());
+        free(&globals, ended);
+        let until = |last| taken_until(&globals, last).collect::<Vec<_>>();
+        assert!(until(0).is_empty());
+        assert_eq!(until(ended), [first]);
+        assert_eq!(until(u64::MAX), [first, last]);
     }
 
     #[test]

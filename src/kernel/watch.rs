@@ -365,6 +365,16 @@ impl Watch {
             .map_err(|error| TraceError::from_bpf("duplicating a map", error))
     }
 
+    /// Number of the launch that began last; those that begin later have higher ones.
+    pub fn last_launch(&self) -> u64 {
+        self.object.globals.last_launch().load(Ordering::Relaxed)
+    }
+
+    /// The launches up to this number that have not ended.
+    pub fn launches_until(&self, last: u64) -> impl Iterator<Item = u64> {
+        slots::taken_until(&self.object.globals, last)
+    }
+
     /// Ends a launch: its tasks belong to no launch from now on, and what they execute may be one again.
     pub fn end(&mut self, launch: u64) {
         slots::free(&self.object.globals, launch);
@@ -412,7 +422,7 @@ fn has_syscall_entry(name: &str) -> bool {
 }
 
 /// Events that are taken from the ring buffer at a time.
-const MOST_TAKEN: usize = 1024;
+const MOST_TAKEN: usize = 64;
 
 fn open_process(pid: Pid) -> Result<OwnedFd, TraceError> {
     pidfd_open(pid, PidfdFlags::empty())

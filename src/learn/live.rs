@@ -31,8 +31,8 @@ pub struct LiveJob {
     pub launch: u64,
     /// Whose launch it is.
     pub app: App,
-    /// The profile that the app has already.
-    pub earlier: Option<Profile>,
+    /// Unpacks the profile that the app has already.
+    pub earlier: Option<Box<dyn FnOnce() -> Option<Profile> + Send>>,
     /// When the launch is over.
     pub limits: LaunchLimits,
     /// What kinds of drives there are.
@@ -131,7 +131,7 @@ fn learn(
         started,
         how: Learned::Live,
         exact_faults,
-        earlier: job.earlier,
+        earlier: job.earlier.and_then(|unpack| unpack()),
         sysfs: job.sysfs,
     };
     launch.build_profile(&trace, &mounts)

@@ -1,15 +1,16 @@
 //! Recognising apps: from an execve event of the kernel to the app that is launched.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use super::executables::LocatedExecutables;
 use super::marks::below;
 use super::registry::Record;
-use super::roots::{Inode, Roots, inode};
+use super::roots::{Inode, Roots, executed, inode};
 use crate::apps::Rules;
 use crate::kernel::{LaunchEvent, WatchedName};
 use crate::model::{App, Identity, UserApp};
@@ -35,6 +36,10 @@ pub struct Catalogue {
     paths: HashMap<OsString, String>,
     /// Ids by executables.
     inodes: HashMap<Inode, String>,
+    /// Apps with executables of their own.
+    executables: BTreeSet<String>,
+    /// Where these were when they were looked for last; others may be among them.
+    located: LocatedExecutables,
     /// Ids of apps that launchers start.
     launched: HashSet<String>,
 }
@@ -47,6 +52,8 @@ impl Catalogue {
             roots,
             paths: HashMap::new(),
             inodes: HashMap::new(),
+            executables: BTreeSet::new(),
+            located: HashMap::new(),
             launched: HashSet::new(),
         }
     }
@@ -61,14 +68,13 @@ impl Catalogue {
         self.roots.is_of_system(event)
     }
 
-    /// Recognises these apps and no others. Looks up where their executables are, and returns what the kernel
+    /// Recognises these apps and no others, by the executables that were located last. Returns what the kernel
     /// is to watch for: names, and arguments of launchers.
     pub fn refresh<'a>(
         &mut self,
         apps: impl Iterator<Item = &'a Record>,
     ) -> (HashMap<OsString, WatchedName>, Vec<OsString>) {
-        self.paths.clear();
-        self.inodes.clear();
+        self.executables.clear();
         self.launched.clear();
         let (mut names, mut arguments) = (HashMap::new(), Vec::new());
         for Record { key, marks, .. } in apps {
@@ -88,20 +94,36 @@ impl Catalogue {
             if kind == WatchedName::Launcher {
                 self.launched.insert(id.clone());
             } else if id.starts_with('/') {
-                self.add_executable(id);
+                self.executables.insert(id.clone());
             }
         }
+        self.enter_executables();
         (names, arguments)
     }
 
-    fn add_executable(&mut self, id: &str) {
-        self.paths.insert(id.into(), id.to_owned());
-        if let Ok(file) = fs::canonicalize(id) {
-            self.inodes
-                .extend(inode(&file).map(|inode| (inode, id.to_owned())));
-            self.paths
-                .entry(file.into_os_string())
-                .or_insert_with(|| id.to_owned());
+    /// The apps whose executables are to be located.
+    pub fn executables(&self) -> Vec<String> {
+        self.executables.iter().cloned().collect()
+    }
+
+    /// Executables have been located.
+    pub fn located(&mut self, found: LocatedExecutables) {
+        self.located = found;
+        self.enter_executables();
+    }
+
+    fn enter_executables(&mut self) {
+        self.paths.clear();
+        self.inodes.clear();
+        for id in &self.executables {
+            self.paths.insert(id.into(), id.clone());
+        }
+        for (id, found) in &self.located {
+            if self.executables.contains(id) {
+                self.inodes.insert(found.inode, id.clone());
+                let path = found.path.clone().into_os_string();
+                self.paths.entry(path).or_insert_with(|| id.clone());
+            }
         }
     }
 
@@ -125,7 +147,7 @@ impl Catalogue {
         let Some((argv, cwd)) = command_line(&proc).zip(fs::read_link(proc.join("cwd")).ok())
         else {
             let mut found = self.called(event)?;
-            (found.app.dev, found.app.ino) = executable(&found.key.id).unwrap_or_default();
+            (found.app.dev, found.app.ino) = self.executable(&found.key.id).unwrap_or_default();
             return Some(found);
         };
         // /proc names the working directory as the system sees it; a process in a chroot sees less of it.
@@ -151,28 +173,30 @@ impl Catalogue {
             let by_path = self.paths.get(file.as_os_str());
             let id = by_path
                 .or_else(|| by_inode(&file))
-                .or_else(|| by_inode(&proc.join("exe")))?;
-            return found(id, uid, root, executable(id));
+                .or_else(|| self.inodes.get(&executed(proc)?))?;
+            return found(id, uid, root, self.executable(id));
         }
         let mut app = identity.app(uid, root.as_deref());
         let key = app.user_app()?;
         if !self.launched.contains(&key.id) {
             return None;
         }
-        (app.dev, app.ino) = executable(&key.id).unwrap_or_default();
+        (app.dev, app.ino) = self.executable(&key.id).unwrap_or_default();
         Some(FoundApp { key, app })
+    }
+
+    /// The executable of an app, or the file that its launcher starts. The launch that asks has used its path just
+    /// now; if the kernel has forgotten that, it is the one that was located last.
+    fn executable(&self, id: &str) -> Option<Inode> {
+        let now = id.starts_with('/').then(|| inode(Path::new(id))).flatten();
+        now.or_else(|| Some(self.located.get(id)?.inode))
     }
 
     /// The app of this id, which a process is about to execute.
     pub fn of_process(&self, id: &str, pid: i32) -> Option<FoundApp> {
         let root = self.roots.of_process(pid).ok()?;
-        found(id, real_uid(pid)?, root, executable(id))
+        found(id, real_uid(pid)?, root, self.executable(id))
     }
-}
-
-/// The executable of an app, or the file that its launcher starts.
-fn executable(id: &str) -> Option<Inode> {
-    id.starts_with('/').then(|| inode(Path::new(id))).flatten()
 }
 
 /// The app of this id, which this user launches, as its profile names it; `None` if it is not below `root`.

@@ -22,6 +22,7 @@ use super::notify::{NotifyState, notify, watchdog_interval};
 use super::packages::{Packages, REST};
 use super::parts::Parts;
 use super::registry::{Added, Record};
+use super::watchdog::Watchdog;
 use crate::kernel::{HeldExec, LaunchEvent, LaunchEventKind};
 use crate::model::{App, LaunchLimits, UserApp};
 use crate::process::Clocks;
@@ -29,6 +30,12 @@ use crate::process::Clocks;
 /// How long after the service's start the daily check of the profiles comes at the earliest: the system may be
 /// starting, too.
 const AFTER_START: Duration = Duration::from_secs(60);
+
+/// Batches of launch events that are taken before programs are held: as many as the kernel keeps.
+const MOST_BATCHES: usize = 16;
+
+/// How long after a loss slots of launches are looked through. A launch whose events have arrived is known by then.
+const SWEEP_AFTER: Duration = Duration::from_secs(10);
 
 /// The service.
 pub struct Service {
@@ -41,10 +48,14 @@ pub struct Service {
     signals: SignalFd,
     /// When the daily check of the profiles may come at the earliest.
     check_after: Instant,
+    /// Events and launches that the kernel side has lost so far.
+    lost: u64,
+    /// When slots of launches that are not known are freed, up to which launch.
+    sweep_at: Option<(Instant, u64)>,
     /// When a package manager that has changed something will have come to rest.
     packages_at_rest: Option<Instant>,
-    /// When systemd's watchdog wants to be told next that the loop runs.
-    watchdog: Option<Instant>,
+    /// `None` if systemd's watchdog does not watch the service.
+    watchdog: Option<Watchdog>,
 }
 
 impl Service {
@@ -65,8 +76,10 @@ impl Service {
             packages,
             signals,
             check_after: now + AFTER_START,
+            lost: 0,
+            sweep_at: None,
             packages_at_rest: None,
-            watchdog: watchdog_interval().map(|interval| now + interval),
+            watchdog: watchdog_interval().map(|interval| Watchdog::new(interval, now)),
         }
     }
 
@@ -131,9 +144,12 @@ impl Service {
         }
         let now = Instant::now();
         let until_check = self.until_check(now);
-        Some(self.watchdog.map_or(until_check, |watchdog| {
-            until_check.min(watchdog.saturating_duration_since(now))
-        }))
+        let until_watchdog = self.watchdog.as_ref().map(|it| it.until_next(now));
+        let until_sweep = self
+            .sweep_at
+            .map(|(at, _)| at.saturating_duration_since(now));
+        let others = until_watchdog.into_iter().chain(until_sweep);
+        Some(others.fold(until_check, Duration::min))
     }
 
     /// Time until the files of the profiles are to be checked: once a day by the time of day, since the system
@@ -229,17 +245,17 @@ impl Service {
 
     /// Programs that are held at the exec gate.
     fn on_held(&mut self) {
-        let waiting = match self.parts.gate.waiting() {
-            Ok(waiting) => waiting,
-            Err(error) => return self.parts.warn(error.to_string()),
-        };
+        let waiting = self.parts.gate.waiting();
         if waiting.is_empty() {
             return;
         }
         // Each of them has called execve before, and the event of that call tells whose launch it is.
-        match self.parts.kernel.take() {
-            Ok(events) => events.iter().for_each(|event| self.on_kernel_event(event)),
-            Err(error) => self.parts.warn(error.to_string()),
+        for _ in 0..MOST_BATCHES {
+            match self.parts.kernel.take() {
+                Ok(events) if events.is_empty() => break,
+                Ok(events) => events.iter().for_each(|event| self.on_kernel_event(event)),
+                Err(error) => return self.parts.warn(error.to_string()),
+            }
         }
         for held in waiting {
             self.on_held_program(held);
@@ -334,9 +350,9 @@ impl Service {
     fn on_message(&mut self, message: Message) {
         match message {
             Message::RecorderKept(kept) => self.parts.recorder_kept(&kept),
-            Message::Recorded(result) => {
+            Message::Recorded { result, cached } => {
                 let launch = result.launch;
-                let made = self.parts.recorder_ended(*result);
+                let made = self.parts.recorder_ended(*result, cached);
                 self.launches.recorded(launch, made, &mut self.parts);
                 self.parts.refresh_marks();
             }
@@ -356,6 +372,9 @@ impl Service {
             }
             Message::Discovered(key) => self.parts.follow_discovered(&key),
             Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
+            Message::Missed { launch, missed } => self.parts.judge_late(*launch, missed),
+            Message::Marked { marked, warnings } => self.parts.marked(marked, warnings),
+            Message::Located(found) => self.parts.watchlist.catalogue.located(found),
             Message::Warning(warning) => self.parts.warn(warning),
             Message::Control(call) => call(self),
         }
@@ -377,13 +396,54 @@ impl Service {
     fn on_time(&mut self) {
         self.launches.tick(Clocks::now(), &mut self.parts);
         let now = Instant::now();
-        if self.watchdog.is_some_and(|watchdog| watchdog <= now) {
-            notify(NotifyState::Watchdog);
-            self.watchdog = watchdog_interval().map(|interval| now + interval);
-        }
+        self.on_watchdog(now);
+        self.sweep(now);
         if self.until_check(now).is_zero() {
             self.packages_at_rest = None;
             self.parts.refresh_profiles();
+        }
+    }
+
+    /// Tells systemd that the service works, if all of its threads do.
+    fn on_watchdog(&mut self, now: Instant) {
+        let due = self.watchdog.as_mut();
+        let Some(watchdog) = due.filter(|it| it.until_next(now).is_zero()) else {
+            return;
+        };
+        match watchdog.look(now, |thread| self.parts.has_thread_answered(thread)) {
+            Ok(to_ask) => {
+                for thread in to_ask {
+                    self.parts.ask_thread(thread);
+                }
+                notify(NotifyState::Watchdog);
+            }
+            Err(stuck) => {
+                tracing::error!(
+                    "threads that do not answer: {stuck:?}; systemd will start the service again"
+                );
+            }
+        }
+    }
+
+    /// Frees the slots of launches whose beginning was reported in an event that was lost. Nothing else would ever end
+    /// them.
+    fn sweep(&mut self, now: Instant) {
+        let kernel = &mut self.parts.kernel;
+        let lost = kernel.lost();
+        if lost > self.lost {
+            self.lost = lost;
+            self.sweep_at
+                .get_or_insert((now + SWEEP_AFTER, kernel.last_launch()));
+        }
+        let Some((_, last)) = self.sweep_at.take_if(|(at, _)| *at <= now) else {
+            return;
+        };
+        for launch in self.launches.unknown(kernel.launches_until(last)) {
+            tracing::debug!(
+                launch,
+                "its beginning was not reported: it is not counted any more"
+            );
+            kernel.end(launch);
         }
     }
 

@@ -1,24 +1,25 @@
 //! The executables that are marked for the exec gate. A process that executes one is held in execve, so that a recorder
 //! can be attached before the app runs.
 
-use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::HashSet;
+use std::os::fd::BorrowedFd;
 
-use rustix::fs::{FileType, Mode as FileMode, OFlags, fstat};
-
-use crate::kernel::{ExecGate, GateError, HeldExec};
-
-/// Device and inode number of an executable.
-type Inode = (u64, u64);
+use super::executables::{ExecutableFinder, MarkedInodes};
+use super::roots::Inode;
+use crate::kernel::{ExecGate, HeldExec};
 
 /// The executables whose execve is held.
 pub struct MarkedExecutables {
     /// `None` where fanotify cannot be had.
     gate: Option<ExecGate>,
-    /// Their apps. No descriptors: these would keep file systems from being unmounted.
-    marked: HashMap<Inode, String>,
+    /// As the thread that marks them has said last.
+    marked: MarkedInodes,
+    /// The apps whose executables are to be marked.
+    wanted: HashSet<String>,
     /// Whether paths may lead to other files by now, or files may have lost their marks.
     invalid: bool,
+    /// Requests to the thread that it has not answered.
+    pending: u64,
 }
 
 impl MarkedExecutables {
@@ -26,9 +27,16 @@ impl MarkedExecutables {
     pub fn new(gate: Option<ExecGate>) -> Self {
         MarkedExecutables {
             gate,
-            marked: HashMap::new(),
+            marked: MarkedInodes::new(),
+            wanted: HashSet::new(),
             invalid: false,
+            pending: 0,
         }
+    }
+
+    /// The gate, unless fanotify cannot be had or it is closed.
+    pub fn gate(&self) -> Option<&ExecGate> {
+        self.gate.as_ref()
     }
 
     /// Readable when a program is held.
@@ -36,14 +44,10 @@ impl MarkedExecutables {
         self.gate.as_ref().map(ExecGate::fd)
     }
 
-    /// The programs that are held now.
-    ///
-    /// # Errors
-    /// When the kernel cannot be asked.
-    pub fn waiting(&self) -> Result<Vec<HeldExec>, GateError> {
-        self.gate
-            .as_ref()
-            .map_or_else(|| Ok(Vec::new()), ExecGate::waiting)
+    /// The programs that were held since the last call.
+    pub fn waiting(&self) -> Vec<HeldExec> {
+        let gate = self.gate.as_ref();
+        gate.map_or_else(Vec::new, |gate| gate.waiting().collect())
     }
 
     /// The app of a marked executable.
@@ -58,41 +62,27 @@ impl MarkedExecutables {
         self.invalid = true;
     }
 
-    /// Marks these apps' executables and no others. Executables that are marked already are not looked at:
-    /// they may be many, and on a drive. Returns what went wrong.
-    pub fn set(&mut self, apps: impl IntoIterator<Item = String>) -> Vec<String> {
-        let Some(gate) = &self.gate else {
-            return Vec::new();
-        };
+    /// Has these apps' executables marked and no others. Executables that are marked already are not looked at:
+    /// they may be many, and on a drive.
+    pub fn set(&mut self, apps: impl IntoIterator<Item = String>, finder: &ExecutableFinder) {
         let apps: HashSet<String> = apps.into_iter().filter(|id| id.starts_with('/')).collect();
         let anew = std::mem::take(&mut self.invalid);
-        let mut held = HashMap::new();
-        for (inode, id) in self.marked.drain() {
-            if !apps.contains(&id) {
-                // A mark ends with its file. A file that was renamed keeps it, and programs that execute it are
-                // let go at once.
-                if let Some((_, file)) = open_executable(&id).filter(|(now, _)| *now == inode) {
-                    // It may have no mark: its file system was unmounted for a while.
-                    let _ = gate.remove(file.as_fd());
-                }
-            } else if !anew {
-                held.insert(inode, id);
-            }
+        if self.gate.is_some() && (anew || apps != self.wanted) {
+            self.wanted.clone_from(&apps);
+            self.pending += 1;
+            finder.mark(apps, anew);
         }
-        let mut warnings = Vec::new();
-        let known: HashSet<&String> = held.values().collect();
-        let unknown: Vec<&String> = apps.iter().filter(|id| !known.contains(id)).collect();
-        for id in unknown {
-            let Some((inode, file)) = open_executable(id) else {
-                continue;
-            };
-            match gate.add(file.as_fd()) {
-                Ok(()) => drop(held.insert(inode, id.clone())),
-                Err(error) => warnings.push(format!("{id}: {error}")),
-            }
-        }
-        self.marked = held;
-        warnings
+    }
+
+    /// These executables are marked now, as an earlier [`MarkedExecutables::set`] has asked for.
+    pub fn set_marked(&mut self, marked: MarkedInodes) {
+        self.marked = marked;
+        self.pending -= 1;
+    }
+
+    /// Whether all that are to be marked are marked.
+    pub fn is_settled(&self) -> bool {
+        self.pending == 0
     }
 
     /// Closes the gate: programs that are held go on, and no more are held.
@@ -100,13 +90,4 @@ impl MarkedExecutables {
         self.marked.clear();
         self.gate = None;
     }
-}
-
-/// An app's executable, if there is one, and its device and inode number.
-fn open_executable(id: &str) -> Option<(Inode, OwnedFd)> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let file = rustix::fs::open(id, flags, FileMode::empty()).ok()?;
-    let stat = fstat(&file).ok()?;
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    is_file.then_some(((stat.st_dev, stat.st_ino), file))
 }

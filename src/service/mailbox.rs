@@ -9,6 +9,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::message::Message;
 
+/// Messages that are taken at a time.
+const MOST_TAKEN: usize = 64;
+
 /// The loop's end.
 pub struct Inbox {
     fd: Arc<OwnedFd>,
@@ -54,12 +57,17 @@ impl Inbox {
         self.fd.as_fd()
     }
 
-    /// All messages that have arrived.
+    /// The messages that have arrived, [`MOST_TAKEN`] of them at most: then others have their turn.
     pub fn take(&self) -> Vec<Message> {
         let mut count = [0; 8];
         // A message may have come without its wake-up being counted yet.
         let _ = rustix::io::read(&self.fd, &mut count);
-        self.receiver.try_iter().collect()
+        let taken: Vec<Message> = self.receiver.try_iter().take(MOST_TAKEN).collect();
+        if taken.len() == MOST_TAKEN {
+            // There may be more. It cannot be refused: the counter was just read.
+            let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+        }
+        taken
     }
 }
 
@@ -73,6 +81,19 @@ mod tests {
         let fd = inbox.fd();
         let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec::default())).unwrap() == 1
+    }
+
+    #[test]
+    fn a_flood_of_messages_is_taken_in_parts() {
+        let (outbox, inbox) = mailbox().unwrap();
+        for launch in 0..2 * MOST_TAKEN as u64 {
+            outbox.send(Message::Prefetched(launch));
+        }
+        for _ in 0..2 {
+            assert!(is_readable(&inbox));
+            assert_eq!(inbox.take().len(), MOST_TAKEN);
+        }
+        assert!(inbox.take().is_empty() && !is_readable(&inbox));
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Messages of other threads to the event loop.
 
-use super::cached_profile::CachedProfiles;
+use super::cached_profile::{CachedProfile, CachedProfiles};
 use super::event_loop::Service;
+use super::executables::{LocatedExecutables, MarkedInodes};
 use super::managed_apps::ManagedApps;
+use super::parts::EndedLaunch;
 use super::registry::Record;
 use crate::kernel::CountingWaits;
 use crate::learn::LiveResult;
@@ -16,7 +18,16 @@ pub enum Message {
     /// A recorder was made ready, or is not needed any more; otherwise why no launch can be recorded.
     RecorderKept(Result<(), String>),
     /// The recording of a launch has ended.
-    Recorded(Box<LiveResult>),
+    Recorded {
+        result: Box<LiveResult>,
+        /// The profile that it has, ready to be prefetched.
+        cached: Option<Result<CachedProfile, String>>,
+    },
+    /// How many requests of a launch that is over its profile does not hold; `None` if that cannot be told.
+    Missed {
+        launch: Box<EndedLaunch>,
+        missed: Option<u64>,
+    },
     /// The programs that count waits have been attached or detached, or cannot be.
     Waits(std::io::Result<Option<CountingWaits>>),
     /// The prefetch thread of this launch has ended.
@@ -34,6 +45,13 @@ pub enum Message {
     Discovered(UserApp),
     /// The apps with .desktop entries.
     DesktopApps(Vec<Record>),
+    /// These executables are marked for the exec gate, and what went wrong with others.
+    Marked {
+        marked: MarkedInodes,
+        warnings: Vec<String>,
+    },
+    /// Where the executables of the apps are.
+    Located(LocatedExecutables),
     /// Something is wrong.
     Warning(String),
     /// A call of the control surface, to be run on the service.

@@ -23,6 +23,7 @@ mod dictionary;
 mod discovery;
 mod event_loop;
 mod exec_gate;
+mod executables;
 pub mod history;
 mod launch;
 mod mailbox;
@@ -41,6 +42,7 @@ mod reschedule;
 mod roots;
 mod start;
 mod waits;
+mod watchdog;
 mod watchlist;
 mod worker;
 

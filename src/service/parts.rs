@@ -3,6 +3,8 @@
 
 mod outside;
 
+pub use outside::EndedLaunch;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use super::control::bus::Bus;
 use super::diagnostics::Diagnostics;
 use super::discovery;
 use super::exec_gate::MarkedExecutables;
+use super::executables::{ExecutableFinder, MarkedInodes};
 use super::launch::{LaunchPolicy, StateEvent};
 use super::mailbox::Outbox;
 use super::managed_apps::ManagedApps;
@@ -24,9 +27,10 @@ use super::prefetchers::Prefetchers;
 use super::recorders::Recorders;
 use super::registry::{Added, Record};
 use super::waits::WaitSwitch;
+use super::watchdog::WatchedThread;
 use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
-use crate::kernel::{CountingWaits, Watch};
+use crate::kernel::{CountingWaits, ExecGate, Watch};
 use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
 use crate::model::UserApp;
 use crate::policy::{Observation, Phase, PhaseRequest, Plan};
@@ -47,6 +51,7 @@ pub struct Parts {
     pub config: Config,
     pub kernel: Watch,
     pub gate: MarkedExecutables,
+    pub executables: ExecutableFinder,
     pub waits: WaitSwitch,
     pub prefetchers: Prefetchers,
     pub recorders: Recorders,
@@ -248,6 +253,8 @@ impl Parts {
         // Executables may have been replaced: look the marks up again.
         self.gate.invalidate();
         self.refresh_marks();
+        self.executables
+            .locate(self.watchlist.catalogue.executables());
     }
 
     /// Marks the executables of the apps whose next launch is to be learned, and has recorders ready for
@@ -255,12 +262,24 @@ impl Parts {
     pub fn refresh_marks(&mut self) {
         let to_learn = self.watchlist.to_learn(&self.apps.registry);
         let apps = to_learn.len();
-        for warning in self.gate.set(to_learn) {
-            self.warn(warning);
-        }
+        self.gate.set(to_learn, &self.executables);
         let kept = self.recorders.keep(apps);
         self.check("no learning thread can be started", kept);
-        if apps > 0 && self.recorders.is_ready() {
+        self.say_ready(apps);
+    }
+
+    /// The executables of the apps that are to be learned were marked, but for those with a warning.
+    pub fn marked(&mut self, marked: MarkedInodes, warnings: Vec<String>) {
+        self.gate.set_marked(marked);
+        for warning in warnings {
+            self.warn(warning);
+        }
+        self.say_ready(self.watchlist.to_learn(&self.apps.registry).len());
+    }
+
+    /// Logs when so many apps would be learned from the beginning of their next launch.
+    fn say_ready(&self, apps: usize) {
+        if apps > 0 && self.recorders.is_ready() && self.gate.is_settled() {
             tracing::debug!(apps, "ready to learn");
         }
     }
@@ -278,12 +297,13 @@ impl Parts {
     pub fn recorder_ended(
         &mut self,
         result: LiveResult,
+        cached: Option<Result<CachedProfile, String>>,
     ) -> (StateEvent, String, Option<RecordedProfile>) {
         self.recorders.ended(result.launch);
         for warning in result.warnings {
             self.warn(warning);
         }
-        match self.check_recorded(result.profile) {
+        match self.check_recorded(result.profile, cached) {
             Ok(recorded) => {
                 let exact_faults = recorded.learned.summary.exact_faults;
                 let window_pages = recorded.learned.summary.resolved.window_pages;
@@ -304,13 +324,15 @@ impl Parts {
     fn check_recorded(
         &self,
         learned: Result<LearnedProfile, NotLearned>,
+        cached: Option<Result<CachedProfile, String>>,
     ) -> Result<RecordedProfile, (StateEvent, String)> {
         let learned = learned.map_err(|why| match why {
             // No attempt to learn the app: it does not count towards giving up.
             NotLearned::NoRecorder(_) => (StateEvent::RecordUnusable, why.to_string()),
             _ => (StateEvent::NotRecorded, why.to_string()),
         })?;
-        let cached = CachedProfile::load(&learned.profile)
+        let cached = cached
+            .unwrap_or_else(|| Err("its profile was not prepared".to_owned()))
             .map_err(|why| (StateEvent::RecordUnusable, why))?;
         if self.is_too_large(&cached) {
             let need = format!("the launch needs {} MiB", cached.bytes >> 20);
@@ -336,6 +358,26 @@ impl Parts {
             false => self.waits.switch_off(),
         });
         self.check("waits are not counted", changed);
+    }
+
+    /// Asks a thread to show that it works.
+    pub fn ask_thread(&self, thread: WatchedThread) {
+        match thread {
+            WatchedThread::Gate => self.gate.gate().into_iter().for_each(ExecGate::ask),
+            WatchedThread::Worker => self.worker.ask(),
+            WatchedThread::Executables => self.executables.ask(),
+            WatchedThread::Bus => self.bus.iter().for_each(Bus::ask),
+        }
+    }
+
+    /// Whether a thread, if there is one, has shown that since it was asked.
+    pub fn has_thread_answered(&self, thread: WatchedThread) -> bool {
+        match thread {
+            WatchedThread::Gate => self.gate.gate().is_none_or(ExecGate::has_answered),
+            WatchedThread::Worker => self.worker.has_answered(),
+            WatchedThread::Executables => self.executables.has_answered(),
+            WatchedThread::Bus => self.bus.as_ref().is_none_or(Bus::has_answered),
+        }
     }
 
     /// Writes the registry, and ends once everything is written.

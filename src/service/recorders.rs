@@ -5,34 +5,24 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use super::cached_profile::CachedProfile;
 use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::{start_behind, work_behind};
 use crate::kernel::{HeldExec, RecorderPool};
-use crate::learn::{LiveJob, LiveLearner};
+use crate::learn::{LiveJob, LiveLearner, LiveResult};
 
 /// Launches that are recorded at once, at most: each costs every process of the system.
 const MOST: usize = 6;
 
-/// A held program. Two may let it go: the recorder when it is ready, and the event loop when that takes too
-/// long.
-#[derive(Clone)]
-struct Hold(Arc<Mutex<Option<HeldExec>>>);
-
-impl Hold {
-    fn program(&self) -> MutexGuard<'_, Option<HeldExec>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Lets a program go when it is dropped.
-struct LetGo(Hold);
+struct LetGo(Arc<HeldExec>);
 
 impl Drop for LetGo {
     fn drop(&mut self) {
-        *self.0.program() = None;
+        self.0.let_go();
     }
 }
 
@@ -42,8 +32,9 @@ pub struct Recorders {
     pool: Option<Arc<RecorderPool>>,
     /// By launch.
     learners: HashMap<u64, LiveLearner>,
-    /// Programs that are held, by launch.
-    holds: HashMap<u64, Hold>,
+    /// Programs that are held, by launch. The recorder lets them go when it is ready, and the gate when that takes too
+    /// long.
+    holds: HashMap<u64, Arc<HeldExec>>,
     /// Apps that are to be learned.
     apps: usize,
     /// Whether a thread makes or frees tables.
@@ -109,21 +100,23 @@ impl Recorders {
 
     /// The exec gate holds the program of this launch.
     pub fn hold(&mut self, launch: u64, held: HeldExec) {
-        self.holds
-            .insert(launch, Hold(Arc::new(Mutex::new(Some(held)))));
+        self.holds.insert(launch, Arc::new(held));
+    }
+
+    /// Whether the exec gate has let the program of this launch go before anybody else did.
+    pub fn was_held_too_long(&self, launch: u64) -> bool {
+        self.holds.get(&launch).is_some_and(|held| held.was_late())
     }
 
     /// Whether the program of this launch is held.
-    pub fn is_held(&self, launch: u64) -> bool {
-        self.holds
-            .get(&launch)
-            .is_some_and(|hold| hold.program().is_some())
+    fn is_held(&self, launch: u64) -> bool {
+        self.holds.get(&launch).is_some_and(|held| held.is_held())
     }
 
     /// Lets the program of this launch go, if it is held.
     pub fn let_go(&mut self, launch: u64) {
-        if let Some(hold) = self.holds.remove(&launch) {
-            *hold.program() = None;
+        if let Some(held) = self.holds.remove(&launch) {
+            held.let_go();
         }
     }
 
@@ -141,11 +134,14 @@ impl Recorders {
         let Some(recorder) = pool.and_then(RecorderPool::take) else {
             return Ok(false);
         };
-        let hold = self.holds.get(&launch);
-        job.held = hold.map(|hold| Box::new(LetGo(hold.clone())) as Box<dyn Send>);
+        let held = self.holds.get(&launch);
+        job.held = held.map(|held| Box::new(LetGo(Arc::clone(held))) as Box<dyn Send>);
         let outbox = self.outbox.clone();
-        let tell = move |result| {
-            outbox.send(Message::Recorded(Box::new(result)));
+        let tell = move |result: LiveResult| {
+            let learned = result.profile.as_ref().ok();
+            let cached = learned.map(|learned| CachedProfile::load(&learned.profile));
+            let result = Box::new(result);
+            outbox.send(Message::Recorded { result, cached });
         };
         let learner = start_behind(|| LiveLearner::start(recorder, job, tell))?;
         self.learners.insert(launch, learner);

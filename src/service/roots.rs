@@ -4,9 +4,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, open, openat2};
+use rustix::io::Errno;
+
+use crate::fs::node::OpenNode;
 use crate::kernel::LaunchEvent;
 
 /// Most root directories that are remembered: each chroot has one.
@@ -15,10 +20,35 @@ const MOST_ROOTS: usize = 64;
 /// Device and inode number.
 pub type Inode = (u64, u64);
 
-/// Device and inode number of the file at `path`, behind symbolic links.
+/// Attempts to look a path up in what the kernel has cached: renames and mounts disturb that.
+const ATTEMPTS: u32 = 4;
+
+/// Device and inode number of the file at `path`, behind symbolic links, if the kernel knows the whole path without
+/// asking a drive, a server or another process. It does right after a process has used the path.
 pub fn inode(path: &Path) -> Option<Inode> {
-    let found = fs::metadata(path).ok()?;
-    Some((found.dev(), found.ino()))
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let open = || openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED);
+    let again = |opened: &Result<OwnedFd, Errno>| matches!(opened, Err(Errno::AGAIN));
+    let mut opened = open();
+    for _ in 1..ATTEMPTS {
+        if again(&opened) {
+            opened = open();
+        }
+    }
+    let node = OpenNode::of(&opened.ok()?).ok()?;
+    Some((node.dev, node.ino))
+}
+
+/// Device and inode number of the file that the process at `proc` executes. Its file system is not asked.
+pub fn executed(proc: &Path) -> Option<Inode> {
+    let exe = open(
+        proc.join("exe"),
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok()?;
+    let node = OpenNode::of(&exe).ok()?;
+    Some((node.dev, node.ino))
 }
 
 /// Whether the process is in our user namespace. In one of his own, any user may have mounts that lead the system's

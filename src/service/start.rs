@@ -14,6 +14,7 @@ use super::control::bus::{Address, serve};
 use super::diagnostics::Diagnostics;
 use super::event_loop::Service;
 use super::exec_gate::MarkedExecutables;
+use super::executables::ExecutableFinder;
 use super::mailbox::{Outbox, mailbox};
 use super::managed_apps::ManagedApps;
 use super::message::Message;
@@ -142,6 +143,8 @@ fn assemble(
     let recorders = warnings.keep("nothing can be learned", kernel.recorders());
     let fault_around = FaultAroundKnob::find(&places.sysfs, &places.run_dir, keeper_command);
     let gate = warnings.keep("launches are learned a little late", ExecGate::new());
+    let marks = gate.as_ref().map(ExecGate::marks);
+    let executables = ExecutableFinder::start(marks, outbox.clone())?;
     warnings.keep(
         "files that are replaced will not be found again by their paths: openat2(2) is refused",
         check_paths(),
@@ -166,6 +169,7 @@ fn assemble(
         diagnostics: Diagnostics::new(abilities),
         kernel,
         gate: MarkedExecutables::new(gate),
+        executables,
         waits: WaitSwitch::new(outbox.clone()),
         prefetchers: Prefetchers::new(outbox.clone()),
         recorders: Recorders::new(recorders, outbox.clone()),

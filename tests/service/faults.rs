@@ -241,3 +241,73 @@ fn switches(pid: u32) -> HashMap<OsString, u64> {
         })
         .collect()
 }
+
+/// The kernel opens a descriptor for each program that is held, and refuses the program if it cannot.
+#[test]
+fn programs_go_on_when_the_service_has_no_descriptors_left() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    service.line(&["ready to learn"]);
+    // Fewer than it has open.
+    let pid = rustix::process::Pid::from_child(&service.child);
+    let none = rustix::process::Rlimit {
+        current: Some(16),
+        ..rustix::process::getrlimit(rustix::process::Resource::Nofile)
+    };
+    rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, none).unwrap();
+    for _ in 0..20 {
+        image.launch("app");
+    }
+}
+
+/// A FUSE file system whose process never answers, at a directory. It is gone when this is dropped.
+struct DeadFuse {
+    directory: std::path::PathBuf,
+    /// Closed last: what waits for an answer is let go then.
+    _device: fs::File,
+}
+
+impl DeadFuse {
+    fn mount(directory: std::path::PathBuf) -> DeadFuse {
+        let device = fs::File::options().read(true).write(true).open("/dev/fuse");
+        let device = device.unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&device);
+        let data = format!("fd={fd},rootmode=40755,user_id=0,group_id=0");
+        let data = std::ffi::CString::new(data).unwrap();
+        let flags = rustix::mount::MountFlags::empty();
+        rustix::mount::mount("dead", &directory, "fuse", flags, Some(data.as_c_str())).unwrap();
+        DeadFuse {
+            directory,
+            _device: device,
+        }
+    }
+}
+
+impl Drop for DeadFuse {
+    fn drop(&mut self) {
+        let detach = rustix::mount::UnmountFlags::DETACH;
+        rustix::mount::unmount(&self.directory, detach).unwrap();
+    }
+}
+
+#[test]
+fn an_app_on_a_file_system_that_never_answers_holds_up_nobody() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let directory = image.root.path().join("dead");
+    fs::create_dir(&directory).unwrap();
+    image.script("dead/app", "true");
+    image.enable("dead/app");
+    image.enable("app");
+    let _dead = DeadFuse::mount(directory);
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    service.signal(rustix::process::Signal::HUP);
+    service.line(&["the configuration was read again"]);
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+}

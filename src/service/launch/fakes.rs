@@ -25,6 +25,8 @@ fn app(id: &str) -> UserApp {
 pub struct FakeSystem {
     pub slots: BTreeMap<u64, LaunchCounts>,
     pub held: BTreeSet<u64>,
+    /// Launches whose program the exec gate has let go by itself.
+    pub late: BTreeSet<u64>,
     /// Prefetch threads: with a report once they have ended.
     pub prefetches: BTreeMap<u64, Option<PrefetchReport>>,
     pub recordings: BTreeSet<u64>,
@@ -60,8 +62,8 @@ impl Outside for FakeSystem {
         std::iter::empty()
     }
 
-    fn is_held(&self, launch: u64) -> bool {
-        self.held.contains(&launch)
+    fn was_held_too_long(&self, launch: u64) -> bool {
+        self.late.contains(&launch)
     }
 
     fn schedule_bytes(&self, app: &UserApp) -> u64 {
@@ -92,7 +94,10 @@ impl Outside for FakeSystem {
             }
             StateAction::WatchCompletion => assert!(self.profiles.contains(app)),
             StateAction::CountWaits => self.waits_counted = !self.no_waits,
-            StateAction::LetGo => drop(self.held.remove(&number)),
+            StateAction::LetGo => {
+                self.held.remove(&number);
+                self.late.remove(&number);
+            }
             StateAction::TakeReport | StateAction::StopPrefetch => {
                 launch.set_report(self.prefetches.remove(&number).expect("a prefetch"));
             }

@@ -35,6 +35,11 @@ impl PendingExecs {
         self.0.remove(&launch);
     }
 
+    /// Whether the launch is one of them.
+    pub fn contains(&self, launch: u64) -> bool {
+        self.0.contains_key(&launch)
+    }
+
     /// Takes a call of this process.
     pub fn take_of(&mut self, pid: u32) -> Option<u64> {
         let mut of_process = self.0.iter().filter(|(_, (caller, _))| *caller == pid);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::pending_execs::PendingExecs;
 use super::{LaunchPolicy, LaunchStage, LaunchState, Outside, StateAction, StateEvent, step};
-use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport, UserApp};
+use crate::model::{App, LaunchCounts, LaunchLimits, OwnRead, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};
 use crate::service::history::{Kind, LaunchRecord};
@@ -13,9 +13,6 @@ use crate::service::parts::RecordedProfile;
 
 /// How often launches under way are looked at.
 pub const TICK: Duration = Duration::from_millis(100);
-
-/// How long a program may be held. Attaching the recorder's programs takes a few milliseconds.
-const HOLD_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long execve may take from its call to its success.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(5);
@@ -51,6 +48,8 @@ pub struct FollowedLaunch {
     pub figures: LaunchFigures,
     /// What its recorder has made.
     pub recorded: Option<RecordedProfile>,
+    /// What it has read itself, if that is to be compared with its profile before it is judged.
+    pub own_reads: Option<Vec<OwnRead>>,
     /// What the history says of it beside the figures.
     note: Option<String>,
     state: LaunchState,
@@ -80,6 +79,12 @@ impl Launches {
     /// Whether this launch is followed.
     pub fn follows(&self, launch: u64) -> bool {
         self.followed.contains_key(&launch)
+    }
+
+    /// Those of these launches that nothing will end: their beginning was not reported.
+    pub fn unknown(&self, launches: impl Iterator<Item = u64>) -> Vec<u64> {
+        let is_known = |launch| self.follows(launch) || self.pending.contains(launch);
+        launches.filter(|&launch| !is_known(launch)).collect()
     }
 
     /// The app of a launch that is followed.
@@ -131,6 +136,7 @@ impl Launches {
             start,
             figures: LaunchFigures::default(),
             recorded: None,
+            own_reads: None,
             note: None,
             state: LaunchState::NEW,
             end,
@@ -225,7 +231,7 @@ impl Launches {
         let begun_ns = followed.start.begun.monotonic_ns;
         let age = Duration::from_nanos(now.monotonic_ns.saturating_sub(begun_ns));
         let mut events = Vec::new();
-        if age > HOLD_LIMIT && outside.is_held(launch) {
+        if outside.was_held_too_long(launch) {
             followed.note = Some("it was held for too long and let go".to_owned());
             events.push(StateEvent::HeldTooLong);
         }

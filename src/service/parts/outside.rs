@@ -1,11 +1,13 @@
 //! The real side of the seam: what launches need of the system.
 
+use std::sync::Arc;
+
 use super::Parts;
 use crate::drive::MemoryLimits;
 use crate::judge::KnownFiles;
 use crate::learn::LiveJob;
-use crate::model::{LaunchCounts, LaunchLimits, UserApp};
-use crate::policy::{ColdLaunch, Observation, Warmth};
+use crate::model::{LaunchCounts, LaunchLimits, OwnRead, Profile, UserApp};
+use crate::policy::{ColdLaunch, LaunchFigures, Observation, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, thread_states};
 use crate::profile::decode;
@@ -31,8 +33,8 @@ impl Outside for Parts {
         thread_states(self.kernel.threads(launch).take(MOST_THREADS))
     }
 
-    fn is_held(&self, launch: u64) -> bool {
-        self.recorders.is_held(launch)
+    fn was_held_too_long(&self, launch: u64) -> bool {
+        self.recorders.was_held_too_long(launch)
     }
 
     fn schedule_bytes(&self, app: &UserApp) -> u64 {
@@ -77,13 +79,16 @@ impl Outside for Parts {
                 self.observe(&launch.start.key, &Observation::NotLearned);
             }
             StateAction::CloseSlot => {
-                self.note_missed(launch);
+                self.note_own_reads(launch);
                 self.close_slot(number);
             }
             StateAction::Judge => self.judge(launch),
             StateAction::RefreshGate => self.refresh_marks(),
             StateAction::Weigh => self.weigh(&launch.start.key, &launch.figures.counts),
-            StateAction::WriteDown(kind) => self.write_down(launch, launch.row(kind)),
+            StateAction::WriteDown(kind) => {
+                let row = launch.row(kind);
+                self.write_down(launch, row);
+            }
         }
         Ok(())
     }
@@ -112,7 +117,7 @@ impl Parts {
         let job = LiveJob {
             launch: launch.number,
             app: start.app.clone(),
-            earlier: profile.and_then(|profile| decode(&profile.packed).ok()),
+            earlier: profile.map(|profile| unpack(Arc::clone(&profile.packed))),
             limits: LaunchLimits::from(&self.config.launch),
             sysfs: self.places.sysfs.clone(),
             fault_around: self.fault_around.clone(),
@@ -133,33 +138,21 @@ impl Parts {
         Ok(())
     }
 
-    /// Finds out what the launch read itself although it was prefetched, if that matters.
-    fn note_missed(&mut self, launch: &mut FollowedLaunch) {
+    /// Notes what the launch read itself although it was prefetched, if that matters.
+    fn note_own_reads(&mut self, launch: &mut FollowedLaunch) {
         let (key, figures) = (&launch.start.key, &mut launch.figures);
         let profile = self.apps.profiles.get(key);
         let Some((profile, record)) = profile.zip(self.apps.registry.records.get(key)) else {
             return;
         };
         figures.cold_requests = profile.cold_requests;
-        let Some(report) = &figures.report else {
-            return;
-        };
-        if !record.managed.asks_what_was_missed(figures) {
+        if figures.report.is_none() || !record.managed.asks_what_was_missed(figures) {
             return;
         }
-        let reads = self
-            .kernel
-            .own_reads(launch.number, figures.own_readaheads());
-        match (reads, decode(&profile.packed)) {
-            (Ok(reads), Ok(profile)) => {
-                let known = KnownFiles::new(&profile, report);
-                let missed = reads.iter().filter(|read| !known.holds(read)).count() as u64;
-                // The first requests stand for those that found no room.
-                let noted = (reads.len() as u64).max(1);
-                figures.missed = Some(missed * figures.own_readaheads().max(noted) / noted);
-            }
-            (Err(why), _) => self.warn(format!("what a launch missed is not known: {why}")),
-            (_, Err(why)) => self.warn(format!("a profile in memory is damaged: {why}")),
+        let requests = figures.own_readaheads();
+        match self.kernel.own_reads(launch.number, requests) {
+            Ok(reads) => launch.own_reads = Some(reads),
+            Err(why) => self.warn(format!("what a launch missed is not known: {why}")),
         }
     }
 
@@ -189,21 +182,23 @@ impl Parts {
         self.refresh_marks();
     }
 
+    /// Judges a launch, unless its profile has to be unpacked for that: see [`Parts::write_down`].
     fn judge(&mut self, launch: &FollowedLaunch) {
-        let key = &launch.start.key;
-        let profile = self
-            .apps
-            .profiles
-            .get(key)
-            .filter(|_| launch.is_comparable());
+        if launch.own_reads.is_none() && launch.is_comparable() {
+            self.observe_launch(&launch.start.key, &launch.figures);
+        }
+        self.refresh_marks();
+    }
+
+    fn observe_launch(&mut self, key: &UserApp, figures: &LaunchFigures) {
+        let profile = self.apps.profiles.get(key);
         if let Some(history) = profile.map(|profile| profile.history.clone()) {
             let observation = Observation::Launched {
                 history: &history,
-                figures: &launch.figures,
+                figures,
             };
             self.apps.observe(key, &observation);
         }
-        self.refresh_marks();
     }
 
     fn weigh(&mut self, key: &UserApp, counts: &LaunchCounts) {
@@ -223,7 +218,40 @@ impl Parts {
         }
     }
 
-    fn write_down(&mut self, launch: &FollowedLaunch, row: LaunchRecord) {
+    /// Writes a launch down. One whose profile has to be unpacked to judge it is judged and written down later, when
+    /// the worker has done that.
+    fn write_down(&mut self, launch: &mut FollowedLaunch, row: LaunchRecord) {
+        let ended = EndedLaunch {
+            key: launch.start.key.clone(),
+            figures: launch.figures.clone(),
+            is_comparable: launch.is_comparable(),
+            row,
+        };
+        let profile = self.apps.profiles.get(&ended.key);
+        let reads = launch.own_reads.take().zip(profile);
+        let Some((reads, profile)) = reads else {
+            return self.enter(ended);
+        };
+        let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
+        self.worker.jobs.run(move |_| {
+            let missed = count_missed(&packed, &ended.figures, &reads);
+            let launch = Box::new(ended);
+            outbox.send(Message::Missed { launch, missed });
+        });
+    }
+
+    /// Judges a launch by what its profile does not hold, and writes it down.
+    pub fn judge_late(&mut self, mut launch: EndedLaunch, missed: Option<u64>) {
+        launch.figures.missed = missed;
+        if launch.is_comparable {
+            self.observe_launch(&launch.key, &launch.figures);
+        }
+        self.enter(launch);
+        self.refresh_marks();
+    }
+
+    fn enter(&mut self, launch: EndedLaunch) {
+        let EndedLaunch { figures, row, .. } = launch;
         // First the registry: a program that finds the launch in the history finds what it changed, too.
         self.apps.save();
         tracing::info!(
@@ -234,7 +262,7 @@ impl Parts {
             waiting_us = row.waiting_us,
             read_bytes = row.read_bytes,
             own_requests = row.own_readaheads,
-            prefetched_bytes = launch.figures.counts.prefetch_bytes,
+            prefetched_bytes = figures.counts.prefetch_bytes,
             note = row.note.as_deref().unwrap_or_default(),
             "launch"
         );
@@ -246,4 +274,29 @@ impl Parts {
             }
         });
     }
+}
+
+/// A launch that is over and is not written down yet.
+pub struct EndedLaunch {
+    key: UserApp,
+    figures: LaunchFigures,
+    is_comparable: bool,
+    row: LaunchRecord,
+}
+
+/// How many of a launch's own requests its profile does not hold; `None` if the launch has no report.
+fn count_missed(packed: &[u8], figures: &LaunchFigures, reads: &[OwnRead]) -> Option<u64> {
+    // This program has packed it.
+    let (report, profile) = figures.report.as_ref().zip(decode(packed).ok())?;
+    let known = KnownFiles::new(&profile, report);
+    let missed = reads.iter().filter(|read| !known.holds(read)).count() as u64;
+    // The first requests stand for those that found no room.
+    let noted = (reads.len() as u64).max(1);
+    Some(missed * figures.own_readaheads().max(noted) / noted)
+}
+
+/// What unpacks a profile, on another thread than this.
+fn unpack(packed: Arc<[u8]>) -> Box<dyn FnOnce() -> Option<Profile> + Send> {
+    // This program has packed it.
+    Box::new(move || decode(&packed).ok())
 }

@@ -1,6 +1,8 @@
 //! The thread that serves the bus.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -28,11 +30,15 @@ pub struct Bus {
     /// `None` only while being dropped.
     queue: Option<mpsc::Sender<Item>>,
     thread: Option<JoinHandle<()>>,
+    /// Whether an item was served since the last look.
+    has_worked: Arc<AtomicBool>,
 }
 
 enum Item {
     Launch(LaunchSignal),
     Mode,
+    /// Nothing: show that the thread works.
+    Answer,
 }
 
 /// Connects to the bus, takes the service's name and passes calls on by `post` from then on. A call may
@@ -51,12 +57,15 @@ pub fn serve(post: Post, address: &Address) -> Result<Bus, BusError> {
         }
     };
     let (queue, items) = mpsc::channel(QUEUE);
+    let has_worked = Arc::new(AtomicBool::new(false));
+    let works = Arc::clone(&has_worked);
     let thread = thread::Builder::new()
         .name("pf-bus".to_owned())
-        .spawn(move || runtime.block_on(run(interface, items)))?;
+        .spawn(move || runtime.block_on(run(interface, items, &works)))?;
     Ok(Bus {
         queue: Some(queue),
         thread: Some(thread),
+        has_worked,
     })
 }
 
@@ -70,6 +79,19 @@ impl Bus {
     /// Sends the signal of the property `Mode`. As [`Bus::emit`].
     pub fn mode_changed(&self) -> bool {
         self.send(Item::Mode)
+    }
+
+    /// Asks the thread to show that it works.
+    pub fn ask(&self) {
+        // A full queue is work enough.
+        self.send(Item::Answer);
+    }
+
+    /// Whether the thread has done anything since the last call. One that has ended, since the bus is gone, is not
+    /// stuck.
+    pub fn has_answered(&self) -> bool {
+        let has_ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        self.has_worked.swap(false, Ordering::AcqRel) || has_ended
     }
 
     fn send(&self, item: Item) -> bool {
@@ -116,13 +138,18 @@ async fn start(
 }
 
 /// Sends signals until the service ends; zbus serves calls beside it.
-async fn run(interface: InterfaceRef<Interface>, mut items: mpsc::Receiver<Item>) {
+async fn run(
+    interface: InterfaceRef<Interface>,
+    mut items: mpsc::Receiver<Item>,
+    works: &AtomicBool,
+) {
     while let Some(item) = items.recv().await {
         // If the connection is broken, the end of the service must not wait for it.
         let sent = timeout(LIMIT, send(&interface, item)).await;
         if !matches!(sent, Ok(Ok(()))) {
             return;
         }
+        works.store(true, Ordering::Release);
     }
 }
 
@@ -130,6 +157,7 @@ async fn send(interface: &InterfaceRef<Interface>, item: Item) -> zbus::Result<(
     let emitter = interface.signal_emitter();
     let signal = match item {
         Item::Launch(signal) => signal,
+        Item::Answer => return Ok(()),
         Item::Mode => return interface.get().await.mode_changed(emitter).await,
     };
     let listeners = {

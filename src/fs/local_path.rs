@@ -1,0 +1,180 @@
+//! Opening files at paths that users choose, without asking a server or a user-space process.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, open, openat, readlinkat};
+
+use super::mounts::MountTable;
+use super::node::{O_LOOKUP, OpenNode};
+use super::support::Support;
+
+/// Symbolic links that are followed on the way, as many as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// A file that was found by its path.
+pub struct LocalFile {
+    /// Its path, without symbolic links.
+    pub path: PathBuf,
+    /// What it is.
+    pub node: OpenNode,
+    /// Opened with `O_PATH`.
+    pub fd: OwnedFd,
+}
+
+impl LocalFile {
+    /// Finds the file at an absolute path, component by component. Looks no name up in a file system that a server or a
+    /// user-space process serves, which may never answer, and mounts nothing.
+    ///
+    /// # Errors
+    /// When there is no such file, or the way leads through such a file system.
+    pub fn find(path: &Path, mounts: &MountTable) -> io::Result<LocalFile> {
+        let root = open("/", O_LOOKUP, Mode::empty())?;
+        let mut left: VecDeque<OsString> = components(path).collect();
+        // The directories that lead to the last component.
+        let mut way = vec![(OpenNode::of(&root)?, root)];
+        let mut found = PathBuf::from("/");
+        let mut links = 0;
+        while let Some(name) = left.pop_front() {
+            let Some((directory, fd)) = way.last() else {
+                return Err(io::Error::from_raw_os_error(libc::ENOENT));
+            };
+            match name.to_str() {
+                Some("/") => {
+                    way.truncate(1);
+                    found = PathBuf::from("/");
+                    continue;
+                }
+                Some("..") if directory.kind == FileType::Directory => {
+                    way.truncate((way.len() - 1).max(1));
+                    found.pop();
+                    continue;
+                }
+                _ => {}
+            }
+            check(directory, mounts)?;
+            let fd = openat(fd, &name, O_LOOKUP, Mode::empty())?;
+            let node = OpenNode::of(&fd)?;
+            if node.kind == FileType::Symlink {
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(io::Error::from_raw_os_error(libc::ELOOP));
+                }
+                let target = readlinkat(&fd, "", Vec::new())?.into_bytes();
+                let target = PathBuf::from(OsString::from_vec(target));
+                for name in components(&target).collect::<Vec<_>>().into_iter().rev() {
+                    left.push_front(name);
+                }
+                continue;
+            }
+            found.push(&name);
+            way.push((node, fd));
+        }
+        let (node, fd) = way.pop().ok_or(io::ErrorKind::NotFound)?;
+        check(&node, mounts)?;
+        Ok(LocalFile {
+            path: found,
+            node,
+            fd,
+        })
+    }
+}
+
+/// The names of a path in order, `/` for the root directory.
+fn components(path: &Path) -> impl Iterator<Item = OsString> {
+    let name = |component: Component<'_>| match component {
+        Component::CurDir => None,
+        other => Some(other.as_os_str().to_owned()),
+    };
+    path.components().filter_map(name)
+}
+
+/// Refuses file systems that this kernel does not serve alone.
+fn check(node: &OpenNode, mounts: &MountTable) -> io::Result<()> {
+    let mount = u32::try_from(node.mount).ok();
+    let mount = mount.and_then(|id| mounts.by_id(id));
+    let fs_type = mount.map_or("unknown", |mount| &mount.fs_type);
+    match Support::of(fs_type) {
+        _ if mount.is_none() || fs_type == "autofs" => {}
+        Support::Fuse | Support::Network => {}
+        _ => return Ok(()),
+    }
+    let why =
+        format!("it is on a file system ({fs_type}) that another process or a server answers for");
+    Err(io::Error::other(why))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_path_leads_where_the_kernel_finds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir_all(path("a/b")).unwrap();
+        fs::write(path("a/b/file"), "").unwrap();
+        symlink("b/../b/./file", path("a/relative")).unwrap();
+        symlink(path("a"), path("absolute")).unwrap();
+        symlink("loop", path("loop")).unwrap();
+        let mounts = MountTable::read().unwrap();
+        for name in [
+            "a/b/file",
+            "a/relative",
+            "absolute/relative",
+            "absolute/b/../b/file",
+        ] {
+            let found = LocalFile::find(&path(name), &mounts).unwrap();
+            let expected = fs::metadata(path(name)).unwrap();
+            assert_eq!(
+                (found.node.dev, found.node.ino),
+                (expected.dev(), expected.ino())
+            );
+            assert_eq!(found.path, fs::canonicalize(path(name)).unwrap());
+        }
+        for name in ["a/none", "loop", "a/b/file/.."] {
+            assert!(LocalFile::find(&path(name), &mounts).is_err(), "{name}");
+        }
+        let above = LocalFile::find(Path::new("/../.."), &mounts).unwrap();
+        assert_eq!(above.path, Path::new("/"));
+    }
+
+    #[test]
+    fn file_systems_that_others_serve_are_not_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "").unwrap();
+        let known = MountTable::read().unwrap();
+        let id = LocalFile::find(&path, &known).unwrap().node.mount;
+        // As if the file system that the file is on were of this type.
+        for (fs_type, is_asked) in [
+            ("ext4", true),
+            ("btrfs", true),
+            ("overlay", true),
+            ("fuse.sshfs", false),
+            ("fuse", false),
+            ("nfs4", false),
+            ("autofs", false),
+        ] {
+            let mut text = String::new();
+            for mount in known.mounts() {
+                let fs_type = if u64::from(mount.id) == id {
+                    fs_type
+                } else {
+                    "ext4"
+                };
+                text += &format!("{} 1 8:1 / /x rw - {fs_type} none rw\n", mount.id);
+            }
+            let mounts = MountTable::parse(text.as_bytes());
+            let found = LocalFile::find(&path, &mounts);
+            assert_eq!(found.is_ok(), is_asked, "{fs_type}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Finding the executables of apps by their paths, and marking those that the exec gate holds.
+//!
+//! A path of a user may lead anywhere: to a drive that is slow, or that has failed. The event loop must not wait for
+//! that, nor the worker, whose queue may be long. So a thread looks, and sends what it has found.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::Builder;
+
+use rustix::fs::FileType;
+
+use super::mailbox::Outbox;
+use super::message::Message;
+use super::roots::Inode;
+use crate::fs::local_path::LocalFile;
+use crate::fs::mounts::MountTable;
+use crate::kernel::GateMarks;
+
+/// Where an app's executable is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocatedExecutable {
+    /// Its path without symbolic links.
+    pub path: PathBuf,
+    pub inode: Inode,
+}
+
+/// Executables by the ids of their apps.
+pub type LocatedExecutables = HashMap<String, LocatedExecutable>;
+
+/// The apps whose executables are marked.
+pub type MarkedInodes = HashMap<Inode, String>;
+
+/// What the thread is to do.
+enum Request {
+    /// Mark the executables of these apps and no others. `anew`: also those that were marked before, whose files may
+    /// have been replaced.
+    Mark { apps: HashSet<String>, anew: bool },
+    /// Find the executables of these apps.
+    Locate(Vec<String>),
+    /// Nothing: show that the thread works.
+    Answer,
+}
+
+/// Finds executables. The thread ends when this is dropped.
+pub struct ExecutableFinder {
+    requests: Sender<Request>,
+    /// Whether a request was carried out since the last look.
+    has_worked: Arc<AtomicBool>,
+}
+
+impl ExecutableFinder {
+    /// Starts the thread. `marks` are those of the exec gate, if there is one.
+    ///
+    /// # Errors
+    /// When the system has no thread to give.
+    pub fn start(marks: Option<GateMarks>, outbox: Outbox) -> io::Result<Self> {
+        let (requests, inbox) = channel();
+        let mut marker = Marker {
+            marks,
+            marked: HashMap::new(),
+        };
+        let has_worked = Arc::new(AtomicBool::new(false));
+        let works = Arc::clone(&has_worked);
+        let run = move || {
+            for request in inbox {
+                marker.carry_out(request, &outbox);
+                works.store(true, Ordering::Release);
+            }
+        };
+        Builder::new().name("pf-paths".to_owned()).spawn(run)?;
+        Ok(ExecutableFinder {
+            requests,
+            has_worked,
+        })
+    }
+
+    /// Has the executables of these apps marked, and no others. [`Message::Marked`] says when that is done.
+    pub fn mark(&self, apps: HashSet<String>, anew: bool) {
+        self.request(Request::Mark { apps, anew });
+    }
+
+    /// Has the executables of these apps found. [`Message::Located`] has them.
+    pub fn locate(&self, ids: Vec<String>) {
+        self.request(Request::Locate(ids));
+    }
+
+    /// Asks the thread to show that it works, once it has done what it was asked for before.
+    pub fn ask(&self) {
+        self.request(Request::Answer);
+    }
+
+    /// Whether the thread has done anything since the last call.
+    pub fn has_answered(&self) -> bool {
+        self.has_worked.swap(false, Ordering::AcqRel)
+    }
+
+    fn request(&self, request: Request) {
+        // The thread is only gone if it has panicked, which has been printed.
+        let _ = self.requests.send(request);
+    }
+}
+
+/// The thread's side.
+struct Marker {
+    /// `None` where fanotify cannot be had.
+    marks: Option<GateMarks>,
+    /// No descriptors: these would keep file systems from being unmounted.
+    marked: MarkedInodes,
+}
+
+impl Marker {
+    fn carry_out(&mut self, request: Request, outbox: &Outbox) {
+        match request {
+            Request::Mark { apps, anew } => {
+                let warnings = self.set(&apps, anew);
+                let marked = self.marked.clone();
+                outbox.send(Message::Marked { marked, warnings });
+            }
+            Request::Locate(ids) => drop(outbox.send(Message::Located(locate(ids)))),
+            Request::Answer => {}
+        }
+    }
+
+    /// Marks these apps' executables and no others. Returns what went wrong.
+    fn set(&mut self, apps: &HashSet<String>, anew: bool) -> Vec<String> {
+        let Some(marks) = &self.marks else {
+            return Vec::new();
+        };
+        let mounts = match MountTable::read() {
+            Ok(mounts) => mounts,
+            Err(error) => return vec![format!("cannot read the mount table: {error}")],
+        };
+        let mut marked = HashMap::new();
+        for (inode, id) in self.marked.drain() {
+            if !apps.contains(&id) {
+                // A mark ends with its file. A file that was renamed keeps it, and programs that execute it are
+                // let go at once.
+                if let Some(file) = executable(&id, &mounts).filter(|file| inode_of(file) == inode)
+                {
+                    // It may have no mark: its file system was unmounted for a while.
+                    let _ = marks.remove(file.fd.as_fd());
+                }
+            } else if !anew {
+                marked.insert(inode, id);
+            }
+        }
+        let mut warnings = Vec::new();
+        let known: HashSet<String> = marked.values().cloned().collect();
+        for id in apps.difference(&known) {
+            let Some(file) = executable(id, &mounts) else {
+                continue;
+            };
+            match marks.add(file.fd.as_fd()) {
+                Ok(()) => drop(marked.insert(inode_of(&file), id.clone())),
+                Err(error) => warnings.push(format!("{id}: {error}")),
+            }
+        }
+        self.marked = marked;
+        warnings
+    }
+}
+
+fn locate(ids: Vec<String>) -> LocatedExecutables {
+    let Ok(mounts) = MountTable::read() else {
+        return HashMap::new();
+    };
+    let located = |id: String| {
+        let file = executable(&id, &mounts)?;
+        let inode = inode_of(&file);
+        let path = file.path;
+        Some((id, LocatedExecutable { path, inode }))
+    };
+    ids.into_iter().filter_map(located).collect()
+}
+
+/// An app's executable, if there is one and the kernel alone finds it.
+fn executable(id: &str, mounts: &MountTable) -> Option<LocalFile> {
+    let file = LocalFile::find(Path::new(id), mounts);
+    let file = file.inspect_err(|error| tracing::debug!(app = id, "no executable: {error}"));
+    file.ok()
+        .filter(|file| file.node.kind == FileType::RegularFile)
+}
+
+fn inode_of(file: &LocalFile) -> Inode {
+    (file.node.dev, file.node.ino)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+    use crate::service::mailbox::mailbox;
+
+    #[test]
+    fn executables_are_found_behind_links_and_nothing_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        fs::write(id("file"), "").unwrap();
+        symlink("file", id("link")).unwrap();
+        let (outbox, inbox) = mailbox().unwrap();
+        let finder = ExecutableFinder::start(None, outbox).unwrap();
+        finder.locate(vec![id("link"), id("none"), id(".")]);
+        while !finder.has_answered() {
+            std::thread::yield_now();
+        }
+        let messages = inbox.take();
+        let [Message::Located(found)] = &messages[..] else {
+            panic!("one message");
+        };
+        let file = fs::metadata(id("file")).unwrap();
+        let expected = LocatedExecutable {
+            path: fs::canonicalize(id("file")).unwrap(),
+            inode: (file.dev(), file.ino()),
+        };
+        assert_eq!(*found, HashMap::from([(id("link"), expected)]));
+    }
+}
