@@ -11,14 +11,18 @@ use crate::model::{LogEntry, Place, Span};
 const READAHEAD_PAGES: u64 = 32;
 
 /// The page by which the completion block (paper §4.2) is known in later launches: the last page of file
-/// data in the launch, which ended after `duration`, that no earlier read was near.
+/// data in the launch, which ended after `duration`, that no earlier read was near. The end of a long read counts as
+/// such a page: its beginning is far from it.
 ///
 /// Every launch must read it last. With the default readahead, a page near an earlier read arrives with
 /// that read, long before it is touched.
+///
+/// `None` if the launch went on for longer than it took to that page, as it does when it then reads on in one file or
+/// in documents, which are not in the log: by that page, launches would be timed as far too short.
 pub fn completion_page(log: &[LogEntry], duration: Duration) -> Option<Span> {
     let mut read: HashMap<u32, RangeSet> = HashMap::new();
     let mut last = None;
-    for entry in log {
+    for (index, entry) in log.iter().enumerate() {
         let Place::Data { file } = entry.span.place else {
             continue;
         };
@@ -26,17 +30,24 @@ pub fn completion_page(log: &[LogEntry], duration: Duration) -> Option<Span> {
             break;
         }
         let Range { start, end } = entry.span.pages();
-        let near = start.saturating_sub(READAHEAD_PAGES)..end + READAHEAD_PAGES;
         let read = read.entry(file).or_default();
+        let is_long = end - start > READAHEAD_PAGES;
+        let page = if is_long { end - 1 } else { start };
+        let from = if is_long { page } else { start };
+        let near = from.saturating_sub(READAHEAD_PAGES)..end + READAHEAD_PAGES;
         if read.overlapping(&near).next().is_none() {
-            last = Some(Span {
-                len: 1,
-                ..entry.span
-            });
+            // Entries have the time of their beginning.
+            let used = match log.get(index + 1) {
+                Some(next) if is_long => Duration::from_micros(next.time_us),
+                None if is_long => duration,
+                _ => Duration::from_micros(entry.time_us),
+            };
+            last = Some((page, entry.span.place, used));
         }
         read.insert(start..end);
     }
-    last
+    let (page, place, used) = last?;
+    (used >= duration / 2).then(|| Span::new(place, page..page + 1))
 }
 
 #[cfg(test)]
@@ -71,12 +82,25 @@ mod tests {
             "later reads are skipped"
         );
         assert_eq!(completion(&[], 2), None);
-        let found = |last| completion(&[(0, 0, 1), (1, 100, 1), last], 9);
+        let found = |last| completion(&[(0, 0, 1), (1, 100, 1), last], 2);
         for near in [(1, 101, 1), (1, 130, 2), (1, 69, 1), (1, 40, 35)] {
             assert_eq!(found(near), Some((1, 100)), "{near:?}");
         }
         for far in [(1, 133, 1), (1, 60, 2)] {
             assert_eq!(found(far), Some((1, far.1)), "{far:?}");
         }
+    }
+
+    #[test]
+    fn the_end_of_a_long_read_times_a_launch_and_an_early_page_does_not() {
+        // A film of 2000 pages is read last, in one piece or around another read.
+        assert_eq!(completion(&[(1, 0, 1), (2, 0, 2000)], 600), Some((2, 1999)));
+        let around = [(1, 0, 1), (2, 0, 900), (3, 0, 1), (2, 900, 1100)];
+        assert_eq!(completion(&around, 600), Some((2, 1999)));
+        // It is not in the log, since it is no part of the app.
+        assert_eq!(completion(&[(1, 0, 1), (3, 0, 1)], 600), None);
+        // A long read at the beginning.
+        assert_eq!(completion(&[(2, 0, 2000), (1, 0, 1)], 600), None);
+        assert_eq!(completion(&[(2, 0, 2000), (1, 0, 1)], 2), Some((1, 0)));
     }
 }
