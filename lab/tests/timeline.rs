@@ -203,7 +203,7 @@ fn learned_set(image: &LoopExt4, supervisor: &mut Supervisor) -> LearnedSet {
         earlier: &Earlier::default(),
         uid: 0,
     };
-    let sequence = resolve(&seen, &mounts, &class);
+    let sequence = resolve(&seen, &mounts, &class, &|| false).unwrap();
     let params = Params::for_device(DriveClass::CommandQueuing, false);
     let profile = Profile {
         app,

@@ -32,7 +32,7 @@ pub fn parse(record: &[u8], kernel_page_size: u64) -> Option<TraceEvent> {
     if kind == pf_kind::PF_EXIT.0 {
         return Some(TraceEvent::Exit(raw.time_ns));
     }
-    if kind == pf_kind::PF_MOUNT_NS.0 {
+    if [pf_kind::PF_MOUNT_NS.0, pf_kind::PF_FULL.0].contains(&kind) {
         return Some(TraceEvent::Wakeup);
     }
     let source = if kind == pf_kind::PF_ADDED.0 {

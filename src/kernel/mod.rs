@@ -39,5 +39,5 @@ pub use meter::{CompletionBlock, DeviceReads, Meter, Metered};
 pub use namespaces::{MOST_HELD, Namespaces, own_namespace};
 pub use recorder_pool::{RecorderLease, RecorderPool, TraceMode};
 pub use slots::WatchedPage;
-pub use tracer::{DRAIN_INTERVAL, Trace, Tracer};
+pub use tracer::{DRAIN_INTERVAL, Trace, TraceExcess, Tracer};
 pub use watch::{CountingWaits, WaitPrograms, Watch, WatchOptions, WatchedName};

@@ -129,9 +129,12 @@ impl RecorderPool {
             &progs.block_touched,
             &progs.syscall_done,
         ])?;
+        let bounded = pf_record_flags::PF_RECORD_BOUNDED.0;
         let flags = match mode {
-            TraceMode::Touches => pf_record_flags::PF_RECORD_TOUCHES.0,
-            TraceMode::Reads | TraceMode::Additions => 0,
+            TraceMode::Touches => bounded | pf_record_flags::PF_RECORD_TOUCHES.0,
+            TraceMode::Reads => bounded,
+            // Who asks for these keeps none of them.
+            TraceMode::Additions => 0,
         };
         Ok(RecorderPool {
             object,

@@ -14,6 +14,7 @@ use super::launcher::{StartMark, monotonic_ns};
 use super::namespaces::Namespaces;
 use super::object::ring_reader;
 use super::recorder_pool::{RecorderLease, RecorderPool, TraceMode};
+use super::skel::types::{pf_record_bounds, pf_record_flags, pf_recorder};
 use super::tables;
 use crate::model::Access;
 use crate::model::Hooks;
@@ -41,6 +42,23 @@ pub struct Trace {
     pub lost: u64,
     /// By what means pages that were cached before the launch were seen.
     pub hooks: Hooks,
+    /// Why the recording broke off, if it did.
+    pub excess: Option<TraceExcess>,
+}
+
+/// More was seen than is recorded of a launch (`pf_record_bounds` in `bpf/intf.h`): what was recorded says
+/// nothing about the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TraceExcess {
+    /// Of the launch's own page events.
+    #[error("the launch used more pages than are recorded of one ({} events)", pf_record_bounds::PF_MOST_EVENTS.0)]
+    Pages,
+    /// Of its paths.
+    #[error("the launch looked up more paths than are recorded of one ({} MiB)", pf_record_bounds::PF_MOST_PATH_BYTES.0 >> 20)]
+    Paths,
+    /// Of the page events of all other tasks: that says nothing about the app.
+    #[error("too much else was read during the launch, try again on a quieter system")]
+    Others,
 }
 
 impl Trace {
@@ -177,6 +195,12 @@ impl Tracer {
         })
     }
 
+    /// Why nothing is recorded any more, if more was seen than is.
+    pub fn excess(&self) -> Option<TraceExcess> {
+        let globals = &self.recorder.pool().object().globals;
+        excess_of(&globals.recorder(self.recorder.index()))
+    }
+
     /// Ends the recording and returns all that was recorded.
     pub fn finish(mut self) -> Result<Trace, TraceError> {
         let start_ns = self.start_ns();
@@ -200,6 +224,7 @@ impl Tracer {
         trace.hooks = self.hooks();
         trace.lost += recorder.lost_events + lost_tasks;
         trace.lost_paths = recorder.lost_paths;
+        trace.excess = excess_of(&recorder);
         // Processors record at the same time: the log is in the order of reservation, not of time.
         trace.accesses.sort_by_key(|access| access.time_ns);
         trace.paths.sort_by_key(|path| path.time_ns);
@@ -214,6 +239,19 @@ impl Tracer {
         let (pool, index) = (self.recorder.pool(), self.recorder.index());
         pool.switch_off(index, self.launch);
         tables::remove_log(pool.object(), index);
+    }
+}
+
+fn excess_of(recorder: &pf_recorder) -> Option<TraceExcess> {
+    let most = u64::from(pf_record_bounds::PF_MOST_EVENTS.0);
+    if recorder.flags & pf_record_flags::PF_RECORD_FULL.0 == 0 {
+        None
+    } else if recorder.tree_events > most {
+        Some(TraceExcess::Pages)
+    } else if recorder.other_events > most {
+        Some(TraceExcess::Others)
+    } else {
+        Some(TraceExcess::Paths)
     }
 }
 

@@ -25,22 +25,31 @@ pub(super) struct WatchedLaunch {
 }
 
 impl WatchedLaunch {
-    /// Makes the profile: resolves the trace to a launch sequence and schedules it.
+    /// Makes the profile: resolves the trace to a launch sequence and schedules it. Nothing more is asked of the
+    /// system once `is_late` says so.
     ///
     /// # Errors
-    /// If events were lost, or nothing of the launch can be prefetched.
+    /// If events were lost or not recorded, it took too long, or nothing of the launch can be prefetched.
     pub fn build_profile(
         self,
         trace: &Trace,
         mounts: &MountTable,
+        is_late: &dyn Fn() -> bool,
     ) -> Result<LearnedProfile, NotLearned> {
+        if let Some(excess) = trace.excess {
+            return Err(excess.into());
+        }
         if trace.lost > 0 {
             let what = "events of the launch were lost, try again on a quieter system";
             return Err(NotLearned::failed(format!("{} {what}", trace.lost)));
         }
         let clock = Instant::now();
-        let sequence = self.sequence(trace, mounts);
+        let sequence = self.sequence(trace, mounts, is_late);
         let resolving = clock.elapsed();
+        let Some(sequence) = sequence else {
+            let what = "finding the launch's files and paths on the drive took too long";
+            return Err(NotLearned::failed(what));
+        };
         if sequence.log.is_empty() {
             let what = "the launch read nothing from a supported file system (ext4)";
             let reasons = sequence.report.left_out_lines().join("; ");
@@ -97,7 +106,12 @@ impl WatchedLaunch {
         })
     }
 
-    fn sequence(&self, trace: &Trace, mounts: &MountTable) -> Sequence {
+    fn sequence(
+        &self,
+        trace: &Trace,
+        mounts: &MountTable,
+        is_late: &dyn Fn() -> bool,
+    ) -> Option<Sequence> {
         let touches = self.how == Learned::Live;
         let earlier = self.earlier.as_ref().map(|profile| {
             Earlier::new(profile, touches, |device| mounts.find_uuid(&device.fs_uuid))
@@ -112,7 +126,7 @@ impl WatchedLaunch {
             earlier: &earlier.unwrap_or_default(),
             uid: self.app.uid,
         };
-        resolve(&observed, mounts, &|dev| self.sysfs.class(dev))
+        resolve(&observed, mounts, &|dev| self.sysfs.class(dev), is_late)
     }
 }
 

@@ -12,7 +12,7 @@ use super::follow::{Follow, wait};
 use super::settings::LearningSettings;
 use crate::drive::{KnobError, Sysfs, drop_clean_caches};
 use crate::fs::mounts::MountTable;
-use crate::kernel::{RecorderPool, TraceError, TraceMode, Tracer};
+use crate::kernel::{RecorderPool, TraceError, TraceExcess, TraceMode, Tracer};
 use crate::learn::build_profile::WatchedLaunch;
 use crate::learn::sequence::{Requirements, ResolveReport};
 use crate::model::{App, Ended, LaunchLimits, Learned, LogEntry, PrefetchEntry, Profile, Span};
@@ -57,6 +57,9 @@ pub enum NotLearned {
     /// There was no recorder: that says nothing about the app.
     #[error("{0}; nothing was learned")]
     NoRecorder(String),
+    /// So much else was read during the launch that it could not be recorded: that, too, says nothing about the app.
+    #[error("{0}; nothing was learned")]
+    Disturbed(String),
     /// The launch could not be recorded as a whole, or read nothing that could be prefetched.
     #[error("{0}; nothing was learned")]
     Failed(String),
@@ -65,6 +68,15 @@ pub enum NotLearned {
 impl NotLearned {
     pub(super) fn failed(error: impl std::fmt::Display) -> Self {
         NotLearned::Failed(error.to_string())
+    }
+}
+
+impl From<TraceExcess> for NotLearned {
+    fn from(excess: TraceExcess) -> Self {
+        match excess {
+            TraceExcess::Others => NotLearned::Disturbed(excess.to_string()),
+            TraceExcess::Pages | TraceExcess::Paths => NotLearned::failed(excess),
+        }
     }
 }
 
@@ -182,7 +194,8 @@ pub fn learn(
             earlier: options.earlier,
             sysfs: Sysfs::default(),
         };
-        launch.build_profile(&trace, &mounts)
+        // The user waits for the command, and can end it.
+        launch.build_profile(&trace, &mounts, &|| false)
     });
     Ok(LearnedLaunch {
         profile,

@@ -38,7 +38,12 @@ impl FileMetadata {
         let Ok(table) = MountTable::read() else {
             return FileMetadata::default();
         };
-        let mut probe = LiveProbe::new(&table, &|_| DriveClass::CommandQueuing, SystemTime::now());
+        let mut probe = LiveProbe::new(
+            &table,
+            &|_| DriveClass::CommandQueuing,
+            SystemTime::now(),
+            &|| false,
+        );
         let of_files = needed_by_files(profile, entries, mounts, &table, &mut probe);
         let known: Pages = of_files.values().flatten().copied().collect();
         let mut obsolete = metadata_pages(entries);

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::Builder;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::event::{PollFd, PollFlags};
 
@@ -24,6 +24,10 @@ use crate::process::LaunchOver;
 
 /// Most threads of a launch whose cgroups are looked at: each is a file of /proc.
 const MOST_THREADS: usize = 64;
+
+/// How long the files and paths of a launch may be looked up when it is over. A large app takes a second on a
+/// slow drive.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(30);
 
 /// A launch to learn.
 pub struct LiveJob {
@@ -134,7 +138,8 @@ fn learn(
         earlier: job.earlier.and_then(|unpack| unpack()),
         sysfs: job.sysfs,
     };
-    launch.build_profile(&trace, &mounts)
+    let until = Instant::now() + RESOLVE_LIMIT;
+    launch.build_profile(&trace, &mounts, &|| Instant::now() >= until)
 }
 
 /// Collects events until the launch is over, and says how it ended.
@@ -155,6 +160,9 @@ fn watch(tracer: &mut Tracer, job: &LiveJob, stop: &AtomicBool) -> Result<Launch
         wait(&mut [PollFd::new(&events, PollFlags::IN)]).map_err(NotLearned::failed)?;
         if stop.load(Ordering::Acquire) {
             return Err(NotLearned::Failed("the service is stopping".to_owned()));
+        }
+        if let Some(excess) = tracer.excess() {
+            return Err(excess.into());
         }
         let is_prefetching = job.prefetching.strong_count() > 0;
         let over = follow

@@ -24,6 +24,8 @@ pub struct LiveProbe<'a> {
     /// Files with later times were written in the launch; nanoseconds since the epoch.
     written_since_ns: i64,
     devices: HashMap<u64, Result<Rc<OpenFs>, NoFacts>>,
+    /// Whether it takes too long: nothing is asked any more.
+    pub(super) is_late: &'a dyn Fn() -> bool,
     /// What to tell the user, a line each.
     pub warnings: Vec<String>,
     /// Devices and consequences that were warned about: one warning of each kind is enough.
@@ -44,6 +46,7 @@ impl<'a> LiveProbe<'a> {
         mounts: &'a MountTable,
         class: &'a dyn Fn(u64) -> DriveClass,
         started: SystemTime,
+        is_late: &'a dyn Fn() -> bool,
     ) -> Self {
         // A clock before 1970 or after 2262 was never set: then everything counts as written since, or
         // nothing.
@@ -55,12 +58,21 @@ impl<'a> LiveProbe<'a> {
             class,
             written_since_ns: launch_ns.saturating_sub(handle::COARSE_CLOCK_NS),
             devices: HashMap::new(),
+            is_late,
             warnings: Vec::new(),
             warned: HashSet::new(),
         }
     }
 
+    /// Whether it takes too long, so that no question is answered any more.
+    pub fn is_late(&self) -> bool {
+        (self.is_late)()
+    }
+
     fn device(&mut self, dev: u64) -> Result<Rc<OpenFs>, NoFacts> {
+        if self.is_late() {
+            return Err(NoFacts::UnknownDevice);
+        }
         if let Some(answer) = self.devices.get(&dev) {
             return answer.clone();
         }

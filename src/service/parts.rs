@@ -328,7 +328,9 @@ impl Parts {
     ) -> Result<RecordedProfile, (StateEvent, String)> {
         let learned = learned.map_err(|why| match why {
             // No attempt to learn the app: it does not count towards giving up.
-            NotLearned::NoRecorder(_) => (StateEvent::RecordUnusable, why.to_string()),
+            NotLearned::NoRecorder(_) | NotLearned::Disturbed(_) => {
+                (StateEvent::RecordUnusable, why.to_string())
+            }
             _ => (StateEvent::NotRecorded, why.to_string()),
         })?;
         let cached = cached

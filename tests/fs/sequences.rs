@@ -55,7 +55,7 @@ fn resolved_since(accesses: &[Access], started: SystemTime) -> Sequence {
         earlier: &Earlier::default(),
         uid: 0,
     };
-    resolve(&seen, &mounts, &|_| DriveClass::CommandQueuing)
+    resolve(&seen, &mounts, &|_| DriveClass::CommandQueuing, &|| false).unwrap()
 }
 
 #[test]

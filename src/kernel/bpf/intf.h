@@ -147,6 +147,7 @@ enum pf_kind {
 	PF_FAULT = 5,	/* a page was faulted on; if it was not cached, its addition follows */
 	PF_PATH = 6,	/* a path was looked up; the record is a pf_path */
 	PF_MOUNT_NS = 7,	/* a path came from a new mount namespace; only time_ns is set */
+	PF_FULL = 8,	/* more was seen than is recorded (PF_RECORD_FULL); only time_ns is set */
 };
 
 /* Who did it. */
@@ -171,9 +172,20 @@ struct pf_event {
 	unsigned int dev;		/* kernel dev_t: major << 20 | minor */
 };
 
-/* Whether cached pages that are used count beside what is read from drives. */
 enum pf_record_flags {
 	PF_RECORD_TOUCHES = 1,	/* report a page that was added when it is used, too */
+	PF_RECORD_BOUNDED = 2,	/* record no more than pf_record_bounds */
+	PF_RECORD_FULL = 4,	/* there was more, and nothing is recorded any more */
+};
+
+/*
+ * Most that is recorded of a launch, which bounds what user space keeps of it: the log alone is emptied as
+ * fast as it is filled. The largest profile that an app gets by itself has 2^17 pages, each of which makes
+ * two events at most.
+ */
+enum pf_record_bounds {
+	PF_MOST_EVENTS = 1 << 18,	/* page events of the launch tree; as many of all other tasks */
+	PF_MOST_PATH_BYTES = 8 << 20,	/* records of paths: some 70,000 */
 };
 
 /* One recording of a launch. */
@@ -187,6 +199,9 @@ struct pf_recorder {
 	unsigned long long page_words;	/* entries of the table of pages that are in use */
 	unsigned long long lost_events;	/* events that found no room in the log */
 	unsigned long long lost_paths;	/* paths that were too long, or not in memory any more */
+	unsigned long long tree_events;	/* page events of the launch tree */
+	unsigned long long other_events;	/* those of other tasks */
+	unsigned long long path_bytes;	/* records of paths */
 	unsigned int flags;		/* enum pf_record_flags */
 	unsigned int pad;
 };
@@ -320,6 +335,7 @@ struct pf_types {
 	enum pf_kind kind;
 	enum pf_by by;
 	enum pf_record_flags record_flags;
+	enum pf_record_bounds record_bounds;
 	struct pf_path path;
 	enum pf_use use;
 	enum pf_rule rule;

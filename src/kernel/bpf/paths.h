@@ -148,7 +148,7 @@ static __always_inline void report_path(struct path_scratch *s, struct task_stru
 	__u32 length = p->length, size;
 	void *log;
 
-	if (length >= PF_PATH_MAX)
+	if (length >= PF_PATH_MAX || is_full(s->recorder))
 		return;
 	/* Clear what an earlier path has left in the last word. */
 	if (length & 7)
@@ -171,7 +171,8 @@ static __always_inline void report_path(struct path_scratch *s, struct task_stru
 	}
 	p->time_ns = bpf_ktime_get_ns();
 	size = __builtin_offsetof(struct pf_path, path) + length;
-	if (size > sizeof(*p))
+	if (size > sizeof(*p) ||
+	    !has_room(s->recorder, &recorder_at(s->recorder)->path_bytes, size, PF_MOST_PATH_BYTES))
 		return;
 	log = log_of(s->recorder);
 	if (log && bpf_ringbuf_output(log, p, size, wakeup_of(log)))

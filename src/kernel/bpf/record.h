@@ -134,19 +134,22 @@ static __always_inline __u32 who_maps(void)
 static __noinline int record_one(__u32 recorder, struct page_use *use)
 {
 	__u8 by = use->by >> (recorder & (PF_RECORDERS - 1)) * BY_BITS & BY_MASK;
+	struct pf_recorder *r = recorder_at(recorder);
 	struct pf_event *e;
 	void *log;
 
-	if (!by || !mark_new(recorder, &use->event, by))
+	if (!by || is_full(recorder) || !mark_new(recorder, &use->event, by))
 		return 0;
 	use->is_new = true;
+	if (!has_room(recorder, by == PF_TREE ? &r->tree_events : &r->other_events, 1, PF_MOST_EVENTS))
+		return 0;
 	log = log_of(recorder);
 	/* The recorder was switched off a moment ago. */
 	if (!log)
 		return 0;
 	e = bpf_ringbuf_reserve(log, sizeof(*e), 0);
 	if (!e) {
-		__sync_fetch_and_add(&recorder_at(recorder)->lost_events, 1);
+		__sync_fetch_and_add(&r->lost_events, 1);
 		return 0;
 	}
 	*e = use->event;

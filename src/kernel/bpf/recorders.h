@@ -12,6 +12,7 @@
 #include "kernel.h"
 #include "intf.h"
 #include "tree.h"
+#include "log.h"
 #include <bpf/bpf_helpers.h>
 
 struct pf_recorder recorders[PF_RECORDERS] = {};
@@ -46,6 +47,28 @@ static __always_inline void *recorder_table(void *table, __u32 recorder)
 static __always_inline struct pf_recorder *recorder_at(__u32 recorder)
 {
 	return &recorders[recorder & (PF_RECORDERS - 1)];
+}
+
+static __always_inline bool is_full(__u32 recorder)
+{
+	return recorder_at(recorder)->flags & PF_RECORD_FULL;
+}
+
+/*
+ * Counts something that is about to be recorded. False if that would be more than `most`: user space is woken
+ * once, to give the recording up, and nothing is recorded any more.
+ */
+static __always_inline bool has_room(__u32 recorder, __u64 *count, __u64 size, __u64 most)
+{
+	struct pf_recorder *r = recorder_at(recorder);
+
+	if (__sync_fetch_and_add(count, size) + size <= most || !(r->flags & PF_RECORD_BOUNDED))
+		return true;
+	if (!(r->flags & PF_RECORD_FULL)) {
+		r->flags |= PF_RECORD_FULL;
+		wake_reader(recorder, PF_FULL);
+	}
+	return false;
 }
 
 /*

@@ -15,7 +15,7 @@
 mod directories;
 mod walk;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
@@ -128,11 +128,13 @@ pub fn implied_accesses(
     probe: &mut LiveProbe<'_>,
 ) -> (Vec<Access>, PathCounts) {
     let paths = observed.paths;
+    let is_late = probe.is_late;
     let mut walks = PathWalks {
         paths,
         uid: observed.uid,
         mounts,
-        needs: Vec::new(),
+        is_late,
+        needs: HashMap::new(),
         counts: PathCounts {
             used: paths.len() as u64,
             ..PathCounts::default()
@@ -155,13 +157,17 @@ pub fn implied_accesses(
         &mut Directories::new(mounts.clone(), open, true, observed.uid),
         &ours,
     );
-    walks.needs.sort_by_key(|&(path, _)| path);
+    let mut needs: Vec<((usize, usize), Need)> = walks
+        .needs
+        .into_iter()
+        .map(|(need, at)| (at, need))
+        .collect();
+    needs.sort_unstable_by_key(|&(at, _)| at);
 
     let mut accesses = Vec::new();
-    let mut known: HashSet<&Need> = HashSet::new();
-    for (path, need) in walks.needs.iter().filter(|(_, need)| known.insert(need)) {
+    for ((path, _), need) in needs {
         accesses.extend(need.pages(probe).into_iter().map(|pages| Access {
-            time_ns: paths[*path].time_ns,
+            time_ns: paths[path].time_ns,
             dev: need.dev(),
             ino: 0,
             generation: 0,
@@ -223,8 +229,9 @@ struct PathWalks<'a> {
     uid: u32,
     paths: &'a [PathUse],
     mounts: &'a MountTable,
-    /// What the paths need, each with the path's index.
-    needs: Vec<(usize, Need)>,
+    is_late: &'a dyn Fn() -> bool,
+    /// What the paths need, each with the index of the first path that does, and its place among that one's needs.
+    needs: HashMap<Need, (usize, usize)>,
     counts: PathCounts,
 }
 
@@ -266,6 +273,9 @@ impl PathWalks<'_> {
 
     fn walk_all(&mut self, directories: &mut Directories, paths: &[usize]) {
         for &at in paths {
+            if (self.is_late)() {
+                return;
+            }
             let path = &self.paths[at];
             let from = directories.start(path.from, path.from_mount);
             let root = directories.start(path.root, path.root_mount);
@@ -278,7 +288,10 @@ impl PathWalks<'_> {
             let all = needs.len();
             needs.retain(|need| self.mounts.fs_type(need.dev()).is_some());
             self.counts.hidden += u64::from(needs.len() < all);
-            self.needs.extend(needs.into_iter().map(|need| (at, need)));
+            for (place, need) in needs.into_iter().enumerate() {
+                let first = self.needs.entry(need).or_insert((at, place));
+                *first = (at, place).min(*first);
+            }
         }
     }
 }

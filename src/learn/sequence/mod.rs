@@ -84,14 +84,15 @@ pub struct Observed<'a> {
 /// Makes the launch sequence of what was traced, by asking the system about each file and device. `class`
 /// gives a device's class by its number (`st_dev`).
 ///
-/// Never fails: what cannot be resolved is left out and reported. Dirty data should have been written back
+/// `None` if `is_late` says before the end that it takes too long. What cannot be resolved is left out and reported. Dirty data should have been written back
 /// (`sync`) since files were last changed, or their blocks may have no place on the disk yet.
 pub fn resolve(
     observed: &Observed<'_>,
     mounts: &MountTable,
     class: &dyn Fn(u64) -> DriveClass,
-) -> Sequence {
-    let mut probe = LiveProbe::new(mounts, class, observed.started);
+    is_late: &dyn Fn() -> bool,
+) -> Option<Sequence> {
+    let mut probe = LiveProbe::new(mounts, class, observed.started, is_late);
     let (implied, paths) = implied_accesses(observed, mounts, &mut probe);
     let mut accesses = [observed.accesses, &implied].concat();
     // The sort is stable: reads for a look-up are traced before the look-up is reported, and stay before it.
@@ -107,7 +108,7 @@ pub fn resolve(
     let mut sequence = resolve_with(&observed, &mut ask);
     sequence.report.paths = paths;
     sequence.report.warnings = probe.warnings;
-    sequence
+    (!is_late()).then_some(sequence)
 }
 
 /// The launch sequence of what was traced, apart from paths, by the answers of `probe`.

@@ -367,3 +367,21 @@ proptest! {
         prop_assert!(sequence.log.windows(2).all(|pair| pair[0].time_us <= pair[1].time_us));
     }
 }
+
+#[test]
+fn nothing_is_asked_of_the_system_once_it_is_late() {
+    let trace = accesses("added 11:0+4");
+    let observed = Observed {
+        accesses: &trace,
+        paths: &[],
+        namespaces: &Namespaces::default(),
+        start_ns: 0,
+        started: SystemTime::UNIX_EPOCH,
+        uid: 0,
+        touches: false,
+        earlier: &Earlier::default(),
+    };
+    let mounts = MountTable::read().unwrap();
+    let class = |_| panic!("no device is opened");
+    assert_eq!(resolve(&observed, &mounts, &class, &|| true), None);
+}
