@@ -75,6 +75,8 @@ pub struct CachedFile {
     pub mtime_ns: i64,
     /// Time of last change, likewise.
     pub ctime_ns: i64,
+    /// Whose it is.
+    pub uid: u32,
 }
 
 impl CachedFile {
@@ -95,6 +97,7 @@ impl CachedFile {
             size: stat.st_size.unsigned_abs(),
             mtime_ns: ns(stat.st_mtime, stat.st_mtime_nsec as i64),
             ctime_ns: ns(stat.st_ctime, stat.st_ctime_nsec as i64),
+            uid: stat.st_uid,
             fd,
         })
     }

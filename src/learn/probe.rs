@@ -164,6 +164,7 @@ impl<'a> LiveProbe<'a> {
         let facts = FileFacts {
             size: file.size,
             mtime_ns: file.mtime_ns,
+            is_roots: file.uid == 0,
             path: handle::path_in_fs(fd, &fs.mount),
             cached: cached.into_iter().collect(),
             extents,

@@ -3,6 +3,7 @@
 //!
 //! Caches and settings belong to the whole system, so these tests take turns.
 
+mod bounds;
 #[path = "../common/mod.rs"]
 mod common;
 mod discovered;

@@ -9,7 +9,7 @@ use super::report::{FileCount, LeftOut, ResolveReport};
 use crate::fs::fiemap::FileExtent;
 use crate::fs::support::Support;
 use crate::model::ranges::{RangeSet, bridge};
-use crate::model::{Access, By, Device, InodeId, Source};
+use crate::model::{Access, By, Device, InodeId, PAGE_SIZE, Source};
 
 /// Most pages of a file or device: what the kernel's signed 64-bit file positions can address.
 const MAX_PAGES: u64 = 1 << 51;
@@ -17,6 +17,10 @@ const MAX_PAGES: u64 = 1 << 51;
 /// Ranges closer to each other than this are asked about together: a system call costs as much as the answers
 /// for so many pages.
 const BRIDGE_PAGES: u64 = 512;
+
+/// From how many pages on a file may be one of data: 4 MiB. Configuration and small caches, which every launch
+/// reads as a whole, are smaller.
+const DATA_PAGES: u64 = 1024;
 
 /// A file, or the metadata of a device, with all the accesses to it.
 #[derive(Debug, Default)]
@@ -40,10 +44,51 @@ pub struct AccessedFile {
     windows: Vec<Range<u64>>,
     /// Whether the launch tree faulted on it.
     pub mapped: bool,
+    /// How the launch tree went through it.
+    passage: Passage,
     /// Its device; `None` if it is left out.
     pub device: Option<Rc<Device>>,
     /// What the system says of the file.
     pub facts: FileFacts,
+}
+
+/// How the launch tree went through a file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passage {
+    /// Accesses, and those that began before the one before them.
+    accesses: u64,
+    backwards: u64,
+    /// Pages of all accesses. The kernel reports each page once.
+    pages: u64,
+    /// The first page of the last access.
+    last_start: u64,
+    /// From the first page to behind the last one.
+    start: u64,
+    end: u64,
+}
+
+impl Passage {
+    fn note(&mut self, pages: &Range<u64>) {
+        if self.accesses == 0 {
+            self.start = pages.start;
+        }
+        self.backwards += u64::from(pages.start < self.last_start);
+        self.last_start = pages.start;
+        self.accesses += 1;
+        self.pages = self.pages.saturating_add(pages.end - pages.start);
+        self.start = self.start.min(pages.start);
+        self.end = self.end.max(pages.end);
+    }
+
+    /// Whether it led from one end of a long stretch to the other, in a file that ends at page `end`, and left out
+    /// next to nothing.
+    fn is_of_data(&self, end: u64) -> bool {
+        let few_of = |number: u64| number / 16;
+        let stretch = self.end.min(end).saturating_sub(self.start);
+        stretch >= DATA_PAGES
+            && self.backwards <= few_of(self.accesses)
+            && stretch.saturating_sub(self.pages) <= few_of(stretch)
+    }
 }
 
 /// A regular file as it is after the launch.
@@ -53,6 +98,8 @@ pub struct FileFacts {
     pub size: u64,
     /// Time of last modification, in nanoseconds since the epoch.
     pub mtime_ns: i64,
+    /// Whether root owns it, as what is installed for all users.
+    pub is_roots: bool,
     /// Path from the file system's own root, where it is known.
     pub path: Option<Vec<u8>>,
     /// The pages asked about that are in the page cache.
@@ -119,6 +166,14 @@ impl AccessedFile {
         self.tree.len() == 0 && self.helpers.len() > 0
     }
 
+    /// Whether it seems to be data that the launch was asked to open, such as a document or a film: a file that is
+    /// not root's, and of which a long stretch was read from one end to the other. An app reads its own databases and
+    /// libraries in part. Some read large caches as a whole, so that this is not certain before another launch.
+    pub fn is_data(&self) -> bool {
+        let end = self.facts.size.div_ceil(PAGE_SIZE);
+        self.is_file() && !self.facts.is_roots && self.passage.is_of_data(end)
+    }
+
     /// Whether it is a file, not a device's metadata.
     pub fn is_file(&self) -> bool {
         self.key.ino != 0
@@ -146,6 +201,10 @@ impl AccessedFile {
             return;
         }
         self.mapped |= access.is_fault();
+        // Readahead says nothing about the app where uses are seen.
+        if !(touches && is_added) {
+            self.passage.note(&range);
+        }
         let is_alone = range.end - range.start == 1;
         // In live learning, additions may be readahead.
         if (!is_window || is_alone) && !(touches && is_added) {

@@ -152,3 +152,64 @@ fn pages_mapped_by_fault_around_and_not_needed_before_are_left_out() {
     let pages: u64 = second.fault_around.iter().map(|span| span.len).sum();
     assert_eq!((pages, second.report.refined_pages), (32, 0));
 }
+
+/// A launch that reads its own file 11 and then 2000 pages of another one, 16 at a time.
+fn with_data(source: &str, ino: u64, place: impl Fn(u64) -> u64) -> Vec<Access> {
+    let reads = (0..125).map(|read| format!("{source} {ino}:{}+16", place(read) * 16));
+    let reads: Vec<String> = reads.collect();
+    accesses(&format!("{source} 11:0+1, {}", reads.join(", ")))
+}
+
+#[test]
+fn a_users_large_file_that_is_read_from_end_to_end_is_learned_once_that_recurs() {
+    let users = |ino| file(ino, 4000);
+    let mut roots = users(12);
+    roots.1.is_roots = true;
+    let in_order = |read| read;
+    for touches in [false, true] {
+        let source = if touches { "read" } else { "added" };
+        let launch = |earlier: &Earlier, trace: &[Access]| {
+            let mut system = fake([file(11, 1), users(12), users(13)]);
+            run_after(earlier, trace, touches, &mut system)
+        };
+        let trace = with_data(source, 12, in_order);
+        let first = launch(&Earlier::default(), &trace);
+        assert_eq!(first.log_text(), "m:11+1@0 11:0+1@0");
+        assert_eq!(first.report.data_pages, 2000);
+        assert_eq!(
+            (first.report.helper_pages, first.report.recurring_pages),
+            (0, 0)
+        );
+
+        let known = after(&first, touches, Some(EXT4));
+        let again = launch(&known, &trace);
+        assert!(
+            again.log_text().ends_with("12:0+2000@1"),
+            "{}",
+            again.log_text()
+        );
+        let another = launch(&known, &with_data(source, 13, in_order));
+        assert_eq!(another.log_text(), "m:11+1@0 11:0+1@0");
+        // What came back stays, whatever is opened then.
+        let known = after(&again, touches, Some(EXT4));
+        let third = launch(&known, &with_data(source, 13, in_order));
+        assert_eq!(third.log_text().contains("12:0+2000"), touches);
+
+        let mut system = fake([file(11, 1), roots.clone()]);
+        let installed = run_after(&Earlier::default(), &trace, touches, &mut system);
+        assert!(installed.log_text().ends_with("12:0+2000@1"));
+        // As databases and libraries are read: in no order, here and there, or a small part.
+        let shuffled = with_data(source, 12, |read| read * 37 % 125);
+        let here_and_there = with_data(source, 12, |read| read * 2);
+        let small = &trace[..64];
+        for own in [&shuffled[..], &here_and_there, small] {
+            let sequence = launch(&Earlier::default(), own);
+            assert_eq!(sequence.report.data_pages, 0);
+            assert!(
+                sequence.log_text().contains(" 12:0+"),
+                "{}",
+                sequence.log_text()
+            );
+        }
+    }
+}

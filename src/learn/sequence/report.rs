@@ -61,6 +61,8 @@ pub struct ResolveReport {
     pub recurring_pages: u64,
     /// Not in the sequence: pages that helpers accessed in this launch alone.
     pub helper_pages: u64,
+    /// Not in the sequence: pages of files that seem to be data which this launch was asked to open.
+    pub data_pages: u64,
     /// Paths that the launch looked up.
     pub paths: PathCounts,
     /// In the sequence: metadata pages that path look-ups depend on and that were cached.
@@ -108,11 +110,15 @@ impl ResolveReport {
             ),
             (
                 self.recurring_pages,
-                "read by other processes for this launch, as before",
+                "read from end to end, or by other processes for this launch, as before",
             ),
             (
                 self.helper_pages,
                 "left out unless it recurs: read by other processes meanwhile",
+            ),
+            (
+                self.data_pages,
+                "left out unless it recurs: a user's files, read from end to end",
             ),
             (self.missing_metadata, "missing metadata, inserted"),
             (self.late_metadata, "metadata read only after their data"),

@@ -70,7 +70,7 @@ impl<'a> SequenceBuilder<'a> {
     /// Walks the accesses of the launch tree; `numbers` has the index of each access's file.
     pub fn walk_tree(&mut self, numbers: &[usize]) {
         for (access, &number) in self.observed.accesses.iter().zip(numbers) {
-            if access.by == By::Tree {
+            if access.by == By::Tree && !self.accessed[number].is_data() {
                 self.access(access, number);
             } else if access.source == Source::Added {
                 let others = &mut self.walked[number].added_by_others;

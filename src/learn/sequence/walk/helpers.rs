@@ -1,6 +1,6 @@
-//! What helpers accessed: processes outside of the launch tree that were started during the launch, and what older
-//! processes of the app's user added to the caches meanwhile. It is needed if it recurs in another launch (FAST
-//! §4.1.2).
+//! What one launch does not show to be needed: what helpers accessed, processes outside of the launch tree that
+//! were started during the launch; what older processes of the app's user added to the caches meanwhile; and files
+//! that seem to be data ([`AccessedFile::is_data`]). It is needed if it recurs in another launch (FAST §4.1.2).
 
 use std::collections::HashMap;
 use std::mem::take;
@@ -45,7 +45,11 @@ impl<'a> SequenceBuilder<'a> {
                 self.sequence.unread.extend(unread);
             }
             for once in known.missing(&pages) {
-                self.sequence.report.helper_pages += once.end - once.start;
+                let report = &mut self.sequence.report;
+                match by_key.get(&key) {
+                    Some(file) if file.is_data() => report.data_pages += once.end - once.start,
+                    _ => report.helper_pages += once.end - once.start,
+                }
                 self.note_helper(&part(&entry, once), false);
             }
         }
@@ -63,6 +67,7 @@ impl<'a> SequenceBuilder<'a> {
             }
             match access.by {
                 By::Helper => self.access(access, number),
+                By::Tree if self.accessed[number].is_data() => self.access(access, number),
                 // Uses by older processes are not seen: what they add stands for them, in live learning, too.
                 By::Daemon => self.access(&as_read(access), number),
                 By::Tree | By::Own | By::Other => {}
