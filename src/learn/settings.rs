@@ -58,11 +58,16 @@ fn longest(limit: Duration) -> Duration {
     limit + KEEPER_MARGIN
 }
 
-/// Acquires the knobs, after a bounded wait for those that hold them.
-fn acquire_knobs(keeper: Option<Command>) -> Result<Knobs, KnobError> {
-    let deadline = Instant::now() + KNOBS_LIMIT;
+/// Acquires the knobs that are recorded in `run_dir`. Waits no longer than `limit` for another process that holds
+/// them.
+fn acquire_knobs(
+    run_dir: &Path,
+    limit: Duration,
+    keeper: Option<Command>,
+) -> Result<Knobs, KnobError> {
+    let deadline = Instant::now() + limit;
     let mut knobs = loop {
-        match Knobs::acquire(Path::new(RUN_DIR), None) {
+        match Knobs::acquire(run_dir, None) {
             Err(KnobError::Busy) if Instant::now() < deadline => thread::sleep(KNOBS_LOOK),
             knobs => break knobs?,
         }
@@ -121,7 +126,8 @@ impl LearningSettings {
         let fault_around = is_touched.then(|| sysfs.fault_around_knob()).flatten();
         let exact_faults = fault_around.is_some();
         wanted.extend(fault_around.map(|knob| (knob, one_page())));
-        let knobs = (!wanted.is_empty()).then(|| acquire_knobs(keeper));
+        let acquire = || acquire_knobs(Path::new(RUN_DIR), KNOBS_LIMIT, keeper);
+        let knobs = (!wanted.is_empty()).then(acquire);
         Ok(LearningSettings {
             knobs: knobs.transpose()?,
             wanted,
@@ -217,6 +223,19 @@ mod tests {
             .into_iter()
             .map(|dev| (rustix::fs::major(dev), rustix::fs::minor(dev)))
             .collect()
+    }
+
+    #[test]
+    fn knobs_are_waited_for_and_not_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let acquire = |limit| acquire_knobs(dir.path(), limit, None);
+        let other = acquire(Duration::ZERO).unwrap();
+        assert!(matches!(acquire(Duration::ZERO), Err(KnobError::Busy)));
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| acquire(Duration::from_secs(600)).map(drop));
+            drop(other);
+            waiting.join().unwrap().unwrap();
+        });
     }
 
     #[test]

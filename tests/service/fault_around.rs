@@ -106,6 +106,8 @@ fn the_knob_is_restored_when_the_service_is_stopped_or_killed_while_it_learns() 
             service.stop();
             assert_eq!(value(), WIDE);
         } else {
+            // systemd asks all processes of a service to end when its first has been killed.
+            kill_process(keeper(&image).unwrap(), Signal::TERM).unwrap();
             service.kill();
             until("the keeper has restored the knob", || value() == WIDE);
         }
