@@ -75,6 +75,15 @@ impl LoopExt4 {
         std::mem::forget(mounted);
     }
 
+    /// Takes the drive away while it is in use, as somebody does who pulls out a plug: reads and writes fail from
+    /// now on.
+    pub fn pull_out(&self) {
+        let image = File::options()
+            .write(true)
+            .open(self.directory.path().join("image"));
+        image.unwrap().set_len(0).unwrap();
+    }
+
     /// Mounts another, empty file system at the same place.
     pub fn replace(&mut self, size_mb: u64, mke2fs_args: &[&str]) {
         self.mounted = None;

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use paralfetch::drive::drop_caches;
 
 use crate::common::{Mounted, succeed};
-use crate::running::{Running, files_in, number, until};
+use crate::running::{Image, Running, WAIT, files_in, number, until};
 use crate::set_up;
 
 #[test]
@@ -130,6 +130,38 @@ fn a_disk_may_be_unplugged_and_come_back_under_another_number() {
     let second = image.launch_cold(&mut service, "app");
     assert!(missed || second.contains("kind=Prefetched"), "{second}");
     image.learn_in_the_end(&mut service, "other");
+}
+
+/// A drive that is gone while it is mounted and a launch on it is prefetched and another learned: what reads it fails,
+/// as it does without the service, and apps elsewhere go on.
+#[test]
+fn a_drive_may_be_pulled_out() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let elsewhere = Image::new();
+    elsewhere.script("local", "cat /data/*");
+    let enabled = image.paralfetch(&["enable", &elsewhere.id("local")]);
+    assert!(enabled.status.success(), "{enabled:?}");
+    image.script("other", &format!("cat /data/1*; {WAIT}"));
+    image.enable("app");
+    image.enable("other");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    let learning = image.spawn("other");
+    service.line(&["launch begins", "other", "Learn"]);
+    drop_caches().unwrap();
+    let prefetched = image.spawn("app");
+    service.line(&["launch begins", "app", "Prefetch"]);
+    image.root.image.pull_out();
+    drop((learning, prefetched));
+    // Whatever becomes of them: the file system has failed.
+    for name in ["app", "other"] {
+        let _ = image.launcher(name).status();
+    }
+    elsewhere.learn_in_the_end(&mut service, "local");
+    elsewhere.prefetch_in_the_end(&mut service, "local");
+    service.stop();
 }
 
 /// The service and its apps see a file of the test's in the place of /proc/pressure/memory.

@@ -100,6 +100,31 @@ fn other_programs_and_other_roots_are_left_alone() {
     assert!(!text.contains(twin.to_str().unwrap()), "{text}");
 }
 
+/// A container has a root and mounts of its own. A path there is another file's, even if it reads the same.
+#[test]
+fn an_equal_path_in_a_container_is_not_taken_for_the_app() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    let (id, root) = (image.id("app"), image.root.path().to_str().unwrap());
+    let run = |script: &str| {
+        let mut container = Command::new("unshare");
+        container.args(["--mount", "sh", "-ec", script, "sh", root, &id]);
+        drop_caches().unwrap();
+        let status = container.stdout(Stdio::null()).status().unwrap();
+        assert!(status.success(), "{script}: {status}");
+    };
+    image.script("copy", "cat /data/1*");
+    run("mkdir -p $1$1; cp $1/copy $1$1/app; mount --bind $1 /mnt; cd /mnt; exec chroot . $2");
+    run("mount --bind $1/copy $2; exec chroot $1 /app");
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    assert_eq!(service.heard(&["INFO launch ", &id]).len(), 2);
+}
+
 #[test]
 fn names_of_any_length_are_seen() {
     seen_early_and_late(|image| {

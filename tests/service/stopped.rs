@@ -1,6 +1,8 @@
 //! The service is stopped for a while (SIGSTOP), as a whole system is in a suspend, and goes on.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixDatagram;
 
 use rustix::process::Signal;
 
@@ -48,4 +50,46 @@ fn a_stopped_service_goes_on_where_it_was() {
     service.signal(Signal::CONT);
     service.launch_of(&image.id("app"));
     image.prefetch_in_the_end(&mut service, "app");
+}
+
+/// A service that hangs answers nobody. A program that it holds waits until the service is killed, as systemd's watchdog
+/// does in the end.
+#[test]
+fn a_program_that_a_hung_service_holds_goes_on_when_that_is_killed() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    service.line(&["ready to learn"]);
+    service.signal(Signal::STOP);
+    let app = image.spawn("app");
+    until_held(&app);
+    service.kill();
+    app.succeed();
+    let mut service = image.start();
+    image.learn_in_the_end(&mut service, "app");
+}
+
+/// Announcements that come while nobody takes them fill the socket; later ones are refused, and nobody waits. Those in
+/// it are looked at when the service goes on, and launches are as they were.
+#[test]
+fn a_full_queue_of_announcements_costs_no_launch() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    let sender = UnixDatagram::unbound().unwrap();
+    sender.set_nonblocking(true).unwrap();
+    let socket = image.run_dir().join("launch.sock");
+    for _ in 0..3 {
+        service.signal(Signal::STOP);
+        let full = (0..1 << 20).find_map(|_| sender.send_to(b"0 mail", &socket).err());
+        assert_eq!(full.unwrap().kind(), ErrorKind::WouldBlock);
+        service.signal(Signal::CONT);
+        image.prefetch_in_the_end(&mut service, "app");
+    }
+    service.stop();
 }

@@ -1,11 +1,14 @@
 //! Programs that do more than is good: they start thousands of others, call in vain, never end, never fall
 //! quiet, or end at once.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Stdio};
 
-use crate::running::{Launched, Running};
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+
+use crate::running::{Launched, Running, until};
 use crate::set_up;
 
 /// A shell that starts programs one after the other, as compilers do.
@@ -56,6 +59,42 @@ fn fork_bombs_and_parallel_compiles_are_nobodys_business() {
     bomb.succeed();
     storms.into_iter().for_each(Launched::succeed);
     assert_small(&service);
+    image.prefetch_in_the_end(&mut service, "app");
+    assert_small(&service);
+}
+
+/// All of its children are there at once: they wait at a FIFO.
+#[test]
+fn a_fork_bomb_at_its_peak_keeps_no_app_from_being_prefetched() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let gate = image.root.path().join("gate");
+    mkfifoat(CWD, &gate, Mode::RWXU).unwrap();
+    let bomb = "i=0; while [ $i -lt 3000 ]; do (read x < /gate) & i=$((i+1)); done; \
+                echo > /peak; wait; :";
+    image.script("bomb", bomb);
+    image.enable("bomb");
+    image.enable("app");
+    let mut service = image.start();
+    image.learn_in_the_end(&mut service, "app");
+    let bomb = image.spawn("bomb");
+    let peak = image.root.path().join("peak");
+    until("all children are there", || peak.exists());
+    for _ in 0..3 {
+        image.prefetch_in_the_end(&mut service, "app");
+        assert_small(&service);
+    }
+    // Readers that still come find the writer, and the end of what it has written.
+    let mut ended = bomb;
+    until("the bomb has ended", || {
+        let writer = OpenOptions::new()
+            .write(true)
+            .custom_flags(OFlags::NONBLOCK.bits() as i32)
+            .open(&gate);
+        drop(writer);
+        ended.0.try_wait().unwrap().is_some()
+    });
     image.prefetch_in_the_end(&mut service, "app");
     assert_small(&service);
 }
