@@ -142,6 +142,14 @@ fn an_app_that_exits_before_its_prefetch_is_written_down_and_not_judged() {
 }
 
 #[test]
+fn slots_of_launches_whose_beginning_was_not_reported_are_unknown() {
+    let mut scene = Scene::with_profiles(&[APP]);
+    scene.call(1, APP, Plan::Prefetch);
+    scene.call_unknown(2);
+    assert_eq!(scene.launches.unknown([1, 2, 3].into_iter()), [3]);
+}
+
+#[test]
 fn a_launch_whose_program_the_gate_lets_go_early_is_recorded_and_says_so() {
     let mut scene = Scene::with_profiles(&[]);
     scene.call(1, APP, Plan::Learn);
