@@ -24,40 +24,17 @@ choose_test_user() {
     TEST_USER=()
 }
 
-# executables KIND: paths of the programs of a kind (test, bin) that cargo made, from its messages on
-# standard input, a line of JSON for each.
-executables() {
-    case $1 in
-        test) sed -n '/"profile":{[^}]*"test":true/s/.*"executable":"\([^"]*\)".*/\1/p' ;;
-        bin) sed -n '/"kind":\["bin"\]/s/.*"executable":"\([^"]*\)".*/\1/p' ;;
-    esac
-}
-
-# The fuzz targets are a workspace of their own, which the checks of the product's leave out. Each target
-# reads its seeds once, without the sanitizers; `make fuzz` searches for more.
-replay_seeds() {
-    # libfuzzer is C++. setup.sh installs clang, and perhaps nothing else that is called c++.
-    command -v c++ >/dev/null || export CXX=${CXX:-clang++}
-    local list program name seeds scratch
-    # A target may leave files of its own behind.
-    scratch=$(mktemp -d)
-    # shellcheck disable=SC2064 # its name now
-    trap "rm -rf '$scratch'" EXIT
-    list=$(cargo build --manifest-path "$FUZZ_MANIFEST" --bins --locked \
-        --message-format=json-render-diagnostics | executables bin)
-    while read -r program; do
-        name=${program##*/}
-        seeds=("$REPO/fuzz/seeds/$name"/*)
-        [[ -f ${seeds[0]} ]] || die "the fuzz target $name has no seeds in fuzz/seeds/$name"
-        TMPDIR=$scratch "$program" "${seeds[@]}" 2>&1 | tail -n 20 || die "the fuzz target $name fails at one of its seeds"
-    done <<<"$list"
+# test_programs: paths of the test programs that cargo made, from its messages on standard input, a line of JSON
+# for each.
+test_programs() {
+    sed -n '/"profile":{[^}]*"test":true/s/.*"executable":"\([^"]*\)".*/\1/p'
 }
 
 # The release build, as users run it: the compiler's optimizations are part of what is tested. Compiled as
 # the invoking user, whose files the build must stay.
 build_programs() {
     cargo test --workspace --test '*' --release --locked --no-run --message-format=json-render-diagnostics |
-        executables test >"$TEST_PROGRAMS"
+        test_programs >"$TEST_PROGRAMS"
     [[ -s $TEST_PROGRAMS ]] || die "cargo named no test program"
 }
 
@@ -105,7 +82,7 @@ main() {
     "$REPO/scripts/setup.sh" "${needs[@]}"
     choose_test_user
     check
-    part "Seeds of the fuzz targets" replay_seeds
+    part "Fuzz targets, ten seconds each" "$REPO/scripts/fuzz.sh" 10
     TEST_PROGRAMS=$TARGET_DIR/test-programs
     part "Build of the release tests" build_programs
     part "Virtual machine" build_machine

@@ -24,7 +24,7 @@ pub use launch_end::{
     Clocks, EndDetector, LaunchLook, LaunchOver, ReadSample, process_threads, thread_states,
 };
 pub(crate) use processes::one as task_state;
-pub use processes::{Kin, TaskState};
+pub use processes::{Kin, TaskState, parse_stat};
 pub use session::real_uid;
 pub use spawn::{BeforeExec, Spawn, SpawnError, Stdio};
 pub use supervise::{Started, Supervisor};

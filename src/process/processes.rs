@@ -47,7 +47,7 @@ pub(super) fn all() -> io::Result<Vec<TaskState>> {
 /// The process or thread with this id; `None` if it does not exist.
 pub(crate) fn one(pid: i32) -> io::Result<Option<TaskState>> {
     match fs::read(format!("/proc/{pid}/stat")) {
-        Ok(stat) => parse(&stat).map(Some).ok_or_else(|| {
+        Ok(stat) => parse_stat(&stat).map(Some).ok_or_else(|| {
             let text = format!("/proc/{pid}/stat is not as proc(5) describes it");
             io::Error::new(io::ErrorKind::InvalidData, text)
         }),
@@ -58,8 +58,8 @@ pub(crate) fn one(pid: i32) -> io::Result<Option<TaskState>> {
     }
 }
 
-/// The process's name stands in parentheses and may hold anything, further ones included.
-fn parse(stat: &[u8]) -> Option<TaskState> {
+/// Parses /proc/PID/stat. The process's name stands in parentheses and may hold anything, further ones included.
+pub fn parse_stat(stat: &[u8]) -> Option<TaskState> {
     let open = stat.iter().position(|&byte| byte == b'(')?;
     let close = stat.iter().rposition(|&byte| byte == b')')?;
     let pid = str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?;
@@ -166,7 +166,7 @@ mod tests {
                 start_time: 4711,
                 ..process(42, 7)
             };
-            let found = parse(&[b"42 (", name, fields.as_bytes()].concat()).unwrap();
+            let found = parse_stat(&[b"42 (", name, fields.as_bytes()].concat()).unwrap();
             assert_eq!(found, expected);
             assert_eq!(found.is_zombie(), state == b'Z');
         }
@@ -179,7 +179,7 @@ mod tests {
             ")(",
             "42 (sh) R 7 1",
         ] {
-            assert_eq!(parse(damaged.as_bytes()), None, "{damaged:?}");
+            assert_eq!(parse_stat(damaged.as_bytes()), None, "{damaged:?}");
         }
     }
 

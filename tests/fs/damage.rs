@@ -1,11 +1,13 @@
 //! File systems without a mount: directories that are refused, and damage.
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
-use paralfetch::fs::ext4::Ext4;
+use paralfetch::fs::ext4::{Ext4, Ext4Error, ReadLimits};
 use tempfile::TempDir;
 
 use crate::common::succeed;
@@ -50,6 +52,12 @@ impl Image {
         Ext4::open(&self.path()).unwrap()
     }
 
+    fn ino(&self, name: &str) -> u64 {
+        let stat = self.debugfs(&format!("stat {name}"));
+        let (_, rest) = stat.split_once("Inode: ").unwrap();
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
     /// Sorts directories into indexes.
     fn index_directories(&self) {
         let mut e2fsck = Command::new("e2fsck");
@@ -69,11 +77,7 @@ fn directories_whose_names_have_other_hashes_and_files_are_refused() {
         }
         File::create(root.join("file")).unwrap();
     });
-    let ino = |name: &str| -> u64 {
-        let stat = image.debugfs(&format!("stat {name}"));
-        let (_, rest) = stat.split_once("Inode: ").unwrap();
-        rest.split_whitespace().next().unwrap().parse().unwrap()
-    };
+    let ino = |name: &str| image.ino(name);
     // EXT4_EXTENTS_FL with EXT4_ENCRYPT_FL or EXT4_CASEFOLD_FL.
     for (name, flags, reason) in [
         ("encrypted", "0x80800", "encrypted"),
@@ -95,6 +99,147 @@ fn directories_whose_names_have_other_hashes_and_files_are_refused() {
         let error = result.unwrap_err().to_string();
         assert!(error.starts_with("cannot find the metadata"), "{error}");
     }
+}
+
+/// A file and a directory of one block each, in an image whose blocks have 1 KiB. Their trees can be made to grow without
+/// taking more room.
+struct Endless {
+    image: Image,
+    file: u64,
+    directory: u64,
+}
+
+/// Size of an inode in such an image, and where its map begins in it.
+const INODE: u64 = 256;
+const MAP: u64 = 40;
+
+impl Endless {
+    fn new() -> Endless {
+        let image = Image::new(1024, &["-O", "^has_journal", "-I", "256"], |root| {
+            fs::write(root.join("file"), "content").unwrap();
+            fs::write(root.join("nodes"), [1; 4 * 1024]).unwrap();
+            fs::create_dir(root.join("directory")).unwrap();
+        });
+        let ino = |name: &str| image.ino(name);
+        let (file, directory) = (ino("file"), ino("directory"));
+        Endless {
+            image,
+            file,
+            directory,
+        }
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
+        let file = OpenOptions::new().write(true).open(self.image.path());
+        file.unwrap().write_all_at(bytes, at).unwrap();
+    }
+
+    /// Where an inode lies in the image, in bytes.
+    fn inode(&self, ino: u64) -> u64 {
+        let block = self.image.open().inode_block(ino).unwrap();
+        block * 1024 + (ino - 1) * INODE % 1024
+    }
+
+    /// Gives the file or directory an extent tree with a node in each of four levels, to which all 84 entries of the level
+    /// above lead: 50 million ways. libext2fs notices a node that is its own ancestor.
+    fn grow(&self, ino: u64) {
+        let nodes = self.image.debugfs("blocks /nodes");
+        let nodes: Vec<u32> = nodes
+            .split_whitespace()
+            .map(|block| block.parse().unwrap())
+            .collect();
+        let header = |entries: u16, most: u16, depth: usize| {
+            let fields = [0xf30a, entries, most, depth as u16, 0, 0];
+            fields.map(u16::to_le_bytes).concat()
+        };
+        // Logical block, lower and upper half of the node's place.
+        let entry = |logical: u32, node: u32| [logical, node, 0].map(u32::to_le_bytes).concat();
+        let root = [header(1, 4, nodes.len()), entry(0, nodes[0])].concat();
+        self.write(self.inode(ino) + MAP, &root);
+        for (level, &node) in nodes.iter().enumerate() {
+            let below = *nodes.get(level + 1).unwrap_or(&node);
+            let entries: Vec<u8> = (0..84).flat_map(|at| entry(at, below)).collect();
+            let header = header(84, 84, nodes.len() - 1 - level);
+            self.write(u64::from(node) * 1024, &[header, entries].concat());
+        }
+    }
+}
+
+fn error_of<T: std::fmt::Debug>(answer: Result<T, Ext4Error>) -> String {
+    answer.unwrap_err().to_string()
+}
+
+#[test]
+fn trees_that_never_end_stop_at_a_bound_that_the_error_names() {
+    let endless = Endless::new();
+    endless.grow(endless.file);
+    let error = error_of(endless.image.open().extent_nodes(endless.file));
+    assert!(error.contains("more than 65536 tree nodes"), "{error}");
+
+    let limits = ReadLimits {
+        reads: 100,
+        ..ReadLimits::default()
+    };
+    let ext4 = Ext4::open_within(&endless.image.path(), limits).unwrap();
+    let error = error_of(ext4.extent_nodes(endless.file));
+    assert!(error.contains("too many reads"), "{error}");
+    // The next question is another.
+    ext4.inode_block(endless.file).unwrap();
+}
+
+#[test]
+fn a_directory_that_claims_to_be_huge_or_never_ends_is_refused() {
+    let endless = Endless::new();
+    let ino = endless.directory;
+    let size = endless.inode(ino) + 4;
+    endless.write(size, &(1_u32 << 30).to_le_bytes());
+    let error = error_of(endless.image.open().look_up(ino, b"name"));
+    assert!(error.contains("too large for a directory"), "{error}");
+    endless.write(size, &1024_u32.to_le_bytes());
+    endless.grow(ino);
+    for answer in [
+        endless.image.open().look_up(ino, b"name").map(drop),
+        endless.image.open().directory_blocks(ino).map(drop),
+    ] {
+        let error = error_of(answer);
+        assert!(error.contains("in circles"), "{error}");
+    }
+}
+
+#[test]
+fn the_time_for_all_questions_ends_and_the_error_says_so() {
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(0) };
+    }
+    let endless = Endless::new();
+    endless.grow(endless.file);
+    // A drive that takes a second for each read.
+    let limits = ReadLimits {
+        time: Duration::from_secs(300),
+        clock: || {
+            NOW.set(NOW.get() + 1);
+            Duration::from_secs(NOW.get())
+        },
+        ..ReadLimits::default()
+    };
+    let ext4 = Ext4::open_within(&endless.image.path(), limits).unwrap();
+    for _ in 0..2 {
+        let error = error_of(ext4.extent_nodes(endless.file));
+        assert!(error.contains("takes too long"), "{error}");
+    }
+    assert!(NOW.get() < 600);
+}
+
+#[test]
+fn a_superblock_that_claims_any_size_is_refused_before_memory_is_filled() {
+    let endless = Endless::new();
+    // Of the number of blocks, the upper half; the feature that makes it count is mke2fs's default.
+    endless.write(1024 + 0x150, &[0xff, 0xff, 0, 0]);
+    let error = error_of(Ext4::open(&endless.image.path()));
+    assert!(
+        error.starts_with("cannot read the ext4 metadata"),
+        "{error}"
+    );
 }
 
 /// All that can be asked about the first inodes: the blocks of each answer, or `None` for an error.

@@ -13,6 +13,10 @@ use super::{Ext4, Ext4Error, ExtentNode, INLINE_DATA, damaged};
 /// for damaged.
 const MAX_DIRECTORY_BLOCKS: u64 = 1 << 18;
 
+/// Most blocks of a directory without an index that one look-up is said to read. The kernel reads them from the
+/// first on until it finds the name. Directories of more than a few blocks have an index.
+const MAX_SEARCHED_BLOCKS: u64 = 1024;
+
 /// Longest name, in bytes (`EXT4_NAME_LEN`). The kernel refuses longer ones without reading anything.
 const MAX_NAME: usize = 255;
 
@@ -74,7 +78,8 @@ impl Ext4 {
         }
         let mut blocks = Vec::new();
         self.locate(&dir, 0, &mut blocks)?;
-        let mut perhaps = self.all_blocks(&dir)?;
+        let searched = dir.blocks.min(MAX_SEARCHED_BLOCKS);
+        let mut perhaps = self.first_blocks(&dir, searched)?;
         perhaps.retain(|block| !blocks.contains(block));
         Ok(DirectoryLookUp { blocks, perhaps })
     }
@@ -86,7 +91,8 @@ impl Ext4 {
     /// # Errors
     /// If it is no directory, is damaged, or has more than 2^18 blocks.
     pub fn directory_blocks(&self, dir_ino: u64) -> Result<Vec<u64>, Ext4Error> {
-        self.all_blocks(&self.directory(dir_ino)?)
+        let dir = self.directory(dir_ino)?;
+        self.first_blocks(&dir, dir.blocks)
     }
 
     fn directory(&self, ino: u64) -> Result<Directory, Ext4Error> {
@@ -109,12 +115,14 @@ impl Ext4 {
         })
     }
 
-    fn all_blocks(&self, dir: &Directory) -> Result<Vec<u64>, Ext4Error> {
-        let mut all: Vec<u64> = dir.nodes.iter().map(|node| node.physical).collect();
-        for logical in 0..dir.blocks {
-            all.extend(self.map(dir.ino, logical)?);
+    /// So many blocks of a directory from its beginning on, and the tree nodes that map them.
+    fn first_blocks(&self, dir: &Directory, count: u64) -> Result<Vec<u64>, Ext4Error> {
+        let nodes = dir.nodes.iter().filter(|node| node.first < count);
+        let mut blocks: Vec<u64> = nodes.map(|node| node.physical).collect();
+        for logical in 0..count {
+            blocks.extend(self.map(dir.ino, logical)?);
         }
-        Ok(all)
+        Ok(blocks)
     }
 
     /// The place of a directory's logical block. It and the nodes that lead to it are noted in `reads`.

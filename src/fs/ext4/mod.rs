@@ -7,21 +7,28 @@
 
 mod directory;
 mod directory_index;
+mod read_limits;
 
 use std::ffi::{CStr, CString, c_char, c_long, c_void};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::FileType;
 use serde::Serialize;
 
 pub use directory::DirectoryLookUp;
+use read_limits::ReadGuard;
+pub use read_limits::ReadLimits;
 
 /// Most nodes of one file: enough for 22 million extents, or 16 GiB in indirect blocks of 1 KiB.
 /// Beyond it the tree is taken for damaged.
 const MAX_NODES: usize = 1 << 16;
+
+/// The shim's error for more than [`MAX_NODES`].
+const TOO_MANY_NODES: c_long = -1;
 
 /// An extent-tree node or indirect block outside of the inode. As the shim's `struct pf_node`.
 #[repr(C)]
@@ -148,6 +155,7 @@ unsafe extern "C" {
 pub struct Ext4 {
     fs: NonNull<Opaque>,
     info: Info,
+    guard: ReadGuard,
 }
 
 impl Ext4 {
@@ -156,6 +164,14 @@ impl Ext4 {
     /// # Errors
     /// If the device cannot be read or holds no such file system.
     pub fn open(device: &Path) -> Result<Self, Ext4Error> {
+        Self::open_within(device, ReadLimits::default())
+    }
+
+    /// As [`Ext4::open`], with other limits on its reads.
+    ///
+    /// # Errors
+    /// As [`Ext4::open`]; and that and every later question give an error where a limit is exceeded.
+    pub fn open_within(device: &Path, limits: ReadLimits) -> Result<Self, Ext4Error> {
         let refused = |reason: &str| {
             let device = device.display();
             Ext4Error(format!(
@@ -166,11 +182,13 @@ impl Ext4 {
         let path = CString::new(device.as_os_str().as_bytes())
             .map_err(|_| refused("its path has a zero byte in it"))?;
         let (mut fs, mut info) = (std::ptr::null_mut(), Info::default());
+        let guard = ReadGuard::new(limits);
         // SAFETY: `path` is a C string; the pointer and the struct are written on success.
-        let error = unsafe { pf_ext4_open(path.as_ptr(), &mut fs, &mut info) };
+        let open = || unsafe { pf_ext4_open(path.as_ptr(), &mut fs, &mut info) };
+        let (error, exceeded) = guard.ask(open);
         match NonNull::new(fs) {
-            Some(fs) if error == 0 => Ok(Ext4 { fs, info }),
-            _ => Err(refused(&error_text(error))),
+            Some(fs) if error == 0 => Ok(Ext4 { fs, info, guard }),
+            _ => Err(refused(&reason(error, exceeded))),
         }
     }
 
@@ -299,9 +317,10 @@ impl Ext4 {
         let number =
             u32::try_from(ino).map_err(|_| damaged(ino, "ext4's inode numbers have 32 bits"))?;
         let mut answer = T::default();
-        match call(self.fs.as_ptr(), number, &mut answer) {
-            0 => Ok(answer),
-            error => Err(damaged(ino, &error_text(error))),
+        let ask = || call(self.fs.as_ptr(), number, &mut answer);
+        match self.guard.ask(ask) {
+            (0, _) => Ok(answer),
+            (error, exceeded) => Err(damaged(ino, &reason(error, exceeded))),
         }
     }
 }
@@ -320,7 +339,20 @@ fn damaged(ino: u64, reason: &str) -> Ext4Error {
     ))
 }
 
+/// Why the shim has given an error: the limit that was exceeded, or what libext2fs says.
+fn reason(error: c_long, exceeded: Option<&str>) -> String {
+    match exceeded {
+        Some(limit) => limit.to_owned(),
+        None if error == TOO_MANY_NODES => {
+            format!("it has more than {MAX_NODES} tree nodes, as if they ran in circles")
+        }
+        None => error_text(error),
+    }
+}
+
 fn error_text(error: c_long) -> String {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the shim returns a C string in memory that is never freed; it is copied at once.
     unsafe { CStr::from_ptr(pf_ext4_error(error)) }
         .to_string_lossy()

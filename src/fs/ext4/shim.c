@@ -4,6 +4,7 @@
  * structs and signatures of this file; keep them in step. Errors are libext2fs's (errcode_t); 0 is success.
  * Blocks are file-system blocks, counted from the start of the device unless they are called logical.
  */
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -15,6 +16,9 @@
 
 /* The kernel's EXT4_HTREE_EOF_32BIT, as it appears in a hash: no name has it. */
 #define HASH_EOF 0xfffffffeU
+
+/* An error of this file's own; libext2fs's are all positive. */
+#define TOO_MANY_NODES (-1)
 
 /* libext2fs's own struct, which is opaque to the Rust side. */
 typedef struct struct_ext2_filsys pf_ext4;
@@ -50,6 +54,64 @@ struct sink {
 	size_t count;
 };
 
+/*
+ * Who is asked before each read of the device. A mounted file system may be an image that a user has made or is
+ * changing: in its trees, blocks may point to themselves, and its superblock may claim any size. Whatever libext2fs
+ * walks, it reads, so that this bounds every walk.
+ */
+struct pf_guard {
+	int (*may_read)(void *context);
+	void *context;
+};
+
+/* Largest read, in bytes: the group descriptors of a file system of 128 TiB. */
+#define MAX_READ (64 << 20)
+
+/* Of the call that the thread is making; the Rust side sets it before each. */
+static _Thread_local struct pf_guard guard;
+
+void pf_ext4_guard(int (*may_read)(void *), void *context)
+{
+	guard.may_read = may_read;
+	guard.context = context;
+}
+
+static errcode_t guarded_read64(io_channel channel, unsigned long long block, int count, void *data)
+{
+	/* A negative count is in bytes. */
+	int64_t bytes = count < 0 ? -(int64_t)count : (int64_t)count * channel->block_size;
+
+	if (bytes > MAX_READ)
+		return EXT2_ET_CORRUPT_SUPERBLOCK;
+	if (!guard.may_read || !guard.may_read(guard.context))
+		return EXT2_ET_CANCEL_REQUESTED;
+	return unix_io_manager->read_blk64(channel, block, count, data);
+}
+
+static errcode_t guarded_read(io_channel channel, unsigned long block, int count, void *data)
+{
+	return guarded_read64(channel, block, count, data);
+}
+
+static struct struct_io_manager guarded;
+
+static errcode_t guarded_open(const char *name, int flags, io_channel *channel)
+{
+	errcode_t error = unix_io_manager->open(name, flags, channel);
+
+	if (!error)
+		(*channel)->manager = &guarded;
+	return error;
+}
+
+static void make_guarded(void)
+{
+	guarded = *unix_io_manager;
+	guarded.open = guarded_open;
+	guarded.read_blk = guarded_read;
+	guarded.read_blk64 = guarded_read64;
+}
+
 /* Opens the file system on a block device or in an image, read-only. It may be mounted. */
 long pf_ext4_open(const char *path, pf_ext4 **out, struct pf_info *info)
 {
@@ -58,9 +120,12 @@ long pf_ext4_open(const char *path, pf_ext4 **out, struct pf_info *info)
 	 * device's page cache, and that is where we read it. Checksums may be caught in mid-change.
 	 */
 	int flags = EXT2_FLAG_64BITS | EXT2_FLAG_SKIP_MMP | EXT2_FLAG_IGNORE_CSUM_ERRORS;
-	errcode_t error = ext2fs_open2(path, NULL, flags, 0, 0, unix_io_manager, out);
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct ext2_super_block *super;
+	errcode_t error;
 
+	pthread_once(&once, make_guarded);
+	error = ext2fs_open2(path, NULL, flags, 0, 0, &guarded, out);
 	if (error)
 		return error;
 	super = (*out)->super;
@@ -198,7 +263,7 @@ static errcode_t emit(pf_ext4 *fs, struct sink *sink, const struct pf_node *node
 	if (!is_inside(fs, node->physical))
 		return EXT2_ET_BAD_BLOCK_NUM;
 	if (sink->count == sink->cap)
-		return EXT2_ET_NO_MEMORY;
+		return TOO_MANY_NODES;
 	sink->out[sink->count++] = *node;
 	return 0;
 }
@@ -311,7 +376,7 @@ static int has_block_map(struct ext2_inode *inode)
 /*
  * The extent-tree nodes or indirect blocks of a regular file, directory or symbolic link, parents before
  * children. Writes the first `cap` of them to `out` and their number to `count`. A file with more than
- * `cap` nodes is an error (EXT2_ET_NO_MEMORY): a caller's bound on a damaged tree that runs in circles.
+ * `cap` nodes is an error (TOO_MANY_NODES): a caller's bound on a damaged tree that runs in circles.
  */
 long pf_ext4_nodes(pf_ext4 *fs, uint32_t ino, struct pf_node *out, size_t cap, size_t *count)
 {
@@ -398,7 +463,7 @@ long pf_ext4_name_hash(const pf_ext4 *fs, uint8_t version, const char *name, siz
 	return 0;
 }
 
-/* The error's text, in static memory. */
+/* The error's text, in static memory. libext2fs keeps a list of texts without a lock: one call at a time. */
 const char *pf_ext4_error(long error)
 {
 	initialize_ext2_error_table();

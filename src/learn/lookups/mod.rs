@@ -33,6 +33,9 @@ use crate::model::{Access, By, PathUse, Source, Use};
 use directories::{Dir, Directories};
 use walk::walk;
 
+/// Most accesses that paths add: as many as a profile has entries.
+const MOST_ACCESSES: usize = 1 << 18;
+
 /// An inode: its device (`st_dev`) and number.
 type Id = (u64, u64);
 
@@ -166,6 +169,11 @@ pub fn implied_accesses(
 
     let mut accesses = Vec::new();
     for ((path, _), need) in needs {
+        if accesses.len() > MOST_ACCESSES {
+            let what = "the directories of its paths have more blocks than a profile; the rest is left out";
+            probe.warnings.push(what.to_owned());
+            break;
+        }
         accesses.extend(need.pages(probe).into_iter().map(|pages| Access {
             time_ns: paths[path].time_ns,
             dev: need.dev(),

@@ -38,6 +38,18 @@ fn format_3_stays_readable() {
     assert_ne!(decode(file), Ok(expected));
 }
 
+/// Fuzzing that begins with files of an older format never comes past the header.
+#[test]
+fn fuzz_seeds_are_of_this_format() {
+    let seed = |name: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
+        std::fs::read(path.join(name)).unwrap()
+    };
+    let file = include_bytes!("format-3.pf");
+    assert_eq!(seed("profile_reader/profile"), file, "copy it");
+    assert_eq!(Ok(seed("profile_body/body")), unseal(file), "inflate it");
+}
+
 #[test]
 fn sizes_stay_within_budget() {
     for (entries, files, limit) in [(3_000, 350, 25 << 10), (16_000, 650, 96 << 10)] {

@@ -29,6 +29,7 @@ use thiserror::Error;
 use crate::model::UserApp;
 
 pub use fetch_app::{FetchAppFile, Lines};
+pub use sender::user_and_nesting;
 pub use socket::Socket;
 pub use text::{Announcement, MAX_NAME, MAX_TEXT, parse};
 

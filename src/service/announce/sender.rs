@@ -70,7 +70,7 @@ impl AnnouncedProcess {
 
 /// The real user id of a process, and whether it is in a pid namespace below this one, from
 /// /proc/PID/status.
-fn user_and_nesting(status: &str) -> Option<(u32, bool)> {
+pub fn user_and_nesting(status: &str) -> Option<(u32, bool)> {
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.split_ascii_whitespace())
