@@ -6,7 +6,6 @@ use super::apps::{add_times, find, id_of, manage, new_record, states};
 use super::{Answer, AppState, ControlError, LaunchRecord, ServiceCalls};
 use crate::apps::Rules;
 use crate::policy::{Observation, PhaseRequest};
-use crate::profile::Store;
 use crate::service::CONFIG_DIR;
 use crate::service::clock::now_s;
 use crate::service::config::{Config, Mode, set_mode};
@@ -88,21 +87,6 @@ impl ServiceCalls for ServiceFiles {
         }
         registry.save().map_err(ControlError::failed)?;
         Ok(apps[0].id.clone())
-    }
-
-    fn forget(&self, user: Option<u32>, app: &str) -> Answer<()> {
-        let mut registry = self.registry()?;
-        let store = Store::open(&self.state_dir).map_err(ControlError::failed)?;
-        for key in find(&registry, user, app)? {
-            let record = registry.records.remove(&key);
-            if let Some(app) = record.and_then(|record| record.app) {
-                store.remove(app.key()).map_err(ControlError::failed)?;
-            }
-            if let Some(mut history) = self.history()? {
-                history.forget(&key).map_err(ControlError::failed)?;
-            }
-        }
-        registry.save().map_err(ControlError::failed)
     }
 
     fn mode(&self) -> Answer<Mode> {

@@ -86,7 +86,7 @@ pub trait Control {
         reply: Reply<String>,
     );
 
-    /// As [`ServiceCalls::forget`].
+    /// Forgets an app of one user or of all, its profiles and its launches.
     fn forget(&mut self, user: Option<u32>, app: &str) -> Answer<()>;
 
     /// The mode in force.
@@ -119,9 +119,6 @@ pub trait ServiceCalls {
     /// Learns, prefetches or disables an app from its next launch on, and manages it if it was not managed.
     /// Returns its id ([`AppState::app`]).
     fn ask(&self, user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String>;
-
-    /// Forgets an app, its profile and its launches.
-    fn forget(&self, user: Option<u32>, app: &str) -> Answer<()>;
 
     /// The mode in force.
     fn mode(&self) -> Answer<Mode>;

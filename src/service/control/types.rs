@@ -29,7 +29,8 @@ pub struct AppState {
     /// Why it is disabled; else empty.
     #[serde(with = "member")]
     pub why: String,
-    /// Why it is managed: `user`, `desktop` (it has a .desktop entry) or `discovered`.
+    /// Why it is managed: `user` (the administrator named it), `owner` (its user named it), `desktop` (it has a .desktop
+    /// entry), `discovered` or `announced`.
     #[serde(with = "member")]
     pub added_by: String,
     /// Launches that the service has seen.

@@ -96,6 +96,11 @@ impl Client {
         self.call("GetStatus", READ, &())
     }
 
+    /// Forgets an app of this user or, `None`, of all, its profiles and its launches.
+    pub fn forget(&self, user: Option<u32>, app: &str) -> Answer<()> {
+        self.call("Forget", CHANGE, &(user.unwrap_or(EVERYBODY), app))
+    }
+
     /// Has the service read its configuration again.
     pub fn reload(&self) -> Answer<()> {
         self.call("Reload", CHANGE, &())
@@ -135,10 +140,6 @@ impl ServiceCalls for Client {
     fn ask(&self, user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String> {
         let arguments = (user.unwrap_or(EVERYBODY), app, word(request));
         self.call("Ask", CHANGE, &arguments)
-    }
-
-    fn forget(&self, user: Option<u32>, app: &str) -> Answer<()> {
-        self.call("Forget", CHANGE, &(user.unwrap_or(EVERYBODY), app))
     }
 
     fn mode(&self) -> Answer<Mode> {
