@@ -72,11 +72,12 @@ pub(super) fn take(globals: &Globals, launch: pf_launch) -> Option<u64> {
     None
 }
 
-/// The slot of a launch that begins outside of execve at this time, with one task.
-pub(super) fn adopted(start_ns: u64) -> pf_launch {
+/// The slot of a launch that begins outside of execve at this time, with one task of this user.
+pub(super) fn adopted(start_ns: u64, uid: u32) -> pf_launch {
     pf_launch {
         start_ns,
         tasks: 1,
+        uid,
         ..empty_slot()
     }
 }
@@ -108,10 +109,10 @@ mod tests {
     fn each_launch_has_a_slot_until_it_is_freed() {
         let globals = Globals::of_no_object();
         let all: Vec<u64> = (0..LAUNCHES)
-            .map_while(|_| take(&globals, adopted(7)))
+            .map_while(|_| take(&globals, adopted(7, 0)))
             .collect();
         assert_eq!(all.len() as u64, LAUNCHES);
-        assert_eq!(take(&globals, adopted(7)), None);
+        assert_eq!(take(&globals, adopted(7, 0)), None);
         assert_eq!(globals.live_launches().load(Ordering::Relaxed), 64);
         let counted = counts(&globals, all[3]).unwrap();
         assert_eq!((counted.start_ns, counted.tasks), (7, 1));
@@ -119,7 +120,7 @@ mod tests {
         free(&globals, all[3]);
         assert_eq!(globals.live_launches().load(Ordering::Relaxed), 63);
         assert_eq!(counts(&globals, all[3]), None);
-        let next = take(&globals, adopted(8)).unwrap();
+        let next = take(&globals, adopted(8, 0)).unwrap();
         assert_eq!(next % LAUNCHES, all[3] % LAUNCHES);
         assert!(next > all[63]);
         assert_eq!(counts(&globals, next).unwrap().start_ns, 8);
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn a_completion_page_leaves_the_counts_alone() {
         let globals = Globals::of_no_object();
-        let launch = take(&globals, adopted(7)).unwrap();
+        let launch = take(&globals, adopted(7, 0)).unwrap();
         let page = WatchedPage {
             dev: 0x0801,
             ino: 12,

@@ -313,13 +313,13 @@ impl Watch {
         Ok(launch.is_some_and(|launch| self.counts(launch).is_some()))
     }
 
-    /// Begins a launch with a process that is running already, whatever it was part of, and returns its
-    /// number. What it has forked before is not part of it. `None` if no slot is free.
+    /// Begins a launch of this user with a process that is running already, whatever it was part of, and returns
+    /// its number. What it has forked before is not part of it. `None` if no slot is free.
     ///
     /// # Errors
     /// When the process is gone or a map refuses it.
-    pub fn adopt(&mut self, pid: Pid) -> Result<Option<u64>, TraceError> {
-        self.begin(pid, pf_role::PF_ROLE_TREE)
+    pub fn adopt(&mut self, pid: Pid, uid: u32) -> Result<Option<u64>, TraceError> {
+        self.begin(pid, uid, pf_role::PF_ROLE_TREE)
     }
 
     /// The same for a process that is about to execute the app.
@@ -327,12 +327,13 @@ impl Watch {
     /// # Errors
     /// As [`Watch::adopt`].
     pub fn adopt_before_exec(&mut self, pid: Pid) -> Result<Option<u64>, TraceError> {
-        self.begin(pid, pf_role::PF_ROLE_STARTING)
+        // The programs note the user when it executes the app.
+        self.begin(pid, 0, pf_role::PF_ROLE_STARTING)
     }
 
-    fn begin(&mut self, pid: Pid, role: pf_role) -> Result<Option<u64>, TraceError> {
+    fn begin(&mut self, pid: Pid, uid: u32, role: pf_role) -> Result<Option<u64>, TraceError> {
         let pidfd = open_process(pid)?;
-        let slot = slots::adopted(monotonic_ns());
+        let slot = slots::adopted(monotonic_ns(), uid);
         let Some(launch) = slots::take(&self.object.globals, slot) else {
             return Ok(None);
         };

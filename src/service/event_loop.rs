@@ -327,7 +327,7 @@ impl Service {
                 return self.parts.warn(warning);
             }
         }
-        match self.parts.kernel.adopt(announced.pid) {
+        match self.parts.kernel.adopt(announced.pid, announced.uid) {
             Ok(Some(launch)) => {
                 let pid = announced.pid.as_raw_nonzero().get() as u32;
                 let app = App {

@@ -21,11 +21,12 @@ pub fn make_pipes(root: &Path) {
     }
 }
 
-/// The command of a shell that reads these data files of the image, as a service does.
-pub fn reading(root: &Path, files: &[usize]) -> String {
+/// The command of a shell of root's that reads these data files of the image as this user, as a service does.
+pub fn reading(root: &Path, user: u32, files: &[usize]) -> String {
     let files: Vec<String> = files.iter().map(|file| format!("/data/{file}")).collect();
     let root = root.display();
-    format!("exec chroot {root} /bin/cat {}", files.join(" "))
+    let files = files.join(" ");
+    format!("exec chroot --userspec={user}:{user} {root} /bin/cat {files}")
 }
 
 /// Runs the app, for which the bus executes this command of a shell.

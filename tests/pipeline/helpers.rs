@@ -17,14 +17,26 @@ fn with_bus() -> Option<(Root, impl Drop)> {
 
 /// Learns a launch for which the bus starts `cat` of these files. Before, both do what `first` says.
 fn learn(root: &Root, options: &[&str], files: &[usize], first: &str) -> Output {
+    learn_of_users(root, options, (0, 0), files, first)
+}
+
+/// The same, where the app and what the bus starts are of these users.
+fn learn_of_users(
+    root: &Root,
+    options: &[&str],
+    (user, server): (u32, u32),
+    files: &[usize],
+    first: &str,
+) -> Output {
     let app = ["/bin/sh", "-c", APP];
     let learning = root.paralfetch(&[&["learn"], options].concat(), &app);
     let mut shell = Command::new("sh");
     shell
+        .env("SUDO_UID", user.to_string())
         .args(["-c", &format!("{first}exec \"$0\" \"$@\"")])
         .arg(learning.get_program())
         .args(learning.get_args());
-    let service = format!("{first}{}", reading(root.path(), files));
+    let service = format!("{first}{}", reading(root.path(), server, files));
     served(root.path(), &service, shell)
 }
 
@@ -54,6 +66,24 @@ fn reads_of_a_helper_are_learned_when_they_recur() {
     learn(&root, &["--live"], &[50], "");
     assert!(learned(&root, 50).into_iter().eq(WHOLE));
     assert!(learned(&root, 2).into_iter().eq(WHOLE));
+}
+
+#[test]
+fn what_other_users_start_meanwhile_is_not_learned() {
+    const USER: u32 = 54_321;
+    let Some((root, _turn)) = with_bus() else {
+        return;
+    };
+    let learned_of = |server: u32, file: usize| {
+        for _ in 0..2 {
+            learn_of_users(&root, &[], (USER, server), &[file], "");
+        }
+        learned(&root, file)
+    };
+    assert!(learned_of(USER + 1, 50).is_empty());
+    // The user's own, and a service of the system.
+    assert!(learned_of(USER, 51).into_iter().eq(WHOLE));
+    assert!(learned_of(999, 52).into_iter().eq(WHOLE));
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn learn(image: &Image, service: &mut Running, files: &[usize], first: &str) {
     match files {
         [] => Launched({ app }.stdout(Stdio::null()).spawn().unwrap()).succeed(),
         files => {
-            let reading = format!("{first}{}", reading(image.root.path(), files));
+            let reading = format!("{first}{}", reading(image.root.path(), 0, files));
             served(image.root.path(), &reading, app);
         }
     }

@@ -55,7 +55,7 @@ struct pf_launch {
 	unsigned long long completion_ino;	/* file of the completion page */
 	unsigned long long completion_page;	/* its index, in pages of the kernel's size */
 	unsigned long long lost_tasks;	/* that should be in the tree, and could not be marked */
-	unsigned int uid;		/* whose launch it is; 0: root's, or not known */
+	unsigned int uid;		/* whose launch it is; 0: root's, or not executed yet */
 	unsigned int pad;
 };
 
@@ -155,7 +155,7 @@ enum pf_by {
 	PF_TREE = 1,	/* a task of the launch tree */
 	PF_OTHER = 2,	/* any other task */
 	PF_PREFETCHER = 3,	/* a thread of the launcher's own process: the prefetch thread */
-	PF_HELPER = 4,	/* a task of another process that was started after the launch began */
+	PF_HELPER = 4,	/* a task of the app's user or the system that was started after the launch began */
 	PF_DAEMON = 6,	/* a task of an older process of the app's user; with PF_ADDED only */
 };
 

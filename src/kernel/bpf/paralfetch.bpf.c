@@ -44,9 +44,9 @@
  * A process that runs already is made a launch by marking it. There is one tree for everything: the
  * counts of a launch, its recording and the laboratory's timeline go by the same membership.
  *
- * A task that did not descend from the launch and works for it is told apart by its age: a process that was
- * started after the launch began is a helper (a service that the bus starts for the app, a child of a
- * browser's zygote). If the launch has a cgroup to itself, tasks in it are of the tree.
+ * A task that did not descend from the launch and works for it is told apart by its age and its user: a process
+ * of the app's user or of the system that was started after the launch began is a helper (a service that the
+ * bus starts for the app, a child of a browser's zygote). If the launch has a cgroup to itself, tasks in it are of the tree.
  *
  * 4. Recording (record.h, paths.h)
  *

@@ -45,6 +45,25 @@ static __always_inline bool is_younger_than(struct pf_launch *launch)
 }
 
 /*
+ * Uids of people: those below are root's and of system accounts, those between are dynamic ones of services
+ * (systemd's UIDS-GIDS).
+ */
+#define FIRST_PERSON 1000
+#define FIRST_DYNAMIC 61184
+#define LAST_DYNAMIC 65519
+
+/*
+ * Whether the current task may be the app's helper: it is of the app's user or of the system. What another user
+ * starts meanwhile must not get into this user's profile.
+ */
+static __always_inline bool may_help(struct pf_launch *launch)
+{
+	__u32 uid = bpf_get_current_uid_gid();
+
+	return uid == launch->uid || uid < FIRST_PERSON || (uid >= FIRST_DYNAMIC && uid <= LAST_DYNAMIC);
+}
+
+/*
  * The session bus, portals, dconf and gvfs run as the app's user, often since before the launch. Which of the things that
  * such a process does are for the app cannot be seen; what it brings into the caches in launch after launch
  * probably is. Root's processes work for everybody.
@@ -79,7 +98,7 @@ static __always_inline __u32 who_for(__u32 recorder, __u32 word)
 		return is_tree(role) ? PF_TREE : PF_PREFETCHER;
 	if (role == PF_ROLE_NONE && r->cgroup && bpf_get_current_cgroup_id() == r->cgroup)
 		return PF_TREE;
-	if (is_younger_than(launch))
+	if (is_younger_than(launch) && may_help(launch))
 		return PF_HELPER;
 	return is_of_user(launch) ? PF_DAEMON : PF_OTHER;
 }
