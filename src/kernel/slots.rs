@@ -131,7 +131,8 @@ mod tests {
     #[test]
     fn slots_that_were_taken_up_to_a_launch_are_found() {
         let globals = Globals::of_no_object();
-        let [first, ended, last] = [7, 8, 9].map(|start| take(&globals, adopted(start)).unwrap());
+        let [first, ended, last] =
+            [7, 8, 9].map(|start| take(&globals, adopted(start, 0)).unwrap());
         free(&globals, ended);
         let until = |last| taken_until(&globals, last).collect::<Vec<_>>();
         assert!(until(0).is_empty());

@@ -35,9 +35,6 @@ use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
 use crate::model::UserApp;
 use crate::policy::{Observation, Phase, PhaseRequest, Plan};
 
-/// So many times `automatic.max_apps` are managed, of however many users.
-const MOST_USERS: u64 = 16;
-
 /// A profile that a recorder has made.
 pub struct RecordedProfile {
     pub learned: LearnedProfile,
@@ -109,11 +106,10 @@ impl Parts {
         if record.is_none() && !self.watchlist.is_on_probation(key) {
             let named = self.apps.registry.named_for_all(key);
             let record = named.or_else(|| self.watchlist.new_record(key))?;
-            if self.is_full(key.uid) {
+            learns = record.is_to_learn();
+            if !self.manage(record) {
                 return None;
             }
-            learns = record.is_to_learn();
-            self.apps.registry.insert(record);
         }
         let policy = self.apps.plan(key, self.config.prefetch.withhold);
         if policy.plan == Plan::Learn && !learns {
@@ -123,20 +119,29 @@ impl Parts {
         Some(policy)
     }
 
-    /// Whether apps of this user are managed only if they are named.
+    /// Whether apps of this user are managed only if the administrator names them.
     pub fn is_full(&self, uid: u32) -> bool {
         let most = self.config.automatic.max_apps;
-        let records = &self.apps.registry.records;
-        let of_user = records.keys().filter(|key| key.uid == uid).count() as u64;
-        of_user >= most || records.len() as u64 >= most.saturating_mul(MOST_USERS)
+        !self.apps.registry.has_room_for(uid, false, most)
+    }
+
+    /// Manages another app of a user; false if there are too many.
+    fn manage(&mut self, record: Record) -> bool {
+        let is_named = record.added == Added::User;
+        let most = self.config.automatic.max_apps;
+        let registry = &mut self.apps.registry;
+        let has_room = registry.has_room_for(record.key.uid, is_named, most);
+        if has_room {
+            registry.insert(record);
+        }
+        has_room
     }
 
     /// Manages an app that was announced; false if there are too many.
     pub fn manage_announced(&mut self, record: Record) -> bool {
-        if self.is_full(record.key.uid) {
+        if !self.manage(record) {
             return false;
         }
-        self.apps.registry.insert(record);
         // It is learned if a recorder can be made ready in time, or else at its next launch.
         self.refresh_marks();
         true

@@ -28,6 +28,9 @@ const MAX_BYTES: usize = 8 << 20;
 /// How often the files of all profiles are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// As many apps are managed, of all users, as the automatic ones of so many users.
+const MOST_USERS: u64 = 16;
+
 /// Version of the file's layout. In another one, all apps are managed anew.
 const VERSION: u32 = 2;
 
@@ -232,6 +235,15 @@ impl Registry {
         Some(named.for_user(key.uid))
     }
 
+    /// Whether one more app of this user may be managed, if `most` of his may, besides those that the administrator has
+    /// named.
+    pub fn has_room_for(&self, uid: u32, is_named: bool, most: u64) -> bool {
+        let is_of_user = |key: &&UserApp| key.uid == uid;
+        let of_user = || self.records.keys().filter(is_of_user).count() as u64;
+        let in_all = self.records.len() as u64;
+        in_all < most.saturating_mul(MOST_USERS) && (is_named || of_user() < most)
+    }
+
     /// Notes that the files of all profiles are checked at `now_s`, in seconds since the epoch.
     pub fn checked(&mut self, now_s: u64) {
         self.checked_s = now_s;
@@ -279,6 +291,28 @@ mod tests {
         let (again, warning) = Registry::load(dir.path()).unwrap();
         assert_eq!(warning, None);
         assert_eq!(again.records, BTreeMap::from([(app.key.clone(), app)]));
+    }
+
+    #[test]
+    fn the_apps_of_a_user_leave_room_for_those_of_others_and_for_named_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        const MOST: u64 = 3;
+        for uid in 0..MOST_USERS as u32 {
+            for number in 0..MOST {
+                assert!(registry.has_room_for(uid, false, MOST));
+                let key = UserApp::new(uid, format!("/{number}"));
+                registry.insert(Record::new(
+                    key,
+                    "App".into(),
+                    Added::Announced,
+                    Marks::default(),
+                ));
+            }
+            assert!(!registry.has_room_for(uid, false, MOST));
+            let is_last = uid + 1 == MOST_USERS as u32;
+            assert_eq!(registry.has_room_for(uid, true, MOST), !is_last);
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub fn executed(proc: &Path) -> Option<Inode> {
 
 /// Whether the process is in our user namespace. In one of his own, any user may have mounts that lead the system's
 /// paths to his files. False if the process has ended.
-fn has_our_users(pid: u32) -> bool {
+pub(super) fn has_our_users(pid: u32) -> bool {
     let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/user")).ok();
     let its = namespace(&pid.to_string());
     its.is_some() && its == namespace("self")

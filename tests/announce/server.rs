@@ -101,6 +101,14 @@ impl Server {
         Server::start(command, place)
     }
 
+    /// As a user, in a user namespace of his own.
+    pub fn in_own_namespace(uid: u32, place: &Path) -> Server {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "/usr/bin/python3"]);
+        command.uid(uid).gid(uid);
+        Server::start(command, place)
+    }
+
     fn start(mut python: Command, place: &Path) -> Server {
         // As text, because other users may not reach the file.
         python.args(["-c", include_str!("../common/fork_server.py")]);

@@ -146,6 +146,18 @@ fn a_process_id_of_another_namespace_is_refused() {
 }
 
 #[test]
+fn a_user_namespace_gives_nobody_other_ids() {
+    if !is_root() {
+        return;
+    }
+    let dir = Dir::new();
+    let mut socket = Socket::bind(&dir.run()).unwrap();
+    let mut server = Server::in_own_namespace(NOBODY, &dir.socket());
+    server.launch("mail");
+    assert_eq!(refusal(socket.receive()), Refusal::Namespace);
+}
+
+#[test]
 fn a_flood_is_bounded_for_each_user() {
     let dir = Dir::new();
     let mut socket = Socket::bind(&dir.run()).unwrap();

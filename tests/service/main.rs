@@ -27,6 +27,7 @@ mod running;
 mod slowed;
 mod stopped;
 mod storms;
+mod users;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};

@@ -126,7 +126,7 @@ struct pf_launch_event {
 	unsigned int mount_ns;		/* number of its mount namespace */
 	unsigned int pid;		/* process (thread group) */
 	unsigned int kind;		/* enum pf_launch_kind */
-	unsigned int uid;		/* real user id, in the initial user namespace */
+	unsigned int uid;		/* user_of() */
 	char path[PF_EXEC_PATH_MAX];	/* as execve was given it */
 };
 

@@ -105,6 +105,20 @@ struct pid {
 	struct upid numbers[1];
 };
 
+typedef struct {
+	__u32 val;
+} kuid_t;
+
+struct user_namespace {
+	struct user_namespace *parent;
+	int level;
+	kuid_t owner;
+};
+
+struct cred {
+	struct user_namespace *user_ns;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
@@ -120,6 +134,7 @@ struct task_struct {
 	struct fs_struct *fs;
 	struct files_struct *files;
 	struct nsproxy *nsproxy;
+	const struct cred *cred;
 };
 
 struct super_block {

@@ -144,6 +144,31 @@ static __always_inline void take_name(struct scratch *s)
 				  s->event.path + (walk.last & (PF_EXEC_PATH_MAX - 1)));
 }
 
+/* User namespaces that lie in each other, at most (create_user_ns). */
+#define USER_NAMESPACES 33
+
+/*
+ * The user whose launch the current task makes: by its real user id, in the initial user namespace. In a user
+ * namespace of his own a user may have thousands of ids: there it is the one who has made the outermost of them.
+ * Those that root makes are services and containers, where the ids themselves count.
+ */
+static __noinline __u32 user_of(struct task_struct *task)
+{
+	struct user_namespace *ns = BPF_CORE_READ(task, cred, user_ns);
+	__u32 owner = 0;
+	int i, level;
+
+	for (i = 0; i < USER_NAMESPACES; i++) {
+		level = BPF_CORE_READ(ns, level);
+		if (level <= 1)
+			break;
+		ns = BPF_CORE_READ(ns, parent);
+	}
+	if (level == 1)
+		owner = BPF_CORE_READ(ns, owner.val);
+	return owner ? owner : (__u32)bpf_get_current_uid_gid();
+}
+
 static __always_inline void report_launch(struct scratch *s, struct task_struct *task, __u32 kind,
 					  __u64 launch)
 {
@@ -153,7 +178,7 @@ static __always_inline void report_launch(struct scratch *s, struct task_struct 
 	s->event.launch = launch;
 	s->event.kind = kind;
 	s->event.pid = task->tgid;
-	s->event.uid = bpf_get_current_uid_gid();
+	s->event.uid = user_of(task);
 	s->event.root_ino = BPF_CORE_READ(root, i_ino);
 	s->event.root_dev = BPF_CORE_READ(root, i_sb, s_dev);
 	s->event.mount_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);

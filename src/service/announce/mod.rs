@@ -132,8 +132,8 @@ pub enum Refusal {
     /// Without a sender that exists in this pid namespace; also sent before the socket asked for
     /// credentials.
     Unidentified,
-    /// With a process id from another pid namespace, where it means another process. From there, a process
-    /// can announce itself (process id 0 or none).
+    /// With a process id from another pid namespace, where it means another process: from there, a process
+    /// can announce itself (process id 0 or none). Or from a user namespace of the user's own.
     Namespace,
     /// For a process of another user.
     NotTheirs,

@@ -9,6 +9,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{AnnounceError, Refusal};
 use crate::process::{TaskState, task_state};
+use crate::service::roots::has_our_users;
 
 /// How many generations lie at most between a sender and the process that it announces.
 const MAX_GENERATIONS: usize = 64;
@@ -20,6 +21,7 @@ struct AnnouncedProcess {
     real_uid: u32,
     /// In a pid namespace below this one, where its process ids mean something else.
     is_nested: bool,
+    has_our_users: bool,
 }
 
 impl AnnouncedProcess {
@@ -52,6 +54,7 @@ impl AnnouncedProcess {
         Ok(AnnouncedProcess {
             pidfd,
             task,
+            has_our_users: has_our_users(pid.get() as u32),
             real_uid,
             is_nested,
         })
@@ -95,7 +98,9 @@ pub(super) fn by_sender(
     asked: Option<Pid>,
 ) -> Result<(Pid, u32), AnnounceError> {
     let sender = AnnouncedProcess::look(pid)?;
-    if asked.is_some() && sender.is_nested {
+    // In a user namespace of his own, a user has thousands of ids, each with apps of its own.
+    let is_foreign = asked.is_some() && sender.is_nested || uid != 0 && !sender.has_our_users;
+    if is_foreign {
         return Err(Refusal::Namespace.into());
     }
     let announced = asked.unwrap_or(pid);

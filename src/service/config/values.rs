@@ -140,7 +140,8 @@ pub struct AutomaticConfig {
     /// How many launches in a row must be neither, and alike.
     #[serde(deserialize_with = "whole::<_, 1, 100>")]
     pub launches: u64,
-    /// Once so many apps are managed, the service takes others on only when the user names them.
+    /// Once so many apps of one user are managed, the service takes others of his on only when the administrator names
+    /// them.
     #[serde(deserialize_with = "whole::<_, 1, 10_000>")]
     pub max_apps: u64,
 }

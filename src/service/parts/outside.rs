@@ -208,9 +208,8 @@ impl Parts {
         match self.watchlist.weigh(key, counts, &self.config.automatic) {
             ProbationVerdict::Undecided => {}
             ProbationVerdict::App(record) => {
-                tracing::info!(app = %key, "large and slow: managed from its next launch on");
-                if !self.is_full(key.uid) {
-                    self.apps.registry.insert(*record);
+                if self.manage(*record) {
+                    tracing::info!(app = %key, "large and slow: managed from its next launch on");
                 }
                 self.refresh_marks();
             }
