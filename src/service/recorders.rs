@@ -14,8 +14,9 @@ use super::own_process::{start_behind, work_behind};
 use crate::kernel::{HeldExec, RecorderPool};
 use crate::learn::{LiveJob, LiveLearner, LiveResult};
 
-/// Launches that are recorded at once, at most: each costs every process of the system.
+/// Launches that are recorded at once, and those of one user: each costs every process of the system, and up to 25 MB.
 const MOST: usize = 6;
+const MOST_OF_A_USER: usize = 2;
 
 /// Lets a program go when it is dropped.
 struct LetGo(Arc<HeldExec>);
@@ -30,8 +31,8 @@ impl Drop for LetGo {
 pub struct Recorders {
     /// `None` if the kernel cannot record.
     pool: Option<Arc<RecorderPool>>,
-    /// By launch.
-    learners: HashMap<u64, LiveLearner>,
+    /// By launch, with whose it is.
+    learners: HashMap<u64, (u32, LiveLearner)>,
     /// Programs that are held, by launch. The recorder lets them go when it is ready, and the gate when that takes too
     /// long.
     holds: HashMap<u64, Arc<HeldExec>>,
@@ -129,7 +130,10 @@ impl Recorders {
         let launch = job.launch;
         // While tables are made, a program that is not held would run on, and be recorded in part.
         let is_in_time = self.is_held(launch) || self.is_ready();
-        let may_be = is_in_time && self.learners.len() < MOST;
+        let uid = job.app.uid;
+        let of_user = self.learners.values().filter(|(other, _)| *other == uid);
+        let has_room = self.learners.len() < MOST && of_user.count() < MOST_OF_A_USER;
+        let may_be = is_in_time && has_room;
         let pool = self.pool.as_ref().filter(|_| may_be);
         let Some(recorder) = pool.and_then(RecorderPool::take) else {
             return Ok(false);
@@ -144,7 +148,7 @@ impl Recorders {
             outbox.send(Message::Recorded { result, cached });
         };
         let learner = start_behind(|| LiveLearner::start(recorder, job, tell))?;
-        self.learners.insert(launch, learner);
+        self.learners.insert(launch, (uid, learner));
         Ok(true)
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::fakes::{Scene, USER};
+use super::table::MOST_OF_A_USER;
 use super::{StateAction, StateEvent, TICK};
 use crate::model::PrefetchReport;
 use crate::policy::Plan;
@@ -57,6 +58,21 @@ fn a_users_launch_of_an_app_is_one_job_and_no_other_users() {
     scene.happened(3, StateEvent::Executed);
     scene.record(3, StateEvent::NotRecorded);
     assert_eq!(scene.only_row().uid, USER + 1);
+}
+
+#[test]
+fn a_user_who_launches_many_apps_at_once_leaves_room_for_others() {
+    let mut scene = Scene::with_profiles(&[]);
+    let most = MOST_OF_A_USER as u64;
+    for launch in 1..=most + 1 {
+        scene.call(launch, &format!("/usr/bin/{launch}"), Plan::Leave);
+    }
+    assert!(scene.launches.follows(most) && !scene.launches.follows(most + 1));
+    scene.call_by(USER + 1, most + 2, APP, Plan::Leave);
+    assert!(scene.launches.follows(most + 2));
+    scene.end(1, StateEvent::ExecutedAnother);
+    scene.call(most + 3, APP, Plan::Leave);
+    assert!(scene.launches.follows(most + 3));
 }
 
 #[test]

@@ -17,8 +17,9 @@ pub const TICK: Duration = Duration::from_millis(100);
 /// How long execve may take from its call to its success.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(5);
 
-/// Launches that are followed at a time; others are left alone.
+/// Launches that are followed at a time, and those of one user; others are left alone.
 const MOST_FOLLOWED: usize = 48;
+pub(super) const MOST_OF_A_USER: usize = 16;
 
 /// A launch that begins.
 pub struct LaunchStart {
@@ -94,10 +95,12 @@ impl Launches {
     }
 
     /// Whether a launch of this app can be followed: an app that its user launches while a launch of it is under
-    /// way is one job.
+    /// way is one job, and a user who launches many at once leaves room for others.
     pub fn has_room_for(&self, key: &UserApp) -> bool {
-        let mut followed = self.followed.values();
-        self.followed.len() < MOST_FOLLOWED && followed.all(|other| other.start.key != *key)
+        let followed = || self.followed.values().map(|followed| &followed.start.key);
+        self.followed.len() < MOST_FOLLOWED
+            && followed().filter(|other| other.uid == key.uid).count() < MOST_OF_A_USER
+            && followed().all(|other| other != key)
     }
 
     /// The launch of this app that this process begins, if it is to be learned.
