@@ -31,7 +31,7 @@ impl Listeners {
         self.0.values().filter(|of| **of == uid).count()
     }
 
-    /// The names of those who are told of a launch of this user. Forgets connections that have left the bus.
+    /// The names of the connections that get the signals of this user's launches. Forgets connections that have left the bus.
     pub async fn of_launch(
         &mut self,
         connection: &Connection,
