@@ -216,6 +216,8 @@ fn learned_set(image: &LoopExt4, supervisor: &mut Supervisor) -> LearnedSet {
         files: sequence.files,
         entries: schedule(&sequence.log, &params),
         fault_around: Vec::new(),
+        unused: Vec::new(),
+        learned_at: Vec::new(),
         helpers: Vec::new(),
         completion: None,
         log_entries: sequence.log.len() as u32,

@@ -13,7 +13,8 @@ use crate::apps::{CommandApp, LAUNCHERS_DIR, Rules, identify_command};
 use crate::cli::format::{mib, text_of};
 use crate::kernel::check;
 use crate::learn::{
-    LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command, learn,
+    LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command,
+    launch_sequence, learn,
 };
 use crate::model::LaunchLimits;
 use crate::model::{App, Learned, Profile};
@@ -39,7 +40,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
     if args.live {
         options.how = Learned::Live;
     }
-    match store.load(app.app.key()) {
+    match store.load_latest_sequence(app.app.key()) {
         Ok(earlier) => options.earlier = earlier,
         // This learning run replaces it.
         Err(error) => say(&format!("nothing is known of earlier launches: {error}")),
@@ -47,8 +48,14 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
     let learned = learn(spawn, options, &mut supervisor).map_err(from_learn)?;
     match learned.profile {
         Ok(LearnedProfile {
-            profile, summary, ..
-        }) => match store.save(&profile) {
+            profile,
+            log,
+            summary,
+            ..
+        }) => match store
+            .save_sequence(&launch_sequence(&profile, &log))
+            .and_then(|()| store.save(&profile))
+        {
             Ok(_) => {
                 if !app.distinct {
                     say(&format!(

@@ -19,7 +19,7 @@ pub(super) struct WatchedLaunch {
     pub started: SystemTime,
     pub how: Learned,
     pub exact_faults: bool,
-    /// The profile that the app has already.
+    /// The launch sequence that the app has already, in the form of a profile.
     pub earlier: Option<Profile>,
     pub sysfs: Sysfs,
 }
@@ -46,7 +46,7 @@ impl WatchedLaunch {
         let clock = Instant::now();
         let sequence = self.sequence(trace, mounts, is_late);
         let resolving = clock.elapsed();
-        let Some(sequence) = sequence else {
+        let Some((sequence, learned_at)) = sequence else {
             let what = "finding the launch's files and paths on the drive took too long";
             return Err(NotLearned::failed(what));
         };
@@ -60,15 +60,15 @@ impl WatchedLaunch {
         }
         let clock = Instant::now();
         let class = main_class(&sequence);
-        let params = Params::for_device(class, self.how.is_touched());
+        let created = self.created_s();
+        let history = self.history(class, created);
+        let params = history[history.len() - 1].params;
         let of_devices = DeviceParams::new(&sequence.devices, class, params);
         let entries = schedule_for(&sequence.log, &of_devices);
         let scheduling = clock.elapsed();
 
         let end_ns = end_of_launch(trace, self.over);
         let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
-        let created = self.started.duration_since(UNIX_EPOCH);
-        let created = created.map_or(0, |since| since.as_secs());
         let summary = LearnSummary {
             duration,
             required: Requirements::of(&sequence, trace.hooks.faults.sees()),
@@ -85,14 +85,13 @@ impl WatchedLaunch {
             learned: self.how,
             ended: self.over.ended,
             hooks: trace.hooks,
-            history: vec![Revision {
-                time: created,
-                params,
-            }],
+            history,
             devices: sequence.devices,
             files: sequence.files,
             entries,
             fault_around: sequence.fault_around,
+            unused: sequence.unused,
+            learned_at,
             helpers: sequence.helpers,
             completion: completion_page(&log, duration),
             log_entries: log.len() as u32,
@@ -106,16 +105,38 @@ impl WatchedLaunch {
         })
     }
 
+    /// The scheduling parameters of a drive, or what dynamic scheduling has made of them for the launch sequence that
+    /// this launch is combined with. Never empty.
+    fn history(&self, class: DriveClass, created: u64) -> Vec<Revision> {
+        let params = Params::for_device(class, self.how.is_touched());
+        let tuned = self.earlier.as_ref().filter(|earlier| {
+            let first = earlier.history.first().map(|revision| revision.params);
+            first == Some(params) && earlier.learned == Learned::Live && self.how == Learned::Live
+        });
+        let first = Revision {
+            time: created,
+            params,
+        };
+        tuned.map_or_else(|| vec![first], |earlier| earlier.history.clone())
+    }
+
+    /// The launch sequence, and when the launches were that it was learned from. `None` if it took too long.
     fn sequence(
         &self,
         trace: &Trace,
         mounts: &MountTable,
         is_late: &dyn Fn() -> bool,
-    ) -> Option<Sequence> {
+    ) -> Option<(Sequence, Vec<u64>)> {
         let touches = self.how == Learned::Live;
         let earlier = self.earlier.as_ref().map(|profile| {
             Earlier::new(profile, touches, |device| mounts.find_uuid(&device.fs_uuid))
         });
+        let earlier = earlier.unwrap_or_default();
+        let created_s = self.created_s();
+        let learned_at = match touches {
+            true => earlier.learned_at(created_s),
+            false => vec![created_s],
+        };
         let observed = Observed {
             accesses: &trace.accesses,
             paths: &trace.paths,
@@ -123,10 +144,16 @@ impl WatchedLaunch {
             start_ns: trace.start_ns,
             started: self.started,
             touches,
-            earlier: &earlier.unwrap_or_default(),
+            earlier: &earlier,
             uid: self.app.uid,
         };
-        resolve(&observed, mounts, &|dev| self.sysfs.class(dev), is_late)
+        let sequence = resolve(&observed, mounts, &|dev| self.sysfs.class(dev), is_late)?;
+        Some((sequence, learned_at))
+    }
+
+    fn created_s(&self) -> u64 {
+        let since = self.started.duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
     }
 }
 

@@ -28,7 +28,8 @@ pub struct LearnOptions {
     pub limits: LaunchLimits,
     /// The command that restores the knobs should this process be killed.
     pub keeper: Option<Keeper>,
-    /// The profile that the app has already: it settles what this launch leaves open.
+    /// The launch sequence that the app has already, in the form of a profile: it settles what this launch leaves
+    /// open.
     pub earlier: Option<Profile>,
     /// Tells the user which drives are slowed.
     pub tell: fn(&str),
@@ -113,15 +114,14 @@ pub struct LearnedProfile {
 }
 
 /// The launch sequence in the form of a profile: its entries are the log's, in access order; the log's
-/// places point into the profile's tables. Dynamic scheduling merges from it anew (paper §3.3).
+/// places point into the profile's tables. Dynamic scheduling merges from it anew (paper §3.3), and the next launch
+/// that is learned is combined with it.
 pub fn launch_sequence(profile: &Profile, log: &[LogEntry]) -> Profile {
     let entries = log
         .iter()
         .map(|&LogEntry { span, time_us, .. }| PrefetchEntry { span, time_us });
     Profile {
         entries: entries.collect(),
-        fault_around: Vec::new(),
-        helpers: Vec::new(),
         ..profile.clone()
     }
 }

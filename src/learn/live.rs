@@ -29,14 +29,17 @@ const MOST_THREADS: usize = 64;
 /// slow drive.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(30);
 
+/// Reads the launch sequence of an app, in the form of a profile; `None` if there is none.
+pub type LoadSequence = Box<dyn FnOnce() -> Option<Profile> + Send>;
+
 /// A launch to learn.
 pub struct LiveJob {
     /// Number of the launch.
     pub launch: u64,
     /// Whose launch it is.
     pub app: App,
-    /// Unpacks the profile that the app has already.
-    pub earlier: Option<Box<dyn FnOnce() -> Option<Profile> + Send>>,
+    /// Reads the launch sequence that the app has already.
+    pub earlier: Option<LoadSequence>,
     /// When the launch is over.
     pub limits: LaunchLimits,
     /// What kinds of drives there are.
@@ -135,7 +138,7 @@ fn learn(
         started,
         how: Learned::Live,
         exact_faults,
-        earlier: job.earlier.and_then(|unpack| unpack()),
+        earlier: job.earlier.and_then(|load| load()),
         sysfs: job.sysfs,
     };
     let until = Instant::now() + RESOLVE_LIMIT;

@@ -21,7 +21,7 @@ pub use cold::{
 pub use fault_around::FaultAroundKnob;
 pub use file_metadata::FileMetadata;
 pub use follow::Follow;
-pub use live::{LiveJob, LiveLearner, LiveResult};
+pub use live::{LiveJob, LiveLearner, LiveResult, LoadSequence};
 pub use reads::ReadCounter;
 pub use sequence::{Earlier, Observed, ResolveReport, Sequence, resolve};
 pub use settings::{LearningSettings, RUN_DIR, keeper_command};

@@ -20,4 +20,7 @@ pub use launch::{LaunchCounts, LaunchLimits, OwnRead};
 pub use median::{lower_median, median};
 pub use params::{DeviceParams, DriveClass, Infill, Params};
 pub use prefetch_report::{PrefetchReport, Skipped};
-pub use profile::{Device, Ended, File, HelperRead, Learned, Profile, Revision};
+pub use profile::{
+    DataPages, Device, Ended, File, HelperRead, Learned, MOST_LEARNED_LAUNCHES, Profile, Revision,
+    UnusedPages,
+};

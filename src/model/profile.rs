@@ -102,12 +102,34 @@ pub struct HelperRead {
     pub recurs: bool,
 }
 
+/// Pages of the launch sequence that the launches learned last did not use. They stay for a while: launches of
+/// one app differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnusedPages {
+    /// The pages.
+    pub span: Span,
+    /// When the last learned launch that used them was, in seconds since the epoch.
+    pub used_s: u64,
+}
+
+/// Most times in [`Profile::learned_at`].
+pub const MOST_LEARNED_LAUNCHES: usize = 16;
+
+/// 4 KiB pages of file data in a profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataPages {
+    /// All of them.
+    pub all: u64,
+    /// Those that only faults on other pages mapped.
+    pub fault_around: u64,
+}
+
 /// All that is needed to prefetch one app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Whose launch it is.
     pub app: App,
-    /// When it was learned, in seconds since the epoch.
+    /// When the last launch was learned, in seconds since the epoch.
     pub created: u64,
     /// How it was learned.
     pub learned: Learned,
@@ -123,9 +145,14 @@ pub struct Profile {
     pub files: Vec<File>,
     /// The schedule, in prefetch order.
     pub entries: Vec<PrefetchEntry>,
-    /// Pages of the schedule that a fault on another page mapped, so that the launch need not have touched
-    /// them. A later launch may tell.
+    /// Pages of the launch sequence that only faults on other pages mapped, so that the launches that were
+    /// learned need not have touched them. The next one may tell.
     pub fault_around: Vec<Span>,
+    /// Pages of the launch sequence that were not used lately.
+    pub unused: Vec<UnusedPages>,
+    /// When the launches were that it was learned from, in seconds since the epoch, oldest first: the last
+    /// [`MOST_LEARNED_LAUNCHES`] of them.
+    pub learned_at: Vec<u64>,
     /// What helpers accessed and the app did not: evidence for the next launch that is learned.
     pub helpers: Vec<HelperRead>,
     /// The completion block (paper §4.2): the one page whose read ended the learned launch.
@@ -137,6 +164,17 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// Pages of file data in the schedule or launch sequence, and how many of them only faults on other pages
+    /// mapped.
+    pub fn data_pages(&self) -> DataPages {
+        let data = self.entries.iter().map(|entry| entry.span);
+        let data = data.filter(|span| !span.place.is_metadata());
+        DataPages {
+            all: data.map(|span| span.len).sum(),
+            fault_around: self.fault_around.iter().map(|span| span.len).sum(),
+        }
+    }
+
     /// Number of files that the schedule reads.
     pub fn scheduled_files(&self) -> usize {
         let files = self.entries.iter().map(|entry| entry.span.place);

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::cold_requests::ColdRequests;
 use super::dynamic::Tuning;
 use super::gain::{Gain, GainVerdict};
+use super::learned_launches::LearnedLaunches;
 use super::relearn::Relearning;
 use crate::model::{DriveClass, Revision};
 use crate::policy::launch_figures::{LaunchFigures, Warmth};
@@ -32,6 +33,8 @@ pub struct Managed {
     #[serde(default)]
     cold_requests: ColdRequests,
     relearning: Relearning,
+    #[serde(default)]
+    learned: LearnedLaunches,
     /// Whether the last launch found replaced files, so that they were looked up again.
     #[serde(default)]
     stale: bool,
@@ -46,6 +49,7 @@ impl Default for Managed {
             gain: Gain::default(),
             cold_requests: ColdRequests::default(),
             relearning: Relearning::default(),
+            learned: LearnedLaunches::default(),
             stale: false,
         }
     }
@@ -103,6 +107,8 @@ impl Managed {
                 class,
                 history,
                 cold,
+                pages,
+                most,
             } => {
                 self.tuning = Some(Tuning::new(class, history));
                 self.gain.new_profile();
@@ -110,8 +116,12 @@ impl Managed {
                     self.gain.learned(cold.waiting_us);
                     self.cold_requests.measured(cold.requests);
                 }
-                if let Phase::Learning { .. } = self.phase {
-                    self.phase = Phase::Prefetching;
+                let again = self.learned.learned(now_s, pages, most);
+                if let Phase::Learning { attempts } = &mut self.phase {
+                    match again {
+                        true => *attempts = 0,
+                        false => self.phase = Phase::Prefetching,
+                    }
                 }
                 Decision::Keep
             }
@@ -172,7 +182,9 @@ impl Managed {
             return self.judge_gain(now_s);
         };
         let cold_requests = self.cold_requests(figures);
+        let mut is_due = false;
         if figures.is_prefetched() {
+            is_due = self.learned.prefetched(now_s);
             self.gain.prefetched(warmth, figures.waiting_us());
             let missed = match self.asks_what_was_missed(figures) {
                 true => figures.missed,
@@ -199,6 +211,10 @@ impl Managed {
         match tuning.and_then(|tuning| tuning.next(history, figures, cold_requests)) {
             Some(params) => Decision::Reschedule(params),
             None if is_stale => Decision::Refresh,
+            None if is_due => {
+                self.phase = Phase::Learning { attempts: 0 };
+                Decision::Relearn(DecisionReason::Periodic)
+            }
             None => Decision::Keep,
         }
     }
@@ -249,6 +265,7 @@ impl Managed {
     }
 
     fn relearn(&mut self, reason: DecisionReason) -> Decision {
+        self.learned = LearnedLaunches::default();
         self.phase = Phase::Learning { attempts: 0 };
         Decision::Relearn(reason)
     }
@@ -258,6 +275,7 @@ impl Managed {
         self.phase = Phase::Learning { attempts: 0 };
         self.gain = Gain::default();
         self.relearning = Relearning::default();
+        self.learned = LearnedLaunches::default();
     }
 
     fn switch_off(&mut self, off: Off, now_s: u64) -> Decision {

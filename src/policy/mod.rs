@@ -7,7 +7,7 @@
 //!   ▲ ▲ │                 │   │   ▲                                 │  ▲
 //!   │ │ │                 │   └───┘ dynamic scheduling              │  │
 //!   │ └─┼─────────────────┘ 10 % rule, obsolete entries,            │  │
-//!   │   │                   another executable                      │  │
+//!   │   │                   another executable, now and then        │  │
 //!   │   └───────────────── nothing to learn ────────────────────────┼──┘
 //!   └───────────────────── after 30 days ───────────────────────────┘
 //! ```
@@ -18,13 +18,15 @@
 //! figures, and carries out the decisions. The state can be serialised. Losing it costs the tuning of a few
 //! launches.
 //!
-//! [`Tuning`] is dynamic scheduling by itself, [`Gain`] measures whether prefetching helps, and
+//! The first launches are learned in a row, prefetched by what is known so far, and later one now and then
+//! ([`LearnedLaunches`]). [`Tuning`] is dynamic scheduling by itself, [`Gain`] measures whether prefetching helps, and
 //! [`check_files`] finds obsolete entries.
 
 mod cold_requests;
 mod dynamic;
 mod gain;
 mod launch_figures;
+mod learned_launches;
 mod managed;
 mod obsolete;
 mod relearn;
@@ -35,6 +37,7 @@ pub use cold_requests::estimate_cold_requests;
 pub use dynamic::{Level, Tuning, TuningEnd};
 pub use gain::{Gain, GainVerdict, WITHHELD_ONE_IN};
 pub use launch_figures::{LaunchFigures, Warmth};
+pub use learned_launches::LearnedLaunches;
 pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
 pub use obsolete::{Checked, Finding, check_files};
 pub use relearn::Relearning;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{DriveClass, Params, Revision};
+use crate::model::{DataPages, DriveClass, Params, Revision};
 use crate::policy::launch_figures::LaunchFigures;
 
 /// What the next launch is for.
@@ -113,6 +113,10 @@ pub enum Observation<'a> {
         /// What the launch showed, if it can stand for a launch without prefetching: it was learned live, from
         /// cold caches.
         cold: Option<ColdLaunch>,
+        /// Pages of the profile; `None` if it was not learned live.
+        pages: Option<DataPages>,
+        /// How many launches are learned in a row, at most.
+        most: u32,
     },
     /// A launch should have been learned and could not be.
     NotLearned,
@@ -155,6 +159,8 @@ pub enum DecisionReason {
     NoProfile,
     /// The user asked for it.
     Asked,
+    /// To find out what is still used.
+    Periodic,
 }
 
 /// What to change before the next launch.

@@ -27,7 +27,7 @@ use miniz_oxide::inflate::core::{DecompressorOxide, decompress, inflate_flags};
 use serde::{Deserialize, Serialize};
 
 use crate::model::{App, Device, Ended, HelperRead, Hooks, Learned, PrefetchEntry, Profile};
-use crate::model::{Revision, Span};
+use crate::model::{MOST_LEARNED_LAUNCHES, Revision, Span, UnusedPages};
 
 pub use limits::MAX_FILE_BYTES;
 
@@ -88,6 +88,9 @@ struct Body {
     entries: EntryColumns,
     completion: Option<Span>,
     fault_around: EntryColumns,
+    unused: EntryColumns,
+    used_s: Column<u64, MAX_ENTRIES>,
+    learned_at: Column<u64, MOST_LEARNED_LAUNCHES>,
     helpers: EntryColumns,
     recurs: Column<bool, MAX_ENTRIES>,
     log_entries: u32,
@@ -101,6 +104,7 @@ impl Body {
         let columns = |entries: &[PrefetchEntry]| EntryColumns::new(entries, devices, files);
         let at_once = |&span: &Span| PrefetchEntry { span, time_us: 0 };
         let fault_around: Vec<_> = profile.fault_around.iter().map(at_once).collect();
+        let unused: Vec<_> = profile.unused.iter().map(|it| at_once(&it.span)).collect();
         let helpers: Vec<_> = profile.helpers.iter().map(|read| read.entry).collect();
         let app = profile.app.clone();
         Body {
@@ -115,6 +119,9 @@ impl Body {
             entries: columns(&profile.entries),
             completion: profile.completion,
             fault_around: columns(&fault_around),
+            unused: columns(&unused),
+            used_s: profile.unused.iter().map(|it| it.used_s).collect(),
+            learned_at: Column(profile.learned_at.clone()),
             helpers: columns(&helpers),
             recurs: profile.helpers.iter().map(|read| read.recurs).collect(),
             log_entries: profile.log_entries,
@@ -126,12 +133,14 @@ impl Body {
     fn into_profile(self, program: Option<Vec<u8>>) -> Result<Profile, FormatError> {
         let (devices, files) = (self.devices.0.len(), self.files.len());
         let fault_around = self.fault_around.into_entries(devices, files)?;
+        let unused = self.unused.into_entries(devices, files)?;
         let helpers = self.helpers.into_entries(devices, files)?;
-        let flags = self.recurs.0;
+        let (flags, used_s) = (self.recurs.0, self.used_s.0);
         limits::require(
-            helpers.len() == flags.len(),
+            helpers.len() == flags.len() && unused.len() == used_s.len(),
             FormatError::Invalid("its entries"),
         )?;
+        let unused = unused.iter().map(|entry| entry.span).zip(used_s);
         let helpers = helpers.into_iter().zip(flags);
         let (uid, path, root, dev, ino) = self.app;
         Ok(Profile {
@@ -153,6 +162,10 @@ impl Body {
             devices: self.devices.0,
             completion: self.completion,
             fault_around: fault_around.iter().map(|entry| entry.span).collect(),
+            unused: unused
+                .map(|(span, used_s)| UnusedPages { span, used_s })
+                .collect(),
+            learned_at: self.learned_at.0,
             helpers: helpers
                 .map(|(entry, recurs)| HelperRead { entry, recurs })
                 .collect(),

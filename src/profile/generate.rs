@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::model::{
     App, Device, DriveClass, Ended, File, HelperRead, HookKind, Hooks, Infill, Learned, Params,
-    Place, PrefetchEntry, Profile, Revision, Span,
+    Place, PrefetchEntry, Profile, Revision, Span, UnusedPages,
 };
 
 fn span(place: Place, start: u64, len: u64) -> Span {
@@ -62,6 +62,11 @@ pub fn sample(path: &str) -> Profile {
             entry(data, 0, 2, 500),
         ],
         fault_around: vec![span(data, 4, 2)],
+        unused: vec![UnusedPages {
+            span: span(data, 0, 2),
+            used_s: 1_690_000_000,
+        }],
+        learned_at: vec![1_690_000_000, 1_700_000_000],
         helpers: vec![HelperRead {
             entry: entry(data, 12, 3, 700),
             recurs: true,
@@ -191,6 +196,11 @@ impl Numbers {
             files: self.many(files, files, |numbers| numbers.file(devices)),
             entries: self.many(0, 60, entry),
             fault_around: self.many(0, 20, span),
+            unused: self.many(0, 20, |numbers| UnusedPages {
+                span: span(numbers),
+                used_s: numbers.any(),
+            }),
+            learned_at: self.many(0, 4, Numbers::any),
             helpers: self.many(0, 20, |numbers| HelperRead {
                 entry: entry(numbers),
                 recurs: numbers.below(2) == 0,
@@ -218,6 +228,7 @@ pub fn realistic(entries: usize, count: usize) -> Profile {
             .collect(),
         entries: realistic_entries(entries, count, numbers),
         fault_around: Vec::new(),
+        unused: Vec::new(),
         helpers: Vec::new(),
         ..sample("/usr/lib/libreoffice/program/soffice.bin")
     }

@@ -96,6 +96,20 @@ impl Store {
         self.load_from(&file_name(app, SEQUENCE_SUFFIX), app)
     }
 
+    /// The launch sequence that the profile of `app` was made from or, if it is not there any more, the profile; `None`
+    /// if there is no profile.
+    ///
+    /// # Errors
+    /// As [`Store::load`].
+    pub fn load_latest_sequence(&self, app: AppKey) -> Result<Option<Profile>, StoreError> {
+        let profile = self.load(app)?;
+        let sequence = self.load_sequence(app).ok().flatten();
+        Ok(profile.map(|profile| {
+            let sequence = sequence.filter(|sequence| sequence.created == profile.created);
+            sequence.unwrap_or(profile)
+        }))
+    }
+
     fn load_from(&self, name: &str, app: AppKey) -> Result<Option<Profile>, StoreError> {
         let found = self.read(&self.dir.join(name))?;
         // Names and checksums of two apps' files may agree, however unlikely.

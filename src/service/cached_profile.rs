@@ -7,7 +7,9 @@ use std::sync::Arc;
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::WatchedPage;
-use crate::model::{App, Device, DriveClass, PAGE_SIZE, Place, Profile, Revision, UserApp};
+use crate::model::{
+    App, DataPages, Device, DriveClass, Learned, PAGE_SIZE, Place, Profile, Revision, UserApp,
+};
 use crate::policy::estimate_cold_requests;
 use crate::prefetch::HeadStart;
 use crate::profile::{Store, encode};
@@ -32,6 +34,8 @@ pub struct CachedProfile {
     pub entries: u64,
     /// Bytes of the schedule.
     pub bytes: u64,
+    /// Pages of file data, if it was learned live.
+    pub learned_live: Option<DataPages>,
     /// Read requests of a cold launch without prefetching, about.
     pub cold_requests: u64,
 }
@@ -106,6 +110,7 @@ impl CachedProfile {
             history: profile.history.clone(),
             class: main_class(profile),
             entries: profile.entries.len() as u64,
+            learned_live: (profile.learned == Learned::Live).then(|| profile.data_pages()),
             cold_requests: estimate_cold_requests(&profile.entries),
             bytes: profile.entries.iter().map(|entry| entry.span.bytes()).sum(),
         })

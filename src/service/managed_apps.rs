@@ -15,7 +15,7 @@ use super::registry::{Added, Record, Registry};
 use super::reschedule::{refresh, reschedule};
 use super::worker::Jobs;
 use crate::apps::Rules;
-use crate::learn::{LearnedProfile, launch_sequence};
+use crate::learn::{LearnedProfile, LoadSequence, launch_sequence};
 use crate::model::{App, Params, Profile, UserApp};
 use crate::policy::{ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Plan};
 use crate::profile::{Store, decode};
@@ -30,6 +30,8 @@ pub struct ManagedApps {
     pub profiles: CachedProfiles,
     /// Whether schedules may be tuned (`prefetch.dynamic`).
     pub tunes: bool,
+    /// How many launches of an app are learned in a row, at most (`prefetch.max_learned_launches`).
+    pub most_learned: u32,
     store: Store,
     jobs: Jobs,
     outbox: Outbox,
@@ -73,6 +75,7 @@ impl ManagedApps {
             registry,
             profiles,
             tunes: true,
+            most_learned: 1,
             store,
             jobs,
             outbox,
@@ -99,6 +102,18 @@ impl ManagedApps {
             plan => plan,
         };
         LaunchPolicy { plan, has_profile }
+    }
+
+    /// Reads the launch sequence of an app, with which the launch that is learned next is combined: a file is read, so
+    /// that the event loop should have another thread do it.
+    pub fn load_sequence(&self, key: &UserApp) -> Option<LoadSequence> {
+        let profile = self.profiles.get(key)?;
+        let (app, packed) = (profile.app.clone(), Arc::clone(&profile.packed));
+        let store = self.store.clone();
+        Some(Box::new(move || {
+            let stored = store.load_latest_sequence(app.key()).ok().flatten();
+            stored.or_else(|| decode(&packed).ok())
+        }))
     }
 
     /// Enters a launch whose app runs now. False if the app is not managed.
@@ -171,11 +186,14 @@ impl ManagedApps {
 
     fn use_learned(&mut self, key: &UserApp, profile: CachedProfile, cold: Option<ColdLaunch>) {
         let (class, history) = (profile.class, profile.history.clone());
+        let pages = profile.learned_live;
         self.profiles.insert(key.clone(), profile);
         let learned = Observation::Learned {
             class,
             history: &history,
             cold,
+            pages,
+            most: self.most_learned,
         };
         self.observe(key, &learned);
     }
@@ -394,6 +412,7 @@ fn reason_text(reason: DecisionReason) -> &'static str {
         DecisionReason::NewExecutable => "its executable is another file",
         DecisionReason::NoProfile => "there is no profile of it",
         DecisionReason::Asked => "the user asked for it",
+        DecisionReason::Periodic => "to find out what it still uses",
     }
 }
 

@@ -89,6 +89,7 @@ impl Parts {
             self.warn("watch.early takes effect when the service is started again".to_owned());
         }
         self.apps.tunes = config.prefetch.dynamic;
+        self.apps.most_learned = config.prefetch.max_learned_launches as u32;
         self.config = config;
         self.find_candidates();
         self.apps.load_again();

@@ -161,6 +161,7 @@ fn assemble(
     )?;
     warnings.0.extend(unusable);
     apps.tunes = config.prefetch.dynamic;
+    apps.most_learned = config.prefetch.max_learned_launches as u32;
     let mut abilities = abilities(&kernel, gate.is_some(), fault_around.is_some());
     abilities.extend(judge_file_systems(!apps.profiles.is_empty())?);
     Ok(Parts {

@@ -102,9 +102,10 @@ fn prepare() {
     apps::launch_boxed_alone();
 }
 
-/// Has the service say all that it does.
+/// Has the service say all that it does, and learn one launch of each app.
 fn log_all() {
-    fs::write(format!("{DROP_INS}/10-log.toml"), "log.level = \"debug\"\n").unwrap();
+    let text = "log.level = \"debug\"\nprefetch.max_learned_launches = 1\n";
+    fs::write(format!("{DROP_INS}/10-log.toml"), text).unwrap();
 }
 
 fn runs(service: &Journal) {

@@ -15,6 +15,9 @@ use rustix::process::Signal;
 
 use crate::root::Root;
 
+/// One launch of an app is learned, and the next is prefetched.
+const ONCE: &str = "prefetch.max_learned_launches = 1\n";
+
 /// How long to wait for something that is sure to come, unless it is broken.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
@@ -87,14 +90,16 @@ impl Image {
         assert!(output.status.success(), "{output:?}");
     }
 
-    /// Writes config.toml. Without it, everything is as it comes, but for the mode: the machine's own
-    /// apps are no part of these tests.
+    /// Writes config.toml. Without it, everything is as it comes, but for the mode, since the machine's own
+    /// apps are no part of these tests, and [`ONCE`].
     pub fn configure(&self, text: &str) {
         let (dir, early) = (self.config_dir(), self.early);
         fs::create_dir_all(&dir).unwrap();
         fs::write(
             dir.join("config.toml"),
-            format!("mode = \"manual\"\nlog.level = \"debug\"\nwatch.early = {early}\n{text}"),
+            format!(
+                "mode = \"manual\"\nlog.level = \"debug\"\nwatch.early = {early}\n{ONCE}{text}"
+            ),
         )
         .unwrap();
     }

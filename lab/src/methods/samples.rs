@@ -96,6 +96,8 @@ pub fn learned_set(reads: &[Read], turn: bool) -> LearnedSet {
         files,
         entries,
         fault_around: Vec::new(),
+        unused: Vec::new(),
+        learned_at: Vec::new(),
         helpers: Vec::new(),
         completion: None,
         log_entries: log.len() as u32,

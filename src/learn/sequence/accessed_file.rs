@@ -9,7 +9,7 @@ use super::report::{FileCount, LeftOut, ResolveReport};
 use crate::fs::fiemap::FileExtent;
 use crate::fs::support::Support;
 use crate::model::ranges::{RangeSet, bridge};
-use crate::model::{Access, By, Device, InodeId, PAGE_SIZE, Source};
+use crate::model::{Access, By, Device, InodeId, PAGE_SIZE, PrefetchEntry, Source};
 
 /// Most pages of a file or device: what the kernel's signed 64-bit file positions can address.
 const MAX_PAGES: u64 = 1 << 51;
@@ -36,6 +36,8 @@ pub struct AccessedFile {
     helpers: RangeSet,
     /// Pages that any tasks outside of the tree accessed, helpers included.
     other: RangeSet,
+    /// Pages that earlier launches needed.
+    earlier: RangeSet,
     /// Pages that any task added to the cache while tracing.
     pub added: RangeSet,
     /// The same folio by folio: ends by starts. If a folio was evicted and added again, the later one counts.
@@ -137,33 +139,51 @@ pub fn pages(access: &Access) -> Range<u64> {
     access.start.min(end)..end
 }
 
-/// Groups the accesses; returns the files and, for each access, the index of its file. `touches` is as in
-/// [`super::Observed`].
-pub fn group(accesses: &[Access], touches: bool) -> (Vec<AccessedFile>, Vec<usize>) {
-    let mut index: HashMap<InodeId, usize> = HashMap::new();
-    let mut files: Vec<AccessedFile> = Vec::new();
-    let of_access = accesses
-        .iter()
-        .map(|access| {
-            let key = access.inode();
-            let number = *index.entry(key).or_insert_with(|| {
-                files.push(AccessedFile {
-                    key,
-                    ..AccessedFile::default()
-                });
-                files.len() - 1
-            });
-            files[number].note(access, touches);
+/// The accessed files, in the order of their first access.
+#[derive(Default)]
+pub struct FileGroups {
+    index: HashMap<InodeId, usize>,
+    /// The files.
+    pub files: Vec<AccessedFile>,
+}
+
+impl FileGroups {
+    /// Groups the accesses; returns, for each of them, the index of its file. `touches` is as in
+    /// [`super::Observed`].
+    pub fn add(&mut self, accesses: &[Access], touches: bool) -> Vec<usize> {
+        let add = |access: &Access| {
+            let number = self.number(access.inode());
+            self.files[number].note(access, touches);
             number
+        };
+        accesses.iter().map(add).collect()
+    }
+
+    /// Adds what earlier launches needed; returns, for each entry, the index of its file.
+    pub fn add_earlier(&mut self, entries: &[(InodeId, PrefetchEntry)]) -> Vec<usize> {
+        let add = |(key, entry): &(InodeId, PrefetchEntry)| {
+            let number = self.number(*key);
+            self.files[number].earlier.insert(entry.span.pages());
+            number
+        };
+        entries.iter().map(add).collect()
+    }
+
+    fn number(&mut self, key: InodeId) -> usize {
+        *self.index.entry(key).or_insert_with(|| {
+            self.files.push(AccessedFile {
+                key,
+                ..AccessedFile::default()
+            });
+            self.files.len() - 1
         })
-        .collect();
-    (files, of_access)
+    }
 }
 
 impl AccessedFile {
-    /// Whether helpers accessed it and the launch tree did not.
+    /// Whether helpers accessed it, and the launch tree neither did now nor in earlier launches.
     pub fn is_of_helpers(&self) -> bool {
-        self.tree.len() == 0 && self.helpers.len() > 0
+        self.tree.len() == 0 && self.earlier.len() == 0 && self.helpers.len() > 0
     }
 
     /// Whether it seems to be data that the launch was asked to open, such as a document or a film: a file that is
@@ -219,8 +239,8 @@ impl AccessedFile {
         (page < end && end - start > 1).then_some(start..end)
     }
 
-    /// Asks the system about it, once, and counts it in the report if it is left out, unless helpers alone
-    /// accessed it.
+    /// Asks the system about it, once, and counts it in the report if it is left out, unless helpers or earlier
+    /// launches alone accessed it.
     pub fn decide(&mut self, probe: &mut Probe<'_>, report: &mut ResolveReport) {
         let (is_file, other) = (self.is_file(), self.other.len());
         if is_file {
@@ -229,13 +249,14 @@ impl AccessedFile {
             report.other_metadata_pages += other;
         }
         let pages = self.tree.len();
-        let mut of_helpers = ResolveReport::default();
-        let report = match (pages, self.helpers.len()) {
+        let mut of_others = ResolveReport::default();
+        let report = match (pages, self.helpers.len() + self.earlier.len()) {
             (0, 0) => return,
-            (0, _) => &mut of_helpers,
+            (0, _) => &mut of_others,
             _ => report,
         };
         let ranges = self.tree.ranges().chain(self.helpers.ranges());
+        let ranges = ranges.chain(self.earlier.ranges());
         let wanted = bridge(ranges.collect(), BRIDGE_PAGES);
         let windows = bridge(std::mem::take(&mut self.windows), BRIDGE_PAGES);
         match probe(self.key, &wanted, &windows) {

@@ -21,6 +21,7 @@ mod walk;
 
 use std::time::SystemTime;
 
+use accessed_file::FileGroups;
 pub use accessed_file::{FileFacts, NoFacts, Probe};
 pub use earlier::Earlier;
 pub use metadata::{Dependencies, block_pages};
@@ -31,7 +32,9 @@ use super::lookups::implied_accesses;
 use super::probe::LiveProbe;
 use crate::fs::mounts::MountTable;
 use crate::kernel::Namespaces;
-use crate::model::{Access, Device, DriveClass, File, HelperRead, LogEntry, PathUse, Span};
+use crate::model::{
+    Access, Device, DriveClass, File, HelperRead, LogEntry, PathUse, Span, UnusedPages,
+};
 
 /// Most files of helpers alone that the system is asked about. On a system that starts thousands of programs
 /// during the launch, they are chance.
@@ -53,6 +56,8 @@ pub struct Sequence {
     pub unread: Vec<Span>,
     /// Pages of the log that a fault on another page of the window or folio mapped: they may be untouched.
     pub fault_around: Vec<Span>,
+    /// Pages of the log that only earlier launches used.
+    pub unused: Vec<UnusedPages>,
     /// What helpers accessed and the launch tree did not. The log holds those that recur.
     pub helpers: Vec<HelperRead>,
     /// What was left out, and why.
@@ -115,8 +120,11 @@ pub fn resolve(
 pub fn resolve_with(observed: &Observed<'_>, probe: &mut Probe<'_>) -> Sequence {
     let mut report = ResolveReport::default();
     let kept = observed.earlier.kept(observed.start_ns);
-    let all = [observed.accesses, &kept].concat();
-    let (mut files, of_access) = accessed_file::group(&all, observed.touches);
+    let mut groups = FileGroups::default();
+    let of_observed = groups.add(observed.accesses, observed.touches);
+    let of_kept = groups.add(&kept, observed.touches);
+    let of_earlier = groups.add_earlier(&observed.earlier.sequence);
+    let mut files = groups.files;
     let mut of_helpers = 0;
     for file in &mut files {
         of_helpers += usize::from(file.is_of_helpers());
@@ -124,10 +132,10 @@ pub fn resolve_with(observed: &Observed<'_>, probe: &mut Probe<'_>) -> Sequence 
             file.decide(probe, &mut report);
         }
     }
-    let (of_observed, of_kept) = of_access.split_at(observed.accesses.len());
     let mut builder = walk::SequenceBuilder::new(observed, &files, report);
-    builder.walk_tree(of_observed);
-    builder.walk_helpers(observed.accesses, of_observed, Earlier::helper_pages);
-    builder.walk_helpers(&kept, of_kept, Earlier::recurring);
+    builder.walk_tree(&of_observed);
+    builder.keep_earlier(&of_earlier);
+    builder.walk_helpers(observed.accesses, &of_observed, Earlier::helper_pages);
+    builder.walk_helpers(&kept, &of_kept, Earlier::recurring);
     builder.finish()
 }

@@ -57,6 +57,10 @@ pub struct ResolveReport {
     pub window_pages: u64,
     /// Left out: pages that a fault on another page mapped, and that an earlier launch did not need.
     pub refined_pages: u64,
+    /// In the sequence: pages that only earlier launches used.
+    pub kept_pages: u64,
+    /// Left out: pages that no launch has used for long.
+    pub outdated_pages: u64,
     /// In the sequence: pages that helpers accessed in this launch and in an earlier one.
     pub recurring_pages: u64,
     /// Not in the sequence: pages that helpers accessed in this launch alone.
@@ -108,6 +112,8 @@ impl ResolveReport {
                 self.refined_pages,
                 "left out: not needed in an earlier launch",
             ),
+            (self.kept_pages, "kept: used by earlier launches alone"),
+            (self.outdated_pages, "left out: not used for long"),
             (
                 self.recurring_pages,
                 "read from end to end, or by other processes for this launch, as before",

@@ -38,7 +38,7 @@ pub(super) struct FakeProbe {
 }
 
 impl FakeProbe {
-    fn look_at(&mut self, key: InodeId) -> Result<(Rc<Device>, FileFacts), NoFacts> {
+    pub(super) fn look_at(&mut self, key: InodeId) -> Result<(Rc<Device>, FileFacts), NoFacts> {
         match key.dev {
             UNREADABLE if key.ino == 0 => return Err(NoFacts::Metadata),
             EXT4 | UNREADABLE => {}

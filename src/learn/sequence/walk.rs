@@ -1,5 +1,6 @@
 //! The walk over a launch's accesses, in time order.
 
+mod earlier;
 mod helpers;
 
 use std::ops::Range;
@@ -20,6 +21,9 @@ pub struct SequenceBuilder<'a> {
     walked: Vec<WalkedFile>,
     /// Indexed as the file table.
     dependencies: Vec<&'a Dependencies>,
+    /// Metadata that earlier launches needed and this one did not access, and when one last used them, in seconds
+    /// since the epoch.
+    kept_metadata: Vec<(LogEntry, u64)>,
     /// Before [`Self::finish`], pages that faults mapped are neither in order nor joined, and missing
     /// metadata are not inserted.
     sequence: Sequence,
@@ -60,6 +64,7 @@ impl<'a> SequenceBuilder<'a> {
             accessed,
             walked: vec![WalkedFile::default(); accessed.len()],
             dependencies: Vec::new(),
+            kept_metadata: Vec::new(),
             sequence: Sequence {
                 report,
                 ..Sequence::default()
@@ -144,13 +149,12 @@ impl<'a> SequenceBuilder<'a> {
         let covered = &mut self.walked[at.number].covered;
         let mapped = mapped.into_iter().flat_map(|pages| covered.insert(pages));
         let mut kept: RangeSet = mapped.collect();
-        if let Some(earlier) = self.observed.earlier.pages(at.file.key, &at.file.facts) {
+        let known = self.observed.earlier.pages(at.file.key, &at.file.facts);
+        if let Some(known) = known {
             let needed = |pages: Range<u64>| {
                 let touched = at.file.touched.overlapping(&pages);
-                earlier
-                    .overlapping(&pages)
-                    .chain(touched)
-                    .collect::<Vec<_>>()
+                let known = known.needed.overlapping(&pages);
+                known.chain(touched).collect::<Vec<_>>()
             };
             let needed: RangeSet = kept.ranges().flat_map(needed).collect();
             if needed.len() > 0 {
@@ -163,7 +167,11 @@ impl<'a> SequenceBuilder<'a> {
             // A file without a number has no page with a place on the disk.
             if let Some(file) = self.walked[at.number].number {
                 let untouched = at.file.touched.missing(&pages).into_iter();
-                let spans = untouched.map(|pages| Span::new(Place::Data { file }, pages));
+                let unsure = untouched.flat_map(|pages| match known {
+                    Some(known) => known.not_used(&pages),
+                    None => vec![pages],
+                });
+                let spans = unsure.map(|pages| Span::new(Place::Data { file }, pages));
                 self.sequence.fault_around.extend(spans);
             }
         }
@@ -254,6 +262,7 @@ impl<'a> SequenceBuilder<'a> {
         // What helpers accessed was logged last and belongs in between.
         sequence.log.sort_by_key(|entry| entry.time_us);
         metadata::insert_missing(&mut sequence, &self.dependencies);
+        earlier::insert_kept_metadata(&mut sequence, self.kept_metadata);
         // Spans that touch are joined.
         let spans = &mut sequence.fault_around;
         spans.sort_unstable();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::model::{LaunchCounts, Params, PrefetchReport};
+use crate::model::{DataPages, LaunchCounts, Params, PrefetchReport};
 use crate::policy::{ColdLaunch, TuningEnd};
 
 mod properties;
@@ -19,6 +19,8 @@ fn learned(history: &[Revision]) -> Observation<'_> {
         class: CLASS,
         history,
         cold: None,
+        pages: None,
+        most: 5,
     }
 }
 
@@ -80,6 +82,41 @@ fn an_app_is_learned_and_then_prefetched() {
     assert_eq!(app.phase().byte(), 1);
     assert_eq!(app.plan(NOW, 0), Plan::Prefetch);
     assert_eq!(app, Managed::with_profile(CLASS, &history()));
+}
+
+#[test]
+fn an_app_is_learned_until_its_pages_are_told_apart_and_now_and_then_again() {
+    let mut app = Managed::default();
+    let history = history();
+    let learn = |app: &mut Managed, fault_around| {
+        let observation = Observation::Learned {
+            class: CLASS,
+            history: &history,
+            cold: None,
+            pages: Some(DataPages {
+                all: 1000,
+                fault_around,
+            }),
+            most: 5,
+        };
+        assert_eq!(app.next(NOW, &observation), Decision::Keep);
+        app.plan(NOW, 1)
+    };
+    assert_eq!(learn(&mut app, 500), Plan::Learn);
+    assert_eq!(app.next(NOW, &Observation::NotLearned), Decision::Keep);
+    assert_eq!(learn(&mut app, 300), Plan::Learn);
+    assert_eq!(app.phase(), Phase::Learning { attempts: 0 });
+    assert_eq!(learn(&mut app, 40), Plan::Prefetch);
+    for _ in 1..16 {
+        assert_eq!(launch(&mut app, good()), Decision::Keep);
+    }
+    let again = Decision::Relearn(DecisionReason::Periodic);
+    assert_eq!(launch(&mut app, good()), again);
+    assert_eq!(app.plan(NOW, 1), Plan::Learn);
+    assert_eq!(learn(&mut app, 40), Plan::Prefetch, "one is enough");
+    // Learned anew, it takes two again.
+    app.next(NOW, &Observation::Asked(PhaseRequest::Learn));
+    assert_eq!(learn(&mut app, 0), Plan::Learn);
 }
 
 #[test]
@@ -293,6 +330,8 @@ fn cold_launches_that_were_learned_live_take_part_in_the_comparison() {
                 waiting_us: 100,
                 requests: 100,
             }),
+            pages: None,
+            most: 5,
         };
         app.next(NOW, &observation);
     }

@@ -2,7 +2,7 @@
 //! be read, and its indices, names and ranges can be used unchecked.
 
 use super::FormatError;
-use crate::model::{App, Device, File, Place, Profile, Span};
+use crate::model::{App, Device, File, MOST_LEARNED_LAUNCHES, Place, Profile, Span};
 
 /// Largest `.pf` file, in bytes. The largest launch measured takes a twentieth.
 pub const MAX_FILE_BYTES: usize = 2 << 20;
@@ -49,6 +49,8 @@ pub fn check(profile: &Profile) -> Result<(), FormatError> {
             profile.fault_around.len(),
             MAX_ENTRIES,
         ),
+        ("unused pages", profile.unused.len(), MAX_ENTRIES),
+        ("times", profile.learned_at.len(), MOST_LEARNED_LAUNCHES),
         ("reads of helpers", profile.helpers.len(), MAX_ENTRIES),
         (
             "bytes of paths",
@@ -72,6 +74,7 @@ pub fn check(profile: &Profile) -> Result<(), FormatError> {
     let spans = spans
         .chain(profile.helpers.iter().map(|read| &read.entry.span))
         .chain(&profile.fault_around)
+        .chain(profile.unused.iter().map(|unused| &unused.span))
         .chain(&profile.completion)
         .all(|span| is_span(span, profile));
     require(spans, invalid("its entries"))

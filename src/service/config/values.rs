@@ -94,6 +94,9 @@ pub struct PrefetchConfig {
     /// A launch that needs more is only learned of an app that the administrator has named, in MiB.
     #[serde(deserialize_with = "whole::<_, 1, 65_536>")]
     pub max_profile_mib: u64,
+    /// How many launches of an app are learned in a row at most, until its profile is settled.
+    #[serde(deserialize_with = "whole::<_, 1, 20>")]
+    pub max_learned_launches: u64,
     /// Share of the last 10 s in which some task waited for memory (`some avg10` of
     /// /proc/pressure/memory) above which nothing is prefetched, in percent.
     #[serde(deserialize_with = "percent")]
@@ -112,6 +115,8 @@ impl Default for PrefetchConfig {
             max_memory_percent: 30,
             // The largest of the laboratory's apps needs 270 MB.
             max_profile_mib: 512,
+            // Each further launch tells less; see `policy::LearnedLaunches`.
+            max_learned_launches: 5,
             // Above this, users notice that tasks wait for memory, and prefetched pages would evict others.
             pressure_percent: 10.0,
         }

@@ -6,7 +6,7 @@ use super::Parts;
 use crate::drive::MemoryLimits;
 use crate::judge::KnownFiles;
 use crate::learn::LiveJob;
-use crate::model::{LaunchCounts, LaunchLimits, OwnRead, Profile, UserApp};
+use crate::model::{LaunchCounts, LaunchLimits, OwnRead, UserApp};
 use crate::policy::{ColdLaunch, LaunchFigures, Observation, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, thread_states};
@@ -113,11 +113,10 @@ impl Parts {
             return Err("not learned: tracing cannot be had".to_owned());
         }
         let start = &launch.start;
-        let profile = self.apps.profiles.get(&start.key);
         let job = LiveJob {
             launch: launch.number,
             app: start.app.clone(),
-            earlier: profile.map(|profile| unpack(Arc::clone(&profile.packed))),
+            earlier: self.apps.load_sequence(&start.key),
             limits: LaunchLimits::from(&self.config.launch),
             sysfs: self.places.sysfs.clone(),
             fault_around: self.fault_around.clone(),
@@ -292,10 +291,4 @@ fn count_missed(packed: &[u8], figures: &LaunchFigures, reads: &[OwnRead]) -> Op
     // The first requests stand for those that found no room.
     let noted = (reads.len() as u64).max(1);
     Some(missed * figures.own_readaheads().max(noted) / noted)
-}
-
-/// What unpacks a profile, on another thread than this.
-fn unpack(packed: Arc<[u8]>) -> Box<dyn FnOnce() -> Option<Profile> + Send> {
-    // This program has packed it.
-    Box::new(move || decode(&packed).ok())
 }

@@ -58,6 +58,8 @@ fn learned_set(parts: &[(u64, u64)]) -> LearnedSet {
         }],
         entries: Vec::new(),
         fault_around: Vec::new(),
+        unused: Vec::new(),
+        learned_at: Vec::new(),
         helpers: Vec::new(),
         completion: None,
         log_entries: parts.len() as u32,
