@@ -352,7 +352,9 @@ impl Service {
             Message::RecorderKept(kept) => self.parts.recorder_kept(&kept),
             Message::Recorded { result, cached } => {
                 let launch = result.launch;
-                let made = self.parts.recorder_ended(*result, cached);
+                let made = self
+                    .parts
+                    .recorder_ended(*result, cached.map(|cached| *cached));
                 self.launches.recorded(launch, made, &mut self.parts);
                 self.parts.refresh_marks();
             }

@@ -21,7 +21,7 @@ pub enum Message {
     Recorded {
         result: Box<LiveResult>,
         /// The profile that it has, ready to be prefetched.
-        cached: Option<Result<CachedProfile, String>>,
+        cached: Option<Box<Result<CachedProfile, String>>>,
     },
     /// How many requests of a launch that is over its profile does not hold; `None` if that cannot be told.
     Missed {

@@ -143,7 +143,7 @@ impl Recorders {
         let outbox = self.outbox.clone();
         let tell = move |result: LiveResult| {
             let learned = result.profile.as_ref().ok();
-            let cached = learned.map(|learned| CachedProfile::load(&learned.profile));
+            let cached = learned.map(|learned| Box::new(CachedProfile::load(&learned.profile)));
             let result = Box::new(result);
             outbox.send(Message::Recorded { result, cached });
         };

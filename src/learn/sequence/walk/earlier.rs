@@ -15,7 +15,7 @@ impl<'a> SequenceBuilder<'a> {
     /// has the index of the file of each entry of the earlier sequence.
     pub fn keep_earlier(&mut self, numbers: &[usize]) {
         let earlier = self.observed.earlier;
-        // What the launch tells of a file goes by its own accesses, without what is kept.
+        // Whether the launch can tell which pages of a file are not needed, by its own accesses alone.
         let tells: Vec<bool> = self
             .accessed
             .iter()
