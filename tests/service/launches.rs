@@ -13,6 +13,7 @@ use paralfetch::model::{Profile, UserApp};
 use paralfetch::profile::Store;
 use paralfetch::service::registry::Registry;
 
+use crate::root::pages_of;
 use crate::running::{LIMIT, Launched, Running, WAIT, files_in, number};
 use crate::slowed::Slowed;
 use crate::{seen_early_and_late, set_up};
@@ -76,6 +77,36 @@ fn what_was_learned_outlives_the_service() {
     let mut service = image.start();
     let line = image.launch_cold(&mut service, "app");
     assert!(line.contains("kind=Prefetched"), "{line}");
+}
+
+#[test]
+fn two_launches_are_learned_and_what_either_used_is_prefetched() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.configure("prefetch.max_learned_launches = 5\n");
+    image.script("app", "cat /data/1 $(cat /which)");
+    image.enable("app");
+    let mut service = image.start();
+    let which = image.root.path().join("which");
+    fs::write(&which, "/data/2").unwrap();
+    image.learn(&mut service, "app");
+    image.until_stored("app");
+    fs::write(&which, "/data/3").unwrap();
+    drop_caches().unwrap();
+    service.line(&["ready to learn"]);
+    image.launch("app");
+    let second = service.launch_of(&image.id("app"));
+    assert!(second.contains("kind=Learned"), "{second}");
+    assert!(number(&second, "prefetched_bytes") > 0, "{second}");
+    let third = image.launch_cold(&mut service, "app");
+    assert!(third.contains("kind=Prefetched"), "{third}");
+    service.stop();
+    let profile = image.root.show("app");
+    for file in 1..=3 {
+        let pages = pages_of(&profile, &format!("/data/{file}"));
+        assert!(!pages.is_empty(), "/data/{file}");
+    }
 }
 
 #[test]

@@ -15,7 +15,9 @@ use rustix::process::Signal;
 
 use crate::root::Root;
 
-/// One launch of an app is learned, and the next is prefetched.
+/// The setting of how many launches of an app are learned, and what it is unless a test sets it: the second launch is
+/// only prefetched.
+const LEARNED_LAUNCHES: &str = "prefetch.max_learned_launches";
 const ONCE: &str = "prefetch.max_learned_launches = 1\n";
 
 /// How long to wait for something that is sure to come, unless it is broken.
@@ -94,11 +96,15 @@ impl Image {
     /// apps are no part of these tests, and [`ONCE`].
     pub fn configure(&self, text: &str) {
         let (dir, early) = (self.config_dir(), self.early);
+        let learned = match text.contains(LEARNED_LAUNCHES) {
+            true => "",
+            false => ONCE,
+        };
         fs::create_dir_all(&dir).unwrap();
         fs::write(
             dir.join("config.toml"),
             format!(
-                "mode = \"manual\"\nlog.level = \"debug\"\nwatch.early = {early}\n{ONCE}{text}"
+                "mode = \"manual\"\nlog.level = \"debug\"\nwatch.early = {early}\n{learned}{text}"
             ),
         )
         .unwrap();
