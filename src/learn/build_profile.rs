@@ -78,6 +78,7 @@ impl WatchedLaunch {
             exact_faults: self.exact_faults,
             lost_paths: trace.lost_paths,
         };
+        let data_until = Duration::from_micros(sequence.data_until_us);
         let log = sequence.log;
         let profile = Profile {
             app: self.app,
@@ -93,7 +94,7 @@ impl WatchedLaunch {
             unused: sequence.unused,
             learned_at,
             helpers: sequence.helpers,
-            completion: completion_page(&log, duration),
+            completion: completion_page(&log, duration, data_until),
             log_entries: log.len() as u32,
             obsolete: 0,
         };

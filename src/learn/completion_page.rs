@@ -17,9 +17,9 @@ const READAHEAD_PAGES: u64 = 32;
 /// Every launch must read it last. With the default readahead, a page near an earlier read arrives with
 /// that read, long before it is touched.
 ///
-/// `None` if the launch went on for longer than it took to that page, as it does when it then reads on in one file or
-/// in documents, which are not in the log: by that page, launches would be timed as far too short.
-pub fn completion_page(log: &[LogEntry], duration: Duration) -> Option<Span> {
+/// `None` if the launch went on for longer than it took to that page, or until `data_until` read documents, which are
+/// not in the log: by that page, launches would be timed as far too short.
+pub fn completion_page(log: &[LogEntry], duration: Duration, data_until: Duration) -> Option<Span> {
     let mut read: HashMap<u32, RangeSet> = HashMap::new();
     let mut last = None;
     for (index, entry) in log.iter().enumerate() {
@@ -47,7 +47,7 @@ pub fn completion_page(log: &[LogEntry], duration: Duration) -> Option<Span> {
         read.insert(start..end);
     }
     let (page, place, used) = last?;
-    (used >= duration / 2).then(|| Span::new(place, page..page + 1))
+    (used >= duration / 2 && used >= data_until).then(|| Span::new(place, page..page + 1))
 }
 
 #[cfg(test)]
@@ -55,8 +55,12 @@ mod tests {
     use super::*;
 
     /// The file and page by which a launch is timed that makes these reads a microsecond apart (file, first
-    /// page, number of pages), and ends after so many microseconds.
-    fn completion(reads: &[(u32, u64, u64)], duration_us: u64) -> Option<(u32, u64)> {
+    /// page, number of pages), and ends after so many microseconds. It reads documents until `data_until_us`.
+    fn completion_with_data(
+        reads: &[(u32, u64, u64)],
+        duration_us: u64,
+        data_until_us: u64,
+    ) -> Option<(u32, u64)> {
         let entry = |(time_us, &(file, start, len)): (u64, &(u32, u64, u64))| LogEntry {
             span: Span::new(Place::Data { file }, start..start + len),
             device: 0,
@@ -64,12 +68,20 @@ mod tests {
             time_us,
         };
         let log: Vec<LogEntry> = (0..).zip(reads).map(entry).collect();
-        let span = completion_page(&log, Duration::from_micros(duration_us))?;
+        let (duration, data_until) = (
+            Duration::from_micros(duration_us),
+            Duration::from_micros(data_until_us),
+        );
+        let span = completion_page(&log, duration, data_until)?;
         assert_eq!(span.len, 1);
         match span.place {
             Place::Data { file } => Some((file, span.start)),
             Place::Metadata { .. } => None,
         }
+    }
+
+    fn completion(reads: &[(u32, u64, u64)], duration_us: u64) -> Option<(u32, u64)> {
+        completion_with_data(reads, duration_us, 0)
     }
 
     #[test]
@@ -99,6 +111,8 @@ mod tests {
         assert_eq!(completion(&around, 600), Some((2, 1999)));
         // It is not in the log, since it is no part of the app.
         assert_eq!(completion(&[(1, 0, 1), (3, 0, 1)], 600), None);
+        let with_film = |until| completion_with_data(&[(1, 0, 1), (3, 0, 1)], 2, until);
+        assert_eq!((with_film(1), with_film(2)), (Some((3, 0)), None));
         // A long read at the beginning.
         assert_eq!(completion(&[(2, 0, 2000), (1, 0, 1)], 600), None);
         assert_eq!(completion(&[(2, 0, 2000), (1, 0, 1)], 2), Some((1, 0)));

@@ -14,9 +14,10 @@ use super::own_process::{start_behind, work_behind};
 use crate::kernel::{HeldExec, RecorderPool};
 use crate::learn::{LiveJob, LiveLearner, LiveResult};
 
-/// Launches that are recorded at once, and those of one user: each costs every process of the system, and up to 25 MB.
+/// Launches that are recorded at once, and those of one user, who may have several apps start when he logs in: each
+/// costs every process of the system, and up to 25 MB.
 const MOST: usize = 6;
-const MOST_OF_A_USER: usize = 2;
+const MOST_OF_A_USER: usize = 4;
 
 /// Lets a program go when it is dropped.
 struct LetGo(Arc<HeldExec>);

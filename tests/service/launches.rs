@@ -84,7 +84,7 @@ fn two_launches_are_learned_and_what_either_used_is_prefetched() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    image.configure("prefetch.max_learned_launches = 5\n");
+    image.configure("prefetch.max_learned_launches = 2\n");
     image.script("app", "cat /data/1 $(cat /which)");
     image.enable("app");
     let mut service = image.start();

@@ -230,7 +230,9 @@ impl Ext4 {
     pub fn block_use(&self, block: u64) -> BlockUse {
         let mut found = 0;
         // SAFETY: `fs` is open until `self` is dropped; the answer is one u32.
-        match unsafe { pf_ext4_block_use(self.fs.as_ptr(), block, &mut found) } {
+        let find = || unsafe { pf_ext4_block_use(self.fs.as_ptr(), block, &mut found) };
+        let (error, _) = self.guard.ask(find);
+        match error {
             0 if found == 0 => BlockUse::Unused,
             0 if found == 1 => BlockUse::ByFiles,
             _ => BlockUse::InUse,

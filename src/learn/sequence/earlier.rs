@@ -48,6 +48,8 @@ pub struct Earlier {
 pub(super) struct KnownPages {
     /// Size and time of modification at that time; of files.
     version: Option<(u64, i64)>,
+    /// Its path from the file system's own root, where it was known.
+    path: Option<Vec<u8>>,
     /// All that the launches needed.
     pub needed: RangeSet,
     /// What of it was only in windows.
@@ -64,6 +66,11 @@ impl KnownPages {
     /// Whether the file is as it was then; a device's metadata always are.
     pub fn is_of(&self, key: InodeId, facts: &FileFacts) -> bool {
         key.ino == 0 || self.version == Some((facts.size, facts.mtime_ns))
+    }
+
+    /// The file's path, if it is as it was then. A file that a launch does not open has none that the kernel knows.
+    pub fn path_of(&self, key: InodeId, facts: &FileFacts) -> Option<Vec<u8>> {
+        self.path.clone().filter(|_| self.is_of(key, facts))
     }
 
     /// Whether a launch that accessed these pages can tell which others are not needed.
@@ -116,7 +123,7 @@ impl Earlier {
     /// `number` gives a device's present number (`st_dev`); `None` if it is not mounted.
     pub fn new(profile: &Profile, live: bool, number: impl Fn(&Device) -> Option<u64>) -> Self {
         let devices: Vec<Option<u64>> = profile.devices.iter().map(number).collect();
-        // Which file it is, or which metadata, and in which version.
+        // Which file it is, or which metadata.
         let identify = |place: Place| match place {
             Place::Metadata { device } => {
                 let dev = devices[usize::from(device)]?;
@@ -131,7 +138,7 @@ impl Earlier {
             Place::Data { file } => {
                 let file = &profile.files[file as usize];
                 let dev = devices[usize::from(file.device)]?;
-                Some((file.inode(dev), Some((file.size, file.mtime_ns))))
+                Some((file.inode(dev), Some(file)))
             }
         };
         let mut earlier = Earlier {
@@ -140,9 +147,12 @@ impl Earlier {
         };
         let mut files: HashMap<InodeId, KnownPages> = HashMap::new();
         let mut note = |span: &Span, note: &mut dyn FnMut(&mut KnownPages, Range<u64>)| {
-            let (key, version) = identify(span.place)?;
-            let known = files.entry(key).or_default();
-            known.version = version;
+            let (key, file) = identify(span.place)?;
+            let known = files.entry(key).or_insert_with(|| KnownPages {
+                version: file.map(|file| (file.size, file.mtime_ns)),
+                path: file.and_then(|file| file.path.clone()),
+                ..KnownPages::default()
+            });
             note(known, span.pages());
             Some(key)
         };

@@ -60,6 +60,9 @@ pub struct Sequence {
     pub unused: Vec<UnusedPages>,
     /// What helpers accessed and the launch tree did not. The log holds those that recur.
     pub helpers: Vec<HelperRead>,
+    /// When the launch last accessed data that it was asked to open, which are no part of the app, in microseconds
+    /// since its execve; 0 if it opened none.
+    pub data_until_us: u64,
     /// What was left out, and why.
     pub report: ResolveReport,
 }

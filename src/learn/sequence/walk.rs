@@ -77,7 +77,13 @@ impl<'a> SequenceBuilder<'a> {
         for (access, &number) in self.observed.accesses.iter().zip(numbers) {
             if access.by == By::Tree && !self.accessed[number].is_data() {
                 self.access(access, number);
-            } else if access.source == Source::Added {
+                continue;
+            }
+            if access.by == By::Tree {
+                let time_us = access.time_ns.saturating_sub(self.observed.start_ns) / 1000;
+                self.sequence.data_until_us = self.sequence.data_until_us.max(time_us);
+            }
+            if access.source == Source::Added {
                 let others = &mut self.walked[number].added_by_others;
                 others.insert(accessed_file::pages(access));
             }
@@ -240,6 +246,8 @@ impl<'a> SequenceBuilder<'a> {
         let (file, facts) = (at.file, &at.file.facts);
         if self.walked[at.number].number.is_none() {
             let device = self.device_number(at.device)?;
+            let known = self.observed.earlier.known(file.key);
+            let known_path = known.and_then(|known| known.path_of(file.key, facts));
             // The accesses of 2^32 files would not fit into memory.
             self.walked[at.number].number = Some(self.sequence.files.len() as u32);
             self.sequence.files.push(File {
@@ -248,7 +256,7 @@ impl<'a> SequenceBuilder<'a> {
                 generation: file.key.generation,
                 size: facts.size,
                 mtime_ns: facts.mtime_ns,
-                path: facts.path.clone(),
+                path: facts.path.clone().or(known_path),
             });
             self.sequence.mapped_files += u64::from(file.mapped);
             self.dependencies.push(&facts.dependencies);
