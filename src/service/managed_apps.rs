@@ -59,7 +59,7 @@ impl ManagedApps {
             };
             let stays = record.marks.argument.is_some() || !rules.is_launcher(&app);
             if !stays {
-                tracing::info!(app = %key, "{LAUNCHER_ONLY}");
+                tracing::info!(app = key.id, uid = key.uid, "{LAUNCHER_ONLY}");
             }
             stays
         });
@@ -147,11 +147,11 @@ impl ManagedApps {
             Decision::Refresh => self.refresh_profile(key),
             Decision::Relearn(reason) => {
                 let reason = reason_text(reason);
-                tracing::info!(app = %key, reason, "will be learned again");
+                tracing::info!(app = key.id, uid = key.uid, reason, "will be learned again");
             }
             Decision::SwitchedOff(off) => {
                 let why = off_reason(off);
-                tracing::info!(app = %key, why, "switched off");
+                tracing::info!(app = key.id, uid = key.uid, why, "switched off");
                 self.profiles.remove(key);
             }
         }
@@ -210,7 +210,7 @@ impl ManagedApps {
             |apps, key, rescheduled| match rescheduled {
                 Ok(Some(profile)) => {
                     let params = profile.history.last().map(|revision| revision.params);
-                    tracing::info!(app = %key, ?params, "scheduled anew");
+                    tracing::info!(app = key.id, uid = key.uid, ?params, "scheduled anew");
                     apps.profiles.insert(key, profile);
                     None
                 }
@@ -254,7 +254,7 @@ impl ManagedApps {
                     Err(why) => return Some(why),
                 };
                 let what = "obsolete entries were replaced or removed";
-                tracing::info!(app = %key, obsolete, entries, "{what}");
+                tracing::info!(app = key.id, uid = key.uid, obsolete, entries, "{what}");
                 apps.profiles.insert(key.clone(), profile);
                 apps.observe(&key, &Observation::Checked { obsolete, entries });
                 None
@@ -396,7 +396,7 @@ fn manage(registry: &mut Registry, rules: &Rules, key: &UserApp, profile: &Cache
         return;
     }
     let Some(marks) = Marks::of_profile(&profile.app, rules) else {
-        tracing::info!(app = %key, "{LAUNCHER_ONLY}");
+        tracing::info!(app = key.id, uid = key.uid, "{LAUNCHER_ONLY}");
         return;
     };
     let name = key.id.rsplit('/').next().unwrap_or(&key.id).to_owned();

@@ -226,10 +226,20 @@ impl Parts {
         let rules = self.watchlist.catalogue.rules().clone();
         let check = move |_: &mut _| match discovery::check(Path::new(&key.id), &rules) {
             Ok(()) => {
-                tracing::debug!(app = %key, bytes, "read much: its next launches are followed");
+                tracing::debug!(
+                    app = key.id,
+                    uid = key.uid,
+                    bytes,
+                    "read much: its next launches are followed"
+                );
                 outbox.send(Message::Discovered(key));
             }
-            Err(why) => tracing::debug!(app = %key, bytes, "read much and is no app: {why}"),
+            Err(why) => tracing::debug!(
+                app = key.id,
+                uid = key.uid,
+                bytes,
+                "read much and is no app: {why}"
+            ),
         };
         self.worker.jobs.run(check);
     }

@@ -254,7 +254,7 @@ fn a_learned_script_is_prefetched_and_others_of_its_interpreter_are_left_alone()
         launch("a.py");
         let line = service.launch_of(&image.id("a.py"));
         assert!(line.contains("kind=Prefetched"), "{line}");
-        let of_others = |name: &str| format!("app={} of user", image.id(name));
+        let of_others = |name: &str| format!("app=\"{}\"", image.id(name));
         for name in ["bin/python3", "b.py"] {
             assert_eq!(
                 service.heard(&["launch begins", &of_others(name)]),

@@ -157,7 +157,7 @@ impl Parts {
 
     fn count_launch(&mut self, start: &LaunchStart) {
         let (app, pid, plan) = (&start.key, start.pid, start.policy.plan);
-        tracing::debug!(%app, pid, ?plan, "launch begins");
+        tracing::debug!(app = app.id, uid = app.uid, pid, ?plan, "launch begins");
         *self.diagnostics.launches_seen.entry(app.uid).or_default() += 1;
         if self.apps.launched(app, &start.app, plan) {
             let app = app.clone();
@@ -208,7 +208,11 @@ impl Parts {
             ProbationVerdict::Undecided => {}
             ProbationVerdict::App(record) => {
                 if self.manage(*record) {
-                    tracing::info!(app = %key, "large and slow: managed from its next launch on");
+                    tracing::info!(
+                        app = key.id,
+                        uid = key.uid,
+                        "large and slow: managed from its next launch on"
+                    );
                 }
                 self.refresh_marks();
             }
