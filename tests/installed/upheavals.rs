@@ -58,16 +58,23 @@ fn profile_of(app: &str) -> Value {
     serde_json::from_str(&output(&["paralfetch", "show", "--json", app])).unwrap()
 }
 
-/// The time of day jumps, forward and back: what was learned stays, and launches go on being
-/// prefetched.
+/// The time of day jumps, forward and back: what was learned stays, and launches go on being prefetched, that one
+/// too which is learned when a month has gone by.
 pub fn clock_set(service: &Journal) {
-    let days = DAYS * 24 * 60 * 60;
-    for jump in [i64::try_from(days).unwrap(), -i64::try_from(days).unwrap()] {
+    let days = i64::try_from(DAYS * 24 * 60 * 60).unwrap();
+    let set = |jump: i64| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let then = now.as_secs().checked_add_signed(jump).unwrap();
         output(&["date", "--set", &format!("@{then}")]);
-        apps::assert_prefetched(&apps::launch_cold(service, APP));
-    }
+    };
+    set(days);
+    apps::assert_prefetched(&apps::launch_cold(service, APP));
+    set(-days);
+    let again = apps::launch_cold(service, APP);
+    let fields = again.fields();
+    assert_eq!(again.field("F_KIND"), "Learned", "{fields}");
+    assert!(again.number("F_PREFETCHED_BYTES") > 0, "{fields}");
+    apps::assert_prefetched(&apps::launch_cold(service, APP));
     let list = output(&["paralfetch", "list"]);
     assert!(!list.contains("switched off"), "{list}");
 }
