@@ -31,6 +31,9 @@ pub struct App {
     /// The program that is the app, where the command begins with another that executes it.
     #[serde(default)]
     pub program: Option<String>,
+    /// The user as whom that program executes the app: the service keeps its profile for this user.
+    #[serde(default)]
+    pub uid: u32,
     /// Its main window; without one, the launch ends when the program exits.
     pub window: Option<WindowRule>,
     /// Environment beside that which all apps have.

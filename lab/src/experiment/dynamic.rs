@@ -8,7 +8,6 @@ use paralfetch::model::DriveClass;
 use paralfetch::model::Params;
 use paralfetch::model::{Profile, Revision};
 use paralfetch::policy::{Phase, TunedParameter};
-use paralfetch::process::User;
 use paralfetch::schedule::schedule;
 
 use super::learning::LearningResult;
@@ -31,8 +30,7 @@ impl Work {
     /// Has the service tune what was learned exactly: the app is launched cold and plainly until the
     /// service leaves the schedule as it is.
     pub(super) fn tune(&mut self, app: &App, exact: &LearnedSet) -> Result<LearningResult> {
-        let program =
-            identify_command(&Rules::builtin(), &self.program(app)?, User::uid_of(None)).app;
+        let program = identify_command(&Rules::builtin(), &self.program(app)?, app.uid).app;
         let profile = untuned(exact, program.clone(), self.job.class);
         let state = State::new()?;
         let store = state.store()?;

@@ -7,7 +7,7 @@ use paralfetch::apps::{Rules, identify_command};
 use paralfetch::model::Params;
 use paralfetch::model::Profile;
 use paralfetch::policy::TunedParameter;
-use paralfetch::process::{Command, User};
+use paralfetch::process::Command;
 use paralfetch::service::main_class;
 
 use super::launcher::Request;
@@ -83,8 +83,7 @@ impl Work {
     }
 
     fn round(&mut self, app: &App, turn: u32) -> Result<Vec<Launch>> {
-        let program =
-            identify_command(&Rules::builtin(), &self.program(app)?, User::uid_of(None)).app;
+        let program = identify_command(&Rules::builtin(), &self.program(app)?, app.uid).app;
         let state = State::new()?;
         state.enable(&program)?;
         let mut service = self.start_service(state, &program)?;
