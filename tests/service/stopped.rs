@@ -40,14 +40,20 @@ fn a_stopped_service_goes_on_where_it_was() {
         image.learn_in_the_end(&mut service, "app");
     }
 
-    // A launch that is only seen afterwards.
+    // A launch that is only seen afterwards. Marks go a moment after the launch is learned: it may be held, too.
     let status = format!("/proc/{}/status", service.pid());
     service.signal(Signal::STOP);
     until("the service is stopped", || {
         fs::read_to_string(&status).unwrap().contains("State:\tT")
     });
-    image.launch("app");
+    let app = image.spawn("app");
+    let process = format!("/proc/{}", app.0.id());
+    until("it has ended or is held", || {
+        let read = |file| fs::read_to_string(format!("{process}/{file}")).unwrap_or_default();
+        read("status").contains("State:\tZ") || read("wchan").contains("fanotify")
+    });
     service.signal(Signal::CONT);
+    app.succeed();
     service.launch_of(&image.id("app"));
     image.prefetch_in_the_end(&mut service, "app");
 }
