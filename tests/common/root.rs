@@ -81,11 +81,12 @@ impl Root {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// The one profile file.
+    /// The one profile file. The launch sequence lies beside it.
     pub fn profile_file(&self) -> PathBuf {
         let mut files: Vec<PathBuf> = fs::read_dir(self.state.path())
             .unwrap()
             .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|end| end == "pf"))
             .collect();
         assert_eq!(files.len(), 1, "{files:?}");
         files.remove(0)
