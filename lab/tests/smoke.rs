@@ -203,7 +203,7 @@ fn check_reports(out: &Path) {
     }
 }
 
-/// Checks the launches with the service on: the first is learned, the others are prefetched.
+/// Checks the launches with the service on: the first ones are learned, the others prefetched.
 fn check_served(launches: &[Launch]) {
     for app in APPS.split(',') {
         let of = |number: u32| -> Vec<&Launch> {
@@ -214,14 +214,15 @@ fn check_served(launches: &[Launch]) {
         for number in 1..=LAUNCHES {
             let found = of(number);
             assert_eq!(found.len(), TURNS as usize, "{app}: {launches:?}");
-            let kind = if number == 1 { "learned" } else { "prefetched" };
+            // Two launches are learned at least, and more where windows still tell something.
+            let kinds: &[&str] = match number {
+                1 | 2 => &["learned"],
+                _ => &["learned", "prefetched"],
+            };
             for launch in found {
                 let served = launch.served.as_ref();
-                assert_eq!(
-                    served.map(|served| served.kind.as_str()),
-                    Some(kind),
-                    "{launch:?}"
-                );
+                let kind = served.map(|served| served.kind.as_str());
+                assert!(kind.is_some_and(|kind| kinds.contains(&kind)), "{launch:?}");
             }
         }
         let best = |number: u32, requests: fn(&Launch) -> u64| {
