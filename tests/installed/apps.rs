@@ -223,8 +223,8 @@ impl ForkServer {
     }
 
     /// Forks a child that announces itself and reads the data, with nothing of that cached. It ends
-    /// when the service has seen it. Returns what the service says of it.
-    pub fn launch(&mut self, service: &Journal, name: &str, id: &str) -> Entry {
+    /// when the service has seen it. Returns what the service says of its beginning and its end.
+    pub fn launch(&mut self, service: &Journal, name: &str, id: &str) -> [Entry; 2] {
         rustix::fs::sync();
         drop_caches().unwrap();
         let files: Vec<String> = data().collect();
@@ -233,14 +233,14 @@ impl ForkServer {
         let pid = launched.split(' ').nth(1).unwrap().to_owned();
         let read = self.answer();
         assert!(read.starts_with("read "), "{launched}, {read}");
-        service.next(&format!("launch of {id} begins"), |entry| {
+        let begun = service.next(&format!("launch of {id} begins"), |entry| {
             entry.message() == "launch begins" && entry.field("F_APP") == id
         });
         self.say(&format!("end {pid}"));
         assert_eq!(self.answer(), format!("ended {pid}"));
         let entry = service.launch_of(id);
         println!("        {id}: {}", entry.fields());
-        entry
+        [begun, entry]
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Child;
 use std::time::Instant;
 
 use crate::apps::{self, APP, BOXED, ForkServer};
-use crate::journal::Journal;
+use crate::journal::{Journal, now_us};
 use crate::system::{
     GROUP, USER, as_user, files, main_pid, outcome, output, property, refusal, status_of,
 };
@@ -51,15 +51,15 @@ pub fn main() {
     begin("status, for a user");
     status();
     begin("who may change something");
-    permissions();
+    let enabled_us = permissions();
 
     begin("a plain launch is learned");
-    service.message("ready to learn");
+    service.ready_to_learn(enabled_us);
     let first = apps::launch(&service, APP);
     assert_eq!(first.field("F_KIND"), "Learned", "{}", first.fields());
     structured(&first);
     begin("an app in a mount namespace of its own is learned");
-    service.message("ready to learn");
+    service.ready_to_learn(first.time_us());
     let boxed = apps::launch_boxed(&service, main_pid());
     assert_eq!(boxed.field("F_KIND"), "Learned", "{}", boxed.fields());
     apps::assert_learned_through_namespace();
@@ -115,8 +115,7 @@ fn runs(service: &Journal) {
     }
     assert_eq!(property(UNIT, "Type"), "notify");
     assert_eq!(property(SOCKET, "SubState"), "running");
-    let ready = service.message("ready");
-    assert_eq!(ready.field("_PID"), main_pid().to_string());
+    let ready = service.start_of(main_pid());
     assert_eq!(ready.field("F_PROFILES"), "0");
     output(&["busctl", "--system", "introspect", NAME, OBJECT]);
 }
@@ -184,7 +183,8 @@ fn status() {
 }
 
 /// Users choose for themselves. For others, polkit refuses them, unless a rule says otherwise; root is not asked.
-fn permissions() {
+/// Returns when the last app was about to be enabled, as [`now_us`] has it.
+fn permissions() -> u64 {
     output(&as_user(&["paralfetch", "enable", BOXED]));
     let own = output(&as_user(&["paralfetch", "list"]));
     assert!(own.contains(BOXED), "{own}");
@@ -203,12 +203,14 @@ fn permissions() {
     // It would see by itself that there is a rule, but nobody knows when.
     output(&["systemctl", "restart", "polkit.service"]);
     output(&enable);
+    let enabled_us = now_us();
     output(&["paralfetch", "enable", BOXED]);
     // The rule is about nothing else.
     let refused = refusal(&as_user(&["paralfetch", "mode", "manual"]));
     assert!(refused.contains("org.paralfetch.configure"), "{refused}");
     let list = output(&["paralfetch", "list"]);
     assert!(list.contains(APP) && list.contains(BOXED), "{list}");
+    enabled_us
 }
 
 /// Programs read what the service says of a launch in fields.
@@ -225,7 +227,7 @@ fn wrong_configuration(service: &Journal) {
     let wrong = format!("{DROP_INS}/20-wrong.toml");
     fs::write(&wrong, "[launch]\nquiet_reads = \"many\"\n").unwrap();
     output(&["systemctl", "reload", UNIT]);
-    let said = service.message("the old configuration stays");
+    let said = service.message_with("the old configuration stays");
     println!("        {}", said.message());
     assert!(said.message().contains("20-wrong.toml, line 2"));
     fs::remove_file(&wrong).unwrap();
@@ -262,7 +264,7 @@ fn stopped_and_called(service: &Journal) {
     let answer = output(&call);
     assert!(answer.contains("managed"), "{answer}");
     assert_eq!(property(UNIT, "ActiveState"), "active");
-    let ready = service.message("ready");
+    let ready = service.start_of(main_pid());
     assert_eq!(ready.field("F_PROFILES"), "3");
 }
 
@@ -272,14 +274,13 @@ fn stopped_and_announced(service: &Journal) {
     let mut server = ForkServer::start();
     let id = "announced:mail";
     // Nobody knows it yet: nothing is there to learn it with. That may be ready before this launch ends.
-    let before = service.entries_read();
-    server.launch(service, "mail", id);
+    let [begun, _] = server.launch(service, "mail", id);
     assert_eq!(property(UNIT, "ActiveState"), "active");
-    service.message_since(before, "ready to learn");
-    let learned = server.launch(service, "mail", id);
+    service.ready_to_learn(begun.time_us());
+    let [_, learned] = server.launch(service, "mail", id);
     assert_eq!(learned.field("F_KIND"), "Learned", "{}", learned.fields());
     // It reads from its first moment on and does nothing else, which leaves no time to be faster.
-    let prefetched = server.launch(service, "mail", id);
+    let [_, prefetched] = server.launch(service, "mail", id);
     let fields = prefetched.fields();
     assert_eq!(prefetched.field("F_KIND"), "Prefetched", "{fields}");
     assert!(prefetched.number("F_PREFETCHED_BYTES") > 0, "{fields}");
@@ -313,7 +314,7 @@ fn watchdog() {
     let systemd = Journal::follow(&["_PID=1"]);
     output(&["systemctl", "log-level", "debug"]);
     for _ in 0..HEARD {
-        systemd.message(&format!("notification message from PID {pid} (WATCHDOG=1)"));
+        systemd.message_with(&format!("notification message from PID {pid} (WATCHDOG=1)"));
     }
     output(&["systemctl", "log-level", "info"]);
     assert_eq!(main_pid(), pid);

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
 /// How long to wait for something that is sure to come, unless it is broken.
@@ -16,12 +17,19 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub struct Journal {
     child: Child,
     entries: Receiver<Entry>,
-    /// Messages of the entries that were read.
-    read: RefCell<Vec<String>>,
+    /// Times and messages of the entries that were read.
+    read: RefCell<Vec<(u64, String)>>,
 }
 
 /// One entry of the journal.
 pub struct Entry(Value);
+
+/// Now, as [`Entry::time_us`] has it.
+pub fn now_us() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let now = Duration::try_from(now).unwrap();
+    u64::try_from(now.as_micros()).unwrap()
+}
 
 impl Journal {
     /// From now on, what matches, such as `_PID=1`.
@@ -58,30 +66,45 @@ impl Journal {
                 .entries
                 .recv_timeout(left)
                 .unwrap_or_else(|error| panic!("no entry in the journal, {what}: {error}"));
-            self.read.borrow_mut().push(entry.message().to_owned());
+            let message = entry.message().to_owned();
+            self.read.borrow_mut().push((entry.time_us(), message));
             if wanted(&entry) {
                 return entry;
             }
         }
     }
 
+    /// The next entry whose message this is. One that only begins so is another: "ready to learn" is not "ready".
+    pub fn message(&self, message: &str) -> Entry {
+        self.next(message, |entry| entry.message() == message)
+    }
+
     /// The next entry with this text in its message.
-    pub fn message(&self, text: &str) -> Entry {
+    pub fn message_with(&self, text: &str) -> Entry {
         self.next(text, |entry| entry.message().contains(text))
     }
 
-    /// How many entries were read, for [`Self::message_since`].
-    pub fn entries_read(&self) -> usize {
-        self.read.borrow().len()
+    /// The start of the service's process, of which systemd has said that it is ready. Entries of the processes
+    /// before it may not have been read yet.
+    pub fn start_of(&self, pid: u32) -> Entry {
+        self.next(&format!("{pid} is ready"), |entry| {
+            entry.message() == "ready" && entry.field("_PID") == pid.to_string()
+        })
     }
 
-    /// Waits for this text in a message, unless an entry that was read after the first `count` had it.
-    pub fn message_since(&self, count: usize, text: &str) {
-        let was_read = self.read.borrow()[count..]
+    /// The next entry that says since `time_us` that the service is ready to learn, or one that was read. It says so
+    /// after each change of what is to be learned: an entry from before is about another one.
+    pub fn ready_to_learn(&self, time_us: u64) {
+        let message = "ready to learn";
+        let was_read = self
+            .read
+            .borrow()
             .iter()
-            .any(|message| message.contains(text));
+            .any(|(at_us, read)| *at_us >= time_us && read == message);
         if !was_read {
-            self.message(text);
+            self.next(message, |entry| {
+                entry.time_us() >= time_us && entry.message() == message
+            });
         }
     }
 
@@ -110,6 +133,11 @@ impl Entry {
     /// What is read by people.
     pub fn message(&self) -> &str {
         self.field("MESSAGE")
+    }
+
+    /// When the journal received it, in microseconds of the monotonic clock: the time of day may be set.
+    pub fn time_us(&self) -> u64 {
+        self.number("__MONOTONIC_TIMESTAMP")
     }
 
     /// A field with a number.

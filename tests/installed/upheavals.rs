@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 
 use crate::apps::{self, APP, SLOW};
-use crate::journal::Journal;
+use crate::journal::{Journal, now_us};
 use crate::system::{main_pid, output};
 
 /// How far the clock is set forward, in days: further than any time that something is kept for.
@@ -81,8 +81,9 @@ pub fn clock_set(service: &Journal) {
 
 /// The machine is suspended while a launch is learned. What the app does before and after is learned.
 pub fn suspended(service: &Journal) {
+    let enabled_us = now_us();
     output(&["paralfetch", "enable", SLOW]);
-    service.message("ready to learn");
+    service.ready_to_learn(enabled_us);
     // On the same processor: an emulated one may stand still, and nobody can tell who sleeps on another.
     let on_first = |pid: u32| {
         output(&[
