@@ -102,7 +102,7 @@ pub struct Run {
     #[arg(long)]
     pub device: String,
     /// Scenarios, or groups of them: standard, short, background, live, service,
-    /// writer, none.
+    /// service-background, beside, writer, none.
     #[arg(long, default_value = "standard", value_name = "LIST")]
     pub scenarios: String,
     /// Launch so many apps at once, from the first on; several numbers are several experiments.
@@ -111,7 +111,7 @@ pub struct Run {
     /// Turns: launches of each app in each scenario.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
-    /// Launches one after the other with the service on, in the scenario `service`.
+    /// Launches one after the other with the service on, in the scenarios `service…`.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9))]
     pub launches: u32,
     /// Where results go; what is there already is not measured again.

@@ -79,12 +79,13 @@ fn measure(args: args::Run) -> Result<ExitCode> {
     } else {
         args.scenarios
     };
-    if !scenarios.is_empty() {
-        Scenario::parse_list(&scenarios)?;
-    }
+    let needs_background = !scenarios.is_empty()
+        && Scenario::parse_list(&scenarios)?
+            .iter()
+            .any(|scenario| scenario.needs_background());
     paralfetch::kernel::check()?;
     let in_image: Vec<App> = match &background {
-        Some(app) if scenarios.contains("background") && !apps.contains(app) => {
+        Some(app) if needs_background && !apps.contains(app) => {
             apps.iter().chain([app]).cloned().collect()
         }
         _ => apps.clone(),

@@ -1,4 +1,4 @@
-//! An app that runs in the background while another is learned (Figure 11).
+//! An app that runs in the background while another is learned (Figure 11) or launched.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::processes::cpu_of_descendants;
 use crate::apps::App;
+use crate::child::die_with_parent;
 use crate::display::Watch;
 
 /// The app, in a process group of its own.
@@ -22,16 +23,16 @@ pub struct Process(Child);
 /// # Errors
 /// When it does not start, or shows no window in time.
 pub fn start(app: &App, root: &Path, watch: Option<Watch>, timeout: Duration) -> Result<Process> {
-    let child = Command::new("chroot")
+    let mut command = Command::new("chroot");
+    command
         .arg(root)
         .args(&app.command)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .context("cannot run chroot(8)")?;
-    let process = Process(child);
+        .process_group(0);
+    die_with_parent(&mut command, &[]);
+    let process = Process(command.spawn().context("cannot run chroot(8)")?);
     let Some(mut watch) = watch else {
         return Ok(process);
     };
@@ -68,13 +69,29 @@ fn until_idle(begun: Instant, timeout: Duration) -> Result<()> {
     Ok(())
 }
 
+impl Process {
+    /// Its first process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    /// Checks that the app still runs.
+    ///
+    /// # Errors
+    /// When it has ended: nothing was measured beside it.
+    pub fn check(&mut self) -> Result<()> {
+        match self.0.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("the app in the background has ended: {status}"),
+        }
+    }
+}
+
 impl Drop for Process {
-    /// Kills it; its parent process reaps it as it reaps the launches.
+    /// Kills its process group. Processes that left the group are ended with the next launch tree.
     fn drop(&mut self) {
-        let Some(group) = Pid::from_raw(self.0.id() as i32) else {
-            return;
-        };
-        // An app that has ended by itself is no error here: what was learned beside it is there.
-        let _ = kill_process_group(group, Signal::KILL);
+        // Both fail if the app has ended by itself.
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        let _ = self.0.wait();
     }
 }

@@ -167,6 +167,8 @@ impl Launcher {
             }
         }));
 
+        let service = request.service.as_ref().map(|service| service.pid());
+        let cpu_before = cpu_without(service)?;
         let before = Counters::now(&self.drive)?;
         let begun = monotonic_ns();
         let mut running = request
@@ -193,11 +195,7 @@ impl Launcher {
         };
         let waited = wait.until_over(&mut meter, &mut self.supervisor, self.timeout);
         let over_ns = monotonic_ns();
-        let mut cpu = cpu_of_descendants()?;
-        if let Some(service) = &request.service {
-            // It descends from us, and is no part of the launch.
-            cpu -= cpu_of(service.pid().as_raw_nonzero().get().unsigned_abs())?;
-        }
+        let cpu = cpu_without(service)? - cpu_before;
         let prefetched: Result<Vec<_>> = running.into_iter().map(finish).collect();
         let (_, completed_ns) = meter.times_ns();
         let reads = meter.finish();
@@ -268,6 +266,13 @@ impl Launcher {
             None => Ok(()),
         }
     }
+}
+
+/// Processor time, in seconds, of all processes that descend from us but the service, which is no part of a
+/// launch. An app in the background descends from us, too: only its use during the launch is counted.
+fn cpu_without(service: Option<Pid>) -> Result<f64> {
+    let service = service.map(|pid| cpu_of(pid.as_raw_nonzero().get().unsigned_abs()));
+    Ok(cpu_of_descendants()? - service.transpose()?.unwrap_or(0.0))
 }
 
 /// Ends a prefetch. One that prefetched nothing would make a cold launch under another name.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use paralfetch::apps::{Rules, identify_command};
 use paralfetch::drive::drop_caches;
 use paralfetch::learn::{LearnOptions, LearnSummary, learn};
@@ -36,10 +36,9 @@ impl Work {
             if store.learned(when).get(how).is_some() {
                 continue;
             }
-            let background = match (when, self.job.background.clone()) {
-                (Condition::Background, Some(other)) => Some(self.start_in_background(&other)?),
-                (Condition::Background, None) => bail!("no app is given to run in the background"),
-                (Condition::Idle | Condition::Live, _) => None,
+            let background = match when {
+                Condition::Background => Some(self.start_in_background()?),
+                Condition::Idle | Condition::Live => None,
             };
             let learned = match when {
                 _ if how == LearningRun::Dynamic => self.tuned(app, &store),
@@ -135,13 +134,19 @@ impl Work {
         }
     }
 
-    fn start_in_background(&self, app: &App) -> Result<background::Process> {
-        background::start(
-            app,
+    /// Starts the app that runs in the background. It goes on when a launch is ended, until what is
+    /// returned is dropped.
+    pub(super) fn start_in_background(&mut self) -> Result<background::Process> {
+        let app = self.job.background.clone();
+        let app = app.context("no app is given to run in the background")?;
+        let process = background::start(
+            &app,
             &self.job.root,
-            self.watch_window(app)?,
+            self.watch_window(&app)?,
             Duration::from_secs(self.job.timeout),
-        )
+        )?;
+        self.launcher.subreaper.spare(process.pid())?;
+        Ok(process)
     }
 }
 

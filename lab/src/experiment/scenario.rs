@@ -7,6 +7,17 @@ use anyhow::{Result, bail};
 use super::learned_store::Condition;
 use crate::methods::Method;
 
+/// Whether another app runs in the background during a round with the service on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Beside {
+    /// No other app runs.
+    Nothing,
+    /// Until the service prefetches: its profile is learned beside the other app.
+    WhileLearned,
+    /// During every launch of the round.
+    Always,
+}
+
 /// How an app is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scenario {
@@ -28,13 +39,17 @@ pub enum Scenario {
     Live,
     /// A round of launches one after the other, each cold and started as in [`Scenario::Cold`], with the
     /// service on; it has not seen the app before.
-    Service,
+    Service(Beside),
+    /// Cold, while another app runs in the background: what that has mapped stays cached.
+    BesideCold,
+    /// The same, with Paralfetch and the set that was learned on an idle system.
+    BesidePrefetch,
     /// Several apps at once, cold; `None`: without a prefetcher (FAST Figure 8).
     Together(Option<Method>),
 }
 
 /// Scenarios that are asked for by one name.
-pub const GROUPS: [(&str, &[Scenario]); 6] = [
+pub const GROUPS: [(&str, &[Scenario]); 8] = [
     (
         "standard",
         &[
@@ -70,7 +85,19 @@ pub const GROUPS: [(&str, &[Scenario]); 6] = [
         ],
     ),
     ("live", &[Scenario::Live, Scenario::WarmLive]),
-    ("service", &[Scenario::Service]),
+    ("service", &[Scenario::Service(Beside::Nothing)]),
+    (
+        "service-background",
+        &[Scenario::Service(Beside::WhileLearned)],
+    ),
+    (
+        "beside",
+        &[
+            Scenario::BesideCold,
+            Scenario::BesidePrefetch,
+            Scenario::Service(Beside::Always),
+        ],
+    ),
     ("writer", &[Scenario::WriterCold, Scenario::WriterPrefetch]),
 ];
 
@@ -143,9 +170,12 @@ impl Scenario {
             | Scenario::Warm
             | Scenario::WarmLive
             | Scenario::WriterCold
-            | Scenario::Service => None,
+            | Scenario::BesideCold
+            | Scenario::Service(_) => None,
             Scenario::Prefetched(method) | Scenario::Background(method) => Some(method),
-            Scenario::Live | Scenario::WriterPrefetch => Some(Method::Infill),
+            Scenario::Live | Scenario::WriterPrefetch | Scenario::BesidePrefetch => {
+                Some(Method::Infill)
+            }
             Scenario::Together(method) => method,
         }
     }
@@ -174,6 +204,18 @@ impl Scenario {
         }
     }
 
+    /// Whether another app runs in the background while the app is learned or launched.
+    pub fn needs_background(self) -> bool {
+        self.condition() == Condition::Background
+            || self.runs_beside()
+            || matches!(self, Scenario::Service(beside) if beside != Beside::Nothing)
+    }
+
+    /// Whether another app runs in the background during a single launch.
+    pub fn runs_beside(self) -> bool {
+        matches!(self, Scenario::BesideCold | Scenario::BesidePrefetch)
+    }
+
     /// Whether a large file is being written meanwhile.
     pub fn has_writer(self) -> bool {
         matches!(self, Scenario::WriterCold | Scenario::WriterPrefetch)
@@ -191,7 +233,11 @@ impl fmt::Display for Scenario {
             Scenario::WriterPrefetch => f.write_str("writer-prefetch"),
             Scenario::Background(method) => write!(f, "background-{}", method.name()),
             Scenario::Live => f.write_str("live-infill"),
-            Scenario::Service => f.write_str("service"),
+            Scenario::Service(Beside::Nothing) => f.write_str("service"),
+            Scenario::Service(Beside::WhileLearned) => f.write_str("service-background"),
+            Scenario::Service(Beside::Always) => f.write_str("service-beside"),
+            Scenario::BesideCold => f.write_str("beside-cold"),
+            Scenario::BesidePrefetch => f.write_str("beside-infill"),
             Scenario::Together(None) => f.write_str("together-cold"),
             Scenario::Together(Some(method)) => write!(f, "together-{}", method.name()),
         }
@@ -218,6 +264,23 @@ mod tests {
         assert!(
             error.contains("'hot'") && error.contains("standard"),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn scenarios_with_an_app_in_the_background_are_told() {
+        let list = |names: &str| Scenario::parse_list(names).unwrap();
+        assert!(
+            !list("standard,live,service,writer")
+                .iter()
+                .any(|s| s.needs_background())
+        );
+        let beside = list("background,service-background,beside");
+        assert!(beside.iter().all(|s| s.needs_background()));
+        assert_eq!(
+            list("service-beside"),
+            [Scenario::Service(Beside::Always)],
+            "alone, too"
         );
     }
 

@@ -12,24 +12,25 @@ use paralfetch::service::main_class;
 
 use super::launcher::Request;
 use super::progress::Progress;
-use super::scenario::Scenario;
+use super::scenario::{Beside, Scenario};
 use super::service::Service;
 use super::service_state::State;
+use super::turns::Task;
 use super::work::{PreparedApp, TRIES, Work, launch_line};
 use crate::apps::App;
 use crate::record::{Launch, Parameter, Record, Served};
 
-/// Name of the scenario of a round's launches, from 1.
-pub fn name(number: u32) -> String {
-    format!("{}-{number}", Scenario::Service)
+/// Name of the scenario of one of a round's launches, from 1.
+pub fn name(scenario: Scenario, number: u32) -> String {
+    format!("{scenario}-{number}")
 }
 
 /// Whether this turn's round is there. Its launches build on one another, so that none is repeated by
 /// itself; they are written down together, the last one last.
-pub fn is_done(done: &[&Launch], turn: u32, launches: u32) -> bool {
-    let last = name(launches);
+pub fn is_done(done: &[&Launch], task: &Task<Scenario>, launches: u32) -> bool {
+    let last = name(task.scenario, launches);
     done.iter()
-        .any(|launch| launch.turn == turn && launch.scenario == last)
+        .any(|launch| launch.turn == task.turn && launch.scenario == last)
 }
 
 /// The parameter that dynamic scheduling raises, as a profile has it.
@@ -57,19 +58,23 @@ impl Work {
     pub(super) fn serve(
         &mut self,
         prepared: PreparedApp<'_>,
+        beside: Beside,
         turn: u32,
         progress: &mut Progress,
     ) -> Result<()> {
+        let scenario = Scenario::Service(beside);
         let mut tries = 1;
         let round = loop {
-            match self.round(prepared.app, turn) {
+            match self.round(prepared.app, beside, turn) {
                 Ok(round) => break round,
                 Err(error)
                     if tries >= TRIES || self.launcher.supervisor.asked_to_end().is_some() =>
                 {
-                    return Err(error.context(format!("{} service", prepared.app.name)));
+                    return Err(error.context(format!("{} {scenario}", prepared.app.name)));
                 }
-                Err(error) => eprintln!("\nlab: {} service: {error:#}; again", prepared.app.name),
+                Err(error) => {
+                    eprintln!("\nlab: {} {scenario}: {error:#}; again", prepared.app.name);
+                }
             }
             tries += 1;
         };
@@ -82,15 +87,28 @@ impl Work {
         Ok(())
     }
 
-    fn round(&mut self, app: &App, turn: u32) -> Result<Vec<Launch>> {
+    fn round(&mut self, app: &App, beside: Beside, turn: u32) -> Result<Vec<Launch>> {
+        // Before the service, which must see the launches of one app only.
+        let mut background = match beside {
+            Beside::Nothing => None,
+            Beside::WhileLearned | Beside::Always => Some(self.start_in_background()?),
+        };
         let program = identify_command(&Rules::builtin(), &self.program(app)?, app.uid).app;
         let state = State::new()?;
         state.enable(&program)?;
         let mut service = self.start_service(state, &program)?;
         let mut round = Vec::new();
         for number in 1..=self.job.launches {
+            if beside == Beside::WhileLearned && !service.is_learning()? {
+                background = None;
+                // What has left its process group.
+                self.launcher.end_tree(None)?;
+            }
             let mut launch = self.plainly(app, &mut service)?;
-            launch.scenario = name(number);
+            if let Some(background) = &mut background {
+                background.check()?;
+            }
+            launch.scenario = name(Scenario::Service(beside), number);
             launch.turn = turn;
             round.push(launch);
         }
@@ -128,7 +146,7 @@ impl Work {
         let command = self.launcher.find(&app.command)?;
         self.launcher.empty_caches()?;
         let windows = self.watch_window(app)?.into_iter().collect();
-        let mut launch = self.begin(&app.name, Scenario::Service);
+        let mut launch = self.begin(&app.name, Scenario::Service(Beside::Nothing));
         let emulator = self.emulator_cpu()?;
         let seen = self.launcher.launch(Request {
             command: &command,
@@ -165,16 +183,21 @@ mod tests {
 
     #[test]
     fn a_round_is_there_with_its_last_launch() {
+        let scenario = Scenario::Service(Beside::Nothing);
         let launch = |turn, number| Launch {
             turn,
-            scenario: name(number),
+            scenario: name(scenario, number),
             ..Launch::default()
         };
+        let task = |scenario, turn| Task { turn, scenario };
         let done = [launch(0, 1), launch(0, 2), launch(1, 1)];
         let done: Vec<&Launch> = done.iter().collect();
-        assert!(is_done(&done, 0, 2));
-        assert!(!is_done(&done, 0, 3), "more launches are asked for");
-        assert!(!is_done(&done, 1, 2));
+        let first = task(scenario, 0);
+        assert!(is_done(&done, &first, 2));
+        assert!(!is_done(&done, &first, 3), "more launches are asked for");
+        assert!(!is_done(&done, &task(scenario, 1), 2));
+        let beside = task(Scenario::Service(Beside::Always), 0);
+        assert!(!is_done(&done, &beside, 2));
     }
 
     #[test]

@@ -90,11 +90,18 @@ impl Service {
     pub fn until_ready(&mut self) -> Result<()> {
         self.until("is not ready", |service| {
             let log = service.log()?;
-            let to_learn = service
-                .record()?
-                .is_some_and(|record| matches!(record.managed.phase(), Phase::Learning { .. }));
+            let record = service.record()?;
+            let to_learn = record.as_ref().is_some_and(learns);
             Ok(log.contains(READY) && (!to_learn || can_learn(&log)))
         })
+    }
+
+    /// Whether it learns the app's next launch.
+    ///
+    /// # Errors
+    /// When its record of the app cannot be read.
+    pub fn is_learning(&self) -> Result<bool> {
+        Ok(self.record()?.as_ref().is_none_or(learns))
     }
 
     /// Waits until its history has one more launch and the resulting learning or rescheduling is done.
@@ -211,6 +218,10 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn learns(record: &registry::Record) -> bool {
+    matches!(record.managed.phase(), Phase::Learning { .. })
 }
 
 /// Whether the learning thread was ready since the last launch.

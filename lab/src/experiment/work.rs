@@ -8,7 +8,7 @@ use super::disturbance::judge;
 use super::job::Job;
 use super::journal::Journal;
 use super::launcher::{Launcher, MeasuredLaunch, Request};
-use super::learned_store::{Condition, LearnedStore};
+use super::learned_store::LearnedStore;
 use super::live::LiveLearning;
 use super::misses;
 use super::processes::cpu_of;
@@ -55,16 +55,14 @@ impl Work {
             // What ends by exit is too short for anything to go on beside it.
             .filter(|scenario| app.window.is_some() || !scenario.has_writer())
             // An app that is running already opens a window there: that is no launch.
-            .filter(|scenario| {
-                scenario.condition() != Condition::Background || !self.is_background(&app)
-            })
+            .filter(|scenario| !scenario.needs_background() || !self.is_background(&app))
             .collect();
         let done = launches(records, &self.job.device, &app.name);
         let order = |turn| Scenario::in_turn(&scenarios, turn);
         let mut tasks = missing(&done, order, self.job.runs);
         tasks.retain(|task| {
-            task.scenario != Scenario::Service
-                || !served::is_done(&done, task.turn, self.job.launches)
+            !matches!(task.scenario, Scenario::Service(_))
+                || !served::is_done(&done, task, self.job.launches)
         });
         let known = LearnedStore::open(&self.job.out, &self.job.device, &app.name)?;
         if tasks.is_empty()
@@ -87,8 +85,8 @@ impl Work {
             if task.scenario.is_warm() && !is_warm {
                 self.try_launch(prepared, Scenario::Cold)?;
             }
-            if task.scenario == Scenario::Service {
-                self.serve(prepared, task.turn, &mut progress)?;
+            if let Scenario::Service(beside) = task.scenario {
+                self.serve(prepared, beside, task.turn, &mut progress)?;
             } else {
                 self.measure(prepared, &task, &mut progress)?;
             }
@@ -192,6 +190,11 @@ impl Work {
         } else {
             None
         };
+        let mut background = if scenario.runs_beside() {
+            Some(self.start_in_background()?)
+        } else {
+            None
+        };
         if scenario.is_warm() {
             // The processor's caches, too: what ran before, such as the loading just now, is in them.
             self.settle(app)?;
@@ -235,6 +238,9 @@ impl Work {
         self.complete(&mut record, &seen, emulator)?;
         if let Some(writer) = writer {
             writer.end()?;
+        }
+        if let Some(background) = &mut background {
+            background.check()?;
         }
         Ok(record)
     }

@@ -100,6 +100,20 @@ impl App {
         ratio(&self.by_turn(over), &self.by_turn(under))
     }
 
+    /// The median time of these launches of a round, by the time of a scenario; `None` where either was not
+    /// measured.
+    pub(super) fn round_ratio(&self, round: &[&str], under: &str) -> Option<Statistic> {
+        let mut turns: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for (turn, time) in round.iter().flat_map(|name| self.by_turn(name)) {
+            turns.entry(turn).or_default().push(time);
+        }
+        let medians: Vec<(u32, f64)> = turns
+            .into_iter()
+            .map(|(turn, times)| (turn, median(&times)))
+            .collect();
+        ratio(&medians, &self.by_turn(under))
+    }
+
     fn normalize(&mut self) {
         for scenario in self.runs.keys() {
             if let Some(ratio) = self.ratio(scenario, scenarios::baseline(scenario)) {

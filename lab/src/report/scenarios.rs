@@ -19,6 +19,8 @@ pub enum Kind {
     Learning,
     /// Unprefixed launches, with the service on.
     Service,
+    /// Launches while another app runs in the background.
+    Beside,
     /// Launches while the drive is being written.
     Writer,
     /// Several apps at once (FAST Figure 8).
@@ -41,7 +43,13 @@ pub struct Scenario {
 }
 
 /// Launches with the service on, numbered by `-1`, `-2`, ….
-const SERVICE: &str = "service";
+pub const SERVICE: &str = "service";
+/// The same, learned while another app ran.
+pub const SERVICE_BACKGROUND: &str = "service-background";
+/// The same, while another app runs.
+pub const SERVICE_BESIDE: &str = "service-beside";
+/// The baseline of launches beside another app.
+const BESIDE_COLD: &str = "beside-cold";
 /// t_ssd against t_warm, with the blocks that a cold launch read.
 pub const BOUND_AS_READ: &str = "bound-as-read";
 /// t_ssd against t_warm, with the blocks that a launch touched.
@@ -160,6 +168,30 @@ pub const SCENARIOS: &[Scenario] = &[
         "Launched plainly and cold with the service on, numbered from the first launch that it saw of the app; live learning, then prefetching with dynamic scheduling.",
     ),
     of(
+        SERVICE_BACKGROUND,
+        "service, background",
+        Kind::Service,
+        "As service, but while the service learns the app, another app runs (LibreOffice Writer, if no other is named); it is ended before the first launch that is prefetched.",
+    ),
+    of(
+        SERVICE_BESIDE,
+        "service, beside",
+        Kind::Service,
+        "As service, while another app runs (LibreOffice Writer, if no other is named) during all launches; normalized to cold launches beside it.",
+    ),
+    of(
+        BESIDE_COLD,
+        "cold, beside",
+        Kind::Beside,
+        "Caches dropped while another app runs (LibreOffice Writer, if no other is named): what that has mapped stays cached.",
+    ),
+    of(
+        "beside-infill",
+        "+ infill, beside",
+        Kind::Beside,
+        "Paralfetch in full while another app runs, with the set that was learned on an idle system.",
+    ),
+    of(
         "background-fast",
         "FAST, background",
         Kind::Background,
@@ -230,7 +262,11 @@ pub const SCENARIOS: &[Scenario] = &[
 /// The scenario that numbered launches belong to; of others, the name itself.
 pub fn unnumbered(name: &str) -> &str {
     match name.rsplit_once('-') {
-        Some((SERVICE, _)) => SERVICE,
+        Some((scenario, number))
+            if number.parse::<u32>().is_ok() && scenario.starts_with(SERVICE) =>
+        {
+            scenario
+        }
         _ => name,
     }
 }
@@ -271,6 +307,8 @@ pub fn rank(name: &str) -> usize {
 /// The scenario that this one is normalized to.
 pub fn baseline(name: &str) -> &'static str {
     match kind(name) {
+        Kind::Beside => BESIDE_COLD,
+        Kind::Service if unnumbered(name) == SERVICE_BESIDE => BESIDE_COLD,
         Kind::Writer => "writer-cold",
         Kind::Together => "together-cold",
         _ => "cold",
@@ -309,6 +347,9 @@ mod tests {
         assert_eq!(baseline("writer-prefetch"), "writer-cold");
         assert_eq!(baseline("together-fast"), "together-cold");
         assert_eq!(baseline("background-fast"), "cold");
+        assert_eq!(baseline("beside-infill"), "beside-cold");
+        assert_eq!(baseline("service-beside-2"), "beside-cold");
+        assert_eq!(baseline("service-background-2"), "cold");
     }
 
     #[test]
@@ -328,6 +369,9 @@ mod tests {
         assert_eq!(rank("service-3"), rank("service"));
         assert_eq!(baseline("service-3"), "cold");
         assert_eq!(unnumbered("background-fast"), "background-fast");
+        assert_eq!(unnumbered("service-beside-3"), SERVICE_BESIDE);
+        assert_eq!(unnumbered(SERVICE_BESIDE), SERVICE_BESIDE);
+        assert_eq!(kind("service-background-3"), Kind::Service);
     }
 
     #[test]

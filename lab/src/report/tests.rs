@@ -163,13 +163,15 @@ fn section(records: &[Record], title: &str) -> sections::Section {
     found.unwrap_or_else(|| panic!("no section {title}"))
 }
 
-/// Three launches with the service on: learned, prefetched, and prefetched with another schedule.
+/// Four launches with the service on: two are learned, then it prefetches, and with another schedule.
 fn served(app: &str) -> Vec<Record> {
     let times = [
         ("cold", 1.0),
+        ("infill", 0.4),
         ("service-1", 1.1),
-        ("service-2", 0.5),
-        ("service-3", 0.48),
+        ("service-2", 0.9),
+        ("service-3", 0.5),
+        ("service-4", 0.48),
     ];
     let mut all = shares(app, &times);
     for record in &mut all {
@@ -177,9 +179,9 @@ fn served(app: &str) -> Vec<Record> {
             continue;
         };
         let done = match launch.scenario.as_str() {
-            "service-1" => ("learned", None),
-            "service-2" => ("prefetched", Some(64)),
-            "service-3" => ("prefetched", Some(80)),
+            "service-1" | "service-2" => ("learned", None),
+            "service-3" => ("prefetched", Some(64)),
+            "service-4" => ("prefetched", Some(80)),
             _ => continue,
         };
         launch.served = Some(Served {
@@ -199,17 +201,23 @@ fn launches_with_the_service_on_are_told_by_number() {
     let mut all = served("a");
     all.extend(served("b"));
     let found = section(&all, "service on");
-    let [times, kinds, gain] = &found.tables[..] else {
+    let [by_default, times, kinds, gain] = &found.tables[..] else {
         panic!("{:?}", found.tables)
     };
-    assert_eq!(times.head, ["app", "launch 1", "launch 2", "launch 3"]);
+    assert_eq!(by_default.head, ["app", "by + infill", "by cold"]);
+    assert!(by_default.note.contains("launches 3 to 4"));
+    for row in &by_default.rows {
+        assert_eq!(row[1..], ["1.225 (1.225–1.225)", "0.490 (0.490–0.490)"]);
+    }
+    assert_eq!(times.head[3..], ["launch 3", "launch 4"]);
     for row in &times.rows {
-        let expected = ["1.10 (1.10–1.10)", "0.50 (0.50–0.50)", "0.48 (0.48–0.48)"];
+        let expected = ["1.10", "0.90", "0.50", "0.48"].map(|one| format!("{one} ({one}–{one})"));
         assert_eq!(row[1..], expected);
     }
     assert_eq!(times.rows[2][0], sections::AVERAGE);
     let expected = [
         "a",
+        "learned",
         "learned",
         "prefetched, shift 64 KiB",
         "prefetched, shift 80 KiB",
@@ -221,6 +229,40 @@ fn launches_with_the_service_on_are_told_by_number() {
         assert!(text.contains("Launches with the service on"));
         assert_eq!(text.matches("Launched plainly and cold").count(), 1);
     }
+}
+
+#[test]
+fn rounds_beside_another_app_have_sections_and_baselines_of_their_own() {
+    let times = [
+        ("cold", 1.0),
+        ("infill", 0.5),
+        ("beside-cold", 0.6),
+        ("beside-infill", 0.3),
+        ("service-background-1", 1.0),
+        ("service-background-2", 1.0),
+        ("service-background-3", 0.55),
+        ("service-beside-1", 0.6),
+        ("service-beside-2", 0.6),
+        ("service-beside-3", 0.36),
+    ];
+    let all = shares("a", &times);
+    let ratios = |title: &str| section(&all, title).tables[0].rows[0][1..].to_vec();
+    let learned_beside = ratios("learned beside another app");
+    assert_eq!(
+        learned_beside,
+        ["1.100 (1.100–1.100)", "0.550 (0.550–0.550)"]
+    );
+    let beside = ratios("service on, beside another app");
+    assert_eq!(beside, ["1.200 (1.200–1.200)", "0.600 (0.600–0.600)"]);
+    let prefetched = section(&all, "Beside another app");
+    assert!(
+        prefetched
+            .tables
+            .iter()
+            .any(|table| table.title == "With and without another app")
+    );
+    let (markdown, _) = report(&all);
+    assert!(!markdown.contains("### Launches with the service on\n"));
 }
 
 #[test]

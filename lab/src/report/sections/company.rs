@@ -163,6 +163,30 @@ fn against_idle(device: &Device, learned: &[&str], title: &'static str) -> Optio
     Some(table)
 }
 
+/// Launches while another app runs in the background.
+pub fn beside(device: &Device) -> Option<Section> {
+    let (apps, mut section) = against(
+        device,
+        Kind::Beside,
+        Heading {
+            title: "Beside another app".to_owned(),
+            text: "Launched while another app ran (LibreOffice Writer, if no other is named), normalized to a \
+                   cold launch beside it.",
+        },
+    )?;
+    section.tables.push(in_seconds(
+        &apps,
+        "With and without another app",
+        &[
+            ("cold", "alone, cold"),
+            ("infill", "alone, + infill"),
+            ("beside-cold", "beside, cold"),
+            ("beside-infill", "beside, + infill"),
+        ],
+    ));
+    Some(section)
+}
+
 /// Launches while the drive is being written.
 pub fn writer(device: &Device) -> Option<Section> {
     let (apps, mut section) = against(

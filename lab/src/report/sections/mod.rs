@@ -73,15 +73,17 @@ pub const AVERAGE: &str = "average";
 
 /// The sections of a drive, those of experiments that were not made left out.
 pub fn of_device(device: &Device) -> Vec<Section> {
-    let all = [
+    let launches = [
         Some(checks::conditions(device)),
         launches::normalized(device),
         figures::increments(device),
         figures::fast(device),
         figures::averages(device),
-        service::service(device),
+    ];
+    let conditions = [
         company::background(device),
         company::live(device),
+        company::beside(device),
         company::writer(device),
         company::together(device),
         checks::tiny(device),
@@ -92,7 +94,9 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         checks::ends(device),
         checks::disturbed(device),
     ];
-    all.into_iter().flatten().collect()
+    let rounds = service::rounds(device);
+    let launches = launches.into_iter().flatten().chain(rounds);
+    launches.chain(conditions.into_iter().flatten()).collect()
 }
 
 /// Averages of all scenarios that are normalized to cold.

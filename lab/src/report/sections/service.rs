@@ -4,16 +4,46 @@ use std::collections::BTreeMap;
 
 use super::super::app::App;
 use super::super::format::{near_one_with_interval, or_nothing, ratio_with_interval};
-use super::super::scenarios::Kind;
+use super::super::scenarios::{self, Kind};
 use super::super::stats::Statistic;
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::{AVERAGE, Section};
 use crate::record::{Learned, Served, Tuned};
 
-/// First to last launch of an app that the service has not seen before.
-pub fn service(device: &Device) -> Option<Section> {
-    let columns = device.of_kinds(&[Kind::Service]);
+/// Launches of a round that the service usually learns; those from the next one on are what users get.
+const LEARNED: usize = 2;
+
+/// The rounds that are shown: the scenario, the title of its section and a paragraph.
+const ROUNDS: [(&str, &str, &str); 3] = [
+    (
+        scenarios::SERVICE,
+        "Launches with the service on",
+        "Started plainly and cold, one after the other, with a service that had not seen the app before.",
+    ),
+    (
+        scenarios::SERVICE_BACKGROUND,
+        "Launches with the service on, learned beside another app",
+        "Started plainly and cold, one after the other. Another app ran until the service had learned the \
+         app, and was ended before the first launch that was prefetched.",
+    ),
+    (
+        scenarios::SERVICE_BESIDE,
+        "Launches with the service on, beside another app",
+        "Started plainly and cold, one after the other, while another app ran. All times are by launches \
+         beside that app, too: what it has mapped stays cached.",
+    ),
+];
+
+/// First to last launch of an app that the service has not seen before, in each kind of round.
+pub fn rounds(device: &Device) -> Vec<Section> {
+    let sections = ROUNDS.iter().map(|round| section(device, *round));
+    sections.flatten().collect()
+}
+
+fn section(device: &Device, (scenario, title, text): (&str, &str, &str)) -> Option<Section> {
+    let mut columns = device.of_kinds(&[Kind::Service]);
+    columns.retain(|name| scenarios::unnumbered(name) == scenario);
     let apps: Vec<&App> = device
         .apps
         .iter()
@@ -22,18 +52,62 @@ pub fn service(device: &Device) -> Option<Section> {
     if apps.is_empty() {
         return None;
     }
-    let mut tables = vec![times(device, &apps, &columns), kinds(&apps, &columns)];
+    let mut tables: Vec<Table> = by_default(scenario, &apps, &columns).into_iter().collect();
+    tables.extend([times(device, &apps, &columns), kinds(&apps, &columns)]);
     tables.extend(tuning_gain(&apps, &columns));
     Some(Section {
-        title: "Launches with the service on".to_owned(),
-        text: vec![
-            "Started plainly and cold, one after the other, with a service that had not seen the app \
-             before."
-                .to_owned(),
-        ],
+        title: title.to_owned(),
+        text: vec![text.to_owned()],
         picture: None,
         tables,
     })
+}
+
+/// What users get by default: the launches after those that are usually learned, by the best that the
+/// exact method does in the same condition, and by cold launches.
+fn by_default(scenario: &str, apps: &[&App], columns: &[&str]) -> Option<Table> {
+    let later = columns.get(LEARNED..).filter(|later| !later.is_empty())?;
+    let infill = match scenario {
+        scenarios::SERVICE_BESIDE => "beside-infill",
+        _ => "infill",
+    };
+    let under = [infill, scenarios::baseline(columns[0])];
+    let ratio = |app: &App, under: &&str| app.round_ratio(later, under);
+    if !apps
+        .iter()
+        .any(|app| under.iter().any(|name| ratio(app, name).is_some()))
+    {
+        return None;
+    }
+    let numbers = match columns.len() {
+        3 => "launch 3".to_owned(),
+        last => format!("launches 3 to {last}"),
+    };
+    let mut table = Table::new(
+        "What users get by default",
+        &format!(
+            "The median of {numbers} of a round, by launches that are prefetched with the exact profile (+ infill) \
+             and by cold launches, with 95 % intervals; less is better. Launches that were learned again are in it.",
+        ),
+        ["app", "by + infill", "by cold"],
+    );
+    let cell = |ratio: Option<Statistic>| {
+        or_nothing(ratio.map(|ratio| near_one_with_interval(ratio.estimate())))
+    };
+    for app in apps {
+        table.push(
+            std::iter::once(app.name.clone()).chain(under.map(|name| cell(ratio(app, &name)))),
+        );
+    }
+    if apps.len() > 1 {
+        let large = apps.iter().filter(|app| !app.is_tiny());
+        let mean = |name| {
+            let parts = large.clone().filter_map(|app| ratio(app, &name)).collect();
+            cell(Statistic::mean(parts))
+        };
+        table.push(std::iter::once(AVERAGE.to_owned()).chain(under.map(mean)));
+    }
+    Some(table)
 }
 
 /// How the columns of launches are headed: `launch 1`.
@@ -108,16 +182,16 @@ fn what(served: &[&Served]) -> String {
     words.join(", ")
 }
 
-/// What changes between the first prefetched launch and the last: dynamic scheduling.
+/// What changes between the first launch that is usually prefetched and the last: dynamic scheduling.
 fn tuning_gain(apps: &[&App], columns: &[&str]) -> Option<Table> {
-    let (Some(second), Some(last)) = (columns.get(1), columns.last()) else {
+    let (Some(first), Some(last)) = (columns.get(LEARNED), columns.last()) else {
         return None;
     };
-    if second == last {
+    if first == last {
         return None;
     }
     let mut table = Table::new(
-        "Last launch by second",
+        "Last launch by third",
         "What dynamic scheduling adds to the first schedule, with 95 % intervals; the paper saw 0.982 and \
          0.952 (Paralfetch §5.2 and §5.3).",
         ["app", "ratio"],
@@ -126,12 +200,12 @@ fn tuning_gain(apps: &[&App], columns: &[&str]) -> Option<Table> {
         or_nothing(ratio.map(|ratio| near_one_with_interval(ratio.estimate())))
     };
     for app in apps {
-        table.push([app.name.clone(), cell(app.ratio(last, second))]);
+        table.push([app.name.clone(), cell(app.ratio(last, first))]);
     }
     let parts: Vec<Statistic> = apps
         .iter()
         .filter(|app| !app.is_tiny())
-        .filter_map(|app| app.ratio(last, second))
+        .filter_map(|app| app.ratio(last, first))
         .collect();
     if parts.len() > 1 {
         table.push([AVERAGE.to_owned(), cell(Statistic::mean(parts))]);
