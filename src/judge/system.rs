@@ -8,9 +8,9 @@ use rustix::fs::{AtFlags, StatxFlags, StatxTimestamp, major, statx};
 
 use super::misses::{FileLookUp, FileNow, PageFate};
 use crate::fs::ext4::{BlockKind, Ext4};
+use crate::fs::handle;
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::support::Support;
-use crate::fs::{blockdev, handle};
 use crate::model::InodeId;
 use crate::model::PAGE_SIZE;
 
@@ -81,7 +81,7 @@ impl FileLookUp for LiveSystem {
 
     fn block(&mut self, dev: u64, page: u64) -> BlockKind {
         let mounts = &self.mounts;
-        let open = || Ext4::open(&blockdev::node(dev, mounts)?).ok();
+        let open = || Ext4::of_device(dev, mounts).ok();
         let ext4 = self.ext4.entry(dev).or_insert_with(open);
         // Of several small blocks in a page, the first speaks for it.
         ext4.as_ref().map_or(BlockKind::Other, |ext4| {

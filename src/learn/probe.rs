@@ -96,10 +96,9 @@ impl<'a> LiveProbe<'a> {
             self.warn::<()>(dev, consequence, error);
             [0; 16]
         });
-        let ext4 = match blockdev::node(dev, self.mounts).map(|node| Ext4::open(&node)) {
-            Some(Ok(ext4)) => Some(ext4),
-            Some(Err(error)) => self.warn(dev, "its metadata are left out", error),
-            None => self.warn(dev, "its metadata are left out", "it has no device node"),
+        let ext4 = match Ext4::of_device(dev, self.mounts) {
+            Ok(ext4) => Some(ext4),
+            Err(error) => self.warn(dev, "its metadata are left out", error),
         };
         let device = Device {
             dev,

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
+use paralfetch::fs::ext4::Ext4;
 use paralfetch::fs::handle::{inode_generation, open_by_ino, open_cached_file, path_in_fs};
 use paralfetch::fs::mounts::{MountTable, fs_uuid};
 use paralfetch::fs::{blockdev, residency};
@@ -36,6 +37,9 @@ fn a_file_system_is_found_by_device_and_by_uuid() {
         image.device().file_name().unwrap().to_str(),
         Some(blockdev::name(dev).as_str())
     );
+    let by_number = Ext4::of_device(dev, &mounts).unwrap();
+    let by_path = Ext4::open(image.device()).unwrap();
+    assert_eq!(by_number.blocks(), by_path.blocks());
 
     // What covers the mount is never taken for it.
     let cover = Mounted::new("tmpfs", "none", image.mount_point());

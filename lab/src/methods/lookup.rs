@@ -7,8 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use paralfetch::fs::ext4::Ext4;
+use paralfetch::fs::fiemap;
 use paralfetch::fs::mounts::{MountTable, fs_uuid};
-use paralfetch::fs::{blockdev, fiemap};
 use paralfetch::model::{PAGE_SIZE, Place};
 use rustix::fs::{Dir, FileType, OFlags, fstat, open};
 use rustix::io::Errno;
@@ -51,8 +51,7 @@ impl BlockMap {
             .with_context(said)
             .context("the app was not learned from the file system there")?;
         let mounts = MountTable::read().context("cannot read the mount table")?;
-        let node = blockdev::node(fstat(&root)?.st_dev, &mounts).with_context(said)?;
-        let ext4 = Ext4::open(&node)?;
+        let ext4 = Ext4::of_device(fstat(&root)?.st_dev, &mounts)?;
 
         let wanted = common_sequence(first, second)
             .iter()

@@ -23,6 +23,9 @@ pub use directory::DirectoryLookUp;
 use read_limits::ReadGuard;
 pub use read_limits::ReadLimits;
 
+use super::mounts::MountTable;
+use super::{blockdev, safe_open};
+
 /// Most nodes of one file: enough for 22 million extents, or 16 GiB in indirect blocks of 1 KiB.
 /// Beyond it the tree is taken for damaged.
 const MAX_NODES: usize = 1 << 16;
@@ -167,20 +170,44 @@ impl Ext4 {
         Self::open_within(device, ReadLimits::default())
     }
 
+    /// Opens the file system on the block device with this number, by a descriptor: the node's name may lead to
+    /// something else from one moment to the next.
+    ///
+    /// # Errors
+    /// As [`Ext4::open`], and if the device has no node.
+    pub fn of_device(dev: u64, mounts: &MountTable) -> Result<Self, Ext4Error> {
+        let node = blockdev::node(dev, mounts);
+        let node = node.ok_or_else(|| refused(blockdev::name(dev), "it has no device node"))?;
+        Self::of_node(&node, dev)
+    }
+
+    /// As [`Ext4::of_device`], by the path of its node.
+    fn of_node(node: &Path, dev: u64) -> Result<Self, Ext4Error> {
+        let shown = node.display();
+        let fd = safe_open::block_device(node, dev)
+            .map_err(|errno| refused(&shown, &errno.to_string()))?
+            .ok_or_else(|| refused(&shown, "the node is another device's by now"))?;
+        // libext2fs takes nothing but a path, and opens what this one stands for once more.
+        let own_path = safe_open::own_path(&fd);
+        Self::open_named(Path::new(&own_path), shown, ReadLimits::default())
+    }
+
     /// As [`Ext4::open`], with other limits on its reads.
     ///
     /// # Errors
     /// As [`Ext4::open`]; and that and every later question give an error where a limit is exceeded.
     pub fn open_within(device: &Path, limits: ReadLimits) -> Result<Self, Ext4Error> {
-        let refused = |reason: &str| {
-            let device = device.display();
-            Ext4Error(format!(
-                "cannot read the ext4 metadata of {device}: {reason}; check that it is the file system's \
-                 device and that you may read it"
-            ))
-        };
-        let path = CString::new(device.as_os_str().as_bytes())
-            .map_err(|_| refused("its path has a zero byte in it"))?;
+        Self::open_named(device, device.display(), limits)
+    }
+
+    /// Opens what `path` leads to, which errors call `shown`.
+    fn open_named(
+        path: &Path,
+        shown: impl fmt::Display,
+        limits: ReadLimits,
+    ) -> Result<Self, Ext4Error> {
+        let path = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| refused(&shown, "its path has a zero byte in it"))?;
         let (mut fs, mut info) = (std::ptr::null_mut(), Info::default());
         let guard = ReadGuard::new(limits);
         // SAFETY: `path` is a C string; the pointer and the struct are written on success.
@@ -188,7 +215,7 @@ impl Ext4 {
         let (error, exceeded) = guard.ask(open);
         match NonNull::new(fs) {
             Some(fs) if error == 0 => Ok(Ext4 { fs, info, guard }),
-            _ => Err(refused(&reason(error, exceeded))),
+            _ => Err(refused(shown, &reason(error, exceeded))),
         }
     }
 
@@ -334,6 +361,14 @@ impl Drop for Ext4 {
     }
 }
 
+/// The error that says why a file system cannot be opened.
+fn refused(device: impl fmt::Display, reason: &str) -> Ext4Error {
+    Ext4Error(format!(
+        "cannot read the ext4 metadata of {device}: {reason}; check that it is the file system's device and that \
+         you may read it"
+    ))
+}
+
 /// The error that says what is wrong with an inode.
 fn damaged(ino: u64, reason: &str) -> Ext4Error {
     Ext4Error(format!(
@@ -371,5 +406,16 @@ mod tests {
             let error = Ext4::open(Path::new(path)).unwrap_err().to_string();
             assert!(error.contains(path), "{error}");
         }
+    }
+
+    #[test]
+    fn a_device_is_opened_by_its_number_and_nothing_else_at_its_path_is() {
+        let dev = rustix::fs::makedev(4095, 7);
+        let error = Ext4::of_node(Path::new("/dev/null"), dev).unwrap_err();
+        let said = "/dev/null: the node is another device's by now";
+        assert!(error.to_string().contains(said), "{error}");
+        let error = Ext4::of_device(dev, &MountTable::parse(b"")).unwrap_err();
+        let said = "4095:7: it has no device node";
+        assert!(error.to_string().contains(said), "{error}");
     }
 }
