@@ -1,5 +1,6 @@
 //! The managed apps: their records, their profiles, and what is decided from what happens to them.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -23,6 +24,9 @@ use crate::profile::{Store, decode};
 /// What the log says of a launcher that has a profile or was managed.
 const LAUNCHER_ONLY: &str =
     "starts many apps and is not managed itself: learn the apps that it starts";
+
+/// The profiles that were in force when a job began, by app: as [`CachedProfile::packed`].
+pub type KnownProfiles = HashMap<UserApp, Arc<[u8]>>;
 
 /// The managed apps.
 pub struct ManagedApps {
@@ -262,10 +266,12 @@ impl ManagedApps {
         );
     }
 
-    /// Has the profiles read again: the user may have learned an app by hand.
+    /// Has the profiles read again: the administrator may have learned an app by hand.
     pub fn load_again(&self) {
         let (store, outbox) = (self.store.clone(), self.outbox.clone());
-        let known = self.profiles.keys().cloned().collect();
+        let packed =
+            |(key, profile): (&UserApp, &CachedProfile)| (key.clone(), Arc::clone(&profile.packed));
+        let known: KnownProfiles = self.profiles.iter().map(packed).collect();
         self.jobs
             .run(move |_| match CachedProfile::load_all(&store) {
                 Ok((found, warnings)) => {
@@ -278,21 +284,30 @@ impl ManagedApps {
             });
     }
 
-    /// The profiles were read again; `known` are the apps that had one before.
-    pub fn loaded_again(&mut self, rules: &Rules, found: CachedProfiles, known: &[UserApp]) {
-        for key in known.iter().filter(|key| !found.contains_key(*key)) {
-            // The user has forgotten it. If it is launched again, it begins anew.
-            self.profiles.remove(key);
-            self.registry.records.remove(key);
+    /// The profiles were read again; `known` were in force when that was asked for. Apps that were learned, scheduled
+    /// anew or forgotten since are left as they are: what was read of them is older.
+    pub fn loaded_again(&mut self, rules: &Rules, found: CachedProfiles, known: &KnownProfiles) {
+        for key in known.keys().filter(|key| !found.contains_key(*key)) {
+            if self.is_as_known(key, known) {
+                // The administrator has removed it. If the app is launched again, it begins anew.
+                self.profiles.remove(key);
+                self.registry.records.remove(key);
+            }
         }
-        for (key, profile) in found {
+        for (key, mut profile) in found {
+            if !self.is_as_known(&key, known) {
+                continue;
+            }
             manage(&mut self.registry, rules, &key, &profile);
-            let old = self.profiles.get(&key);
-            if old.is_some_and(|old| old.packed == profile.packed) {
+            let old = self.profiles.get(&key).map(|old| &old.packed);
+            if let Some(old) = old.filter(|old| **old == profile.packed) {
+                // Jobs that began with it are not late.
+                profile.packed = Arc::clone(old);
                 self.profiles.insert(key, profile);
                 continue;
             }
-            if let Some(record) = self.registry.records.get_mut(&key) {
+            let by_hand = profile.learned_live.is_none();
+            if let Some(record) = self.registry.records.get_mut(&key).filter(|_| by_hand) {
                 record.added = Added::User;
             }
             self.use_learned(&key, profile, None);
@@ -300,15 +315,30 @@ impl ManagedApps {
         self.save();
     }
 
+    /// Whether the app's profile is still the one that was in force then, or there still is none.
+    fn is_as_known(&self, key: &UserApp, known: &KnownProfiles) -> bool {
+        match (self.profiles.get(key), known.get(key)) {
+            (Some(profile), Some(packed)) => Arc::ptr_eq(&profile.packed, packed),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
     /// Forgets an app of a user, its profile and its launches.
     pub fn forget(&mut self, key: &UserApp) {
         let profile = self.profiles.remove(key).map(|profile| profile.app);
-        self.registry.records.remove(key);
+        let record = self.registry.records.remove(key);
+        // The profile of an app that is switched off is in the store alone.
+        let app = profile.or_else(|| record?.app).unwrap_or_else(|| App {
+            uid: key.uid,
+            path: key.id.clone().into_bytes(),
+            ..App::default()
+        });
         self.save();
         let key = key.clone();
         self.in_background(
             move |store, records| {
-                let removed = profile.map_or(Ok(false), |app| store.remove(app.key()));
+                let removed = store.remove(app.key());
                 let forgotten = records.forget(&key);
                 let removed = removed.err().map(|error| error.to_string());
                 let kept = forgotten.err().map(|error| error.to_string());
@@ -437,6 +467,8 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+    use crate::model::Learned;
+    use crate::policy::PhaseRequest;
     use crate::profile::generate::sample;
     use crate::service::config::HistoryConfig;
     use crate::service::mailbox::{Inbox, mailbox};
@@ -497,8 +529,12 @@ mod tests {
         apps.jobs.run(move |_| done.send(()).unwrap());
         all_done.recv().unwrap();
         for message in inbox.take() {
-            if let Message::Apps(apply) = message {
-                apply(apps);
+            match message {
+                Message::Apps(apply) => drop(apply(apps)),
+                Message::Profiles { found, known } => {
+                    apps.loaded_again(&Rules::none(), found, &known);
+                }
+                _ => {}
             }
         }
     }
@@ -514,6 +550,13 @@ mod tests {
         let mut profile = sample(ID);
         profile.entries[0].time_us = 2000;
         profile
+    }
+
+    fn with_live(profile: Profile) -> Profile {
+        Profile {
+            learned: Learned::Live,
+            ..profile
+        }
     }
 
     fn with_shift(shift_bytes: u64) -> Params {
@@ -562,5 +605,65 @@ mod tests {
         take_results(&mut apps, &inbox);
         assert_eq!(shift(&apps), None);
         assert!(apps.store.load(profile().app.key()).unwrap().is_none());
+    }
+    fn added(apps: &ManagedApps) -> Option<Added> {
+        Some(apps.registry.records.get(&key())?.added)
+    }
+
+    #[test]
+    fn profiles_that_are_read_again_replace_none_that_was_learned_or_forgotten_meanwhile() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut apps, inbox, _worker) = one_app(dir.path());
+        apps.load_again();
+        let mut learned = with_live(profile());
+        learned.history[0].params.shift_bytes = 1 << 18;
+        apps.use_learned(&key(), CachedProfile::load(&learned).unwrap(), None);
+        take_results(&mut apps, &inbox);
+        assert_eq!(shift(&apps), Some(1 << 18));
+
+        apps.load_again();
+        apps.forget(&key());
+        take_results(&mut apps, &inbox);
+        assert_eq!((shift(&apps), added(&apps)), (None, None));
+
+        // Nor does reading a profile again make jobs late that began with it.
+        let (mut apps, inbox, _worker) = one_app(dir.path());
+        apps.load_again();
+        apps.reschedule(&key(), with_shift(0));
+        take_results(&mut apps, &inbox);
+        assert_eq!(shift(&apps), Some(0));
+    }
+
+    #[test]
+    fn a_profile_that_the_service_has_learned_names_no_app_when_it_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut apps, inbox, _worker) = one_app(dir.path());
+        let switch_off_and_on = |apps: &mut ManagedApps, learned: &Profile| {
+            apps.store.save(learned).unwrap();
+            apps.registry.records.get_mut(&key()).unwrap().added = Added::Owner;
+            let asked = [PhaseRequest::Disable, PhaseRequest::Prefetch];
+            for request in asked.map(Observation::Asked) {
+                apps.observe(&key(), &request);
+            }
+            apps.load_again();
+            take_results(apps, &inbox);
+            assert!(apps.profiles.contains_key(&key()));
+            added(apps)
+        };
+        let live = with_live(profile());
+        assert_eq!(switch_off_and_on(&mut apps, &live), Some(Added::Owner));
+        let by_hand = profile();
+        assert_eq!(switch_off_and_on(&mut apps, &by_hand), Some(Added::User));
+    }
+
+    #[test]
+    fn an_app_that_is_switched_off_is_forgotten_with_its_profile() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut apps, inbox, _worker) = one_app(dir.path());
+        apps.observe(&key(), &Observation::Asked(PhaseRequest::Disable));
+        assert!(!apps.profiles.contains_key(&key()));
+        apps.forget(&key());
+        take_results(&mut apps, &inbox);
+        assert_eq!(apps.store.load(profile().app.key()).unwrap(), None);
     }
 }

@@ -3,7 +3,7 @@
 use super::cached_profile::{CachedProfile, CachedProfiles};
 use super::event_loop::Service;
 use super::executables::{LocatedExecutables, MarkedInodes};
-use super::managed_apps::ManagedApps;
+use super::managed_apps::{KnownProfiles, ManagedApps};
 use super::parts::EndedLaunch;
 use super::registry::Record;
 use crate::kernel::CountingWaits;
@@ -36,8 +36,8 @@ pub enum Message {
     Profiles {
         /// By app.
         found: CachedProfiles,
-        /// Apps that had a profile when the store was read.
-        known: Vec<UserApp>,
+        /// Those that were in force before the store was read.
+        known: KnownProfiles,
     },
     /// The worker has done a job for the managed apps.
     Apps(AppsChange),

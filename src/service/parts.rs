@@ -21,7 +21,7 @@ use super::exec_gate::MarkedExecutables;
 use super::executables::{ExecutableFinder, MarkedInodes};
 use super::launch::{LaunchPolicy, StateEvent};
 use super::mailbox::Outbox;
-use super::managed_apps::ManagedApps;
+use super::managed_apps::{KnownProfiles, ManagedApps};
 use super::message::Message;
 use super::prefetchers::Prefetchers;
 use super::recorders::Recorders;
@@ -185,8 +185,8 @@ impl Parts {
         self.find_candidates();
     }
 
-    /// The profiles were read again; `known` are the apps that had one before.
-    pub fn profiles_loaded_again(&mut self, found: CachedProfiles, known: &[UserApp]) {
+    /// The profiles were read again; `known` were in force before.
+    pub fn profiles_loaded_again(&mut self, found: CachedProfiles, known: &KnownProfiles) {
         let rules = self.watchlist.catalogue.rules();
         self.apps.loaded_again(rules, found, known);
         self.watch_for_launches();
