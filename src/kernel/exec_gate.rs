@@ -8,7 +8,8 @@
 //! A thread of its own answers, and does nothing else:
 //!
 //! 1. It hands each program on and lets it go by itself after [`HOLD_LIMIT`]. Any thread may let it go earlier.
-//! 2. It opens no file, takes no lock and allocates nothing.
+//! 2. It opens no file, closes none (a thread beside it does, since to close a deleted file may free all of its blocks),
+//!    takes no lock and allocates nothing.
 //! 3. If a program's time ran out because nobody took it, no other is held until all that were handed on are taken.
 //! 4. It has a table of descriptors of its own. The kernel opens a descriptor in it for each event, and denies the
 //!    execve if it cannot: the rest of the process, however many descriptors it uses, takes none of these.
@@ -36,6 +37,9 @@ const MOST_HELD: usize = 16;
 
 /// Events that one read returns. Each comes with an open descriptor.
 const MOST_READ: usize = 16;
+
+/// Files that wait to be closed, at most. Each of them has a descriptor.
+const MOST_TO_CLOSE: usize = 1024;
 
 /// Set beside the number of a hold whose time ran out.
 const LATE: u64 = 1 << 63;
@@ -123,20 +127,22 @@ impl ExecGate {
         });
         let (held, waiting) = sync_channel(MOST_HELD);
         let (started, has_started) = sync_channel(1);
-        let thread = GateThread {
-            shared: Arc::clone(&shared),
-            held,
-            under_way: [None; MOST_HELD],
-            last: 0,
-            unanswered: None,
-        };
+        let for_thread = Arc::clone(&shared);
         let run = move || {
-            let own_table = thread.take_own_table();
-            let is_ready = own_table.is_ok();
-            let _ = started.send(own_table);
-            if is_ready {
-                thread.run();
-            }
+            let closer = match take_own_table(&for_thread).and_then(|()| Closer::start()) {
+                Ok(closer) => closer,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            let _ = started.send(Ok(()));
+            let thread = GateThread {
+                shared: for_thread,
+                held,
+                closer,
+                under_way: [None; MOST_HELD],
+                last: 0,
+                unanswered: None,
+            };
+            thread.run();
         };
         Builder::new()
             .name("pf-gate".to_owned())
@@ -279,6 +285,7 @@ impl Shared {
 struct GateThread {
     shared: Arc<Shared>,
     held: SyncSender<HeldExec>,
+    closer: Closer,
     /// The holds under way, by place, with the event's file and the time at which they end.
     under_way: [Option<(Hold, Instant)>; MOST_HELD],
     /// Number of the last hold.
@@ -288,28 +295,6 @@ struct GateThread {
 }
 
 impl GateThread {
-    /// Gives the thread a table of descriptors of its own, with what it needs and nothing else.
-    fn take_own_table(&self) -> io::Result<()> {
-        // SAFETY: the thread has no other descriptors than those that are kept; those of other threads stay open in
-        // their table.
-        if unsafe { libc::unshare(libc::CLONE_FILES) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let shared = &self.shared;
-        let mut kept = [&shared.fanotify, &shared.ready, &shared.asked].map(AsRawFd::as_raw_fd);
-        kept.sort_unstable();
-        // A panic is written to the standard error.
-        let mut first = libc::STDERR_FILENO + 1;
-        for fd in kept {
-            close_range(first, fd - 1)?;
-            first = fd + 1;
-        }
-        close_range(first, RawFd::MAX)?;
-        // Without CAP_SYS_NICE it is no more urgent than others.
-        let _ = rustix::process::setpriority_process(None, PRIORITY);
-        Ok(())
-    }
-
     fn run(mut self) {
         // A program would wait for a thread that has unwound for as long as this process lives.
         let _abort = AbortOnPanic;
@@ -352,7 +337,7 @@ impl GateThread {
             if was_late && self.shared.taken.load(Ordering::Acquire) < hold.number {
                 self.unanswered = Some(self.last);
             }
-            close_event(hold.event);
+            self.closer.close(hold.event);
             *under_way = None;
         }
         next
@@ -377,7 +362,7 @@ impl GateThread {
             let event = unsafe { event.assume_init_ref() };
             if event.fd >= 0 && !self.hold(event.fd, event.pid) {
                 self.shared.allow(event.fd);
-                close_event(event.fd);
+                self.closer.close(event.fd);
             }
         }
     }
@@ -418,6 +403,48 @@ impl GateThread {
     }
 }
 
+/// Gives the calling thread a table of descriptors of its own, with what the gate's thread needs and nothing else.
+fn take_own_table(shared: &Shared) -> io::Result<()> {
+    // SAFETY: the thread has no other descriptors than those that are kept; those of other threads stay open in their
+    // table.
+    if unsafe { libc::unshare(libc::CLONE_FILES) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut kept = [&shared.fanotify, &shared.ready, &shared.asked].map(AsRawFd::as_raw_fd);
+    kept.sort_unstable();
+    // A panic is written to the standard error.
+    let mut first = libc::STDERR_FILENO + 1;
+    for fd in kept {
+        close_range(first, fd - 1)?;
+        first = fd + 1;
+    }
+    close_range(first, RawFd::MAX)?;
+    // Without CAP_SYS_NICE it is no more urgent than others.
+    let _ = rustix::process::setpriority_process(None, PRIORITY);
+    Ok(())
+}
+
+/// Closes the events' files in a thread of its own, which has the descriptors of the gate's thread.
+struct Closer(SyncSender<RawFd>);
+
+impl Closer {
+    /// Starts the thread: the calling thread's table of descriptors is its table, too.
+    fn start() -> io::Result<Self> {
+        let (files, to_close) = sync_channel::<RawFd>(MOST_TO_CLOSE);
+        Builder::new()
+            .name("pf-close".to_owned())
+            .spawn(move || to_close.into_iter().for_each(close_event))?;
+        Ok(Closer(files))
+    }
+
+    /// Has a file closed. Waits for nothing, unless too many are to be closed.
+    fn close(&self, event: RawFd) {
+        if self.0.try_send(event).is_err() {
+            close_event(event);
+        }
+    }
+}
+
 /// Ends the process when it is dropped in a panic.
 struct AbortOnPanic;
 
@@ -451,9 +478,9 @@ fn inode_of(file: BorrowedFd<'_>) -> Option<(u64, u64)> {
     ))
 }
 
-/// Closes an event's file, in the table of the gate's thread.
+/// Closes an event's file, in the calling thread's table.
 fn close_event(event: RawFd) {
-    // SAFETY: the kernel has opened it for this thread alone, which closes it once.
+    // SAFETY: the kernel has opened it for the gate's thread alone, which has it closed once.
     unsafe { libc::close(event) };
 }
 
@@ -566,5 +593,28 @@ mod tests {
         while !gate.has_answered() {
             std::thread::yield_now();
         }
+    }
+    #[test]
+    fn a_file_whose_last_close_takes_long_is_not_waited_for() {
+        use std::io::{Read, Write};
+        use std::net::{TcpListener, TcpStream};
+        use std::os::fd::IntoRawFd;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sending = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut receiving, _) = listener.accept().unwrap();
+        sending.set_nonblocking(true).unwrap();
+        let (mut sent, data) = (0, [7; 1 << 16]);
+        while let Ok(count) = sending.write(&data) {
+            sent += count;
+        }
+        sending.set_nonblocking(false).unwrap();
+        // close(2) waits for an hour unless all is read before, which is read below.
+        let linger = Some(Duration::from_secs(3600));
+        rustix::net::sockopt::set_socket_linger(&sending, linger).unwrap();
+        let closer = Closer::start().unwrap();
+        closer.close(sending.into_raw_fd());
+        let mut received = Vec::new();
+        receiving.read_to_end(&mut received).unwrap();
+        assert_eq!(received.len(), sent);
     }
 }
