@@ -80,6 +80,22 @@ pub fn check(path: &Path, rules: &Rules) -> Result<(), String> {
     if !found.is_file() || found.uid() != 0 || found.mode() & WRITABLE != 0 {
         return Err("its file is not the administrator's alone".to_owned());
     }
+    check_kind(path, &file, rules)
+}
+
+/// Why an ordinary user may not have the program at this path managed. While one user's app is to be learned, the exec
+/// gate holds everybody's executions of it: nobody shall have that for a tool, or for the loader of all programs.
+///
+/// # Errors
+/// The reason, as the end of a sentence.
+pub fn check_named(path: &Path, rules: &Rules) -> Result<(), String> {
+    let file = fs::canonicalize(path).map_err(|error| error.to_string())?;
+    check_kind(path, &file, rules)
+}
+
+/// Why a program is no app by its kind: `path` leads to `file`.
+fn check_kind(path: &Path, file: &Path, rules: &Rules) -> Result<(), String> {
+    let found = fs::symlink_metadata(file).map_err(|error| error.to_string())?;
     if found.mode() & RUNS_AS_ANOTHER != 0 {
         return Err("it runs as another user".to_owned());
     }

@@ -11,7 +11,7 @@ use crate::model::UserApp;
 use crate::policy::{GainVerdict, Phase};
 use crate::service::cached_profile::CachedProfile;
 use crate::service::dictionary::word;
-use crate::service::discovery::is_public;
+use crate::service::discovery::{check_named, is_public};
 use crate::service::history::{History, Typical};
 use crate::service::managed_apps::off_reason;
 use crate::service::registry::{Added, EVERY_USER, Record, Registry};
@@ -105,6 +105,17 @@ pub(super) fn new_record(app: &str, rules: &Rules, is_administrator: bool) -> An
     let entries = desktop::entries(&desktop::system_directories(), rules, path);
     let found =
         desktop::find_app(OsStr::new(app), &entries, rules, path).map_err(ControlError::Unknown)?;
+    let is_in_menus = entries.iter().any(|entry| {
+        let of_entry = entry.app.as_ref();
+        of_entry.is_ok_and(|app| app.identity.key == found.identity.key)
+    });
+    if !is_administrator && found.identity.is_program() && !is_in_menus {
+        check_named(&found.identity.program, rules).map_err(|why| {
+            ControlError::Refused(format!(
+                "{app}: {why}; only the administrator can enable it"
+            ))
+        })?;
+    }
     Record::of_installed(&found.identity, found.name, &found.names, added)
         .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))
 }
@@ -179,6 +190,8 @@ pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Ve
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::service::marks::Marks;
 
@@ -206,6 +219,26 @@ mod tests {
         assert!(!unknown(program.to_str().unwrap(), true));
         let public = new_record("/usr/bin/id", &Rules::none(), false).unwrap();
         assert_eq!(public.added, Added::Owner);
+    }
+
+    #[test]
+    fn users_have_no_tool_held_for_everybody() {
+        let new = |app, is_administrator| new_record(app, &Rules::builtin(), is_administrator);
+        // The loader is executed with every program.
+        let loader = fs::read_dir("/usr/lib64").unwrap().flatten();
+        let mut loader =
+            loader.filter_map(|entry| entry.path().into_os_string().into_string().ok());
+        let loader = loader.find(|path| path.contains("/ld-linux")).unwrap();
+        for tool in [loader.as_str(), "/usr/bin/cat", "cat"] {
+            let refused = new(tool, false).err();
+            assert!(
+                matches!(refused, Some(ControlError::Refused(_))),
+                "{tool}: {refused:?}"
+            );
+            assert!(new(tool, true).is_ok(), "{tool}");
+        }
+        assert!(new("/usr/bin/su", false).is_err());
+        assert!(new("/usr/bin/id", false).is_ok());
     }
 
     #[test]
