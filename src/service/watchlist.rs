@@ -105,6 +105,10 @@ impl Watchlist {
         &mut self,
         registry: &Registry,
     ) -> (HashMap<OsString, WatchedName>, Vec<OsString>) {
+        // Programs on probation that somebody has named meanwhile are managed from their next launch on.
+        self.probation.retain(|key, _| {
+            !registry.records.contains_key(key) && registry.named_for_all(key).is_none()
+        });
         let managed = registry.records.values();
         let on_probation = self.probation.values().map(|probation| &probation.record);
         let all = managed.chain(self.candidates.values()).chain(on_probation);
@@ -298,6 +302,23 @@ mod tests {
         assert!(watchlist.is_on_probation(&app("/usr/bin/a")));
         let to_learn = watchlist.to_learn(&registry);
         assert_eq!(to_learn, HashSet::from(["/usr/bin/c".to_owned()]));
+    }
+
+    #[test]
+    fn a_program_that_is_named_is_on_probation_no_longer() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let mut watchlist = watchlist();
+        for id in ["/usr/bin/a", "/usr/bin/b", "/usr/bin/c"] {
+            assert!(watchlist.begin_probation(&app(id)));
+        }
+        // One for all users, one for this user, one for another.
+        registry.insert(desktop("/usr/bin/a"));
+        registry.insert(desktop("/usr/bin/b").for_user(USER));
+        registry.insert(desktop("/usr/bin/c").for_user(USER + 1));
+        watchlist.refresh(&registry);
+        let left: Vec<&str> = watchlist.probation.keys().map(|key| &*key.id).collect();
+        assert_eq!(left, ["/usr/bin/c"]);
     }
 
     fn desktop(id: &str) -> Record {
