@@ -1,11 +1,15 @@
 //! What the service reports of itself in `status`.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use super::clock::now_s;
 
 /// Most warnings that are kept.
 const WARNINGS: usize = 16;
+
+/// How long a repeated warning stays out of the log: users can cause some of them as often as they like.
+const REPEATED: Duration = Duration::from_secs(60);
 
 /// Abilities, warnings and counters.
 pub struct Diagnostics {
@@ -15,8 +19,8 @@ pub struct Diagnostics {
     pub launches_seen: BTreeMap<u32, u64>,
     /// What the service can do on this system.
     pub abilities: Vec<String>,
-    /// What is wrong, the latest last.
-    pub warnings: Vec<String>,
+    /// What is wrong, the latest last, and when the log had it.
+    warnings: Vec<(String, Instant)>,
 }
 
 impl Diagnostics {
@@ -32,11 +36,59 @@ impl Diagnostics {
 
     /// Puts a warning into the log and into `status`.
     pub fn warn(&mut self, warning: String) {
-        tracing::warn!("{warning}");
-        self.warnings.retain(|known| *known != warning);
+        self.warn_at(warning, Instant::now());
+    }
+
+    /// The same at this time. Returns whether the log has it.
+    fn warn_at(&mut self, warning: String, now: Instant) -> bool {
+        let known = self
+            .warnings
+            .iter()
+            .position(|(known, _)| *known == warning);
+        let logged = known.map(|at| self.warnings.remove(at).1);
+        let repeated = logged.filter(|logged| now.saturating_duration_since(*logged) < REPEATED);
+        if repeated.is_none() {
+            tracing::warn!("{warning}");
+        }
         if self.warnings.len() == WARNINGS {
             self.warnings.remove(0);
         }
-        self.warnings.push(warning);
+        self.warnings.push((warning, repeated.unwrap_or(now)));
+        repeated.is_none()
+    }
+
+    /// What is wrong, the latest last.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings
+            .iter()
+            .map(|(warning, _)| warning.clone())
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_warning_is_logged_once_a_minute_and_kept_as_the_latest() {
+        let mut diagnostics = Diagnostics::new(Vec::new());
+        let begun = Instant::now();
+        for (warning, after_s, is_logged) in [
+            ("a", 0, true),
+            ("b", 1, true),
+            ("a", 2, false),
+            ("a", 59, false),
+            ("a", 60, true),
+            ("a", 61, false),
+        ] {
+            let now = begun + Duration::from_secs(after_s);
+            assert_eq!(
+                diagnostics.warn_at(warning.to_owned(), now),
+                is_logged,
+                "{after_s}"
+            );
+        }
+        assert_eq!(diagnostics.warnings(), ["b", "a"]);
     }
 }

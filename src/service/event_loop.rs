@@ -323,7 +323,13 @@ impl Service {
             let record = Record::new(key.clone(), name, Added::Announced, Marks::default());
             // Any user may announce any name.
             if !self.parts.manage_announced(record) {
-                let warning = format!("{key} is not managed: there are too many apps");
+                tracing::debug!(app = key.id, uid = key.uid, "announced, and not managed");
+                // One warning for all names that a user may think of.
+                let warning = format!(
+                    "apps that processes of user {} announce are not managed: there are too many \
+                     (automatic.max_apps)",
+                    key.uid
+                );
                 return self.parts.warn(warning);
             }
         }

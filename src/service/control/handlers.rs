@@ -132,7 +132,7 @@ impl Service {
         let diagnostics = &self.parts.diagnostics;
         let seen = diagnostics.launches_seen.iter();
         let warnings = match user {
-            None => diagnostics.warnings.clone(),
+            None => diagnostics.warnings(),
             Some(_) => Vec::new(),
         };
         Status {
