@@ -16,6 +16,10 @@ use super::support::Support;
 /// Symbolic links that are followed on the way, as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
+/// Most directories that lead to a file. Each is open until the file is found, and with links in them a path may lead
+/// through as many as its user likes.
+const MOST_DIRECTORIES: usize = 256;
+
 /// A file that was found by its path.
 pub struct LocalFile {
     /// Its path, without symbolic links.
@@ -31,7 +35,7 @@ impl LocalFile {
     /// user-space process serves, which may never answer, and mounts nothing.
     ///
     /// # Errors
-    /// When there is no such file, or the way leads through such a file system.
+    /// When there is no such file, the way to it is too long, or it leads through such a file system.
     pub fn find(path: &Path, mounts: &MountTable) -> io::Result<LocalFile> {
         let root = open("/", O_LOOKUP, Mode::empty())?;
         let mut left: VecDeque<OsString> = components(path).collect();
@@ -70,6 +74,9 @@ impl LocalFile {
                     left.push_front(name);
                 }
                 continue;
+            }
+            if way.len() > MOST_DIRECTORIES {
+                return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
             }
             found.push(&name);
             way.push((node, fd));
@@ -144,6 +151,19 @@ mod tests {
         }
         let above = LocalFile::find(Path::new("/../.."), &mounts).unwrap();
         assert_eq!(above.path, Path::new("/"));
+    }
+
+    #[test]
+    fn a_way_through_too_many_directories_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = |depth| dir.path().join(vec!["d"; depth].join("/"));
+        fs::create_dir_all(deep(MOST_DIRECTORIES)).unwrap();
+        let mounts = MountTable::read().unwrap();
+        assert!(LocalFile::find(&deep(MOST_DIRECTORIES - 16), &mounts).is_ok());
+        let error = LocalFile::find(&deep(MOST_DIRECTORIES), &mounts)
+            .err()
+            .unwrap();
+        assert_eq!(error.raw_os_error(), Some(libc::ENAMETOOLONG));
     }
 
     #[test]
