@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::Builder;
 
@@ -49,6 +49,8 @@ enum Request {
 /// Finds executables. The thread ends when this is dropped.
 pub struct ExecutableFinder {
     requests: Sender<Request>,
+    /// Requests to find executables that have not been carried out: the last one makes those before it needless.
+    to_locate: Arc<AtomicUsize>,
     /// Whether a request was carried out since the last look.
     has_worked: Arc<AtomicBool>,
 }
@@ -60,8 +62,10 @@ impl ExecutableFinder {
     /// When the system has no thread to give.
     pub fn start(marks: Option<GateMarks>, outbox: Outbox) -> io::Result<Self> {
         let (requests, inbox) = channel();
+        let to_locate = Arc::new(AtomicUsize::new(0));
         let mut marker = Marker {
             marks,
+            to_locate: Arc::clone(&to_locate),
             marked: HashMap::new(),
         };
         let has_worked = Arc::new(AtomicBool::new(false));
@@ -75,6 +79,7 @@ impl ExecutableFinder {
         Builder::new().name("pf-paths".to_owned()).spawn(run)?;
         Ok(ExecutableFinder {
             requests,
+            to_locate,
             has_worked,
         })
     }
@@ -84,8 +89,9 @@ impl ExecutableFinder {
         self.request(Request::Mark { apps, anew });
     }
 
-    /// Has the executables of these apps found. [`Message::Located`] has them.
+    /// Has the executables of these apps found. [`Message::Located`] has them, unless it is asked for again before.
     pub fn locate(&self, ids: Vec<String>) {
+        self.to_locate.fetch_add(1, Ordering::AcqRel);
         self.request(Request::Locate(ids));
     }
 
@@ -109,6 +115,7 @@ impl ExecutableFinder {
 struct Marker {
     /// `None` where fanotify cannot be had.
     marks: Option<GateMarks>,
+    to_locate: Arc<AtomicUsize>,
     /// No descriptors: these would keep file systems from being unmounted.
     marked: MarkedInodes,
 }
@@ -121,7 +128,12 @@ impl Marker {
                 let marked = self.marked.clone();
                 outbox.send(Message::Marked { marked, warnings });
             }
-            Request::Locate(ids) => drop(outbox.send(Message::Located(locate(ids)))),
+            Request::Locate(ids) => {
+                let is_last = self.to_locate.fetch_sub(1, Ordering::AcqRel) == 1;
+                if is_last {
+                    outbox.send(Message::Located(locate(ids)));
+                }
+            }
             Request::Answer => {}
         }
     }
@@ -220,5 +232,19 @@ mod tests {
             inode: (file.dev(), file.ino()),
         };
         assert_eq!(*found, HashMap::from([(id("link"), expected)]));
+    }
+    #[test]
+    fn of_several_requests_to_find_executables_the_last_counts() {
+        let (outbox, inbox) = mailbox().unwrap();
+        let to_locate = Arc::new(AtomicUsize::new(3));
+        let mut marker = Marker {
+            marks: None,
+            to_locate,
+            marked: HashMap::new(),
+        };
+        for ids in [vec!["/usr/bin/a".to_owned()], Vec::new(), Vec::new()] {
+            marker.carry_out(Request::Locate(ids), &outbox);
+        }
+        assert_eq!(inbox.take().len(), 1);
     }
 }

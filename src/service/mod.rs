@@ -35,6 +35,7 @@ mod own_process;
 mod packages;
 mod parts;
 mod prefetchers;
+mod rate;
 mod recorders;
 mod records;
 pub mod registry;

@@ -120,6 +120,33 @@ fn arguments_and_answers_are_bounded() {
 }
 
 #[test]
+fn a_user_who_calls_too_often_is_refused_and_others_are_answered() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    type Call = fn(&Client) -> Result<(), ControlError>;
+    let calls: [Call; 3] = [
+        |service| service.status().map(drop),
+        |service| {
+            service
+                .ask(Some(USER), "gimp", PhaseRequest::Learn)
+                .map(drop)
+        },
+        |service| service.forget(Some(USER), "gimp"),
+    ];
+    as_nobody(|| {
+        let client = served.client();
+        for call in calls {
+            let refused = std::iter::repeat_with(|| call(&client)).find_map(Result::err);
+            assert!(refused.unwrap().to_string().contains("too often"));
+        }
+    });
+    for call in calls {
+        call(&served.client()).unwrap();
+    }
+}
+
+#[test]
 fn only_one_service_and_only_roots_has_the_name() {
     let Some(served) = Served::start() else {
         return;

@@ -14,7 +14,6 @@
 
 mod fetch_app;
 mod owned_path;
-mod rate;
 mod sender;
 mod socket;
 mod text;

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg};
 use rustix::io::Errno;
@@ -14,9 +14,12 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, sockopt};
 use rustix::process::Pid;
 
 use super::owned_path::{FileKind, OwnedPath};
-use super::rate::Rate;
 use super::text::{MAX_TEXT, parse};
 use super::{AnnounceError, AnnouncedLaunch, Refusal, SOCKET, sender};
+use crate::service::rate::Rate;
+
+/// How many announcements a user may make at once, and how long it takes until he may make one more: 5 a second.
+const RATE: (u32, Duration) = (20, Duration::from_millis(200));
 
 /// The socket for announcements, `launch.sock`: a Unix datagram socket that everybody may write to.
 ///
@@ -103,7 +106,7 @@ impl Socket {
         Socket {
             fd,
             started: Instant::now(),
-            rate: Rate::default(),
+            rate: Rate::new(RATE.0, RATE.1),
             _path: path,
         }
     }

@@ -1,6 +1,7 @@
 //! The object on the bus: it checks arguments and callers, and passes calls on to the event loop.
 
-use std::time::Duration;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, Semaphore, oneshot};
@@ -19,14 +20,37 @@ use crate::service::control::{
     Answer, AppState, Control, ControlError, LaunchRecord, Post, Reply, Status,
 };
 use crate::service::dictionary::of_word;
+use crate::service::rate::Rate;
 
 /// How long an answer may take. The event loop answers in well under a millisecond; the worker, which
 /// reads the history, may have other work before.
 const ANSWER: Duration = Duration::from_secs(10);
 
+/// Calls that a user may make at once, and the time until he may make one more. Each costs the event loop and the
+/// worker up to some ten milliseconds; root may call as often as it likes.
+const CALLS: (u32, Duration) = (100, Duration::from_millis(100));
+
+/// The same for changes: some look through all .desktop entries, or for all executables.
+const CHANGES: (u32, Duration) = (20, Duration::from_secs(1));
+
+/// What a call does to the service's state.
+#[derive(Clone, Copy)]
+enum Effect {
+    None,
+    Change,
+}
+
+/// How often each user has called lately.
+struct CallRates {
+    started: Instant,
+    calls: Rate,
+    changes: Rate,
+}
+
 /// The interface [`super::NAME`].
 pub(super) struct Interface {
     post: Post,
+    rates: std::sync::Mutex<CallRates>,
     /// Callers that polkit is asked about.
     questions: Semaphore,
     /// Connections that have asked for signals of launches.
@@ -38,8 +62,38 @@ impl Interface {
     pub fn new(post: Post) -> Self {
         Interface {
             post,
+            rates: std::sync::Mutex::new(CallRates {
+                started: Instant::now(),
+                calls: Rate::new(CALLS.0, CALLS.1),
+                changes: Rate::new(CHANGES.0, CHANGES.1),
+            }),
             questions: Semaphore::new(MOST_QUESTIONS),
             listeners: Mutex::default(),
+        }
+    }
+
+    /// The user who makes this call, unless he has called too often.
+    async fn caller(
+        &self,
+        effect: Effect,
+        call: &Header<'_>,
+        connection: &Connection,
+    ) -> Answer<u32> {
+        let uid = caller_uid(connection, call).await?;
+        // Nothing can panic while it is locked.
+        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = rates.started.elapsed();
+        let may_call = uid == 0
+            || match effect {
+                Effect::None => rates.calls.take(uid, now),
+                Effect::Change => rates.changes.take(uid, now),
+            };
+        match may_call {
+            true => Ok(uid),
+            false => {
+                let why = "you have called too often; try again later".to_owned();
+                Err(ControlError::Call(BUSY, why))
+            }
         }
     }
 
@@ -48,10 +102,11 @@ impl Interface {
     async fn whose(
         &self,
         user: u32,
+        effect: Effect,
         call: &Header<'_>,
         connection: &Connection,
     ) -> Answer<(Option<u32>, bool)> {
-        let caller = caller_uid(connection, call).await?;
+        let caller = self.caller(effect, call, connection).await?;
         if caller != user {
             authorize(&self.questions, connection, call, Action::ManageApps).await?;
         }
@@ -91,7 +146,7 @@ impl Interface {
         #[zbus(header)] call: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<Status, ControlError> {
-        let caller = caller_uid(connection, &call).await?;
+        let caller = self.caller(Effect::None, &call, connection).await?;
         let user = (caller != 0).then_some(caller);
         let mut status = self
             .call(move |control, reply| control.status(user, reply))
@@ -111,7 +166,7 @@ impl Interface {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<Vec<AppState>, ControlError> {
         let app = one_or_all(app)?;
-        let (user, _) = self.whose(user, &call, connection).await?;
+        let (user, _) = self.whose(user, Effect::None, &call, connection).await?;
         self.call(move |control, reply| control.apps(user, app.as_deref(), reply))
             .await
     }
@@ -127,7 +182,7 @@ impl Interface {
     ) -> Result<Vec<LaunchRecord>, ControlError> {
         let app = one_or_all(app)?;
         let limit = limit.min(MAX_LAUNCHES);
-        let (user, _) = self.whose(user, &call, connection).await?;
+        let (user, _) = self.whose(user, Effect::None, &call, connection).await?;
         self.call(move |control, reply| control.launches(user, app.as_deref(), limit, reply))
             .await
     }
@@ -143,7 +198,7 @@ impl Interface {
     ) -> Result<String, ControlError> {
         let app = bounded(app)?;
         let request: PhaseRequest = parsed(request, "request: learn, prefetch or disable")?;
-        let (user, is_administrator) = self.whose(user, &call, connection).await?;
+        let (user, is_administrator) = self.whose(user, Effect::Change, &call, connection).await?;
         self.call(move |control, reply| control.ask(user, is_administrator, &app, request, reply))
             .await
     }
@@ -156,7 +211,7 @@ impl Interface {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(), ControlError> {
         let app = bounded(app)?;
-        let (user, _) = self.whose(user, &call, connection).await?;
+        let (user, _) = self.whose(user, Effect::Change, &call, connection).await?;
         self.call(move |control, reply| reply(control.forget(user, &app)))
             .await
     }
@@ -166,7 +221,7 @@ impl Interface {
         #[zbus(header)] call: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(), ControlError> {
-        let uid = caller_uid(connection, &call).await?;
+        let uid = self.caller(Effect::None, &call, connection).await?;
         let mut listeners = self.listeners.lock().await;
         let sender = call.sender().map(ToString::to_string).unwrap_or_default();
         match listeners.add(connection, sender, uid).await {
@@ -185,6 +240,7 @@ impl Interface {
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(), ControlError> {
         let mode: Mode = parsed(mode, "mode: manual or automatic")?;
+        self.caller(Effect::Change, &call, connection).await?;
         authorize(&self.questions, connection, &call, Action::Configure).await?;
         self.call(move |control, reply| reply(control.set_mode(mode)))
             .await
@@ -195,6 +251,7 @@ impl Interface {
         #[zbus(header)] call: Header<'_>,
         #[zbus(connection)] connection: &Connection,
     ) -> Result<(), ControlError> {
+        self.caller(Effect::Change, &call, connection).await?;
         authorize(&self.questions, connection, &call, Action::Configure).await?;
         self.call(|control, reply| reply(control.reload())).await
     }

@@ -5,6 +5,8 @@
 //! configuration are root's; any other caller needs polkit's consent ([`Action`]), and where there is no polkit, only
 //! root may. To a user, the apps of others are as unknown as those that there are not.
 //!
+//! How often each user may call is bounded, but for root.
+//!
 //! The first argument of the calls about apps, `user`, says whose they are; [`EVERYBODY`]: everybody's.
 //!
 //! | member | signature | what it does |

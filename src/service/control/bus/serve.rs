@@ -144,10 +144,14 @@ async fn run(
     works: &AtomicBool,
 ) {
     while let Some(item) = items.recv().await {
-        // If the connection is broken, the end of the service must not wait for it.
-        let sent = timeout(LIMIT, send(&interface, item)).await;
-        if !matches!(sent, Ok(Ok(()))) {
-            return;
+        match timeout(LIMIT, send(&interface, item)).await {
+            Ok(Ok(())) => {}
+            // The connection is broken.
+            Ok(Err(_)) => return,
+            // The end of the service must not wait for a bus that is slow, or for callers that keep it busy.
+            Err(_) if items.is_closed() => return,
+            // The signal is lost, and calls are answered nevertheless.
+            Err(_) => {}
         }
         works.store(true, Ordering::Release);
     }
