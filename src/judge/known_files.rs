@@ -86,8 +86,13 @@ impl<'a> KnownFiles<'a> {
     }
 
     fn metadata_place(&self, dev: u64) -> Option<Place> {
-        let device = *self.devices.get(&dev)?;
+        let device = self.device(dev)?;
         Some(Place::Metadata { device })
+    }
+
+    /// Index in the profile's table of the device with this present number.
+    pub fn device(&self, dev: u64) -> Option<u16> {
+        self.devices.get(&dev).copied()
     }
 
     /// Why a page of a file was missed.

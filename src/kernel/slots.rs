@@ -45,6 +45,16 @@ pub(super) fn counts(globals: &Globals, launch: u64) -> Option<LaunchCounts> {
     })
 }
 
+/// How many read requests of the launch were to be noted; 0 if it has no slot (any more).
+pub(super) fn noted_reads(globals: &Globals, launch: u64) -> u32 {
+    let raw = globals.slot(launch).read();
+    if raw.number == launch {
+        raw.noted_reads
+    } else {
+        0
+    }
+}
+
 /// Sets the launch's completion page, if it still has a slot.
 pub(super) fn set_completion(globals: &Globals, launch: u64, page: WatchedPage) {
     let slot = globals.slot(launch);

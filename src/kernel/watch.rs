@@ -273,13 +273,14 @@ impl Watch {
         self.object.threads(launch)
     }
 
-    /// What the first `requests` that the launch tree made itself were for, in their order and as far as they were
-    /// noted. The launch must not have ended.
+    /// What the requests were for that the launch tree made itself, and its helpers, in their order and as far as they
+    /// were noted. The launch must not have ended.
     ///
     /// # Errors
     /// When the map cannot be read.
-    pub fn own_reads(&self, launch: u64, requests: u64) -> Result<Vec<OwnRead>, TraceError> {
-        own_reads::of(&self.object, launch, requests)
+    pub fn own_reads(&self, launch: u64) -> Result<Vec<OwnRead>, TraceError> {
+        let count = slots::noted_reads(&self.object.globals, launch);
+        own_reads::of(&self.object, launch, count)
     }
 
     /// The programs that count, for all launches, waits for the drive, and see when completion pages are

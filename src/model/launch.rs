@@ -3,15 +3,19 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use super::InodeId;
+use super::{By, InodeId};
 
-/// A read request that a launch tree made itself.
+/// A read request that a launch tree made itself, or a helper meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnRead {
     /// The file; inode number 0 for metadata of the device.
     pub inode: InodeId,
     /// The pages, of 4 KiB.
     pub pages: Range<u64>,
+    /// CLOCK_MONOTONIC, in nanoseconds.
+    pub time_ns: u64,
+    /// [`By::Tree`] or [`By::Helper`].
+    pub by: By,
 }
 
 /// What was counted of a launch so far. Times are CLOCK_MONOTONIC in nanoseconds.

@@ -41,7 +41,7 @@ pub struct LaunchFigures {
     pub cold_requests: u64,
     /// Of [`LaunchFigures::own_readaheads`] those for pages that the profile does not hold, as those that were noted tell:
     /// with the others, the app came before the prefetch thread, and learning again would not change that. `None`
-    /// unless [`crate::policy::Managed::asks_what_was_missed`].
+    /// if it was not prefetched, or was warm, or if that cannot be told.
     pub missed: Option<u64>,
     /// What the prefetch thread did; `None` if there was none, or if it was stopped.
     pub report: Option<PrefetchReport>,

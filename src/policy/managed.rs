@@ -159,7 +159,7 @@ impl Managed {
 
     /// Whether the launch made so many read requests itself that it counts how many of them were for what the
     /// profile does not hold ([`LaunchFigures::missed`]).
-    pub fn asks_what_was_missed(&self, figures: &LaunchFigures) -> bool {
+    fn asks_what_was_missed(&self, figures: &LaunchFigures) -> bool {
         Relearning::is_bad(figures.own_readaheads(), self.cold_requests(figures))
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -238,7 +238,7 @@ impl Service {
             policy,
             limits: LaunchLimits::from(&self.parts.config.launch),
             begun: Clocks::now(),
-            begun_s: now_s(),
+            began: SystemTime::now(),
         };
         self.launches.begin(launch, start, &mut self.parts);
     }

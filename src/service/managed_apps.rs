@@ -13,10 +13,10 @@ use super::marks::Marks;
 use super::message::Message;
 use super::records::Records;
 use super::registry::{Added, Record, Registry};
-use super::reschedule::{refresh, reschedule};
+use super::reschedule::{extend, refresh, reschedule};
 use super::worker::Jobs;
 use crate::apps::Rules;
-use crate::learn::{LearnedProfile, LoadSequence, launch_sequence};
+use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads, launch_sequence};
 use crate::model::{App, Params, Profile, UserApp};
 use crate::policy::{ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Plan};
 use crate::profile::{Store, decode};
@@ -262,6 +262,40 @@ impl ManagedApps {
                 apps.profiles.insert(key.clone(), profile);
                 apps.observe(&key, &Observation::Checked { obsolete, entries });
                 None
+            },
+        );
+    }
+
+    /// Has a profile take in what a prefetched launch missed, unless it would have more than `most` bytes then.
+    pub fn take_in(&self, key: &UserApp, missed: MissedReads, most: Option<u64>) {
+        self.change_profile(
+            key,
+            move |profile, sequence, store| {
+                let stored = extend(profile, sequence, &missed).and_then(|extended| {
+                    let Some(extended) = extended else {
+                        return Ok(None);
+                    };
+                    let loaded = CachedProfile::load(&extended.profile)?;
+                    if most.is_some_and(|most| loaded.bytes > most) {
+                        return Ok(None);
+                    }
+                    store
+                        .save_sequence(&extended.sequence)
+                        .and_then(|()| store.save(&extended.profile))
+                        .map_err(|error| error.to_string())?;
+                    Ok(Some((loaded, extended.noted)))
+                });
+                stored.transpose()
+            },
+            |apps, key, stored| match stored {
+                Ok((profile, noted)) => {
+                    apps.profiles.insert(key.clone(), profile);
+                    let NotedReads { joined, kept } = noted;
+                    let what = "what the launch missed was noted";
+                    tracing::debug!(app = key.id, uid = key.uid, joined, kept, "{what}");
+                    None
+                }
+                Err(why) => Some(format!("{key}: what it misses is not noted: {why}")),
             },
         );
     }

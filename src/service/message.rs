@@ -4,7 +4,7 @@ use super::cached_profile::{CachedProfile, CachedProfiles};
 use super::event_loop::Service;
 use super::executables::{LocatedExecutables, MarkedInodes};
 use super::managed_apps::{KnownProfiles, ManagedApps};
-use super::parts::EndedLaunch;
+use super::parts::{EndedLaunch, Missed};
 use super::registry::Record;
 use crate::kernel::CountingWaits;
 use crate::learn::LiveResult;
@@ -23,10 +23,10 @@ pub enum Message {
         /// The profile that it has, ready to be prefetched.
         cached: Option<Box<Result<CachedProfile, String>>>,
     },
-    /// How many requests of a launch that is over its profile does not hold; `None` if that cannot be told.
+    /// What a launch that is over read itself because its profile does not hold it; `None` if that cannot be told.
     Missed {
         launch: Box<EndedLaunch>,
-        missed: Option<u64>,
+        missed: Option<Missed>,
     },
     /// The programs that count waits have been attached or detached, or cannot be.
     Waits(std::io::Result<Option<CountingWaits>>),

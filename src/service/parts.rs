@@ -3,7 +3,7 @@
 
 mod outside;
 
-pub use outside::EndedLaunch;
+pub use outside::{EndedLaunch, Missed};
 
 use std::io;
 use std::path::Path;

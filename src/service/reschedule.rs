@@ -17,8 +17,10 @@ use crate::fs::fiemap::{extents, pieces};
 use crate::fs::handle::{self, CachedFile};
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::safe_open;
-use crate::learn::FileMetadata;
-use crate::model::{Device, DeviceParams, File, PAGE_SIZE, Params, Place, Profile, Revision};
+use crate::learn::{FileMetadata, MissedReads, NotedReads};
+use crate::model::{
+    Device, DeviceParams, File, Learned, LogEntry, PAGE_SIZE, Params, Place, Profile, Revision,
+};
 use crate::policy::{Finding, TunedParameter, check_files};
 use crate::schedule::{Located, reorder, resequence, schedule_for};
 use crate::service::cached_profile::main_class;
@@ -45,14 +47,7 @@ pub fn reschedule(
         let sequence = sequence
             .filter(|sequence| sequence.created == profile.created)
             .ok_or("the launch sequence is not there any more")?;
-        let mounts = ProfileMounts::open(&profile)?;
-        let mut files = HashMap::new();
-        let locate = |file, pages| mounts.locate(&mut files, file, pages);
-        let found = resequence(&sequence.entries, locate);
-        if found.log.is_empty() {
-            return Err("none of its files can be found on their disks".to_owned());
-        }
-        schedule_for(&found.log, &of_devices)
+        schedule_for(&find_sequence(&sequence)?, &of_devices)
     };
     if entries == profile.entries {
         return Ok(None);
@@ -61,6 +56,66 @@ pub fn reschedule(
     let time = now_s();
     profile.history.push(Revision { time, params });
     Ok(Some(profile))
+}
+
+/// A launch sequence with the present places on the disks.
+///
+/// # Errors
+/// Why they cannot be found.
+fn find_sequence(sequence: &Profile) -> Result<Vec<LogEntry>, String> {
+    let mounts = ProfileMounts::open(sequence)?;
+    let mut files = HashMap::new();
+    let locate = |file, pages| mounts.locate(&mut files, file, pages);
+    let found = resequence(&sequence.entries, locate);
+    match found.log.is_empty() {
+        true => Err("none of its files can be found on their disks".to_owned()),
+        false => Ok(found.log),
+    }
+}
+
+/// A profile that has taken in what a prefetched launch missed.
+pub struct Extended {
+    /// Scheduled anew if anything has joined.
+    pub profile: Profile,
+    /// The launch sequence to be kept beside it.
+    pub sequence: Profile,
+    /// What has changed.
+    pub noted: NotedReads,
+}
+
+/// Takes what a prefetched launch missed into a profile that was learned live, with the launch sequence that is kept
+/// beside it. `None` if that changes nothing. A profile that was learned by hand is left as the user has made it.
+///
+/// # Errors
+/// Why it cannot be done.
+pub fn extend(
+    mut profile: Profile,
+    sequence: Option<Profile>,
+    missed: &MissedReads,
+) -> Result<Option<Extended>, String> {
+    let kept = sequence.filter(|kept| kept.created == profile.created);
+    let live = kept.filter(|_| profile.learned == Learned::Live);
+    let (Some(mut sequence), Some(revision)) = (live, profile.history.last().copied()) else {
+        return Ok(None);
+    };
+    let noted = missed.note(&mut profile, &mut sequence)?;
+    if noted == NotedReads::default() {
+        return Ok(None);
+    }
+    if noted.joined > 0 {
+        let log = find_sequence(&sequence)?;
+        let of_devices = DeviceParams::new(&profile.devices, main_class(&profile), revision.params);
+        profile.entries = schedule_for(&log, &of_devices);
+        profile.log_entries = u32::try_from(log.len()).unwrap_or(u32::MAX);
+        sequence.log_entries = profile.log_entries;
+    }
+    profile.fault_around.clone_from(&sequence.fault_around);
+    profile.helpers.clone_from(&sequence.helpers);
+    Ok(Some(Extended {
+        profile,
+        sequence,
+        noted,
+    }))
 }
 
 /// A profile whose files were checked.

@@ -15,6 +15,7 @@ mod faults;
 mod helpers;
 mod killed;
 mod launches;
+mod missed;
 #[path = "../common/reads.rs"]
 mod reads;
 mod replaced;

@@ -11,6 +11,7 @@
 
 #include "kernel.h"
 #include "intf.h"
+#include "helpers.h"
 #include "own_reads.h"
 #include "tree.h"
 #include <bpf/bpf_helpers.h>
@@ -35,8 +36,8 @@ struct {
 volatile __u32 first_reader = 0;
 volatile __u64 first_reader_launch = 0;
 
-/* The launch that the current task reads for, and whether it prefetches. */
-static __always_inline struct pf_launch *reader(bool *prefetches)
+/* The launch that the current task reads for, and as what: enum pf_by. */
+static __always_inline struct pf_launch *reader(__u32 *by)
 {
 	__u32 tid = (__u32)bpf_get_current_pid_tgid();
 	struct pf_launch *launch;
@@ -45,39 +46,45 @@ static __always_inline struct pf_launch *reader(bool *prefetches)
 
 	if (!live_launches)
 		return NULL;
+	*by = PF_PREFETCHER;
 	m = member_of(bpf_get_current_task_btf());
 	if (m) {
-		*prefetches = m->role == PF_ROLE_PREFETCHER;
 		launch = launch_of(m);
-		return *prefetches || (is_tree(m->role) && launch->start_ns) ? launch : NULL;
+		if (m->role == PF_ROLE_PREFETCHER)
+			return launch;
+		*by = PF_TREE;
+		return is_tree(m->role) && launch->start_ns ? launch : NULL;
 	}
-	*prefetches = true;
 	if (tid == first_reader)
 		return find_launch(first_reader_launch);
 	number = bpf_map_lookup_elem(&prefetchers, &tid);
-	return number ? find_launch(*number) : NULL;
+	if (number)
+		return find_launch(*number);
+	*by = PF_HELPER;
+	return helped_launch();
 }
 
 static __always_inline void count_read(struct bio *bio, __u64 requests)
 {
-	__u32 bytes = bio->bi_iter.bi_size;
-	bool prefetches = false;
-	__u64 before;
-	struct pf_launch *launch = reader(&prefetches);
+	__u32 bytes = bio->bi_iter.bi_size, by = 0;
+	struct pf_launch *launch = reader(&by);
 
 	if (!launch)
 		return;
+	if (by != PF_PREFETCHER)
+		note_own_read(launch, by, bio);
+	/* The launch need not wait for what a helper reads. */
+	if (by == PF_HELPER)
+		return;
 	launch->last_ns = bpf_ktime_get_ns();
-	if (prefetches) {
+	if (by == PF_PREFETCHER) {
 		if (!launch->first_prefetch_ns)
 			launch->first_prefetch_ns = launch->last_ns;
 		__sync_fetch_and_add(&launch->prefetch_requests, requests);
 		__sync_fetch_and_add(&launch->prefetch_bytes, bytes);
 	} else {
-		before = __sync_fetch_and_add(&launch->requests, requests);
+		__sync_fetch_and_add(&launch->requests, requests);
 		__sync_fetch_and_add(&launch->bytes, bytes);
-		if (requests)
-			note_own_read(launch, before, bio);
 	}
 }
 

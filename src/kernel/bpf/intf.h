@@ -9,7 +9,7 @@
 enum pf_sizes {
 	PF_LAUNCHES = 64,	/* launches that can be under way at a time */
 	PF_RECORDERS = 8,	/* of these, launches that can be recorded */
-	PF_OWN_READS = 512,	/* read requests of a launch that are noted; a power of two */
+	PF_OWN_READS = 512,	/* bios of a launch and its helpers that are noted; a power of two */
 	PF_NAME_FILTER_WORDS = 1024,	/* words of 64 bits in `name_filter` */
 };
 
@@ -56,22 +56,23 @@ struct pf_launch {
 	unsigned long long completion_page;	/* its index, in pages of the kernel's size */
 	unsigned long long lost_tasks;	/* that should be in the tree, and could not be marked */
 	unsigned int uid;		/* whose launch it is; 0: root's, or not executed yet */
-	unsigned int pad;
+	unsigned int noted_reads;	/* bios of the tree and its helpers that were to be noted (own_reads.h) */
 };
 
 /* ---- what a launch reads itself (own_reads.h) ---- */
 
-/* A read request of a launch tree. */
+/* What a launch tree or a helper has the drive read: a bio. */
 struct pf_own_read {
+	unsigned long long time_ns;	/* CLOCK_MONOTONIC */
 	unsigned long long ino;		/* inode number; 0 for metadata */
 	unsigned long long start;	/* first page, in pages of the kernel's size */
 	unsigned int generation;	/* inode generation */
 	unsigned int dev;		/* kernel dev_t */
 	unsigned int pages;		/* number of pages of the kernel's size; 0: not known */
-	unsigned int pad;
+	unsigned int by;		/* enum pf_by: PF_TREE or PF_HELPER */
 };
 
-/* The first requests of a launch. */
+/* The first of a launch. */
 struct pf_own_reads {
 	struct pf_own_read at[PF_OWN_READS];
 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What the read requests of a launch tree are for.
+ * What the read requests of a launch tree and its helpers are for.
  *
  * A prefetched launch makes few requests of its own. Whether the profile lacks their pages, or the app came
- * before the prefetch thread, decides whether it is worth learning again; only user space can tell. The first
- * PF_OWN_READS requests of each launch are noted, in order, each by the pages of its first bio.
+ * before the prefetch thread, decides whether it is worth learning again, and pages that launch after launch
+ * lacks join the profile; only user space can tell. The first PF_OWN_READS bios of each launch are noted: those
+ * that make a request, and those that join one. The programs for that run at requests alone, which are rare then.
  */
 #ifndef PARALFETCH_OWN_READS_H
 #define PARALFETCH_OWN_READS_H
@@ -23,23 +24,28 @@ struct {
 	__type(value, struct pf_own_reads);
 } own_reads SEC(".maps");
 
-/* Notes the launch's request of this index, counted from 0. */
-static __always_inline void note_own_read(const struct pf_launch *launch, __u64 index, struct bio *bio)
+/* Notes a bio of the launch's tree, or of a helper. */
+static __always_inline void note_own_read(struct pf_launch *launch, __u32 by, struct bio *bio)
 {
-	__u32 slot = launch->number % PF_LAUNCHES;
+	__u32 slot = launch->number % PF_LAUNCHES, index;
 	struct pf_own_reads *reads;
 	struct pf_own_read *read;
 	struct super_block *sb;
 	struct inode *inode;
 	__u64 start;
 
-	if (index >= PF_OWN_READS)
+	if (launch->noted_reads >= PF_OWN_READS)
 		return;
 	reads = bpf_map_lookup_elem(&own_reads, &slot);
 	if (!reads)
 		return;
+	index = __sync_fetch_and_add(&launch->noted_reads, 1);
+	if (index >= PF_OWN_READS)
+		return;
 	read = &reads->at[index & (PF_OWN_READS - 1)];
 	read->pages = 0;
+	read->time_ns = bpf_ktime_get_ns();
+	read->by = by;
 	inode = first_page_of(bio, &start);
 	if (!inode)
 		return;

@@ -12,14 +12,13 @@
 #include "kernel.h"
 #include "intf.h"
 #include "folios.h"
+#include "helpers.h"
 #include "log.h"
 #include "recorders.h"
 #include "seen_pages.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
-
-#define PF_KTHREAD 0x00200000
 
 /* Pages that were used or added, on their way to the recorders. */
 struct page_use {
@@ -32,36 +31,6 @@ struct page_use {
 /* Bits of each recorder in the answer of who_is(). */
 #define BY_BITS 4
 #define BY_MASK ((1U << BY_BITS) - 1)
-
-/*
- * What a bus starts for the app, or a browser's zygote forks, is no child of the app, but younger than
- * the launch.
- */
-static __always_inline bool is_younger_than(struct pf_launch *launch)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-
-	return !(task->flags & PF_KTHREAD) && task->group_leader->start_time >= launch->start_ns;
-}
-
-/*
- * Uids of people: those below are root's and of system accounts, those between are dynamic ones of services
- * (systemd's UIDS-GIDS).
- */
-#define FIRST_PERSON 1000
-#define FIRST_DYNAMIC 61184
-#define LAST_DYNAMIC 65519
-
-/*
- * Whether the current task may be the app's helper: it is of the app's user or of the system. What another user
- * starts meanwhile must not get into this user's profile.
- */
-static __always_inline bool may_help(struct pf_launch *launch)
-{
-	__u32 uid = bpf_get_current_uid_gid();
-
-	return uid == launch->uid || uid < FIRST_PERSON || (uid >= FIRST_DYNAMIC && uid <= LAST_DYNAMIC);
-}
 
 /*
  * The session bus, portals, dconf and gvfs run as the app's user, often since before the launch. Which of the things that

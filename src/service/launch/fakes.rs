@@ -1,7 +1,7 @@
 //! The seam's other side for tests: no kernel, no threads, no files, no time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use super::{
     FollowedLaunch, LaunchPolicy, LaunchStart, Launches, Outside, StateAction, StateEvent, TICK,
@@ -178,7 +178,7 @@ impl Scene {
             key,
             limits: LaunchLimits::default(),
             begun: self.now,
-            begun_s: 1,
+            began: UNIX_EPOCH + Duration::from_secs(1),
         };
         self.launches.begin(launch, start, &mut self.system);
     }

@@ -1,13 +1,14 @@
 //! The launches under way, and what is known of each.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::pending_execs::PendingExecs;
 use super::{LaunchPolicy, LaunchStage, LaunchState, Outside, StateAction, StateEvent, step};
 use crate::model::{App, LaunchCounts, LaunchLimits, OwnRead, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};
+use crate::service::clock::epoch_s;
 use crate::service::history::{Kind, LaunchRecord};
 use crate::service::parts::RecordedProfile;
 
@@ -35,8 +36,8 @@ pub struct LaunchStart {
     pub limits: LaunchLimits,
     /// When it was seen first.
     pub begun: Clocks,
-    /// The same in seconds since the epoch.
-    pub begun_s: u64,
+    /// The same by the time of day.
+    pub began: SystemTime,
 }
 
 /// A launch that is followed.
@@ -327,7 +328,7 @@ impl FollowedLaunch {
         let (counts, report) = (&figures.counts, &figures.report);
         let until_first_ns = counts.first_prefetch_ns.checked_sub(counts.start_ns);
         LaunchRecord {
-            time_s: self.start.begun_s,
+            time_s: epoch_s(self.start.began),
             uid: self.start.key.uid,
             app: self.start.key.id.clone(),
             kind,

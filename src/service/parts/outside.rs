@@ -1,12 +1,13 @@
 //! The real side of the seam: what launches need of the system.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::Parts;
 use crate::drive::MemoryLimits;
 use crate::judge::KnownFiles;
-use crate::learn::LiveJob;
-use crate::model::{LaunchCounts, LaunchLimits, OwnRead, UserApp};
+use crate::learn::{LiveJob, MissedReads};
+use crate::model::{By, LaunchCounts, LaunchLimits, OwnRead, UserApp};
 use crate::policy::{ColdLaunch, LaunchFigures, Observation, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, thread_states};
@@ -15,6 +16,7 @@ use crate::service::control::LaunchSignal;
 use crate::service::history::LaunchRecord;
 use crate::service::launch::{FollowedLaunch, LaunchStart, Outside, StateAction};
 use crate::service::message::Message;
+use crate::service::registry::Added;
 use crate::service::watchlist::ProbationVerdict;
 
 /// Threads of a launch that are looked at: each look is a file of /proc.
@@ -137,19 +139,18 @@ impl Parts {
         Ok(())
     }
 
-    /// Notes what the launch read itself although it was prefetched, if that matters.
+    /// Notes what the launch read itself although it was prefetched.
     fn note_own_reads(&mut self, launch: &mut FollowedLaunch) {
         let (key, figures) = (&launch.start.key, &mut launch.figures);
-        let profile = self.apps.profiles.get(key);
-        let Some((profile, record)) = profile.zip(self.apps.registry.records.get(key)) else {
+        let Some(profile) = self.apps.profiles.get(key) else {
             return;
         };
         figures.cold_requests = profile.cold_requests;
-        if figures.report.is_none() || !record.managed.asks_what_was_missed(figures) {
+        // What a warm launch reads tells little of a cold one.
+        if figures.report.is_none() || figures.warmth() == Warmth::Warm {
             return;
         }
-        let requests = figures.own_readaheads();
-        match self.kernel.own_reads(launch.number, requests) {
+        match self.kernel.own_reads(launch.number) {
             Ok(reads) => launch.own_reads = Some(reads),
             Err(why) => self.warn(format!("what a launch missed is not known: {why}")),
         }
@@ -227,6 +228,7 @@ impl Parts {
             key: launch.start.key.clone(),
             figures: launch.figures.clone(),
             is_comparable: launch.is_comparable(),
+            began: launch.start.began,
             row,
         };
         let profile = self.apps.profiles.get(&ended.key);
@@ -236,20 +238,37 @@ impl Parts {
         };
         let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
         self.worker.jobs.run(move |_| {
-            let missed = count_missed(&packed, &ended.figures, &reads);
+            let missed = Missed::find(&packed, &ended.figures, reads);
             let launch = Box::new(ended);
             outbox.send(Message::Missed { launch, missed });
         });
     }
 
-    /// Judges a launch by what its profile does not hold, and writes it down.
-    pub fn judge_late(&mut self, mut launch: EndedLaunch, missed: Option<u64>) {
-        launch.figures.missed = missed;
+    /// Judges a launch by what its profile does not hold, which the profile may take in, and writes it down.
+    pub fn judge_late(&mut self, mut launch: EndedLaunch, missed: Option<Missed>) {
+        launch.figures.missed = missed.as_ref().map(|missed| missed.requests);
         if launch.is_comparable {
             self.observe_launch(&launch.key, &launch.figures);
         }
+        let reads = missed.map(|missed| missed.reads).unwrap_or_default();
+        self.take_in(&launch, reads);
         self.enter(launch);
         self.refresh_marks();
+    }
+
+    fn take_in(&self, launch: &EndedLaunch, reads: Vec<(u16, OwnRead)>) {
+        if reads.is_empty() {
+            return;
+        }
+        let missed = MissedReads {
+            reads,
+            start_ns: launch.figures.counts.start_ns,
+            began: launch.began,
+        };
+        let record = self.apps.registry.records.get(&launch.key);
+        let is_named = record.is_some_and(|record| record.added == Added::User);
+        let most = (!is_named).then(|| self.config.prefetch.max_profile_mib << 20);
+        self.apps.take_in(&launch.key, missed, most);
     }
 
     fn enter(&mut self, launch: EndedLaunch) {
@@ -283,16 +302,39 @@ pub struct EndedLaunch {
     key: UserApp,
     figures: LaunchFigures,
     is_comparable: bool,
+    began: SystemTime,
     row: LaunchRecord,
 }
 
-/// How many of a launch's own requests its profile does not hold; `None` if the launch has no report.
-fn count_missed(packed: &[u8], figures: &LaunchFigures, reads: &[OwnRead]) -> Option<u64> {
-    // This program has packed it.
-    let (report, profile) = figures.report.as_ref().zip(decode(packed).ok())?;
-    let known = KnownFiles::new(&profile, report);
-    let missed = reads.iter().filter(|read| !known.holds(read)).count() as u64;
-    // The first requests stand for those that found no room.
-    let noted = (reads.len() as u64).max(1);
-    Some(missed * figures.own_readaheads().max(noted) / noted)
+/// What a prefetched launch read itself because its profile does not hold it.
+pub struct Missed {
+    /// How many of the launch tree's requests.
+    requests: u64,
+    /// All that was noted, of helpers too, with the indices of devices in the profile's table.
+    reads: Vec<(u16, OwnRead)>,
+}
+
+impl Missed {
+    /// Compares what was noted with the profile; `None` if the launch has no report.
+    fn find(packed: &[u8], figures: &LaunchFigures, reads: Vec<OwnRead>) -> Option<Missed> {
+        // This program has packed it.
+        let (report, profile) = figures.report.as_ref().zip(decode(packed).ok())?;
+        let known = KnownFiles::new(&profile, report);
+        // What comes after the completion page is not waited for, and is not counted either.
+        let end_ns = figures.counts.completed_ns;
+        let of_tree =
+            |read: &&OwnRead| read.by == By::Tree && (end_ns == 0 || read.time_ns <= end_ns);
+        // The first requests stand for those that found no room.
+        let noted = (reads.iter().filter(of_tree).count() as u64).max(1);
+        let is_missed = |read: &OwnRead| !known.holds(read);
+        let missed: Vec<OwnRead> = reads.into_iter().filter(is_missed).collect();
+        let of_tree = missed.iter().filter(of_tree).count() as u64;
+        let reads = missed
+            .into_iter()
+            .filter_map(|read| Some((known.device(read.inode.dev)?, read)));
+        Some(Missed {
+            requests: of_tree * figures.own_readaheads() / noted,
+            reads: reads.collect(),
+        })
+    }
 }

@@ -1,0 +1,115 @@
+//! What prefetched launches read themselves because their profile lacks it.
+
+use std::fs;
+use std::process::Command;
+
+use paralfetch::drive::drop_caches;
+use paralfetch::profile::Store;
+use serde_json::Value;
+
+use crate::fake_bus::{APP, make_pipes, reading, served};
+use crate::reads::{prefetch, profile, reads_of_launch};
+use crate::root::pages_of;
+use crate::running::{Image, Running};
+use crate::set_up;
+
+/// All pages of a data file.
+const WHOLE: std::ops::Range<u64> = 0..16;
+
+/// A file that launches need from some day on.
+const NEEDED: usize = 50;
+
+/// Files that one launch each reads by chance.
+const CHANCE: std::ops::Range<usize> = 51..60;
+
+/// Launches the app from empty caches, each time with another file by chance, until what they miss has joined the
+/// profile. It may be scheduled anew meanwhile, or a launch not prefetched for comparison.
+fn until_joined(image: &Image, service: &mut Running, launch: impl Fn(usize)) {
+    let mut prefetched = 0;
+    for chance in CHANCE {
+        drop_caches().unwrap();
+        launch(chance);
+        let line = service.launch_of(&image.id("app"));
+        if !line.contains("kind=Prefetched") {
+            continue;
+        }
+        prefetched += 1;
+        service.line(&["what the launch missed was noted"]);
+        if !pages(&image.root.show("app"), NEEDED).is_empty() {
+            assert!(prefetched > 1, "one launch proves nothing");
+            return;
+        }
+    }
+    panic!("nothing has joined in {prefetched} prefetched launches");
+}
+
+fn pages(profile: &Value, file: usize) -> Vec<u64> {
+    pages_of(profile, &format!("/data/{file}"))
+}
+
+fn assert_joined(image: &Image) {
+    let shown = image.root.show("app");
+    assert!(pages(&shown, NEEDED).into_iter().eq(WHOLE));
+    for chance in CHANCE {
+        assert!(pages(&shown, chance).is_empty(), "/data/{chance}");
+    }
+    // Schedule and sequence name the same files, so that the one is made from the other again.
+    let schedule = profile(&image.root, "app");
+    let store = Store::open(image.root.state.path()).unwrap();
+    let sequence = store.load_sequence(schedule.app.key()).unwrap().unwrap();
+    assert_eq!(schedule.files, sequence.files);
+}
+
+#[test]
+fn what_launches_read_from_some_day_on_joins_their_profile() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let list = image.root.path().join("list");
+    let reads = |files: &str| fs::write(&list, format!("/data/1 /data/2{files}\n")).unwrap();
+    reads("");
+    image.script("app", "read -r files < /list; cat $files");
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    until_joined(&image, &mut service, |chance| {
+        reads(&format!(" /data/{NEEDED} /data/{chance}"));
+        image.root.image.sync();
+        drop_caches().unwrap();
+        image.launch("app");
+    });
+    // Nothing of it is missed any more.
+    reads(&format!(" /data/{NEEDED}"));
+    image.root.image.sync();
+    image.prefetch_in_the_end(&mut service, "app");
+    service.stop();
+    assert_joined(&image);
+    drop_caches().unwrap();
+    prefetch(&image.root, "app");
+    assert_eq!(reads_of_launch(image.root.path(), &["/app"]), 0);
+}
+
+#[test]
+fn so_does_what_a_service_reads_that_the_bus_starts_for_them() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    make_pipes(image.root.path());
+    image.script("app", APP);
+    image.enable("app");
+    let mut service = image.start();
+    service.line(&["ready to learn"]);
+    let serve = |files: &[usize]| {
+        let reading = reading(image.root.path(), 0, files);
+        let mut app = Command::new("chroot");
+        app.arg(image.root.path()).arg("/app");
+        served(image.root.path(), &reading, app);
+    };
+    serve(&[3]);
+    let line = service.launch_of(&image.id("app"));
+    assert!(line.contains("kind=Learned"), "{line}");
+    image.until_stored("app");
+    until_joined(&image, &mut service, |chance| serve(&[NEEDED, chance]));
+    service.stop();
+    assert_joined(&image);
+}
