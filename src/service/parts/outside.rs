@@ -267,7 +267,7 @@ impl Parts {
         };
         let record = self.apps.registry.records.get(&launch.key);
         let is_named = record.is_some_and(|record| record.added == Added::User);
-        let most = (!is_named).then(|| self.config.prefetch.max_profile_mib << 20);
+        let most = (!is_named).then_some(self.config.prefetch.max_profile_mib << 20);
         self.apps.take_in(&launch.key, missed, most);
     }
 
