@@ -15,6 +15,7 @@ use super::catalogue::FoundApp;
 use super::clock::now_s;
 use super::config::Config;
 use super::launch::{LaunchStart, Launches, StateEvent, TICK};
+use super::launch_threads::LaunchTask;
 use super::mailbox::Inbox;
 use super::marks::Marks;
 use super::message::Message;
@@ -148,7 +149,9 @@ impl Service {
         let until_sweep = self
             .sweep_at
             .map(|(at, _)| at.saturating_duration_since(now));
+        let until_given_up = self.parts.threads.until_next(now);
         let others = until_watchdog.into_iter().chain(until_sweep);
+        let others = others.chain(until_given_up);
         Some(others.fold(until_check, Duration::min))
     }
 
@@ -368,7 +371,10 @@ impl Service {
                 let needed = self.launches.any_followed();
                 self.parts.waits_changed(changed, needed);
             }
-            Message::Prefetched(launch) => self.happened(launch, StateEvent::PrefetchEnded),
+            Message::Prefetched(launch) => {
+                self.parts.threads.ended(LaunchTask::Prefetch, launch);
+                self.happened(launch, StateEvent::PrefetchEnded);
+            }
             Message::Profiles { found, known } => {
                 self.parts.profiles_loaded_again(found, &known);
             }
@@ -404,11 +410,23 @@ impl Service {
     fn on_time(&mut self) {
         self.launches.tick(Clocks::now(), &mut self.parts);
         let now = Instant::now();
+        self.give_up_hanging(now);
         self.on_watchdog(now);
         self.sweep(now);
         if self.until_check(now).is_zero() {
             self.packages_at_rest = None;
             self.parts.refresh_profiles();
+        }
+    }
+
+    /// Gives up threads that take too long: their launches go on without them.
+    fn give_up_hanging(&mut self, now: Instant) {
+        for hanging in self.parts.threads.give_up(now) {
+            let (event, note) = self.parts.give_up(&hanging);
+            let given_up = (event, note, None);
+            self.launches
+                .recorded(hanging.launch, given_up, &mut self.parts);
+            self.parts.refresh_marks();
         }
     }
 
@@ -422,6 +440,12 @@ impl Service {
             Ok(to_ask) => {
                 for thread in to_ask {
                     self.parts.ask_thread(thread);
+                }
+                if self.parts.threads.too_many_hang() {
+                    tracing::error!(
+                        "too many threads that learn or prefetch hang; systemd will start the service again"
+                    );
+                    return;
                 }
                 notify(NotifyState::Watchdog);
             }

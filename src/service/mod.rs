@@ -26,6 +26,7 @@ mod exec_gate;
 mod executables;
 pub mod history;
 mod launch;
+mod launch_threads;
 mod mailbox;
 mod managed_apps;
 mod marks;

@@ -20,6 +20,7 @@ use super::discovery;
 use super::exec_gate::MarkedExecutables;
 use super::executables::{ExecutableFinder, MarkedInodes};
 use super::launch::{LaunchPolicy, StateEvent};
+use super::launch_threads::{HangingThread, LaunchTask, LaunchThreads};
 use super::mailbox::Outbox;
 use super::managed_apps::{KnownProfiles, ManagedApps};
 use super::message::Message;
@@ -30,6 +31,7 @@ use super::waits::WaitSwitch;
 use super::watchdog::WatchedThread;
 use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
+use crate::fs::blockdev;
 use crate::kernel::{CountingWaits, ExecGate, Watch};
 use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
 use crate::model::UserApp;
@@ -54,6 +56,8 @@ pub struct Parts {
     pub recorders: Recorders,
     /// `None` if the kernel does not let it be changed.
     pub fault_around: Option<Arc<FaultAroundKnob>>,
+    /// The threads that learn and prefetch.
+    pub threads: LaunchThreads,
     pub apps: ManagedApps,
     pub watchlist: Watchlist,
     pub diagnostics: Diagnostics,
@@ -315,6 +319,7 @@ impl Parts {
         result: LiveResult,
         cached: Option<Result<CachedProfile, String>>,
     ) -> (StateEvent, String, Option<RecordedProfile>) {
+        self.threads.ended(LaunchTask::Learn, result.launch);
         self.recorders.ended(result.launch);
         for warning in result.warnings {
             self.warn(warning);
@@ -334,6 +339,31 @@ impl Parts {
             }
             Err((event, why)) => (event, why, None),
         }
+    }
+
+    /// A thread is given up: its place is free again. Returns what that is for its launch, and says it.
+    pub fn give_up(&mut self, hanging: &HangingThread) -> (StateEvent, String) {
+        let HangingThread { task, launch, app } = hanging;
+        let (event, does) = match task {
+            LaunchTask::Learn => {
+                self.recorders.ended(*launch);
+                (StateEvent::RecordUnusable, "learns")
+            }
+            LaunchTask::Prefetch => {
+                self.prefetchers.end(*launch);
+                (StateEvent::PrefetchFailed, "prefetches")
+            }
+        };
+        let drive = match app.dev {
+            0 => "an unknown drive".to_owned(),
+            dev => blockdev::name(dev),
+        };
+        self.warn(format!(
+            "the thread that {does} {} (on {drive}) hangs: the app is neither learned nor prefetched until it has ended; \
+             check the drives that it uses",
+            app.key
+        ));
+        (event, "a thread of the service hangs".to_owned())
     }
 
     /// The profile of a launch, if it is of use, or what has happened instead and why.
@@ -385,6 +415,8 @@ impl Parts {
             WatchedThread::Worker => self.worker.ask(),
             WatchedThread::Executables => self.executables.ask(),
             WatchedThread::Bus => self.bus.iter().for_each(Bus::ask),
+            // They run for one piece of work, and end.
+            WatchedThread::Tables | WatchedThread::Attach => {}
         }
     }
 
@@ -395,6 +427,8 @@ impl Parts {
             WatchedThread::Worker => self.worker.has_answered(),
             WatchedThread::Executables => self.executables.has_answered(),
             WatchedThread::Bus => self.bus.as_ref().is_none_or(Bus::has_answered),
+            WatchedThread::Tables => !self.recorders.is_changing(),
+            WatchedThread::Attach => !self.waits.is_changing(),
         }
     }
 

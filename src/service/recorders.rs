@@ -95,6 +95,11 @@ impl Recorders {
         self.keep(self.apps)
     }
 
+    /// Whether a thread makes or frees tables.
+    pub fn is_changing(&self) -> bool {
+        self.is_changing
+    }
+
     /// What [`Recorders::keep`] has begun is done. After a failure, the next call of it tries again.
     pub fn kept(&mut self) {
         self.is_changing = false;
@@ -158,7 +163,7 @@ impl Recorders {
         self.pool.as_ref().is_some_and(|pool| pool.is_ready())
     }
 
-    /// The recording of a launch has ended.
+    /// The recording of a launch has ended, or its thread is given up.
     pub fn ended(&mut self, launch: u64) {
         self.learners.remove(&launch);
     }

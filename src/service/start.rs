@@ -15,6 +15,7 @@ use super::diagnostics::Diagnostics;
 use super::event_loop::Service;
 use super::exec_gate::MarkedExecutables;
 use super::executables::ExecutableFinder;
+use super::launch_threads::LaunchThreads;
 use super::mailbox::{Outbox, mailbox};
 use super::managed_apps::ManagedApps;
 use super::message::Message;
@@ -175,6 +176,7 @@ fn assemble(
         prefetchers: Prefetchers::new(outbox.clone()),
         recorders: Recorders::new(recorders, outbox.clone()),
         fault_around,
+        threads: LaunchThreads::default(),
         apps,
         watchlist,
         bus: None,

@@ -77,6 +77,11 @@ impl WaitSwitch {
         self.since_ns.load(Ordering::Relaxed) <= start_ns.saturating_add(LATE_NS)
     }
 
+    /// Whether a thread attaches or detaches the programs.
+    pub fn is_changing(&self) -> bool {
+        self.is_changing
+    }
+
     /// The thread has attached or detached the programs.
     ///
     /// # Errors

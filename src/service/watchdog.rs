@@ -1,7 +1,8 @@
 //! What systemd's watchdog is told: that the event loop and the threads that it depends on still work.
 //!
 //! Threads that have nothing to do must not be woken for this more often than the watchdog wants to hear of them. So
-//! each is asked once in an interval, and any work that it has done since counts as its answer.
+//! each is asked once in an interval, and any work that it has done since counts as its answer. Threads that learn and
+//! prefetch have limits of their own: see [`super::launch_threads`].
 
 use std::time::{Duration, Instant};
 
@@ -16,22 +17,28 @@ pub enum WatchedThread {
     Executables,
     /// Serves the bus.
     Bus,
+    /// Makes and frees the tables of recorders.
+    Tables,
+    /// Has waits counted.
+    Attach,
 }
 
 impl WatchedThread {
-    const ALL: [WatchedThread; 4] = [
+    const ALL: [WatchedThread; 6] = [
         WatchedThread::Gate,
         WatchedThread::Worker,
         WatchedThread::Executables,
         WatchedThread::Bus,
+        WatchedThread::Tables,
+        WatchedThread::Attach,
     ];
 
     /// How long it may take to answer, in intervals of the watchdog. What the gate and the bus do takes milliseconds;
-    /// the others wait for drives.
+    /// the others wait for drives, or for the kernel on a busy system.
     fn patience(self) -> u32 {
         match self {
             WatchedThread::Gate | WatchedThread::Bus => 1,
-            WatchedThread::Worker | WatchedThread::Executables => 10,
+            _ => 10,
         }
     }
 }
@@ -112,23 +119,30 @@ mod tests {
 
     #[test]
     fn threads_that_answer_keep_the_service_alive() {
-        assert_eq!(looks(20, &WatchedThread::ALL), vec![Ok(4); 20]);
+        assert_eq!(looks(20, &WatchedThread::ALL), vec![Ok(6); 20]);
+    }
+
+    /// All threads but one.
+    fn all_but(silent: WatchedThread) -> Vec<WatchedThread> {
+        let all = WatchedThread::ALL.into_iter();
+        all.filter(|thread| *thread != silent).collect()
     }
 
     #[test]
     fn a_gate_or_a_bus_that_does_not_answer_is_stuck_at_the_next_look() {
-        use WatchedThread::{Bus, Executables, Gate, Worker};
-        let stuck = looks(2, &[Worker, Executables, Bus]);
-        assert_eq!(stuck, [Ok(4), Err(vec![Gate])]);
-        let stuck = looks(2, &[Worker, Executables, Gate]);
-        assert_eq!(stuck, [Ok(4), Err(vec![Bus])]);
+        for silent in [WatchedThread::Gate, WatchedThread::Bus] {
+            let stuck = looks(2, &all_but(silent));
+            assert_eq!(stuck, [Ok(6), Err(vec![silent])]);
+        }
     }
 
     #[test]
-    fn a_worker_may_be_busy_for_longer() {
-        use WatchedThread::{Bus, Executables, Gate, Worker};
-        let busy = looks(12, &[Executables, Bus, Gate]);
-        assert!(busy[..10].iter().all(Result::is_ok), "{busy:?}");
-        assert_eq!(busy[10], Err(vec![Worker]));
+    fn threads_that_wait_for_drives_or_the_kernel_may_be_busy_for_longer() {
+        use WatchedThread::{Attach, Executables, Tables, Worker};
+        for silent in [Worker, Executables, Tables, Attach] {
+            let busy = looks(12, &all_but(silent));
+            assert!(busy[..10].iter().all(Result::is_ok), "{busy:?}");
+            assert_eq!(busy[10], Err(vec![silent]));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The real side of the seam: what launches need of the system.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use super::Parts;
 use crate::drive::MemoryLimits;
@@ -15,12 +15,16 @@ use crate::profile::decode;
 use crate::service::control::LaunchSignal;
 use crate::service::history::LaunchRecord;
 use crate::service::launch::{FollowedLaunch, LaunchStart, Outside, StateAction};
+use crate::service::launch_threads::{LIMIT, LaunchTask, ServedApp};
 use crate::service::message::Message;
 use crate::service::registry::Added;
 use crate::service::watchlist::ProbationVerdict;
 
 /// Threads of a launch that are looked at: each look is a file of /proc.
 const MOST_THREADS: usize = 256;
+
+/// Why a launch is left alone although its app is managed.
+const HANGS: &str = "a thread of the service that has worked for an earlier launch hangs";
 
 impl Outside for Parts {
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
@@ -101,13 +105,24 @@ impl Parts {
         let Some(profile) = self.apps.profiles.get(&launch.start.key) else {
             return Err("no prefetch thread: its profile is gone".to_owned());
         };
+        let app = ServedApp {
+            key: launch.start.key.clone(),
+            dev: profile.app.dev,
+        };
+        if self.threads.hangs_for(&app.key) {
+            return Err(format!("not prefetched: {HANGS}"));
+        }
         let options = PrefetchOptions {
             memory: MemoryLimits::from(&self.config.prefetch),
             ..PrefetchOptions::default()
         };
         self.prefetchers
             .start(launch.number, profile, options, &mut self.kernel)
-            .map_err(|error| format!("no prefetch thread: {error}"))
+            .map_err(|error| format!("no prefetch thread: {error}"))?;
+        let until = Instant::now() + LIMIT;
+        self.threads
+            .started(LaunchTask::Prefetch, launch.number, app, until);
+        Ok(())
     }
 
     fn start_recording(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
@@ -115,11 +130,19 @@ impl Parts {
             return Err("not learned: tracing cannot be had".to_owned());
         }
         let start = &launch.start;
+        let app = ServedApp {
+            key: start.key.clone(),
+            dev: start.app.dev,
+        };
+        if self.threads.hangs_for(&app.key) {
+            return Err(format!("not learned: {HANGS}"));
+        }
+        let limits = LaunchLimits::from(&self.config.launch);
         let job = LiveJob {
             launch: launch.number,
             app: start.app.clone(),
             earlier: self.apps.load_sequence(&start.key),
-            limits: LaunchLimits::from(&self.config.launch),
+            limits,
             sysfs: self.places.sysfs.clone(),
             fault_around: self.fault_around.clone(),
             prefetching: self.prefetchers.under_way(launch.number),
@@ -129,6 +152,12 @@ impl Parts {
         // There may be another app to learn.
         let kept = self.recorders.keep_as_many();
         let taken = matches!(recorded, Ok(true));
+        if taken {
+            // A launch is over after twice its limit.
+            let until = Instant::now() + 2 * limits.timeout + LIMIT;
+            self.threads
+                .started(LaunchTask::Learn, launch.number, app, until);
+        }
         let started = recorded.and(kept);
         self.check("no learning thread can be started", started);
         if !taken {
