@@ -15,10 +15,32 @@ use crate::model::PrefetchReport;
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::profile::decode;
 
+/// Most prefetch threads of one user. A thread may outlive its launch for as long as a drive does not answer, and a
+/// user can have such a drive: an image of his own.
+const MOST_OF_A_USER: usize = 16;
+
+/// Most of them with which the first requests are made at once. A drive takes some hundred requests; whoever makes more
+/// waits, and the event loop must not.
+const MOST_AT_ONCE: usize = 6;
+
+/// The threads that run, each with its user.
+#[derive(Default)]
+struct RunningThreads(Vec<(u32, Weak<()>)>);
+
+impl RunningThreads {
+    /// Number of threads that run for this user.
+    fn of_user(&mut self, uid: u32) -> usize {
+        self.0.retain(|(_, running)| running.strong_count() > 0);
+        self.0.iter().filter(|(user, _)| *user == uid).count()
+    }
+}
+
 /// The prefetch threads, by launch.
 pub struct Prefetchers {
     /// The second value lives while the thread runs.
     running: HashMap<u64, (Prefetch, Weak<()>)>,
+    /// With those whose launches are over.
+    threads: RunningThreads,
     outbox: Outbox,
 }
 
@@ -27,6 +49,7 @@ impl Prefetchers {
     pub fn new(outbox: Outbox) -> Self {
         Prefetchers {
             running: HashMap::new(),
+            threads: RunningThreads::default(),
             outbox,
         }
     }
@@ -34,7 +57,7 @@ impl Prefetchers {
     /// Makes the first requests of a profile at once, and has a thread make all others.
     ///
     /// # Errors
-    /// When the system has no thread or descriptor to give.
+    /// When the system has no thread or descriptor to give, or too many prefetches of the user do not end.
     pub fn start(
         &mut self,
         launch: u64,
@@ -42,7 +65,13 @@ impl Prefetchers {
         options: PrefetchOptions,
         kernel: &mut Watch,
     ) -> io::Result<()> {
-        if let Some(head_start) = &profile.head_start {
+        let uid = profile.app.uid;
+        let of_user = self.threads.of_user(uid);
+        if of_user >= MOST_OF_A_USER {
+            return Err(io::Error::other("too many of this user do not end"));
+        }
+        let head_start = profile.head_start.as_ref();
+        if let Some(head_start) = head_start.filter(|_| of_user < MOST_AT_ONCE) {
             kernel.attribute_reads_to(Some(launch));
             head_start.read();
             kernel.attribute_reads_to(None);
@@ -72,6 +101,7 @@ impl Prefetchers {
             outbox.send(Message::Prefetched(launch));
         };
         let prefetch = start_behind(|| Prefetch::start_then(load, options, done))?;
+        self.threads.0.push((uid, Weak::clone(&under_way)));
         self.running.insert(launch, (prefetch, under_way));
         Ok(())
     }
@@ -90,5 +120,24 @@ impl Prefetchers {
             prefetch.stop();
         }
         report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_count_for_their_user_until_they_end() {
+        let mut threads = RunningThreads::default();
+        let alive: Vec<Arc<()>> = (0..4).map(|_| Arc::new(())).collect();
+        let users = [1000, 1000, 0, 1000];
+        let running = users.into_iter().zip(alive.iter().map(Arc::downgrade));
+        threads.0.extend(running);
+        assert_eq!((threads.of_user(1000), threads.of_user(0)), (3, 1));
+        assert_eq!(threads.of_user(1001), 0);
+        drop(alive);
+        assert_eq!(threads.of_user(1000), 0);
+        assert!(threads.0.is_empty());
     }
 }
