@@ -161,7 +161,7 @@ impl ManagedApps {
         }
     }
 
-    /// Uses a profile that was just learned, and has it stored. `cold`: what the launch showed, if it was as cold as
+    /// Uses a profile that was just learned, and has it stored, unless the app was forgotten meanwhile. `cold`: what the launch showed, if it was as cold as
     /// one from which prefetching is withheld.
     pub fn keep(
         &mut self,
@@ -170,6 +170,9 @@ impl ManagedApps {
         learned: LearnedProfile,
         cold: Option<ColdLaunch>,
     ) {
+        if !self.registry.records.contains_key(key) {
+            return;
+        }
         self.use_learned(key, profile, cold);
         let key = key.clone();
         self.in_background(
@@ -340,7 +343,7 @@ impl ManagedApps {
                 self.profiles.insert(key, profile);
                 continue;
             }
-            let by_hand = profile.learned_live.is_none();
+            let by_hand = is_by_hand(&profile);
             if let Some(record) = self.registry.records.get_mut(&key).filter(|_| by_hand) {
                 record.added = Added::User;
             }
@@ -454,7 +457,13 @@ fn is_same(stored: &Profile, profile: &Profile) -> bool {
         }
 }
 
-/// Manages an app that the user has learned by hand.
+/// Whether the administrator has learned the app by hand. What was learned live, the service itself may have learned:
+/// that names no app, since it would lift the limits of a user's.
+fn is_by_hand(profile: &CachedProfile) -> bool {
+    profile.learned_live.is_none()
+}
+
+/// Manages an app that has a profile in the store: it was learned by hand, or the registry was lost.
 fn manage(registry: &mut Registry, rules: &Rules, key: &UserApp, profile: &CachedProfile) {
     if registry.records.contains_key(key) {
         return;
@@ -464,7 +473,11 @@ fn manage(registry: &mut Registry, rules: &Rules, key: &UserApp, profile: &Cache
         return;
     };
     let name = key.id.rsplit('/').next().unwrap_or(&key.id).to_owned();
-    let mut record = Record::new(key.clone(), name, Added::User, marks);
+    let added = match is_by_hand(profile) {
+        true => Added::User,
+        false => Added::Owner,
+    };
+    let mut record = Record::new(key.clone(), name, added, marks);
     record.managed = Managed::with_profile(profile.class, &profile.history);
     registry.insert(record);
 }
@@ -501,6 +514,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+    use crate::learn::LearnSummary;
     use crate::model::Learned;
     use crate::policy::PhaseRequest;
     use crate::profile::generate::sample;
@@ -688,6 +702,34 @@ mod tests {
         assert_eq!(switch_off_and_on(&mut apps, &live), Some(Added::Owner));
         let by_hand = profile();
         assert_eq!(switch_off_and_on(&mut apps, &by_hand), Some(Added::User));
+    }
+
+    #[test]
+    fn an_app_that_is_forgotten_while_it_is_learned_stays_so() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut apps, inbox, _worker) = one_app(dir.path());
+        apps.forget(&key());
+        let learned = LearnedProfile {
+            profile: with_live(profile()),
+            log: Vec::new(),
+            unread: Vec::new(),
+            summary: LearnSummary::default(),
+        };
+        let cached = CachedProfile::load(&learned.profile).unwrap();
+        apps.keep(&key(), cached, learned, None);
+        take_results(&mut apps, &inbox);
+        assert_eq!(shift(&apps), None);
+        assert_eq!(apps.store.load(profile().app.key()).unwrap(), None);
+    }
+
+    #[test]
+    fn apps_of_a_lost_registry_are_named_if_they_were_learned_by_hand() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(added(&one_app(dir.path()).0), Some(Added::User));
+        let live = CachedProfile::load(&with_live(profile())).unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        manage(&mut registry, &Rules::none(), &key(), &live);
+        assert_eq!(registry.records[&key()].added, Added::Owner);
     }
 
     #[test]
