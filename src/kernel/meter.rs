@@ -138,6 +138,16 @@ impl Meter {
         mark_task(&self.object.members, pidfd, self.launch, role)
     }
 
+    /// Counts what the processes that another process starts from now on read as the app's. For a message bus,
+    /// which starts helpers on the app's behalf.
+    ///
+    /// # Errors
+    /// When the process has ended.
+    pub fn count_started_by(&self, pidfd: BorrowedFd<'_>) -> Result<(), TraceError> {
+        let role = pf_role::PF_ROLE_LAUNCHER;
+        mark_task(&self.object.members, pidfd, self.launch, role)
+    }
+
     /// What the child must set as its last act before execve.
     pub fn start_mark(&self) -> StartMark {
         self.slot().start_mark()

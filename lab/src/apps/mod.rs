@@ -1,5 +1,6 @@
 //! The applications that are launched, from a data file (`apps.toml`).
 
+mod bus;
 mod start;
 mod window;
 
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data_file::{self, Wrong};
 
+pub use bus::SessionBus;
 pub use start::{Start, Started};
 pub use window::{WindowFacts, WindowRule, WindowType};
 
@@ -36,6 +38,9 @@ pub struct App {
     pub uid: u32,
     /// Its main window; without one, the launch ends when the program exits.
     pub window: Option<WindowRule>,
+    /// Whether it starts in a session with a bus, over which it starts helpers.
+    #[serde(default)]
+    pub bus: bool,
     /// Environment beside that which all apps have.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
@@ -50,8 +55,8 @@ pub struct App {
     pub extra: bool,
 }
 
-/// Environment of every app. What needs a session bus does without, as quickly as it can: a bus that is
-/// started for each launch would be part of it.
+/// Environment of every app. Apps without a session bus do without what needs one, as quickly as they can: a
+/// bus that they started themselves would be part of the launch.
 const ENVIRONMENT: [(&str, &str); 6] = [
     ("HOME", "/root"),
     ("LANG", "C.UTF-8"),
@@ -70,6 +75,15 @@ pub fn environment(apps: &[App], display: &str) -> BTreeMap<String, String> {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .into();
     all.insert("DISPLAY".to_owned(), display.to_owned());
+    if apps.iter().any(|app| app.bus) {
+        all.insert(
+            "DBUS_SESSION_BUS_ADDRESS".to_owned(),
+            bus::ADDRESS.to_owned(),
+        );
+        for unneeded in ["NO_AT_BRIDGE", "GIO_USE_VFS"] {
+            all.remove(unneeded);
+        }
+    }
     for app in apps {
         all.extend(app.environment.clone());
     }
@@ -151,7 +165,17 @@ mod tests {
             apps[0].window.as_ref().unwrap().class.as_deref(),
             Some("XClock")
         );
-        assert!(!apps[0].extra && apps[0].environment.is_empty());
+        assert!(!apps[0].extra && !apps[0].bus && apps[0].environment.is_empty());
+    }
+
+    #[test]
+    fn only_apps_in_a_session_with_a_bus_have_its_address() {
+        let address = |text: &str| {
+            let apps = parse(text).unwrap();
+            environment(&apps, ":9")["DBUS_SESSION_BUS_ADDRESS"].clone()
+        };
+        assert_eq!(address(ONE), "disabled:");
+        assert_eq!(address(&format!("{ONE} bus = true")), bus::ADDRESS);
     }
 
     #[test]

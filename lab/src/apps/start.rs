@@ -9,7 +9,7 @@ use paralfetch::process::{Command, Spawn, Stdio, Subreaper, Supervisor};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
-use super::App;
+use super::{App, SessionBus};
 use crate::display::Display;
 
 /// Time that an app has to save its configuration when it is asked to end.
@@ -50,6 +50,11 @@ impl Start {
         let subreaper = Subreaper::new().context("cannot become a subreaper")?;
         let argv: Vec<OsString> = self.app.command.iter().map(OsString::from).collect();
         let command = Command::find_for(&argv, Some(&self.root), None)?;
+        let _bus = self
+            .app
+            .bus
+            .then(|| SessionBus::start(&self.root))
+            .transpose()?;
         let display = Display::of_environment()?;
         let rule = self.app.window.clone().unwrap_or_default();
         let mut watch = display.watch(&rule)?;

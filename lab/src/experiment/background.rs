@@ -10,9 +10,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::processes::cpu_of_descendants;
-use crate::apps::App;
+use crate::apps::{self, App};
 use crate::child::die_with_parent;
-use crate::display::Watch;
+use crate::display::Display;
 
 /// The app, in a process group of its own.
 pub struct Process(Child);
@@ -22,11 +22,15 @@ pub struct Process(Child);
 ///
 /// # Errors
 /// When it does not start, or shows no window in time.
-pub fn start(app: &App, root: &Path, watch: Option<Watch>, timeout: Duration) -> Result<Process> {
+pub fn start(app: &App, root: &Path, display: &Display, timeout: Duration) -> Result<Process> {
+    let rule = app.window.as_ref();
+    let watch = rule.map(|rule| display.watch(rule)).transpose()?;
     let mut command = Command::new("chroot");
     command
         .arg(root)
         .args(&app.command)
+        .env_clear()
+        .envs(apps::environment(std::slice::from_ref(app), display.name()))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

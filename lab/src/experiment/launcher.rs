@@ -18,6 +18,7 @@ use super::live::LiveLearning;
 use super::processes::{cpu_of, cpu_of_descendants};
 use super::service::Service;
 use super::wait::Wait;
+use crate::apps::SessionBus;
 use crate::clock::monotonic_ns;
 use crate::display::Watch;
 use crate::methods::{self, Plan, Running};
@@ -53,6 +54,8 @@ pub struct Request<'a> {
     pub plans: &'a [&'a Plan],
     /// Whether the app is held until prefetching ends.
     pub held: bool,
+    /// The session bus that the app is started with; it ends with the launch.
+    pub bus: Option<SessionBus>,
     /// Who else is notified of the execve.
     pub mark: Option<StartMark>,
     /// What learns the launch live meanwhile; told by `mark`, too.
@@ -156,6 +159,9 @@ impl Launcher {
         meter.begin(block)?;
         if let Some(service) = &request.service {
             meter.count_prefetcher(service.pidfd().as_fd())?;
+        }
+        if let Some(bus) = &request.bus {
+            meter.count_started_by(bus.pidfd())?;
         }
         let mark = meter.start_mark();
         let mut spawn = self.spawn(request.command);

@@ -15,7 +15,7 @@ use super::learned_store::{Condition, LearnedStore, describe, needed};
 use super::meanwhile::window_during;
 use super::scenario::Scenario;
 use super::work::{TRIES, Work};
-use crate::apps::App;
+use crate::apps::{App, SessionBus};
 use crate::methods::{LearnedSet, LearningRun};
 use crate::record::{Record, Required, Tuned};
 
@@ -88,6 +88,7 @@ impl Work {
                 tell: |_| (),
             };
             let watch = self.watch_window(app)?;
+            let _bus = self.start_bus()?;
             let spawn = self.launcher.spawn(&command);
             let supervisor = &mut self.launcher.supervisor;
             let (learned, window_ns) = window_during(watch, || learn(spawn, options, supervisor))?;
@@ -134,6 +135,15 @@ impl Work {
         }
     }
 
+    /// Starts the session bus, if the apps have one: before caches are emptied, as it runs already when users
+    /// start an app.
+    pub(super) fn start_bus(&self) -> Result<Option<SessionBus>> {
+        let has_bus = self.job.apps.iter().any(|app| app.bus);
+        has_bus
+            .then(|| SessionBus::start(&self.job.root))
+            .transpose()
+    }
+
     /// Starts the app that runs in the background. It goes on when a launch is ended, until what is
     /// returned is dropped.
     pub(super) fn start_in_background(&mut self) -> Result<background::Process> {
@@ -142,7 +152,7 @@ impl Work {
         let process = background::start(
             &app,
             &self.job.root,
-            self.watch_window(&app)?,
+            &self.display,
             Duration::from_secs(self.job.timeout),
         )?;
         self.launcher.subreaper.spare(process.pid())?;

@@ -51,6 +51,7 @@ pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>) -> Result<()> {
         completion,
     } = prepared;
     let plan = work.plan(Method::Infill, JUDGED, store, completion)?;
+    let bus = work.start_bus()?;
     work.launcher.empty_caches()?;
     let command = work.launcher.find(&app.command)?;
     let rule = app.window.as_ref().context("the app has no window")?;
@@ -63,6 +64,7 @@ pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>) -> Result<()> {
         completion,
         plans: &[&plan],
         held: false,
+        bus,
         mark: Some(recorder.start_mark()),
         live: None,
         service: None,

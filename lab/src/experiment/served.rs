@@ -144,6 +144,7 @@ impl Work {
         service.until_ready()?;
         let tuning = service.profile()?.as_ref().and_then(parameter_of);
         let command = self.launcher.find(&app.command)?;
+        let bus = self.start_bus()?;
         self.launcher.empty_caches()?;
         let windows = self.watch_window(app)?.into_iter().collect();
         let mut launch = self.begin(&app.name, Scenario::Service(Beside::Nothing));
@@ -154,6 +155,7 @@ impl Work {
             completion: None,
             plans: &[],
             held: false,
+            bus,
             mark: None,
             live: None,
             service: Some(service),

@@ -61,6 +61,7 @@ pub(super) fn record(
         .method()
         .map(|method| work.plan(method, scenario, store, completion))
         .transpose()?;
+    let bus = work.start_bus()?;
     work.launcher.empty_caches()?;
     let command = work.launcher.find(&app.command)?;
     let rule = app.window.as_ref().context("the app has no window")?;
@@ -76,6 +77,7 @@ pub(super) fn record(
         completion,
         plans: &plans,
         held: scenario.method().is_some_and(Method::held),
+        bus,
         mark: Some(mark),
         live: None,
         service: None,

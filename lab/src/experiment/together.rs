@@ -45,6 +45,7 @@ impl Work {
                     .collect::<Result<Vec<_>>>()?,
                 None => vec![],
             };
+            let bus = self.start_bus()?;
             self.launcher.empty_caches()?;
             let windows = apps
                 .iter()
@@ -60,6 +61,7 @@ impl Work {
                 completion: None,
                 plans: &plans.iter().collect::<Vec<_>>(),
                 held: method.is_some_and(Method::held),
+                bus,
                 mark: None,
                 live: None,
                 service: None,

@@ -107,12 +107,14 @@ impl Work {
     pub(super) fn settle(&mut self, app: &App) -> Result<()> {
         let command = self.launcher.find(&app.command)?;
         let windows = self.watch_window(app)?.into_iter().collect();
+        let bus = self.start_bus()?;
         self.launcher.launch(Request {
             command: &command,
             windows,
             completion: None,
             plans: &[],
             held: false,
+            bus,
             mark: None,
             live: None,
             service: None,
@@ -202,7 +204,9 @@ impl Work {
             if let Some(found) = completion {
                 completion = found.evict()?.then_some(found);
             }
-        } else {
+        }
+        let bus = self.start_bus()?;
+        if !scenario.is_warm() {
             self.launcher.empty_caches()?;
         }
         let writer = if scenario.has_writer() {
@@ -230,6 +234,7 @@ impl Work {
                 completion: completion.filter(|_| app.window.is_some()),
                 plans: &plans,
                 held: scenario.method().is_some_and(Method::held),
+                bus,
                 mark: live.as_mut().and_then(LiveLearning::start_mark),
                 live,
                 service: None,
