@@ -6,8 +6,7 @@ use anyhow::{Context, Result};
 use paralfetch::apps::{Rules, identify_command};
 use paralfetch::drive::drop_caches;
 use paralfetch::learn::{LearnOptions, LearnSummary, learn};
-use paralfetch::model::LaunchLimits;
-use paralfetch::model::Learned;
+use paralfetch::model::{LaunchLimits, Learned, Profile};
 use paralfetch::process::User;
 
 use super::background;
@@ -42,13 +41,15 @@ impl Work {
             };
             let learned = match when {
                 _ if how == LearningRun::Dynamic => self.tuned(app, &store),
-                Condition::Idle | Condition::Background => self.learn(app, how.learned()),
+                Condition::Idle | Condition::Background => self
+                    .learn(app, how.learned(), None)
+                    .and_then(|first| self.learn_helpers(app, how, first)),
                 // The first launch fills the caches, with the usual readahead: what learned exactly before
                 // left in them is no page more than was needed.
                 Condition::Live => drop_caches()
                     .map_err(anyhow::Error::from)
-                    .and_then(|()| self.learn(app, Learned::Live))
-                    .and_then(|_| self.learn(app, Learned::Live)),
+                    .and_then(|()| self.learn(app, Learned::Live, None))
+                    .and_then(|_| self.learn(app, Learned::Live, None)),
             };
             drop(background);
             self.launcher.end_tree(None)?;
@@ -67,7 +68,26 @@ impl Work {
         Ok(store)
     }
 
-    fn learn(&mut self, app: &App, how: Learned) -> Result<LearningResult> {
+    /// Learns an app with a bus once more: what its helpers read is needed if it recurs.
+    fn learn_helpers(
+        &mut self,
+        app: &App,
+        how: LearningRun,
+        first: LearningResult,
+    ) -> Result<LearningResult> {
+        if !app.bus {
+            return Ok(first);
+        }
+        self.learn(app, how.learned(), Some(&first.set.profile))
+    }
+
+    /// Learns an app in one launch. `earlier` is what an earlier one has shown.
+    fn learn(
+        &mut self,
+        app: &App,
+        how: Learned,
+        earlier: Option<&Profile>,
+    ) -> Result<LearningResult> {
         let command = self.launcher.find(&app.command)?;
         let mut tries = 1;
         loop {
@@ -84,7 +104,7 @@ impl Work {
                 },
                 // What a killed learning run leaves changed are settings of a drive that goes with it.
                 keeper: None,
-                earlier: None,
+                earlier: earlier.cloned(),
                 tell: |_| (),
             };
             let watch = self.watch_window(app)?;
