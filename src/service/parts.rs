@@ -207,6 +207,7 @@ impl Parts {
             self.watch_for_launches();
             return;
         }
+        self.watchlist.take_candidates();
         let rules = self.watchlist.catalogue.rules().clone();
         let outbox = self.outbox.clone();
         self.worker.jobs.run(move |_| {

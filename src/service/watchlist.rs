@@ -59,6 +59,8 @@ pub struct Watchlist {
     pub catalogue: Catalogue,
     /// The records of programs with .desktop entries once they are managed, by id.
     candidates: BTreeMap<String, Record>,
+    /// Whether there may be candidates: entries that were looked for may be found when the mode is another one.
+    takes_candidates: bool,
     /// Programs that have read much for a user, whose launches alone count.
     probation: BTreeMap<UserApp, Probation>,
 }
@@ -69,6 +71,7 @@ impl Watchlist {
         Watchlist {
             catalogue,
             candidates: BTreeMap::new(),
+            takes_candidates: true,
             probation: BTreeMap::new(),
         }
     }
@@ -84,8 +87,16 @@ impl Watchlist {
         self.probation.contains_key(key)
     }
 
-    /// Replaces the apps with .desktop entries. Other programs on probation stay.
+    /// From now on, apps with .desktop entries are candidates.
+    pub fn take_candidates(&mut self) {
+        self.takes_candidates = true;
+    }
+
+    /// Replaces the apps with .desktop entries, unless there are to be none. Other programs on probation stay.
     pub fn set_desktop_apps(&mut self, found: Vec<Record>) {
+        if !self.takes_candidates {
+            return;
+        }
         let by_id = |record: Record| (record.key.id.clone(), record);
         self.candidates = found.into_iter().map(by_id).collect();
         let candidates = &self.candidates;
@@ -93,8 +104,9 @@ impl Watchlist {
             .retain(|key, _| !candidates.contains_key(&key.id));
     }
 
-    /// Removes all candidates: in manual mode, no app is managed that nobody has named.
+    /// Removes all candidates, and takes no more: in manual mode, no app is managed that nobody has named.
     pub fn clear_candidates(&mut self) {
+        self.takes_candidates = false;
         self.candidates.clear();
         self.probation.clear();
     }
@@ -302,6 +314,17 @@ mod tests {
         assert!(watchlist.is_on_probation(&app("/usr/bin/a")));
         let to_learn = watchlist.to_learn(&registry);
         assert_eq!(to_learn, HashSet::from(["/usr/bin/c".to_owned()]));
+    }
+
+    #[test]
+    fn entries_that_are_found_when_there_are_to_be_none_make_no_candidates() {
+        let mut watchlist = watchlist();
+        watchlist.clear_candidates();
+        watchlist.set_desktop_apps(vec![desktop("/usr/bin/a")]);
+        assert_eq!(watchlist.new_record(&app("/usr/bin/a")), None);
+        watchlist.take_candidates();
+        watchlist.set_desktop_apps(vec![desktop("/usr/bin/a")]);
+        assert!(watchlist.new_record(&app("/usr/bin/a")).is_some());
     }
 
     #[test]
