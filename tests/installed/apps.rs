@@ -15,7 +15,7 @@ use crate::journal::{Entry, Journal};
 use crate::system::{as_user, output, until};
 
 /// The machine's disk.
-const DISK: &str = "/dev/vda";
+pub const DISK: &str = "/dev/vda";
 
 const DIRECTORIES: usize = 32;
 /// In each of them. Many small files: what an app reads before anybody can be faster is then little in

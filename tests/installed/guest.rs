@@ -9,7 +9,7 @@ use crate::journal::{Journal, now_us};
 use crate::system::{
     GROUP, USER, as_user, files, main_pid, outcome, output, property, refusal, status_of,
 };
-use crate::upheavals;
+use crate::{upheavals, week};
 
 /// The packed source tree, which the host sends along.
 pub const TREE: &str = "tree.tar";
@@ -72,6 +72,8 @@ pub fn main() {
     upheavals::clock_set(&service);
     begin("suspended while a launch is learned");
     upheavals::suspended(&service);
+    begin("a week without access times");
+    week::without_access_times(&service);
     begin("a wrong configuration");
     wrong_configuration(&service);
     begin("stopped, and called on the bus");

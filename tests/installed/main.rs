@@ -12,6 +12,7 @@ mod journal;
 mod machine;
 mod system;
 mod upheavals;
+mod week;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

@@ -21,28 +21,40 @@ pub fn package_updated(service: &Journal) {
     let file = apps::data().next().unwrap();
     let before = fs::metadata(&file).unwrap().ino();
     assert_eq!(inode_in_profile(&file), before);
-    let tree = "update";
-    let inside = format!("{tree}{file}");
-    fs::create_dir_all(format!("{tree}/DEBIAN")).unwrap();
-    fs::create_dir_all(inside.rsplit_once('/').unwrap().0).unwrap();
-    fs::write(
-        format!("{tree}/DEBIAN/control"),
-        "Package: pf-data\nVersion: 2\nArchitecture: all\nMaintainer: nobody <root@localhost>\n\
-         Description: data of an app\n",
-    )
-    .unwrap();
-    fs::copy(&file, &inside).unwrap();
-    output(&["dpkg-deb", "--build", tree, "update.deb"]);
-    output(&["dpkg", "--install", "update.deb"]);
+    install_package("pf-data", &file, &fs::read(&file).unwrap());
     let replaced = fs::metadata(&file).unwrap().ino();
     assert_ne!(replaced, before, "dpkg unpacks into another file");
+    obsolete_entries_found(service);
+    assert_eq!(inode_in_profile(&file), replaced);
+    apps::assert_prefetched(&apps::launch_cold(service, APP));
+}
+
+/// Builds a package with this file, and installs it.
+pub fn install_package(name: &str, file: &str, content: &[u8]) {
+    let inside = format!("{name}{file}");
+    fs::create_dir_all(format!("{name}/DEBIAN")).unwrap();
+    fs::create_dir_all(inside.rsplit_once('/').unwrap().0).unwrap();
+    fs::write(
+        format!("{name}/DEBIAN/control"),
+        format!(
+            "Package: {name}\nVersion: 2\nArchitecture: all\n\
+             Maintainer: nobody <root@localhost>\nDescription: data\n"
+        ),
+    )
+    .unwrap();
+    fs::write(&inside, content).unwrap();
+    let package = format!("{name}.deb");
+    output(&["dpkg-deb", "--build", name, &package]);
+    output(&["dpkg", "--install", &package]);
+}
+
+/// Waits until the service has found replaced files of the app.
+pub fn obsolete_entries_found(service: &Journal) {
     let said = service.next("a profile was looked through", |entry| {
         entry.message() == "obsolete entries were replaced or removed"
             && entry.field("F_APP") == APP
     });
     println!("        {}", said.fields());
-    assert_eq!(inode_in_profile(&file), replaced);
-    apps::assert_prefetched(&apps::launch_cold(service, APP));
 }
 
 /// The inode of a file by its path, as the app's profile has it.
@@ -54,7 +66,8 @@ fn inode_in_profile(path: &str) -> u64 {
     file["inode"].as_u64().unwrap()
 }
 
-fn profile_of(app: &str) -> Value {
+/// An app's profile, as the command line prints it.
+pub fn profile_of(app: &str) -> Value {
     serde_json::from_str(&output(&["paralfetch", "show", "--json", app])).unwrap()
 }
 
@@ -62,14 +75,9 @@ fn profile_of(app: &str) -> Value {
 /// too which is learned when a month has gone by.
 pub fn clock_set(service: &Journal) {
     let days = i64::try_from(DAYS * 24 * 60 * 60).unwrap();
-    let set = |jump: i64| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let then = now.as_secs().checked_add_signed(jump).unwrap();
-        output(&["date", "--set", &format!("@{then}")]);
-    };
-    set(days);
+    set_clock(days);
     apps::assert_prefetched(&apps::launch_cold(service, APP));
-    set(-days);
+    set_clock(-days);
     let again = apps::launch_cold(service, APP);
     let fields = again.fields();
     assert_eq!(again.field("F_KIND"), "Learned", "{fields}");
@@ -77,6 +85,14 @@ pub fn clock_set(service: &Journal) {
     apps::assert_prefetched(&apps::launch_cold(service, APP));
     let list = output(&["paralfetch", "list"]);
     assert!(!list.contains("switched off"), "{list}");
+}
+
+/// Sets the clock so many seconds forward, or back. Returns the new time, in seconds since the epoch.
+pub fn set_clock(jump: i64) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let then = now.as_secs().checked_add_signed(jump).unwrap();
+    output(&["date", "--set", &format!("@{then}")]);
+    then
 }
 
 /// The machine is suspended while a launch is learned. What the app does before and after is learned.

@@ -1,0 +1,135 @@
+//! A week on a file system that is mounted `noatime`: a launch a day, with updates between. Each day the service
+//! looks through the files of the profile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use paralfetch::fs::ext4::Ext4;
+use serde_json::Value;
+
+use crate::apps::{self, APP, DISK};
+use crate::journal::{Journal, now_us};
+use crate::system::{as_user, output, until};
+use crate::upheavals::{install_package, obsolete_entries_found, profile_of, set_clock};
+
+const DAYS: i64 = 7;
+const DAY_S: i64 = 24 * 60 * 60;
+
+/// Holds when the profiles were looked through last.
+const REGISTRY: &str = "/var/lib/paralfetch/managed.json";
+
+/// What a profile has entries of.
+#[derive(Clone, PartialEq)]
+struct Scheduled {
+    /// Inodes of the files' pages, by path and number of the page.
+    data: BTreeMap<(String, u64), u64>,
+    /// Blocks of the file system.
+    metadata: BTreeSet<u64>,
+}
+
+/// The profile stays whole, and each launch is prefetched.
+pub fn without_access_times(service: &Journal) {
+    output(&["mount", "-o", "remount,noatime", "/"]);
+    // A profile that is new: no launch of this week is due to be learned, or to go without prefetching.
+    let asked_us = now_us();
+    output(&as_user(&["paralfetch", "relearn", APP]));
+    service.ready_to_learn(asked_us);
+    let learned = apps::launch_cold(service, APP);
+    assert_eq!(learned.field("F_KIND"), "Learned", "{}", learned.fields());
+    let mut scheduled = Scheduled::of_app();
+    let mut files = apps::data().skip(1);
+    let not_replaced = files.next().unwrap();
+    let accessed = || fs::metadata(&not_replaced).unwrap().atime_nsec();
+    let before = accessed();
+    for day in 1..=DAYS {
+        let replaced = match day {
+            2 | 6 => {
+                install_package("pf-other", "/srv/other", format!("day {day}").as_bytes());
+                None
+            }
+            3 => files.next().inspect(|file| {
+                install_package("pf-part", file, &fs::read(file).unwrap());
+            }),
+            // By hand: nothing tells the service of it before the daily check.
+            5 => files.next().inspect(|file| {
+                let new = format!("{file}.new");
+                fs::copy(file, &new).unwrap();
+                fs::rename(&new, file).unwrap();
+            }),
+            _ => None,
+        };
+        day_goes_by(service, replaced.is_some());
+        let checked = Scheduled::of_app();
+        scheduled.assert_followed_by(&checked, replaced.as_deref());
+        apps::assert_prefetched(&apps::launch_cold(service, APP));
+        scheduled = Scheduled::of_app();
+        checked.assert_followed_by(&scheduled, None);
+    }
+    assert_eq!(
+        accessed(),
+        before,
+        "the app's launches leave no access times"
+    );
+    set_clock(-DAYS * DAY_S);
+    output(&["mount", "-o", "remount,relatime", "/"]);
+}
+
+/// Sets the clock a day forward and waits until the service has looked through its profiles, and whether it found a
+/// file replaced.
+fn day_goes_by(service: &Journal, is_replaced: bool) {
+    let now_s = set_clock(DAY_S);
+    until("the profiles were looked through", || {
+        // A question wakes the service, which sees then that a day has gone by. Systemd's watchdog does so, too.
+        output(&["paralfetch", "status"]);
+        let registry: Value = serde_json::from_slice(&fs::read(REGISTRY).unwrap()).unwrap();
+        registry["checked_s"].as_u64() >= Some(now_s)
+    });
+    if is_replaced {
+        obsolete_entries_found(service);
+    }
+}
+
+impl Scheduled {
+    fn of_app() -> Scheduled {
+        let (mut data, mut metadata) = (BTreeMap::new(), BTreeSet::new());
+        for entry in profile_of(APP)["entries"].as_array().unwrap() {
+            let [start, pages, inode] =
+                ["start", "pages", "inode"].map(|name| entry[name].as_u64().unwrap());
+            for page in start..start + pages {
+                match entry["path"].as_str() {
+                    Some(path) => drop(data.insert((path.to_owned(), page), inode)),
+                    None => drop(metadata.insert(page)),
+                }
+            }
+        }
+        Scheduled { data, metadata }
+    }
+
+    /// Checks that another profile has the same, with what is at the path of a replaced file now.
+    fn assert_followed_by(&self, next: &Scheduled, replaced: Option<&str>) {
+        let mut expected = self.clone();
+        if let Some(replaced) = replaced {
+            let inode = fs::metadata(replaced).unwrap().ino();
+            let pages = expected.data.iter_mut();
+            let of_file: Vec<_> = pages.filter(|((path, _), _)| path == replaced).collect();
+            assert!(!of_file.is_empty() && *of_file[0].1 != inode, "{replaced}");
+            of_file.into_iter().for_each(|(_, old)| *old = inode);
+            // The block of the old inode has those of its neighbours, too, which the app reads.
+            let block = Ext4::open(DISK.as_ref()).unwrap().inode_block(inode);
+            expected.metadata.insert(block.unwrap());
+        }
+        for (what, from, to) in [("lost", &expected, next), ("new", next, &expected)] {
+            let data = from
+                .data
+                .iter()
+                .filter(|(page, inode)| to.data.get(page) != Some(inode));
+            let data: Vec<_> = data.collect();
+            let metadata: Vec<_> = from.metadata.difference(&to.metadata).collect();
+            assert!(
+                data.is_empty() && metadata.is_empty(),
+                "{what}: {data:?}, metadata {metadata:?}"
+            );
+        }
+    }
+}
