@@ -81,7 +81,7 @@ pub fn data() -> impl Iterator<Item = String> {
     (0..DIRECTORIES * FILES).map(|n| format!("{DATA}/{:02}/{:02}", n / FILES, n % FILES))
 }
 
-fn script(path: &str, text: &str) {
+pub fn script(path: &str, text: &str) {
     fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -7,9 +7,9 @@ use std::time::Instant;
 use crate::apps::{self, APP, BOXED, ForkServer};
 use crate::journal::{Journal, now_us};
 use crate::system::{
-    GROUP, USER, as_user, files, main_pid, outcome, output, property, refusal, status_of,
+    GROUP, USER, as_user, files, main_pid, outcome, output, property, refusal, status_of, until,
 };
-use crate::{upheavals, week};
+use crate::{drive, upheavals, week};
 
 /// The packed source tree, which the host sends along.
 pub const TREE: &str = "tree.tar";
@@ -80,11 +80,15 @@ pub fn main() {
     stopped_and_called(&service);
     begin("stopped, and a launch announced");
     stopped_and_announced(&service);
+    begin("a drive is pulled out");
+    drive::pulled_out(&service);
     begin("killed");
     killed(&service);
     apps::assert_prefetched(&apps::launch_cold(&service, APP));
     begin("the watchdog");
     watchdog();
+    begin("hung");
+    hung(&service);
     begin("no warnings");
     no_warnings();
     begin("refused BPF");
@@ -323,6 +327,39 @@ fn watchdog() {
     assert_eq!(property(UNIT, "NRestarts"), "1");
 }
 
+/// systemd kills a service that hangs while it holds a program, and starts it again. The program goes on.
+fn hung(service: &Journal) {
+    let asked_us = now_us();
+    output(&as_user(&["paralfetch", "relearn", APP]));
+    service.ready_to_learn(asked_us);
+    let pid = main_pid();
+    let stop = [
+        "systemctl",
+        "kill",
+        "--kill-whom=main",
+        "--signal=STOP",
+        UNIT,
+    ];
+    output(&stop);
+    until("the service is stopped", || {
+        status_of(pid, "State").starts_with('T')
+    });
+    let mut app = apps::start(APP);
+    until("the app is held", || {
+        let place = fs::read_to_string(format!("/proc/{}/wchan", app.id()));
+        place.unwrap().contains("fanotify")
+    });
+    service.message_with("Watchdog timeout");
+    assert!(app.wait().unwrap().success());
+    let ready = service.next("ready again", |entry| {
+        entry.message() == "ready" && entry.field("_PID") != pid.to_string()
+    });
+    assert_eq!(ready.field("_PID"), main_pid().to_string());
+    assert_eq!(property(UNIT, "NRestarts"), "2");
+    let next = apps::launch_cold(service, APP);
+    assert!(next.number("F_PREFETCHED_BYTES") > 0, "{}", next.fields());
+}
+
 /// Nothing that the service does was refused to it.
 fn no_warnings() {
     let said = output(&[
@@ -332,14 +369,18 @@ fn no_warnings() {
         "--priority=warning",
         "--output=cat",
     ]);
-    let of_ours: Vec<&str> = said
-        .lines()
-        // What was tried above: a wrong configuration, and SIGKILL.
-        .filter(|line| {
-            !line.contains("20-wrong.toml") && !line.contains("Failed with result 'signal'")
-        })
-        .filter(|line| !line.contains("code=killed, status=9/KILL"))
-        .collect();
+    // What was tried above: a wrong configuration, SIGKILL, and the watchdog.
+    let tried = [
+        "20-wrong.toml",
+        "Failed with result 'signal'",
+        "code=killed, status=9/KILL",
+        "Watchdog timeout",
+        "Killing process",
+        "code=killed, status=6/ABRT",
+        "Failed with result 'watchdog'",
+    ];
+    let was_tried = |line: &&str| tried.iter().any(|text| line.contains(text));
+    let of_ours: Vec<&str> = said.lines().filter(|line| !was_tried(line)).collect();
     assert!(of_ours.is_empty(), "{of_ours:#?}");
 }
 

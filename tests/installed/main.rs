@@ -6,6 +6,7 @@
 //! not as it should be; on the host it boots the machine.
 
 mod apps;
+mod drive;
 mod guest;
 mod journal;
 #[path = "../common/machine.rs"]
