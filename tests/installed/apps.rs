@@ -12,7 +12,7 @@ use paralfetch::fs::ext4::Ext4;
 use serde_json::Value;
 
 use crate::journal::{Entry, Journal};
-use crate::system::{as_user, output, until};
+use crate::system::{as_user, outcome, output, until};
 
 /// The machine's disk.
 pub const DISK: &str = "/dev/vda";
@@ -159,11 +159,17 @@ fn holds_other_namespace(pid: u32) -> bool {
         .any(|target| target.to_string_lossy().starts_with("mnt:[") && target != own)
 }
 
+/// An app's profile, as the command line prints it. That of a launch which was just learned may not be stored yet.
+pub fn profile_of(app: &str) -> Value {
+    let show = ["paralfetch", "show", "--json", app];
+    until("the profile is stored", || outcome(&show).status.success());
+    serde_json::from_str(&output(&show)).unwrap()
+}
+
 /// Checks that the profile has the metadata of a directory that can only be found by its name inside
 /// the sandbox: everything was cached when the app was learned.
 pub fn assert_learned_through_namespace() {
-    let profile = output(&["paralfetch", "show", "--json", BOXED]);
-    let profile: Value = serde_json::from_str(&profile).unwrap();
+    let profile = profile_of(BOXED);
     let entries = profile["entries"].as_array().unwrap().iter();
     let learned: BTreeSet<u64> = entries
         .filter(|entry| entry["kind"] == "metadata")

@@ -44,8 +44,11 @@ impl Journal {
         let (send, entries) = channel();
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let entry = Entry(serde_json::from_str(&line).unwrap());
-                if send.send(entry).is_err() {
+                // journalctl may be killed in the middle of a line, after which there are none.
+                let Ok(entry) = serde_json::from_str(&line) else {
+                    return;
+                };
+                if send.send(Entry(entry)).is_err() {
                     return;
                 }
             }

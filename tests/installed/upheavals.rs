@@ -4,9 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::Value;
-
-use crate::apps::{self, APP, SLOW};
+use crate::apps::{self, APP, SLOW, profile_of};
 use crate::journal::{Journal, now_us};
 use crate::system::{main_pid, output};
 
@@ -64,11 +62,6 @@ fn inode_in_profile(path: &str) -> u64 {
     let file = files.iter().find(|file| file["path"] == path);
     let file = file.unwrap_or_else(|| panic!("{path} is not in {files:#?}"));
     file["inode"].as_u64().unwrap()
-}
-
-/// An app's profile, as the command line prints it.
-pub fn profile_of(app: &str) -> Value {
-    serde_json::from_str(&output(&["paralfetch", "show", "--json", app])).unwrap()
 }
 
 /// The time of day jumps, forward and back: what was learned stays, and launches go on being prefetched, that one

@@ -8,10 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use paralfetch::fs::ext4::Ext4;
 use serde_json::Value;
 
-use crate::apps::{self, APP, DISK};
+use crate::apps::{self, APP, DISK, profile_of};
 use crate::journal::{Journal, now_us};
 use crate::system::{as_user, output, until};
-use crate::upheavals::{install_package, obsolete_entries_found, profile_of, set_clock};
+use crate::upheavals::{install_package, obsolete_entries_found, set_clock};
 
 const DAYS: i64 = 7;
 const DAY_S: i64 = 24 * 60 * 60;
@@ -20,7 +20,7 @@ const DAY_S: i64 = 24 * 60 * 60;
 const REGISTRY: &str = "/var/lib/paralfetch/managed.json";
 
 /// What a profile has entries of.
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 struct Scheduled {
     /// Inodes of the files' pages, by path and number of the page.
     data: BTreeMap<(String, u64), u64>,
@@ -32,15 +32,17 @@ struct Scheduled {
 pub fn without_access_times(service: &Journal) {
     output(&["mount", "-o", "remount,noatime", "/"]);
     // A profile that is new: no launch of this week is due to be learned, or to go without prefetching.
-    let asked_us = now_us();
+    let created = || profile_of(APP)["created"].as_u64().unwrap();
+    let (old, asked_us) = (created(), now_us());
     output(&as_user(&["paralfetch", "relearn", APP]));
     service.ready_to_learn(asked_us);
     let learned = apps::launch_cold(service, APP);
     assert_eq!(learned.field("F_KIND"), "Learned", "{}", learned.fields());
+    until("the profile is stored", || created() != old);
     let mut scheduled = Scheduled::of_app();
     let mut files = apps::data().skip(1);
     let not_replaced = files.next().unwrap();
-    let accessed = || fs::metadata(&not_replaced).unwrap().atime_nsec();
+    let accessed = || fs::metadata(&not_replaced).unwrap().accessed().unwrap();
     let before = accessed();
     for day in 1..=DAYS {
         let replaced = match day {
