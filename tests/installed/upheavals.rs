@@ -16,7 +16,8 @@ const ASLEEP: &str = "3";
 
 /// A package replaces a file of an app. It is found again before anybody launches the app.
 pub fn package_updated(service: &Journal) {
-    let file = apps::data().next().unwrap();
+    // Not the first: where the host is busy, a launch may begin before it is seen.
+    let file = apps::data().last().unwrap();
     let before = fs::metadata(&file).unwrap().ino();
     assert_eq!(inode_in_profile(&file), before);
     install_package("pf-data", &file, &fs::read(&file).unwrap());

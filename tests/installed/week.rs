@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use paralfetch::fs::ext4::Ext4;
+use paralfetch::fs::ext4::{BlockUse, Ext4};
 use serde_json::Value;
 
 use crate::apps::{self, APP, DISK, profile_of};
@@ -15,6 +15,10 @@ use crate::upheavals::{install_package, obsolete_entries_found, set_clock};
 
 const DAYS: i64 = 7;
 const DAY_S: i64 = 24 * 60 * 60;
+
+/// From which of the app's files on some are replaced. A host that is busy may let a launch begin before it is seen: its
+/// first files are not learned then.
+const FIRST_FILE: usize = 100;
 
 /// Holds when the profiles were looked through last.
 const REGISTRY: &str = "/var/lib/paralfetch/managed.json";
@@ -40,7 +44,7 @@ pub fn without_access_times(service: &Journal) {
     assert_eq!(learned.field("F_KIND"), "Learned", "{}", learned.fields());
     until("the profile is stored", || created() != old);
     let mut scheduled = Scheduled::of_app();
-    let mut files = apps::data().skip(1);
+    let mut files = apps::data().skip(FIRST_FILE);
     let not_replaced = files.next().unwrap();
     let accessed = || fs::metadata(&not_replaced).unwrap().accessed().unwrap();
     let before = accessed();
@@ -108,7 +112,8 @@ impl Scheduled {
         Scheduled { data, metadata }
     }
 
-    /// Checks that another profile has the same, with what is at the path of a replaced file now.
+    /// Checks that another profile has all of this, with the file that took the place of a replaced one. There may be
+    /// more: what two prefetched launches have missed joins the profile.
     fn assert_followed_by(&self, next: &Scheduled, replaced: Option<&str>) {
         let mut expected = self.clone();
         if let Some(replaced) = replaced {
@@ -121,17 +126,18 @@ impl Scheduled {
             let block = Ext4::open(DISK.as_ref()).unwrap().inode_block(inode);
             expected.metadata.insert(block.unwrap());
         }
-        for (what, from, to) in [("lost", &expected, next), ("new", next, &expected)] {
-            let data = from
-                .data
-                .iter()
-                .filter(|(page, inode)| to.data.get(page) != Some(inode));
-            let data: Vec<_> = data.collect();
-            let metadata: Vec<_> = from.metadata.difference(&to.metadata).collect();
-            assert!(
-                data.is_empty() && metadata.is_empty(),
-                "{what}: {data:?}, metadata {metadata:?}"
-            );
-        }
+        let data = expected.data.iter();
+        let lost: Vec<_> = data
+            .filter(|(page, inode)| next.data.get(page) != Some(inode))
+            .collect();
+        let ext4 = Ext4::open(DISK.as_ref()).unwrap();
+        // The kernel reads inode tables ahead: blocks of them that hold no inode may have joined the profile, and go.
+        let is_used = |block: &&u64| ext4.block_use(**block) != BlockUse::Unused;
+        let metadata = expected.metadata.difference(&next.metadata);
+        let metadata: Vec<_> = metadata.filter(is_used).collect();
+        assert!(
+            lost.is_empty() && metadata.is_empty(),
+            "lost: {lost:?}, metadata {metadata:?}"
+        );
     }
 }
