@@ -80,11 +80,11 @@ fn a_full_disk_is_an_error_and_costs_nothing_that_is_there() {
     let (mut history, found) = History::open(&path, LIMITS).unwrap();
     assert_eq!(found, None);
     for index in 0..10 {
-        history.add(&launch(index)).unwrap();
+        history.add(&[launch(index)]).unwrap();
     }
     fill(&filler);
     // There is room in the pages that the file has.
-    let error = (10..1000).find_map(|index| history.add(&launch(index)).err());
+    let error = (10..1000).find_map(|index| history.add(&[launch(index)]).err());
     full(error.expect("there is no room for so many"));
     let kept = count(&history);
     assert!(kept >= 10, "{kept}");
@@ -94,7 +94,7 @@ fn a_full_disk_is_an_error_and_costs_nothing_that_is_there() {
     assert_eq!((count(&history), found), (kept, None));
     // A process that another test has just forked may still hold the file: truncating it frees the space.
     fs::write(&filler, "").unwrap();
-    history.add(&launch(0)).unwrap();
+    history.add(&[launch(0)]).unwrap();
     assert_eq!(count(&history), kept + 1);
 }
 
@@ -121,7 +121,7 @@ fn a_read_only_file_system_is_an_error() {
     read_only(History::open(&path, LIMITS).unwrap_err());
     remount(dir.path(), "rw");
     let (mut history, _) = History::open(&path, LIMITS).unwrap();
-    history.add(&launch(0)).unwrap();
+    history.add(&[launch(0)]).unwrap();
     drop(history);
     remount(dir.path(), "ro");
     read_only(History::open(&path, LIMITS).unwrap_err());

@@ -11,7 +11,6 @@ use super::launch::LaunchPolicy;
 use super::mailbox::Outbox;
 use super::marks::Marks;
 use super::message::Message;
-use super::records::Records;
 use super::registry::{Added, Record, Registry};
 use super::reschedule::{extend, refresh, reschedule};
 use super::worker::Jobs;
@@ -174,9 +173,9 @@ impl ManagedApps {
             return;
         }
         self.use_learned(key, profile, cold);
-        let key = key.clone();
-        self.in_background(
-            move |store, _| {
+        let learned_key = key.clone();
+        let is_taken = self.in_background(
+            move |store| {
                 store
                     .save_sequence(&launch_sequence(&learned.profile, &learned.log))
                     .and_then(|()| store.save(&learned.profile))
@@ -184,11 +183,14 @@ impl ManagedApps {
             },
             move |apps, why| {
                 // The disk is full, say: the app is learned at each launch until its profile can be stored.
-                apps.observe(&key, &Observation::NoProfile);
+                apps.observe(&learned_key, &Observation::NoProfile);
                 apps.save();
                 Some(why.to_string())
             },
         );
+        if !is_taken {
+            self.observe(key, &Observation::NoProfile);
+        }
     }
 
     fn use_learned(&mut self, key: &UserApp, profile: CachedProfile, cold: Option<ColdLaunch>) {
@@ -206,8 +208,8 @@ impl ManagedApps {
     }
 
     /// Has a profile scheduled anew.
-    fn reschedule(&self, key: &UserApp, params: Params) {
-        self.change_profile(
+    fn reschedule(&mut self, key: &UserApp, params: Params) {
+        let is_taken = self.change_profile(
             key,
             move |profile, sequence, store| {
                 let rescheduled = reschedule(profile, sequence, params);
@@ -231,6 +233,9 @@ impl ManagedApps {
                 }
             },
         );
+        if !is_taken && let Some(record) = self.registry.records.get_mut(key) {
+            record.managed.next(now_s(), &Observation::NotRescheduled);
+        }
     }
 
     /// Has the files of all profiles checked.
@@ -372,43 +377,39 @@ impl ManagedApps {
             ..App::default()
         });
         self.save();
-        let key = key.clone();
-        self.in_background(
-            move |store, records| {
-                let removed = store.remove(app.key());
-                let forgotten = records.forget(&key);
-                let removed = removed.err().map(|error| error.to_string());
-                let kept = forgotten.err().map(|error| error.to_string());
-                let whys: Vec<String> = removed.into_iter().chain(kept).collect();
-                (!whys.is_empty()).then(|| whys.join("; "))
-            },
-            |_, why| Some(why),
-        );
+        let (key, store, outbox) = (key.clone(), self.store.clone(), self.outbox.clone());
+        self.jobs.run_on_written(move |records| {
+            let removed = store.remove(app.key()).err();
+            let kept = records.forget(&key).err();
+            let removed = removed.map(|error| error.to_string());
+            let kept = kept.map(|error| error.to_string());
+            for why in removed.into_iter().chain(kept) {
+                outbox.send(Message::Warning(why));
+            }
+        });
     }
 
     /// Has the registry written.
     pub fn save(&self) {
-        let registry = self.registry.clone();
-        let save = move |_: &Store, _: &mut Records| registry.save().err();
-        self.in_background(save, |_, why| Some(why.to_string()));
+        self.jobs.save(self.registry.clone());
     }
 
     /// Has the worker make something of an app's profile and the launch sequence beside it, if it is still the one in
     /// the store, and of what came of it if it is still in force: another may have been learned since, by hand or
-    /// from a launch, or the app forgotten.
+    /// from a launch, or the app forgotten. False if it has too much to do, or there is no profile.
     fn change_profile<T: Send + 'static>(
         &self,
         key: &UserApp,
         job: impl FnOnce(Profile, Option<Profile>, &Store) -> Option<T> + Send + 'static,
         apply: impl FnOnce(&mut ManagedApps, UserApp, T) -> Option<String> + Send + 'static,
-    ) {
+    ) -> bool {
         let Some(profile) = self.profiles.get(key) else {
-            return;
+            return false;
         };
         let (key, packed) = (key.clone(), Arc::clone(&profile.packed));
         let before = Arc::clone(&packed);
         self.in_background(
-            move |store, _| {
+            move |store| {
                 // This program has packed it.
                 let profile = decode(&packed).ok()?;
                 if let Ok(stored) = store.load(profile.app.key())
@@ -428,22 +429,27 @@ impl ManagedApps {
                 apps.save();
                 warning
             },
-        );
+        )
     }
 
-    /// Has the worker do a job on the stored profiles and the history. The event loop then takes what came of
-    /// it, if anything did, by `apply`, which returns a warning if something is wrong.
+    /// Has the worker do a job on the stored profiles; false if it has too much to do already, on a drive that does not
+    /// answer, say. The event loop then takes what came of it, if anything did, by `apply`, which returns a warning if
+    /// something is wrong.
     fn in_background<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&Store, &mut Records) -> Option<T> + Send + 'static,
+        job: impl FnOnce(&Store) -> Option<T> + Send + 'static,
         apply: impl FnOnce(&mut ManagedApps, T) -> Option<String> + Send + 'static,
-    ) {
+    ) -> bool {
+        if self.jobs.are_many() {
+            return false;
+        }
         let (store, outbox) = (self.store.clone(), self.outbox.clone());
-        self.jobs.run(move |records| {
-            if let Some(result) = job(&store, records) {
+        self.jobs.run(move |_| {
+            if let Some(result) = job(&store) {
                 outbox.send(Message::Apps(Box::new(|apps| apply(apps, result))));
             }
         });
+        true
     }
 }
 
@@ -520,6 +526,7 @@ mod tests {
     use crate::profile::generate::sample;
     use crate::service::config::HistoryConfig;
     use crate::service::mailbox::{Inbox, mailbox};
+    use crate::service::records::Records;
     use crate::service::worker::Worker;
 
     const ID: &str = "/opt/app";
@@ -533,7 +540,11 @@ mod tests {
         let store = Store::create(dir).unwrap();
         store.save(&profile()).unwrap();
         let (outbox, inbox) = mailbox().unwrap();
-        let worker = Worker::start(Records::open(dir, &HistoryConfig::default()).0).unwrap();
+        let worker = Worker::start(
+            Records::open(dir, &HistoryConfig::default()).0,
+            outbox.clone(),
+        )
+        .unwrap();
         let (registry, _) = Registry::load(dir).unwrap();
         let loaded =
             ManagedApps::load(registry, &Rules::none(), store, worker.jobs.clone(), outbox);
@@ -563,7 +574,7 @@ mod tests {
         }
         let (outbox, _inbox) = mailbox().unwrap();
         let records = Records::open(dir.path(), &HistoryConfig::default()).0;
-        let worker = Worker::start(records).unwrap();
+        let worker = Worker::start(records, outbox.clone()).unwrap();
         let store = Store::create(dir.path()).unwrap();
         let (rules, jobs) = (Rules::builtin(), worker.jobs.clone());
         let (apps, _) = ManagedApps::load(registry, &rules, store, jobs, outbox).unwrap();

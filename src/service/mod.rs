@@ -35,6 +35,7 @@ mod notify;
 mod own_process;
 mod packages;
 mod parts;
+mod pending_writes;
 mod prefetchers;
 mod rate;
 mod recorders;

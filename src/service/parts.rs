@@ -227,6 +227,10 @@ impl Parts {
         if !is_plausible || !self.may_become_app(&key) || !self.watchlist.has_room_for(&key) {
             return;
         }
+        // It will read much again.
+        if self.worker.jobs.are_many() {
+            return;
+        }
         let outbox = self.outbox.clone();
         let rules = self.watchlist.catalogue.rules().clone();
         let check = move |_: &mut _| match discovery::check(Path::new(&key.id), &rules) {

@@ -49,8 +49,11 @@ impl Records {
         self.history.as_ref()
     }
 
-    /// Records a launch. Returns a warning if that failed or the history was damaged.
-    pub fn add(&mut self, launch: &LaunchRecord) -> Option<String> {
+    /// Records launches, all or none. Returns a warning if that failed or the history was damaged.
+    pub fn add(&mut self, launches: &[LaunchRecord]) -> Option<String> {
+        if launches.is_empty() {
+            return None;
+        }
         // The file or its directory may have been removed: writes to the open file would be lost.
         self.history = self.history.take().filter(History::is_in_place);
         let mut warning = None;
@@ -61,13 +64,16 @@ impl Records {
                     Err(why) => return Some(why),
                 }
             }
-            let key = UserApp::new(launch.uid, launch.app.as_str());
-            let before = self.saved_us.get(&key).copied();
-            let before = before.unwrap_or_else(|| self.saved_us_of(launch));
-            match self.history.as_mut()?.add(launch) {
+            for launch in launches {
+                let key = UserApp::new(launch.uid, launch.app.as_str());
+                if !self.saved_us.contains_key(&key) {
+                    let before = self.saved_us_of(launch);
+                    self.saved_us.insert(key, before);
+                }
+            }
+            match self.history.as_mut()?.add(launches) {
                 Ok(()) => {
-                    let told = self.tell_saved(launch, before);
-                    self.saved_us.insert(key, told);
+                    launches.iter().for_each(|launch| self.tell_saved(launch));
                     break;
                 }
                 // Reopening moves the damaged file aside.
@@ -87,19 +93,20 @@ impl Records {
         summary.saved_us()
     }
 
-    /// Logs the time saved at a cold launch when it becomes known or has changed much since `told`. Returns what has
-    /// been told then, in microseconds.
-    fn tell_saved(&self, launch: &LaunchRecord, told: Option<i64>) -> Option<i64> {
-        let Some(now_us) = self.saved_us_of(launch) else {
-            return told;
-        };
-        if !is_news(told, now_us) {
-            return told;
-        }
+    /// Logs the time saved at a cold launch when it becomes known or has changed much since it was told.
+    fn tell_saved(&mut self, launch: &LaunchRecord) {
         let (app, uid) = (&launch.app, launch.uid);
+        let Some(now_us) = self.saved_us_of(launch) else {
+            return;
+        };
+        let told = self.saved_us.entry(UserApp::new(uid, app.as_str()));
+        let told = told.or_default();
+        if !is_news(*told, now_us) {
+            return;
+        }
+        *told = Some(now_us);
         let saved_s = format!("{:.2}", now_us as f64 / 1e6);
         tracing::info!(app, uid, saved_s, "time saved at each cold launch");
-        Some(now_us)
     }
 
     /// Forgets a user's launches of an app.
@@ -138,7 +145,7 @@ mod tests {
             app: "/app".to_owned(),
             ..LaunchRecord::default()
         };
-        let warning = records.add(&launch);
+        let warning = records.add(&[launch]);
         let launches = |history: &History| history.launches(None, None, 10).unwrap().len();
         (warning, records.history().map_or(0, launches))
     }
@@ -166,12 +173,12 @@ mod tests {
             (Kind::Prefetched, 100_000, Some(400_000)),
             (Kind::Prefetched, 100_000, Some(800_000)),
         ] {
-            assert_eq!(records.add(&launch(kind, waiting_us)), None);
+            assert_eq!(records.add(&[launch(kind, waiting_us)]), None);
             assert_eq!(told(&records), expected, "{waiting_us}");
         }
         // The next service knows it from the history, and tells nothing.
         let mut records = Records::open(dir.path(), &HistoryConfig::default()).0;
-        records.add(&launch(Kind::Prefetched, 100_000));
+        records.add(&[launch(Kind::Prefetched, 100_000)]);
         assert_eq!(told(&records), Some(800_000));
         assert!(!is_news(Some(10_000_000), 11_000_000) && is_news(Some(-100_000), 0));
         records.forget(&UserApp::new(1000, "/app")).unwrap();

@@ -133,7 +133,7 @@ fn assemble(
     warnings.0.extend(warning);
     let (records, warning) = Records::open(&places.state_dir, &config.history);
     warnings.0.extend(warning);
-    let worker = Worker::start(records)?;
+    let worker = Worker::start(records, outbox.clone())?;
     let options = WatchOptions {
         early: config.watch.early,
     };

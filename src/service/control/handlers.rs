@@ -10,6 +10,9 @@ use crate::service::history::History;
 use crate::service::message::Message;
 use crate::service::registry::Record;
 
+/// The answer to a call when too many others wait.
+const BUSY: &str = "the service is busy with other calls, or waits for a drive that does not answer: try again later";
+
 impl Control for Service {
     fn status(&mut self, user: Option<u32>, reply: Reply<Status>) {
         let status = self.status_of(user);
@@ -68,6 +71,9 @@ impl Control for Service {
             Ok(found) => {
                 reply(self.ask_about(user, is_administrator, found, None, request));
             }
+            Err(ControlError::Unknown(_)) if self.parts.worker.jobs.are_many() => {
+                reply(Err(ControlError::Failed(BUSY.to_owned())));
+            }
             Err(ControlError::Unknown(_)) => {
                 // To find the app, files are opened.
                 let rules = self.parts.watchlist.catalogue.rules().clone();
@@ -86,6 +92,7 @@ impl Control for Service {
     }
 
     fn forget(&mut self, user: Option<u32>, app: &str) -> Answer<()> {
+        self.check_worker()?;
         let apps = find(&self.parts.apps.registry, user, app)?;
         self.parts.forget(&apps);
         Ok(())
@@ -177,6 +184,14 @@ impl Service {
         Ok(apps[0].id.clone())
     }
 
+    /// Whether the worker can be given what a call asks for.
+    fn check_worker(&self) -> Answer<()> {
+        match self.parts.worker.jobs.are_many() {
+            true => Err(ControlError::Failed(BUSY.to_owned())),
+            false => Ok(()),
+        }
+    }
+
     /// Has the worker answer a call that needs the history, `None` if there is none. If the worker has
     /// ended, `reply` is dropped.
     fn with_history<T: 'static>(
@@ -184,7 +199,10 @@ impl Service {
         reply: Reply<T>,
         answer: impl FnOnce(Option<&History>) -> Answer<T> + Send + 'static,
     ) {
-        self.parts.worker.jobs.run(move |records| {
+        if let Err(busy) = self.check_worker() {
+            return reply(Err(busy));
+        }
+        self.parts.worker.jobs.run_on_written(move |records| {
             reply(answer(records.history()));
         });
     }

@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, ErrorCode, Row, params, params_from_iter, types};
+use rusqlite::{Connection, ErrorCode, Row, Transaction, params, params_from_iter, types};
 use serde_json::{Map, Value};
 
 use crate::model::{UserApp, lower_median};
@@ -169,14 +169,17 @@ impl History {
         found.is_ok_and(|found| (found.dev(), found.ino()) == self.file)
     }
 
-    /// Adds a launch, and removes those that exceed the bounds. Waits at most half a second for another
+    /// Adds launches, and removes those that exceed the bounds. Waits at most half a second for another
     /// process that is using the file. If that fails, nothing is added or removed.
-    pub fn add(&mut self, launch: &LaunchRecord) -> Result<(), HistoryError> {
-        if launch.app.len() > MAX_APP_BYTES {
+    pub fn add(&mut self, launches: &[LaunchRecord]) -> Result<(), HistoryError> {
+        if launches
+            .iter()
+            .any(|launch| launch.app.len() > MAX_APP_BYTES)
+        {
             let why = format!("the name of an app has at most {MAX_APP_BYTES} bytes");
             return Err(HistoryError::Unusable(why));
         }
-        let added = add(&mut self.db, launch, self.limits);
+        let added = add(&mut self.db, launches, self.limits);
         added.map_err(|cause| HistoryError::sqlite("write", &self.path, cause))
     }
 
@@ -275,8 +278,23 @@ impl History {
 /// the clock does. Their age is bounded by the new launch's clock. Rows with a time ahead of the present clock
 /// are removed by their number. Launches of one user never remove rows of another within the bounds: if the file
 /// becomes too large, the user whose rows take most of it loses some.
-fn add(db: &mut Connection, launch: &LaunchRecord, limits: HistoryConfig) -> rusqlite::Result<()> {
+fn add(
+    db: &mut Connection,
+    launches: &[LaunchRecord],
+    limits: HistoryConfig,
+) -> rusqlite::Result<()> {
     let transaction = db.transaction()?;
+    for launch in launches {
+        add_one(&transaction, launch, limits)?;
+    }
+    transaction.commit()
+}
+
+fn add_one(
+    transaction: &Transaction<'_>,
+    launch: &LaunchRecord,
+    limits: HistoryConfig,
+) -> rusqlite::Result<()> {
     let members = members(launch)?;
     let insert = format!(
         "INSERT INTO launches ({}) VALUES (?{})",
@@ -302,7 +320,7 @@ fn add(db: &mut Connection, launch: &LaunchRecord, limits: HistoryConfig) -> rus
         [signed(oldest_s), signed(OLD_AT_ONCE)],
     )?;
     // Long names and many users take more: then the oldest tenth of the largest share goes.
-    let pragma = |name| database::pragma(&transaction, name);
+    let pragma = |name| database::pragma(transaction, name);
     let used = (pragma("page_count")? - pragma("freelist_count")?) * pragma("page_size")?;
     if used > most_bytes(limits) {
         transaction.execute(
@@ -316,7 +334,7 @@ fn add(db: &mut Connection, launch: &LaunchRecord, limits: HistoryConfig) -> rus
             [],
         )?;
     }
-    transaction.commit()
+    Ok(())
 }
 
 /// Bytes that the database may use, but for what one launch adds.

@@ -57,7 +57,7 @@ fn filled(path: &Path, count: u64) -> History {
     let mut history = open(path, LIMITS);
     for index in 0..count {
         let app = format!("/usr/bin/app-{}", index % 7);
-        history.add(&launch(&app, NOW_S + index)).expect("added");
+        history.add(&[launch(&app, NOW_S + index)]).expect("added");
     }
     history
 }
@@ -90,7 +90,7 @@ fn launches_are_kept_as_they_are_and_returned_newest_first() {
         ..large.clone()
     };
     for launch in [&bare, &odd, &larger] {
-        history.add(launch).expect("added");
+        history.add(std::slice::from_ref(launch)).expect("added");
     }
     drop(history);
     let history = open(&path, LIMITS);
@@ -122,7 +122,7 @@ fn long_notes_are_cut_and_long_names_refused() {
         note: Some("x".to_owned() + &"\u{e4}".repeat(MAX_NOTE)),
         ..launch(&"x".repeat(MAX_APP_BYTES), NOW_S)
     };
-    history.add(&given).expect("added");
+    history.add(std::slice::from_ref(&given)).expect("added");
     let kept = LaunchRecord {
         // Within a character: that one goes, too.
         note: Some("x".to_owned() + &"\u{e4}".repeat((MAX_NOTE - 1) / 2)),
@@ -130,7 +130,10 @@ fn long_notes_are_cut_and_long_names_refused() {
     };
     assert_eq!(history.launches(None, None, 9).expect("read"), [kept]);
     let long = launch(&"x".repeat(MAX_APP_BYTES + 1), NOW_S);
-    let error = history.add(&long).unwrap_err().to_string();
+    let error = history
+        .add(std::slice::from_ref(&long))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("4096"), "{error}");
     assert_eq!(times(&history).len(), 1);
 }
@@ -164,7 +167,7 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
             waiting_us,
             ..launch(app, NOW_S)
         };
-        history.add(&launch).expect("added");
+        history.add(std::slice::from_ref(&launch)).expect("added");
     }
     for (app, with, without, gain) in [
         ("/a", Some((109, 50)), Some((436, 200)), Some(0.75)),
@@ -253,7 +256,7 @@ fn the_file_shrinks_when_less_is_to_be_remembered() {
         ..LIMITS
     };
     let mut history = open(&path, limits);
-    history.add(&launch("/a", NOW_S)).expect("added");
+    history.add(&[launch("/a", NOW_S)]).expect("added");
     assert_eq!(times(&history).len(), 100);
     let after = fs::metadata(&path).unwrap().len();
     assert!(after * 4 < before, "{after} of {before}");
@@ -272,7 +275,7 @@ fn a_clock_that_is_wrong_for_a_while_does_not_empty_the_history() {
         (1, NOW_S + 1000, left + 4),
     ] {
         for _ in 0..count {
-            history.add(&launch("/a", time_s)).expect("added");
+            history.add(&[launch("/a", time_s)]).expect("added");
         }
         assert_eq!(times(&history).len(), kept, "{time_s}");
     }
@@ -286,7 +289,7 @@ fn long_names_cost_launches_and_no_more_space() {
     let name = "n".repeat(MAX_APP_BYTES - 4);
     for index in 0..1000 {
         let app = format!("{index:04}{name}");
-        history.add(&launch(&app, NOW_S + index)).expect("added");
+        history.add(&[launch(&app, NOW_S + index)]).expect("added");
     }
     let len = fs::metadata(&path).unwrap().len();
     assert!(len <= most_bytes(LIMITS).unsigned_abs(), "{len}");
@@ -304,7 +307,9 @@ fn moved_aside(path: &Path) -> String {
     let moved_to = path.with_file_name("history.sqlite.damaged");
     assert_eq!(fs::read(&moved_to).unwrap(), before);
     assert!(times(&history).is_empty());
-    history.add(&launch("/usr/bin/new", NOW_S)).expect("added");
+    history
+        .add(&[launch("/usr/bin/new", NOW_S)])
+        .expect("added");
     drop(history);
     assert_eq!(times(&open(path, LIMITS)), [NOW_S]);
     let warning = warning.expect("a warning");
@@ -368,14 +373,14 @@ fn a_flood_of_one_user_removes_his_own_launches_alone() {
         ..launch(app, NOW_S + index)
     };
     for index in 0..100 {
-        history.add(&of(1, "/a", index)).expect("added");
+        history.add(&[of(1, "/a", index)]).expect("added");
     }
     // In number, and in bytes.
     let long = "n".repeat(MAX_APP_BYTES);
     for index in 0..1000 {
-        history.add(&of(2, "/a", index)).expect("added");
+        history.add(&[of(2, "/a", index)]).expect("added");
         history
-            .add(&of(3 + index as u32 / 100, &long, index))
+            .add(&[of(3 + index as u32 / 100, &long, index)])
             .expect("added");
     }
     for (uid, app, kept) in [(1, "/a", 100), (2, "/a", 100), (1, &long, 0), (4, "/a", 0)] {
@@ -489,7 +494,7 @@ proptest! {
         fs::write(&path, bytes).unwrap();
         let (mut history, _) = History::open(&path, LIMITS).expect("opened");
         for index in 0..20 {
-            history.add(&launch("/usr/bin/app-1", NOW_S + index)).expect("sound");
+            history.add(&[launch("/usr/bin/app-1", NOW_S + index)]).expect("sound");
         }
         history.summary(&UserApp::new(USER, "/usr/bin/app-1")).expect("sound");
         prop_assert!(history.launches(None, None, usize::MAX).expect("sound").len() >= 20);
@@ -513,7 +518,7 @@ proptest! {
             let before = times(&history).len();
             let time = (day * DAY_S).min(i64::MAX as u64);
             given.push(time);
-            history.add(&launch("/a", time)).expect("added");
+            history.add(&[launch("/a", time)]).expect("added");
             let kept = times(&history);
             prop_assert!(kept.len() as u64 <= max_launches);
             prop_assert_eq!(kept.last(), Some(&time));
@@ -536,14 +541,14 @@ proptest! {
         for step in steps {
             let time = given.last().unwrap_or(&NOW_S) + step * DAY_S;
             given.push(time);
-            history.add(&launch("/a", time)).expect("added");
+            history.add(&[launch("/a", time)]).expect("added");
             let young = |given: &&u64| **given + LIMITS.max_days * DAY_S >= time;
             let expected: Vec<u64> = given.iter().filter(young).copied().collect();
             prop_assert!(times(&history).ends_with(&expected));
         }
         let last = *given.last().unwrap();
         for _ in 0..given.len() {
-            history.add(&launch("/a", last)).expect("added");
+            history.add(&[launch("/a", last)]).expect("added");
         }
         let oldest = times(&history).into_iter().min();
         prop_assert!(oldest.unwrap() + LIMITS.max_days * DAY_S >= last);

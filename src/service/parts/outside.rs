@@ -262,7 +262,7 @@ impl Parts {
         };
         let profile = self.apps.profiles.get(&ended.key);
         let reads = launch.own_reads.take().zip(profile);
-        let Some((reads, profile)) = reads else {
+        let Some((reads, profile)) = reads.filter(|_| !self.worker.jobs.are_many()) else {
             return self.enter(ended);
         };
         let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
@@ -317,12 +317,7 @@ impl Parts {
             "launch"
         );
         self.emit(LaunchSignal::Ended(row.clone()));
-        let outbox = self.outbox.clone();
-        self.worker.jobs.run(move |records| {
-            if let Some(warning) = records.add(&row) {
-                outbox.send(Message::Warning(warning));
-            }
-        });
+        self.worker.jobs.add_launch(row);
     }
 }
 
