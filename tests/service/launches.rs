@@ -322,7 +322,7 @@ fn only_reads_of_what_the_profile_lacks_lead_back_to_learning() {
         image.enable("reader");
         let mut service = image.start();
         service.line(&["ready to learn"]);
-        let mut launch = || {
+        let launch = |service: &mut Running| {
             image.hold();
             drop_caches().unwrap();
             let reader = image.spawn("reader");
@@ -331,16 +331,17 @@ fn only_reads_of_what_the_profile_lacks_lead_back_to_learning() {
             reader.succeed();
             line
         };
-        let line = launch();
+        let line = launch(&mut service);
         assert!(line.contains("kind=Learned"), "{line}");
         for _ in 0..4 {
-            let line = launch();
+            let line = launch(&mut service);
             assert!(line.contains("kind=Prefetched"), "{line}");
         }
         fs::write(&list, "/data/[6-9]?").unwrap();
-        let line = launch();
+        let line = launch(&mut service);
         assert!(line.contains("kind=Prefetched"), "{line}");
-        let line = launch();
+        service.line(&["ready to learn"]);
+        let line = launch(&mut service);
         assert!(line.contains("kind=Learned"), "{line}");
         let reasons = service.heard(&["will be learned again", "it reads too much itself"]);
         assert_eq!(reasons.len(), 1);
