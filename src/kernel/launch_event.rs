@@ -1,7 +1,7 @@
 //! From the bytes of a ring-buffer record to a launch event.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::event::user_dev;
 use super::record_bytes;
@@ -28,6 +28,9 @@ pub struct LaunchEvent {
     /// The path that execve was given, cut off after 255 bytes, or 127 for [`LaunchEventKind::Large`]. Empty for
     /// [`LaunchEventKind::Ended`].
     pub path: OsString,
+    /// The arguments of the program that was executed, the first 4 KiB of them. Empty for other kinds, and if the kernel
+    /// could not read them.
+    pub arguments: Vec<OsString>,
 }
 
 /// What happened to a launch.
@@ -70,7 +73,20 @@ pub fn parse(record: &[u8]) -> Option<LaunchEvent> {
         root: (user_dev(raw.root_dev), raw.root_ino),
         mount_ns: raw.mount_ns,
         path: OsString::from_vec(path),
+        arguments: arguments(record.get(size_of::<pf_launch_event>()..)?),
     })
+}
+
+/// Arguments that each have a final zero, but for the last one if they were cut off.
+fn arguments(bytes: &[u8]) -> Vec<OsString> {
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    let arguments = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    let arguments = arguments.split(|&byte| byte == 0);
+    arguments
+        .map(|argument| OsStr::from_bytes(argument).to_owned())
+        .collect()
 }
 
 #[cfg(test)]
@@ -104,6 +120,21 @@ mod tests {
         assert_eq!(found.path, "/usr/bin/gimp");
         let called = event(pf_launch_kind::PF_LAUNCH_CALLED, b"").unwrap();
         assert_eq!(called.kind, LaunchEventKind::Called);
+    }
+
+    #[test]
+    fn arguments_follow_an_event() {
+        let raw = pf_launch_event {
+            kind: pf_launch_kind::PF_LAUNCH_EXECUTED.0,
+            ..Default::default()
+        };
+        let arguments = |bytes: &[u8]| {
+            let record = [record_bytes::write(&raw), bytes].concat();
+            parse(&record).unwrap().arguments
+        };
+        assert_eq!(arguments(b"python3\0\0a.py\0"), ["python3", "", "a.py"]);
+        assert_eq!(arguments(b"python3\0a.p"), ["python3", "a.p"]);
+        assert!(arguments(b"").is_empty());
     }
 
     #[test]

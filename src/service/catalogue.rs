@@ -1,10 +1,9 @@
 //! Recognising apps: from an execve event of the kernel to the app that is launched.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
-use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::executables::LocatedExecutables;
@@ -24,9 +23,6 @@ pub struct FoundApp {
     /// The app as its profile names it.
     pub app: App,
 }
-
-/// Most bytes of a command line that are read. The kernel allows more; no launcher has its app so far behind.
-const MAX_COMMAND_LINE: u64 = 16 << 10;
 
 /// What is needed to recognise apps.
 pub struct Catalogue {
@@ -140,12 +136,13 @@ impl Catalogue {
         found(self.paths.get(file.as_os_str())?, event.uid, root, None)
     }
 
-    /// The app that was executed. If its process has ended already, only its path can tell.
+    /// The app that was executed. If its process has ended already, only its path can tell. Of the process, links in
+    /// /proc are read, and never what it can make wait: its arguments come with the event.
     pub fn executed(&self, event: &LaunchEvent) -> Option<FoundApp> {
         let root = self.roots.of_event(event)?;
         let proc = PathBuf::from(format!("/proc/{}", event.pid));
-        let Some((argv, cwd)) = command_line(&proc).zip(fs::read_link(proc.join("cwd")).ok())
-        else {
+        let cwd = fs::read_link(proc.join("cwd")).ok();
+        let Some(cwd) = cwd.filter(|_| !event.arguments.is_empty()) else {
             let mut found = self.called(event)?;
             (found.app.dev, found.app.ino) = self.executable(&found.key.id).unwrap_or_default();
             return Some(found);
@@ -155,7 +152,9 @@ impl Catalogue {
             Some(root) => Path::new("/").join(cwd.strip_prefix(root).unwrap_or(&cwd)),
             None => cwd,
         };
-        let identity = self.rules.identify(&cwd.join(&event.path), &argv, &cwd);
+        let identity = self
+            .rules
+            .identify(&cwd.join(&event.path), &event.arguments, &cwd);
         self.identified(&identity, event.uid, root, &proc)
     }
 
@@ -221,23 +220,6 @@ fn found(id: &str, uid: u32, root: Option<PathBuf>, executable: Option<Inode>) -
     Some(FoundApp { key, app })
 }
 
-/// The first arguments of a process; `None` if it has ended. A zombie has none any more.
-fn command_line(proc: &Path) -> Option<Vec<OsString>> {
-    let file = fs::File::open(proc.join("cmdline")).ok()?;
-    let mut bytes = Vec::new();
-    file.take(MAX_COMMAND_LINE).read_to_end(&mut bytes).ok()?;
-    if bytes.is_empty() {
-        return None;
-    }
-    let arguments = bytes.strip_suffix(b"\0").unwrap_or(&bytes);
-    let arguments = arguments.split(|&byte| byte == 0);
-    Some(
-        arguments
-            .map(|argument| OsStr::from_bytes(argument).into())
-            .collect(),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,6 +262,7 @@ mod tests {
             root,
             mount_ns,
             path: path.into(),
+            arguments: Vec::new(),
         }
     }
 
@@ -307,11 +290,29 @@ mod tests {
     }
 
     #[test]
+    fn a_script_is_recognised_by_the_arguments_in_the_event_and_not_by_those_of_the_process() {
+        const PYTHON: &str = "/usr/bin/python3";
+        let a = app("/opt/a.py", PYTHON);
+        let (catalogue, ..) = catalogue(std::slice::from_ref(&a));
+        let executed = |arguments: &[&str]| {
+            let arguments = arguments.iter().map(Into::into).collect();
+            let event = LaunchEvent {
+                arguments,
+                ..event(PYTHON, ROOT, 7)
+            };
+            catalogue.executed(&event).map(|found| found.app)
+        };
+        assert_eq!(executed(&["python3", "/opt/a.py"]), Some(a));
+        assert_eq!(executed(&["python3", "/opt/b.py"]), None);
+        assert_eq!(executed(&[]), None, "they could not be read");
+    }
+
+    #[test]
     fn a_learned_script_is_recognised_and_others_of_its_interpreter_are_not() {
         const PYTHON: &str = "/usr/bin/python3";
         let a = app("/opt/a.py", PYTHON);
         let (catalogue, names, arguments) = catalogue(std::slice::from_ref(&a));
-        assert_eq!(names[OsStr::new("python3")], WatchedName::Launcher);
+        assert_eq!(names[&OsString::from("python3")], WatchedName::Launcher);
         assert_eq!(arguments, ["/opt/a.py", "a.py", "./a.py"]);
         // A call of python3 tells nothing yet: no prefetch starts.
         assert_eq!(catalogue.called(&event(PYTHON, ROOT, 7)), None);

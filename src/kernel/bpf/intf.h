@@ -83,6 +83,8 @@ struct pf_own_reads {
 #define PF_NAME_MAX 64
 /* Bytes of a path in a launch event, the final zero included. */
 #define PF_EXEC_PATH_MAX 256
+/* Bytes of a program's arguments that are reported. No launcher has its app so far behind. */
+#define PF_ARGV_MAX 4096
 /* Bytes of an argument that are compared, the final zero included. */
 #define PF_ARGUMENT_MAX 128
 /* Arguments that are compared. */
@@ -118,6 +120,7 @@ enum pf_launch_kind {
 	PF_LAUNCH_COMPLETED = 5,	/* the completion block was read; only `launch` and time_ns are set */
 };
 
+/* Behind that of PF_LAUNCH_EXECUTED are the program's arguments, each with its final zero, as far as they are known. */
 struct pf_launch_event {
 	unsigned long long time_ns;	/* CLOCK_MONOTONIC */
 	unsigned long long launch;	/* number of the launch; 0 for PF_LARGE_READER */

@@ -27,7 +27,8 @@ const volatile bool detects_launches = false;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 256 << 10);
+	/* Room for an event with all of its arguments of each launch that has a slot. */
+	__uint(max_entries, 512 << 10);
 } launch_events SEC(".maps");
 
 /* The names that are watched: enum pf_name_kind. */
@@ -61,6 +62,7 @@ struct {
 
 struct scratch {
 	struct pf_launch_event event;
+	char argv[PF_ARGV_MAX];	/* behind the event in its record */
 	struct pf_name name;
 	struct pf_argument argument;
 	struct pf_launch launch;
@@ -169,10 +171,30 @@ static __noinline __u32 user_of(struct task_struct *task)
 	return owner ? owner : (__u32)bpf_get_current_uid_gid();
 }
 
+/*
+ * Puts the arguments of the program that the task has just executed behind the event, and returns how many bytes they
+ * are. The kernel has just written them to the new stack: they are in memory, and the program has not run yet. Later it
+ * can map them onto a file, or anything else that makes those wait who read /proc/PID/cmdline.
+ */
+static __always_inline __u64 take_arguments(struct scratch *s, struct task_struct *task)
+{
+	__u64 at = BPF_CORE_READ(task, mm, arg_start), end = BPF_CORE_READ(task, mm, arg_end);
+	__u64 size = end - at;
+
+	if (at >= end)
+		return 0;
+	if (size > PF_ARGV_MAX)
+		size = PF_ARGV_MAX;
+	if (bpf_probe_read_user(s->argv, size, (void *)at))
+		return 0;
+	return size;
+}
+
 static __always_inline void report_launch(struct scratch *s, struct task_struct *task, __u32 kind,
 					  __u64 launch)
 {
 	struct inode *root = BPF_CORE_READ(task, fs, root.dentry, d_inode);
+	__u64 size = sizeof(s->event);
 
 	s->event.time_ns = bpf_ktime_get_ns();
 	s->event.launch = launch;
@@ -182,7 +204,9 @@ static __always_inline void report_launch(struct scratch *s, struct task_struct 
 	s->event.root_ino = BPF_CORE_READ(root, i_ino);
 	s->event.root_dev = BPF_CORE_READ(root, i_sb, s_dev);
 	s->event.mount_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
-	if (bpf_ringbuf_output(&launch_events, &s->event, sizeof(s->event), BPF_RB_FORCE_WAKEUP))
+	if (kind == PF_LAUNCH_EXECUTED)
+		size += take_arguments(s, task);
+	if (bpf_ringbuf_output(&launch_events, s, size, BPF_RB_FORCE_WAKEUP))
 		__sync_fetch_and_add(&lost_launch_events, 1);
 }
 
