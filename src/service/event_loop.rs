@@ -375,8 +375,8 @@ impl Service {
                 self.parts.threads.ended(LaunchTask::Prefetch, launch);
                 self.happened(launch, StateEvent::PrefetchEnded);
             }
-            Message::Profiles { found, known } => {
-                self.parts.profiles_loaded_again(found, &known);
+            Message::Profiles { found, new, known } => {
+                self.parts.profiles_loaded_again(found, new, &known);
             }
             Message::Apps(apply) => {
                 if let Some(warning) = apply(&mut self.parts.apps) {

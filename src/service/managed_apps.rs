@@ -67,7 +67,12 @@ impl ManagedApps {
             stays
         });
         for (key, profile) in &profiles {
-            manage(&mut registry, rules, key, profile);
+            if !registry.records.contains_key(key) {
+                let record = record_of(key, profile, rules);
+                record
+                    .into_iter()
+                    .for_each(|record| registry.insert(record));
+            }
         }
         let lacks_profile = |record: &&Record| {
             record.managed.tuning().is_some() && !profiles.contains_key(&record.key)
@@ -309,15 +314,20 @@ impl ManagedApps {
     }
 
     /// Has the profiles read again: the administrator may have learned an app by hand.
-    pub fn load_again(&self) {
+    pub fn load_again(&self, rules: &Rules) {
         let (store, outbox) = (self.store.clone(), self.outbox.clone());
+        let rules = rules.clone();
         let packed =
             |(key, profile): (&UserApp, &CachedProfile)| (key.clone(), Arc::clone(&profile.packed));
         let known: KnownProfiles = self.profiles.iter().map(packed).collect();
         self.jobs
             .run(move |_| match CachedProfile::load_all(&store) {
                 Ok((found, warnings)) => {
-                    outbox.send(Message::Profiles { found, known });
+                    // Links on the way to an executable are looked up, which may lie anywhere.
+                    let new = found.iter().filter(|(key, _)| !known.contains_key(*key));
+                    let new = new.filter_map(|(key, it)| record_of(key, it, &rules));
+                    let new = new.collect();
+                    outbox.send(Message::Profiles { found, new, known });
                     for warning in warnings {
                         outbox.send(Message::Warning(warning));
                     }
@@ -327,8 +337,13 @@ impl ManagedApps {
     }
 
     /// The profiles were read again; `known` were in force when that was asked for. Apps that were learned, scheduled
-    /// anew or forgotten since are left as they are: what was read of them is older.
-    pub fn loaded_again(&mut self, rules: &Rules, found: CachedProfiles, known: &KnownProfiles) {
+    /// anew or forgotten since are left as they are: what was read of them is older. `new` are the records of those that
+    /// had no profile.
+    pub fn loaded_again(&mut self, found: CachedProfiles, new: Vec<Record>, known: &KnownProfiles) {
+        let mut new: HashMap<UserApp, Record> = new
+            .into_iter()
+            .map(|record| (record.key.clone(), record))
+            .collect();
         for key in known.keys().filter(|key| !found.contains_key(*key)) {
             if self.is_as_known(key, known) {
                 // The administrator has removed it. If the app is launched again, it begins anew.
@@ -340,7 +355,11 @@ impl ManagedApps {
             if !self.is_as_known(&key, known) {
                 continue;
             }
-            manage(&mut self.registry, rules, &key, &profile);
+            if let Some(record) = new.remove(&key)
+                && !self.registry.records.contains_key(&key)
+            {
+                self.registry.insert(record);
+            }
             let old = self.profiles.get(&key).map(|old| &old.packed);
             if let Some(old) = old.filter(|old| **old == profile.packed) {
                 // Jobs that began with it are not late.
@@ -469,14 +488,12 @@ fn is_by_hand(profile: &CachedProfile) -> bool {
     profile.learned_live.is_none()
 }
 
-/// Manages an app that has a profile in the store: it was learned by hand, or the registry was lost.
-fn manage(registry: &mut Registry, rules: &Rules, key: &UserApp, profile: &CachedProfile) {
-    if registry.records.contains_key(key) {
-        return;
-    }
+/// The record of an app that has a profile in the store: it was learned by hand, or the registry was lost. `None` for a
+/// launcher. Looks links up.
+fn record_of(key: &UserApp, profile: &CachedProfile, rules: &Rules) -> Option<Record> {
     let Some(marks) = Marks::of_profile(&profile.app, rules) else {
         tracing::info!(app = key.id, uid = key.uid, "{LAUNCHER_ONLY}");
-        return;
+        return None;
     };
     let name = key.id.rsplit('/').next().unwrap_or(&key.id).to_owned();
     let added = match is_by_hand(profile) {
@@ -485,7 +502,7 @@ fn manage(registry: &mut Registry, rules: &Rules, key: &UserApp, profile: &Cache
     };
     let mut record = Record::new(key.clone(), name, added, marks);
     record.managed = Managed::with_profile(profile.class, &profile.history);
-    registry.insert(record);
+    Some(record)
 }
 
 fn reason_text(reason: DecisionReason) -> &'static str {
@@ -590,8 +607,8 @@ mod tests {
         for message in inbox.take() {
             match message {
                 Message::Apps(apply) => drop(apply(apps)),
-                Message::Profiles { found, known } => {
-                    apps.loaded_again(&Rules::none(), found, &known);
+                Message::Profiles { found, new, known } => {
+                    apps.loaded_again(found, new, &known);
                 }
                 _ => {}
             }
@@ -673,21 +690,21 @@ mod tests {
     fn profiles_that_are_read_again_replace_none_that_was_learned_or_forgotten_meanwhile() {
         let dir = tempfile::tempdir().unwrap();
         let (mut apps, inbox, _worker) = one_app(dir.path());
-        apps.load_again();
+        apps.load_again(&Rules::none());
         let mut learned = with_live(profile());
         learned.history[0].params.shift_bytes = 1 << 18;
         apps.use_learned(&key(), CachedProfile::load(&learned).unwrap(), None);
         take_results(&mut apps, &inbox);
         assert_eq!(shift(&apps), Some(1 << 18));
 
-        apps.load_again();
+        apps.load_again(&Rules::none());
         apps.forget(&key());
         take_results(&mut apps, &inbox);
         assert_eq!((shift(&apps), added(&apps)), (None, None));
 
         // Nor does reading a profile again make jobs late that began with it.
         let (mut apps, inbox, _worker) = one_app(dir.path());
-        apps.load_again();
+        apps.load_again(&Rules::none());
         apps.reschedule(&key(), with_shift(0));
         take_results(&mut apps, &inbox);
         assert_eq!(shift(&apps), Some(0));
@@ -704,7 +721,7 @@ mod tests {
             for request in asked.map(Observation::Asked) {
                 apps.observe(&key(), &request);
             }
-            apps.load_again();
+            apps.load_again(&Rules::none());
             take_results(apps, &inbox);
             assert!(apps.profiles.contains_key(&key()));
             added(apps)
@@ -739,7 +756,7 @@ mod tests {
         assert_eq!(added(&one_app(dir.path()).0), Some(Added::User));
         let live = CachedProfile::load(&with_live(profile())).unwrap();
         let (mut registry, _) = Registry::load(dir.path()).unwrap();
-        manage(&mut registry, &Rules::none(), &key(), &live);
+        registry.insert(record_of(&key(), &live, &Rules::none()).unwrap());
         assert_eq!(registry.records[&key()].added, Added::Owner);
     }
 

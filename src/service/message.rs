@@ -36,6 +36,8 @@ pub enum Message {
     Profiles {
         /// By app.
         found: CachedProfiles,
+        /// Records of apps that had none before.
+        new: Vec<Record>,
         /// Those that were in force before the store was read.
         known: KnownProfiles,
     },

@@ -96,7 +96,7 @@ impl Parts {
         self.apps.most_learned = config.prefetch.max_learned_launches as u32;
         self.config = config;
         self.find_candidates();
-        self.apps.load_again();
+        self.apps.load_again(self.watchlist.catalogue.rules());
         if mode_changed && let Some(bus) = &self.bus {
             bus.mode_changed();
         }
@@ -169,7 +169,7 @@ impl Parts {
         }
         if lacks_profile {
             // It was dropped when the app was switched off.
-            self.apps.load_again();
+            self.apps.load_again(self.watchlist.catalogue.rules());
         }
         self.watch_for_launches();
         self.apps.save();
@@ -189,10 +189,14 @@ impl Parts {
         self.find_candidates();
     }
 
-    /// The profiles were read again; `known` were in force before.
-    pub fn profiles_loaded_again(&mut self, found: CachedProfiles, known: &KnownProfiles) {
-        let rules = self.watchlist.catalogue.rules();
-        self.apps.loaded_again(rules, found, known);
+    /// The profiles were read again; `known` were in force before, and `new` are the records of the others.
+    pub fn profiles_loaded_again(
+        &mut self,
+        found: CachedProfiles,
+        new: Vec<Record>,
+        known: &KnownProfiles,
+    ) {
+        self.apps.loaded_again(found, new, known);
         self.watch_for_launches();
     }
 
