@@ -11,6 +11,7 @@ use super::launch::LaunchPolicy;
 use super::mailbox::Outbox;
 use super::marks::Marks;
 use super::message::Message;
+use super::profile_room::{KeptProfile, without_room};
 use super::registry::{Added, Record, Registry};
 use super::reschedule::{extend, refresh, reschedule};
 use super::worker::Jobs;
@@ -35,6 +36,9 @@ pub struct ManagedApps {
     pub tunes: bool,
     /// How many launches of an app are learned in a row, at most (`prefetch.max_learned_launches`).
     pub most_learned: u32,
+    /// Bytes that the profiles of one user's apps may take, besides those that the administrator has named
+    /// (`automatic.max_profiles_mib`).
+    pub most_bytes: u64,
     store: Store,
     jobs: Jobs,
     outbox: Outbox,
@@ -84,6 +88,7 @@ impl ManagedApps {
             profiles,
             tunes: true,
             most_learned: 1,
+            most_bytes: u64::MAX,
             store,
             jobs,
             outbox,
@@ -210,6 +215,37 @@ impl ManagedApps {
             most: self.most_learned,
         };
         self.observe(key, &learned);
+        self.make_room(key.uid);
+    }
+
+    /// Removes profiles of a user's apps if they take too much. The apps are learned again when they are launched.
+    fn make_room(&mut self, uid: u32) {
+        let records = &self.registry.records;
+        let kept = self.profiles.iter().filter_map(|(key, profile)| {
+            let record = records.get(key)?;
+            let counts = key.uid == uid && record.added != Added::User;
+            counts.then(|| KeptProfile {
+                last_s: record.last_s.last().copied().unwrap_or(0),
+                bytes: profile.packed.len() as u64,
+                key: key.clone(),
+            })
+        });
+        for key in without_room(kept.collect(), self.most_bytes) {
+            tracing::info!(
+                app = key.id,
+                uid = key.uid,
+                "its profile makes room for others (automatic.max_profiles_mib)"
+            );
+            let removed = self.profiles.remove(&key).map(|profile| profile.app);
+            self.observe(&key, &Observation::NoProfile);
+            let (store, outbox) = (self.store.clone(), self.outbox.clone());
+            self.jobs.run(move |_| {
+                let removed = removed.map(|app| store.remove(app.key()));
+                if let Some(Err(error)) = removed {
+                    outbox.send(Message::Warning(error.to_string()));
+                }
+            });
+        }
     }
 
     /// Has a profile scheduled anew.
@@ -303,6 +339,7 @@ impl ManagedApps {
             |apps, key, stored| match stored {
                 Ok((profile, noted)) => {
                     apps.profiles.insert(key.clone(), profile);
+                    apps.make_room(key.uid);
                     let NotedReads { joined, kept } = noted;
                     let what = "what the launch missed was noted";
                     tracing::debug!(app = key.id, uid = key.uid, joined, kept, "{what}");

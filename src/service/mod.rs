@@ -37,6 +37,7 @@ mod packages;
 mod parts;
 mod pending_writes;
 mod prefetchers;
+mod profile_room;
 mod rate;
 mod recorders;
 mod records;

@@ -94,6 +94,7 @@ impl Parts {
         }
         self.apps.tunes = config.prefetch.dynamic;
         self.apps.most_learned = config.prefetch.max_learned_launches as u32;
+        self.apps.most_bytes = config.automatic.max_profiles_mib << 20;
         self.config = config;
         self.find_candidates();
         self.apps.load_again(self.watchlist.catalogue.rules());
@@ -391,6 +392,14 @@ impl Parts {
         let cached = cached
             .unwrap_or_else(|| Err("its profile was not prepared".to_owned()))
             .map_err(|why| (StateEvent::RecordUnusable, why))?;
+        let packed = cached.packed.len() as u64;
+        if packed > self.apps.most_bytes {
+            let why = format!(
+                "not learned: its profile has {} MiB, more than automatic.max_profiles_mib",
+                packed >> 20
+            );
+            return Err((StateEvent::NotRecorded, why));
+        }
         if self.is_too_large(&cached) {
             let need = format!("the launch needs {} MiB", cached.bytes >> 20);
             let why = format!("not learned: {need}, more than prefetch.max_profile_mib");

@@ -163,6 +163,7 @@ fn assemble(
     warnings.0.extend(unusable);
     apps.tunes = config.prefetch.dynamic;
     apps.most_learned = config.prefetch.max_learned_launches as u32;
+    apps.most_bytes = config.automatic.max_profiles_mib << 20;
     let mut abilities = abilities(&kernel, gate.is_some(), fault_around.is_some());
     abilities.extend(judge_file_systems(!apps.profiles.is_empty())?);
     Ok(Parts {

@@ -149,6 +149,9 @@ pub struct AutomaticConfig {
     /// them.
     #[serde(deserialize_with = "whole::<_, 1, 10_000>")]
     pub max_apps: u64,
+    /// Size of the profiles of one user's apps together, besides those that the administrator has named, in MiB.
+    #[serde(deserialize_with = "whole::<_, 1, 1024>")]
+    pub max_profiles_mib: u64,
 }
 
 impl Default for AutomaticConfig {
@@ -164,6 +167,8 @@ impl Default for AutomaticConfig {
             launches: 2,
             // 8 MB of profiles at 40 KB each. Users launch fewer programs than this.
             max_apps: 200,
+            // Twice as much as that.
+            max_profiles_mib: 16,
         }
     }
 }
