@@ -21,8 +21,12 @@ fn storm() -> Launched {
     Launched(child.unwrap())
 }
 
-/// The service has grown no larger than an hour of calm lets it be.
-fn assert_small(service: &Running) {
+/// Bound of the memory that the service has for itself, in KiB.
+const MAX_MEMORY_KIB: u64 = 64 << 10;
+
+/// The service has grown no larger than an hour of calm lets it be; returns what it takes, in words. The peak counts
+/// the pages of its program file, too.
+pub(crate) fn assert_small(service: &Running) -> String {
     let proc = format!("/proc/{}", service.pid());
     let open = fs::read_dir(format!("{proc}/fd")).unwrap().count();
     assert!(open < 200, "{open} descriptors are open");
@@ -32,9 +36,15 @@ fn assert_small(service: &Running) {
         let digits = line.unwrap().trim().trim_end_matches(" kB");
         digits.parse().unwrap()
     };
-    let (resident, threads) = (field("VmRSS:"), field("Threads:"));
-    assert!(resident < 200 << 10, "{resident} KiB are resident");
+    let (peak, threads) = (field("VmHWM:"), field("Threads:"));
+    let now = ["RssAnon", "RssFile", "RssShmem"].map(|name| {
+        let kib = field(&format!("{name}:"));
+        format!("{name} {kib} KiB")
+    });
+    let memory = format!("at most {peak} KiB were resident; now {}", now.join(", "));
+    assert!(peak < MAX_MEMORY_KIB, "{memory}");
     assert!(threads < 64, "{threads} threads");
+    memory
 }
 
 #[test]
