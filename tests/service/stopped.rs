@@ -3,9 +3,11 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 
 use rustix::process::Signal;
 
+use crate::common::succeed;
 use crate::killed::{until_held, until_let_go};
 use crate::running::until;
 use crate::set_up;
@@ -98,4 +100,49 @@ fn a_full_queue_of_announcements_costs_no_launch() {
         image.prefetch_in_the_end(&mut service, "app");
     }
     service.stop();
+}
+
+/// Threads that call execve of the app's name in vain, each of them more often than is reported.
+const CALLS: &str = "
+import os, threading
+def call():
+    for _ in range(200):
+        try:
+            os.execv('/nonexistent/app', ['app'])
+        except OSError:
+            pass
+    called.wait()
+called = threading.Barrier(16)
+threads = [threading.Thread(target=call) for _ in range(16)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+";
+
+/// Nothing but the sweep frees the slots of launches whose beginning and end were lost. With all of them taken, no
+/// launch would be seen any more.
+#[test]
+fn slots_of_launches_that_were_not_reported_are_swept() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn_in_the_end(&mut service, "app");
+    image.prefetch_in_the_end(&mut service, "app");
+    let status = format!("/proc/{}/status", service.pid());
+    service.signal(Signal::STOP);
+    until("the service is stopped", || {
+        fs::read_to_string(&status).unwrap().contains("State:\tT")
+    });
+    // A few launches fill the ring. Then there are slots for others and no room to report them.
+    succeed(Command::new("python3").args(["-c", CALLS]));
+    let calls = "i=0; while [ $i -lt 100 ]; do /nonexistent/app; i=$((i+1)); done; :";
+    succeed(Command::new("sh").args(["-c", calls]));
+    service.signal(Signal::CONT);
+    for _ in 0..32 {
+        service.line(&["its beginning was not reported"]);
+    }
+    image.prefetch_in_the_end(&mut service, "app");
 }
