@@ -42,12 +42,12 @@ pub struct Worker {
 #[derive(Clone)]
 pub struct Jobs {
     sender: Sender<Job>,
-    shared: Arc<Shared>,
+    backlog: Arc<Backlog>,
 }
 
-/// What the worker and those who give it jobs look at.
+/// What waits for the worker.
 #[derive(Default)]
-struct Shared {
+struct Backlog {
     /// Jobs that wait or are being done.
     jobs: AtomicUsize,
     pending: Mutex<PendingWrites>,
@@ -62,11 +62,11 @@ impl Worker {
     /// When the system has no thread to give.
     pub fn start(records: Records, outbox: Outbox) -> io::Result<Self> {
         let (sender, inbox) = channel();
-        let shared = Arc::new(Shared::default());
+        let backlog = Arc::new(Backlog::default());
         let has_worked = Arc::new(AtomicBool::new(false));
         let mut state = WorkerState {
             records,
-            shared: Arc::clone(&shared),
+            backlog: Arc::clone(&backlog),
             has_worked: Arc::clone(&has_worked),
             outbox,
         };
@@ -74,7 +74,7 @@ impl Worker {
             .name("pf-work".to_owned())
             .spawn(move || state.work(&inbox))?;
         Ok(Worker {
-            jobs: Jobs { sender, shared },
+            jobs: Jobs { sender, backlog },
             thread,
             has_worked,
         })
@@ -111,7 +111,7 @@ impl Jobs {
 
     /// Whether so many jobs wait that no other is to be given that the service can do without.
     pub fn are_many(&self) -> bool {
-        self.shared.jobs.load(Ordering::Relaxed) >= MOST_JOBS
+        self.backlog.jobs.load(Ordering::Relaxed) >= MOST_JOBS
     }
 
     /// Has the registry written, with others of the next seconds.
@@ -125,20 +125,20 @@ impl Jobs {
     }
 
     fn change_pending(&self, change: impl FnOnce(&mut PendingWrites)) {
-        change(&mut self.shared.pending());
-        if !self.shared.is_told.swap(true, Ordering::AcqRel) {
+        change(&mut self.backlog.pending());
+        if !self.backlog.is_told.swap(true, Ordering::AcqRel) {
             self.send(Job::Look);
         }
     }
 
     fn send(&self, job: Job) {
-        self.shared.jobs.fetch_add(1, Ordering::Relaxed);
+        self.backlog.jobs.fetch_add(1, Ordering::Relaxed);
         // The worker is only gone if a job has panicked, which has been printed.
         let _ = self.sender.send(job);
     }
 }
 
-impl Shared {
+impl Backlog {
     /// Held for some instructions only, by the worker too.
     fn pending(&self) -> std::sync::MutexGuard<'_, PendingWrites> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
@@ -152,7 +152,7 @@ impl Shared {
 /// What the thread has.
 struct WorkerState {
     records: Records,
-    shared: Arc<Shared>,
+    backlog: Arc<Backlog>,
     has_worked: Arc<AtomicBool>,
     outbox: Outbox,
 }
@@ -161,7 +161,7 @@ impl WorkerState {
     /// Works until nobody can give it jobs any more.
     fn work(&mut self, inbox: &Receiver<Job>) {
         loop {
-            let job = match self.shared.until_due() {
+            let job = match self.backlog.until_due() {
                 None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(Duration::ZERO) => {
                     self.write();
@@ -185,16 +185,16 @@ impl WorkerState {
                 self.write();
                 work(&mut self.records);
             }
-            Job::Look => self.shared.is_told.store(false, Ordering::Release),
+            Job::Look => self.backlog.is_told.store(false, Ordering::Release),
         }
-        self.shared.jobs.fetch_sub(1, Ordering::Relaxed);
+        self.backlog.jobs.fetch_sub(1, Ordering::Relaxed);
         release_heap();
         self.has_worked.store(true, Ordering::Release);
     }
 
     /// Writes all that waits.
     fn write(&mut self) {
-        let due = self.shared.pending().take(Instant::now());
+        let due = self.backlog.pending().take(Instant::now());
         let Some(due) = due else { return };
         let saved = due.registry.map(|registry| registry.save());
         if let Some(Err(error)) = saved {
