@@ -65,6 +65,7 @@ fn status_text(report: &Status) -> String {
         disabled,
         launches_seen,
         lost_events,
+        excess_execs,
         ..
     } = report;
     let since = date(report.since_s);
@@ -76,7 +77,10 @@ fn status_text(report: &Status) -> String {
             "{managed} apps managed: {with_profile} with a profile, {learning} to be learned, \
              {disabled} disabled"
         ),
-        format!("{launches_seen} launches seen, {lost_events} events lost"),
+        format!(
+            "{launches_seen} launches seen, {lost_events} events lost, {excess_execs} executions past the \
+             bound of their user"
+        ),
         format!("{saved_s:.1} s of waiting for the drive saved"),
         format!("{memory} of memory, {profiles} of profiles"),
     ];

@@ -126,6 +126,13 @@ impl Globals {
         events + launches + tasks
     }
 
+    /// Executions that were not reported because their user makes too many, and the user of the last one.
+    pub fn excess_execs(&self) -> (u64, u32) {
+        let count = word!(AtomicU64, self.0, excess_execs).load(Ordering::Relaxed);
+        let user = word!(AtomicU32, self.0, excess_user).load(Ordering::Relaxed);
+        (count, user)
+    }
+
     /// A word of the bits for the ends of watched names.
     pub fn name_filter(&self, index: usize) -> &AtomicU64 {
         assert!(index < NAME_FILTER_WORDS, "{index}");

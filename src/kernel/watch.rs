@@ -387,6 +387,12 @@ impl Watch {
     pub fn lost(&self) -> u64 {
         self.object.globals.lost_launches()
     }
+
+    /// Executions of watched names that were left alone because their user made more than 64 at once, or more than
+    /// 32 a second for long; and the user id of the last one.
+    pub fn excess_execs(&self) -> (u64, u32) {
+        self.object.globals.excess_execs()
+    }
 }
 
 /// The loaded programs that count waits for the drive, and notice the use of completion pages. They run at

@@ -51,6 +51,8 @@ pub struct Service {
     check_after: Instant,
     /// Events and launches that the kernel side has lost so far.
     lost: u64,
+    /// Executions that the kernel side has left alone so far because their user makes too many.
+    excess_execs: u64,
     /// When slots of launches that are not known are freed, up to which launch.
     sweep_at: Option<(Instant, u64)>,
     /// When a package manager that has changed something will have come to rest.
@@ -78,6 +80,7 @@ impl Service {
             signals,
             check_after: now + AFTER_START,
             lost: 0,
+            excess_execs: 0,
             sweep_at: None,
             packages_at_rest: None,
             watchdog: watchdog_interval().map(|interval| Watchdog::new(interval, now)),
@@ -413,6 +416,7 @@ impl Service {
         self.give_up_hanging(now);
         self.on_watchdog(now);
         self.sweep(now);
+        self.warn_of_excess();
         if self.until_check(now).is_zero() {
             self.packages_at_rest = None;
             self.parts.refresh_profiles();
@@ -476,6 +480,19 @@ impl Service {
                 "its beginning was not reported: it is not counted any more"
             );
             kernel.end(launch);
+        }
+    }
+
+    /// Says which user executes watched programs too fast. Such executions wake nobody: this is noticed when
+    /// something else happens.
+    fn warn_of_excess(&mut self) {
+        let (count, uid) = self.parts.kernel.excess_execs();
+        if count > self.excess_execs {
+            self.excess_execs = count;
+            self.parts.warn(format!(
+                "user {uid} executes programs that are watched for more than 32 times a second: the further ones \
+                 are left alone"
+            ));
         }
     }
 

@@ -1,13 +1,17 @@
 //! Programs that do more than is good: they start thousands of others, call in vain, never end, never fall
 //! quiet, or end at once.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use paralfetch::drive::drop_caches;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 
+use crate::common::succeed;
 use crate::running::{Launched, Running, until};
 use crate::set_up;
 
@@ -157,10 +161,7 @@ fn calls_that_fail_for_ever_take_no_launch_its_place() {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let mut caller = Caller(caller.spawn().unwrap());
-    let mut said = String::new();
-    let mut stdout = BufReader::new(caller.0.stdout.take().unwrap());
-    stdout.read_line(&mut said).unwrap();
-    assert_eq!(said, "calling\n");
+    until_it_says(&mut caller, "calling\n");
     for _ in 0..3 {
         image.prefetch_in_the_end(&mut service, "app");
     }
@@ -228,4 +229,96 @@ fn an_app_launched_twice_while_it_is_learned_is_one_job() {
     assert!(line.contains("kind=Learned"), "{line}");
     let line = image.launch_cold(&mut service, "app");
     assert!(line.contains("kind=Prefetched"), "{line}");
+}
+
+/// Executes a program of an app's name in endless loops: in vain, and with success; and sends announcements from several
+/// threads, whatever becomes of them. Says so once each loop has gone round a thousand times.
+const FLOOD: &str = "
+import os, socket, sys, threading
+program, announcements = sys.argv[1:]
+told = threading.Semaphore(0)
+def call():
+    for name in ['/nonexistent/app', program + '/nonexistent']:
+        try:
+            os.execv(name, ['app'])
+        except OSError:
+            pass
+def execute():
+    os.waitpid(os.posix_spawn(program, ['true'], {}), 0)
+def announce():
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
+        try:
+            sender.sendto(b'0 mail', announcements)
+        except BlockingIOError:
+            pass
+def flood(act):
+    rounds = 0
+    while True:
+        act()
+        rounds += 1
+        if rounds == 1000:
+            told.release()
+acts = [call, execute, announce] * 4
+for act in acts:
+    threading.Thread(target=flood, args=[act], daemon=True).start()
+for _ in acts:
+    told.acquire()
+print('flooding', flush=True)
+sys.stdin.read()
+os._exit(0)
+";
+
+/// Two users: one floods, and one launches.
+const FLOODER: u32 = 54_321;
+const LAUNCHER: u32 = 54_322;
+
+#[test]
+fn a_flood_of_one_user_takes_no_launch_of_another_its_prefetch() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    service.line(&["ready to learn"]);
+    let mut launch = || {
+        let user = format!("--userspec={LAUNCHER}:{LAUNCHER}");
+        let root = image.root.path().to_str().unwrap();
+        drop_caches().unwrap();
+        let mut app = Command::new("chroot");
+        succeed(app.args([&user, root, "/app"]).stdout(Stdio::null()));
+        service.launch_of(&image.id("app"))
+    };
+    until("it is learned", || launch().contains("kind=Learned"));
+
+    // Everybody may reach the socket and this program, as on a system that is installed.
+    let open = |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    open(image.run_dir().parent().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path());
+    let program = dir.path().join("app");
+    fs::copy("/bin/true", &program).unwrap();
+    let mut flood = Command::new("python3");
+    flood
+        .args(["-c", FLOOD])
+        .args([&program, &image.run_dir().join("launch.sock")])
+        .uid(FLOODER)
+        .gid(FLOODER)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut flood = Caller(flood.spawn().unwrap());
+    until_it_says(&mut flood, "flooding\n");
+    for _ in 0..3 {
+        until("it is prefetched", || launch().contains("kind=Prefetched"));
+    }
+    let user = format!("user {FLOODER} executes");
+    assert!(!service.heard(&["WARN", &user]).is_empty());
+    assert_small(&service);
+    assert!(flood.0.try_wait().unwrap().is_none(), "it still floods");
+}
+
+fn until_it_says(caller: &mut Caller, expected: &str) {
+    let mut said = String::new();
+    let mut stdout = BufReader::new(caller.0.stdout.take().unwrap());
+    stdout.read_line(&mut said).unwrap();
+    assert_eq!(said, expected);
 }

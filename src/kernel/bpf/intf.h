@@ -11,6 +11,9 @@ enum pf_sizes {
 	PF_RECORDERS = 8,	/* of these, launches that can be recorded */
 	PF_OWN_READS = 512,	/* bios of a launch and its helpers that are noted; a power of two */
 	PF_NAME_FILTER_WORDS = 1024,	/* words of 64 bits in `name_filter` */
+	PF_EXEC_BURST = 64,	/* reports of execve that one user can cause at once */
+	PF_EXECS_PER_SECOND = 32,	/* and for long */
+	PF_EXEC_USERS = 1024,	/* users whose reports are counted; the least recent one is forgotten */
 };
 
 /* ---- the launch tree (tree.h) ---- */

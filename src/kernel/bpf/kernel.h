@@ -212,6 +212,7 @@ struct mnt_namespace {
 
 struct nsproxy {
 	struct mnt_namespace *mnt_ns;
+	struct pid_namespace *pid_ns_for_children;
 };
 
 struct linux_binprm {

@@ -17,6 +17,7 @@
 #include "kernel.h"
 #include "intf.h"
 #include "tree.h"
+#include "namespaces.h"
 #include "log.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -60,6 +61,14 @@ struct {
 	__type(value, struct pf_program);
 } programs SEC(".maps");
 
+/* By user, the CLOCK_MONOTONIC time in nanoseconds at which the token bucket is full again (see may_report). */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, PF_EXEC_USERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} exec_rates SEC(".maps");
+
 struct scratch {
 	struct pf_launch_event event;
 	char argv[PF_ARGV_MAX];	/* behind the event in its record */
@@ -85,6 +94,9 @@ volatile __u64 name_filter[PF_NAME_FILTER_WORDS] = {};
 /* Events that found no room in the ring buffer, and launches for which there was no slot. */
 __u64 lost_launch_events = 0;
 __u64 lost_launches = 0;
+/* Executions of watched names past what their user may cause reports of, and the user of the last one. */
+__u64 excess_execs = 0;
+__u32 excess_user = 0;
 
 static __always_inline struct scratch *get_scratch(void)
 {
@@ -190,6 +202,40 @@ static __always_inline __u64 take_arguments(struct scratch *s, struct task_struc
 	return size;
 }
 
+#define NS_PER_EXEC (1000000000ULL / PF_EXECS_PER_SECOND)
+
+/*
+ * Whether the current task may have an execution of a watched name reported. A user who executes such names in a
+ * loop would otherwise fill the ring and the slots that all users share: each user has a token bucket. Two
+ * processors may take the last token at once; the next one comes later then.
+ *
+ * Root is not bounded, except in containers (pid namespaces below user space's own).
+ */
+static __noinline bool may_report(struct task_struct *task)
+{
+	__u32 uid = user_of(task);
+	__u64 now = bpf_ktime_get_ns(), *full_at;
+
+	if (!uid && BPF_CORE_READ(task, nsproxy, pid_ns_for_children, ns.inum) == own_pid_ns)
+		return true;
+	full_at = bpf_map_lookup_elem(&exec_rates, &uid);
+	if (!full_at) {
+		bpf_map_update_elem(&exec_rates, &uid, &now, BPF_NOEXIST);
+		full_at = bpf_map_lookup_elem(&exec_rates, &uid);
+	}
+	if (full_at) {
+		if (*full_at < now)
+			*full_at = now;
+		if (*full_at <= now + (PF_EXEC_BURST - 1) * NS_PER_EXEC) {
+			__sync_fetch_and_add(full_at, NS_PER_EXEC);
+			return true;
+		}
+	}
+	__sync_fetch_and_add(&excess_execs, 1);
+	excess_user = uid;
+	return false;
+}
+
 static __always_inline void report_launch(struct scratch *s, struct task_struct *task, __u32 kind,
 					  __u64 launch)
 {
@@ -270,11 +316,12 @@ static __always_inline void execve_called(struct scratch *s)
 		/* Either execvp(3) tries the next entry of PATH, or a launch under way executes a program. */
 		if (m->execve_calls && m->execve_calls < PF_EXECVE_CALLS) {
 			m->execve_calls++;
-			report_launch(s, task, PF_LAUNCH_CALLED, m->launch);
+			if (may_report(task))
+				report_launch(s, task, PF_LAUNCH_CALLED, m->launch);
 		}
 		return;
 	}
-	m = begin(s, task, PF_ROLE_STARTING);
+	m = may_report(task) ? begin(s, task, PF_ROLE_STARTING) : NULL;
 	if (!m)
 		return;
 	m->execve_calls = 1;
@@ -349,7 +396,7 @@ static __always_inline void look_at_program(struct scratch *s, struct task_struc
 		take_name(s);
 		kind = bpf_map_lookup_elem(&names, &s->name);
 		if (kind && (*kind == PF_NAME_APP || has_argument(s, task))) {
-			m = begin(s, task, PF_ROLE_TREE);
+			m = may_report(task) ? begin(s, task, PF_ROLE_TREE) : NULL;
 			if (m)
 				report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);
 			return;

@@ -157,6 +157,7 @@ impl Service {
                 .sum(),
             saved_us: 0,
             lost_events: self.parts.kernel.lost(),
+            excess_execs: self.parts.kernel.excess_execs().0,
             since_s: diagnostics.since_s,
             abilities: diagnostics.abilities.clone(),
             warnings,

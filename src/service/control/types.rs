@@ -110,6 +110,9 @@ pub struct Status {
     /// Events of the kernel that were lost since then because a buffer was full.
     #[serde(with = "member")]
     pub lost_events: u64,
+    /// Executions since then that were left alone because their user makes too many.
+    #[serde(with = "member")]
+    pub excess_execs: u64,
     /// When the service started, in seconds since the epoch.
     #[serde(with = "member")]
     pub since_s: u64,
