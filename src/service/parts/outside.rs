@@ -8,7 +8,7 @@ use crate::drive::MemoryLimits;
 use crate::judge::KnownFiles;
 use crate::learn::{LiveJob, MissedReads};
 use crate::model::{By, LaunchCounts, LaunchLimits, OwnRead, UserApp};
-use crate::policy::{ColdLaunch, LaunchFigures, Observation, Warmth};
+use crate::policy::{ColdLaunch, LaunchFigures, Observation, Plan, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, thread_states};
 use crate::profile::decode;
@@ -175,8 +175,9 @@ impl Parts {
             return;
         };
         figures.cold_requests = profile.cold_requests;
-        // What a warm launch reads tells little of a cold one.
-        if figures.report.is_none() || figures.warmth() == Warmth::Warm {
+        // A recorder sees more. What a warm launch reads tells little of a cold one.
+        let is_learned = launch.start.policy.plan == Plan::Learn;
+        if is_learned || figures.report.is_none() || figures.warmth() == Warmth::Warm {
             return;
         }
         match self.kernel.own_reads(launch.number) {
