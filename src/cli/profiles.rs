@@ -122,8 +122,16 @@ pub fn forget(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<(), Fa
         }
     }
     let store = Store::open(state_dir)?;
-    let profile = find(&store, user, app)?;
-    store.remove(profile.app.key())?;
+    let found = match user {
+        Some(_) => vec![find(&store, user, app)?],
+        None => store.find_all(app)?,
+    };
+    if found.is_empty() {
+        return Err(no_profile(app));
+    }
+    for profile in found {
+        store.remove(profile.app.key())?;
+    }
     super::service::tell_of_profiles(state_dir);
     Ok(())
 }

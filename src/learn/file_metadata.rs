@@ -27,13 +27,15 @@ pub struct FileMetadata {
 impl FileMetadata {
     /// Looks at the files of `profile`, which name what is on the disks now, and at the metadata of its
     /// `entries`. `new` are the indices of the files that have taken the place of others, `lost` those that are
-    /// no longer there. `mounts` are the file systems, in the order of the profile's devices.
+    /// no longer there. `mounts` are the file systems, in the order of the profile's devices. Once `is_late` says so, the
+    /// drives are asked nothing more: what is not known then neither joins nor leaves.
     pub fn find(
         profile: &Profile,
         entries: &[PrefetchEntry],
         new: &BTreeSet<u32>,
         lost: &[File],
         mounts: &[Option<OpenMount>],
+        is_late: &dyn Fn() -> bool,
     ) -> Self {
         let Ok(table) = MountTable::read() else {
             return FileMetadata::default();
@@ -42,7 +44,7 @@ impl FileMetadata {
             &table,
             &|_| DriveClass::CommandQueuing,
             SystemTime::now(),
-            &|| false,
+            is_late,
         );
         let of_files = needed_by_files(profile, entries, mounts, &table, &mut probe);
         let known: Pages = of_files.values().flatten().copied().collect();

@@ -66,7 +66,8 @@ impl MissedReads {
                 .iter()
                 .map(|device| table.open_root(table.find_uuid(&device.fs_uuid)?).ok())
                 .collect();
-            let metadata = FileMetadata::find(sequence, &sequence.entries, &new, &[], &mounts);
+            let metadata =
+                FileMetadata::find(sequence, &sequence.entries, &new, &[], &mounts, &is_late);
             sequence.entries = metadata.apply(&sequence.entries);
         }
         Ok(noted)

@@ -196,6 +196,38 @@ impl Store {
     /// # Errors
     /// If a last component fits several; as [`Store::load`], for a file that may be the one meant.
     pub fn find(&self, uid: u32, name: &OsStr) -> Result<Option<Profile>, StoreError> {
+        let (mut found, unusable) = self.meant(name)?;
+        if found.iter().any(|profile| profile.app.uid == uid) {
+            found.retain(|profile| profile.app.uid == uid);
+        }
+        prefer_system(&mut found, name);
+        if found.len() > 1 {
+            return Err(ambiguous(name, &found));
+        }
+        match (found.pop(), unusable) {
+            (None, Some(error)) => Err(error),
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// The profiles of one app for all users that have one, by the same names.
+    ///
+    /// # Errors
+    /// As [`Store::find`].
+    pub fn find_all(&self, name: &OsStr) -> Result<Vec<Profile>, StoreError> {
+        let (mut found, unusable) = self.meant(name)?;
+        prefer_system(&mut found, name);
+        if found
+            .iter()
+            .any(|other| other.app.id() != found[0].app.id())
+        {
+            return Err(ambiguous(name, &found));
+        }
+        unusable.filter(|_| found.is_empty()).map_or(Ok(found), Err)
+    }
+
+    /// The profiles of all users that a name may mean, and why another cannot be used.
+    fn meant(&self, name: &OsStr) -> Result<(Vec<Profile>, Option<StoreError>), StoreError> {
         let name = name.as_bytes();
         let prefix = file_prefix(name);
         let is_meant = |profile: &Profile| {
@@ -216,29 +248,7 @@ impl Store {
                 Err(error) => unusable = Some(error),
             }
         }
-        if found.iter().any(|profile| profile.app.uid == uid) {
-            found.retain(|profile| profile.app.uid == uid);
-        }
-        // The app of the system itself comes before those of images that have one of the same path.
-        if found.iter().any(|profile| profile.app.id() == name) {
-            found.retain(|profile| profile.app.id() == name);
-        }
-        if found.len() > 1 {
-            let of_user = |found: &Profile| {
-                let id = found.app.id();
-                format!("{} of user {}", String::from_utf8_lossy(&id), found.app.uid)
-            };
-            let candidates: Vec<String> = found.iter().map(of_user).collect();
-            return Err(StoreError(format!(
-                "{} may be any of {}; give the whole path, as that user",
-                String::from_utf8_lossy(name),
-                candidates.join(", ")
-            )));
-        }
-        match (found.pop(), unusable) {
-            (None, Some(error)) => Err(error),
-            (profile, _) => Ok(profile),
-        }
+        Ok((found, unusable))
     }
 
     /// File names of all profiles, sorted.
@@ -273,6 +283,29 @@ impl Store {
             ))
         })
     }
+}
+
+/// The app of the system itself comes before those of images that have one of the same path.
+fn prefer_system(found: &mut Vec<Profile>, name: &OsStr) {
+    if found
+        .iter()
+        .any(|profile| profile.app.id() == name.as_bytes())
+    {
+        found.retain(|profile| profile.app.id() == name.as_bytes());
+    }
+}
+
+fn ambiguous(name: &OsStr, found: &[Profile]) -> StoreError {
+    let of_user = |found: &Profile| {
+        let id = found.app.id();
+        format!("{} of user {}", String::from_utf8_lossy(&id), found.app.uid)
+    };
+    let candidates: Vec<String> = found.iter().map(of_user).collect();
+    StoreError(format!(
+        "{} may be any of {}; give the whole path, as that user",
+        name.to_string_lossy(),
+        candidates.join(", ")
+    ))
 }
 
 fn directory_error(dir: &Path, cause: io::Error) -> StoreError {

@@ -40,7 +40,7 @@ const SWEEP_AFTER: Duration = Duration::from_secs(10);
 
 /// The service.
 pub struct Service {
-    launches: Launches,
+    pub launches: Launches,
     /// The parts beside the launches.
     pub parts: Parts,
     inbox: Inbox,

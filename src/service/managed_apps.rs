@@ -12,6 +12,7 @@ use super::mailbox::Outbox;
 use super::marks::Marks;
 use super::message::Message;
 use super::profile_room::{KeptProfile, without_room};
+use super::records::Records;
 use super::registry::{Added, Record, Registry};
 use super::reschedule::{extend, refresh, reschedule};
 use super::worker::Jobs;
@@ -157,7 +158,7 @@ impl ManagedApps {
             Decision::Reschedule(_) => {
                 record.managed.next(now_s(), &Observation::NotRescheduled);
             }
-            Decision::Refresh => self.refresh_profile(key),
+            Decision::Refresh => self.refresh_profile(key, Occasion::Launch),
             Decision::Relearn(reason) => {
                 let reason = reason_text(reason);
                 tracing::info!(app = key.id, uid = key.uid, reason, "will be learned again");
@@ -185,6 +186,7 @@ impl ManagedApps {
         self.use_learned(key, profile, cold);
         let learned_key = key.clone();
         let is_taken = self.in_background(
+            Occasion::Launch,
             move |store| {
                 store
                     .save_sequence(&launch_sequence(&learned.profile, &learned.log))
@@ -252,6 +254,7 @@ impl ManagedApps {
     fn reschedule(&mut self, key: &UserApp, params: Params) {
         let is_taken = self.change_profile(
             key,
+            Occasion::Launch,
             move |profile, sequence, store| {
                 let rescheduled = reschedule(profile, sequence, params);
                 let replace = |new: Profile| CachedProfile::store(&new, store);
@@ -282,7 +285,7 @@ impl ManagedApps {
     /// Has the files of all profiles checked.
     pub fn refresh_profiles(&mut self) {
         for key in self.profiles.keys() {
-            self.refresh_profile(key);
+            self.refresh_profile(key, Occasion::DailyCheck);
         }
         self.registry.checked(now_s());
         self.save();
@@ -290,9 +293,10 @@ impl ManagedApps {
 
     /// Has the files of a profile checked: files that were replaced are found again by their paths, and entries
     /// of files that are gone are dropped.
-    fn refresh_profile(&self, key: &UserApp) {
+    fn refresh_profile(&self, key: &UserApp, occasion: Occasion) {
         self.change_profile(
             key,
+            occasion,
             |profile, sequence, store| {
                 let entries = profile.entries.len() as u64;
                 let refreshed = refresh(profile, sequence)?;
@@ -319,6 +323,7 @@ impl ManagedApps {
     pub fn take_in(&self, key: &UserApp, missed: MissedReads, most: Option<u64>) {
         self.change_profile(
             key,
+            Occasion::Launch,
             move |profile, sequence, store| {
                 let stored = extend(profile, sequence, &missed).and_then(|extended| {
                     let Some(extended) = extended else {
@@ -456,6 +461,7 @@ impl ManagedApps {
     fn change_profile<T: Send + 'static>(
         &self,
         key: &UserApp,
+        occasion: Occasion,
         job: impl FnOnce(Profile, Option<Profile>, &Store) -> Option<T> + Send + 'static,
         apply: impl FnOnce(&mut ManagedApps, UserApp, T) -> Option<String> + Send + 'static,
     ) -> bool {
@@ -465,6 +471,7 @@ impl ManagedApps {
         let (key, packed) = (key.clone(), Arc::clone(&profile.packed));
         let before = Arc::clone(&packed);
         self.in_background(
+            occasion,
             move |store| {
                 // This program has packed it.
                 let profile = decode(&packed).ok()?;
@@ -493,20 +500,36 @@ impl ManagedApps {
     /// something is wrong.
     fn in_background<T: Send + 'static>(
         &self,
+        occasion: Occasion,
         job: impl FnOnce(&Store) -> Option<T> + Send + 'static,
         apply: impl FnOnce(&mut ManagedApps, T) -> Option<String> + Send + 'static,
     ) -> bool {
-        if self.jobs.are_many() {
+        let (store, outbox) = (self.store.clone(), self.outbox.clone());
+        if occasion == Occasion::Launch && self.jobs.are_many() {
+            let why = "profiles stay as they are: too much waits for a drive that does not answer";
+            outbox.send(Message::Warning(why.to_owned()));
             return false;
         }
-        let (store, outbox) = (self.store.clone(), self.outbox.clone());
-        self.jobs.run(move |_| {
+        let work = move |_: &mut Records| {
             if let Some(result) = job(&store) {
                 outbox.send(Message::Apps(Box::new(|apps| apply(apps, result))));
             }
-        });
+        };
+        match occasion {
+            Occasion::Launch => self.jobs.run(work),
+            Occasion::DailyCheck => self.jobs.run_uncounted(work),
+        }
         true
     }
+}
+
+/// When a profile is changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Occasion {
+    /// After a launch, as often as users launch apps.
+    Launch,
+    /// Once a day, as often as there are profiles.
+    DailyCheck,
 }
 
 /// Whether nothing but the number of stale files, which `run` notes, has changed.

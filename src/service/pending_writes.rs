@@ -12,6 +12,9 @@ use super::registry::Registry;
 /// Time between two writes.
 const INTERVAL: Duration = Duration::from_secs(2);
 
+/// Time after which writing is tried again if it has failed: the disk is full, say.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
 /// Most launches that wait: more end within two seconds only if the worker is busy with a drive that does not answer.
 const MOST_LAUNCHES: usize = 1024;
 
@@ -22,8 +25,8 @@ pub struct PendingWrites {
     launches: Vec<LaunchRecord>,
     /// Launches that found no room.
     lost: usize,
-    /// When something was written last.
-    written: Option<Instant>,
+    /// When something was written last, and how long to wait from then on.
+    written: Option<(Instant, Duration)>,
 }
 
 /// What is to be written now.
@@ -51,19 +54,37 @@ impl PendingWrites {
         }
     }
 
+    /// Takes back what could not be written at `now`, to be written later with what has come meanwhile.
+    pub fn take_back(
+        &mut self,
+        registry: Option<Registry>,
+        mut launches: Vec<LaunchRecord>,
+        now: Instant,
+    ) {
+        self.written = Some((now, RETRY_AFTER));
+        // One that is newer has all that it has.
+        self.registry = self.registry.take().or(registry);
+        launches.append(&mut self.launches);
+        self.lost += launches.len().saturating_sub(MOST_LAUNCHES);
+        launches.truncate(MOST_LAUNCHES);
+        self.launches = launches;
+    }
+
     /// Time until something is to be written; `None` if nothing waits.
     pub fn until_due(&self, now: Instant) -> Option<Duration> {
         if self.registry.is_none() && self.launches.is_empty() {
             return None;
         }
-        let since = self.written.map(|at| now.saturating_duration_since(at));
-        Some(since.map_or(Duration::ZERO, |since| INTERVAL.saturating_sub(since)))
+        let left = self
+            .written
+            .map(|(at, interval)| interval.saturating_sub(now.saturating_duration_since(at)));
+        Some(left.unwrap_or_default())
     }
 
     /// Takes all that waits, to be written now; `None` if nothing waits.
     pub fn take(&mut self, now: Instant) -> Option<DueWrites> {
         self.until_due(now)?;
-        self.written = Some(now);
+        self.written = Some((now, INTERVAL));
         Some(DueWrites {
             registry: self.registry.take(),
             launches: std::mem::take(&mut self.launches),
@@ -95,6 +116,28 @@ mod tests {
         assert_eq!(pending.until_due(last), Some(Duration::from_secs(1)));
         assert_eq!(pending.take(last).unwrap().launches.len(), 199);
         assert!(pending.take(last).is_none());
+    }
+
+    #[test]
+    fn what_could_not_be_written_is_tried_again_after_a_minute() {
+        let dir = tempfile::tempdir().unwrap();
+        let (registry, _) = Registry::load(dir.path()).unwrap();
+        let mut pending = PendingWrites::default();
+        let start = Instant::now();
+        pending.add(LaunchRecord::default());
+        pending.save(registry);
+        let due = pending.take(start).unwrap();
+        let newer = LaunchRecord {
+            uid: 7,
+            ..LaunchRecord::default()
+        };
+        pending.add(newer);
+        pending.take_back(due.registry, due.launches, start);
+        assert_eq!(pending.until_due(start), Some(RETRY_AFTER));
+        let due = pending.take(start + RETRY_AFTER).unwrap();
+        assert!(due.registry.is_some());
+        let uids: Vec<u32> = due.launches.iter().map(|launch| launch.uid).collect();
+        assert_eq!(uids, [0, 7], "in the order in which they ended");
     }
 
     #[test]

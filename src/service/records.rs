@@ -49,10 +49,13 @@ impl Records {
         self.history.as_ref()
     }
 
-    /// Records launches, all or none. Returns a warning if that failed or the history was damaged.
-    pub fn add(&mut self, launches: &[LaunchRecord]) -> Option<String> {
+    /// Records launches, all or none. Returns a warning if the history was damaged.
+    ///
+    /// # Errors
+    /// Why they are not recorded.
+    pub fn add(&mut self, launches: &[LaunchRecord]) -> Result<Option<String>, String> {
         if launches.is_empty() {
-            return None;
+            return Ok(None);
         }
         // The file or its directory may have been removed: writes to the open file would be lost.
         self.history = self.history.take().filter(History::is_in_place);
@@ -61,7 +64,7 @@ impl Records {
             if self.history.is_none() {
                 match self.reopen() {
                     Ok(found) => warning = found,
-                    Err(why) => return Some(why),
+                    Err(why) => return Err(why),
                 }
             }
             for launch in launches {
@@ -71,17 +74,20 @@ impl Records {
                     self.saved_us.insert(key, before);
                 }
             }
-            match self.history.as_mut()?.add(launches) {
+            let Some(history) = &mut self.history else {
+                continue;
+            };
+            match history.add(launches) {
                 Ok(()) => {
                     launches.iter().for_each(|launch| self.tell_saved(launch));
                     break;
                 }
                 // Reopening moves the damaged file aside.
                 Err(HistoryError::Damaged { .. }) if !is_last => self.history = None,
-                Err(error) => return Some(error.to_string()),
+                Err(error) => return Err(error.to_string()),
             }
         }
-        warning
+        Ok(warning)
     }
 
     /// Time saved at a cold launch of this app for this user, in microseconds, if it is known.
@@ -145,7 +151,7 @@ mod tests {
             app: "/app".to_owned(),
             ..LaunchRecord::default()
         };
-        let warning = records.add(&[launch]);
+        let warning = records.add(&[launch]).unwrap_or_else(Some);
         let launches = |history: &History| history.launches(None, None, 10).unwrap().len();
         (warning, records.history().map_or(0, launches))
     }
@@ -173,12 +179,12 @@ mod tests {
             (Kind::Prefetched, 100_000, Some(400_000)),
             (Kind::Prefetched, 100_000, Some(800_000)),
         ] {
-            assert_eq!(records.add(&[launch(kind, waiting_us)]), None);
+            assert_eq!(records.add(&[launch(kind, waiting_us)]), Ok(None));
             assert_eq!(told(&records), expected, "{waiting_us}");
         }
         // The next service knows it from the history, and tells nothing.
         let mut records = Records::open(dir.path(), &HistoryConfig::default()).0;
-        records.add(&[launch(Kind::Prefetched, 100_000)]);
+        records.add(&[launch(Kind::Prefetched, 100_000)]).unwrap();
         assert_eq!(told(&records), Some(800_000));
         assert!(!is_news(Some(10_000_000), 11_000_000) && is_news(Some(-100_000), 0));
         records.forget(&UserApp::new(1000, "/app")).unwrap();

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::Stat;
 
@@ -25,6 +26,9 @@ use crate::policy::{Finding, TunedParameter, check_files};
 use crate::schedule::{Located, reorder, resequence, schedule_for};
 use crate::service::cached_profile::main_class;
 use crate::service::clock::now_s;
+
+/// How long the metadata of a profile's files may be looked up.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(30);
 
 /// The profile with other parameters, which are added to its history; `None` if the schedule would be the
 /// same. `sequence` is the launch sequence that was kept beside it, as a profile whose entries are in access
@@ -159,7 +163,9 @@ pub fn refresh(profile: Profile, sequence: Option<Profile>) -> Option<Refreshed>
     let kept = sequence.iter().flat_map(|kept| &kept.entries);
     let entries: Vec<_> = profile.entries.iter().chain(kept).copied().collect();
     let new = replacements.into_keys().collect();
-    let metadata = FileMetadata::find(&profile, &entries, &new, &lost, &mounts);
+    let until = Instant::now() + LOOKUP_LIMIT;
+    let is_late = || Instant::now() >= until;
+    let metadata = FileMetadata::find(&profile, &entries, &new, &lost, &mounts, &is_late);
     for profile in sequence.iter_mut().chain([&mut profile]) {
         profile.entries = metadata.apply(&profile.entries);
     }

@@ -24,6 +24,8 @@ type Work = Box<dyn FnOnce(&mut Records) + Send>;
 
 enum Job {
     Do(Work),
+    /// The same, and it is not counted.
+    DoUncounted(Work),
     /// Once all that waits to be written is written.
     DoAfterWriting(Work),
     /// Something waits to be written.
@@ -104,6 +106,11 @@ impl Jobs {
         self.send(Job::Do(Box::new(work)));
     }
 
+    /// The same for a job that keeps no other waiting for long, and is not counted ([`Jobs::are_many`]).
+    pub fn run_uncounted(&self, work: impl FnOnce(&mut Records) + Send + 'static) {
+        let _ = self.sender.send(Job::DoUncounted(Box::new(work)));
+    }
+
     /// The same for a job that reads or changes what is written.
     pub fn run_on_written(&self, work: impl FnOnce(&mut Records) + Send + 'static) {
         self.send(Job::DoAfterWriting(Box::new(work)));
@@ -179,15 +186,18 @@ impl WorkerState {
     }
 
     fn perform(&mut self, job: Job) {
+        let is_counted = !matches!(job, Job::DoUncounted(_));
         match job {
-            Job::Do(work) => work(&mut self.records),
+            Job::Do(work) | Job::DoUncounted(work) => work(&mut self.records),
             Job::DoAfterWriting(work) => {
                 self.write();
                 work(&mut self.records);
             }
             Job::Look => self.backlog.is_told.store(false, Ordering::Release),
         }
-        self.backlog.jobs.fetch_sub(1, Ordering::Relaxed);
+        if is_counted {
+            self.backlog.jobs.fetch_sub(1, Ordering::Relaxed);
+        }
         release_heap();
         self.has_worked.store(true, Ordering::Release);
     }
@@ -196,11 +206,23 @@ impl WorkerState {
     fn write(&mut self) {
         let due = self.backlog.pending().take(Instant::now());
         let Some(due) = due else { return };
-        let saved = due.registry.map(|registry| registry.save());
-        if let Some(Err(error)) = saved {
-            self.warn(error.to_string());
+        let saved = due.registry.as_ref().map_or(Ok(()), Registry::save);
+        let added = self.records.add(&due.launches);
+        let registry = due.registry.filter(|_| saved.is_err());
+        let launches = if added.is_err() {
+            due.launches
+        } else {
+            Vec::new()
+        };
+        if registry.is_some() || !launches.is_empty() {
+            let mut pending = self.backlog.pending();
+            pending.take_back(registry, launches, Instant::now());
         }
-        if let Some(warning) = self.records.add(&due.launches) {
+        let warnings = [
+            saved.err().map(|error| error.to_string()),
+            added.unwrap_or_else(Some),
+        ];
+        for warning in warnings.into_iter().flatten() {
             self.warn(warning);
         }
         if due.lost > 0 {

@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(file_name(&standard, &all), "apps.img");
         assert_eq!(
             file_name(&extra, &all),
-            "chromium-other+mousepad+uname+xpdf.img"
+            "chromium-other+evince+mousepad+uname+xpdf.img"
         );
         assert_ne!(file_name(&standard[..5], &all), "apps.img");
     }

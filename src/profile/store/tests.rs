@@ -103,6 +103,14 @@ fn profiles_of_one_app_are_kept_for_each_user() {
     assert_eq!(find(USER).expect("fine"), Some(mine.clone()));
     assert_eq!(find(USER + 1).expect("fine"), Some(others.clone()));
     check_error(find(0), &["/usr/bin/vi of user 1000", "of user 1001"]);
+    let all = |name: &str| store.find_all(name.as_ref());
+    assert_eq!(all("vi").expect("fine").len(), 2);
+    assert!(all("emacs").expect("fine").is_empty());
+    let other = sample("/opt/vi");
+    store.save(&other).expect("saved");
+    check_error(all("vi"), &["/opt/vi", "/usr/bin/vi"]);
+    assert_eq!(all("/usr/bin/vi").expect("fine").len(), 2);
+    assert!(store.remove(other.app.key()).expect("removable"));
     assert!(store.remove(mine.app.key()).expect("removable"));
     assert_eq!(store.load(mine.app.key()).expect("fine"), None);
     // That of another is found if there is no other.

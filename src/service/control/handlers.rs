@@ -94,6 +94,7 @@ impl Control for Service {
     fn forget(&mut self, user: Option<u32>, app: &str) -> Answer<()> {
         self.check_worker()?;
         let apps = find(&self.parts.apps.registry, user, app)?;
+        self.launches.forget(&apps);
         self.parts.forget(&apps);
         Ok(())
     }

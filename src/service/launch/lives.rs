@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::fakes::{Scene, USER};
 use super::table::MOST_OF_A_USER;
 use super::{StateAction, StateEvent, TICK};
-use crate::model::PrefetchReport;
+use crate::model::{PrefetchReport, UserApp};
 use crate::policy::Plan;
 use crate::service::history::Kind;
 
@@ -73,6 +73,17 @@ fn a_user_who_launches_many_apps_at_once_leaves_room_for_others() {
     scene.end(1, StateEvent::ExecutedAnother);
     scene.call(most + 3, APP, Plan::Leave);
     assert!(scene.launches.follows(most + 3));
+}
+
+#[test]
+fn a_launch_of_an_app_that_is_forgotten_meanwhile_is_not_written_down() {
+    let mut scene = Scene::with_profiles(&[APP]);
+    scene.execute(1, APP, Plan::Prefetch);
+    scene.launches.forget(&[UserApp::new(USER + 1, APP)]);
+    scene.launches.forget(&[UserApp::new(USER, APP)]);
+    scene.end_prefetch(1, report());
+    scene.pass(SECOND);
+    assert!(scene.system.is_at_rest() && scene.system.rows.is_empty());
 }
 
 #[test]

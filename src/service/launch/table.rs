@@ -52,6 +52,8 @@ pub struct FollowedLaunch {
     pub recorded: Option<RecordedProfile>,
     /// What it has read itself, if that is to be compared with its profile before it is judged.
     pub own_reads: Option<Vec<OwnRead>>,
+    /// Whether its app was forgotten meanwhile: then it is not written down.
+    is_forgotten: bool,
     /// What the history says of it beside the figures.
     note: Option<String>,
     state: LaunchState,
@@ -104,6 +106,13 @@ impl Launches {
             && followed().all(|other| other != key)
     }
 
+    /// Notes that these apps are forgotten.
+    pub fn forget(&mut self, apps: &[UserApp]) {
+        for followed in self.followed.values_mut() {
+            followed.is_forgotten |= apps.contains(&followed.start.key);
+        }
+    }
+
     /// The launch of this app that this process begins, if it is to be learned.
     pub fn to_learn(&self, id: &str, pid: u32) -> Option<u64> {
         let found = self.followed.values().find(|followed| {
@@ -141,6 +150,7 @@ impl Launches {
             figures: LaunchFigures::default(),
             recorded: None,
             own_reads: None,
+            is_forgotten: false,
             note: None,
             state: LaunchState::NEW,
             end,
@@ -280,6 +290,7 @@ impl FollowedLaunch {
                 self.figures.counts = counts.unwrap_or_default();
                 self.figures.schedule_bytes = outside.schedule_bytes(&self.start.key);
             }
+            StateAction::WriteDown(_) if self.is_forgotten => return None,
             _ => {}
         }
         self.note = Some(outside.perform(action, self).err()?);
