@@ -82,7 +82,8 @@ fn a_launch_of_an_app_that_is_forgotten_meanwhile_is_not_written_down() {
     scene.launches.forget(&[UserApp::new(USER + 1, APP)]);
     scene.launches.forget(&[UserApp::new(USER, APP)]);
     scene.end_prefetch(1, report());
-    scene.pass(SECOND);
+    scene.pass(5 * SECOND);
+    assert!(!scene.launches.follows(1));
     assert!(scene.system.is_at_rest() && scene.system.rows.is_empty());
 }
 
