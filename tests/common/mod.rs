@@ -7,6 +7,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -67,9 +69,20 @@ impl LoopExt4 {
         assert_ne!(old, self.device);
     }
 
-    /// Unmounts the file system, for [`LoopExt4::reattach`] to mount it again. Nothing may keep it busy.
+    /// Unmounts the file system, for [`LoopExt4::reattach`] to mount it again. Nothing may keep it busy for long: a
+    /// thread may be about to close a file of it.
     pub fn unmount(&mut self) {
         let mounted = self.mounted.take().unwrap();
+        let limit = Instant::now() + Duration::from_secs(30);
+        while Instant::now() < limit {
+            let tried = Command::new("umount").arg(&mounted.0).output().unwrap();
+            if tried.status.success() {
+                // It has ended.
+                std::mem::forget(mounted);
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
         succeed(Command::new("umount").arg(&mounted.0));
         // It has ended.
         std::mem::forget(mounted);
