@@ -229,7 +229,12 @@ fn judge(facts: &Facts, kernel: &Kernel) -> Vec<String> {
     ] {
         check(
             recall.found_share() >= 0.99,
-            &format!("{what} are found live"),
+            &format!(
+                "{what} are found live: {} of {}, not {:?}",
+                recall.found,
+                recall.wanted,
+                recall.missing.iter().take(8).collect::<Vec<_>>()
+            ),
         );
         check(
             recall.excess_share() <= 0.05,

@@ -189,9 +189,10 @@ fn a_launch_whose_program_the_gate_lets_go_early_is_recorded_and_says_so() {
     scene.pass(Duration::from_millis(100));
     assert!(scene.system.held.is_empty() && scene.system.late.is_empty());
     scene.execute(1, APP, Plan::Learn);
-    // What the recorder says later counts more.
-    scene.record(1, StateEvent::NotRecorded);
-    assert_eq!(scene.only_row().note.as_deref(), Some("NotRecorded"));
+    // What the recorder says later does not hide it.
+    scene.record(1, StateEvent::Recorded);
+    let note = "Recorded; it was held for too long and let go";
+    assert_eq!(scene.only_row().note.as_deref(), Some(note));
 }
 
 #[test]

@@ -183,7 +183,11 @@ impl Launches {
         outside: &mut impl Outside,
     ) {
         if let Some(followed) = self.followed.get_mut(&launch) {
-            followed.note = Some(note);
+            // Of a program that was held for too long, the first reads were not seen: its row says so, too.
+            followed.note = Some(match followed.note.take() {
+                Some(noted) => format!("{note}; {noted}"),
+                None => note,
+            });
             followed.recorded = profile;
         }
         self.happened(launch, event, outside);
