@@ -18,6 +18,7 @@ const ONE_PAGE: &str = "4096";
 const STATE_DIR: &str = "state-service";
 const CONFIG_DIR: &str = "config-service";
 const LOG: &str = "log-service";
+const HELD_TOO_LONG: &str = "held for too long";
 /// Launches in a row that may have been held for too long.
 const MOST_LATE: usize = 5;
 
@@ -47,7 +48,7 @@ pub fn learn() -> (Profile, KnobFacts) {
     // says so, and such a launch is learned in part.
     let (mut service, mut sequence) = learn_launch();
     for _ in 0..MOST_LATE {
-        if !has_said("held for too long") {
+        if !has_said(HELD_TOO_LONG) {
             break;
         }
         service.kill().unwrap();
@@ -66,6 +67,7 @@ pub fn learn() -> (Profile, KnobFacts) {
         killed,
         learned,
         is_exact: has_said("exact_faults=true"),
+        was_late: has_said(HELD_TOO_LONG),
         faults_wide: faults(),
         faults_narrow: {
             let wide = knob();
