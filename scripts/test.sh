@@ -38,10 +38,15 @@ build_programs() {
     [[ -s $TEST_PROGRAMS ]] || die "cargo named no test program"
 }
 
-# run_program PROGRAM: where cargo runs tests, and as root, as which cargo itself would not run them.
+# Longest time that one test program may take, in minutes: several times what the slowest one needs.
+PROGRAM_MINUTES=25
+
+# run_program PROGRAM: where cargo runs tests, and as root, as which cargo itself would not run them. One that
+# hangs fails, and what it leaves behind cannot hold this script by keeping its output open.
 run_program() {
     cd "$REPO"
-    "${TEST_USER[@]}" "$1" | tee -a "$TESTS_LOG"
+    "${TEST_USER[@]}" timeout --kill-after=30 "${PROGRAM_MINUTES}m" "$1" |
+        timeout "$((PROGRAM_MINUTES + 1))m" tee -a "$TESTS_LOG"
 }
 
 # What pause_reclaim switched off.
