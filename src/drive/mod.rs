@@ -5,9 +5,14 @@ mod knobs;
 mod memory;
 mod page_out;
 mod sysfs;
+mod writes;
 
 pub use caches::{checkpoint_journal, drop_caches, drop_clean_caches};
-pub use knobs::{KnobError, Knobs, keep, restore_leftovers};
+pub use knobs::{
+    ChangeId, IoClass, KnobError, Knobs, Setting, SystemBus, Undone, UnitProperty, check_record,
+    keep, restore_leftovers,
+};
 pub use memory::{Memory, MemoryLimits};
 pub use page_out::{FileMapping, page_out_mapped};
 pub use sysfs::Sysfs;
+pub use writes::{DirtyLimits, DirtyMemory, IoScheduler, WriteCounters};

@@ -10,7 +10,7 @@ use crate::model::DriveClass;
 
 /// Most devices in a stack, such as a file on a loop device on a volume on a disk, in which the drive at the
 /// bottom is searched for.
-const MAX_STACK: u32 = 8;
+pub(super) const MAX_STACK: u32 = 8;
 
 /// A view of sysfs. Tests use another root than /sys.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Sysfs {
     }
 
     /// The directory of the whole disk that `dev` is, or is a partition of.
-    fn disk(&self, dev: u64) -> Option<PathBuf> {
+    pub(super) fn disk(&self, dev: u64) -> Option<PathBuf> {
         let mut dir = self.device(dev)?;
         if dir.join("partition").exists() {
             dir.pop();
@@ -65,12 +65,24 @@ impl Sysfs {
     /// `/sys/class/bdi/…/read_ahead_kb` of the device: the readahead of every file opened on it from now on,
     /// in KiB. Partitions share that of their disk.
     pub fn read_ahead_knob(&self, dev: u64) -> Option<PathBuf> {
+        self.bdi_knob(dev, "read_ahead_kb")
+    }
+
+    /// A file of the device's `/sys/class/bdi/MAJOR:MINOR`, if this kernel has it. Partitions share that of their disk;
+    /// file systems on several devices, such as btrfs, have one of their own.
+    pub(super) fn bdi_knob(&self, dev: u64, name: &str) -> Option<PathBuf> {
         let knob = |numbers: &str| {
-            let path = format!("class/bdi/{numbers}/read_ahead_kb");
+            let path = format!("class/bdi/{numbers}/{name}");
             Some(self.root.join(path)).filter(|knob| knob.exists())
         };
         knob(&format!("{}:{}", major(dev), minor(dev)))
             .or_else(|| knob(&read(&self.disk(dev)?.join("dev"))?))
+    }
+
+    /// The devices directly below this one in a stack: those of a volume, or that of a loop device's file.
+    pub(super) fn below(&self, dev: u64) -> Vec<u64> {
+        self.disk(dev)
+            .map_or_else(Vec::new, |disk| devices_below(&disk))
     }
 
     /// ext4's own readahead of inode-table blocks, in blocks; 1 turns it off.
@@ -115,15 +127,7 @@ impl Sysfs {
             return None;
         }
         let disk = self.disk(dev)?;
-        let slaves = fs::read_dir(disk.join("slaves"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let mut below: Vec<u64> = slaves
-            .filter_map(|slave| device_number(&read(&slave.path().join("dev"))?))
-            .collect();
-        let backing = read(&disk.join("loop/backing_file"));
-        below.extend(backing.and_then(|file| Some(fs::metadata(file).ok()?.dev())));
+        let below = devices_below(&disk);
         let below = below
             .iter()
             .filter_map(|&dev| self.class_below(dev, depth + 1));
@@ -136,6 +140,19 @@ impl Sysfs {
                 DriveClass::Rotational => 2,
             })
     }
+}
+
+fn devices_below(disk: &Path) -> Vec<u64> {
+    let slaves = fs::read_dir(disk.join("slaves"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut below: Vec<u64> = slaves
+        .filter_map(|slave| device_number(&read(&slave.path().join("dev"))?))
+        .collect();
+    let backing = read(&disk.join("loop/backing_file"));
+    below.extend(backing.and_then(|file| Some(fs::metadata(file).ok()?.dev())));
+    below
 }
 
 /// The class of the disk itself; `None` if its attributes do not tell.
@@ -156,7 +173,7 @@ fn own_class(disk: &Path) -> Option<DriveClass> {
     })
 }
 
-fn read(path: &Path) -> Option<String> {
+pub(super) fn read(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
@@ -167,7 +184,7 @@ fn device_number(text: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::os::unix::fs::symlink;
 
     use tempfile::{TempDir, tempdir};
@@ -175,7 +192,10 @@ mod tests {
     use super::*;
 
     /// A sysfs with these devices (numbers and directory below `devices`) and files.
-    fn fake(devices: &[(&str, &str)], files: &[(&str, &str)]) -> (TempDir, Sysfs) {
+    pub(in crate::drive) fn fake(
+        devices: &[(&str, &str)],
+        files: &[(&str, &str)],
+    ) -> (TempDir, Sysfs) {
         let root = tempdir().unwrap();
         let write = |path: &str, content: &str| {
             let path = root.path().join(path);

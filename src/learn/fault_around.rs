@@ -191,13 +191,13 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_somebody_widens_meanwhile_is_noticed() {
+    fn a_window_that_somebody_widens_meanwhile_is_noticed_and_kept() {
         let (_dir, knob) = kernel();
         let narrowed = knob.narrow().unwrap().unwrap();
         fs::write(&knob.path, "16384").unwrap();
         assert!(!narrowed.is_in_force());
         narrowed.end().unwrap();
-        assert_eq!(value(&knob), "65536");
+        assert_eq!(value(&knob), "16384");
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! called for it through sudo or pkexec, [`Spawn`] starts it in that user's name with the signal
 //! dispositions and limits that we were started with, and [`Supervisor`] passes on signals, stops
 //! when the app stops, and hands back an [`Exit`] that the caller can repeat as its own.
-//! [`EndDetector`] decides when the launch is over, and [`Subreaper`] ends an app that was
+//! [`Cgroup`] is who it shares its limits with. [`EndDetector`] decides when the launch is over, and [`Subreaper`] ends an app that was
 //! started only to be measured.
 
+mod cgroup;
 mod command;
 mod exit;
 mod launch_end;
@@ -18,6 +19,8 @@ mod supervise;
 mod tree;
 mod user;
 
+pub use cgroup::{Cgroup, CgroupMemory, CgroupUnit, UnitManager};
+pub(crate) use cgroup::{directory as cgroup_directory, unified as unified_cgroup};
 pub use command::Command;
 pub use exit::{AppStatus, Exit, Usage};
 pub use launch_end::{

@@ -1,0 +1,188 @@
+//! A process that is killed while it changes knobs, in each phase of that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use paralfetch::drive::{Knobs, restore_leftovers};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::common::{privileged, succeed};
+use crate::drive::{Drive, read, setting};
+use crate::holder::{Holder, SlowKnob, keeper};
+use crate::{Test, until};
+
+pub const TESTS: &[Test] = &[
+    ("a_killed_process_leaves_no_knob_changed", killed),
+    ("the_next_start_restores_what_nobody_else_did", next_start),
+    ("a_process_that_hangs_has_its_knobs_restored", hangs),
+    ("a_keeper_that_has_ended_is_started_again", keeper_again),
+];
+
+/// How far a process is with a knob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    /// It reads what the knob is.
+    Looks,
+    /// It has recorded that, and is about to write the knob.
+    Writes,
+    /// It has written it, and is about to see what the kernel made of that.
+    ReadsBack,
+    /// All is done.
+    Holds,
+    /// It reads whether the knob still has its value.
+    Undoes,
+    /// It is about to write the old value.
+    Restores,
+}
+
+const PHASES: [Phase; 6] = [
+    Phase::Looks,
+    Phase::Writes,
+    Phase::ReadsBack,
+    Phase::Holds,
+    Phase::Undoes,
+    Phase::Restores,
+];
+
+/// The I/O priority of a task, as ionice(1) has it.
+fn priority(tid: u32) -> String {
+    succeed(Command::new("ionice").args(["-p", &tid.to_string()]))
+}
+
+fn mentions(run_dir: &Path, knob: &Path) -> bool {
+    let record = fs::read_to_string(run_dir.join("knobs.json"));
+    record.is_ok_and(|record| record.contains(knob.to_str().unwrap()))
+}
+
+/// Starts a process that has changed the drive's knobs and the priority of this one, and has come so far with a slow
+/// knob. Ends it by SIGKILL.
+fn kill_in(phase: Phase, run_dir: &Path, drive: &Drive, slow: &SlowKnob, has_keeper: bool) {
+    let files = drive.changes().into_iter();
+    let mut settings: Vec<String> = files
+        .map(|(path, value)| format!("file {} {value}", path.display()))
+        .collect();
+    settings.push(format!("priority {}", std::process::id()));
+    settings.push(format!("file {} 5", slow.0.display()));
+    let mut holder = Holder::start(run_dir, &settings, has_keeper, None);
+    let last = drive.changes().pop().unwrap();
+    until("the drive's knobs are changed", || read(&last.0) == last.1);
+    if phase > Phase::Looks {
+        slow.answer("1\n");
+        until("the slow knob is recorded", || mentions(run_dir, &slow.0));
+    }
+    if phase > Phase::Writes {
+        assert_eq!(slow.written(), "5");
+    }
+    if phase > Phase::ReadsBack {
+        slow.answer("5\n");
+        holder.says("held");
+    }
+    if phase > Phase::Holds {
+        holder.undo();
+    }
+    if phase > Phase::Undoes {
+        slow.answer("5\n");
+    }
+    slow.becomes(match phase {
+        Phase::Looks | Phase::Writes => "1",
+        // The kernel has rounded what was written, and nobody has seen that.
+        Phase::ReadsBack => "4",
+        Phase::Holds | Phase::Undoes | Phase::Restores => "5",
+    });
+    holder.kill();
+}
+
+fn killed() {
+    if !privileged() {
+        return;
+    }
+    let drive = Drive::new();
+    let own = std::process::id();
+    let before = (drive.values(), priority(own));
+    for phase in PHASES {
+        let directory = tempfile::tempdir().unwrap();
+        let run_dir = directory.path().join("run");
+        let slow = SlowKnob::new(directory.path().join("slow"));
+        kill_in(phase, &run_dir, &drive, &slow, true);
+        until("the keeper has restored the knobs", || {
+            !run_dir.join("knobs.json").exists()
+        });
+        assert_eq!((drive.values(), priority(own)), before, "{phase:?}");
+        assert_eq!(read(&slow.0), "1", "{phase:?}");
+    }
+}
+
+fn next_start() {
+    if !privileged() {
+        return;
+    }
+    let drive = Drive::new();
+    let own = std::process::id();
+    let before = (drive.values(), priority(own));
+    for phase in PHASES {
+        let directory = tempfile::tempdir().unwrap();
+        let run_dir = directory.path().join("run");
+        let slow = SlowKnob::new(directory.path().join("slow"));
+        kill_in(phase, &run_dir, &drive, &slow, false);
+        assert_ne!(drive.values(), before.0, "{phase:?}");
+        let count = drive.changes().len() + 1 + usize::from(phase > Phase::Looks);
+        assert_eq!(restore_leftovers(&run_dir).unwrap(), count, "{phase:?}");
+        assert_eq!((drive.values(), priority(own)), before, "{phase:?}");
+        assert_eq!(read(&slow.0), "1", "{phase:?}");
+        assert_eq!(restore_leftovers(&run_dir).unwrap(), 0);
+    }
+}
+
+/// Two plain files for knobs, and a directory for the guard.
+fn plain() -> (tempfile::TempDir, [PathBuf; 2], PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let knobs = ["one", "two"].map(|name| directory.path().join(name));
+    for knob in &knobs {
+        fs::write(knob, "128\n").unwrap();
+    }
+    let run_dir = directory.path().join("run");
+    (directory, knobs, run_dir)
+}
+
+fn hangs() {
+    let (_directory, [one, two], run_dir) = plain();
+    let mut knobs = Knobs::acquire(&run_dir, Some(keeper(&run_dir, 1))).unwrap();
+    let first = knobs.change(setting((one.clone(), "0"))).unwrap().unwrap();
+    until("the keeper has restored the knob", || read(&one) == "128");
+    until("its record is gone", || {
+        !run_dir.join("knobs.json").exists()
+    });
+    // It goes on after all, and what it has changed is no longer so.
+    let second = knobs.change(setting((two.clone(), "0"))).unwrap().unwrap();
+    knobs.undo(first).unwrap();
+    assert_eq!(read(&one), "128");
+    knobs.undo(second).unwrap();
+    assert_eq!(read(&two), "128");
+}
+
+fn keeper_again() {
+    let (_directory, [one, two], run_dir) = plain();
+    let mut knobs = Knobs::acquire(&run_dir, Some(keeper(&run_dir, 600))).unwrap();
+    knobs.change(setting((one.clone(), "0"))).unwrap().unwrap();
+    let keepers = || -> Vec<Pid> {
+        let own = std::process::id();
+        let children = format!("/proc/self/task/{own}/children");
+        let children = fs::read_to_string(children).unwrap_or_default();
+        let pids = children.split_whitespace().map(|pid| pid.parse().unwrap());
+        pids.filter_map(Pid::from_raw).collect()
+    };
+    let [first] = keepers()[..] else {
+        // A kernel without CONFIG_PROC_CHILDREN.
+        return;
+    };
+    kill_process(first, Signal::KILL).unwrap();
+    until("the keeper has ended", || {
+        let stat = format!("/proc/{}/stat", first.as_raw_nonzero());
+        read(Path::new(&stat)).contains(") Z ")
+    });
+    knobs.change(setting((two.clone(), "0"))).unwrap().unwrap();
+    assert!(keepers().iter().all(|keeper| *keeper != first) && keepers().len() == 1);
+    drop(knobs);
+    assert_eq!([read(&one), read(&two)], ["128", "128"]);
+}
