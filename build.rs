@@ -1,4 +1,4 @@
-//! Compiles the C parts: the BPF programs, with a Rust skeleton generated from them, and the shim to
+//! Compiles the C parts: the BPF objects, each with a Rust skeleton generated from it, and the shim to
 //! libext2fs.
 
 use std::env;
@@ -7,27 +7,27 @@ use std::path::PathBuf;
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    build_skeleton();
+    build_skeleton("paralfetch");
+    build_skeleton("waits");
     build_ext4_shim();
 }
 
-/// `src/kernel/bpf/paralfetch.bpf.c` → `$OUT_DIR/paralfetch.skel.rs`.
-fn build_skeleton() {
+/// `src/kernel/bpf/NAME.bpf.c` → `$OUT_DIR/NAME.skel.rs`.
+fn build_skeleton(name: &str) {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"));
     let dir = root.join("src/kernel/bpf");
-    let out =
-        PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("paralfetch.skel.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     println!("cargo:rerun-if-changed={}", dir.display());
     if let Err(error) = SkeletonBuilder::new()
-        .source(dir.join("paralfetch.bpf.c"))
+        .source(dir.join(format!("{name}.bpf.c")))
         .clang_args(["-mcpu=v3", "-Wall", "-Werror"])
         // Nobody reads the skeleton, and rustup's minimal profile has a rustfmt that only fails: name
         // one that does not exist, and formatting is skipped.
         .rustfmt("no-rustfmt")
-        .build_and_generate(&out)
+        .build_and_generate(out.join(format!("{name}.skel.rs")))
     {
         // A panic is how a build script fails; the message is what the person building sees.
-        panic!("cannot compile paralfetch.bpf.c: {error:#}");
+        panic!("cannot compile {name}.bpf.c: {error:#}");
     }
 }
 

@@ -29,6 +29,7 @@ mod slots;
 mod syscalls;
 mod tables;
 mod tracer;
+mod wait_detector;
 mod watch;
 
 pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
@@ -40,4 +41,5 @@ pub use namespaces::{MOST_HELD, Namespaces, own_namespace};
 pub use recorder_pool::{RecorderLease, RecorderPool, TraceMode};
 pub use slots::WatchedPage;
 pub use tracer::{DRAIN_INTERVAL, Trace, TraceExcess, Tracer};
+pub use wait_detector::{DetectorCost, WaitDetector, WaitOptions};
 pub use watch::{CountingWaits, WaitPrograms, Watch, WatchOptions, WatchedName};

@@ -11,6 +11,7 @@ mod params;
 mod prefetch_report;
 mod profile;
 pub(crate) mod ranges;
+mod wait;
 
 pub use access::{Access, By, InodeId, PathUse, Source, Use};
 pub use app::{App, AppKey, Identity, Key, UserApp};
@@ -24,3 +25,4 @@ pub use profile::{
     DataPages, Device, Ended, File, HelperRead, Learned, MOST_LEARNED_LAUNCHES, Profile, Revision,
     UnusedPages,
 };
+pub use wait::{Wait, WaitCause, WaitTask};

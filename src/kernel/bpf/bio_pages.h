@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What a bio reads: pages of a file, or of a block device for metadata.
+ * What a bio reads or writes: pages of a file, or of a block device for metadata.
  */
 #ifndef PARALFETCH_BIO_PAGES_H
 #define PARALFETCH_BIO_PAGES_H
@@ -16,10 +16,10 @@
 #define MAPPING_IS_NONE 3UL
 
 /*
- * The inode whose pages the bio reads into, and the index of the first of them in pages of the kernel's size; NULL
- * if they belong to no file. Later pages are assumed to go on from there.
+ * The mapping of the bio's pages, and the index of the first of them in pages of the kernel's size; NULL if they
+ * belong to no file. Later pages are assumed to go on from there.
  */
-static __always_inline struct inode *first_page_of(struct bio *bio, __u64 *index)
+static __always_inline struct address_space *first_mapping_of(struct bio *bio, __u64 *index)
 {
 	/* A bio that was split off another shares its vector, and begins in the middle of it. */
 	struct bio_vec *vec = BPF_CORE_READ(bio, bi_io_vec) + BPF_CORE_READ(bio, bi_iter.bi_idx);
@@ -38,7 +38,15 @@ static __always_inline struct inode *first_page_of(struct bio *bio, __u64 *index
 	*index += BPF_CORE_READ((struct folio *)head, index);
 	if (!mapping || (__u64)mapping & MAPPING_IS_NONE)
 		return NULL;
-	return BPF_CORE_READ(mapping, host);
+	return mapping;
+}
+
+/* The inode of these pages. */
+static __always_inline struct inode *first_page_of(struct bio *bio, __u64 *index)
+{
+	struct address_space *mapping = first_mapping_of(bio, index);
+
+	return mapping ? BPF_CORE_READ(mapping, host) : NULL;
 }
 
 #endif

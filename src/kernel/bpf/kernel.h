@@ -116,6 +116,7 @@ struct user_namespace {
 };
 
 struct cred {
+	kuid_t uid;
 	struct user_namespace *user_ns;
 };
 
@@ -135,10 +136,12 @@ struct task_struct {
 	struct files_struct *files;
 	struct nsproxy *nsproxy;
 	const struct cred *cred;
+	char comm[16];
 };
 
 struct super_block {
 	__u32 s_dev;
+	struct block_device *s_bdev;
 	unsigned long s_magic;
 };
 
@@ -256,6 +259,7 @@ struct bvec_iter {
 struct block_device {
 	__u64 bd_start_sect;
 	__u32 bd_dev;
+	struct gendisk *bd_disk;
 };
 
 struct buffer_head {
@@ -287,6 +291,7 @@ struct request {
 	unsigned int __data_len;
 	__u64 __sector;
 	struct block_device *part;
+	struct bio *bio;
 };
 
 #pragma clang attribute pop

@@ -1,0 +1,222 @@
+//! Who waits for whom: tasks that sleep uninterruptibly, for how long, for what, and whose write it was.
+
+mod evidence;
+mod object;
+mod skel;
+mod stack;
+mod symbols;
+mod tracepoints;
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io::Read;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use libbpf_rs::{Iter, RingBuffer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Pid;
+use rustix::time::{ClockId, clock_gettime};
+
+use self::evidence::{explain, parse};
+use self::object::DetectorObject;
+use self::skel::types::pf_wait;
+use self::stack::{Sleep, classify};
+use self::symbols::Symbols;
+use self::tracepoints::Tracepoints;
+use super::abilities::TraceError;
+use super::object::ring_reader;
+use crate::model::Wait;
+
+/// What is to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitOptions {
+    /// Shorter waits are not reported.
+    pub least: Duration,
+    /// Only waits of this process and of those that it starts from now on. `None`: of all.
+    pub only: Option<Pid>,
+}
+
+impl Default for WaitOptions {
+    /// Waits of a millisecond and longer, of all tasks.
+    fn default() -> Self {
+        WaitOptions {
+            least: Duration::from_millis(1),
+            only: None,
+        }
+    }
+}
+
+/// What the detector itself has cost since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DetectorCost {
+    /// Run time of its BPF programs; `None` if the kernel does not measure that (sysctl
+    /// kernel.bpf_stats_enabled is 0).
+    pub programs: Option<Duration>,
+    /// Processor time that this process spent in the detector's own calls.
+    pub reader: Duration,
+}
+
+/// The detector, attached as long as it exists.
+pub struct WaitDetector {
+    ring: RingBuffer<'static>,
+    reports: Rc<RefCell<Reports>>,
+    symbols: Symbols,
+    /// What each stack that was seen waits for.
+    stacks: RefCell<HashMap<Vec<u64>, Sleep>>,
+    missing: Vec<String>,
+    reader: Cell<Duration>,
+    /// Declared last: its maps are read by the rest.
+    object: DetectorObject,
+}
+
+/// Reports that were fetched from the ring buffer.
+#[derive(Default)]
+struct Reports {
+    waits: Vec<pf_wait>,
+    /// Records that were no reports.
+    damaged: u64,
+}
+
+/// Stacks that are remembered. A kernel under load shows some hundreds.
+const MOST_STACKS: usize = 8192;
+
+impl WaitDetector {
+    /// Loads and attaches the programs: some tenths of a second, most of it for the kernel's type information and
+    /// symbols.
+    ///
+    /// # Errors
+    /// Says which privilege or kernel ability is missing.
+    pub fn start(options: &WaitOptions) -> Result<Self, TraceError> {
+        let started = thread_time();
+        super::abilities::check()?;
+        let tracepoints = Tracepoints::read()?;
+        let symbols = Symbols::read(&stack::functions())
+            .map_err(|error| TraceError::system("reading /proc/kallsyms", error))?;
+        let mut missing = tracepoints.missing();
+        if symbols.are_hidden() {
+            missing.push(
+                "what any task waits for: the kernel hides the addresses of its functions \
+                 (sysctl kernel.kptr_restrict is 2, or CAP_SYSLOG is missing)"
+                    .to_owned(),
+            );
+        }
+        let object = DetectorObject::start(options, &tracepoints)?;
+        let reports = Rc::new(RefCell::new(Reports::default()));
+        let sink = Rc::clone(&reports);
+        let ring = ring_reader(&object.reports, move |record| {
+            let mut reports = sink.borrow_mut();
+            match parse(record) {
+                Some(wait) => reports.waits.push(wait),
+                None => reports.damaged += 1,
+            }
+        })?;
+        Ok(WaitDetector {
+            ring,
+            reports,
+            symbols,
+            stacks: RefCell::default(),
+            missing,
+            reader: Cell::new(thread_time().saturating_sub(started)),
+            object,
+        })
+    }
+
+    /// Waits that have ended since the last call, in the order in which they ended; waits for one for up to
+    /// `timeout` if there is none.
+    ///
+    /// # Errors
+    /// When the ring buffer cannot be read.
+    pub fn poll(&mut self, timeout: Duration) -> Result<Vec<Wait>, TraceError> {
+        let started = thread_time();
+        // SAFETY: the epoll descriptor is open as long as the ring buffer, which `self` owns.
+        let ring = unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) };
+        let timeout = Timespec::try_from(timeout).ok();
+        match poll(&mut [PollFd::new(&ring, PollFlags::IN)], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                return Err(TraceError::system(
+                    "waiting for the ring buffer",
+                    error.into(),
+                ));
+            }
+        }
+        self.ring
+            .consume()
+            .map_err(|error| TraceError::from_bpf("reading the ring buffer", error))?;
+        let raw = std::mem::take(&mut self.reports.borrow_mut().waits);
+        let waits = raw.iter().map(|raw| self.explained(raw, false)).collect();
+        self.note_cost(started);
+        Ok(waits)
+    }
+
+    /// Waits that are under way and have lasted for the least duration already, the longest first.
+    ///
+    /// # Errors
+    /// When the kernel's list of tasks cannot be read.
+    pub fn waiting(&self) -> Result<Vec<Wait>, TraceError> {
+        let started = thread_time();
+        let mut records = Vec::new();
+        let mut tasks = Iter::new(&self.object.under_way)
+            .map_err(|error| TraceError::from_bpf("listing the tasks that wait", error))?;
+        tasks
+            .read_to_end(&mut records)
+            .map_err(|error| TraceError::system("listing the tasks that wait", error))?;
+        let raw = records.chunks_exact(size_of::<pf_wait>()).filter_map(parse);
+        let mut waits: Vec<Wait> = raw.map(|raw| self.explained(&raw, true)).collect();
+        waits.sort_by_key(|wait| wait.start_ns);
+        self.note_cost(started);
+        Ok(waits)
+    }
+
+    /// Waits that were lost because the ring buffer was full or memory was short.
+    pub fn lost(&self) -> u64 {
+        self.object.lost() + self.reports.borrow().damaged
+    }
+
+    /// What the detector has cost so far, its start included.
+    pub fn cost(&self) -> DetectorCost {
+        DetectorCost {
+            programs: self.object.run_time(),
+            reader: self.reader.get(),
+        }
+    }
+
+    /// What this kernel cannot tell, a clause each.
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    fn explained(&self, raw: &pf_wait, under_way: bool) -> Wait {
+        explain(raw, self.sleep(evidence::stack(raw)), under_way)
+    }
+
+    fn sleep(&self, stack: &[u64]) -> Sleep {
+        let mut stacks = self.stacks.borrow_mut();
+        if let Some(sleep) = stacks.get(stack) {
+            return *sleep;
+        }
+        let sleep = classify(&self.symbols.names(stack));
+        if stacks.len() >= MOST_STACKS {
+            stacks.clear();
+        }
+        stacks.insert(stack.to_vec(), sleep);
+        if std::env::var_os("PF_STACKS").is_some() {
+            // TEMP
+            let addrs: Vec<String> = stack.iter().map(|a| format!("{a:x}")).collect();
+            eprintln!("STACK {sleep:?} {}", addrs.join(" "));
+        }
+        sleep
+    }
+
+    fn note_cost(&self, started: Duration) {
+        let spent = thread_time().saturating_sub(started);
+        self.reader.set(self.reader.get() + spent);
+    }
+}
+
+/// Processor time of the calling thread.
+fn thread_time() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}

@@ -1,0 +1,238 @@
+//! What a stack of kernel functions waits for.
+//!
+//! The innermost function that waits says for what; functions further out say on whose behalf. Names differ
+//! between kernels, and compilers inline: several names stand for one kind of wait, and none is needed.
+
+/// A kind of sleep, by the stack alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Sleep {
+    /// For a page, or all pages of a file, that is being written.
+    PageWriteback,
+    /// The same, in order to change the page.
+    StablePage,
+    /// For the lock of a page that is not being read.
+    PageLock,
+    /// For a page that is being read.
+    PageRead,
+    /// For the lock of a buffer: it is being written or read.
+    BufferLock,
+    /// For a buffer's input or output to end.
+    Buffer,
+    /// For a buffer that the commit writes to the journal.
+    Shadow,
+    /// For a handle of the journal.
+    Handle,
+    /// For a commit of the journal.
+    Commit,
+    /// For room in the journal.
+    Space,
+    /// For a place in the drive's queue.
+    Tag,
+    /// For the block layer's limit on writes.
+    Throttle,
+    /// For the dirty limits.
+    Dirty,
+    /// For memory, or for the limit of the cgroup.
+    Memory,
+    /// For a discard.
+    Discard,
+    /// For a mutex or a semaphore.
+    Lock,
+    /// For a request that it has submitted itself.
+    Request,
+    /// None of these.
+    Other,
+}
+
+/// What a function says about the stack that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// The task sleeps in it, or in something that it calls, for this.
+    Waits(Sleep),
+    /// Waits for a bit of a page: for which, its callers say.
+    WaitsForPage,
+    /// Waits for a bit of something else: for which, its callers say.
+    WaitsForBit,
+    /// The same, to set it.
+    WaitsForBitLock,
+    /// What is waited for within is this.
+    Within(Scope),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// Memory is reclaimed.
+    Reclaim,
+    /// Blocks are discarded.
+    Discard,
+    /// Room is made in the journal.
+    Checkpoint,
+    /// A page must not change while it is written.
+    Stable,
+    /// Pages under writeback are waited for.
+    Writeback,
+    /// A page is read.
+    Read,
+    /// A metadata buffer is about to be changed.
+    WriteAccess,
+    /// The journal's own thread commits.
+    Committing,
+    /// Input or output is waited for.
+    Io,
+}
+
+/// The functions that matter, by name.
+const ROLES: &[(&str, Role)] = {
+    use Role::{WaitsForBit, WaitsForBitLock, WaitsForPage};
+    use Scope as S;
+    use Sleep as W;
+    const fn waits(sleep: Sleep) -> Role {
+        Role::Waits(sleep)
+    }
+    const fn within(scope: Scope) -> Role {
+        Role::Within(scope)
+    }
+    &[
+        // mm/filemap.c
+        ("folio_wait_bit_common", WaitsForPage),
+        ("folio_wait_bit", WaitsForPage),
+        ("folio_wait_bit_killable", WaitsForPage),
+        ("folio_put_wait_locked", WaitsForPage),
+        ("__folio_lock", WaitsForPage),
+        ("__folio_lock_killable", WaitsForPage),
+        ("__folio_lock_or_retry", WaitsForPage),
+        ("folio_wait_writeback", within(S::Writeback)),
+        ("folio_wait_writeback_killable", within(S::Writeback)),
+        ("__filemap_fdatawait_range", within(S::Writeback)),
+        ("folio_wait_stable", within(S::Stable)),
+        ("filemap_fault", within(S::Read)),
+        ("filemap_read", within(S::Read)),
+        ("filemap_get_pages", within(S::Read)),
+        ("filemap_update_page", within(S::Read)),
+        ("filemap_read_folio", within(S::Read)),
+        ("filemap_splice_read", within(S::Read)),
+        ("do_read_cache_folio", within(S::Read)),
+        ("page_cache_ra_unbounded", within(S::Read)),
+        ("do_swap_page", within(S::Read)),
+        // mm/page-writeback.c, fs/fs-writeback.c
+        ("balance_dirty_pages", waits(W::Dirty)),
+        ("balance_dirty_pages_ratelimited_flags", waits(W::Dirty)),
+        ("wb_wait_for_completion", waits(W::PageWriteback)),
+        ("__inode_wait_for_writeback", waits(W::PageWriteback)),
+        ("inode_wait_for_writeback", waits(W::PageWriteback)),
+        ("inode_sleep_on_writeback", waits(W::PageWriteback)),
+        ("writeback_single_inode", waits(W::PageWriteback)),
+        // mm/vmscan.c, mm/memcontrol.c
+        ("mem_cgroup_handle_over_high", waits(W::Memory)),
+        ("__mem_cgroup_handle_over_high", waits(W::Memory)),
+        ("reclaim_throttle", waits(W::Memory)),
+        ("throttle_direct_reclaim", waits(W::Memory)),
+        ("try_to_free_pages", within(S::Reclaim)),
+        ("try_to_free_mem_cgroup_pages", within(S::Reclaim)),
+        ("try_charge_memcg", within(S::Reclaim)),
+        // fs/buffer.c, kernel/sched/wait_bit.c
+        ("__lock_buffer", waits(W::BufferLock)),
+        ("__wait_on_buffer", waits(W::Buffer)),
+        ("out_of_line_wait_on_bit", WaitsForBit),
+        ("__wait_on_bit", WaitsForBit),
+        ("out_of_line_wait_on_bit_lock", WaitsForBitLock),
+        ("__wait_on_bit_lock", WaitsForBitLock),
+        ("bit_wait_io", within(S::Io)),
+        // fs/jbd2
+        ("do_get_write_access", within(S::WriteAccess)),
+        ("jbd2_journal_get_create_access", within(S::WriteAccess)),
+        ("wait_transaction_locked", waits(W::Handle)),
+        ("jbd2_journal_wait_updates", waits(W::Handle)),
+        ("jbd2_journal_lock_updates", waits(W::Handle)),
+        ("start_this_handle", waits(W::Handle)),
+        ("add_transaction_credits", waits(W::Handle)),
+        ("wait_transaction_switching", waits(W::Commit)),
+        ("jbd2_log_wait_commit", waits(W::Commit)),
+        ("__jbd2_log_wait_for_space", within(S::Checkpoint)),
+        ("jbd2_log_do_checkpoint", within(S::Checkpoint)),
+        ("jbd2_journal_commit_transaction", within(S::Committing)),
+        ("jbd2_write_superblock", within(S::Committing)),
+        // block
+        ("blk_mq_get_tag", waits(W::Tag)),
+        ("rq_qos_wait", waits(W::Throttle)),
+        ("__rq_qos_throttle", waits(W::Throttle)),
+        ("wbt_wait", waits(W::Throttle)),
+        ("blkcg_maybe_throttle_current", waits(W::Throttle)),
+        ("submit_bio_wait", waits(W::Request)),
+        ("bio_await_chain", waits(W::Request)),
+        ("bio_await", waits(W::Request)),
+        ("blk_wait_io", waits(W::Request)),
+        ("blk_io_schedule", waits(W::Request)),
+        ("blk_execute_rq", waits(W::Request)),
+        ("wait_for_completion_io", waits(W::Request)),
+        ("wait_for_completion_io_timeout", waits(W::Request)),
+        ("__iomap_dio_rw", waits(W::Request)),
+        ("dio_await_one", waits(W::Request)),
+        ("blkdev_issue_flush", waits(W::Request)),
+        ("blkdev_issue_discard", within(S::Discard)),
+        ("__blkdev_issue_discard", within(S::Discard)),
+        ("blk_ioctl_discard", within(S::Discard)),
+        ("blkdev_issue_secure_erase", within(S::Discard)),
+        ("ext4_issue_discard", within(S::Discard)),
+        ("ext4_trim_extent", within(S::Discard)),
+        ("ext4_try_to_trim_range", within(S::Discard)),
+        ("ext4_discard_work", within(S::Discard)),
+        // kernel/locking
+        ("__mutex_lock", waits(W::Lock)),
+        ("__mutex_lock_slowpath", waits(W::Lock)),
+        ("__mutex_lock_killable_slowpath", waits(W::Lock)),
+        ("mutex_lock", waits(W::Lock)),
+        ("mutex_lock_killable", waits(W::Lock)),
+        ("rwsem_down_read_slowpath", waits(W::Lock)),
+        ("rwsem_down_write_slowpath", waits(W::Lock)),
+        ("down_read", waits(W::Lock)),
+        ("down_write", waits(W::Lock)),
+        ("__percpu_down_read", waits(W::Lock)),
+        ("percpu_rwsem_wait", waits(W::Lock)),
+        ("percpu_down_write", waits(W::Lock)),
+        ("__down_common", waits(W::Lock)),
+    ]
+};
+
+/// Names of all functions that the classification knows.
+pub(super) fn functions() -> Vec<&'static str> {
+    ROLES.iter().map(|(name, _)| *name).collect()
+}
+
+fn role(name: &str) -> Option<Role> {
+    let found = ROLES.iter().find(|(known, _)| *known == name);
+    found.map(|(_, role)| *role)
+}
+
+/// What a stack waits for: its functions from the innermost outwards. Those that are not known may be left out.
+pub(super) fn classify(stack: &[&str]) -> Sleep {
+    let roles: Vec<Role> = stack.iter().filter_map(|name| role(name)).collect();
+    let inner = roles.iter().find(|role| !matches!(role, Role::Within(_)));
+    let is_within = |scope| roles.contains(&Role::Within(scope));
+
+    if is_within(Scope::Reclaim) {
+        return Sleep::Memory;
+    }
+    let sleep = match inner {
+        Some(Role::Waits(sleep)) => *sleep,
+        Some(Role::WaitsForPage) if is_within(Scope::Stable) => Sleep::StablePage,
+        Some(Role::WaitsForPage) if is_within(Scope::Writeback) => Sleep::PageWriteback,
+        Some(Role::WaitsForPage) if is_within(Scope::Read) => Sleep::PageRead,
+        Some(Role::WaitsForPage) => Sleep::PageLock,
+        Some(Role::WaitsForBit) if is_within(Scope::WriteAccess) => Sleep::Shadow,
+        // Calls of __lock_buffer and __wait_on_buffer may be the last in them, and leave no trace.
+        Some(Role::WaitsForBit) if is_within(Scope::Io) => Sleep::Buffer,
+        Some(Role::WaitsForBitLock) if is_within(Scope::Io) => Sleep::BufferLock,
+        _ => Sleep::Other,
+    };
+    match sleep {
+        Sleep::Request if is_within(Scope::Discard) => Sleep::Discard,
+        Sleep::Buffer if is_within(Scope::Committing) => Sleep::Request,
+        Sleep::Buffer | Sleep::BufferLock | Sleep::Commit | Sleep::Lock | Sleep::Other
+            if is_within(Scope::Checkpoint) =>
+        {
+            Sleep::Space
+        }
+        sleep => sleep,
+    }
+}

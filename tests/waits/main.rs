@@ -1,0 +1,18 @@
+//! The wait detector against waits that are produced on purpose: on a real ext4 whose drive stands still while the
+//! file system below it is frozen.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod files;
+mod journal;
+mod queue;
+mod rig;
+mod sums;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One at a time: they look at all waits of the system, and some turn its knobs.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
