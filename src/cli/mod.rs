@@ -16,6 +16,7 @@ mod serve;
 mod service;
 mod show;
 mod status;
+mod waits;
 mod watch;
 
 pub use serve::serve;
@@ -74,6 +75,7 @@ pub fn main() -> ExitCode {
             status::stats(dir, user.uid(), app.as_deref(), json)
         }
         CliCommand::Watch { json } => watch::main(json),
+        CliCommand::Waits(args) => waits::main(&args),
         CliCommand::Service {
             config_dir,
             run_dir,

@@ -1,4 +1,6 @@
-//! `run --report`: the misses of the launch, once the app has ended.
+//! `run --report`: the misses of the launch and its waits for writes, once the app has ended.
+
+mod waits;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,15 +12,19 @@ use serde_json::{Value, json};
 use super::say;
 use crate::cli::format::{mib, text_of};
 use crate::fs::mounts::MountTable;
-use crate::judge::{JudgedLaunch, LiveSystem, Miss, MissedPlace, Misses, Recording, misses};
+use crate::judge::{
+    JudgedLaunch, LiveSystem, Miss, MissedPlace, Misses, Recording, SeenWaits, misses,
+};
 use crate::model::{PAGE_SIZE, PrefetchReport, Profile};
+use waits::LaunchWaits;
 
 /// Misses that are listed as text; all of them are in a file.
 const MOST_LINES: usize = 100;
 
-/// A launch's misses, and how far they can be trusted.
+/// A launch's misses, and how far they can be trusted; and its waits, or why they are not known.
 pub struct ReportVerdict {
     misses: Misses,
+    waits: Result<LaunchWaits, String>,
     duration: Duration,
     lost: u64,
 }
@@ -37,14 +43,23 @@ impl ReportFile {
         Ok(ReportFile { path, file })
     }
 
+    /// Writes the whole of it. The app has ended, and its status counts: a failure is only said.
+    pub fn write(mut self, text: &str) {
+        if let Err(error) = self.file.write_all(text.as_bytes()) {
+            say(&Self::cannot_write(&self.path, &error));
+        }
+    }
+
     fn cannot_write(path: &Path, error: &io::Error) -> String {
         format!("cannot write {}: {error}", path.display())
     }
 }
 
-/// Lists the misses of a recorded launch, which began at `started`.
+/// Lists the misses of a recorded launch, which began at `started`, and of the waits that were seen those of the launch
+/// for writes.
 pub fn judge(
     recording: &Recording,
+    waits: Result<SeenWaits, String>,
     started: SystemTime,
     profile: &Profile,
     outcome: &PrefetchReport,
@@ -60,6 +75,7 @@ pub fn judge(
     let duration = recording.end_ns.saturating_sub(recording.start_ns);
     Ok(ReportVerdict {
         misses: misses(&launch, &mut LiveSystem::new(mounts, started)),
+        waits: waits.map(|seen| LaunchWaits::of(seen, recording.start_ns, recording.end_ns)),
         duration: Duration::from_nanos(duration),
         lost: recording.lost,
     })
@@ -70,13 +86,11 @@ pub fn print(verdict: &ReportVerdict) {
     lines(verdict).iter().for_each(|line| say(line));
 }
 
-/// Writes the report as JSON lines. The app has ended, and its status counts: a failure is only said.
-pub fn write(verdict: &ReportVerdict, ReportFile { path, mut file }: ReportFile) {
+/// Writes the report as JSON lines.
+pub fn write(verdict: &ReportVerdict, file: ReportFile) {
     let lines = json_lines(verdict).into_iter();
     let text: String = lines.map(|line| format!("{line}\n")).collect();
-    if let Err(error) = file.write_all(text.as_bytes()) {
-        say(&ReportFile::cannot_write(&path, &error));
-    }
+    file.write(&text);
 }
 
 /// The report for a person to read, a line each.
@@ -113,6 +127,7 @@ fn lines(verdict: &ReportVerdict) -> Vec<String> {
             verdict.lost
         ));
     }
+    lines.extend(waits::section(&verdict.waits, verdict.duration));
     lines
 }
 
@@ -150,7 +165,7 @@ fn place(place: &MissedPlace) -> String {
     }
 }
 
-/// A line for each miss, then one with the totals.
+/// A line for each miss, the waits, then one with the totals.
 fn json_lines(verdict: &ReportVerdict) -> Vec<Value> {
     let misses = &verdict.misses;
     let mut lines: Vec<Value> = misses
@@ -163,6 +178,7 @@ fn json_lines(verdict: &ReportVerdict) -> Vec<Value> {
             line
         })
         .collect();
+    lines.extend(waits::json_lines(&verdict.waits));
     lines.push(json!({
         "type": "totals",
         "requests": misses.total.requests,
@@ -213,6 +229,7 @@ mod tests {
                 launch_requests: 1000,
                 made_pages: 0,
             },
+            waits: Ok(LaunchWaits::default()),
             duration: Duration::from_millis(300),
             lost: 3,
         }
@@ -229,7 +246,9 @@ mod tests {
         for part in ["1.5 late", "/a\u{fffd}\n", "metadata: inode table\n"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(text.ends_with("3 events were lost: there may be more misses"));
+        let end =
+            "3 events were lost: there may be more misses\nwaits for writes: no waits in 0.3 s";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]
@@ -241,13 +260,14 @@ mod tests {
                 .any(|line| line.starts_with("and 2 more misses"))
         );
         let json = json_lines(&verdict);
-        assert_eq!(json.len(), MOST_LINES + 4);
+        assert_eq!(json.len(), MOST_LINES + 5);
         let first = json!({
             "type": "miss", "time_us": 1500, "reason": "late", "dev": 5, "kind": "data",
             "inode": 12, "path": "/a\n", "start": 7, "pages": 2,
         });
         assert_eq!(json[0], first);
         assert_eq!(json[MOST_LINES + 2]["block"], "inode-table");
-        assert_eq!(json[MOST_LINES + 3]["by_reason"]["late"]["requests"], 102);
+        assert_eq!(json[MOST_LINES + 3]["type"], "waits");
+        assert_eq!(json[MOST_LINES + 4]["by_reason"]["late"]["requests"], 102);
     }
 }

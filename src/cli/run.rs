@@ -13,7 +13,8 @@ use super::show::app_name;
 use super::{Failure, say};
 use crate::apps::CommandApp;
 use crate::cli::format::mib;
-use crate::judge::{Recorder, Recording};
+use crate::judge::{Recorder, Recording, WaitWatch};
+use crate::kernel::WaitOptions;
 use crate::model::{App, Ended, LaunchLimits, PrefetchReport, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions, raise_open_files};
 use crate::process::{Command, Exit, Spawn, Supervisor, User};
@@ -52,8 +53,8 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
         open_files: Some(open_files),
         ..Spawn::new(command)
     };
-    if let Some((recorder, _)) = &reporter {
-        let mark = recorder.start_mark();
+    if let Some((watchers, _)) = &reporter {
+        let mark = watchers.recorder.start_mark();
         spawn.before_exec = Some(Box::new(move || mark.set()));
     }
     let started = SystemTime::now();
@@ -65,9 +66,9 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     };
     let (exit, report, verdict) = match reporter {
         None => (supervisor.wait()?, app.end_prefetch(prefetch), None),
-        Some((recorder, file)) => {
+        Some((watchers, file)) => {
             let (exit, (report, verdict)) =
-                app.record(recorder, prefetch, &mut supervisor, started)?;
+                app.record(watchers, prefetch, &mut supervisor, started)?;
             (exit, report, Some((verdict, file)))
         }
     };
@@ -81,10 +82,23 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     exit.finish()
 }
 
+/// What watches a launch for `--report`.
+struct ReportWatchers {
+    recorder: Recorder,
+    waits: WaitWatch,
+}
+
 /// Makes ready what `--report` needs before the launch, the file too: an unwritable one is known early.
-fn prepare_report(file: Option<&Path>) -> Result<(Recorder, Option<ReportFile>), String> {
+fn prepare_report(file: Option<&Path>) -> Result<(ReportWatchers, Option<ReportFile>), String> {
+    // First, so that its thread is not taken for one that prefetches, and loads its programs beside the recorder. It
+    // sees what this process starts.
+    let waits = WaitWatch::start(WaitOptions {
+        only: Some(rustix::process::getpid()),
+        ..WaitOptions::default()
+    });
     let recorder = Recorder::attach(LaunchLimits::default()).map_err(|error| error.to_string())?;
-    Ok((recorder, file.map(ReportFile::create).transpose()?))
+    let watchers = ReportWatchers { recorder, waits };
+    Ok((watchers, file.map(ReportFile::create).transpose()?))
 }
 
 /// The report of the prefetch, and the misses or why there are none to list. Both lack if the drive does not
@@ -179,16 +193,17 @@ impl PrefetchedApp {
     /// Records the launch for `--report`, and judges it.
     fn record(
         &self,
-        recorder: Recorder,
+        watchers: ReportWatchers,
         prefetch: Prefetch,
         supervisor: &mut Supervisor,
         started: SystemTime,
     ) -> Result<(Exit, Judged), Failure> {
         let learned = || self.loaded.get().map(|loaded| loaded.ended);
+        let ReportWatchers { recorder, waits } = watchers;
         let (exit, recorded) = recorder.follow(supervisor, learned, LAUNCH_GOES_ON)?;
         let judging = recorded
             .map_err(|error| error.to_string())
-            .and_then(|recording| self.judge(prefetch, recording, started));
+            .and_then(|recording| self.judge(prefetch, recording, waits, started));
         let exit = match exit {
             Some(exit) => exit,
             None => supervisor.wait()?,
@@ -206,16 +221,18 @@ impl PrefetchedApp {
         &self,
         prefetch: Prefetch,
         recording: Recording,
+        waits: WaitWatch,
         started: SystemTime,
     ) -> Result<Receiver<Judged>, String> {
         let (send, judged) = sync_channel(1);
         let app = self.clone();
         let judging = move || {
+            let waits = waits.finish();
             let report = app.end_prefetch(prefetch);
             let verdict = match &report {
                 Some(report) => app
                     .load_again()
-                    .and_then(|profile| judge(&recording, started, &profile, report)),
+                    .and_then(|profile| judge(&recording, waits, started, &profile, report)),
                 None => Err("nothing was prefetched".to_owned()),
             };
             // The receiver may have given up.

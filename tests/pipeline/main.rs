@@ -29,6 +29,7 @@ mod sandbox;
 mod slowed;
 mod stalls;
 mod threads;
+mod waits;
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};

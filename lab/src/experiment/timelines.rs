@@ -4,26 +4,36 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::job::Job;
-use super::launcher::Request;
+use super::launcher::{MeasuredLaunch, Request};
 use super::learned_store::{Condition, LearnedStore};
 use super::scenario::Scenario;
 use super::work::{PreparedApp, Work};
+use super::writer::Writer;
 use crate::apps::App;
 use crate::methods::{LearningRun, Method, Plan};
 use crate::timeline::{Facts, Recorder, analyse};
+use paralfetch::judge::{WaitWatch, for_writes};
+use paralfetch::kernel::WaitOptions;
 
-/// The scenarios that are shown, and the set that the launch sequence is taken from.
-const SHOWN: [(Scenario, LearningRun); 3] = [
+/// Longest time that the detector of waits may take to be loaded.
+const ATTACHING: Duration = Duration::from_secs(20);
+
+/// The scenarios that are shown, and the set that the launch sequence is taken from. Those with a writer are shown where
+/// they are measured.
+const SHOWN: [(Scenario, LearningRun); 5] = [
     (Scenario::Cold, LearningRun::Exact),
     (
         Scenario::Prefetched(Method::ShiftMerge),
         LearningRun::AsRead,
     ),
     (Scenario::Prefetched(Method::Infill), LearningRun::Exact),
+    (Scenario::WriterCold, LearningRun::Exact),
+    (Scenario::WriterPrefetch, LearningRun::Exact),
 ];
 
 fn path(job: &Job, app: &str, scenario: Scenario) -> PathBuf {
@@ -32,10 +42,18 @@ fn path(job: &Job, app: &str, scenario: Scenario) -> PathBuf {
 }
 
 /// The timelines that an app has not got, of those that what was learned of it allows.
-pub(super) fn missing(job: &Job, app: &App, store: &LearnedStore) -> Vec<(Scenario, LearningRun)> {
+///
+/// `measured` are the job's scenarios.
+pub(super) fn missing(
+    job: &Job,
+    measured: &[Scenario],
+    app: &App,
+    store: &LearnedStore,
+) -> Vec<(Scenario, LearningRun)> {
     SHOWN
         .into_iter()
         .filter(|_| job.timelines && app.window.is_some())
+        .filter(|(scenario, _)| !scenario.has_writer() || measured.contains(scenario))
         .filter(|(scenario, how)| {
             store.learned(Condition::Idle).get(*how).is_some()
                 && !path(job, &app.name, *scenario).exists()
@@ -61,8 +79,18 @@ pub(super) fn record(
         .method()
         .map(|method| work.plan(method, scenario, store, completion))
         .transpose()?;
+    // Before the bus, whose helpers belong to the launch. It sees what this process starts from now on.
+    let waits = WaitWatch::start(WaitOptions {
+        only: Some(rustix::process::getpid()),
+        ..WaitOptions::default()
+    });
+    waits.until_attached(ATTACHING);
     let bus = work.start_bus()?;
     work.launcher.empty_caches()?;
+    let writer = scenario
+        .has_writer()
+        .then(|| Writer::start(&work.launcher.root.join("root"), &work.job.drive))
+        .transpose()?;
     let command = work.launcher.find(&app.command)?;
     let rule = app.window.as_ref().context("the app has no window")?;
     let windows = vec![work.display.watch(rule)?];
@@ -83,6 +111,10 @@ pub(super) fn record(
         service: None,
     })?;
     let raw = recorder.finish()?;
+    if let Some(writer) = writer {
+        writer.end()?;
+    }
+    let background = background(waits, &seen);
     // Timelines begin with the execve, launches a moment earlier.
     let earlier = raw.start_ns.saturating_sub(seen.begun_ns) as f64 / 1e9;
     let since_execve = |seconds: f64| (seconds - earlier).max(0.0);
@@ -100,6 +132,7 @@ pub(super) fn record(
             seconds: window.unwrap_or_default(),
             window,
             completion: seen.completion.map(since_execve),
+            background,
         },
     );
     let path = path(&work.job, &app.name, scenario);
@@ -110,4 +143,26 @@ pub(super) fn record(
         .with_context(|| format!("cannot write {}", path.display()))?;
     eprintln!("lab: {} {scenario}: {}", app.name, timeline.summary());
     Ok(())
+}
+
+/// When tasks of the launch tree waited for background writes; `None` where that is not known, which is said.
+fn background(waits: WaitWatch, launch: &MeasuredLaunch) -> Option<Vec<(u64, u64)>> {
+    let seen = match waits.finish() {
+        Ok(seen) if seen.since_ns <= launch.begun_ns => seen,
+        Ok(_) => {
+            eprintln!("lab: waits for background writes are not known: the detector was late");
+            return None;
+        }
+        Err(why) => {
+            eprintln!("lab: waits for background writes are not known: {why}");
+            return None;
+        }
+    };
+    let spans = for_writes(&seen.waits).into_iter();
+    let end = |start: u64, duration: u64| start.saturating_add(duration);
+    Some(
+        spans
+            .map(|wait| (wait.start_ns, end(wait.start_ns, wait.duration_ns)))
+            .collect(),
+    )
 }

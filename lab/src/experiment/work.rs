@@ -66,7 +66,7 @@ impl Work {
         });
         let known = LearnedStore::open(&self.job.out, &self.job.device, &app.name)?;
         if tasks.is_empty()
-            && timelines::missing(&self.job, &app, &known).is_empty()
+            && timelines::missing(&self.job, &scenarios, &app, &known).is_empty()
             && !misses::are_missing(&self.job, &app, &known)
         {
             return Ok(());
@@ -92,7 +92,7 @@ impl Work {
             }
             is_warm = !task.scenario.is_prefetch_only();
         }
-        for wanted in timelines::missing(&self.job, &app, &store) {
+        for wanted in timelines::missing(&self.job, &scenarios, &app, &store) {
             timelines::record(self, prepared, wanted)?;
         }
         if misses::are_missing(&self.job, &app, &store) {

@@ -4,11 +4,12 @@ use std::fmt::Write;
 
 use super::escape::markdown as escape;
 use super::scenarios;
-use super::sections::{Section, of_device};
+use super::sections::{Section, of_device, waits_for_writes};
 use super::summary::Device;
+use crate::timeline::Timeline;
 
 /// The whole report; `notes` are remarks on the files that it was made from.
-pub fn page(devices: &[Device], notes: &[String]) -> String {
+pub fn page(devices: &[Device], timelines: &[Timeline], notes: &[String]) -> String {
     let mut page = String::from("# Launch times\n\n");
     for note in notes {
         paragraph(&mut page, note);
@@ -18,7 +19,9 @@ pub fn page(devices: &[Device], notes: &[String]) -> String {
     }
     for device in devices {
         let _ = writeln!(page, "## {}\n", escape(&device.name));
-        for part in of_device(device) {
+        let own = timelines.iter().filter(|own| own.device == device.name);
+        let own: Vec<&Timeline> = own.collect();
+        for part in of_device(device).into_iter().chain(waits_for_writes(&own)) {
             section(&mut page, &part);
         }
     }

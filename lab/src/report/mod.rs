@@ -41,7 +41,10 @@ pub fn write(dir: &Path) -> Result<()> {
     let (timelines, broken) = timeline_file::load(dir)?;
     let notes = [results.notes.clone(), broken].concat();
     let devices = summary::devices(&results);
-    store(&dir.join("report.md"), &markdown::page(&devices, &notes))?;
+    store(
+        &dir.join("report.md"),
+        &markdown::page(&devices, &timelines, &notes),
+    )?;
     store(
         &dir.join("report.html"),
         &html::page(&devices, &timelines, &notes),

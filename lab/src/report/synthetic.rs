@@ -199,6 +199,8 @@ pub fn timeline(device: &str, app: &str, scenario: &str) -> Timeline {
         completion: Some(1.17),
         cpu: tasks(2.0, 3),
         waiting: tasks(if prefetching { 0.8 } else { 1.6 }, 11),
+        background: prefetching.then(|| vec![[200_000, 240_000, 1], [700_000, 712_000, 2]]),
+        background_us: prefetching.then_some(52_000),
         queue: steps(2_000, end).map(|time| [time, depth(time)]).collect(),
         prefetch: if prefetching { curve(0.6) } else { Vec::new() },
         app_position: curve(0.95),

@@ -428,6 +428,8 @@ fn timelines_are_drawn_and_kept_small() {
     let page = html::page(&[], std::slice::from_ref(&one), &[]);
     for part in [
         "app waits for drive",
+        "app waits for writes",
+        "waits for writes 0.05",
         "drive queue",
         "misses",
         "before scheduling",

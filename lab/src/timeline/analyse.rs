@@ -9,7 +9,7 @@ use super::format::{Facts, Miss, Timeline, Why};
 use super::pages::{Pages, Tables, schedule, sequence};
 use super::requests::{Request, Waited, requests};
 use super::steps::{Steps, count, intervals, push};
-use super::summary::Totals;
+use super::summary::{Totals, covered};
 use super::tasks::{Tasks, Wait};
 use crate::methods::LearnedSet;
 
@@ -41,7 +41,11 @@ pub fn analyse(raw: &Raw, set: &LearnedSet, entries: &[PrefetchEntry], facts: Fa
         let done = request.done_ns.unwrap_or(u64::MAX);
         (request.issued_ns, done)
     });
+    let spans = facts.background.as_ref();
+    let background = spans.map(|spans| intervals(&clock.count(spans.iter().copied()), end));
     let mut timeline = Timeline {
+        background_us: background.as_deref().map(covered),
+        background,
         cpu: intervals(&clock.count(tasks.runs.iter().copied()), end),
         waiting: intervals(&clock.count(waits), end),
         queue: clock.count(in_flight),

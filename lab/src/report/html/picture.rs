@@ -29,7 +29,12 @@ struct Drawing {
 /// Lanes, misses and curves as SVG; `title` is its name for screen readers.
 pub fn draw(timeline: &Timeline, title: &str) -> Markup {
     let total = length(timeline);
-    let height = TOP + 4.0 * (LANE + SPACE) + MISSES + CURVES + SPACE + 34.0;
+    let lanes = if timeline.background.is_some() {
+        5.0
+    } else {
+        4.0
+    };
+    let height = TOP + lanes * (LANE + SPACE) + MISSES + CURVES + SPACE + 34.0;
     let mut drawing = Drawing {
         shapes: Vec::new(),
         total,
@@ -56,6 +61,14 @@ pub fn draw(timeline: &Timeline, title: &str) -> Markup {
         "waiting",
         &weighted(&timeline.waiting),
     );
+    if let Some(background) = &timeline.background {
+        drawing.lane(
+            "app waits for writes",
+            "tasks waiting",
+            "background",
+            &weighted(background),
+        );
+    }
     let queue = |busy: bool| {
         let depth = move |requests: u64| (if busy { requests.min(1) } else { requests }) as f64;
         let spans = spans(&timeline.queue, total);

@@ -21,6 +21,11 @@ pub fn timeline(timeline: &Timeline, open: bool) -> Markup {
             .completion
             .map(|time| format!("completion {} s", seconds(time))),
     );
+    facts.extend(
+        timeline
+            .background_us
+            .map(|us| format!("waits for writes {} s", seconds(us as f64 / 1e6))),
+    );
     facts.push(match timeline.misses.len() {
         1 => "1 miss".to_owned(),
         count => format!("{count} misses"),

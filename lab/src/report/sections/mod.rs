@@ -7,11 +7,13 @@ mod launches;
 mod learned;
 mod misses;
 mod service;
+mod writes;
 
 use super::app::App;
 use super::stats::{Estimate, Statistic};
 use super::summary::Device;
 use super::table::Table;
+pub use writes::waits_for_writes;
 
 /// A part of a device's report.
 #[derive(Clone, Debug, Default, PartialEq)]

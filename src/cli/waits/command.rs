@@ -1,0 +1,100 @@
+//! The waits of a command and of what it starts.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::getpid;
+
+use super::super::report::ReportFile;
+use super::super::{Failure, say};
+use super::{json, text};
+use crate::cli::args::WaitsArgs;
+use crate::judge::{SeenWaits, WaitLog};
+use crate::kernel::{TraceError, WaitOptions};
+use crate::process::{Command, Exit, Spawn, Supervisor, User};
+
+/// Time between two looks. Short, since a command may close a file and end right after it has waited.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// Rows of each table.
+const MOST_ROWS: usize = 20;
+
+/// Starts the command, reports its waits when it has ended, and ends as it ended.
+pub fn main(args: &WaitsArgs) -> Result<(), Failure> {
+    let user = User::invoking();
+    let command = Command::find_for(&args.cmd, args.root.as_deref(), user.as_ref())
+        .map_err(Failure::not_started)?;
+    let mut supervisor = Supervisor::new()?;
+    let file = match &args.json {
+        Some(Some(path)) => Some(ReportFile::create(path)?),
+        _ => None,
+    };
+    // Ours are not counted, and nothing else that we start waits.
+    let options = WaitOptions {
+        least: args.least,
+        only: Some(getpid()),
+    };
+    let _measured = args.cost.then(super::measure_programs);
+    let log = WaitLog::start(&options, true)?;
+    let spawn = Spawn {
+        user,
+        ..Spawn::new(command)
+    };
+    supervisor.start(spawn).map_err(Failure::not_started)?;
+    let (exit, seen) = follow(&mut supervisor, log)?;
+    match (seen, file) {
+        (Err(error), _) => say(&format!("{error}; there is no report")),
+        (Ok(seen), Some(file)) => file.write(&json_lines(&seen)),
+        // The command's status counts: a failure to write is nobody's.
+        (Ok(seen), None) if args.json.is_some() => {
+            let _ = io::stderr().write_all(json_lines(&seen).as_bytes());
+        }
+        (Ok(seen), None) => report(&seen, args.cost).iter().for_each(|line| say(line)),
+    }
+    exit.finish()
+}
+
+/// Supervises the command to its end. A detector that fails meanwhile does not end it.
+fn follow(
+    supervisor: &mut Supervisor,
+    mut log: WaitLog,
+) -> Result<(Exit, Result<SeenWaits, TraceError>), Failure> {
+    loop {
+        let timeout = Timespec::try_from(LOOK)?;
+        let signals = supervisor.signal_fd();
+        let mut fds = [PollFd::new(&signals, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let exit = supervisor.on_signals()?;
+        if let Err(error) = log.look(Duration::ZERO) {
+            let exit = exit.map_or_else(|| supervisor.wait(), Ok)?;
+            return Ok((exit, Err(error)));
+        }
+        if let Some(exit) = exit {
+            return Ok((exit, log.finish()));
+        }
+    }
+}
+
+fn report(seen: &SeenWaits, with_cost: bool) -> Vec<String> {
+    let watched = text::watched(seen);
+    let mut lines = vec![text::summary(&seen.totals, &seen.names, watched)];
+    lines.extend(text::tables(&seen.totals, &seen.names, MOST_ROWS));
+    lines.extend(text::caveats(seen.lost, &seen.missing));
+    lines.extend(with_cost.then(|| text::cost(seen)));
+    lines
+}
+
+fn json_lines(seen: &SeenWaits) -> String {
+    let waits = seen.waits.iter();
+    let lines = waits.map(|wait| json::wait(wait, &seen.names));
+    let totals = json::totals(seen, seen.waits.len() as u64);
+    lines
+        .chain([totals])
+        .map(|line| format!("{line}\n"))
+        .collect()
+}

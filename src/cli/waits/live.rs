@@ -1,0 +1,163 @@
+//! The waits of the whole system as they happen.
+
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::super::{Failure, say};
+use super::{json, terminal, text};
+use crate::cli::args::WaitsArgs;
+use crate::judge::WaitLog;
+use crate::kernel::WaitOptions;
+use crate::process::signals::Inherited;
+
+/// Signals that end watching, with the totals.
+const TO_END: [i32; 2] = [libc::SIGINT, libc::SIGTERM];
+
+/// Time between two looks.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Time between two frames.
+const FRAME: Duration = Duration::from_secs(1);
+
+/// Rows of each table where no terminal bounds them.
+const MOST_ROWS: usize = 20;
+
+/// Waits under way that a frame shows.
+const MOST_UNDER_WAY: usize = 4;
+
+/// How waits are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Face {
+    /// Tables that are drawn again and again.
+    Frames,
+    /// A line for each wait that has ended.
+    Lines,
+    /// The same as JSON.
+    Json,
+}
+
+/// Watches until a signal comes, the time is over, or nobody reads any more.
+pub fn main(args: &WaitsArgs) -> Result<(), Failure> {
+    let face = match args.json {
+        Some(Some(_)) => {
+            return Err(Failure::from(
+                "--json=FILE is for a command: redirect standard output",
+            ));
+        }
+        Some(None) => Face::Json,
+        None if io::stdout().is_terminal() => Face::Frames,
+        None => Face::Lines,
+    };
+    let (inherited, signals) = Inherited::replace(&TO_END)?;
+    let options = WaitOptions {
+        least: args.least,
+        only: None,
+    };
+    let _measured = args.cost.then(super::measure_programs);
+    let mut log = WaitLog::start(&options, false)?;
+    if face == Face::Lines {
+        let missing = text::caveats(0, &log.seen().missing);
+        missing.iter().for_each(|line| say(line));
+    }
+    let begun = Instant::now();
+    let mut next_frame = begun;
+    let mut is_read = true;
+    while is_read {
+        let left = match args.duration {
+            Some(duration) => duration.saturating_sub(begun.elapsed()),
+            None => LOOK,
+        };
+        if left.is_zero() || is_readable(signals.as_fd(), left.min(LOOK))? {
+            break;
+        }
+        let ended = log.look(Duration::ZERO)?;
+        let names = &log.seen().names;
+        is_read = match face {
+            Face::Json => emit(ended.iter().map(|wait| json::wait(wait, names).to_string()))?,
+            Face::Lines => {
+                let since_ns = log.seen().since_ns;
+                emit(ended.iter().map(|wait| text::line(wait, since_ns, names)))?
+            }
+            Face::Frames if Instant::now() >= next_frame => {
+                next_frame += FRAME;
+                draw(&log, begun.elapsed())?
+            }
+            Face::Frames => true,
+        };
+    }
+    inherited.restore()?;
+    close(face, log, args.cost)
+}
+
+/// Prints the totals.
+fn close(face: Face, log: WaitLog, with_cost: bool) -> Result<(), Failure> {
+    // Those that are still under way have had no line.
+    let ended = log.seen().totals.all.count;
+    let seen = log.finish()?;
+    let watched = text::watched(&seen);
+    if face == Face::Json {
+        emit([json::totals(&seen, ended).to_string()])?;
+        return Ok(());
+    }
+    let mut lines = vec![text::summary(&seen.totals, &seen.names, watched)];
+    lines.extend(text::tables(&seen.totals, &seen.names, MOST_ROWS));
+    lines.extend(with_cost.then(|| text::cost(&seen)));
+    if face == Face::Frames {
+        lines.extend(text::caveats(seen.lost, &seen.missing));
+        // The whole of it, even if the screen is smaller.
+        let whole = (usize::MAX, usize::MAX);
+        return write(&terminal::frame(&lines, whole)).map(|_| ());
+    }
+    lines.extend(text::caveats(seen.lost, &[]));
+    emit(lines).map(|_| ())
+}
+
+/// Draws what was seen so far, and who waits now.
+fn draw(log: &WaitLog, watched: Duration) -> Result<bool, Failure> {
+    let seen = log.seen();
+    let under_way = log.waiting()?;
+    let totals = seen.totals.with(&under_way);
+    let mut lines = vec![text::summary(&totals, &seen.names, watched)];
+    lines.push(format!("waiting now: {}", under_way.len()));
+    let shown = under_way.iter().take(MOST_UNDER_WAY);
+    lines.extend(shown.map(|wait| text::line(wait, seen.since_ns, &seen.names)));
+    lines.extend(text::caveats(log.lost(), &[]));
+    let size = terminal::size();
+    // Three tables with a head, a line for further rows, and a line for the cursor.
+    let left = size.0.saturating_sub(lines.len() + 1);
+    let rows = (left / 3).saturating_sub(2).max(1);
+    lines.extend(text::tables(&totals, &seen.names, rows));
+    write(&terminal::frame(&lines, size))
+}
+
+/// Prints lines; false if nobody reads them any more.
+fn emit(lines: impl IntoIterator<Item = String>) -> Result<bool, Failure> {
+    let text: String = lines.into_iter().map(|line| line + "\n").collect();
+    write(&text)
+}
+
+fn write(text: &str) -> Result<bool, Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::from(format!(
+            "cannot write to standard output: {error}"
+        ))),
+    }
+}
+
+/// Waits until the descriptor can be read, but no longer than so.
+fn is_readable(fd: BorrowedFd<'_>, timeout: Duration) -> Result<bool, Failure> {
+    let timeout = Timespec::try_from(timeout)?;
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
