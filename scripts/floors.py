@@ -17,7 +17,7 @@ SOURCE = ROOT / "src"
 FLOORS = [
     ["model"],
     ["kernel", "fs", "drive", "process", "schedule", "policy"],
-    ["learn", "prefetch", "profile", "judge", "apps"],
+    ["learn", "prefetch", "profile", "judge", "apps", "shield"],
     ["service"],
     ["cli", "bench", "doctor"],
 ]

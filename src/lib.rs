@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 4 | [`cli`], the command line; [`mod@bench`] and [`doctor`] beside it |
 //! | 3 | [`service`], which does by itself what the command line does on request |
-//! | 2 | [`learn`], [`prefetch`], [`profile`], [`judge`], [`apps`] |
+//! | 2 | [`learn`], [`prefetch`], [`profile`], [`judge`], [`apps`], [`shield`] |
 //! | 1 | [`kernel`], [`fs`], [`drive`], [`process`], and the pure functions of [`schedule`] and [`policy`] |
 //! | 0 | [`model`], plain data that all floors share |
 //!
@@ -39,3 +39,4 @@ pub mod process;
 pub mod profile;
 pub mod schedule;
 pub mod service;
+pub mod shield;

@@ -6,6 +6,7 @@ mod memory;
 mod page_out;
 mod sysfs;
 mod writes;
+mod written;
 
 pub use caches::{checkpoint_journal, drop_caches, drop_clean_caches};
 pub use knobs::{
@@ -16,3 +17,4 @@ pub use memory::{Memory, MemoryLimits};
 pub use page_out::{FileMapping, page_out_mapped};
 pub use sysfs::Sysfs;
 pub use writes::{DirtyLimits, DirtyMemory, IoScheduler, WriteCounters};
+pub use written::WrittenDrive;

@@ -15,7 +15,7 @@ pub(super) const MAX_STACK: u32 = 8;
 /// A view of sysfs. Tests use another root than /sys.
 #[derive(Clone, Debug)]
 pub struct Sysfs {
-    root: PathBuf,
+    pub(super) root: PathBuf,
     known: Vec<(u64, DriveClass)>,
 }
 
@@ -178,7 +178,7 @@ pub(super) fn read(path: &Path) -> Option<String> {
 }
 
 /// "8:1" as a device number.
-fn device_number(text: &str) -> Option<u64> {
+pub(super) fn device_number(text: &str) -> Option<u64> {
     let (major, minor) = text.split_once(':')?;
     Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }

@@ -30,6 +30,7 @@ mod learned_launches;
 mod managed;
 mod obsolete;
 mod relearn;
+mod shield;
 mod tuned_parameter;
 mod types;
 
@@ -41,6 +42,10 @@ pub use learned_launches::LearnedLaunches;
 pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
 pub use obsolete::{Checked, Finding, check_files};
 pub use relearn::Relearning;
+pub use shield::{
+    DirtyThresholds, DriveLook, Measure, MeasureEnd, MeasureKind, MemoryLook, ShieldAction,
+    ShieldEvent, ShieldLook, ShieldProfile, ShieldSettings, ShieldState, WriterLook,
+};
 pub use tuned_parameter::TunedParameter;
 pub use types::{
     ColdLaunch, Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan,

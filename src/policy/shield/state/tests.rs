@@ -1,0 +1,464 @@
+//! What is decided in which situation.
+
+use super::*;
+use crate::policy::{
+    DirtyThresholds, DriveLook, MeasureKind, MemoryLook, ShieldProfile, WriterLook,
+};
+
+const GIB: u64 = 1 << 30;
+const DRIVE: u32 = 8 << 20;
+const USER: u32 = 1000;
+
+/// A drive under writes, plenty of memory, and a writer of [`USER`].
+fn look() -> ShieldLook {
+    ShieldLook {
+        memory: MemoryLook {
+            total: 16 * GIB,
+            available: 10 * GIB,
+            dirtyable: 10 * GIB,
+            dirty: GIB,
+            pressure: Some(0.0),
+            limits: Some(DirtyThresholds::Ratios {
+                background: 10,
+                dirty: 20,
+            }),
+        },
+        drives: vec![DriveLook {
+            device: DRIVE,
+            writes_in_flight: 4,
+            written: Some(25 << 20),
+            has_strict_limit: true,
+            scheduler: "mq-deadline".into(),
+            schedulers: vec!["none".into(), "mq-deadline".into(), "bfq".into()],
+            max_sectors_kb: 1280,
+            one_command: false,
+            journals: vec![77],
+        }],
+        writers: vec![writer("/user-1000/copy", Some(USER))],
+        foreground: ["/user-1000/app".into()].into(),
+    }
+}
+
+fn writer(group: &str, uid: Option<u32>) -> WriterLook {
+    WriterLook {
+        group: group.into(),
+        uid,
+        written: 50 << 20,
+        anonymous: Some(10 << 20),
+        has_weight: false,
+    }
+}
+
+/// A shield that is told what happens, second by second.
+struct Played {
+    state: ShieldState,
+    now: Duration,
+    running: BTreeMap<u64, Measure>,
+    ended: Vec<(MeasureKind, MeasureEnd)>,
+}
+
+impl Played {
+    fn new(settings: ShieldSettings) -> Self {
+        Played {
+            state: ShieldState::new(settings),
+            now: Duration::from_secs(1000),
+            running: BTreeMap::new(),
+            ended: Vec::new(),
+        }
+    }
+
+    fn after(&mut self, seconds: f64, event: ShieldEvent) -> Vec<MeasureKind> {
+        self.now += Duration::from_secs_f64(seconds);
+        let (state, actions) = self.state.clone().step(event, self.now);
+        self.state = state;
+        for action in actions {
+            match action {
+                ShieldAction::Begin { id, measure, .. } => drop(self.running.insert(id, measure)),
+                ShieldAction::Adjust { id, measure } => {
+                    *self.running.get_mut(&id).unwrap() = measure
+                }
+                ShieldAction::End { id, why } => {
+                    let measure = self.running.remove(&id).unwrap();
+                    self.ended.push((measure.kind(), why));
+                }
+            }
+        }
+        self.kinds()
+    }
+
+    fn kinds(&self) -> Vec<MeasureKind> {
+        let mut kinds: Vec<_> = self.running.values().map(Measure::kind).collect();
+        kinds.sort_unstable();
+        kinds
+    }
+
+    fn id(&self, kind: MeasureKind) -> u64 {
+        let mut running = self.running.iter();
+        *running
+            .find(|(_, measure)| measure.kind() == kind)
+            .unwrap()
+            .0
+    }
+}
+
+fn begins(launch: u64) -> ShieldEvent {
+    ShieldEvent::LaunchBegins {
+        launch,
+        uid: USER,
+        device: DRIVE,
+    }
+}
+
+fn waits() -> ShieldEvent {
+    ShieldEvent::Waits {
+        tid: 5,
+        uid: USER,
+        device: DRIVE,
+    }
+}
+
+fn looked() -> ShieldEvent {
+    ShieldEvent::Looked(look())
+}
+
+use MeasureKind::{Backlog, Dirty, Group, Hold, Journal, Requests};
+
+#[test]
+fn a_launch_holds_writeback_back_until_it_ends() {
+    let mut played = Played::new(ShieldSettings::default());
+    assert_eq!(played.after(0.0, begins(1)), [], "nothing was seen yet");
+    assert_eq!(played.after(0.0, looked()), [Journal, Hold]);
+    let quiet = ShieldLook {
+        drives: vec![DriveLook {
+            writes_in_flight: 0,
+            written: Some(0),
+            ..look().drives[0].clone()
+        }],
+        ..look()
+    };
+    // The drive is quiet because of the hold.
+    assert_eq!(
+        played.after(0.1, ShieldEvent::Looked(quiet)),
+        [Journal, Hold]
+    );
+    assert_eq!(played.after(1.0, ShieldEvent::LaunchEnds { launch: 1 }), []);
+    assert!(played.ended.contains(&(Hold, MeasureEnd::NotNeeded)));
+    assert_eq!(played.state.next_tick(), None);
+}
+
+#[test]
+fn a_hold_ends_by_its_bound_and_rests_while_limits_take_over() {
+    let mut played = Played::new(ShieldSettings::default());
+    played.after(0.0, begins(1));
+    played.after(0.0, looked());
+    played.after(4.9, looked());
+    assert!(played.kinds().contains(&Hold));
+    assert_eq!(played.after(0.1, looked()), [Journal, Backlog, Group]);
+    assert_eq!(played.ended, [(Hold, MeasureEnd::Bound)]);
+    // Another launch does not begin a hold either.
+    played.after(0.1, begins(2));
+    assert!(!played.after(4.0, looked()).contains(&Hold));
+    assert!(played.after(1.0, looked()).contains(&Hold));
+    assert!(played.ended.contains(&(Backlog, MeasureEnd::Replaced)));
+}
+
+#[test]
+fn two_launches_share_a_hold() {
+    let mut played = Played::new(ShieldSettings::default());
+    played.after(0.0, begins(1));
+    played.after(0.0, looked());
+    let hold = played.id(Hold);
+    played.after(
+        1.0,
+        ShieldEvent::LaunchBegins {
+            launch: 2,
+            uid: 1001,
+            device: DRIVE,
+        },
+    );
+    played.after(0.0, looked());
+    assert!(
+        played
+            .after(0.5, ShieldEvent::LaunchEnds { launch: 1 })
+            .contains(&Hold)
+    );
+    assert_eq!(played.id(Hold), hold);
+    // Its bound did not move.
+    assert!(!played.after(3.5, ShieldEvent::Tick).contains(&Hold));
+}
+
+#[test]
+fn a_quiet_drive_is_left_alone() {
+    let mut played = Played::new(ShieldSettings::default());
+    let mut quiet = look();
+    quiet.drives[0] = DriveLook {
+        writes_in_flight: 0,
+        written: None,
+        ..quiet.drives[0].clone()
+    };
+    played.after(0.0, begins(1));
+    assert_eq!(played.after(0.0, ShieldEvent::Looked(quiet)), []);
+    let mut elsewhere = look();
+    elsewhere.drives[0].device += 16;
+    assert_eq!(played.after(0.1, ShieldEvent::Looked(elsewhere)), []);
+}
+
+#[test]
+fn a_waiting_task_has_the_drive_limited_and_the_limit_follows_the_backlog() {
+    let mut played = Played::new(ShieldSettings::default());
+    played.after(0.0, waits());
+    assert_eq!(played.after(0.0, looked()), [Journal, Backlog, Group]);
+    let id = played.id(Backlog);
+    assert_eq!(
+        played.running[&id],
+        Measure::Backlog {
+            device: DRIVE,
+            bytes: GIB
+        }
+    );
+    let mut less = look();
+    less.memory.dirty = GIB / 2;
+    played.after(1.0, ShieldEvent::Looked(less.clone()));
+    assert_eq!(
+        played.running[&id],
+        Measure::Backlog {
+            device: DRIVE,
+            bytes: GIB / 2
+        }
+    );
+    less.memory.dirty = 0;
+    played.after(0.5, ShieldEvent::Looked(less.clone()));
+    assert_eq!(
+        played.running[&id],
+        Measure::Backlog {
+            device: DRIVE,
+            bytes: GIB / 2
+        }
+    );
+    played.after(0.5, ShieldEvent::Looked(less));
+    assert_eq!(
+        played.running[&id],
+        Measure::Backlog {
+            device: DRIVE,
+            bytes: 16 << 20
+        }
+    );
+    // Five seconds after the last wait.
+    assert_eq!(played.after(3.0, ShieldEvent::Tick), []);
+    assert!(played.ended.contains(&(Backlog, MeasureEnd::NotNeeded)));
+}
+
+#[test]
+fn older_kernels_have_the_systems_limit_instead() {
+    let mut played = Played::new(ShieldSettings::default());
+    let mut old = look();
+    old.drives[0].has_strict_limit = false;
+    old.memory.dirty = 20 << 20;
+    played.after(0.0, waits());
+    assert_eq!(
+        played.after(0.0, ShieldEvent::Looked(old)),
+        [Journal, Dirty, Group]
+    );
+    let limits = DirtyThresholds::Bytes {
+        background: 10 << 20,
+        dirty: 20 << 20,
+    };
+    assert_eq!(played.running[&played.id(Dirty)], Measure::Dirty(limits));
+    // A launch has writeback held back in its place.
+    played.after(0.1, begins(1));
+    assert_eq!(played.after(0.0, looked()), [Journal, Hold]);
+    assert!(played.ended.contains(&(Dirty, MeasureEnd::Replaced)));
+}
+
+#[test]
+fn evidence_renews_limits_for_as_long_as_the_account_lasts() {
+    let mut played = Played::new(ShieldSettings {
+        group: false,
+        ..ShieldSettings::default()
+    });
+    let mut in_force = 0;
+    for _ in 0..600 {
+        played.after(1.0, waits());
+        in_force += u32::from(played.after(0.0, looked()).contains(&Backlog));
+    }
+    // Half the time, and half a minute in advance.
+    assert!((250..=345).contains(&in_force), "{in_force}");
+    assert!(played.ended.contains(&(Backlog, MeasureEnd::Account)));
+}
+
+#[test]
+fn only_the_users_own_writers_are_limited_and_never_the_foreground() {
+    let mut played = Played::new(ShieldSettings::default().only(Group));
+    let mut crowd = look();
+    crowd.writers = vec![
+        writer("/user-1000/copy", Some(USER)),
+        writer("/user-1000/app", Some(USER)),
+        writer("/user-1000/app/child", Some(USER)),
+        writer("/user-1000", Some(USER)),
+        writer("/", Some(USER)),
+        writer("/user-1001/copy", Some(1001)),
+        writer("/system/apt", Some(0)),
+        writer("/user-1000/mixed", None),
+        WriterLook {
+            anonymous: None,
+            ..writer("/user-1000/unknown", Some(USER))
+        },
+        WriterLook {
+            written: 1 << 20,
+            ..writer("/user-1000/small", Some(USER))
+        },
+    ];
+    played.after(0.0, waits());
+    assert_eq!(
+        played.after(0.0, ShieldEvent::Looked(crowd.clone())),
+        [Group]
+    );
+    let expected = Measure::Group {
+        group: "/user-1000/copy".into(),
+        bytes: 74 << 20,
+        weight: None,
+    };
+    assert_eq!(played.running[&played.id(Group)], expected);
+    crowd.foreground.insert("/user-1000/copy".into());
+    assert_eq!(played.after(0.1, ShieldEvent::Looked(crowd)), []);
+    assert_eq!(played.ended, [(Group, MeasureEnd::Foreground)]);
+}
+
+#[test]
+fn a_writer_that_needs_memory_itself_gets_it_back() {
+    let mut played = Played::new(ShieldSettings::default().only(Group));
+    played.after(0.0, waits());
+    played.after(0.0, looked());
+    let mut grown = look();
+    grown.writers[0].anonymous = Some(50 << 20);
+    assert_eq!(played.after(0.1, ShieldEvent::Looked(grown)), []);
+    assert_eq!(played.ended, [(Group, MeasureEnd::Foreground)]);
+}
+
+#[test]
+fn nothing_is_held_when_memory_is_short() {
+    let mut played = Played::new(ShieldSettings::default());
+    let mut short = look();
+    short.memory.available = GIB;
+    played.after(0.0, begins(1));
+    played.after(0.0, looked());
+    assert_eq!(
+        played.after(0.1, ShieldEvent::Looked(short.clone())),
+        [Journal, Backlog]
+    );
+    assert!(played.ended.contains(&(Hold, MeasureEnd::Memory)));
+    short.memory.available = 10 * GIB;
+    short.memory.pressure = Some(50.0);
+    assert!(
+        !played
+            .after(20.0, ShieldEvent::Looked(short))
+            .contains(&Hold)
+    );
+}
+
+#[test]
+fn what_failed_is_not_tried_again_soon() {
+    let mut played = Played::new(ShieldSettings::default());
+    played.after(0.0, begins(1));
+    played.after(0.0, looked());
+    let failed = ShieldEvent::Failed {
+        id: played.id(Hold),
+    };
+    let id = played.id(Hold);
+    played.running.remove(&id);
+    assert_eq!(
+        played.after(0.0, failed),
+        [Journal, Backlog, Group],
+        "the next stronger one"
+    );
+    assert!(!played.after(30.0, looked()).contains(&Hold));
+}
+
+#[test]
+fn priorities_are_for_schedulers_that_heed_them() {
+    let scheduled = |scheduler: &str, profile| {
+        let settings = ShieldSettings {
+            profile,
+            ..ShieldSettings::default().only(Journal)
+        };
+        let mut played = Played::new(settings);
+        let mut look = look();
+        look.drives[0].scheduler = scheduler.into();
+        played.after(0.0, waits());
+        played.after(0.0, ShieldEvent::Looked(look));
+        let mut threads: Vec<_> = played.running.into_values().collect();
+        threads.sort_by_key(|measure| measure.key());
+        threads
+    };
+    let priority = |tid, real_time| Measure::Priority {
+        device: DRIVE,
+        tid,
+        real_time,
+    };
+    assert_eq!(scheduled("none", ShieldProfile::Default), []);
+    assert_eq!(scheduled("kyber", ShieldProfile::Responsive), []);
+    assert_eq!(
+        scheduled("mq-deadline", ShieldProfile::Default),
+        [priority(77, true)]
+    );
+    let both = [priority(5, false), priority(77, true)];
+    assert_eq!(scheduled("bfq", ShieldProfile::Default), both);
+    let urgent = [priority(5, true), priority(77, true)];
+    assert_eq!(scheduled("mq-deadline", ShieldProfile::Responsive), urgent);
+}
+
+#[test]
+fn requests_are_changed_only_where_the_administrator_asks() {
+    let mut played = Played::new(ShieldSettings::default());
+    played.after(0.0, waits());
+    assert!(!played.after(0.0, looked()).contains(&Requests));
+    let mut played = Played::new(ShieldSettings::default().only(Requests));
+    played.after(0.0, waits());
+    assert_eq!(played.after(0.0, looked()), [Requests]);
+    let expected = Measure::Requests {
+        device: DRIVE,
+        scheduler: Some("bfq".into()),
+        max_sectors_kb: Some(128),
+    };
+    assert_eq!(played.running[&played.id(Requests)], expected);
+}
+
+#[test]
+fn a_user_who_launches_in_a_loop_gets_so_many_grants_and_others_theirs() {
+    let mut played = Played::new(ShieldSettings::default());
+    let mut holds = 0;
+    for launch in 0..300 {
+        played.after(0.0, begins(launch));
+        holds += usize::from(played.after(0.0, looked()).contains(&Hold));
+        played.after(0.2, ShieldEvent::LaunchEnds { launch });
+    }
+    assert!(holds <= 12, "{holds}");
+    assert!(played.state.refused() > 0);
+    played.after(
+        1.0,
+        ShieldEvent::LaunchBegins {
+            launch: 999,
+            uid: 1001,
+            device: DRIVE,
+        },
+    );
+    assert!(played.after(0.0, looked()).contains(&Hold));
+}
+
+#[test]
+fn pressure_counts_where_it_is_allowed() {
+    for (pressure, expected) in [(true, &[Journal, Backlog][..]), (false, &[])] {
+        let mut played = Played::new(ShieldSettings {
+            pressure,
+            ..ShieldSettings::default()
+        });
+        played.after(0.0, ShieldEvent::Pressure { device: DRIVE });
+        assert_eq!(played.after(0.0, looked()), expected);
+    }
+    let mut played = Played::new(ShieldSettings {
+        enabled: false,
+        ..ShieldSettings::default()
+    });
+    played.after(0.0, begins(1));
+    assert_eq!(played.after(0.0, looked()), []);
+}

@@ -1,0 +1,187 @@
+//! Which measures the evidence calls for, mildest first.
+
+use super::claim::Claim;
+use super::event::Measure;
+use super::look::{DirtyThresholds, DriveLook, ShieldLook, is_related};
+use super::measure::MeasureKind;
+use super::settings::{ShieldProfile, ShieldSettings};
+
+/// What a writer's cgroup may have besides its anonymous memory, in bytes: enough for requests of full size.
+const ABOVE_ANONYMOUS: u64 = 64 << 20;
+/// A group measure ends if less than this is left of that, in bytes.
+const LEAST_ABOVE: u64 = 32 << 20;
+/// The weight of a limited writer; 100 is the default.
+const WEIGHT: u64 = 10;
+/// Largest request, in KiB, for drives that take many commands at a time, and for those that take one.
+const REQUEST_KB: u64 = 128;
+const REQUEST_KB_ONE_COMMAND: u64 = 64;
+
+/// What may not be combined with what is in force.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InTheWay {
+    /// Writeback is held back.
+    pub hold: bool,
+    /// A hold may not begin now: it has to rest, or it failed.
+    pub no_hold: bool,
+}
+
+/// The measures that this claim calls for, from mildest to strongest. Those of a claim that others support are the
+/// same.
+pub(super) fn wanted(
+    claim: &Claim,
+    look: &ShieldLook,
+    settings: &ShieldSettings,
+    in_the_way: InTheWay,
+) -> Vec<Measure> {
+    let Some(drive) = look
+        .drives
+        .iter()
+        .find(|drive| drive.device == claim.device)
+    else {
+        return Vec::new();
+    };
+    let mut measures = priorities(claim, drive, settings);
+    if !drive.is_written() {
+        return measures;
+    }
+    let may_hold = claim.is_launch() && settings.allows(MeasureKind::Hold) && !in_the_way.no_hold;
+    let hold = look
+        .memory
+        .hold(settings)
+        .filter(|_| may_hold && !in_the_way.hold);
+    if let Some(limits) = hold {
+        measures.push(Measure::Hold(limits));
+    }
+    // While pages are to stay in memory, nothing may press them out.
+    if hold.is_none() && !in_the_way.hold {
+        measures.extend(limit(drive, look, settings));
+        measures.extend(groups(claim, look, settings));
+    }
+    if settings.allows(MeasureKind::Requests) {
+        measures.extend(requests(drive));
+    }
+    measures
+}
+
+fn priorities(claim: &Claim, drive: &DriveLook, settings: &ShieldSettings) -> Vec<Measure> {
+    let (classes, levels) = drive.heeds_priority();
+    if !settings.allows(MeasureKind::Journal) || !classes {
+        return Vec::new();
+    }
+    // What a user's thread starts inherits its priority: real-time only where the administrator asks for it.
+    let real_time = settings.profile == ShieldProfile::Responsive;
+    let journals = drive.journals.iter().filter(|_| drive.is_written());
+    let priority = |tid, real_time| Measure::Priority {
+        device: drive.device,
+        tid,
+        real_time,
+    };
+    let journals = journals.map(|&tid| priority(tid, true));
+    let threads = claim.threads().iter().filter(|_| real_time || levels);
+    let threads = threads.map(|&tid| priority(tid, real_time));
+    journals.chain(threads).collect()
+}
+
+/// The limit of what is dirty: the drive's own, or else the system's.
+fn limit(drive: &DriveLook, look: &ShieldLook, settings: &ShieldSettings) -> Option<Measure> {
+    if settings.allows(MeasureKind::Backlog) && drive.has_strict_limit {
+        return Some(Measure::Backlog {
+            device: drive.device,
+            bytes: backlog_bytes(look, settings),
+        });
+    }
+    let bytes = backlog_bytes(look, settings);
+    let limits = DirtyThresholds::Bytes {
+        background: bytes / 2,
+        dirty: bytes,
+    };
+    let is_lower = match look.memory.limits? {
+        DirtyThresholds::Bytes { dirty, .. } => bytes < dirty,
+        DirtyThresholds::Ratios { dirty, .. } => {
+            u128::from(bytes) * 100 < u128::from(look.memory.dirtyable) * u128::from(dirty)
+        }
+    };
+    (settings.allows(MeasureKind::Dirty) && is_lower).then_some(Measure::Dirty(limits))
+}
+
+/// What may be dirty: the limit, but never less than there is. A writer that has to wait until its backlog is written
+/// stands still; one at its limit goes at the speed of the drive. The limit follows the backlog down.
+fn backlog_bytes(look: &ShieldLook, settings: &ShieldSettings) -> u64 {
+    look.memory.dirty.max(settings.backlog_bytes())
+}
+
+/// Limits of the cgroups of the account's own user.
+fn groups(claim: &Claim, look: &ShieldLook, settings: &ShieldSettings) -> Vec<Measure> {
+    if claim.uid.is_none() || !settings.allows(MeasureKind::Group) || look.memory.is_short() {
+        return Vec::new();
+    }
+    let own = look.writers.iter().filter(|writer| {
+        writer.uid == claim.uid
+            && writer.is_writer()
+            && !is_related(&writer.group, &look.foreground)
+    });
+    own.filter_map(|writer| {
+        let bytes = writer.anonymous?.saturating_add(ABOVE_ANONYMOUS);
+        Some(Measure::Group {
+            group: writer.group.clone(),
+            // Whole MiB, as people read them.
+            bytes: bytes.div_ceil(1 << 20) << 20,
+            weight: writer.has_weight.then_some(WEIGHT),
+        })
+    })
+    .collect()
+}
+
+fn requests(drive: &DriveLook) -> Option<Measure> {
+    let is_there = |name: &str| drive.schedulers.iter().any(|known| known == name);
+    let scheduler = (is_there("bfq") && drive.scheduler != "bfq").then(|| "bfq".to_owned());
+    let largest = match drive.one_command {
+        true => REQUEST_KB_ONE_COMMAND,
+        false => REQUEST_KB,
+    };
+    let max_sectors_kb = (drive.max_sectors_kb > largest).then_some(largest);
+    (scheduler.is_some() || max_sectors_kb.is_some()).then_some(Measure::Requests {
+        device: drive.device,
+        scheduler,
+        max_sectors_kb,
+    })
+}
+
+/// How a measure in force is to be changed after this look, if so.
+pub(super) fn adjusted(
+    measure: &Measure,
+    look: &ShieldLook,
+    settings: &ShieldSettings,
+) -> Option<Measure> {
+    let lowered = |bytes: u64| {
+        let target = backlog_bytes(look, settings);
+        (target < bytes - bytes / 8).then_some(target)
+    };
+    match measure {
+        Measure::Backlog { device, bytes } => Some(Measure::Backlog {
+            device: *device,
+            bytes: lowered(*bytes)?,
+        }),
+        Measure::Dirty(DirtyThresholds::Bytes { dirty, .. }) => {
+            let dirty = lowered(*dirty)?;
+            let background = dirty / 2;
+            Some(Measure::Dirty(DirtyThresholds::Bytes { background, dirty }))
+        }
+        _ => None,
+    }
+}
+
+/// Whether the cgroup has become the foreground's, or needs the memory that it was left.
+pub(super) fn hurts(measure: &Measure, look: &ShieldLook) -> bool {
+    let Measure::Group { group, bytes, .. } = measure else {
+        return false;
+    };
+    let writer = look.writers.iter().find(|writer| writer.group == *group);
+    let anonymous = writer.and_then(|writer| writer.anonymous).unwrap_or(0);
+    is_related(group, &look.foreground) || anonymous.saturating_add(LEAST_ABOVE) > *bytes
+}
+
+/// Whether a measure may not be in force while memory is short.
+pub(super) fn needs_memory(measure: &Measure) -> bool {
+    matches!(measure, Measure::Hold(_) | Measure::Group { .. })
+}

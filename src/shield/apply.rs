@@ -1,0 +1,156 @@
+//! Measures as settings of the kernel's knobs.
+
+use std::path::Path;
+
+use super::groups::{GroupLimits, Groups};
+use super::memory::VM;
+use crate::drive::{IoClass, Setting, Sysfs, UnitProperty, WrittenDrive};
+use crate::policy::{DirtyThresholds, Measure, MemoryLook};
+
+/// Parts in which a bdi's share is given (`max_ratio_fine`).
+const PARTS: u128 = 1_000_000;
+/// Level of the real-time class, from 0, the highest, to 7.
+const REAL_TIME_LEVEL: u8 = 4;
+
+/// What the settings of a measure depend on.
+pub(super) struct MeasurePlace<'a> {
+    pub sysfs: &'a Sysfs,
+    pub groups: &'a Groups,
+    /// The drive that the measure names, if it is there.
+    pub drive: Option<&'a WrittenDrive>,
+    pub memory: &'a MemoryLook,
+}
+
+/// The settings of a measure, in the order in which they are made. None if what it concerns has gone.
+pub(super) fn settings(measure: &Measure, place: &MeasurePlace) -> Vec<Setting> {
+    match measure {
+        Measure::Priority { tid, real_time, .. } => {
+            let (class, level) = match real_time {
+                true => (IoClass::RealTime, REAL_TIME_LEVEL),
+                false => (IoClass::BestEffort, 0),
+            };
+            vec![Setting::IoPriority {
+                tid: *tid,
+                class,
+                level,
+            }]
+        }
+        Measure::Hold(limits) => {
+            let [background, dirty] = system(limits);
+            // The upper limit first: the kernel halves a lower one that is not below it.
+            vec![dirty, background, vm("dirty_writeback_centisecs", 0)]
+        }
+        Measure::Dirty(limits) => {
+            let [background, dirty] = system(limits);
+            vec![background, dirty]
+        }
+        Measure::Backlog { bytes, .. } => backlog(*bytes, place),
+        Measure::Group {
+            group,
+            bytes,
+            weight,
+        } => group_limits(group, *bytes, *weight, place),
+        Measure::Requests {
+            scheduler,
+            max_sectors_kb,
+            ..
+        } => {
+            let file = |name: &str, value: String| {
+                let path = place.sysfs.queue_knob(place.drive?.dev, name)?;
+                Some(Setting::File { path, value })
+            };
+            let scheduler = scheduler
+                .as_ref()
+                .and_then(|name| file("scheduler", name.clone()));
+            let largest = max_sectors_kb.and_then(|kib| file("max_sectors_kb", kib.to_string()));
+            scheduler.into_iter().chain(largest).collect()
+        }
+    }
+}
+
+fn vm(name: &str, value: u64) -> Setting {
+    Setting::File {
+        path: Path::new(VM).join(name),
+        value: value.to_string(),
+    }
+}
+
+/// The background limit, and the other.
+fn system(limits: &DirtyThresholds) -> [Setting; 2] {
+    match *limits {
+        DirtyThresholds::Ratios { background, dirty } => [
+            vm("dirty_background_ratio", background),
+            vm("dirty_ratio", dirty),
+        ],
+        DirtyThresholds::Bytes { background, dirty } => [
+            vm("dirty_background_bytes", background),
+            vm("dirty_bytes", dirty),
+        ],
+    }
+}
+
+/// Limits of what is dirty of the drive. The kernel keeps them as a share of what may be dirty altogether, which
+/// changes with memory: `max_bytes` would never read as it was written.
+fn backlog(bytes: u64, place: &MeasurePlace) -> Vec<Setting> {
+    let Some((drive, limits)) = place.drive.zip(place.memory.limits) else {
+        return Vec::new();
+    };
+    let all = match limits {
+        DirtyThresholds::Bytes { dirty, .. } => dirty,
+        DirtyThresholds::Ratios { dirty, .. } => place.memory.dirtyable / 100 * dirty,
+    };
+    let parts = (u128::from(bytes) * PARTS / u128::from(all.max(1))).clamp(1, PARTS);
+    let bdis = place.sysfs.bdis(drive).into_iter();
+    bdis.flat_map(|bdi| {
+        let file = |name: &str, value: String| Setting::File {
+            path: bdi.join(name),
+            value,
+        };
+        // Without the strict limit, the share counts only when much is dirty altogether.
+        [
+            file("max_ratio_fine", parts.to_string()),
+            file("strict_limit", "1".to_owned()),
+        ]
+    })
+    .collect()
+}
+
+fn group_limits(
+    group: &str,
+    bytes: u64,
+    weight: Option<u64>,
+    place: &MeasurePlace,
+) -> Vec<Setting> {
+    match place.groups.limits(group) {
+        None => Vec::new(),
+        Some(GroupLimits::Unit(unit)) => {
+            let set = |property, value| Setting::UnitProperty {
+                unit: unit.clone(),
+                property,
+                value,
+            };
+            let weight = weight.map(|weight| set(UnitProperty::IoWeight, weight));
+            [Some(set(UnitProperty::MemoryHigh, bytes)), weight]
+                .into_iter()
+                .flatten()
+                .collect()
+        }
+        Some(GroupLimits::Directory(directory)) => {
+            let set = |name: &str, value: u64| {
+                let path = directory.join(name);
+                path.exists().then(|| Setting::File {
+                    path,
+                    value: value.to_string(),
+                })
+            };
+            let weights = weight
+                .into_iter()
+                .flat_map(|weight| ["io.weight", "io.bfq.weight"].map(|name| set(name, weight)));
+            [set("memory.high", bytes)]
+                .into_iter()
+                .chain(weights)
+                .flatten()
+                .collect()
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! The real kernel and clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{major, makedev, minor};
+
+use super::apply::{MeasurePlace, settings};
+use super::core::{LookFor, NotTaken, ShieldWorld};
+use super::groups::Groups;
+use super::memory;
+use super::writers::{Writers, processes};
+use crate::drive::{ChangeId, KnobError, Knobs, Setting, Sysfs, Undone, WrittenDrive};
+use crate::model::DriveClass;
+use crate::policy::{DriveLook, Measure, MemoryLook, ShieldLook};
+use crate::process::Clocks;
+
+/// Rates are of looks that are this far apart.
+const LEAST_INTERVAL: Duration = Duration::from_millis(50);
+const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
+/// The journals' threads are searched for this often.
+const JOURNALS_EVERY: Duration = Duration::from_secs(60);
+/// Of a measure that others have changed while it was in force.
+const LEFT_ALONE: &str = "others have set it meanwhile, and it was left alone";
+
+/// The running system.
+pub(super) struct KernelWorld {
+    sysfs: Sysfs,
+    knobs: Knobs,
+    groups: Groups,
+    writers: Writers,
+    drives: BTreeMap<u32, SeenDrive>,
+    memory: MemoryLook,
+    taken: BTreeMap<u64, Vec<(SettingKey, ChangeId)>>,
+    /// Changes that could not be undone.
+    stuck: Vec<ChangeId>,
+}
+
+struct SeenDrive {
+    drive: WrittenDrive,
+    /// When, and what had been written by then.
+    counted: Option<(Duration, u64)>,
+    rate: Option<u64>,
+    journals: Option<(Duration, Vec<i32>)>,
+}
+
+/// What a setting sets, without its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SettingKey(String);
+
+impl SettingKey {
+    fn of(setting: &Setting) -> Self {
+        SettingKey(match setting {
+            Setting::File { path, .. } => path.display().to_string(),
+            Setting::UnitProperty { unit, property, .. } => format!("{unit} {}", property.name()),
+            Setting::IoPriority { tid, .. } => tid.to_string(),
+        })
+    }
+}
+
+impl KernelWorld {
+    /// With knobs that nothing was changed of.
+    pub fn new(sysfs: Sysfs, knobs: Knobs, groups: Groups) -> Self {
+        KernelWorld {
+            sysfs,
+            knobs,
+            groups,
+            writers: Writers::default(),
+            drives: BTreeMap::new(),
+            memory: MemoryLook::default(),
+            taken: BTreeMap::new(),
+            stuck: Vec::new(),
+        }
+    }
+
+    fn seen(&mut self, device: u32) -> Option<&mut SeenDrive> {
+        let drive = self.sysfs.written_drive(dev_of(device))?;
+        let new = SeenDrive {
+            drive,
+            counted: None,
+            rate: None,
+            journals: None,
+        };
+        let seen = self.drives.entry(device).or_insert(new);
+        Some(seen)
+    }
+
+    fn drive_look(&mut self, device: u32, now: Duration) -> Option<DriveLook> {
+        let writes = self.sysfs.write_counters(dev_of(device))?;
+        let seen = self.seen(device)?;
+        let interval = seen.counted.map(|(at, _)| now.saturating_sub(at));
+        if let (Some((_, before)), Some(interval)) = (seen.counted, interval)
+            && (LEAST_INTERVAL..=LONGEST_INTERVAL).contains(&interval)
+        {
+            let bytes = u128::from(writes.bytes.saturating_sub(before));
+            let rate = bytes * 1_000_000 / interval.as_micros();
+            seen.rate = u64::try_from(rate).ok();
+        }
+        if interval.is_none_or(|interval| interval >= LEAST_INTERVAL) {
+            if interval.is_none_or(|interval| interval > LONGEST_INTERVAL) {
+                seen.rate = None;
+            }
+            seen.counted = Some((now, writes.bytes));
+        }
+        if seen
+            .journals
+            .as_ref()
+            .is_none_or(|(at, _)| now.saturating_sub(*at) > JOURNALS_EVERY)
+        {
+            seen.journals = Some((now, journals(&seen.drive.names())));
+        }
+        let (rate, drive) = (seen.rate, seen.drive.clone());
+        let journals = seen
+            .journals
+            .as_ref()
+            .map_or_else(Vec::new, |(_, tids)| tids.clone());
+        let scheduler = self.sysfs.scheduler(drive.dev);
+        let (scheduler, schedulers) = match scheduler {
+            Some(found) => (found.name, found.available),
+            None => ("none".to_owned(), Vec::new()),
+        };
+        let largest = self.sysfs.queue_knob(drive.dev, "max_sectors_kb");
+        let largest = largest.and_then(|file| fs::read_to_string(file).ok());
+        Some(DriveLook {
+            device,
+            writes_in_flight: writes.in_flight,
+            written: rate,
+            has_strict_limit: drive.has_strict_limit(&self.sysfs),
+            scheduler,
+            schedulers,
+            max_sectors_kb: largest
+                .and_then(|text| text.trim().parse().ok())
+                .unwrap_or(0),
+            one_command: self.sysfs.class(drive.dev) == DriveClass::NoCommandQueuing,
+            journals,
+        })
+    }
+
+    fn settings(&self, measure: &Measure) -> Result<Vec<Setting>, NotTaken> {
+        let device = match measure {
+            Measure::Backlog { device, .. } | Measure::Requests { device, .. } => Some(device),
+            _ => None,
+        };
+        let place = MeasurePlace {
+            sysfs: &self.sysfs,
+            groups: &self.groups,
+            drive: device.and_then(|device| Some(&self.drives.get(device)?.drive)),
+            memory: &self.memory,
+        };
+        let settings = settings(measure, &place);
+        match settings.is_empty() {
+            true => Err(NotTaken::Gone),
+            false => Ok(settings),
+        }
+    }
+
+    /// Makes these settings beside those that the measure has made; what it sets again is its own.
+    fn make(&mut self, id: u64, settings: Vec<Setting>) -> Result<(), NotTaken> {
+        for setting in settings {
+            let key = SettingKey::of(&setting);
+            let Some(change) = self.knobs.change(setting).map_err(not_taken)? else {
+                continue;
+            };
+            let taken = self.taken.entry(id).or_default();
+            let earlier = taken.iter_mut().find(|(known, _)| *known == key);
+            let Some((_, earlier)) = earlier else {
+                taken.push((key, change));
+                continue;
+            };
+            // The later change takes the original value over.
+            let earlier = std::mem::replace(earlier, change);
+            self.knobs.undo(earlier).map_err(not_taken)?;
+        }
+        Ok(())
+    }
+}
+
+fn not_taken(error: KnobError) -> NotTaken {
+    let is_gone = match &error {
+        KnobError::Task { error, .. } => error.raw_os_error() == Some(libc::ESRCH),
+        KnobError::File { error, .. } => {
+            error.kind() == std::io::ErrorKind::NotFound
+                || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
+        }
+        _ => false,
+    };
+    match is_gone {
+        true => NotTaken::Gone,
+        false => NotTaken::Failed(error.to_string()),
+    }
+}
+
+impl ShieldWorld for KernelWorld {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(Clocks::now().boottime_ns)
+    }
+
+    fn unix_ms(&self) -> u64 {
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn drive(&mut self, device: u32) -> Option<u32> {
+        Some(number_of(self.sysfs.written_drive(dev_of(device))?.dev))
+    }
+
+    fn writing_drives(&mut self) -> Vec<u32> {
+        let drives = self.sysfs.writing_drives().into_iter();
+        drives.map(|drive| number_of(drive.dev)).collect()
+    }
+
+    fn group(&mut self, pid: i32) -> Option<String> {
+        self.groups.of(pid)
+    }
+
+    fn look(&mut self, look_for: &LookFor) -> ShieldLook {
+        let now = self.now();
+        self.memory = memory::look();
+        let drives = look_for.drives.iter();
+        ShieldLook {
+            memory: self.memory,
+            drives: drives
+                .filter_map(|&device| self.drive_look(device, now))
+                .collect(),
+            writers: self.writers.look(now, &self.groups, &look_for.limited),
+            foreground: look_for.foreground.clone(),
+        }
+    }
+
+    fn pause(&mut self) {
+        self.writers.forget();
+        self.drives.clear();
+    }
+
+    fn take(&mut self, id: u64, measure: &Measure) -> Result<(), NotTaken> {
+        let made = self
+            .settings(measure)
+            .and_then(|settings| self.make(id, settings));
+        made.inspect_err(|_| self.undo(id))
+    }
+
+    fn adjust(&mut self, id: u64, measure: &Measure) -> Result<(), NotTaken> {
+        let settings = self.settings(measure)?;
+        self.make(id, settings)
+    }
+
+    fn end(&mut self, id: u64) -> Result<Option<&'static str>, String> {
+        let (mut note, mut failed) = (None, None);
+        for (_, change) in self.taken.remove(&id).unwrap_or_default().into_iter().rev() {
+            match self.knobs.undo(change) {
+                Ok(Undone::Restored | Undone::Gone) => {}
+                Ok(Undone::ChangedByOthers) => note = Some(LEFT_ALONE),
+                Err(error) => {
+                    self.stuck.push(change);
+                    failed = Some(error.to_string());
+                }
+            }
+        }
+        failed.map_or(Ok(note), Err)
+    }
+
+    fn retry(&mut self) -> bool {
+        let knobs = &mut self.knobs;
+        self.stuck
+            .retain(|&change| !matches!(knobs.undo(change), Ok(_) | Err(KnobError::NotChanged)));
+        !self.stuck.is_empty()
+    }
+
+    fn target(&self, measure: &Measure) -> String {
+        let drive = |device: &u32| {
+            let name = self.sysfs.drive_name(dev_of(*device));
+            name.unwrap_or_else(|| format!("{}:{}", device >> 20, device & 0xf_ffff))
+        };
+        describe(measure, drive)
+    }
+}
+
+impl KernelWorld {
+    fn undo(&mut self, id: u64) {
+        // What cannot be undone is tried again.
+        let _ = self.end(id);
+    }
+}
+
+/// A measure for readers, with `drive` as the name of a drive.
+fn describe(measure: &Measure, drive: impl Fn(&u32) -> String) -> String {
+    use crate::policy::DirtyThresholds::{Bytes, Ratios};
+    let mib = |bytes: &u64| bytes >> 20;
+    match measure {
+        Measure::Priority {
+            device,
+            tid,
+            real_time,
+        } => {
+            let class = if *real_time {
+                "real-time"
+            } else {
+                "best-effort 0"
+            };
+            format!("thread {tid}, which writes to {}: {class}", drive(device))
+        }
+        Measure::Hold(Ratios { background, dirty })
+        | Measure::Dirty(Ratios { background, dirty }) => {
+            format!("dirty limits {background} % and {dirty} %")
+        }
+        Measure::Hold(Bytes { background, dirty })
+        | Measure::Dirty(Bytes { background, dirty }) => {
+            format!("dirty limits {} and {} MiB", mib(background), mib(dirty))
+        }
+        Measure::Backlog { device, bytes } => format!("{}: {} MiB", drive(device), mib(bytes)),
+        Measure::Group {
+            group,
+            bytes,
+            weight,
+        } => {
+            let weight = weight.map_or(String::new(), |weight| format!(", weight {weight}"));
+            format!("{group}: {} MiB{weight}", mib(bytes))
+        }
+        Measure::Requests {
+            device,
+            scheduler,
+            max_sectors_kb,
+        } => {
+            let scheduler = scheduler.as_ref().map(|name| format!(" scheduler {name}"));
+            let largest = max_sectors_kb.map(|kib| format!(" requests of {kib} KiB"));
+            let parts: Vec<String> = [scheduler, largest].into_iter().flatten().collect();
+            format!("{}:{}", drive(device), parts.join(","))
+        }
+    }
+}
+
+/// Threads that write the journals of file systems on these devices: `jbd2/DEVICE-INODE`.
+fn journals(devices: &BTreeSet<String>) -> Vec<i32> {
+    let is_journal = |pid: &i32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let device = name
+            .trim()
+            .strip_prefix("jbd2/")
+            .and_then(|rest| rest.rsplit_once('-'));
+        device.is_some_and(|(device, _)| devices.contains(device))
+    };
+    processes().filter(is_journal).collect()
+}
+
+/// The kernel's dev_t as `st_dev` has it.
+fn dev_of(device: u32) -> u64 {
+    makedev(device >> 20, device & 0xf_ffff)
+}
+
+/// And back.
+fn number_of(dev: u64) -> u32 {
+    major(dev) << 20 | minor(dev)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::DirtyThresholds;
+
+    #[test]
+    fn measures_are_described_for_readers() {
+        let drive = |_: &u32| "sda".to_owned();
+        let hold = Measure::Hold(DirtyThresholds::Ratios {
+            background: 40,
+            dirty: 45,
+        });
+        assert_eq!(describe(&hold, drive), "dirty limits 40 % and 45 %");
+        let backlog = Measure::Backlog {
+            device: 8 << 20,
+            bytes: 16 << 20,
+        };
+        assert_eq!(describe(&backlog, drive), "sda: 16 MiB");
+        let requests = Measure::Requests {
+            device: 8 << 20,
+            scheduler: Some("bfq".into()),
+            max_sectors_kb: Some(64),
+        };
+        assert_eq!(
+            describe(&requests, drive),
+            "sda: scheduler bfq, requests of 64 KiB"
+        );
+        let group = Measure::Group {
+            group: "/a".into(),
+            bytes: 70 << 20,
+            weight: Some(10),
+        };
+        assert_eq!(describe(&group, drive), "/a: 70 MiB, weight 10");
+    }
+
+    #[test]
+    fn device_numbers_are_converted() {
+        for (large, small) in [(8, 1), (259, 3), (7, 300_000)] {
+            assert_eq!(number_of(dev_of(large << 20 | small)), large << 20 | small);
+        }
+    }
+}

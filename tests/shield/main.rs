@@ -1,0 +1,25 @@
+//! The shield on a real ext4, beside a real writer: what it changes, and that everything is as before whatever happens.
+//!
+//! Dirty limits belong to the whole system, so these tests take turns.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod faults;
+mod measures;
+mod system;
+mod writer;
+
+use std::sync::{Mutex, MutexGuard};
+
+use system::WrittenImage;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// An image that is being written, and the test's turn; `None` where the machine does not allow it.
+fn set_up() -> Option<(WrittenImage, MutexGuard<'static, ()>)> {
+    if !common::privileged() {
+        return None;
+    }
+    let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    Some((WrittenImage::new(), turn))
+}
