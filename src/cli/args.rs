@@ -218,6 +218,9 @@ pub struct RunArgs {
     /// standard error, or as JSON lines into FILE
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     pub report: Option<Option<PathBuf>>,
+    /// Leave the settings of the system as they are, also if other programs' writes are in the way of the launch
+    #[arg(long)]
+    pub no_shield: bool,
     #[command(flatten)]
     pub launch: LaunchArgs,
 }
@@ -337,7 +340,8 @@ mod tests {
         let verbose = run(&["-v", "--", "a", "-b"]);
         assert!(verbose.verbose);
         assert_eq!(verbose.launch.cmd, ["a", "-b"]);
-        assert_eq!(verbose.report, None);
+        assert_eq!((verbose.report, verbose.no_shield), (None, false));
+        assert!(run(&["--no-shield", "--", "a"]).no_shield);
         assert_eq!(run(&["--report", "--", "a"]).report, Some(None));
         let file = Some(Some(PathBuf::from("f")));
         assert_eq!(run(&["--report=f", "--", "a"]).report, file);

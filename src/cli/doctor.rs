@@ -1,8 +1,13 @@
 //! `doctor`: what works here, and what does not.
 
+use serde_json::json;
+
 use super::profiles::write_out;
-use super::{Failure, say};
+use super::status::joined;
+use super::{Failure, say, writes};
 use crate::doctor::{AbilityCheck, AbilityLevel, Diagnosis, diagnose};
+use crate::service::control::ShieldSummary;
+use crate::service::control::bus::{Address, Client};
 
 /// Exit status when learning or prefetching does not work.
 const BROKEN: u8 = 1;
@@ -10,11 +15,14 @@ const BROKEN: u8 = 1;
 /// Prints what was found, and fails if learning and prefetching do not work.
 pub fn main(json: bool) -> Result<(), Failure> {
     let diagnosis = diagnose();
+    let shield = shield();
     if json {
-        let value = serde_json::to_value(&diagnosis)?;
+        let mut value = serde_json::to_value(&diagnosis)?;
+        value["shield"] = json!(shield);
         write_out(&format!("{value:#}\n"))?;
     } else {
-        write_out(&text(&diagnosis))?;
+        let shield = shield.map_or_else(Vec::new, |shield| writes::lines(&shield));
+        write_out(&(text(&diagnosis) + &joined(&shield)))?;
     }
     if !diagnosis.works {
         return Err(Failure {
@@ -28,6 +36,15 @@ pub fn main(json: bool) -> Result<(), Failure> {
         say("learning and prefetching work, with the losses that are named");
     }
     Ok(())
+}
+
+/// What the running service's shield does and did; `None` if no service runs, or it does not answer. What the system
+/// lacks for it is among the checks.
+fn shield() -> Option<ShieldSummary> {
+    let client = Client::connect(&Address::System).ok().flatten()?;
+    let mut shield = client.status().ok()?.shield;
+    shield.lacks.clear();
+    Some(shield)
 }
 
 /// A line for each ability, and one below for what its absence costs.

@@ -14,10 +14,12 @@ mod report;
 mod run;
 mod serve;
 mod service;
+mod shielded;
 mod show;
 mod status;
 mod waits;
 mod watch;
+mod writes;
 
 pub use serve::serve;
 
@@ -35,7 +37,7 @@ use crate::learn::RUN_DIR;
 use crate::policy::PhaseRequest;
 use crate::process::SpawnError;
 use crate::service::control::bus::Address;
-use crate::service::{CannotWorkHere, Places};
+use crate::service::{CannotWorkHere, Places, SHIELD_DIR};
 use args::{Cli, CliCommand};
 
 /// Exit status for a failure of this program, as that of env(1). 126 and 127 stand for apps that cannot be
@@ -155,14 +157,20 @@ fn say(message: &str) {
 
 /// Restores the settings that a killed run may have left changed.
 fn restore_after_crash() {
-    match restore_leftovers(Path::new(RUN_DIR)) {
-        Ok(0) => {}
-        Ok(count) => {
-            say(&format!(
-                "restored {count} settings that a killed learning run had left changed"
-            ));
+    let run_dir = Path::new(RUN_DIR);
+    for (dir, who) in [
+        (run_dir.to_owned(), "learning run"),
+        (run_dir.join(SHIELD_DIR), "launch beside writes"),
+    ] {
+        match restore_leftovers(&dir) {
+            Ok(0) => {}
+            Ok(count) => {
+                say(&format!(
+                    "restored {count} settings that a killed {who} had left changed"
+                ));
+            }
+            Err(error) => say(&error.to_string()),
         }
-        Err(error) => say(&error.to_string()),
     }
 }
 

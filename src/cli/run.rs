@@ -9,8 +9,9 @@ use std::{io, thread};
 use super::args::RunArgs;
 use super::learn::identify;
 use super::report::{ReportFile, ReportVerdict, judge, print, write};
+use super::shielded::ShieldedRun;
 use super::show::app_name;
-use super::{Failure, say};
+use super::{Failure, say, writes};
 use crate::apps::CommandApp;
 use crate::cli::format::mib;
 use crate::judge::{Recorder, Recording, WaitWatch};
@@ -19,6 +20,7 @@ use crate::model::{App, Ended, LaunchLimits, PrefetchReport, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions, raise_open_files};
 use crate::process::{Command, Exit, Spawn, Supervisor, User};
 use crate::profile::Store;
+use crate::service::control::MeasureState;
 
 /// How long a prefetch may go on after the started process has exited, since its children may go on with
 /// the launch.
@@ -35,6 +37,7 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
     let command = Command::find_for(&args.launch.cmd, args.launch.root.as_deref(), user.as_ref())
         .map_err(Failure::not_started)?;
     let app = identify(&command, user.as_ref());
+    let command_app = app.app.clone();
     let mut supervisor = Supervisor::new()?;
     let open_files = raise_open_files();
     // Before the prefetch thread is started, so that the recorder can tell its reads from the app's.
@@ -58,11 +61,17 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
         spawn.before_exec = Some(Box::new(move || mark.set()));
     }
     let started = SystemTime::now();
-    supervisor.start(spawn).map_err(Failure::not_started)?;
+    let launched = supervisor.start(spawn).map_err(Failure::not_started)?;
     // After the prefetch and the app have been started, so that they do not wait for it.
     super::restore_after_crash();
+    let shielded = match args.no_shield {
+        true => None,
+        false => ShieldedRun::start(&command_app, launched.pid),
+    };
     let Some((app, prefetch)) = running else {
-        supervisor.wait()?.finish();
+        let exit = supervisor.wait()?;
+        end_shield(shielded, args.verbose);
+        exit.finish();
     };
     let (exit, report, verdict) = match reporter {
         None => (supervisor.wait()?, app.end_prefetch(prefetch), None),
@@ -72,6 +81,7 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
             (exit, report, Some((verdict, file)))
         }
     };
+    end_shield(shielded, args.verbose);
     app.tell(report.as_ref(), &exit, args.verbose);
     match verdict {
         Some((Ok(verdict), Some(file))) => write(&verdict, file),
@@ -86,6 +96,16 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
 struct ReportWatchers {
     recorder: Recorder,
     waits: WaitWatch,
+}
+
+/// Restores what was changed for the launch, and says what that was if `verbose`.
+fn end_shield(shielded: Option<ShieldedRun>, verbose: bool) {
+    let measures = shielded.map_or_else(Vec::new, ShieldedRun::end);
+    if verbose {
+        for measure in measures {
+            say(writes::line("", &MeasureState::from(measure)).trim_start());
+        }
+    }
 }
 
 /// Makes ready what `--report` needs before the launch, the file too: an unwritable one is known early.

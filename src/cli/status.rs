@@ -8,6 +8,7 @@ use serde_json::json;
 use super::Failure;
 use super::profiles::write_out;
 use super::service::{app_argument, failed, running, service_or_files};
+use super::writes;
 use crate::cli::format;
 use crate::cli::format::{date, mib, text_of};
 use crate::service::control::bus::{Client, EVERYBODY, MAX_LAUNCHES};
@@ -47,7 +48,11 @@ pub fn stats(
     } else {
         let mut lines = match app {
             Some(_) => apps.iter().flat_map(app_lines).collect(),
-            None => table(&apps, user.is_none()),
+            None => {
+                let mut lines = table(&apps, user.is_none());
+                lines.extend(writes_line(&apps));
+                lines
+            }
         };
         lines.push(String::new());
         lines.extend(launches_table(&launches, user.is_none()));
@@ -84,6 +89,7 @@ fn status_text(report: &Status) -> String {
         format!("{saved_s:.1} s of waiting for the drive saved"),
         format!("{memory} of memory, {profiles} of profiles"),
     ];
+    lines.extend(writes::lines(&report.shield));
     lines.extend(report.abilities.iter().map(|line| format!("  {line}")));
     let warnings = report.warnings.iter();
     lines.extend(warnings.map(|line| format!("warning: {line}")));
@@ -112,12 +118,27 @@ fn app_lines(app: &AppState) -> Vec<String> {
              prefetched; gain {}",
             gain(app)
         ),
+        writes_line(std::slice::from_ref(app))
+            .unwrap_or_else(|| "no launches beside other programs' writes".to_owned()),
         format!(
             "profile of {} entries, {:.1} KiB",
             app.entries,
             app.profile_bytes as f64 / 1024.0
         ),
     ]
+}
+
+/// What is known of these apps' launches beside other programs' writes; `None` if there were none.
+fn writes_line(apps: &[AppState]) -> Option<String> {
+    let sum = |figure: fn(&AppState) -> u64| apps.iter().map(figure).fold(0, u64::saturating_add);
+    let launches = sum(|app| app.beside_writes);
+    (launches > 0).then(|| {
+        format!(
+            "{launches} launches beside other programs' writes: writeback held back for {}, waited for writes for {}",
+            format::seconds(sum(|app| app.writeback_held_us)),
+            format::seconds(sum(|app| app.waited_for_writes_us)),
+        )
+    })
 }
 
 /// One line for each app, below a heading; with its user, if those of several are shown.
@@ -287,6 +308,24 @@ mod tests {
     }
 
     #[test]
+    fn launches_beside_writes_are_summed_up_if_there_were_any() {
+        let beside = |beside_writes| AppState {
+            beside_writes,
+            writeback_held_us: 750_000 * beside_writes,
+            waited_for_writes_us: u64::MAX,
+            ..AppState::default()
+        };
+        assert_eq!(writes_line(&[]), None);
+        let quiet = AppState::default();
+        assert_eq!(writes_line(std::slice::from_ref(&quiet)), None);
+        let line = writes_line(&[beside(1), quiet, beside(3)]).unwrap();
+        assert!(
+            line.starts_with("4 launches beside") && line.contains("back for 3.000 s"),
+            "{line}"
+        );
+    }
+
+    #[test]
     fn control_characters_in_names_are_not_printed() {
         let app = AppState {
             app: "/a\u{1b}[2J".to_owned(),
@@ -295,7 +334,7 @@ mod tests {
             ..AppState::default()
         };
         let text = joined(&app_lines(&app));
-        assert_eq!(text.lines().count(), 5);
+        assert_eq!(text.lines().count(), 6);
         assert!(
             !text.contains('\u{1b}') && text.contains("gain -7 %"),
             "{text}"

@@ -6,6 +6,7 @@
 
 mod kernel;
 mod system;
+mod writes;
 
 use serde::Serialize;
 
@@ -93,6 +94,7 @@ pub fn diagnose() -> Diagnosis {
     checks.extend([kernel::fault_around(), kernel::cachestat()]);
     checks.extend(system::drives());
     checks.extend([system::memory(), system::memory_cgroup()]);
+    checks.extend(writes::measures());
     Diagnosis {
         works: checks
             .iter()

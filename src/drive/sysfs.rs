@@ -112,6 +112,12 @@ impl Sysfs {
         Some(readahead.max(request.unwrap_or(0)) * 1024)
     }
 
+    /// Read requests that the drive that `dev` is on has answered; `None` if sysfs does not tell.
+    pub fn reads(&self, dev: u64) -> Option<u64> {
+        let stat = read(&self.disk(dev)?.join("stat"))?;
+        stat.split_ascii_whitespace().next()?.parse().ok()
+    }
+
     /// The kind of drive under the device. A drive without attributes of its queue is taken for one with
     /// command queuing, as NVMe and virtual drives are.
     pub fn class(&self, dev: u64) -> DriveClass {
@@ -222,6 +228,7 @@ pub(super) mod tests {
             &[
                 ("devices/sda/sda1/partition", "1"),
                 ("devices/sda/queue/max_sectors_kb", "1280\n"),
+                ("devices/sda/stat", "  100 0 800 10 20 1 4096 30 0 40 50\n"),
                 ("class/bdi/8:0/read_ahead_kb", "128\n"),
                 ("fs/ext4/sda1/inode_readahead_blks", "32\n"),
             ],
@@ -232,6 +239,7 @@ pub(super) mod tests {
         let inodes = sysfs.inode_readahead_knob(part).unwrap();
         assert!(inodes.ends_with("sda1/inode_readahead_blks"));
         assert_eq!(sysfs.readahead_limit(part), Some(1280 << 10));
+        assert_eq!(sysfs.reads(part), Some(100));
         assert_eq!(sysfs.read_ahead_knob(makedev(9, 9)), None);
     }
 

@@ -34,6 +34,7 @@ mod wait_detector;
 mod watch;
 
 pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
+pub use event::kernel_dev;
 pub use exec_gate::{ExecGate, GateError, GateMarks, HeldExec};
 pub use launch_event::{LaunchEvent, LaunchEventKind};
 pub use launcher::{StartMark, mark_tree_root};
@@ -44,4 +45,4 @@ pub use run_time_stats::RunTimeStats;
 pub use slots::WatchedPage;
 pub use tracer::{DRAIN_INTERVAL, Trace, TraceExcess, Tracer};
 pub use wait_detector::{DetectorCost, WaitDetector, WaitOptions};
-pub use watch::{CountingWaits, WaitPrograms, Watch, WatchOptions, WatchedName};
+pub use watch::{CountingWaits, LaunchMembers, WaitPrograms, Watch, WatchOptions, WatchedName};

@@ -303,14 +303,7 @@ impl Watch {
     /// # Errors
     /// When the process is gone or the map cannot be read.
     pub fn is_part_of_launch(&self, pid: Pid) -> Result<bool, TraceError> {
-        let pidfd = open_process(pid)?;
-        let key = pidfd.as_raw_fd().to_ne_bytes();
-        let member = self
-            .object
-            .members
-            .lookup(&key, MapFlags::ANY)
-            .map_err(|error| TraceError::from_bpf("looking up a process", error))?;
-        let launch = member.and_then(|member| launch_of(&member));
+        let launch = launch_of_process(&self.object.members, pid)?;
         Ok(launch.is_some_and(|launch| self.counts(launch).is_some()))
     }
 
@@ -364,6 +357,17 @@ impl Watch {
     /// When the map's descriptor cannot be duplicated.
     pub fn helpers(&self) -> Result<libbpf_rs::MapHandle, TraceError> {
         libbpf_rs::MapHandle::try_from(&self.object.prefetchers)
+            .map_err(|error| TraceError::from_bpf("duplicating a map", error))
+    }
+
+    /// Tells other threads which processes are part of launches.
+    ///
+    /// # Errors
+    /// When the map's descriptor cannot be duplicated.
+    pub fn members(&self) -> Result<LaunchMembers, TraceError> {
+        let members = libbpf_rs::MapHandle::try_from(&self.object.members);
+        members
+            .map(LaunchMembers)
             .map_err(|error| TraceError::from_bpf("duplicating a map", error))
     }
 
@@ -445,6 +449,26 @@ fn padded<const N: usize>(text: &OsStr) -> Option<[u8; N]> {
         .filter(|_| text.len() < N)?
         .copy_from_slice(text);
     Some(key)
+}
+
+/// The launches that processes are part of.
+pub struct LaunchMembers(libbpf_rs::MapHandle);
+
+impl LaunchMembers {
+    /// Number of the launch that a process is or was part of; `None` for others, and for a process that is gone.
+    pub fn launch_of(&self, pid: u32) -> Option<u64> {
+        launch_of_process(&self.0, Pid::from_raw(i32::try_from(pid).ok()?)?).ok()?
+    }
+}
+
+/// Number of the launch that a process is or was part of.
+fn launch_of_process(members: &impl MapCore, pid: Pid) -> Result<Option<u64>, TraceError> {
+    let pidfd = open_process(pid)?;
+    let key = pidfd.as_raw_fd().to_ne_bytes();
+    let member = members
+        .lookup(&key, MapFlags::ANY)
+        .map_err(|error| TraceError::from_bpf("looking up a process", error))?;
+    Ok(member.and_then(|member| launch_of(&member)))
 }
 
 #[cfg(test)]

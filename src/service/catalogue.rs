@@ -191,6 +191,11 @@ impl Catalogue {
         now.or_else(|| Some(self.located.get(id)?.inode))
     }
 
+    /// The device of an app's executable as it was located last, encoded as `st_dev`. No file system is asked.
+    pub fn located_device(&self, id: &str) -> Option<u64> {
+        Some(self.located.get(id)?.inode.0)
+    }
+
     /// The app of this id, which a process is about to execute.
     pub fn of_process(&self, id: &str, pid: i32) -> Option<FoundApp> {
         let root = self.roots.of_process(pid).ok()?;

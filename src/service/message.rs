@@ -1,6 +1,7 @@
 //! Messages of other threads to the event loop.
 
 use super::cached_profile::{CachedProfile, CachedProfiles};
+use super::config::WritesConfig;
 use super::event_loop::Service;
 use super::executables::{LocatedExecutables, MarkedInodes};
 use super::managed_apps::{KnownProfiles, ManagedApps};
@@ -8,7 +9,8 @@ use super::parts::{EndedLaunch, Missed};
 use super::registry::Record;
 use crate::kernel::CountingWaits;
 use crate::learn::LiveResult;
-use crate::model::UserApp;
+use crate::model::{UserApp, WaitTask};
+use crate::shield::Shield;
 
 /// Takes what came of a job for the managed apps. Returns a warning if something is wrong.
 pub type AppsChange = Box<dyn FnOnce(&mut ManagedApps) -> Option<String> + Send>;
@@ -30,6 +32,13 @@ pub enum Message {
     },
     /// The programs that count waits have been attached or detached, or cannot be.
     Waits(std::io::Result<Option<CountingWaits>>),
+    /// A shield with these settings was started, or none if they say so; otherwise why it cannot be.
+    Shield {
+        started: Result<Option<Shield>, String>,
+        wanted: WritesConfig,
+    },
+    /// A task of a launch waits for a write on a device, the kernel's dev_t, that nobody was in a hurry for.
+    ForegroundWaits { task: WaitTask, device: u32 },
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
     /// The profiles that are in the store now.

@@ -2,6 +2,7 @@
 //! reaches into another's.
 
 mod outside;
+mod shielding;
 
 pub use outside::{EndedLaunch, Missed};
 
@@ -27,6 +28,7 @@ use super::message::Message;
 use super::prefetchers::Prefetchers;
 use super::recorders::Recorders;
 use super::registry::{Added, Record};
+use super::shield::LaunchShield;
 use super::waits::WaitSwitch;
 use super::watchdog::WatchedThread;
 use super::watchlist::{Watchlist, desktop_apps};
@@ -60,6 +62,8 @@ pub struct Parts {
     pub threads: LaunchThreads,
     pub apps: ManagedApps,
     pub watchlist: Watchlist,
+    /// Keeps other programs' writes out of the way of launches.
+    pub shield: LaunchShield,
     pub diagnostics: Diagnostics,
     pub bus: Option<Bus>,
     pub worker: Worker,
@@ -95,6 +99,7 @@ impl Parts {
         self.apps.tunes = config.prefetch.dynamic;
         self.apps.most_learned = config.prefetch.max_learned_launches as u32;
         self.apps.most_bytes = config.automatic.max_profiles_mib << 20;
+        self.configure_shield(config.writes);
         self.config = config;
         self.find_candidates();
         self.apps.load_again(self.watchlist.catalogue.rules());
@@ -458,8 +463,13 @@ impl Parts {
         }
         self.apps.save();
         let Parts {
-            apps, bus, worker, ..
+            apps,
+            bus,
+            worker,
+            shield,
+            ..
         } = self;
+        shield.stop();
         // Signals that are queued are still sent. The worker ends when nothing can give it jobs any more.
         drop((apps, bus));
         worker.finish();

@@ -28,6 +28,7 @@ use super::recorders::Recorders;
 use super::records::Records;
 use super::registry::Registry;
 use super::roots::Roots;
+use super::shield::LaunchShield;
 use super::waits::WaitSwitch;
 use super::watchlist::Watchlist;
 use super::worker::Worker;
@@ -164,6 +165,9 @@ fn assemble(
     apps.tunes = config.prefetch.dynamic;
     apps.most_learned = config.prefetch.max_learned_launches as u32;
     apps.most_bytes = config.automatic.max_profiles_mib << 20;
+    let members = warnings.keep("what launches wait for is not seen", kernel.members());
+    let (shield, cannot) = LaunchShield::start(places, config.writes, members, &outbox);
+    warnings.0.extend(cannot);
     let mut abilities = abilities(&kernel, gate.is_some(), fault_around.is_some());
     abilities.extend(judge_file_systems(!apps.profiles.is_empty())?);
     Ok(Parts {
@@ -180,6 +184,7 @@ fn assemble(
         threads: LaunchThreads::default(),
         apps,
         watchlist,
+        shield,
         bus: None,
         worker,
         outbox,

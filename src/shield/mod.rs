@@ -5,6 +5,7 @@
 //! on the kernel's knobs, under a guard of its own: whatever happens to this process, they are restored. While there
 //! is no reason for anything, the thread sleeps and nothing is looked at.
 
+mod abilities;
 mod apply;
 mod core;
 mod groups;
@@ -25,6 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::Builder;
 use std::time::Duration;
 
+pub use abilities::{MeasureAbility, abilities};
 pub use status::{MOST_ENDED, MeasureReport, ShieldStatus};
 
 use self::core::ShieldCore;

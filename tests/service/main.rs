@@ -30,6 +30,7 @@ mod slowed;
 mod stopped;
 mod storms;
 mod users;
+mod writes;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};

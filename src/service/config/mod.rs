@@ -6,6 +6,7 @@
 //! its range is an error that names file and line, even where a later file would replace it.
 
 mod values;
+mod writes;
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -24,6 +25,7 @@ pub use values::{
     AutomaticConfig, HistoryConfig, LaunchConfig, LogConfig, LogLevel, Mode, PrefetchConfig,
     WatchConfig,
 };
+pub use writes::WritesConfig;
 
 /// Longest file that is read, in bytes. A file with every value and its explanation takes a twentieth of this.
 pub const MAX_FILE_BYTES: usize = 64 << 10;
@@ -66,6 +68,8 @@ pub struct Config {
     pub watch: WatchConfig,
     /// How launches are prefetched.
     pub prefetch: PrefetchConfig,
+    /// What may be done so that launches do not wait for other programs' writes.
+    pub writes: WritesConfig,
     /// Which programs automatic mode takes on.
     pub automatic: AutomaticConfig,
     /// How much is remembered of launches.

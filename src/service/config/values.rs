@@ -216,7 +216,7 @@ pub enum LogLevel {
 }
 
 /// A whole number from `LOW` to `HIGH`.
-fn whole<'de, D, const LOW: u64, const HIGH: u64>(value: D) -> Result<u64, D::Error>
+pub(super) fn whole<'de, D, const LOW: u64, const HIGH: u64>(value: D) -> Result<u64, D::Error>
 where
     D: Deserializer<'de>,
 {

@@ -174,9 +174,12 @@ pub(super) fn states<'a>(
 pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Vec<AppState>> {
     let waiting = |typical: Option<Typical>| typical.map_or(0, |typical| typical.waiting_us);
     for app in &mut apps {
-        let summary = history
-            .summary(&UserApp::new(app.uid, app.app.as_str()))
-            .map_err(ControlError::failed)?;
+        let key = UserApp::new(app.uid, app.app.as_str());
+        let summary = history.summary(&key).map_err(ControlError::failed)?;
+        let writes = history.writes_summary(&key).map_err(ControlError::failed)?;
+        app.beside_writes = writes.launches;
+        app.writeback_held_us = writes.held_us;
+        app.waited_for_writes_us = writes.waited_us;
         app.cold_with_us = waiting(summary.with);
         app.cold_without_us = waiting(summary.without);
         let typical = summary.with.or(summary.without);

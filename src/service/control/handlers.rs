@@ -1,7 +1,7 @@
 //! The calls on the running service, on the thread of its event loop.
 
 use super::apps::{add_times, find, id_of, manage, new_record, states};
-use super::{Answer, AppState, Control, ControlError, LaunchRecord, Reply, Status};
+use super::{Answer, AppState, Control, ControlError, LaunchRecord, Reply, ShieldSummary, Status};
 use crate::model::UserApp;
 use crate::policy::{Phase, PhaseRequest};
 use crate::service::config::{Mode, set_mode};
@@ -160,6 +160,11 @@ impl Service {
             lost_events: self.parts.kernel.lost(),
             excess_execs: self.parts.kernel.excess_execs().0,
             since_s: diagnostics.since_s,
+            shield: ShieldSummary::new(
+                self.parts.shield.status(),
+                self.parts.shield.lacks().to_vec(),
+                user,
+            ),
             abilities: diagnostics.abilities.clone(),
             warnings,
         }

@@ -9,6 +9,7 @@ mod apps;
 pub mod bus;
 mod files;
 mod handlers;
+mod shield;
 mod types;
 
 use thiserror::Error;
@@ -16,6 +17,7 @@ use thiserror::Error;
 pub use crate::service::dictionary::word;
 pub use crate::service::history::LaunchRecord;
 pub use files::ServiceFiles;
+pub use shield::{MeasureState, ShieldSummary};
 pub use types::{AppState, LaunchSignal, Status};
 
 use crate::policy::PhaseRequest;

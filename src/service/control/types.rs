@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use zbus::zvariant::Type;
 
+use super::shield::ShieldSummary;
 use crate::model::UserApp;
 use crate::policy::Plan;
 use crate::service::dictionary::member;
@@ -54,6 +55,15 @@ pub struct AppState {
     /// What prefetching saves of the waiting time, in percent; [`AppState::GAIN_UNKNOWN`] for unknown.
     #[serde(with = "member")]
     pub gain_percent: i32,
+    /// Launches in the history beside other programs' writes.
+    #[serde(with = "member")]
+    pub beside_writes: u64,
+    /// For how long writeback was held back for these, in microseconds.
+    #[serde(with = "member")]
+    pub writeback_held_us: u64,
+    /// For how long their tasks waited for writes, in microseconds, as far as that was observed.
+    #[serde(with = "member")]
+    pub waited_for_writes_us: u64,
     /// Size of the profile's file; 0 if there is none.
     #[serde(with = "member")]
     pub profile_bytes: u64,
@@ -116,6 +126,9 @@ pub struct Status {
     /// When the service started, in seconds since the epoch.
     #[serde(with = "member")]
     pub since_s: u64,
+    /// What is done so that launches do not wait for other programs' writes.
+    #[serde(with = "member")]
+    pub shield: ShieldSummary,
     /// What the kernel allows the service to do, one line each.
     #[serde(with = "member")]
     pub abilities: Vec<String>,

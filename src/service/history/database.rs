@@ -11,9 +11,9 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, TransactionBehavior};
 
 use super::HistoryError;
 
-/// Version of the layout. A database of version 1 is converted; one of another version is moved aside as if it
-/// were damaged.
-const VERSION: i64 = 2;
+/// Version of the layout. A database of an [earlier one](EARLIER) is converted; one of another version is moved aside
+/// as if it were damaged.
+const VERSION: i64 = 3;
 
 /// The table and its indices, in the order of their names.
 const LAYOUT: [&str; 4] = [
@@ -31,6 +31,9 @@ const LAYOUT: [&str; 4] = [
     switches INTEGER CHECK (switches >= 0),
     entries INTEGER CHECK (entries >= 0),
     until_first_us INTEGER CHECK (until_first_us >= 0),
+    background_writes INTEGER NOT NULL CHECK (background_writes IN (0, 1)),
+    writeback_held_us INTEGER NOT NULL CHECK (writeback_held_us >= 0),
+    waited_for_writes_us INTEGER CHECK (waited_for_writes_us >= 0),
     note TEXT
 ) STRICT",
     "CREATE INDEX launches_by_app ON launches (app, uid)",
@@ -38,17 +41,39 @@ const LAYOUT: [&str; 4] = [
     "CREATE INDEX launches_by_user ON launches (uid)",
 ];
 
-/// Converts a database of version 1, which did not record whose launch a row is: such rows are shown to the
-/// administrator alone. [`LAYOUT`] is carried out before the second part.
-const CONVERSION: [&str; 2] = [
-    "DROP INDEX launches_by_app;
-    DROP INDEX launches_by_time;
-    ALTER TABLE launches RENAME TO launches_1",
-    "INSERT INTO launches (id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
-        own_readaheads, switches, entries, until_first_us, note)
-    SELECT id, time_s, 0, app, kind, warmth, duration_us, waiting_us, read_bytes,
-        own_readaheads, switches, entries, until_first_us, note FROM launches_1;
-    DROP TABLE launches_1",
+/// A layout that this program once had.
+struct EarlierLayout {
+    version: i64,
+    /// The table and its indices, in the order of their names.
+    names: &'static [&'static str],
+    /// Copies the rows of the old table, which is `earlier` by then, into [`LAYOUT`].
+    copy: &'static str,
+}
+
+/// Version 1 did not record whose launch a row is: such rows are shown to the administrator alone. Version 2 knew
+/// nothing of background writes.
+const EARLIER: [EarlierLayout; 2] = [
+    EarlierLayout {
+        version: 1,
+        names: &["launches", "launches_by_app", "launches_by_time"],
+        copy: "INSERT INTO launches (id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
+            own_readaheads, switches, entries, until_first_us, background_writes, writeback_held_us, note)
+        SELECT id, time_s, 0, app, kind, warmth, duration_us, waiting_us, read_bytes,
+            own_readaheads, switches, entries, until_first_us, 0, 0, note FROM earlier",
+    },
+    EarlierLayout {
+        version: 2,
+        names: &[
+            "launches",
+            "launches_by_app",
+            "launches_by_time",
+            "launches_by_user",
+        ],
+        copy: "INSERT INTO launches (id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
+            own_readaheads, switches, entries, until_first_us, background_writes, writeback_held_us, note)
+        SELECT id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
+            own_readaheads, switches, entries, until_first_us, 0, 0, note FROM earlier",
+    },
 ];
 
 /// Settings of the connection.
@@ -117,8 +142,8 @@ fn try_connect(path: &Path) -> rusqlite::Result<Connection> {
     db.execute_batch(SETTINGS)?;
     if pragma(&db, "page_count")? == 0 {
         lay_out(&mut db)?;
-    } else if pragma(&db, "user_version")? == 1 {
-        convert(&mut db)?;
+    } else if let Some(earlier) = earlier(&db)? {
+        convert(&mut db, earlier)?;
     }
     check(&db)?;
     // No write-ahead log: one writer adds one row per launch, and reads are rare. A log would be a second
@@ -153,8 +178,14 @@ fn lay_out(db: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Converts a database of version 1, in one transaction.
-fn convert(db: &mut Connection) -> rusqlite::Result<()> {
+/// The earlier layout that a database says it has.
+fn earlier(db: &Connection) -> rusqlite::Result<Option<&'static EarlierLayout>> {
+    let version = pragma(db, "user_version")?;
+    Ok(EARLIER.iter().find(|earlier| earlier.version == version))
+}
+
+/// Converts a database of an earlier layout, in one transaction.
+fn convert(db: &mut Connection, earlier: &EarlierLayout) -> rusqlite::Result<()> {
     // Immediate: of two processes, the second one waits, and finds it done.
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut query =
@@ -162,15 +193,18 @@ fn convert(db: &mut Connection) -> rusqlite::Result<()> {
     let names = query.query_map([], |row| row.get(0))?;
     let names: Vec<String> = names.collect::<rusqlite::Result<_>>()?;
     drop(query);
-    let is_ours = names == ["launches", "launches_by_app", "launches_by_time"];
-    if !is_ours || pragma(&transaction, "user_version")? != 1 {
+    if names != earlier.names || pragma(&transaction, "user_version")? != earlier.version {
         return transaction.rollback();
     }
-    transaction.execute_batch(CONVERSION[0])?;
+    for index in &earlier.names[1..] {
+        transaction.execute_batch(&format!("DROP INDEX {index}"))?;
+    }
+    transaction.execute_batch("ALTER TABLE launches RENAME TO earlier")?;
     for sql in LAYOUT {
         transaction.execute_batch(sql)?;
     }
-    transaction.execute_batch(CONVERSION[1])?;
+    transaction.execute_batch(earlier.copy)?;
+    transaction.execute_batch("DROP TABLE earlier")?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()
 }

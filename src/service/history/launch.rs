@@ -73,6 +73,17 @@ pub struct LaunchRecord {
     /// From execve to the first prefetch request, in microseconds.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub until_first_us: Option<u64>,
+    /// Whether other programs' writes kept the drive busy when it began, as far as the shield has seen; false without
+    /// one.
+    #[serde(with = "member")]
+    pub background_writes: bool,
+    /// For how much of it writeback was held back on its account, in microseconds.
+    #[serde(with = "member")]
+    pub writeback_held_us: u64,
+    /// Time that its tasks waited for writes, in microseconds, summed up; `None` if the detector of such waits was not
+    /// attached for it.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub waited_for_writes_us: Option<u64>,
     /// What was decided after the launch, or what went wrong, as text. The history cuts it off after
     /// [`super::MAX_NOTE`] characters.
     #[serde(with = "optional_word")]

@@ -8,6 +8,7 @@
 
 mod database;
 mod launch;
+mod summary;
 
 use std::fmt::Display;
 use std::os::unix::fs::MetadataExt;
@@ -16,10 +17,11 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, Row, Transaction, params, params_from_iter, types};
 use serde_json::{Map, Value};
 
-use crate::model::{UserApp, lower_median};
+use crate::model::UserApp;
 use crate::service::config::HistoryConfig;
 
 pub use launch::{Kind, LaunchRecord};
+pub use summary::{HistorySummary, Typical, WritesSummary};
 
 /// Name of the database in the state directory.
 pub const FILE_NAME: &str = "history.sqlite";
@@ -82,42 +84,6 @@ impl HistoryError {
             path: path.into(),
             why: cause.to_string(),
         }
-    }
-}
-
-/// Medians of several launches, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Typical {
-    /// From execve to the completion block.
-    pub duration_us: u64,
-    /// The time that they waited for the drive.
-    pub waiting_us: u64,
-}
-
-/// What is typical of an app's last cold launches; `None` if there are none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HistorySummary {
-    /// Of those that were prefetched.
-    pub with: Option<Typical>,
-    /// Of those that were not: learned, or withheld.
-    pub without: Option<Typical>,
-}
-
-impl HistorySummary {
-    /// Share of the waiting time that prefetching saves, `1 - with / without`: below 0 where it costs
-    /// time. `None` as long as launches of one kind are missing, or if those without did not wait.
-    pub fn waiting_gain(&self) -> Option<f64> {
-        let (with, without) = (self.with?, self.without?);
-        let share = with.waiting_us as f64 / without.waiting_us as f64;
-        (without.waiting_us > 0).then_some(1.0 - share)
-    }
-
-    /// Waiting time that prefetching saves at a cold launch, in microseconds: below 0 where it costs time. `None` as
-    /// [`HistorySummary::waiting_gain`].
-    pub fn saved_us(&self) -> Option<i64> {
-        self.waiting_gain()?;
-        let (with, without) = (self.with?, self.without?);
-        Some(signed(without.waiting_us) - signed(with.waiting_us))
     }
 }
 
@@ -197,57 +163,6 @@ impl History {
             params![uid, app, signed(limit as u64)],
             read,
         )
-    }
-
-    /// What is typical of the last cold launches of a user's app.
-    pub fn summary(&self, app: &UserApp) -> Result<HistorySummary, HistoryError> {
-        let typical = |prefetched: bool| {
-            let times: Vec<(i64, i64)> = self.select(
-                "SELECT duration_us, waiting_us FROM launches
-                    WHERE app = ?1 AND uid = ?2 AND warmth = 'cold' AND kind <> 'watched'
-                        AND (kind = 'prefetched') = ?3
-                    ORDER BY id DESC LIMIT ?4",
-                params![app.id, app.uid, prefetched, signed(RECENT as u64)],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )?;
-            // The schema allows no negative ones.
-            let times = times.into_iter();
-            let (durations, waits): (Vec<u64>, Vec<u64>) = times
-                .map(|(duration, wait)| (duration.unsigned_abs(), wait.unsigned_abs()))
-                .unzip();
-            let medians = lower_median(&durations).zip(lower_median(&waits));
-            Ok(medians.map(|(duration_us, waiting_us)| Typical {
-                duration_us,
-                waiting_us,
-            }))
-        };
-        Ok(HistorySummary {
-            with: typical(true)?,
-            without: typical(false)?,
-        })
-    }
-
-    /// Waiting time that prefetching has saved so far, in microseconds: that of a cold launch, as the app's summary
-    /// has it, at each prefetched cold launch; of one user, or of all.
-    pub fn saved_us(&self, uid: Option<u32>) -> Result<i64, HistoryError> {
-        let of_user = uid.map_or("?1 IS NULL", |_| "uid = ?1");
-        let apps: Vec<(u32, String, i64)> = self.select(
-            &format!(
-                "SELECT uid, app, count(*) FROM launches
-                    WHERE {of_user} AND kind = 'prefetched' AND warmth = 'cold' GROUP BY app, uid"
-            ),
-            params![uid],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        )?;
-        let mut total_us = 0_i64;
-        for (uid, app, launches) in apps {
-            let saved_us = self
-                .summary(&UserApp::new(uid, app))?
-                .saved_us()
-                .unwrap_or(0);
-            total_us = total_us.saturating_add(saved_us.saturating_mul(launches));
-        }
-        Ok(total_us)
     }
 
     /// Forgets all launches of a user's app.
@@ -362,17 +277,22 @@ fn members(launch: &LaunchRecord) -> rusqlite::Result<Map<String, Value>> {
 /// The value of a member in a row: an empty text is NULL.
 fn value_of(member: &Value) -> types::Value {
     match member {
+        Value::Bool(is_so) => types::Value::Integer(i64::from(*is_so)),
         Value::Number(number) => types::Value::Integer(signed(number.as_u64().unwrap_or(0))),
         Value::String(text) if !text.is_empty() => types::Value::Text(text.clone()),
         _ => types::Value::Null,
     }
 }
 
+/// Columns of which 0 and 1 stand for no and yes: SQLite has no other type for these.
+const YES_OR_NO: [&str; 1] = ["background_writes"];
+
 /// The launch in a row.
 fn read(row: &Row<'_>) -> rusqlite::Result<LaunchRecord> {
     let mut members = Map::new();
     for (index, column) in row.as_ref().column_names().into_iter().enumerate() {
         let member = match row.get_ref(index)? {
+            types::ValueRef::Integer(number) if YES_OR_NO.contains(&column) => (number != 0).into(),
             types::ValueRef::Integer(number) => number.into(),
             // SQLite does not check that texts are UTF-8.
             types::ValueRef::Text(text) => String::from_utf8_lossy(text).into(),

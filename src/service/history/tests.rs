@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::policy::Warmth;
 
+mod earlier;
+
 /// Some time in 2024.
 const NOW_S: u64 = 20_000 * DAY_S;
 
@@ -30,6 +32,9 @@ fn launch(app: &str, time_s: u64) -> LaunchRecord {
         switches: Some(30),
         entries: Some(2500),
         until_first_us: Some(150),
+        background_writes: true,
+        writeback_held_us: 900_000,
+        waited_for_writes_us: Some(50_000),
         note: Some("raised the shift to 80 KiB".to_owned()),
     }
 }
@@ -341,14 +346,18 @@ fn damaged_and_foreign_files_are_moved_aside() {
         assert!(found.contains(why), "{found}");
     }
     for (bytes, change) in [
-        (&sound[..], "PRAGMA user_version = 3"),
+        (&sound[..], "PRAGMA user_version = 4"),
         (
             &sound[..],
             "CREATE TRIGGER later AFTER INSERT ON launches BEGIN SELECT 1; END",
         ),
         (
             b"",
-            "PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); PRAGMA user_version = 2",
+            "PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); PRAGMA user_version = 3",
+        ),
+        (
+            b"",
+            "PRAGMA journal_mode = WAL; CREATE TABLE launches (x); PRAGMA user_version = 2",
         ),
     ] {
         fs::write(&path, bytes).unwrap();
@@ -356,7 +365,7 @@ fn damaged_and_foreign_files_are_moved_aside() {
         db.execute_batch(change).unwrap();
         drop(db);
         let found = moved_aside(&path);
-        assert!(found.contains("layout 2"), "{found}");
+        assert!(found.contains("layout 3"), "{found}");
     }
 }
 
@@ -404,60 +413,30 @@ fn a_flood_of_one_user_removes_his_own_launches_alone() {
     );
 }
 
-/// The layout of before launches had users.
-const LAYOUT_1: &str = "CREATE TABLE launches (
-    id INTEGER PRIMARY KEY,
-    time_s INTEGER NOT NULL CHECK (time_s >= 0),
-    app TEXT NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('learned', 'prefetched', 'withheld', 'watched')),
-    warmth TEXT CHECK (warmth IN ('cold', 'partly', 'warm')),
-    duration_us INTEGER NOT NULL CHECK (duration_us >= 0),
-    waiting_us INTEGER NOT NULL CHECK (waiting_us >= 0),
-    read_bytes INTEGER NOT NULL CHECK (read_bytes >= 0),
-    own_readaheads INTEGER NOT NULL CHECK (own_readaheads >= 0),
-    switches INTEGER CHECK (switches >= 0),
-    entries INTEGER CHECK (entries >= 0),
-    until_first_us INTEGER CHECK (until_first_us >= 0),
-    note TEXT
-) STRICT;
-CREATE INDEX launches_by_app ON launches (app);
-CREATE INDEX launches_by_time ON launches (time_s);
-PRAGMA user_version = 1;";
-
 #[test]
-fn launches_that_had_no_user_become_the_administrators() {
+fn launches_beside_writes_are_summed_up() {
     let (_dir, path) = place();
-    let db = Connection::open(&path).unwrap();
-    db.execute_batch("PRAGMA auto_vacuum = FULL").unwrap();
-    db.execute_batch(LAYOUT_1).unwrap();
-    db.execute_batch(
-        "INSERT INTO launches VALUES (7, 20, '/b', 'prefetched', 'cold', 1, 2, 3, 4, 5, 6, 7, 'n');
-        INSERT INTO launches VALUES (8, 21, '/a', 'watched', NULL, 1, 2, 3, 4, NULL, NULL, NULL, NULL)",
-    )
-    .unwrap();
-    drop(db);
-    for _ in 0..2 {
-        let history = open(&path, LIMITS);
-        let found = history.launches(None, None, 9).expect("read");
-        let expected = LaunchRecord {
-            time_s: 20,
-            uid: 0,
-            app: "/b".to_owned(),
-            kind: Kind::Prefetched,
-            warmth: Some(Warmth::Cold),
-            duration_us: 1,
-            waiting_us: 2,
-            read_bytes: 3,
-            own_readaheads: 4,
-            switches: Some(5),
-            entries: Some(6),
-            until_first_us: Some(7),
-            note: Some("n".to_owned()),
-        };
-        assert_eq!((found.len(), &found[1]), (2, &expected));
-        assert_eq!((found[0].uid, found[0].time_s), (0, 21));
-        assert!(history.launches(Some(USER), None, 9).unwrap().is_empty());
-    }
+    let mut history = open(&path, LIMITS);
+    let quiet = LaunchRecord {
+        background_writes: false,
+        ..launch("/a", NOW_S)
+    };
+    let unobserved = LaunchRecord {
+        waited_for_writes_us: None,
+        ..launch("/a", NOW_S)
+    };
+    let of_another = launch("/b", NOW_S);
+    let summary = |history: &History| history.writes_summary(&UserApp::new(USER, "/a"));
+    assert_eq!(summary(&history).unwrap(), WritesSummary::default());
+    history
+        .add(&[quiet, unobserved, of_another, launch("/a", NOW_S)])
+        .expect("added");
+    let expected = WritesSummary {
+        launches: 2,
+        held_us: 1_800_000,
+        waited_us: 50_000,
+    };
+    assert_eq!(summary(&history).unwrap(), expected);
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::{
-    FollowedLaunch, LaunchPolicy, LaunchStart, Launches, Outside, StateAction, StateEvent, TICK,
+    FollowedLaunch, LaunchPolicy, LaunchStart, LaunchWrites, Launches, Outside, StateAction,
+    StateEvent, TICK,
 };
 use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
@@ -30,6 +31,8 @@ pub struct FakeSystem {
     /// Prefetch threads: with a report once they have ended.
     pub prefetches: BTreeMap<u64, Option<PrefetchReport>>,
     pub recordings: BTreeSet<u64>,
+    /// Launches out of whose way writes are kept.
+    pub shielded: BTreeSet<u64>,
     pub waits_counted: bool,
     pub no_recorder: bool,
     pub no_thread: bool,
@@ -43,9 +46,10 @@ pub struct FakeSystem {
 }
 
 impl FakeSystem {
-    /// Nothing is held, prefetched or counted.
+    /// Nothing is held, prefetched, shielded or counted.
     pub fn is_at_rest(&self) -> bool {
-        self.held.is_empty() && self.prefetches.is_empty() && self.slots.is_empty()
+        let nothing_runs = self.held.is_empty() && self.prefetches.is_empty();
+        nothing_runs && self.slots.is_empty() && self.shielded.is_empty()
     }
 }
 
@@ -105,7 +109,19 @@ impl Outside for FakeSystem {
                 assert!(!self.recordings.contains(&number), "its recorder has ended");
                 self.profiles.insert(app.clone());
             }
-            StateAction::CloseSlot => self.close_slot(number),
+            StateAction::Shield => {
+                assert!(self.shielded.insert(number), "it is shielded already");
+            }
+            StateAction::CloseSlot => {
+                if self.shielded.remove(&number) {
+                    launch.writes = LaunchWrites {
+                        background: true,
+                        held_us: 5,
+                        waited_us: None,
+                    };
+                }
+                self.close_slot(number);
+            }
             StateAction::Judge if launch.is_comparable() => {
                 self.judged.push(launch.figures.clone());
             }

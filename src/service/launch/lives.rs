@@ -116,6 +116,32 @@ fn a_prefetched_launch_is_over_when_it_is_quiet_behind_its_prefetch() {
 }
 
 #[test]
+fn writes_are_kept_out_of_the_way_of_every_launch_that_is_not_left_alone() {
+    for (plan, is_shielded) in [
+        (Plan::Prefetch, true),
+        (Plan::Learn, true),
+        (Plan::Withhold, true),
+        (Plan::Leave, false),
+    ] {
+        let mut scene = Scene::with_profiles(&[APP]);
+        scene.call(1, APP, plan);
+        assert_eq!(scene.system.shielded.contains(&1), is_shielded, "{plan:?}");
+        let done = &scene.system.done;
+        let at = |action| done.iter().position(|done| *done == action);
+        let requests = at(StateAction::StartPrefetch);
+        assert!(requests.is_none() || requests < at(StateAction::Shield));
+        scene.execute(1, APP, plan);
+        scene.end_prefetch(1, report());
+        scene.record(1, StateEvent::NotRecorded);
+        scene.end(1, StateEvent::Exited);
+        let row = scene.only_row();
+        let writes = (row.background_writes, row.writeback_held_us);
+        assert_eq!(writes, if is_shielded { (true, 5) } else { (false, 0) });
+        assert!(scene.system.is_at_rest());
+    }
+}
+
+#[test]
 fn a_launch_is_judged_by_its_counts_unless_its_waits_could_not_be_counted() {
     for (plan, no_waits) in [
         (Plan::Prefetch, true),

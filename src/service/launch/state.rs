@@ -96,6 +96,8 @@ pub enum StateAction {
     StartPrefetch,
     /// Have the kernel look for the use of the completion page.
     WatchCompletion,
+    /// Have other programs' writes kept out of its way.
+    Shield,
     /// Have waits for the drive counted.
     CountWaits,
     /// Enter the launch in the registry and tell the bus.
@@ -115,7 +117,7 @@ pub enum StateAction {
     KeepProfile { alone: bool },
     /// Tell the app's policy that nothing was learned.
     ReportNotLearned,
-    /// Take the last counts and free the launch's place in the kernel.
+    /// Take the last counts, take its shield away, and free its place in the kernel.
     CloseSlot,
     /// Have the app's policy judge the launch.
     Judge,
@@ -207,7 +209,7 @@ impl LaunchState {
     /// execve was called: the earliest moment to prefetch. A launch that is learned again still profits from
     /// the old profile, and learning sees what the app uses, also if the prefetch has read it.
     fn begin(mut self, policy: LaunchPolicy) -> Next {
-        let mut actions = Vec::with_capacity(3);
+        let mut actions = Vec::with_capacity(4);
         self.stage = LaunchStage::Called;
         if policy.has_profile && matches!(policy.plan, Plan::Prefetch | Plan::Learn) {
             actions.push(StateAction::StartPrefetch);
@@ -215,6 +217,10 @@ impl LaunchState {
         }
         if policy.has_profile {
             actions.push(StateAction::WatchCompletion);
+        }
+        if policy.plan != Plan::Leave {
+            // Behind the first requests of the prefetch: these must not wait for it.
+            actions.push(StateAction::Shield);
         }
         actions.push(StateAction::CountWaits);
         (self, actions)

@@ -40,6 +40,17 @@ pub struct LaunchStart {
     pub began: SystemTime,
 }
 
+/// What other programs' writes were to a launch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaunchWrites {
+    /// Whether they kept the drive busy when it began.
+    pub background: bool,
+    /// For how much of it writeback was held back, in microseconds.
+    pub held_us: u64,
+    /// Time that its tasks waited for writes, in microseconds; `None` if that was not observed.
+    pub waited_us: Option<u64>,
+}
+
 /// A launch that is followed.
 pub struct FollowedLaunch {
     /// The kernel side's number for it.
@@ -52,6 +63,8 @@ pub struct FollowedLaunch {
     pub recorded: Option<RecordedProfile>,
     /// What it has read itself, if that is to be compared with its profile before it is judged.
     pub own_reads: Option<Vec<OwnRead>>,
+    /// What other programs' writes were to it. Taken with the last counts.
+    pub writes: LaunchWrites,
     /// Whether its app was forgotten meanwhile: then it is not written down.
     is_forgotten: bool,
     /// What the history says of it beside the figures.
@@ -150,6 +163,7 @@ impl Launches {
             figures: LaunchFigures::default(),
             recorded: None,
             own_reads: None,
+            writes: LaunchWrites::default(),
             is_forgotten: false,
             note: None,
             state: LaunchState::NEW,
@@ -355,6 +369,9 @@ impl FollowedLaunch {
             switches: report.is_some().then_some(figures.switches),
             entries: report.as_ref().map(|report| report.scheduled),
             until_first_us: until_first_ns.map(|ns| ns / 1000),
+            background_writes: self.writes.background,
+            writeback_held_us: self.writes.held_us,
+            waited_for_writes_us: self.writes.waited_us,
             note: self.note.clone(),
         }
     }

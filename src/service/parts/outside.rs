@@ -84,7 +84,9 @@ impl Outside for Parts {
             StateAction::ReportNotLearned => {
                 self.observe(&launch.start.key, &Observation::NotLearned);
             }
+            StateAction::Shield => self.shield_launch(launch),
             StateAction::CloseSlot => {
+                launch.writes = self.end_shielding(number);
                 self.note_own_reads(launch);
                 self.close_slot(number);
             }

@@ -151,7 +151,12 @@ impl Interface {
         let mut status = self
             .call(move |control, reply| control.status(user, reply))
             .await?;
-        for line in status.abilities.iter_mut().chain(&mut status.warnings) {
+        let shield = &mut status.shield;
+        let measures = shield.in_force.iter_mut().chain(&mut shield.ended);
+        let of_measures = measures.flat_map(|it| [Some(&mut it.target), it.why_ended.as_mut()]);
+        let of_shield = of_measures.chain([shield.problem.as_mut()]).flatten();
+        let of_service = status.abilities.iter_mut().chain(&mut status.warnings);
+        for line in of_service.chain(of_shield).chain(&mut shield.lacks) {
             *line = sendable(line);
         }
         Ok(status)

@@ -29,13 +29,16 @@ fn unknown_numbers_have_no_member() {
     let data = on_the_bus(&record());
     let (members, _): (HashMap<String, Value<'_>>, _) = data.deserialize().unwrap();
     assert_eq!(members["switches"], Value::U64(0));
-    assert!(!members.contains_key("entries"), "{members:?}");
+    assert_eq!(members["background_writes"], Value::Bool(false));
+    for unknown in ["entries", "waited_for_writes_us"] {
+        assert!(!members.contains_key(unknown), "{members:?}");
+    }
     assert_eq!(
         json!(record()),
         json!({
             "time_s": 7, "uid": 0, "app": "/usr/bin/gimp", "kind": "prefetched", "warmth": "",
             "duration_us": 0, "waiting_us": 0, "read_bytes": 0, "own_readaheads": 0,
-            "switches": 0, "note": "",
+            "switches": 0, "background_writes": false, "writeback_held_us": 0, "note": "",
         })
     );
 }
@@ -81,8 +84,12 @@ proptest! {
         note in prop::option::of("[^\0]{1,20}"),
         entries in any::<Option<u64>>(),
         until_first_us in any::<Option<u64>>(),
+        background_writes in any::<bool>(),
+        waited_for_writes_us in any::<Option<u64>>(),
     ) {
-        let launch = LaunchRecord { warmth, note, entries, until_first_us, ..record() };
+        let launch = LaunchRecord {
+            warmth, note, entries, until_first_us, background_writes, waited_for_writes_us, ..record()
+        };
         let data = on_the_bus(&launch);
         prop_assert_eq!(&data.deserialize::<LaunchRecord>().unwrap().0, &launch);
         prop_assert_eq!(serde_json::from_value::<LaunchRecord>(json!(launch)).unwrap(), launch);

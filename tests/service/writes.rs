@@ -1,0 +1,359 @@
+//! Launches beside a writer: settings are changed while such a launch is under way, and are as before whatever becomes
+//! of the service, of its keeper, or of the settings meanwhile.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::running::{Image, Launched, Running, until};
+use crate::set_up;
+
+const VM: &str = "/proc/sys/vm";
+const BACKGROUND: &str = "/proc/sys/vm/dirty_background_ratio";
+
+/// A launch is over when its app exits, and not before.
+const UNTIL_EXIT: &str = "[launch]\nquiet_window_ms = 60000\ntimeout_s = 120\n";
+
+/// Holding writeback back, limiting one drive, and limiting the system, each alone.
+const HOLD: &str = "[writes]\nbacklog = false\ndirty = false\njournal = false\npressure = false\n\
+    longest_hold_ms = 10000\n";
+const BACKLOG: &str = "[writes]\nhold = false\ndirty = false\njournal = false\npressure = false\n\
+    longest_limit_s = 60\n";
+const DIRTY: &str = "[writes]\nhold = false\nbacklog = false\njournal = false\npressure = false\n\
+    longest_limit_s = 60\n";
+
+/// All settings that the shield may change, as they were: they are written back if a test fails.
+struct Settings(BTreeMap<PathBuf, String>);
+
+impl Settings {
+    fn of(image: &Image) -> Settings {
+        Settings(
+            Settings::paths(image)
+                .map(|path| {
+                    let value = value(&path);
+                    (path, value)
+                })
+                .collect(),
+        )
+    }
+
+    fn paths(image: &Image) -> impl Iterator<Item = PathBuf> {
+        let vm = [
+            "dirty_background_bytes",
+            "dirty_bytes",
+            "dirty_background_ratio",
+            "dirty_ratio",
+            "dirty_writeback_centisecs",
+        ];
+        let device = image.root.image.device().file_name().unwrap();
+        let block = Path::new("/sys/block").join(device);
+        let bdi = block.join("bdi");
+        let of_vm = vm.map(|name| Path::new(VM).join(name));
+        let of_bdi = ["strict_limit", "max_ratio_fine"].map(|name| bdi.join(name));
+        let of_queue = ["scheduler", "max_sectors_kb"].map(|name| block.join("queue").join(name));
+        let all = of_vm.into_iter().chain(of_bdi).chain(of_queue);
+        // Limits of single drives are newer than some kernels.
+        all.filter(|path| path.exists())
+    }
+
+    fn are_as_before(&self) -> bool {
+        self.0.iter().all(|(path, before)| value(path) == *before)
+    }
+
+    /// Those that are not as before.
+    fn changed(&self) -> Vec<&Path> {
+        let changed = self
+            .0
+            .iter()
+            .filter(|(path, before)| value(path) != **before);
+        changed.map(|(path, _)| path.as_path()).collect()
+    }
+}
+
+impl Drop for Settings {
+    fn drop(&mut self) {
+        // The ratios come after the bytes, which they replace.
+        for (path, before) in &self.0 {
+            let is_zero = before == "0" && path.to_string_lossy().ends_with("_bytes");
+            if value(path) != *before
+                && !is_zero
+                && let Err(error) = fs::write(path, before)
+            {
+                eprintln!("{}: {error}", path.display());
+            }
+        }
+    }
+}
+
+fn value(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    // The scheduler in force is in brackets.
+    let chosen = text.split_whitespace().find(|word| word.starts_with('['));
+    let chosen = chosen.map(|word| word.trim_matches(['[', ']']));
+    chosen.unwrap_or(text.trim()).to_owned()
+}
+
+/// A program that writes to the image all the time, for some minutes at most; ended when this is dropped.
+struct Writer(Child);
+
+impl Writer {
+    fn start(image: &Image) -> Writer {
+        let file = image.root.path().join("written");
+        let script = format!(
+            "n=0; while [ $n -lt 3000 ]; do \
+             dd if=/dev/zero of={} bs=1M count=24 conv=notrunc,fsync 2>/dev/null; n=$((n + 1)); done",
+            file.display()
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).stdin(Stdio::null());
+        let writer = Writer(command.process_group(0).spawn().unwrap());
+        let device = image.root.image.device().file_name().unwrap();
+        let stat = Path::new("/sys/block").join(device).join("stat");
+        let written = || -> u64 {
+            let stat = fs::read_to_string(&stat).unwrap();
+            stat.split_whitespace().nth(6).unwrap().parse().unwrap()
+        };
+        let before = written();
+        until("the drive is being written", || {
+            written() > before + (32 << 20) / 512
+        });
+        writer
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// A service with these settings, beside a writer.
+fn beside_writer(image: &Image, settings: &str) -> (Running, Writer) {
+    image.script_that_goes_on("app");
+    image.configure(&format!("{UNTIL_EXIT}{settings}"));
+    image.enable("app");
+    let mut service = image.start();
+    service.line(&["ready to learn"]);
+    (service, Writer::start(image))
+}
+
+/// A launch for which settings have been changed.
+fn shielded(image: &Image, before: &Settings) -> Launched {
+    let app = image.spawn("app");
+    until("settings are changed for the launch", || {
+        !before.are_as_before()
+    });
+    app
+}
+
+/// The process that restores knobs for this service's shield.
+fn keeper(image: &Image) -> Option<Pid> {
+    let dir = image.run_dir().join("shield");
+    let dir = dir.to_str().unwrap();
+    let mut processes = fs::read_dir("/proc").unwrap().flatten();
+    processes.find_map(|process| {
+        let line = fs::read_to_string(process.path().join("cmdline")).ok()?;
+        let is_keeper = line.contains("keep-knobs") && line.contains(dir);
+        let pid = process.file_name().to_str()?.parse().ok()?;
+        is_keeper.then(|| Pid::from_raw(pid)).flatten()
+    })
+}
+
+/// The last launch in the history.
+fn last_launch(image: &Image) -> serde_json::Value {
+    image.until_recorded("app");
+    let output = image.paralfetch(&["stats", "--json"]);
+    let stats: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    stats["launches"][0].clone()
+}
+
+#[test]
+fn writeback_is_held_back_during_a_launch_and_no_longer() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let before = Settings::of(&image);
+    let (mut service, _writer) = beside_writer(&image, HOLD);
+    assert!(before.are_as_before(), "{:?}", before.changed());
+    let app = shielded(&image, &before);
+    until("all of it is in force", || {
+        before.changed().contains(&Path::new(BACKGROUND))
+            && value(&Path::new(VM).join("dirty_writeback_centisecs")) == "0"
+    });
+    image.let_end();
+    app.succeed();
+    service.launch_of(&image.id("app"));
+    until("settings are as before", || before.are_as_before());
+    service.stop();
+    assert!(before.are_as_before(), "{:?}", before.changed());
+
+    let launch = last_launch(&image);
+    assert_eq!(launch["background_writes"], true, "{launch}");
+    assert!(
+        launch["writeback_held_us"].as_u64().unwrap() > 0,
+        "{launch}"
+    );
+    let output = image.paralfetch(&["stats", &image.id("app")]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("1 launches beside other programs' writes"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_a_launch_waits_for_is_seen_while_its_drive_is_written() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let before = Settings::of(&image);
+    let (mut service, writer) = beside_writer(&image, "[writes]\nhold = false\n");
+    // It goes on until the detector is attached: programs of the kernel tell.
+    let app = image.spawn("app");
+    service.line(&["waits of launches beside writes are seen"]);
+    image.let_end();
+    app.succeed();
+    service.line(&["waits are not looked at any more"]);
+    service.launch_of(&image.id("app"));
+    drop(writer);
+    service.stop();
+    let launch = last_launch(&image);
+    assert!(launch["waited_for_writes_us"].is_u64(), "{launch}");
+    assert!(before.are_as_before(), "{:?}", before.changed());
+}
+
+#[test]
+fn nothing_is_touched_with_the_shield_switched_off() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let before = Settings::of(&image);
+    let (mut service, _writer) = beside_writer(&image, "[writes]\nshield = false\n");
+    let app = image.spawn("app");
+    service.line(&["launch begins"]);
+    // As long as a launch takes beside a writer, each time.
+    for _ in 0..200 {
+        assert!(before.are_as_before(), "{:?}", before.changed());
+        service.listen(std::time::Duration::from_millis(10));
+    }
+    image.let_end();
+    app.succeed();
+    service.launch_of(&image.id("app"));
+    assert!(before.are_as_before(), "{:?}", before.changed());
+    assert_eq!(keeper(&image), None);
+    service.stop();
+    let launch = last_launch(&image);
+    assert_eq!(launch["background_writes"], false, "{launch}");
+    assert_eq!(launch["waited_for_writes_us"], serde_json::Value::Null);
+}
+
+#[test]
+fn settings_are_restored_when_the_service_is_stopped_or_killed_in_each_measure() {
+    for (measure, signal) in [
+        (HOLD, Signal::TERM),
+        (HOLD, Signal::KILL),
+        (BACKLOG, Signal::TERM),
+        (BACKLOG, Signal::KILL),
+        (DIRTY, Signal::TERM),
+        (DIRTY, Signal::KILL),
+    ] {
+        let Some((image, _turn)) = set_up() else {
+            return;
+        };
+        let before = Settings::of(&image);
+        let (service, writer) = beside_writer(&image, measure);
+        let app = shielded(&image, &before);
+        until("there is a keeper", || keeper(&image).is_some());
+        if signal == Signal::TERM {
+            service.stop();
+            assert!(before.are_as_before(), "{measure}: {:?}", before.changed());
+        } else {
+            // systemd asks all processes of a service to end when its first has been killed.
+            kill_process(keeper(&image).unwrap(), Signal::TERM).unwrap();
+            service.kill();
+            until("the keeper has restored the settings", || {
+                before.are_as_before()
+            });
+        }
+        until("the keeper has ended", || keeper(&image).is_none());
+        image.let_end();
+        app.succeed();
+        drop(writer);
+    }
+}
+
+#[test]
+fn the_next_service_restores_what_one_killed_with_its_keeper_had_changed() {
+    for measure in [HOLD, BACKLOG, DIRTY] {
+        let Some((image, _turn)) = set_up() else {
+            return;
+        };
+        let before = Settings::of(&image);
+        let (service, writer) = beside_writer(&image, measure);
+        let app = shielded(&image, &before);
+        // Stopped, it does not see the launch's end.
+        service.signal(Signal::STOP);
+        kill_process(keeper(&image).unwrap(), Signal::KILL).unwrap();
+        service.kill();
+        until("the keeper has ended", || keeper(&image).is_none());
+        assert!(
+            !before.are_as_before(),
+            "{measure}: nobody can have restored it"
+        );
+        // Even one that is to change nothing any more restores it.
+        image.configure("[writes]\nshield = false\n");
+        let service = image.start();
+        assert!(before.are_as_before(), "{measure}: {:?}", before.changed());
+        service.stop();
+        image.let_end();
+        app.succeed();
+        drop(writer);
+    }
+}
+
+#[test]
+fn a_setting_that_the_administrator_changes_meanwhile_is_kept() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let before = Settings::of(&image);
+    let (mut service, _writer) = beside_writer(&image, HOLD);
+    let app = shielded(&image, &before);
+    until("the limit is raised", || {
+        before.changed().contains(&Path::new(BACKGROUND))
+    });
+    fs::write(BACKGROUND, "7").unwrap();
+    image.let_end();
+    app.succeed();
+    service.launch_of(&image.id("app"));
+    until("the others are as before", || {
+        before.changed() == [Path::new(BACKGROUND)]
+    });
+    service.stop();
+    assert_eq!(value(Path::new(BACKGROUND)), "7");
+}
+
+#[test]
+fn other_settings_are_taken_at_a_reload() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let before = Settings::of(&image);
+    let (mut service, _writer) = beside_writer(&image, HOLD);
+    let app = shielded(&image, &before);
+    image.configure(&format!("{UNTIL_EXIT}[writes]\nshield = false\n"));
+    service.signal(Signal::HUP);
+    service.line(&["the configuration was read again"]);
+    until("everything is restored", || before.are_as_before());
+    until("the keeper has ended", || keeper(&image).is_none());
+    image.let_end();
+    app.succeed();
+    service.launch_of(&image.id("app"));
+    service.stop();
+}
