@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use lab::drive::{Drive, DriveProfile, built_in};
+use lab::drive::{Drive, DriveProfile, Scheduler, built_in};
 
 /// Whether tests that need root can run. If not, says so loudly; where CI forbids that, fails.
 fn privileged() -> bool {
@@ -123,6 +123,60 @@ fn a_disk_with_heads_looks_like_one() {
     node.read_exact_at(&mut superblock, 1024).unwrap();
     // The magic number of ext4.
     assert_eq!(superblock[56..58], [0x53, 0xEF]);
+}
+
+#[test]
+fn schedulers_keep_the_drives_depth() {
+    if !privileged() {
+        return;
+    }
+    let work = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let image = image(work.path());
+    for (name, tags, queued) in [("qlc-sata", "32", "64"), ("emmc", "4", "128")] {
+        let drive = attach(name, &image, work.path());
+        for scheduler in [Scheduler::MqDeadline, Scheduler::None] {
+            drive.set_scheduler(scheduler).unwrap();
+            let chosen = attribute(&drive, "scheduler");
+            assert!(chosen.contains(&format!("[{scheduler}]")), "{chosen}");
+            let depth = match scheduler {
+                Scheduler::None => tags,
+                _ => queued,
+            };
+            assert_eq!(
+                attribute(&drive, "nr_requests"),
+                depth,
+                "{name}, {scheduler}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_discarded_is_gone_and_flushes_are_answered() {
+    if !privileged() {
+        return;
+    }
+    let work = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let image = image(work.path());
+    let drive = attach("qlc-sata", &image, work.path());
+    let node = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(drive.node())
+        .unwrap();
+    node.write_all_at(&[7; 3 << 20], 0).unwrap();
+    node.sync_all().unwrap();
+    let status = Command::new("blkdiscard")
+        .args(["--force", "--offset", "1048576", "--length", "1048576"])
+        .arg(drive.node())
+        .status();
+    assert!(status.unwrap().success());
+    let mut content = vec![0; 3 << 20];
+    node.read_exact_at(&mut content, 0).unwrap();
+    let (kept, discarded) = (&content[..1 << 20], &content[1 << 20..2 << 20]);
+    assert!(kept.iter().all(|byte| *byte == 7));
+    assert!(discarded.iter().all(|byte| *byte == 0));
+    assert!(content[2 << 20..].iter().all(|byte| *byte == 7));
 }
 
 #[test]

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::drive::Scheduler;
+
 /// Default directory of images.
 const IMAGE_DIR: &str = "/var/tmp/paralfetch-lab";
 
@@ -101,6 +103,9 @@ pub struct Run {
     /// Name of the drive's profile.
     #[arg(long)]
     pub device: String,
+    /// The I/O scheduler of the drive: none, mq-deadline or bfq.
+    #[arg(long, default_value_t, value_name = "NAME")]
+    pub drive_scheduler: Scheduler,
     /// Scenarios, or groups of them: standard, short, background, live, service,
     /// service-background, beside, writer, none.
     #[arg(long, default_value = "standard", value_name = "LIST")]

@@ -93,6 +93,7 @@ fn measure(args: args::Run) -> Result<ExitCode> {
     let image = image::build(&args.image.image_dir, &in_image)?;
     let asked = SessionOptions {
         drive,
+        scheduler: args.drive_scheduler,
         image,
         apps,
         background,

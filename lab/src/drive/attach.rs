@@ -18,7 +18,7 @@ use super::control::{OK, Overhead, Pace};
 use super::loopdev::LoopDevice;
 use super::profile::DriveProfile;
 use super::server::FILE;
-use super::sysfs;
+use super::sysfs::{self, Scheduler};
 
 /// How long the emulator may take to end once nothing uses its file, before it is killed.
 const PATIENCE: Timespec = Timespec {
@@ -89,6 +89,16 @@ impl Drive {
     /// The emulator's process id; `None` if the drive is not emulated.
     pub fn emulator(&self) -> Option<u32> {
         self.emulator.as_ref().map(|emulator| emulator.child.id())
+    }
+
+    /// Has the kernel schedule the drive's requests so, with the queue that it gives to such a drive. A
+    /// drive is attached without a scheduler. The choice goes with the loop device.
+    ///
+    /// # Errors
+    /// When the kernel does not have it, or does not keep the depth of the queue.
+    pub fn set_scheduler(&self, scheduler: Scheduler) -> Result<()> {
+        sysfs::schedule(self.name(), &self.profile, scheduler)
+            .with_context(|| format!("choosing the I/O scheduler {scheduler}"))
     }
 
     /// What the drive is meant to be.

@@ -4,22 +4,28 @@
 //! medium: the result of two overlapping concurrent writes is undefined on a real drive, too.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::ptr::{self, NonNull};
 
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{Advice, SeekFrom, fadvise, seek};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::mm::{self, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Bytes copied from the image at a time.
 const PIECE: u64 = 8 << 20;
+
+/// Bytes of a page of memory.
+const PAGE: u64 = 4096;
 
 /// The drive's content.
 #[derive(Debug)]
 pub(super) struct Content {
     start: NonNull<u8>,
     length: usize,
+    /// Where the image had data.
+    extents: Vec<Range<u64>>,
 }
 
 // SAFETY: the pointer is to memory that only this value owns, until it is dropped.
@@ -48,6 +54,7 @@ impl Content {
         let mut content = Content {
             start: NonNull::new(start).context("mapping at address 0")?,
             length,
+            extents: Vec::new(),
         };
         content.copy_extents(image, size)?;
         Ok(content)
@@ -56,6 +63,11 @@ impl Content {
     /// Bytes.
     pub(super) fn len(&self) -> u64 {
         self.length as u64
+    }
+
+    /// The extents, in bytes, in which the image had data.
+    pub(super) fn extents(&self) -> &[Range<u64>] {
+        &self.extents
     }
 
     /// Copies what SEEK_DATA finds.
@@ -72,6 +84,7 @@ impl Content {
             end = seek(image, SeekFrom::Hole(start))
                 .context("looking for a hole in the image")?
                 .min(size);
+            self.extents.push(start..end);
             for at in (start..end).step_by(PIECE as usize) {
                 let to = (at + PIECE).min(end);
                 image
@@ -119,6 +132,45 @@ impl Content {
         }
         true
     }
+
+    /// Makes `length` bytes at `offset` zero, as far as they are within the drive, and gives back the
+    /// memory of whole pages.
+    ///
+    /// # Errors
+    /// When the kernel refuses to take the memory back.
+    pub(super) fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        let start = offset.min(self.len());
+        let end = offset.saturating_add(length).min(self.len());
+        let first = start.next_multiple_of(PAGE).min(end);
+        let last = (end - end % PAGE).max(first);
+        self.zero(start, first);
+        self.zero(last, end);
+        if first == last {
+            return Ok(());
+        }
+        // SAFETY: whole pages of the mapping, which lives as long as `self`; they read as zeros from now
+        // on. No Rust code holds references to them: see `slice` and `write`.
+        unsafe {
+            madvise(
+                self.start.as_ptr().add(first as usize).cast(),
+                (last - first) as usize,
+                mm::Advice::LinuxDontNeed,
+            )
+        }
+        .context("giving back memory of the drive")
+    }
+
+    /// Writes zeros from `start` to `end`, which must be within the drive.
+    fn zero(&self, start: u64, end: u64) {
+        // SAFETY: within the mapping, as the caller says; like `write`.
+        unsafe {
+            ptr::write_bytes(
+                self.start.as_ptr().add(start as usize),
+                0,
+                (end - start) as usize,
+            );
+        }
+    }
 }
 
 impl Drop for Content {
@@ -153,6 +205,32 @@ mod tests {
         let mut read = [0; 5];
         image.read_exact_at(&mut read, 4096).unwrap();
         assert_eq!(&read, b"early");
+        // Where SEEK_DATA tells holes from data, most of the image is a hole.
+        let data = content.extents();
+        assert!(data.iter().any(|extent| extent.contains(&4096)), "{data:?}");
+    }
+
+    #[test]
+    fn what_is_discarded_reads_as_zeros() {
+        let image = tempfile::tempfile().unwrap();
+        image.set_len(1 << 20).unwrap();
+        let content = Content::load(&image).unwrap();
+        for (offset, length) in [
+            (5000, 20_000),
+            (4096, 8192),
+            (5000, 10),
+            (1 << 19, u64::MAX),
+        ] {
+            assert!(content.write(0, &vec![7; 1 << 20]));
+            content.discard(offset, length).unwrap();
+            let bytes = content.slice(0, 1 << 20);
+            let end = offset.saturating_add(length).min(1 << 20);
+            for (at, byte) in bytes.iter().enumerate() {
+                let zero = (offset..end).contains(&(at as u64));
+                assert_eq!(*byte == 0, zero, "{at} of {offset} to {end}");
+            }
+        }
+        content.discard(u64::MAX, 1).unwrap();
     }
 
     #[test]

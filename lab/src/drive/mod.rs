@@ -26,3 +26,4 @@ pub use loopdev::LoopDevice;
 
 pub use profile::{Bus, Claims, DriveProfile, Flash, Heads, built_in, parse};
 pub use server::serve;
+pub use sysfs::Scheduler;

@@ -24,7 +24,7 @@ use rustix::thread::set_current_timer_slack;
 
 use super::content::Content;
 use super::control::OK;
-use super::model::{Model, Request};
+use super::model::{Model, Operation, Request};
 use super::pending::{Answer, Pending, now};
 use super::profile::DriveProfile;
 use crate::image::private_namespace;
@@ -57,7 +57,10 @@ pub fn serve(args: &[String]) -> Result<()> {
     let profile: DriveProfile = serde_json::from_str(profile).context("the drive's profile")?;
     let file = File::open(image).with_context(|| format!("opening {image}"))?;
     let content = Content::load(&file).with_context(|| format!("loading {image}"))?;
-    let model = Model::new(&profile, content.len())?;
+    let mut model = Model::new(&profile, content.len())?;
+    for extent in content.extents() {
+        model.occupy(extent.start, extent.end - extent.start);
+    }
     let drive = Arc::new(Drive {
         content,
         pending: Pending::new(model),
@@ -121,6 +124,8 @@ enum Reply {
         size: u32,
         reply: ReplyWrite,
     },
+    /// Of a flush or a discard.
+    Done(ReplyEmpty),
 }
 
 impl Answer for Reply {
@@ -133,6 +138,7 @@ impl Answer for Reply {
                 reply,
             } => reply.data(drive.content.slice(offset, size)),
             Reply::Write { size, reply } => reply.written(size),
+            Reply::Done(reply) => reply.ok(),
         }
     }
 }
@@ -216,7 +222,7 @@ impl Filesystem for Server {
         let request = Request {
             offset,
             length: u64::from(size),
-            write: false,
+            operation: Operation::Read,
             arrival: now(),
         };
         let answer = Reply::Read {
@@ -243,7 +249,7 @@ impl Filesystem for Server {
         let request = Request {
             offset,
             length: data.len() as u64,
-            write: true,
+            operation: Operation::Write,
             arrival: now(),
         };
         // Now, while the data are in the request's buffer. Nobody may expect the old content any more.
@@ -254,9 +260,47 @@ impl Filesystem for Server {
         self.0.pending.take(request, Reply::Write { size, reply });
     }
 
-    /// A write is only answered when it is on the medium, so there is nothing to do.
+    /// The loop device discards and writes zeros with this. It waits for the answer before it takes up
+    /// other requests, as a drive does with a command that is not queued.
+    fn fallocate(
+        &self,
+        _caller: &Caller,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let arrival = now();
+        let kept = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+        let zeros = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE;
+        if !kept || mode & zeros == 0 {
+            return reply.error(Errno::EOPNOTSUPP);
+        }
+        if let Err(error) = self.0.content.discard(offset, length) {
+            eprintln!("flashsim: {error:#}");
+            return reply.error(Errno::EIO);
+        }
+        let request = Request {
+            offset,
+            length,
+            operation: Operation::Discard,
+            arrival,
+        };
+        self.0.pending.take(request, Reply::Done(reply));
+    }
+
+    /// A flush of the loop device; answered when the drive's buffer is on the medium. The loop device waits
+    /// for it, too.
     fn fsync(&self, _: &Caller, _: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        reply.ok();
+        let request = Request {
+            offset: 0,
+            length: 0,
+            operation: Operation::Flush,
+            arrival: now(),
+        };
+        self.0.pending.take(request, Reply::Done(reply));
     }
 
     fn flush(&self, _: &Caller, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {

@@ -1,10 +1,20 @@
-//! Keeping a guest's idle processors from being descheduled between requests.
+//! What a session asks of the machine, so that a virtual one behaves like one of its own.
 //!
-//! In a virtual machine an idle processor halts, and the host takes some 70 µs to wake it: half a flash
-//! read, and only sometimes, since the host polls for a while before it really sleeps. The guest can
-//! poll first (Documentation/virt/guest-halt-polling.rst in the kernel), which costs idle time alone and
-//! brings wake-ups down to those of a machine. Machines of their own have no such knobs, and need none.
+//! **Idle processors.** In a virtual machine an idle processor halts, and the host takes some 70 µs to wake
+//! it: half a flash read, and only sometimes, since the host polls for a while before it really sleeps. The
+//! guest can poll first (Documentation/virt/guest-halt-polling.rst in the kernel), which costs idle time
+//! alone and brings wake-ups down to those of a machine.
+//!
+//! **Free memory.** A guest may report free pages to its host (Documentation/mm/free_page_reporting.rst),
+//! which takes them away. Touched again, each costs a fault of the host. A background writer frees and takes
+//! page cache all the time; a launch beside it then got such pages, and GIMP spent 1.1 s more of processor
+//! time on them. With an order above the largest one that the allocator has, nothing is reported any more;
+//! and memory that is touched once is backed.
+//!
+//! Machines of their own have no such knobs, and need none.
 
+use std::fs;
+use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -12,17 +22,33 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use paralfetch::drive::{Knobs, keep, restore_leftovers};
 
-/// Where the knob's old value is recorded; a reboot empties it, as it does the knobs.
+/// Where the knobs' old values are recorded; a reboot empties it, as it does the knobs.
 const RECORD_DIR: &str = "/run/paralfetch-lab";
 
 /// The knobs and what they are set to: polling for 0.4 ms, longer than a flash read takes, at once and
-/// always. The last one turns it on.
-const DIR: &str = "/sys/module/haltpoll/parameters";
-const KNOBS: [(&str, &str); 3] = [
-    ("guest_halt_poll_grow_start", "400000"),
-    ("guest_halt_poll_allow_shrink", "N"),
-    ("guest_halt_poll_ns", "400000"),
+/// always, which the third one turns on; and reporting free areas of 2^11 pages, when the largest that
+/// there are have 2^10.
+const KNOBS: [(&str, &str); 4] = [
+    (
+        "/sys/module/haltpoll/parameters/guest_halt_poll_grow_start",
+        "400000",
+    ),
+    (
+        "/sys/module/haltpoll/parameters/guest_halt_poll_allow_shrink",
+        "N",
+    ),
+    (
+        "/sys/module/haltpoll/parameters/guest_halt_poll_ns",
+        "400000",
+    ),
+    (PAGE_REPORTING, "11"),
 ];
+const PAGE_REPORTING: &str = "/sys/module/page_reporting/parameters/page_reporting_order";
+
+/// Memory that is touched before the first launch, in bytes: more than a launch and a writer's page cache
+/// turn over.
+const TOUCHED: usize = 4 << 30;
+const PAGE: usize = 4096;
 
 /// Longest session.
 const LIMIT: Duration = Duration::from_secs(48 * 3600);
@@ -36,7 +62,12 @@ impl Awake {
     /// # Errors
     /// When another session has set them, or they cannot be set.
     pub fn set() -> Result<Self> {
-        if !Path::new(DIR).exists() {
+        let there: Vec<_> = KNOBS
+            .iter()
+            .map(|(path, value)| (Path::new(path), value))
+            .filter(|(path, _)| path.exists())
+            .collect();
+        if there.is_empty() {
             return Ok(Awake(None));
         }
         let dir = Path::new(RECORD_DIR);
@@ -44,10 +75,29 @@ impl Awake {
         let mut keeper = Command::new(std::env::current_exe()?);
         keeper.arg("keep-knobs");
         let mut knobs = Knobs::acquire(dir, Some(keeper)).context("is another session running?")?;
-        for (knob, value) in KNOBS {
-            knobs.set(&Path::new(DIR).join(knob), value)?;
+        for (knob, value) in there {
+            knobs.set(knob, value)?;
         }
         Ok(Awake(Some(knobs)))
+    }
+
+    /// Where free memory is reported to a host, touches 4 GiB of it once, or half of what is available if
+    /// that is less, so that it is backed as long as the session goes on.
+    ///
+    /// # Errors
+    /// When /proc/meminfo cannot be read.
+    pub fn back_memory(&self) -> Result<()> {
+        if !Path::new(PAGE_REPORTING).exists() {
+            return Ok(());
+        }
+        let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
+        let available = available_bytes(&text).context("no MemAvailable in /proc/meminfo")?;
+        let mut memory = vec![0_u8; TOUCHED.min(available / 2)];
+        for page in memory.chunks_mut(PAGE) {
+            page[0] = 1;
+        }
+        black_box(&memory);
+        Ok(())
     }
 
     /// Puts the knobs back.
@@ -62,10 +112,32 @@ impl Awake {
     }
 }
 
+/// MemAvailable in the text of /proc/meminfo, in bytes.
+fn available_bytes(meminfo: &str) -> Option<usize> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 /// The process that puts the knobs back when the session is gone.
 ///
 /// # Errors
 /// When one cannot be written.
 pub fn keep_knobs() -> Result<()> {
     Ok(keep(Path::new(RECORD_DIR), LIMIT)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn available_memory_is_read() {
+        let text = "MemTotal:  24683520 kB\nMemFree:  1 kB\nMemAvailable:   22950 kB\n";
+        assert_eq!(available_bytes(text), Some(22950 * 1024));
+        assert_eq!(available_bytes("MemTotal: 1 kB"), None);
+        assert_eq!(available_bytes("MemAvailable: many kB"), None);
+    }
 }

@@ -12,7 +12,7 @@ use super::job::Job;
 use super::journal::Journal;
 use crate::apps::{self, App};
 use crate::display::Display;
-use crate::drive::{self, Drive, DriveProfile};
+use crate::drive::{self, Drive, DriveProfile, Scheduler};
 use crate::image::{self, Lock, MountPoint, Mounted, Workplace};
 use crate::record::{Record, Session};
 use crate::report;
@@ -22,6 +22,8 @@ use crate::report;
 pub struct SessionOptions {
     /// The drive.
     pub drive: DriveProfile,
+    /// The I/O scheduler of the drive.
+    pub scheduler: Scheduler,
     /// The image with the apps.
     pub image: PathBuf,
     /// The apps, in the order in which they are measured.
@@ -86,6 +88,9 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     let drive = Drive::attach(&asked.drive, &file, work.path(), &lab)?;
     // The copy is made.
     drop(lock);
+    drive.set_scheduler(asked.scheduler)?;
+    // After the drive has taken its memory, and before launches take theirs.
+    awake.back_memory()?;
     let (mut journal, _) = Journal::open(&out)?;
     let description = describe(&drive, asked)?;
     journal.add(&Record::Session(conditions(&drive, asked, description)?))?;
@@ -202,6 +207,9 @@ fn run_job(
 /// Describes the drive, and checks it against its claims if asked for.
 fn describe(drive: &Drive, asked: &SessionOptions) -> Result<String> {
     let mut words = asked.drive.title.clone();
+    if asked.scheduler != Scheduler::None {
+        words.push_str(&format!("; I/O scheduler {}", asked.scheduler));
+    }
     if asked.check {
         eprintln!("lab: checking {} against its claims", asked.drive.name);
         for checked in drive::check(drive)? {

@@ -1,7 +1,8 @@
 //! A disk with heads: seek, wait for the sector, transfer while it passes. With command queuing the
-//! next request is the one that the heads reach first; without, the oldest.
+//! next request is the one that the heads reach first; without, the oldest. Writes go to the medium before
+//! they are answered; those that continue one another do so without a rotation in between.
 
-use super::{Request, Ticket, Timing, micros, transfer};
+use super::{Operation, Request, Ticket, Timing, micros, transfer};
 use crate::drive::profile::{Bus, Heads};
 
 /// The mean of √x over the distances of two random points, as a share of the stroke (mean x is 1/3).
@@ -29,6 +30,8 @@ pub(super) struct HeadsModel {
     position: u64,
     /// When the medium had delivered all up to `position`, if what follows is being read on.
     delivered: Option<u64>,
+    /// When the medium had all up to `position`, if the heads were writing it.
+    written: Option<u64>,
 }
 
 impl HeadsModel {
@@ -51,11 +54,16 @@ impl HeadsModel {
             free: 0,
             position: 0,
             delivered: None,
+            written: None,
         }
     }
 
     pub(super) fn arrive(&mut self, ticket: Ticket, request: Request) {
-        self.waiting.push((ticket, request));
+        match request.operation {
+            Operation::Read | Operation::Write => self.waiting.push((ticket, request)),
+            // Nothing is buffered, and a disk has nothing to forget.
+            Operation::Discard | Operation::Flush => self.chosen.push((ticket, request.arrival)),
+        }
     }
 
     pub(super) fn ask(&mut self, ticket: Ticket, now: u64) -> Timing {
@@ -94,7 +102,9 @@ impl HeadsModel {
         let served = self.serve(&request, now);
         self.free = served.complete;
         self.position = request.offset.saturating_add(request.length);
-        self.delivered = (!request.write).then_some(served.delivered);
+        let write = request.operation == Operation::Write;
+        self.delivered = (!write).then_some(served.delivered);
+        self.written = write.then_some(served.delivered);
         self.chosen.push((ticket, served.complete));
     }
 
@@ -103,10 +113,25 @@ impl HeadsModel {
         let started = now + self.command;
         let sent = started + transfer(request.length, self.interface_mb_s);
         let passing = transfer(request.length, self.track_mb_s);
+        let write = request.operation == Operation::Write;
+        // Its data were there before the heads had written what comes before them.
+        let in_time =
+            request.arrival + self.command + transfer(request.length, self.interface_mb_s);
+        if let (true, Some(written)) = (write && self.depth > 1, self.written)
+            && request.offset == self.position
+            && in_time <= written
+            && now <= written
+        {
+            let complete = written + passing;
+            return Served {
+                complete,
+                delivered: complete,
+            };
+        }
         // Where the heads have been reading on, the data are in the buffer, or are just coming.
         let ahead = request.offset.checked_sub(self.position);
         let read_on = ahead.filter(|ahead| *ahead <= self.lookahead);
-        if let (Some(ahead), Some(delivered), false) = (read_on, self.delivered, request.write) {
+        if let (Some(ahead), Some(delivered), false) = (read_on, self.delivered, write) {
             let window = transfer(self.lookahead, self.track_mb_s);
             let delivered = delivered.max(now.saturating_sub(window))
                 + transfer(ahead, self.track_mb_s)

@@ -4,9 +4,12 @@
 //! channel. A disk with heads chooses its next request only when the heads are free. So [`Model::arrive`]
 //! gives a ticket, and [`Model::ask`] either says when the request is complete or when to ask again.
 
+mod blocks;
+mod channels;
 mod flash;
 mod heads;
 mod timeline;
+mod writes;
 
 use anyhow::{Context, Result};
 
@@ -21,10 +24,23 @@ pub struct Request {
     pub offset: u64,
     /// Bytes.
     pub length: u64,
-    /// A write; otherwise a read.
-    pub write: bool,
+    /// What is asked for.
+    pub operation: Operation,
     /// When it arrives, in ns. May lie a little before what was said earlier: threads deliver requests.
     pub arrival: u64,
+}
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// The data.
+    Read,
+    /// To have the data.
+    Write,
+    /// To forget the data.
+    Discard,
+    /// To bring what was written before to the medium; without a range.
+    Flush,
 }
 
 /// Names a request between its arrival and its completion.
@@ -50,7 +66,7 @@ pub struct Model {
 #[derive(Clone, Debug)]
 enum Medium {
     Flash {
-        flash: FlashModel,
+        flash: Box<FlashModel>,
         complete: Vec<(Ticket, u64)>,
     },
     Heads(HeadsModel),
@@ -66,12 +82,20 @@ impl Model {
         let medium = match (&profile.flash, &profile.heads) {
             (_, Some(heads)) => Medium::Heads(HeadsModel::new(bus, heads, capacity)),
             (Some(flash), None) => Medium::Flash {
-                flash: FlashModel::new(bus, flash),
+                flash: Box::new(FlashModel::new(bus, flash, capacity)),
                 complete: Vec::new(),
             },
             (None, None) => anyhow::bail!("drive '{}' has no medium", profile.name),
         };
         Ok(Model { medium, tickets: 0 })
+    }
+
+    /// Notes that the drive held data in these bytes before the first request: the rest is free.
+    pub fn occupy(&mut self, offset: u64, length: u64) {
+        match &mut self.medium {
+            Medium::Flash { flash, .. } => flash.occupy(offset, length),
+            Medium::Heads(_) => {}
+        }
     }
 
     /// Hands a request to the drive.

@@ -5,6 +5,11 @@ use proptest::prelude::*;
 use super::*;
 use crate::drive::profile::built_in;
 
+mod claims;
+mod writes;
+
+use claims::Load;
+
 const CAPACITY: u64 = 1 << 30;
 
 fn profile(name: &str) -> DriveProfile {
@@ -17,8 +22,15 @@ fn read(offset: u64, length: u64, arrival: u64) -> Request {
     Request {
         offset,
         length,
-        write: false,
+        operation: Operation::Read,
         arrival,
+    }
+}
+
+fn write(offset: u64, length: u64, arrival: u64) -> Request {
+    Request {
+        operation: Operation::Write,
+        ..read(offset, length, arrival)
     }
 }
 
@@ -64,7 +76,11 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
             Request {
                 offset: sector * 512,
                 length: sectors * 512,
-                write,
+                operation: if write {
+                    Operation::Write
+                } else {
+                    Operation::Read
+                },
                 arrival,
             }
         });
@@ -145,18 +161,6 @@ fn channels_work_beside_each_other_but_not_with_themselves() {
 }
 
 #[test]
-fn a_read_waits_for_a_program_on_its_channel() {
-    let drive = profile("qlc-sata");
-    let write = Request {
-        write: true,
-        ..read(0, 4096, 0)
-    };
-    let ends = completions(&drive, &[write, read(0, 4096, 1)]);
-    assert!(ends[0] >= micros(drive.flash.unwrap().program_us));
-    assert!(ends[1] > ends[0]);
-}
-
-#[test]
 fn a_look_up_of_the_map_costs_a_page_read_once() {
     let drive = profile("microsd");
     let flash = drive.flash.clone().unwrap();
@@ -211,6 +215,24 @@ fn seeks_have_the_average_that_the_profile_gives() {
 }
 
 #[test]
+fn writes_that_continue_one_another_need_no_rotation() {
+    let drive = profile("hdd");
+    let length = 128 << 10;
+    let rate = |requests: Vec<Request>| {
+        let count = requests.len() as f64;
+        let end = completions(&drive, &requests).into_iter().max().unwrap();
+        count * length as f64 * 1e3 / end as f64
+    };
+    let together = rate((0..800).map(|n| write(n * length, length, 0)).collect());
+    assert!((together - 150.0).abs() < 5.0, "{together} MB/s");
+    // One after another, each misses its sector.
+    let alone = Load::new(Operation::Write, 1, length, true);
+    let expected = 1e3 / (60e3 / 7200.0 + 131_072.0 / 150e3);
+    let is = claims::rate(&drive, alone);
+    assert!((is / expected - 1.0).abs() < 0.02, "{is}, not {expected}");
+}
+
+#[test]
 fn a_sequential_read_goes_on_at_the_tracks_rate() {
     let drive = profile("hdd");
     let length = 128 << 10;
@@ -218,88 +240,4 @@ fn a_sequential_read_goes_on_at_the_tracks_rate() {
     let end = completions(&drive, &requests).into_iter().max().unwrap();
     let rate = 800.0 * length as f64 * 1e3 / end as f64;
     assert!((rate - 150.0).abs() < 5.0, "{rate} MB/s");
-}
-
-/// Requests a second when `depth` requests are always under way.
-fn rate(drive: &DriveProfile, depth: usize, length: u64, sequential: bool) -> f64 {
-    const REQUESTS: usize = 6_000;
-    let mut model = Model::new(drive, CAPACITY).unwrap();
-    let mut state = 1_u64;
-    let mut next = 0;
-    let mut place = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        next += length;
-        let random = (state >> 33) % (CAPACITY / length) * length;
-        if sequential { next % CAPACITY } else { random }
-    };
-    // When to ask for which request, and whether its completion is known.
-    let mut pending: Vec<(u64, Ticket, bool)> = Vec::new();
-    let (mut completed, mut now, mut measured_from) = (0, 0, 0);
-    while completed < REQUESTS {
-        while pending.len() < depth {
-            let ticket = model.arrive(read(place(), length, now));
-            pending.push((now, ticket, false));
-        }
-        pending.sort_by_key(|(time, ..)| *time);
-        let (time, ticket, known) = pending.remove(0);
-        now = time;
-        if known {
-            completed += 1;
-            // The first third fills the caches.
-            if completed == REQUESTS / 3 {
-                measured_from = now;
-            }
-        } else {
-            match model.ask(ticket, now) {
-                Timing::Complete(time) => pending.push((time, ticket, true)),
-                Timing::AskAt(time) => pending.push((time, ticket, false)),
-            }
-        }
-    }
-    (REQUESTS - REQUESTS / 3) as f64 * 1e9 / (now - measured_from) as f64
-}
-
-#[test]
-fn shipped_drives_keep_their_claims_on_a_machine_without_overhead() {
-    let mut wrong = Vec::new();
-    for drive in built_in().unwrap() {
-        let Some(claims) = drive.claims.as_ref().filter(|_| drive.is_emulated()) else {
-            continue;
-        };
-        let megabytes = 131_072.0 / 1e6;
-        for (what, is, claimed) in [
-            (
-                "depth 1",
-                rate(&drive, 1, 4096, false),
-                claims.random_4k_depth_1,
-            ),
-            (
-                "depth 8",
-                rate(&drive, 8, 4096, false),
-                claims.random_4k_depth_8,
-            ),
-            (
-                "depth 32",
-                rate(&drive, 32, 4096, false),
-                claims.random_4k_depth_32,
-            ),
-            (
-                "128 KiB",
-                rate(&drive, 1, 131_072, false) * megabytes,
-                claims.random_128k_mb_s,
-            ),
-            (
-                "sequential",
-                rate(&drive, 8, 131_072, true) * megabytes,
-                claims.sequential_mb_s,
-            ),
-        ] {
-            if (is / claimed - 1.0).abs() > 0.05 {
-                wrong.push(format!("{} {what}: {is:.1}, claimed {claimed}", drive.name));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,17 +1,20 @@
 //! Checking a drive against its claims.
 
+mod loads;
+mod written;
+
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::attach::Drive;
 use super::control::Overhead;
-use super::fio::{self, ReadLoad, ReadRate};
-use super::profile::{Claims, DriveProfile};
+use super::fio::{self, Extent, Rate};
+use super::profile::DriveProfile;
+use loads::{Load, READS, Unit};
 
 /// Largest deviation of a figure from the expected one, as a share of that.
 const TOLERANCE: f64 = 0.15;
@@ -19,97 +22,18 @@ const TOLERANCE: f64 = 0.15;
 /// Bytes of the scratch file of [`check_alone`].
 const SCRATCH: u64 = 1 << 30;
 
-/// A read load, and the claim of a profile for it.
-#[derive(Clone, Copy, Debug)]
-struct Load {
-    what: &'static str,
-    reads: ReadLoad,
-    unit: Unit,
-    claim: fn(&Claims) -> f64,
-}
-
-impl Load {
-    /// Bytes of each request.
-    fn bytes(&self) -> u64 {
-        u64::from(self.reads.block_kib) << 10
-    }
-
-    /// Time per request at the claimed rate with a full queue (Little's law).
-    fn latency(&self, claimed: f64) -> Duration {
-        let per_second = match self.unit {
-            Unit::Requests => claimed,
-            Unit::Megabytes => claimed * 1e6 / self.bytes() as f64,
-        };
-        Duration::from_secs_f64(f64::from(self.reads.depth) / per_second)
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Unit {
-    /// Requests a second.
-    Requests,
-    /// MB (10⁶ bytes) a second.
-    Megabytes,
-}
-
-const LOADS: [Load; 5] = [
-    Load {
-        what: "4 KiB random, depth 1",
-        reads: ReadLoad {
-            rw: "randread",
-            block_kib: 4,
-            depth: 1,
-        },
-        unit: Unit::Requests,
-        claim: |claims| claims.random_4k_depth_1,
-    },
-    Load {
-        what: "4 KiB random, depth 8",
-        reads: ReadLoad {
-            rw: "randread",
-            block_kib: 4,
-            depth: 8,
-        },
-        unit: Unit::Requests,
-        claim: |claims| claims.random_4k_depth_8,
-    },
-    Load {
-        what: "4 KiB random, depth 32",
-        reads: ReadLoad {
-            rw: "randread",
-            block_kib: 4,
-            depth: 32,
-        },
-        unit: Unit::Requests,
-        claim: |claims| claims.random_4k_depth_32,
-    },
-    Load {
-        what: "128 KiB random, depth 1",
-        reads: ReadLoad {
-            rw: "randread",
-            block_kib: 128,
-            depth: 1,
-        },
-        unit: Unit::Megabytes,
-        claim: |claims| claims.random_128k_mb_s,
-    },
-    Load {
-        what: "128 KiB sequential, depth 8",
-        reads: ReadLoad {
-            rw: "read",
-            block_kib: 128,
-            depth: 8,
-        },
-        unit: Unit::Megabytes,
-        claim: |claims| claims.sequential_mb_s,
-    },
-];
+/// How long each read load goes on.
+const READING: Extent = Extent {
+    ramp: 0,
+    seconds: 2,
+    bytes: None,
+};
 
 /// One figure of a drive, as measured and as claimed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// The load, such as "4 KiB random, depth 1".
-    pub what: &'static str,
+    /// The load, such as "4 KiB random, depth 1", and how much was written.
+    pub what: String,
     /// The measured figure, in requests or MB per second.
     pub measured: f64,
     /// What the profile claims, in the same unit; `None` for the host's drive.
@@ -175,14 +99,24 @@ fn thousands(value: f64) -> String {
     text
 }
 
-/// Measures a drive: reads with fio, 2 s for each load, and as long again without the model for the floor.
-/// Nothing else should use the drive meanwhile.
+/// Measures a drive's reads with fio, 2 s for each load, and as long again without the model for the floor.
+/// Nothing else should use the drive meanwhile. Its content stays as it is.
+///
+/// # Errors
+/// When fio cannot be started or fails.
 pub fn check(drive: &Drive) -> Result<Vec<Checked>> {
-    LOADS.iter().map(|load| check_load(drive, load)).collect()
+    READS
+        .iter()
+        .map(|load| check_load(drive, load, READING))
+        .collect()
 }
 
-/// Measures a drive with a scratch file for its content, under `/var/tmp`. The running program must have
-/// the subcommand `flashsim`. Also returns the emulator's overhead, if the drive is emulated.
+/// Measures a drive with a scratch file for its content, under `/var/tmp`: reads as in [`check`], then
+/// writes, which destroy it. The running program must have the subcommand `flashsim`. Also returns the
+/// emulator's overhead, if the drive is emulated.
+///
+/// # Errors
+/// When there is no room, the drive cannot be attached, or fio cannot be started or fails.
 pub fn check_alone(profile: &DriveProfile) -> Result<(Vec<Checked>, Option<Overhead>)> {
     // Not the temporary directory: that may be in memory.
     let work = tempfile::tempdir_in("/var/tmp").context("a scratch directory in /var/tmp")?;
@@ -190,7 +124,9 @@ pub fn check_alone(profile: &DriveProfile) -> Result<(Vec<Checked>, Option<Overh
     fill(&image).with_context(|| format!("writing {}", image.display()))?;
     let lab = std::env::current_exe().context("path of this program")?;
     let drive = Drive::attach(profile, &image, work.path(), &lab)?;
-    Ok((check(&drive)?, drive.overhead()))
+    let mut figures = check(&drive)?;
+    figures.extend(written::check(&drive)?);
+    Ok((figures, drive.overhead()))
 }
 
 /// A file full of data that no layer can compress or leave out.
@@ -210,35 +146,36 @@ fn fill(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn check_load(drive: &Drive, load: &Load) -> Result<Checked> {
+fn check_load(drive: &Drive, load: &Load, extent: Extent) -> Result<Checked> {
     let cpu = || drive.emulator().map(cpu_seconds).transpose();
     let before = cpu()?;
-    let read = fio::run(drive.node(), load.reads)?;
+    let rate = fio::run(drive.node(), load.io, extent)?;
     let spent = before.zip(cpu()?).map(|(before, after)| after - before);
-    let claimed = drive.profile().claims.as_ref().map(load.claim);
+    let claimed = drive.profile().claims.as_ref().and_then(load.claim);
     let floor = match (drive.emulator(), claimed) {
         (Some(_), Some(claimed)) => {
             let latency = load.latency(claimed);
-            Some(drive.with_latency(latency, load.bytes(), || fio::run(drive.node(), load.reads))?)
+            Some(drive.with_latency(latency, load.bytes(), || {
+                fio::run(drive.node(), load.io, extent)
+            })?)
         }
         _ => None,
     };
     Ok(Checked {
-        what: load.what,
-        measured: load.unit.amount(&read),
+        what: describe(load, &rate),
+        measured: load.unit.amount(&rate),
         claimed,
-        floor: floor.map(|read| load.unit.amount(&read)),
-        cpu_us: spent.map(|seconds| seconds * 1e6 / read.total_ios.max(1.0)),
+        floor: floor.map(|rate| load.unit.amount(&rate)),
+        cpu_us: spent.map(|seconds| seconds * 1e6 / rate.total_ios.max(1.0)),
         unit: load.unit,
     })
 }
 
-impl Unit {
-    fn amount(self, rate: &ReadRate) -> f64 {
-        match self {
-            Unit::Requests => rate.iops,
-            Unit::Megabytes => rate.bw_bytes / 1e6,
-        }
+/// The load, and how much it has written.
+fn describe(load: &Load, rate: &Rate) -> String {
+    match load.io.writes() {
+        true => format!("{} ({:.0} MiB)", load.what, rate.io_bytes / 1048576.0),
+        false => load.what.to_owned(),
     }
 }
 
@@ -263,18 +200,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn latency_follows_from_claim_and_depth() {
-        let us = |load: &Load, claimed| load.latency(claimed).as_micros();
-        assert_eq!(us(&LOADS[0], 8000.0), 125);
-        assert_eq!(us(&LOADS[2], 80_000.0), 400);
-        assert_eq!(us(&LOADS[3], 131.072), 1000);
-        assert_eq!(us(&LOADS[4], 131.072), 8000);
-    }
-
-    #[test]
     fn a_figure_holds_by_its_claim_or_by_the_rate_of_the_machine() {
         let checked = |measured, floor| Checked {
-            what: LOADS[0].what,
+            what: READS[0].what.to_owned(),
             measured,
             claimed: Some(1000.0),
             floor: Some(floor),

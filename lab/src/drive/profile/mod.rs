@@ -1,5 +1,8 @@
 //! What a drive is like: figures from data sheets and papers, read from TOML.
 
+mod claims;
+mod flash;
+
 use std::fmt::Display;
 
 use anyhow::{Context, Result};
@@ -8,8 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::data_file::{self, Wrong};
 
+pub use claims::Claims;
+pub use flash::{Blocks, Buffer, Flash, Slc};
+
 /// The profiles that are shipped.
-const BUILT_IN: &str = include_str!("../../drives.toml");
+const BUILT_IN: &str = include_str!("../../../drives.toml");
 
 /// One drive: how it behaves if it is emulated, and what it claims.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +28,9 @@ pub struct DriveProfile {
     /// Requests that the kernel may queue for it (`queue/nr_requests`); the kernel takes 4 to 128 for a
     /// loop device. Left as it is when absent.
     pub nr_requests: Option<u32>,
+    /// Requests that an I/O scheduler may hold for it (`nr_requests` under one), 4 to 1024. Absent: twice
+    /// `nr_requests`, as the kernel gives a drive of that depth.
+    pub scheduler_requests: Option<u32>,
     /// The link between the host and the medium. Absent: not emulated.
     pub bus: Option<Bus>,
     /// The medium, if it is flash.
@@ -44,36 +53,6 @@ pub struct Bus {
     pub interface_mb_s: f64,
 }
 
-/// Flash behind a controller.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Flash {
-    /// Channels that work independently; each does one thing at a time.
-    pub channels: u32,
-    /// Bytes that are sensed or programmed at once, a power of two.
-    pub page_bytes: u64,
-    /// Sensing a page (tR), in µs.
-    pub read_us: f64,
-    /// Programming a page (tPROG), in µs.
-    pub program_us: f64,
-    /// Rate between flash and controller on each channel, in MB/s.
-    pub channel_mb_s: f64,
-    /// Bytes in sequence on one channel before the next one's turn; a multiple of the page.
-    pub stripe_bytes: u64,
-    /// The map from logical to physical addresses, if it does not fit into the controller.
-    pub map: Option<Map>,
-}
-
-/// The address map of a drive without DRAM: what is not cached costs a page read of its own.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Map {
-    /// Bytes of the drive that one page of the map covers.
-    pub segment_bytes: u64,
-    /// Pages of the map that the controller holds; the least recently used one makes way.
-    pub cached_segments: u32,
-}
-
 /// A disk with heads. It spans the emulated drive, whatever its size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -90,22 +69,6 @@ pub struct Heads {
     pub lookahead_bytes: u64,
 }
 
-/// What fio should measure on the drive. Reads; random ones over the whole drive.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Claims {
-    /// 4 KiB random at depth 1, requests a second.
-    pub random_4k_depth_1: f64,
-    /// 4 KiB random at depth 8, requests a second.
-    pub random_4k_depth_8: f64,
-    /// 4 KiB random at depth 32, requests a second.
-    pub random_4k_depth_32: f64,
-    /// 128 KiB random at depth 1, MB/s.
-    pub random_128k_mb_s: f64,
-    /// 128 KiB sequential at depth 8, MB/s.
-    pub sequential_mb_s: f64,
-}
-
 /// The file as a whole.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -117,6 +80,12 @@ impl DriveProfile {
     /// Whether the drive is emulated; otherwise the image's own drive answers.
     pub fn is_emulated(&self) -> bool {
         self.bus.is_some()
+    }
+
+    /// The length of an I/O scheduler's queue for it; `None`: as the kernel has it.
+    pub fn queued_requests(&self) -> Option<u32> {
+        self.scheduler_requests
+            .or(self.nr_requests.map(|requests| 2 * requests))
     }
 
     /// The class that software should see.
@@ -138,6 +107,9 @@ impl DriveProfile {
         )?;
         if let Some(requests) = self.nr_requests {
             number("nr_requests", u64::from(requests), 4, 128)?;
+        }
+        if let Some(requests) = self.scheduler_requests {
+            number("scheduler_requests", u64::from(requests), 4, 1024)?;
         }
         match (&self.bus, &self.flash, &self.heads) {
             (None, None, None) => {}
@@ -163,38 +135,10 @@ impl DriveProfile {
         if let Some(heads) = &self.heads {
             heads.validate()?;
         }
-        self.claims.as_ref().map_or(Ok(()), Claims::validate)
-    }
-}
-
-impl Flash {
-    fn validate(&self) -> Result<(), Wrong> {
-        number("channels", u64::from(self.channels), 1, 1024)?;
-        number("page_bytes", self.page_bytes, 512, 1 << 20)?;
-        ensure(
-            self.page_bytes.is_power_of_two(),
-            "page_bytes",
-            "'page_bytes' must be a power of two",
-        )?;
-        number("read_us", self.read_us, 0.0, 1e6)?;
-        number("program_us", self.program_us, 0.0, 1e6)?;
-        number("channel_mb_s", self.channel_mb_s, 0.1, 1e5)?;
-        number("stripe_bytes", self.stripe_bytes, self.page_bytes, 1 << 30)?;
-        ensure(
-            self.stripe_bytes.is_multiple_of(self.page_bytes),
-            "stripe_bytes",
-            "'stripe_bytes' must be a multiple of 'page_bytes'",
-        )?;
-        if let Some(map) = &self.map {
-            number("segment_bytes", map.segment_bytes, self.page_bytes, 1 << 40)?;
-            number(
-                "cached_segments",
-                u64::from(map.cached_segments),
-                1,
-                1 << 20,
-            )?;
-        }
-        Ok(())
+        let has_slc = self.flash.as_ref().is_some_and(|flash| flash.slc.is_some());
+        self.claims
+            .as_ref()
+            .map_or(Ok(()), |claims| claims.validate(has_slc))
     }
 }
 
@@ -213,16 +157,6 @@ impl Heads {
     }
 }
 
-impl Claims {
-    fn validate(&self) -> Result<(), Wrong> {
-        number("random_4k_depth_1", self.random_4k_depth_1, 1.0, 1e8)?;
-        number("random_4k_depth_8", self.random_4k_depth_8, 1.0, 1e8)?;
-        number("random_4k_depth_32", self.random_4k_depth_32, 1.0, 1e8)?;
-        number("random_128k_mb_s", self.random_128k_mb_s, 0.01, 1e6)?;
-        number("sequential_mb_s", self.sequential_mb_s, 0.01, 1e6)
-    }
-}
-
 /// Rejects a number outside `least..=most`, and NaN.
 fn number<N: PartialOrd + Display>(key: &str, value: N, least: N, most: N) -> Result<(), Wrong> {
     let what = format!("'{key}' is {value}; it must be between {least} and {most}");
@@ -233,7 +167,9 @@ fn ensure(holds: bool, key: &str, what: &str) -> Result<(), Wrong> {
     if holds {
         return Ok(());
     }
-    Err(Wrong::at(key, what.to_owned()))
+    // The place of `slc.bytes` is that of `slc`: other tables have bytes, too.
+    let (place, _) = key.split_once('.').unwrap_or((key, ""));
+    Err(Wrong::at(place, what.to_owned()))
 }
 
 /// Drive profiles from TOML, in the order of the file.
@@ -253,7 +189,7 @@ pub fn parse(text: &str) -> Result<Vec<DriveProfile>> {
     Ok(drives)
 }
 
-/// The shipped profiles: `nvme`, `qlc-sata`, `microsd`, `ufs`, `hdd`.
+/// The shipped profiles: `nvme`, `qlc-sata`, `emmc`, `microsd`, `ufs`, `hdd`.
 pub fn built_in() -> Result<Vec<DriveProfile>> {
     parse(BUILT_IN)
 }
@@ -268,20 +204,38 @@ mod tests {
         title = "A card"
         bus = { queue_depth = 1, command_us = 100.0, interface_mb_s = 90.0 }
         flash = { channels = 1, page_bytes = 16384, read_us = 60.0, program_us = 900.0, channel_mb_s = 50.0, stripe_bytes = 16384 }
-        claims = { random_4k_depth_1 = 1000, random_4k_depth_8 = 1000, random_4k_depth_32 = 1000, random_128k_mb_s = 20, sequential_mb_s = 30 }
+        claims = { random_4k_depth_1 = 1000, random_4k_depth_8 = 1000, random_4k_depth_32 = 1000, random_128k_mb_s = 20, sequential_mb_s = 30, write_4k_depth_1 = 700, write_4k_depth_32 = 700, write_sequential_mb_s = 15 }
+    "#;
+
+    /// What a card may have besides.
+    const WRITE_SIDE: &str = r#"
+        [drive.flash]
+        channels = 1
+        page_bytes = 16384
+        read_us = 60.0
+        program_us = 900.0
+        channel_mb_s = 50.0
+        stripe_bytes = 16384
+        write_us = 1.0
+        discard_us = 100.0
+        suspend_us = 10.0
+        buffer = { bytes = 65536, answer_us = 5.0 }
+        slc = { bytes = 67108864, program_us = 200.0, idle_ms = 100.0 }
+        blocks = { bytes = 4194304, erase_us = 3000.0, spare_percent = 7.0 }
     "#;
 
     #[test]
     fn shipped_profiles_are_sound() {
         let drives = built_in().unwrap();
         let names: Vec<&str> = drives.iter().map(|drive| &*drive.name).collect();
-        assert_eq!(names, ["nvme", "qlc-sata", "microsd", "ufs", "hdd"]);
+        assert_eq!(names, ["nvme", "qlc-sata", "emmc", "microsd", "ufs", "hdd"]);
         let classes: Vec<DriveClass> = drives.iter().map(DriveProfile::class).collect();
         assert_eq!(
             classes,
             [
                 DriveClass::CommandQueuing,
                 DriveClass::CommandQueuing,
+                DriveClass::NoCommandQueuing,
                 DriveClass::NoCommandQueuing,
                 DriveClass::CommandQueuing,
                 DriveClass::Rotational
@@ -314,11 +268,42 @@ mod tests {
             ("name = \"card\"", "name = \"a/b\"", 3, "hyphens"),
             ("bus =", "#", 2, "'flash' or 'heads'"),
             ("claims =", "#", 5, "'claims'"),
+            (
+                "write_4k_depth_1 = 700",
+                "write_4k_depth_1 = 0",
+                7,
+                "'write_4k_depth_1'",
+            ),
         ] {
             let error = parse(&CARD.replacen(from, to, 1)).unwrap_err();
             let text = format!("{error:#}");
             assert!(text.contains(complaint), "{to}: {text}");
             assert!(text.contains(&format!("line {line}: ")), "{to}: {text}");
+        }
+        let full = CARD.replace("flash = {", "# {") + WRITE_SIDE;
+        let sustained = "write_sequential_mb_s = 15";
+        let full = full.replace(
+            sustained,
+            &format!("{sustained}, write_sustained_mb_s = 12"),
+        );
+        assert_eq!(parse(&full).unwrap().len(), 1);
+        for (from, to, complaint) in [
+            ("bytes = 65536", "bytes = 16384", "'buffer.bytes'"),
+            ("bytes = 67108864", "bytes = 1", "'slc.bytes'"),
+            ("idle_ms = 100.0", "idle_ms = -1.0", "'slc.idle_ms'"),
+            ("bytes = 4194304", "bytes = 4096", "'blocks.bytes'"),
+            ("bytes = 4194304", "bytes = 5000000", "multiple"),
+            (
+                "spare_percent = 7.0",
+                "spare_percent = 0.5",
+                "'blocks.spare_percent'",
+            ),
+            ("suspend_us = 10.0", "suspend_us = nan", "'suspend_us'"),
+            (", write_sustained_mb_s = 12", "", "'write_sustained_mb_s'"),
+        ] {
+            let error = parse(&full.replacen(from, to, 1)).unwrap_err();
+            let text = format!("{error:#}");
+            assert!(text.contains(complaint), "{to}: {text}");
         }
         let twice = format!("{CARD}{CARD}");
         let error = parse(&twice).unwrap_err().to_string();
