@@ -4,13 +4,14 @@
 //! A session mounts the [`image`] with its [`apps`] on a [`drive`], and performs an [`experiment`]:
 //! launches on a [`display`], with one of the [`methods`] or with Paralfetch prefetching. Each launch
 //! leaves a [`record`]; a [`timeline`] shows one launch in full. The [`report`] is made from records
-//! alone.
+//! alone. [`writes`] measures single operations while the drive is being written.
 
 pub mod apps;
 mod child;
 pub mod cli;
 mod clock;
 mod data_file;
+mod dialogue;
 pub mod display;
 pub mod drive;
 pub mod experiment;
@@ -19,3 +20,4 @@ pub mod methods;
 pub mod record;
 pub mod report;
 pub mod timeline;
+pub mod writes;

@@ -17,6 +17,8 @@ pub enum Record {
     Launch(Launch),
     /// A launch was judged.
     Missed(Missed),
+    /// A benchmark ran beside a writer, or on a quiet drive.
+    Written(Written),
 }
 
 /// Under which conditions the records that follow were made.
@@ -250,4 +252,92 @@ pub struct Launch {
     /// What the service did, in the scenarios `service-…`, which are numbered by launches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub served: Option<Served>,
+    /// What was written meanwhile, in the scenarios `writer-…`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<Throughput>,
+    /// What the shield did, a line each, in `writer-shield`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shield: Vec<String>,
+}
+
+/// What a writer achieved beside a launch or a benchmark, and for some seconds after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Throughput {
+    /// The time in question, in seconds.
+    pub seconds: f64,
+    /// What the drive wrote, whoever asked for it, in MB (10⁶ bytes) a second.
+    pub drive_mb_s: f64,
+    /// What the writer handed to the kernel, in MB a second.
+    pub writer_mb_s: f64,
+}
+
+/// One run of a benchmark of `lab writes`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Written {
+    /// Name of the drive's profile.
+    pub device: String,
+    /// The drive's I/O scheduler.
+    pub scheduler: String,
+    /// Name of the benchmark, such as `m1`.
+    pub benchmark: String,
+    /// Name of the writer, such as `create`; `None` on a quiet drive.
+    pub writer: Option<String>,
+    /// Name of what was done against waits, such as `none` or `shield`.
+    pub measure: String,
+    /// Number of the turn, from 0; runs of one turn are comparable.
+    pub turn: u32,
+    /// Start, in seconds since the epoch.
+    pub started: u64,
+    /// How long the benchmark took, in seconds.
+    pub seconds: f64,
+    /// Whether it was ended by its limit before it had done everything.
+    pub cut: bool,
+    /// Its operations; `all` is a whole iteration.
+    pub operations: Vec<Operation>,
+    /// What was written meanwhile; `None` on a quiet drive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput: Option<Throughput>,
+    /// What it waited for, where that was asked for; the longest in total first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waits: Vec<Waited>,
+    /// Waits that the detector lost.
+    #[serde(default)]
+    pub lost_waits: u64,
+    /// What the shield did, a line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub done: Vec<String>,
+}
+
+/// How long the calls of one kind took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Operation {
+    /// Its name, such as `fsync`.
+    pub name: String,
+    /// Calls.
+    pub count: u64,
+    /// Their mean, in milliseconds.
+    pub mean_ms: f64,
+    /// The median, in milliseconds.
+    pub p50_ms: f64,
+    /// 95 of 100 took no longer, in milliseconds.
+    pub p95_ms: f64,
+    /// 99 of 100 took no longer, in milliseconds.
+    pub p99_ms: f64,
+    /// The worst, in milliseconds.
+    pub worst_ms: f64,
+}
+
+/// Waits of one type, as [`paralfetch::kernel::WaitDetector`] saw them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waited {
+    /// The type, as [`paralfetch::model::WaitCause::name`].
+    pub cause: String,
+    /// Waits.
+    pub count: u64,
+    /// Their sum, in milliseconds.
+    pub total_ms: f64,
+    /// The longest, in milliseconds.
+    pub worst_ms: f64,
+    /// Names of the tasks whose writes, handles or locks were waited for, the most frequent first.
+    pub for_whom: Vec<String>,
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::drive::Scheduler;
+use crate::writes::writer::Kind;
 
 /// Default directory of images.
 const IMAGE_DIR: &str = "/var/tmp/paralfetch-lab";
@@ -24,6 +25,8 @@ pub struct Cli {
 pub enum Command {
     /// Measures launches. Interrupted, it goes on where it was when it is run again.
     Run(Run),
+    /// Measures single operations while the drive is being written, and what helps (QASIO, FAST '15).
+    Writes(Writes),
     /// Writes report.md and report.html from the results in a directory.
     Report {
         /// The results directory.
@@ -86,7 +89,28 @@ pub enum Command {
     },
     /// Puts settings back when a session is gone.
     #[command(hide = true)]
-    KeepKnobs,
+    KeepKnobs {
+        /// Where their old values are; without, those that every session sets.
+        dir: Option<PathBuf>,
+    },
+    /// The product's shield, in a process of its own.
+    #[command(hide = true)]
+    Shield {
+        /// Its job, in JSON.
+        job: String,
+    },
+    /// A benchmark of `writes`, in a process of its own.
+    #[command(hide = true)]
+    Benchmark {
+        /// Its job, in JSON.
+        job: String,
+    },
+    /// A writer, in a process of its own.
+    #[command(hide = true)]
+    BackgroundWriter {
+        /// Its job, in JSON.
+        job: String,
+    },
     /// The emulator of a drive, in a process of its own.
     #[command(hide = true, disable_help_flag = true)]
     Flashsim {
@@ -107,7 +131,7 @@ pub struct Run {
     #[arg(long, default_value_t, value_name = "NAME")]
     pub drive_scheduler: Scheduler,
     /// Scenarios, or groups of them: standard, short, background, live, service,
-    /// service-background, beside, writer, none.
+    /// service-background, beside, writer (with the quiet ones), none.
     #[arg(long, default_value = "standard", value_name = "LIST")]
     pub scenarios: String,
     /// Launch so many apps at once, from the first on; several numbers are several experiments.
@@ -136,6 +160,54 @@ pub struct Run {
     pub no_check: bool,
     #[command(flatten)]
     pub image: Image,
+    #[command(flatten)]
+    pub data: Data,
+}
+
+/// What is measured while the drive is being written.
+#[derive(Args, Debug)]
+#[group(id = "writes-options")]
+pub struct Writes {
+    /// Name of the drive's profile.
+    #[arg(long, default_value = "nvme")]
+    pub device: String,
+    /// The I/O scheduler of the drive: none, mq-deadline or bfq.
+    #[arg(long, default_value_t, value_name = "NAME")]
+    pub drive_scheduler: Scheduler,
+    /// Benchmarks: m1 to m5, photos, dpkg, sqlite, all.
+    #[arg(long, default_value = "all", value_name = "LIST")]
+    pub benchmarks: String,
+    /// The writer beside them: create, rewrite, truncate or fsyncs; m5 has one of its own.
+    #[arg(long, default_value = "create", value_name = "KIND")]
+    pub writer: Kind,
+    /// Size of the writer's file, in MiB; without, by memory and dirty limits.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=65536))]
+    pub writer_mib: Option<u64>,
+    /// What is done against waits: none (always), detector, hold, backlog, dirty, group, journal, requests,
+    /// pressure, shield, all.
+    #[arg(long, default_value = "none,shield", value_name = "LIST")]
+    pub measures: String,
+    /// Turns: runs of each benchmark on the quiet drive, and beside the writer with each measure.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub runs: u32,
+    /// End a benchmark after so many seconds, with the call under way.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub limit: u64,
+    /// See who waits for what in every run, with the product's detector.
+    #[arg(long)]
+    pub waits: bool,
+    /// Mount with discard, as phones do.
+    #[arg(long)]
+    pub discard: bool,
+    /// Add the results to this directory; what is there already is not measured again.
+    #[arg(short, long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print results as they come, in JSON, a line each, instead of tables at the end.
+    #[arg(long)]
+    pub json: bool,
+    /// Directory of the session's own files.
+    #[arg(long, default_value = IMAGE_DIR, value_name = "DIR")]
+    pub image_dir: PathBuf,
     #[command(flatten)]
     pub data: Data,
 }

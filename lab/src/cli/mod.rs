@@ -16,7 +16,13 @@ use crate::experiment::launcher::Interrupted;
 use crate::experiment::scenario::Scenario;
 use crate::experiment::service_state::Serve;
 use crate::experiment::session::{self, Ended, SessionOptions};
-use crate::{image, report};
+use crate::writes::benchmark::Benchmark;
+use crate::writes::measures::Measure;
+use crate::writes::run::BenchmarkJob;
+use crate::writes::session::WritesOptions;
+use crate::writes::shielding::ShieldJob;
+use crate::writes::writer::WriterJob;
+use crate::{image, report, writes};
 use args::{Cli, Command, Data};
 
 /// Exit status when some of what was asked for could not be had.
@@ -39,6 +45,7 @@ pub fn main() -> ExitCode {
 fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(args) => return measure(args),
+        Command::Writes(args) => write(args)?,
         Command::Report { dir } => report::write(&dir)?,
         Command::Compare { a, b } => print!("{}", report::compare(&a, &b)?),
         Command::CheckDrive { device, data } => check_drives(&device, &data)?,
@@ -63,7 +70,16 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Service { serve } => serde_json::from_str::<Serve>(&serve)
             .context("these are no places of a service")?
             .run()?,
-        Command::KeepKnobs => idle::keep_knobs()?,
+        Command::KeepKnobs { dir } => idle::keep_knobs(dir.as_deref())?,
+        Command::Shield { job } => serde_json::from_str::<ShieldJob>(&job)
+            .context("this is no shield's job")?
+            .run()?,
+        Command::Benchmark { job } => serde_json::from_str::<BenchmarkJob>(&job)
+            .context("this is no benchmark's job")?
+            .run()?,
+        Command::BackgroundWriter { job } => serde_json::from_str::<WriterJob>(&job)
+            .context("this is no writer's job")?
+            .run()?,
         Command::Flashsim { args } => drive::serve(&args)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -124,6 +140,25 @@ fn measure(args: args::Run) -> Result<ExitCode> {
             }
             ExitCode::from(INCOMPLETE)
         }
+    })
+}
+
+/// Measures operations beside a writer.
+fn write(args: args::Writes) -> Result<()> {
+    writes::session::run(&WritesOptions {
+        drive: one_drive(&args.device, &args.data)?,
+        scheduler: args.drive_scheduler,
+        benchmarks: Benchmark::parse_list(&args.benchmarks)?,
+        writer: args.writer,
+        writer_bytes: args.writer_mib.map(|mib| mib << 20),
+        measures: Measure::parse_list(&args.measures)?,
+        runs: args.runs,
+        limit: args.limit,
+        waits: args.waits,
+        discard: args.discard,
+        image_dir: args.image_dir,
+        out: args.out,
+        json: args.json,
     })
 }
 

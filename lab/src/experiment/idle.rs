@@ -121,12 +121,12 @@ fn available_bytes(meminfo: &str) -> Option<usize> {
     kib.checked_mul(1024)
 }
 
-/// The process that puts the knobs back when the session is gone.
+/// The process that puts knobs back when the session is gone: those of this directory, or of [`Awake`].
 ///
 /// # Errors
 /// When one cannot be written.
-pub fn keep_knobs() -> Result<()> {
-    Ok(keep(Path::new(RECORD_DIR), LIMIT)?)
+pub fn keep_knobs(dir: Option<&Path>) -> Result<()> {
+    Ok(keep(dir.unwrap_or(Path::new(RECORD_DIR)), LIMIT)?)
 }
 
 #[cfg(test)]

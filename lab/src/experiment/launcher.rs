@@ -18,6 +18,7 @@ use super::live::LiveLearning;
 use super::processes::{cpu_of, cpu_of_descendants};
 use super::service::Service;
 use super::wait::Wait;
+use super::writer::Shielded;
 use crate::apps::SessionBus;
 use crate::clock::monotonic_ns;
 use crate::display::Watch;
@@ -40,6 +41,8 @@ pub struct Launcher {
     pub drive: String,
     /// Longest duration of a launch.
     pub timeout: Duration,
+    /// Children that are no part of a launch: what writes beside it, and the shield.
+    pub aside: Vec<Pid>,
 }
 
 /// The app to launch, and the events that end its launch.
@@ -62,6 +65,8 @@ pub struct Request<'a> {
     pub live: Option<LiveLearning>,
     /// The service that sees the launch by itself. The app runs on until it has written that down.
     pub service: Option<&'a mut Service>,
+    /// The shield that learns of the launch.
+    pub shield: Option<&'a mut Shielded>,
 }
 
 /// The measurements of a launch. Times are in seconds from the start of prefetching, or of the app
@@ -110,6 +115,7 @@ impl Launcher {
             root: root.to_owned(),
             drive: drive.to_owned(),
             timeout,
+            aside: Vec::new(),
         })
     }
 
@@ -174,7 +180,8 @@ impl Launcher {
         }));
 
         let service = request.service.as_ref().map(|service| service.pid());
-        let cpu_before = cpu_without(service)?;
+        let aside: Vec<Pid> = service.iter().chain(&self.aside).copied().collect();
+        let cpu_before = cpu_without(&aside)?;
         let before = Counters::now(&self.drive)?;
         let begun = monotonic_ns();
         let mut running = request
@@ -188,6 +195,10 @@ impl Launcher {
             }
         }
         let started = self.supervisor.start(spawn)?;
+        let mut shield = request.shield;
+        if let Some(shield) = &mut shield {
+            shield.launch_begins(started.pid)?;
+        }
         let mut wait = Wait {
             windows: request
                 .windows
@@ -201,7 +212,10 @@ impl Launcher {
         };
         let waited = wait.until_over(&mut meter, &mut self.supervisor, self.timeout);
         let over_ns = monotonic_ns();
-        let cpu = cpu_without(service)? - cpu_before;
+        if let Some(shield) = shield {
+            shield.launch_ends()?;
+        }
+        let cpu = cpu_without(&aside)? - cpu_before;
         let prefetched: Result<Vec<_>> = running.into_iter().map(finish).collect();
         let (_, completed_ns) = meter.times_ns();
         let reads = meter.finish();
@@ -274,11 +288,14 @@ impl Launcher {
     }
 }
 
-/// Processor time, in seconds, of all processes that descend from us but the service, which is no part of a
+/// Processor time, in seconds, of all processes that descend from us but these, which are no part of a
 /// launch. An app in the background descends from us, too: only its use during the launch is counted.
-fn cpu_without(service: Option<Pid>) -> Result<f64> {
-    let service = service.map(|pid| cpu_of(pid.as_raw_nonzero().get().unsigned_abs()));
-    Ok(cpu_of_descendants()? - service.transpose()?.unwrap_or(0.0))
+fn cpu_without(aside: &[Pid]) -> Result<f64> {
+    let all = cpu_of_descendants()?;
+    let aside = aside
+        .iter()
+        .map(|pid| cpu_of(pid.as_raw_nonzero().get().unsigned_abs()));
+    Ok(all - aside.sum::<Result<f64>>()?)
 }
 
 /// Ends a prefetch. One that prefetched nothing would make a cold launch under another name.

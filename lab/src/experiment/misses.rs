@@ -68,6 +68,7 @@ pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>) -> Result<()> {
         mark: Some(recorder.start_mark()),
         live: None,
         service: None,
+        shield: None,
     })?;
     let mut recording = recorder.finish()?;
     // Ending the app reads, too.

@@ -30,4 +30,4 @@ mod together;
 pub mod turns;
 mod wait;
 mod work;
-mod writer;
+pub mod writer;

@@ -33,6 +33,8 @@ pub enum Scenario {
     WriterCold,
     /// The same, with Paralfetch.
     WriterPrefetch,
+    /// The same, with the shield, which learns of the launch.
+    WriterShield,
     /// Cold, with the method's set learned while another app was running (Figure 11).
     Background(Method),
     /// Cold, with the exact set's prefetcher and a set that was learned live, from a warm launch.
@@ -98,7 +100,16 @@ pub const GROUPS: [(&str, &[Scenario]); 8] = [
             Scenario::Service(Beside::Always),
         ],
     ),
-    ("writer", &[Scenario::WriterCold, Scenario::WriterPrefetch]),
+    (
+        "writer",
+        &[
+            Scenario::Cold,
+            Scenario::Prefetched(Method::Infill),
+            Scenario::WriterCold,
+            Scenario::WriterPrefetch,
+            Scenario::WriterShield,
+        ],
+    ),
 ];
 
 /// Scenarios for several apps at once.
@@ -173,9 +184,10 @@ impl Scenario {
             | Scenario::BesideCold
             | Scenario::Service(_) => None,
             Scenario::Prefetched(method) | Scenario::Background(method) => Some(method),
-            Scenario::Live | Scenario::WriterPrefetch | Scenario::BesidePrefetch => {
-                Some(Method::Infill)
-            }
+            Scenario::Live
+            | Scenario::WriterPrefetch
+            | Scenario::WriterShield
+            | Scenario::BesidePrefetch => Some(Method::Infill),
             Scenario::Together(method) => method,
         }
     }
@@ -218,7 +230,10 @@ impl Scenario {
 
     /// Whether a large file is being written meanwhile.
     pub fn has_writer(self) -> bool {
-        matches!(self, Scenario::WriterCold | Scenario::WriterPrefetch)
+        matches!(
+            self,
+            Scenario::WriterCold | Scenario::WriterPrefetch | Scenario::WriterShield
+        )
     }
 }
 
@@ -231,6 +246,7 @@ impl fmt::Display for Scenario {
             Scenario::Prefetched(method) => f.write_str(method.name()),
             Scenario::WriterCold => f.write_str("writer-cold"),
             Scenario::WriterPrefetch => f.write_str("writer-prefetch"),
+            Scenario::WriterShield => f.write_str("writer-shield"),
             Scenario::Background(method) => write!(f, "background-{}", method.name()),
             Scenario::Live => f.write_str("live-infill"),
             Scenario::Service(Beside::Nothing) => f.write_str("service"),
@@ -298,7 +314,8 @@ mod tests {
     fn names_are_unique() {
         let mut names: Vec<String> = GROUPS
             .iter()
-            .filter(|(name, _)| *name != "short")
+            // These have scenarios of `standard` with them.
+            .filter(|(name, _)| !["short", "writer"].contains(name))
             .flat_map(|(_, scenarios)| scenarios.iter())
             .chain(&TOGETHER)
             .map(|scenario| scenario.to_string())

@@ -159,6 +159,7 @@ impl Work {
             mark: None,
             live: None,
             service: Some(service),
+            shield: None,
         })?;
         self.complete(&mut launch, &seen, emulator)?;
         let written = service.last()?;

@@ -109,6 +109,7 @@ pub(super) fn record(
         mark: Some(mark),
         live: None,
         service: None,
+        shield: None,
     })?;
     let raw = recorder.finish()?;
     if let Some(writer) = writer {

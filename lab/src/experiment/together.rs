@@ -65,6 +65,7 @@ impl Work {
                 mark: None,
                 live: None,
                 service: None,
+                shield: None,
             })?;
             self.complete(&mut record, &seen, emulator)?;
             self.journal.add(&Record::Launch(record.clone()))?;

@@ -17,7 +17,7 @@ use super::scenario::Scenario;
 use super::served;
 use super::timelines;
 use super::turns::{Task, launches, missing};
-use super::writer::Writer;
+use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::display::{Display, Watch};
 use crate::methods::{LearningRun, Method, Plan, plan};
@@ -118,6 +118,7 @@ impl Work {
             mark: None,
             live: None,
             service: None,
+            shield: None,
         })?;
         Ok(())
     }
@@ -177,6 +178,8 @@ impl Work {
     }
 
     fn launch(&mut self, prepared: PreparedApp<'_>, scenario: Scenario) -> Result<Launch> {
+        // Of one that failed.
+        self.launcher.aside.clear();
         let PreparedApp {
             app,
             store,
@@ -209,11 +212,8 @@ impl Work {
         if !scenario.is_warm() {
             self.launcher.empty_caches()?;
         }
-        let writer = if scenario.has_writer() {
-            Some(Writer::start(
-                &self.launcher.root.join("root"),
-                &self.job.drive,
-            )?)
+        let mut written = if scenario.has_writer() {
+            Some(self.begin_writing(scenario == Scenario::WriterShield)?)
         } else {
             None
         };
@@ -238,11 +238,12 @@ impl Work {
                 mark: live.as_mut().and_then(LiveLearning::start_mark),
                 live,
                 service: None,
+                shield: written.as_mut().and_then(WrittenDrive::shield),
             })?
         };
         self.complete(&mut record, &seen, emulator)?;
-        if let Some(writer) = writer {
-            writer.end()?;
+        if let Some(written) = written {
+            self.end_writing(written, &mut record)?;
         }
         if let Some(background) = &mut background {
             background.check()?;

@@ -1,128 +1,126 @@
-//! The heavy background writer: a large file, rewritten with buffered writes (QASIO §3, scenario A).
+//! Launches while the drive is being written (QASIO §3, scenario A): the writer, and the shield where it
+//! learns of them.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result};
+use paralfetch::policy::ShieldSettings;
+use rustix::fs::statvfs;
+use rustix::process::Pid;
 
-/// Size of the file, in bytes.
-const SIZE: u64 = 1 << 30;
+use super::work::Work;
+use crate::record::Launch;
+use crate::writes::background::{Background, Mark};
+use crate::writes::dirty::{self, Dirty};
+use crate::writes::measures::Target;
+use crate::writes::shielding::{ShieldJob, ShieldProcess};
+use crate::writes::writer::{Kind, WriterJob};
 
-/// Bytes a write.
-const CHUNK: usize = 1 << 20;
+/// How long the writer is watched after a launch: what was held back for its sake is written then.
+const AFTER: Duration = Duration::from_secs(15);
 
-/// How much the drive must have written before the writer counts as under way, in bytes.
-const UNDER_WAY: u64 = 64 << 20;
+/// The writer takes no more than this share of the room: 1 of so many.
+const SHARE: u64 = 4;
 
-/// Longest wait for that.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A writer at work; it ends when this is dropped.
-pub struct Writer {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<std::io::Result<()>>>,
-    path: PathBuf,
+/// A drive that is being written.
+pub struct WrittenDrive {
+    // Ended in this order: the shield lets the writer go first.
+    shielded: Option<Shielded>,
+    writer: Background,
+    mark: Mark,
 }
 
-impl Writer {
-    /// Starts writing in `directory`, and returns once the drive, by its kernel name, is busy with it.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub fn start(directory: &Path, drive: &str) -> Result<Self> {
-        let path = directory.join("written-in-the-background");
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&stop);
-        let before = written(drive)?;
-        let thread = thread::Builder::new()
-            .name("writer".to_owned())
-            .spawn(move || write(&mut file, &flag))?;
-        let writer = Writer {
-            stop,
-            thread: Some(thread),
-            path,
+impl WrittenDrive {
+    /// The shield, if it learns of the launch.
+    pub(super) fn shield(&mut self) -> Option<&mut Shielded> {
+        self.shielded.as_mut()
+    }
+}
+
+/// The product's shield, and the device that launches are from.
+pub struct Shielded {
+    shield: ShieldProcess,
+    device: u32,
+}
+
+impl Shielded {
+    /// A launch begins with this process.
+    pub(super) fn launch_begins(&mut self, root: Pid) -> Result<()> {
+        self.shield.launch_begins(root, self.device)
+    }
+
+    /// It is over.
+    pub(super) fn launch_ends(&mut self) -> Result<()> {
+        self.shield.launch_ends()
+    }
+}
+
+impl Work {
+    /// Starts the writer in a process of its own, and the shield before it. Returns once the writer is
+    /// under way.
+    pub(super) fn begin_writing(&mut self, shielded: bool) -> Result<WrittenDrive> {
+        let lab = std::env::current_exe().context("cannot tell where this program is")?;
+        // A new one each time: between launches it would act on the pressure that the others see.
+        let shielded = if shielded {
+            let target = Target {
+                dev: std::fs::metadata(&self.job.root)?.dev(),
+                class: self.job.class,
+            };
+            let job = ShieldJob {
+                settings: ShieldSettings::default(),
+                drive: (target.dev, target.class),
+            };
+            let shield = ShieldProcess::start(job, &lab)?;
+            self.set_aside(shield.pid())?;
+            Some(Shielded {
+                shield,
+                device: target.kernel_dev(),
+            })
+        } else {
+            None
         };
-        let begun = std::time::Instant::now();
-        while written(drive)? < before + UNDER_WAY {
-            if writer.thread.as_ref().is_none_or(JoinHandle::is_finished) {
-                return Err(writer
-                    .end()
-                    .err()
-                    .unwrap_or_else(|| anyhow!("the background writer ended")));
-            }
-            if begun.elapsed() > PATIENCE {
-                bail!(
-                    "the drive has not written {} MiB within a minute",
-                    UNDER_WAY >> 20
-                );
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(writer)
-    }
-
-    /// Stops writing and removes the file.
-    ///
-    /// # Errors
-    /// When a write failed.
-    pub fn end(mut self) -> Result<()> {
-        self.stop()
-    }
-
-    fn stop(&mut self) -> Result<()> {
-        self.stop.store(true, Ordering::Relaxed);
-        let Some(thread) = self.thread.take() else {
-            return Ok(());
+        let free = statvfs(&self.job.root)?;
+        let job = WriterJob {
+            kind: Kind::Rewrite,
+            directory: self.job.root.join("root/written-in-the-background"),
+            bytes: file_size(free.f_bavail * free.f_frsize)?,
         };
-        let done = thread
-            .join()
-            .map_err(|_| anyhow!("the background writer panicked"))?;
-        std::fs::remove_file(&self.path)?;
-        done.with_context(|| format!("cannot write {}", self.path.display()))
+        let mut writer = Background::start(&job, &self.job.drive, &lab)?;
+        self.set_aside(writer.pid())?;
+        Ok(WrittenDrive {
+            shielded,
+            mark: writer.mark()?,
+            writer,
+        })
     }
-}
 
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if let Err(error) = self.stop() {
-            eprintln!("lab: {error:#}");
+    /// Watches the writer for some seconds more, ends it and the shield, and notes what both did.
+    pub(super) fn end_writing(
+        &mut self,
+        mut drive: WrittenDrive,
+        record: &mut Launch,
+    ) -> Result<()> {
+        std::thread::sleep(AFTER);
+        record.beside = Some(drive.writer.since(drive.mark)?);
+        if let Some(Shielded { shield, .. }) = drive.shielded.take() {
+            record.shield = shield.end()?;
         }
+        self.launcher.aside.clear();
+        drive.writer.end()
+    }
+
+    /// A child that is no part of a launch: it does not end with one, and its time does not count.
+    fn set_aside(&mut self, child: Pid) -> Result<()> {
+        self.launcher.subreaper.spare(child)?;
+        self.launcher.aside.push(child);
+        Ok(())
     }
 }
 
-fn write(file: &mut File, stop: &AtomicBool) -> std::io::Result<()> {
-    let chunk = vec![0x5a; CHUNK];
-    let mut at = 0;
-    while !stop.load(Ordering::Relaxed) {
-        if at >= SIZE {
-            at = 0;
-            file.seek(SeekFrom::Start(0))?;
-        }
-        file.write_all(&chunk)?;
-        at += CHUNK as u64;
-    }
-    Ok(())
-}
-
-/// Bytes that a drive has written (Documentation/block/stat.rst).
-fn written(drive: &str) -> Result<u64> {
-    let path = format!("/sys/block/{drive}/stat");
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    let sectors: u64 = text
-        .split_whitespace()
-        .nth(6)
-        .and_then(|field| field.parse().ok())
-        .with_context(|| format!("cannot make sense of {path}"))?;
-    Ok(sectors * 512)
+/// Size of the writer's file on a file system with so much room, in bytes.
+fn file_size(free: u64) -> Result<u64> {
+    let memory = rustix::system::sysinfo();
+    let memory = memory.totalram * u64::from(memory.mem_unit);
+    Ok(dirty::file_size(&Dirty::read()?, memory).min(free / SHARE))
 }

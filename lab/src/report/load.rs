@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::record::{Launch, Learned, Missed, Record, Session};
+use crate::record::{Launch, Learned, Missed, Record, Session, Written};
 
 /// Everything that a result directory's `results.jsonl` holds, in its order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +18,8 @@ pub struct Results {
     pub launches: Vec<Launch>,
     /// Judged launches.
     pub missed: Vec<Missed>,
+    /// Benchmarks of `lab writes`.
+    pub written: Vec<Written>,
     /// What readers of the report should know about the file itself.
     pub notes: Vec<String>,
 }
@@ -57,6 +59,7 @@ pub fn parse(text: &str) -> Result<Results> {
             Ok(Record::Learned(learned)) => results.learned.push(learned),
             Ok(Record::Launch(launch)) => results.launches.push(launch),
             Ok(Record::Missed(missed)) => results.missed.push(missed),
+            Ok(Record::Written(written)) => results.written.push(written),
             Err(_) if number == last && !whole => results.notes.push(format!(
                 "Line {number} of results.jsonl was cut off when the lab was interrupted, and is left out."
             )),

@@ -29,15 +29,24 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
+use crate::writes::tables;
+
 pub use compare::compare;
 pub use load::{Results, load};
 
-/// Writes `report.md` and `report.html` into `dir`, from `results.jsonl` and `timelines/` there.
+/// Writes `report.md` and `report.html` into `dir`, from `results.jsonl` and `timelines/` there; of benchmarks
+/// beside a writer, `writes.md`.
 ///
 /// # Errors
 /// There is no `results.jsonl`, a line of it is no record, or the reports cannot be written.
 pub fn write(dir: &Path) -> Result<()> {
     let results = load(dir)?;
+    if !results.written.is_empty() {
+        store(&dir.join("writes.md"), &tables::pages(&results.written))?;
+        if results.launches.is_empty() {
+            return Ok(());
+        }
+    }
     let (timelines, broken) = timeline_file::load(dir)?;
     let notes = [results.notes.clone(), broken].concat();
     let devices = summary::devices(&results);

@@ -234,6 +234,12 @@ pub const SCENARIOS: &[Scenario] = &[
         "Paralfetch while a large file on the same drive is being rewritten with buffered writes.",
     ),
     of(
+        "writer-shield",
+        "Paralfetch and shield, drive written",
+        Kind::Writer,
+        "The same, with the shield as the service uses it: told when the launch begins and when it is over.",
+    ),
+    of(
         "together-cold",
         "cold",
         Kind::Together,

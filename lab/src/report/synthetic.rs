@@ -117,6 +117,8 @@ fn launch(
             Vec::new()
         },
         served: None,
+        beside: None,
+        shield: Vec::new(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::synthetic::{self, APPS, SCENARIOS, lines, records};
 use super::*;
-use crate::record::{Launch, Parameter, Record, Served};
+use crate::record::{Launch, Parameter, Record, Served, Throughput, Written};
 
 fn store_results(dir: &Path, records: &[Record]) {
     fs::write(dir.join("results.jsonl"), lines(records)).unwrap();
@@ -26,8 +26,27 @@ fn a_whole_session() {
     let background = [("background-fast", 0.3), ("background-infill", 0.9)];
     all.extend(records("qlc-sata", &APPS[..3], &background, 5).split_off(4));
     all.extend(records("microsd", APPS, SCENARIOS, 5));
-    let writer = [("writer-cold", 0.0), ("writer-prefetch", 0.9)];
+    let writer = [
+        ("writer-cold", 0.0),
+        ("writer-prefetch", 0.9),
+        ("writer-shield", 1.0),
+    ];
     all.extend(records("microsd", &APPS[..2], &writer, 5).split_off(3));
+    for record in &mut all {
+        if let Record::Launch(launch) = record
+            && launch.scenario.starts_with("writer-")
+        {
+            launch.beside = Some(Throughput {
+                seconds: 20.0,
+                drive_mb_s: if launch.scenario == "writer-shield" {
+                    9.0
+                } else {
+                    10.0
+                },
+                writer_mb_s: 10.0,
+            });
+        }
+    }
     let together = [
         ("together-cold", 0.0),
         ("together-fast", 0.1),
@@ -54,9 +73,39 @@ fn a_whole_session() {
         }
     }
     assert!(markdown.contains("steal 8 %"));
+    assert!(
+        markdown.contains("| gimp | 10.0 | 10.0 | 9.0 | 0.90 |"),
+        "{markdown}"
+    );
     assert!(html.contains("bound exact"));
     let apps_with_bars = html.matches("class=\"bar f-infill\"").count();
     assert!(apps_with_bars >= 2 * APPS.len(), "{apps_with_bars}");
+}
+
+#[test]
+fn benchmarks_beside_a_writer_have_a_page_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let written = |device: &str| {
+        Record::Written(Written {
+            device: device.to_owned(),
+            benchmark: "m1".to_owned(),
+            writer: Some("create".to_owned()),
+            measure: "none".to_owned(),
+            ..Written::default()
+        })
+    };
+    store_results(
+        dir.path(),
+        &[written("emmc"), written("ufs"), written("emmc")],
+    );
+    write(dir.path()).unwrap();
+    let page = fs::read_to_string(dir.path().join("writes.md")).unwrap();
+    assert_eq!(
+        page.matches("# Waiting for background writes").count(),
+        2,
+        "{page}"
+    );
+    assert!(!dir.path().join("report.md").exists());
 }
 
 #[test]

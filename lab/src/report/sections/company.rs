@@ -206,9 +206,73 @@ pub fn writer(device: &Device) -> Option<Section> {
             (ours, "quiet, Paralfetch"),
             ("writer-cold", "writer, cold"),
             ("writer-prefetch", "writer, Paralfetch"),
+            ("writer-shield", "writer, shield"),
         ],
     ));
+    section.tables.extend(against_quiet(&apps, ours));
+    section.tables.extend(throughput(&apps));
     Some(section)
+}
+
+/// Launches under the writer by the quiet prefetched launch of the same turn.
+fn against_quiet(apps: &[&App], quiet: &str) -> Option<Table> {
+    let names = ["writer-cold", "writer-prefetch", "writer-shield"];
+    let mut table = Table::new(
+        "By a quiet launch with Paralfetch",
+        "Medians, and the worst in brackets.",
+        std::iter::once("app").chain(names.map(scenarios::label)),
+    );
+    for app in apps {
+        let cells = names.map(|name| {
+            let middle = app.ratio(name, quiet)?.value();
+            let base = median(&app.times(quiet));
+            let worst = app.times(name).into_iter().fold(0.0, f64::max) / base;
+            Some(format!("{middle:.2} ({worst:.2})"))
+        });
+        if cells.iter().any(Option::is_some) {
+            table.push(std::iter::once(app.name.clone()).chain(cells.map(or_nothing)));
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// What the drive wrote beside launches, and with the shield by without.
+fn throughput(apps: &[&App]) -> Option<Table> {
+    let names = ["writer-cold", "writer-prefetch", "writer-shield"];
+    let head = [
+        "app",
+        "cold",
+        "Paralfetch",
+        "shield",
+        "shield by Paralfetch",
+    ];
+    let mut table = Table::new(
+        "The writer's throughput",
+        "Medians in MB/s that the drive wrote, from the start of each launch until 15 s after its end.",
+        head,
+    );
+    for app in apps {
+        let rates = names.map(|name| {
+            let launches = app.runs.get(name).into_iter().flatten();
+            let rates: Vec<f64> = launches
+                .filter_map(|launch| launch.beside.map(|beside| beside.drive_mb_s))
+                .collect();
+            (!rates.is_empty()).then(|| median(&rates))
+        });
+        if rates.iter().all(Option::is_none) {
+            continue;
+        }
+        let by = rates[2]
+            .zip(rates[1])
+            .map(|(with, without)| format!("{:.2}", with / without));
+        let cells = rates.map(|rate| or_nothing(rate.map(|rate| format!("{rate:.1}"))));
+        table.push(
+            std::iter::once(app.name.clone())
+                .chain(cells)
+                .chain([or_nothing(by)]),
+        );
+    }
+    (!table.rows.is_empty()).then_some(table)
 }
 
 /// FAST's Figure 8: several apps launched at once.
