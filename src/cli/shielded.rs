@@ -18,7 +18,7 @@ use crate::model::{App, LaunchLimits};
 use crate::policy::ShieldSettings;
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample, process_threads, thread_states};
 use crate::service::config::{Config, WritesConfig};
-use crate::service::{CONFIG_DIR, SHIELD_DIR};
+use crate::service::{CONFIG_DIR, guard_dir};
 use crate::shield::{MeasureReport, Shield, ShieldError, ShieldOptions};
 
 /// The number of the only launch.
@@ -131,7 +131,7 @@ fn shield(
 }
 
 fn start(writes: &WritesConfig) -> Result<Shield, ShieldError> {
-    let guard_dir = Path::new(RUN_DIR).join(SHIELD_DIR);
+    let guard_dir = guard_dir(Path::new(RUN_DIR))?;
     Shield::start(ShieldOptions {
         keeper: keeper_command(&guard_dir, WritesConfig::KEEPER_LIMIT),
         guard_dir,

@@ -1,5 +1,5 @@
 //! Watching launches in the kernel: the BPF object (`bpf/paralfetch.bpf.c`, whose head explains it) and the
-//! readers of its events.
+//! readers of its events. [`WaitDetector`], which sees who waits for whom, has an object of its own.
 //!
 //! [`Watch`] sees launches and counts what they cost, for the service. [`Tracer`] records which pages a
 //! launch needs, for learning. [`Meter`] counts the read requests of one launch, for benchmarks. A process

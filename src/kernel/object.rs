@@ -182,7 +182,6 @@ static LAST_WARNING: Mutex<Option<String>> = Mutex::new(None);
 /// Keeps libbpf from writing to the terminal; its last warning becomes part of the error.
 pub(super) fn capture_warnings() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-        eprintln!("TEMP {message}");
         if let Ok(mut last) = LAST_WARNING.lock() {
             *last = Some(message.trim().to_owned());
         }

@@ -56,7 +56,7 @@ use std::path::PathBuf;
 use crate::drive::Sysfs;
 
 pub use cached_profile::main_class;
-pub use shield::GUARD_DIR as SHIELD_DIR;
+pub use shield::{GUARD_DIR as SHIELD_DIR, guard_dir};
 pub use start::{CannotWorkHere, run};
 
 /// Where the service finds and keeps things; other places than the defaults are for tests.

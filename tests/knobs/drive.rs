@@ -13,13 +13,16 @@ use crate::common::privileged;
 pub const TESTS: &[Test] = &[
     (
         "a_drives_knobs_are_restored_as_the_kernel_keeps_them",
-        restored,
+        a_drives_knobs_are_restored_as_the_kernel_keeps_them,
     ),
     (
         "what_an_administrator_sets_in_between_is_kept",
-        administrator,
+        what_an_administrator_sets_in_between_is_kept,
     ),
-    ("a_drive_that_was_replaced_keeps_its_own_values", replaced),
+    (
+        "a_drive_that_was_replaced_keeps_its_own_values",
+        a_drive_that_was_replaced_keeps_its_own_values,
+    ),
 ];
 
 /// From linux/loop.h.
@@ -127,7 +130,7 @@ pub fn setting((path, value): (PathBuf, &str)) -> Setting {
     }
 }
 
-fn restored() {
+fn a_drives_knobs_are_restored_as_the_kernel_keeps_them() {
     if !privileged() {
         return;
     }
@@ -163,7 +166,7 @@ fn restored() {
     assert_eq!(read(&expire), "1000");
 }
 
-fn administrator() {
+fn what_an_administrator_sets_in_between_is_kept() {
     if !privileged() {
         return;
     }
@@ -189,7 +192,7 @@ fn administrator() {
     assert_eq!(read(&change.0), before);
 }
 
-fn replaced() {
+fn a_drive_that_was_replaced_keeps_its_own_values() {
     if !privileged() {
         return;
     }

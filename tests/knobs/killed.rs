@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use paralfetch::drive::{Knobs, restore_leftovers};
+use paralfetch::process::parse_stat;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{privileged, succeed};
@@ -13,10 +14,26 @@ use crate::holder::{Holder, SlowKnob, keeper};
 use crate::{Test, until};
 
 pub const TESTS: &[Test] = &[
-    ("a_killed_process_leaves_no_knob_changed", killed),
-    ("the_next_start_restores_what_nobody_else_did", next_start),
-    ("a_process_that_hangs_has_its_knobs_restored", hangs),
-    ("a_keeper_that_has_ended_is_started_again", keeper_again),
+    (
+        "a_killed_process_leaves_no_knob_changed",
+        a_killed_process_leaves_no_knob_changed,
+    ),
+    (
+        "the_next_start_restores_what_nobody_else_did",
+        the_next_start_restores_what_nobody_else_did,
+    ),
+    (
+        "a_process_that_hangs_has_its_knobs_restored",
+        a_process_that_hangs_has_its_knobs_restored,
+    ),
+    (
+        "a_keeper_that_has_ended_is_started_again",
+        a_keeper_that_has_ended_is_started_again,
+    ),
+    (
+        "a_keeper_that_is_asked_to_end_restores_first",
+        a_keeper_that_is_asked_to_end_restores_first,
+    ),
 ];
 
 /// How far a process is with a knob.
@@ -93,7 +110,7 @@ fn kill_in(phase: Phase, run_dir: &Path, drive: &Drive, slow: &SlowKnob, has_kee
     holder.kill();
 }
 
-fn killed() {
+fn a_killed_process_leaves_no_knob_changed() {
     if !privileged() {
         return;
     }
@@ -113,7 +130,7 @@ fn killed() {
     }
 }
 
-fn next_start() {
+fn the_next_start_restores_what_nobody_else_did() {
     if !privileged() {
         return;
     }
@@ -145,7 +162,7 @@ fn plain() -> (tempfile::TempDir, [PathBuf; 2], PathBuf) {
     (directory, knobs, run_dir)
 }
 
-fn hangs() {
+fn a_process_that_hangs_has_its_knobs_restored() {
     let (_directory, [one, two], run_dir) = plain();
     let mut knobs = Knobs::acquire(&run_dir, Some(keeper(&run_dir, 1))).unwrap();
     let first = knobs.change(setting((one.clone(), "0"))).unwrap().unwrap();
@@ -161,28 +178,41 @@ fn hangs() {
     assert_eq!(read(&two), "128");
 }
 
-fn keeper_again() {
+/// The processes that this one has started and not waited for.
+fn children() -> Vec<Pid> {
+    let own = std::process::id().cast_signed();
+    let processes = fs::read_dir("/proc").unwrap();
+    processes
+        .filter_map(|entry| fs::read(entry.unwrap().path().join("stat")).ok())
+        .filter_map(|stat| parse_stat(&stat))
+        .filter(|process| process.parent == own)
+        .filter_map(|process| Pid::from_raw(process.pid))
+        .collect()
+}
+
+fn a_keeper_that_has_ended_is_started_again() {
     let (_directory, [one, two], run_dir) = plain();
     let mut knobs = Knobs::acquire(&run_dir, Some(keeper(&run_dir, 600))).unwrap();
     knobs.change(setting((one.clone(), "0"))).unwrap().unwrap();
-    let keepers = || -> Vec<Pid> {
-        let own = std::process::id();
-        let children = format!("/proc/self/task/{own}/children");
-        let children = fs::read_to_string(children).unwrap_or_default();
-        let pids = children.split_whitespace().map(|pid| pid.parse().unwrap());
-        pids.filter_map(Pid::from_raw).collect()
-    };
-    let [first] = keepers()[..] else {
-        // A kernel without CONFIG_PROC_CHILDREN.
-        return;
-    };
-    kill_process(first, Signal::KILL).unwrap();
+    let first = children();
+    kill_process(first[0], Signal::KILL).unwrap();
     until("the keeper has ended", || {
-        let stat = format!("/proc/{}/stat", first.as_raw_nonzero());
+        let stat = format!("/proc/{}/stat", first[0].as_raw_nonzero());
         read(Path::new(&stat)).contains(") Z ")
     });
     knobs.change(setting((two.clone(), "0"))).unwrap().unwrap();
-    assert!(keepers().iter().all(|keeper| *keeper != first) && keepers().len() == 1);
+    let second = children();
+    assert_eq!((first.len(), second.len()), (1, 1));
+    assert_ne!(first, second);
     drop(knobs);
     assert_eq!([read(&one), read(&two)], ["128", "128"]);
+}
+
+fn a_keeper_that_is_asked_to_end_restores_first() {
+    let (_directory, [one, _], run_dir) = plain();
+    let mut knobs = Knobs::acquire(&run_dir, Some(keeper(&run_dir, 1))).unwrap();
+    // As systemd does with a service that is stopped, from the keeper's first moment on.
+    kill_process(children()[0], Signal::TERM).unwrap();
+    knobs.change(setting((one.clone(), "0"))).unwrap().unwrap();
+    until("the keeper has restored the knob", || read(&one) == "128");
 }

@@ -9,8 +9,14 @@ use crate::Test;
 use crate::common::privileged;
 
 pub const TESTS: &[Test] = &[
-    ("dirty_limits_get_back_the_form_that_was_in_force", forms),
-    ("a_dirty_limit_that_others_have_set_is_kept", others),
+    (
+        "dirty_limits_get_back_the_form_that_was_in_force",
+        dirty_limits_get_back_the_form_that_was_in_force,
+    ),
+    (
+        "a_dirty_limit_that_others_have_set_is_kept",
+        a_dirty_limit_that_others_have_set_is_kept,
+    ),
 ];
 
 const NAMES: [&str; 4] = [
@@ -57,7 +63,7 @@ impl Drop for Limits {
     }
 }
 
-fn forms() {
+fn dirty_limits_get_back_the_form_that_was_in_force() {
     if !privileged() {
         return;
     }
@@ -111,7 +117,7 @@ fn forms() {
     assert_eq!(values(), before);
 }
 
-fn others() {
+fn a_dirty_limit_that_others_have_set_is_kept() {
     if !privileged() {
         return;
     }

@@ -9,13 +9,34 @@ use crate::holder::Holder;
 use crate::{Test, until};
 
 pub const TESTS: &[Test] = &[
-    ("a_units_limits_are_restored_without_a_trace", restored),
-    ("a_limit_that_an_administrator_sets_is_kept", administrator),
-    ("a_unit_that_was_started_anew_has_its_own_limits", restarted),
-    ("a_limit_that_outlives_a_restart_is_restored", outlives),
-    ("a_unit_that_has_ended_is_gone", ended),
-    ("a_systemd_that_hangs_is_not_waited_for", silent),
-    ("a_killed_process_leaves_no_limit", killed),
+    (
+        "a_units_limits_are_restored_without_a_trace",
+        a_units_limits_are_restored_without_a_trace,
+    ),
+    (
+        "a_limit_that_an_administrator_sets_is_kept",
+        a_limit_that_an_administrator_sets_is_kept,
+    ),
+    (
+        "a_unit_that_was_started_anew_has_its_own_limits",
+        a_unit_that_was_started_anew_has_its_own_limits,
+    ),
+    (
+        "a_limit_that_outlives_a_restart_is_restored",
+        a_limit_that_outlives_a_restart_is_restored,
+    ),
+    (
+        "a_unit_that_has_ended_is_gone",
+        a_unit_that_has_ended_is_gone,
+    ),
+    (
+        "a_systemd_that_hangs_is_not_waited_for",
+        a_systemd_that_hangs_is_not_waited_for,
+    ),
+    (
+        "a_killed_process_leaves_no_limit",
+        a_killed_process_leaves_no_limit,
+    ),
 ];
 
 const LIMIT: u64 = 64 << 20;
@@ -37,7 +58,7 @@ fn guard(systemd: &FakeSystemd) -> Knobs {
     Knobs::acquire_on(&run_dir, None, SystemBus::at(systemd.address())).unwrap()
 }
 
-fn restored() {
+fn a_units_limits_are_restored_without_a_trace() {
     let Some(systemd) = FakeSystemd::start() else {
         return;
     };
@@ -61,7 +82,7 @@ fn restored() {
     assert!(!directory.exists());
 }
 
-fn administrator() {
+fn a_limit_that_an_administrator_sets_is_kept() {
     let Some(systemd) = FakeSystemd::start() else {
         return;
     };
@@ -80,7 +101,7 @@ fn administrator() {
     assert!(kept.ends_with("MemoryHigh=7340032\n"), "{kept}");
 }
 
-fn restarted() {
+fn a_unit_that_was_started_anew_has_its_own_limits() {
     let Some(systemd) = FakeSystemd::start() else {
         return;
     };
@@ -93,7 +114,7 @@ fn restarted() {
     assert_eq!(systemd.unit().memory_high, LIMIT);
 }
 
-fn outlives() {
+fn a_limit_that_outlives_a_restart_is_restored() {
     let Some(systemd) = FakeSystemd::start() else {
         return;
     };
@@ -106,7 +127,7 @@ fn outlives() {
     assert!(!unit.drop_ins[0].exists());
 }
 
-fn ended() {
+fn a_unit_that_has_ended_is_gone() {
     let Some(systemd) = FakeSystemd::start() else {
         return;
     };
@@ -118,7 +139,7 @@ fn ended() {
     assert!(error.contains("no such unit"), "{error}");
 }
 
-fn silent() {
+fn a_systemd_that_hangs_is_not_waited_for() {
     let Some(systemd) = FakeSystemd::start() else {
         return;
     };
@@ -136,7 +157,7 @@ fn silent() {
     assert_eq!(systemd.unit().memory_high, u64::MAX);
 }
 
-fn killed() {
+fn a_killed_process_leaves_no_limit() {
     let Some(systemd) = FakeSystemd::start() else {
         return;
     };

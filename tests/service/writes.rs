@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::running::{Image, Launched, Running, until};
+use crate::running::{Image, Launched, Running, WAIT, until};
 use crate::set_up;
 
 const VM: &str = "/proc/sys/vm";
@@ -98,7 +98,11 @@ fn value(path: &Path) -> String {
 }
 
 /// A program that writes to the image all the time, for some minutes at most; ended when this is dropped.
-struct Writer(Child);
+struct Writer {
+    process: Child,
+    /// The statistics of the drive.
+    stat: PathBuf,
+}
 
 impl Writer {
     fn start(image: &Image) -> Writer {
@@ -110,26 +114,30 @@ impl Writer {
         );
         let mut command = Command::new("sh");
         command.args(["-c", &script]).stdin(Stdio::null());
-        let writer = Writer(command.process_group(0).spawn().unwrap());
         let device = image.root.image.device().file_name().unwrap();
-        let stat = Path::new("/sys/block").join(device).join("stat");
-        let written = || -> u64 {
-            let stat = fs::read_to_string(&stat).unwrap();
-            stat.split_whitespace().nth(6).unwrap().parse().unwrap()
+        let writer = Writer {
+            process: command.process_group(0).spawn().unwrap(),
+            stat: Path::new("/sys/block").join(device).join("stat"),
         };
-        let before = written();
+        let before = writer.written();
         until("the drive is being written", || {
-            written() > before + (32 << 20) / 512
+            writer.written() > before + (32 << 20) / 512
         });
         writer
+    }
+
+    /// Sectors that the drive has written.
+    fn written(&self) -> u64 {
+        let stat = fs::read_to_string(&self.stat).unwrap();
+        stat.split_whitespace().nth(6).unwrap().parse().unwrap()
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         // It may have ended.
-        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
-        let _ = self.0.wait();
+        let _ = kill_process_group(Pid::from_child(&self.process), Signal::KILL);
+        let _ = self.process.wait();
     }
 }
 
@@ -219,8 +227,11 @@ fn what_a_launch_waits_for_is_seen_while_its_drive_is_written() {
     service.line(&["waits of launches beside writes are seen"]);
     image.let_end();
     app.succeed();
-    service.line(&["waits are not looked at any more"]);
     service.launch_of(&image.id("app"));
+    let detached = ["waits are not looked at any more"];
+    if service.heard(&detached).is_empty() {
+        service.line(&detached);
+    }
     drop(writer);
     service.stop();
     let launch = last_launch(&image);
@@ -234,14 +245,14 @@ fn nothing_is_touched_with_the_shield_switched_off() {
         return;
     };
     let before = Settings::of(&image);
-    let (mut service, _writer) = beside_writer(&image, "[writes]\nshield = false\n");
+    let (mut service, writer) = beside_writer(&image, "[writes]\nshield = false\n");
     let app = image.spawn("app");
     service.line(&["launch begins"]);
-    // As long as a launch takes beside a writer, each time.
-    for _ in 0..200 {
+    let written = writer.written() + (64 << 20) / 512;
+    until("the drive was written meanwhile", || {
         assert!(before.are_as_before(), "{:?}", before.changed());
-        service.listen(std::time::Duration::from_millis(10));
-    }
+        writer.written() > written
+    });
     image.let_end();
     app.succeed();
     service.launch_of(&image.id("app"));
@@ -337,6 +348,59 @@ fn a_setting_that_the_administrator_changes_meanwhile_is_kept() {
     });
     service.stop();
     assert_eq!(value(Path::new(BACKGROUND)), "7");
+}
+
+/// An app that `run` starts, which goes on until it is let end.
+fn run(image: &Image, options: &[&str]) -> Launched {
+    image.hold();
+    let command = [&["run"], options].concat();
+    let mut run = image.root.paralfetch(&command, &["/bin/sh", "-c", WAIT]);
+    Launched(run.stderr(Stdio::null()).spawn().unwrap())
+}
+
+#[test]
+fn a_launch_by_hand_is_shielded_and_all_is_restored_behind_it() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let before = Settings::of(&image);
+    let _writer = Writer::start(&image);
+    for is_killed in [false, true] {
+        let mut app = run(&image, &[]);
+        until("settings are changed for the launch", || {
+            !before.are_as_before()
+        });
+        if is_killed {
+            app.0.kill().unwrap();
+            app.0.wait().unwrap();
+            until("the keeper has restored the settings", || {
+                before.are_as_before()
+            });
+            image.let_end();
+        } else {
+            image.let_end();
+            app.succeed();
+            assert!(before.are_as_before(), "{:?}", before.changed());
+        }
+    }
+}
+
+#[test]
+fn a_launch_by_hand_touches_nothing_if_it_is_not_to_be_shielded() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let before = Settings::of(&image);
+    let writer = Writer::start(&image);
+    let app = run(&image, &["--no-shield"]);
+    let written = writer.written() + (64 << 20) / 512;
+    until("the drive was written meanwhile", || {
+        assert!(before.are_as_before(), "{:?}", before.changed());
+        writer.written() > written
+    });
+    image.let_end();
+    app.succeed();
+    assert!(before.are_as_before(), "{:?}", before.changed());
 }
 
 #[test]

@@ -46,6 +46,25 @@ pub struct Facts {
     pub learn_report: String,
     /// What `paralfetch run -v` printed.
     pub run_report: String,
+    /// What the wait detector said.
+    pub waits: WaitFacts,
+}
+
+/// What the wait detector said of waits that were produced on purpose; one that it does not see ends the guest.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct WaitFacts {
+    /// What it cannot tell on this kernel.
+    pub missing: Vec<String>,
+    /// An fsync beside a writer: file and device are right.
+    pub fsync_is_for_the_file: bool,
+    /// The same: the writer is named.
+    pub fsync_is_for_the_writer: bool,
+    /// A commit of the journal: the device is right.
+    pub commit_is_for_the_drive: bool,
+    /// Reports that were lost.
+    pub lost: u64,
+    /// How long all of it took.
+    pub seconds: u64,
 }
 
 /// What came of a learning run.

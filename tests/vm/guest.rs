@@ -19,6 +19,7 @@ use paralfetch::process::{self, Spawn, Supervisor};
 use crate::compare::{Page, found_in, log_of, recall, size};
 use crate::facts::{Facts, MARK};
 use crate::service;
+use crate::waits;
 
 /// The product's program, which the host sends along.
 pub const PARALFETCH: &str = "./paralfetch";
@@ -88,6 +89,8 @@ pub fn main() {
         let report = prefetch.finish_within(LIMIT).unwrap();
         assert_eq!(report.refused, None);
     });
+    begin("waits");
+    let waits = waits::named();
     begin("comparing");
     let facts = Facts {
         doctor_status: doctor.status.code(),
@@ -109,6 +112,7 @@ pub fn main() {
         bench: serde_json::from_slice(&fs::read("bench.json").unwrap()).unwrap(),
         learn_report,
         run_report,
+        waits,
     };
     begin("done");
     println!("{MARK}{}", serde_json::to_string(&facts).unwrap());

@@ -4,12 +4,17 @@
 //! This program is its own harness, since the same file runs on both sides: in the machine, where it
 //! is called `guest`, it launches an app and prints figures; on the host it judges them.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod compare;
 mod facts;
 mod guest;
 #[path = "../common/machine.rs"]
 mod machine;
+#[path = "../waits/rig.rs"]
+mod rig;
 mod service;
+mod waits;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -26,6 +31,8 @@ struct Kernel {
     release: &'static str,
     /// By what means uses of cached pages are seen on it.
     means: &'static str,
+    /// What the wait detector cannot tell on it.
+    missing: &'static [&'static str],
 }
 
 /// Before and after the tracepoints for uses of cached pages.
@@ -35,12 +42,14 @@ const KERNELS: [Kernel; 2] = [
         name: "stock",
         release: "6.1.",
         means: "fentry",
+        missing: &["for which file a journal handle is wanted: only the file system"],
     },
     Kernel {
         test: "the_backports_kernel_is_learned_from",
         name: "backports",
         release: "6.12.",
         means: "tracepoint",
+        missing: &[],
     },
 ];
 
@@ -276,5 +285,20 @@ fn judge(facts: &Facts, kernel: &Kernel) -> Vec<String> {
         facts.run_report.contains("prefetched "),
         "run prefetches the learned profile",
     );
+
+    let waits = &facts.waits;
+    check(
+        waits.missing == kernel.missing,
+        "the wait detector says what this kernel cannot tell",
+    );
+    check(
+        waits.fsync_is_for_the_file && waits.fsync_is_for_the_writer,
+        "an fsync waits for the writer of its file",
+    );
+    check(
+        waits.commit_is_for_the_drive && waits.lost == 0,
+        "waits for a commit are seen, and none is lost",
+    );
+    check(waits.seconds < 60, "the waits are seen within a minute");
     wrong
 }

@@ -135,8 +135,13 @@ fn tasks_wait_for_discards() {
         return;
     }
     let mut rig = Rig::new(&PLAIN, &[], LEAST);
+    let written = rig.file("written", 1);
     rig.checkpoint();
+    write_scattered(&written, 4);
     let frozen = rig.freeze();
+    // Discards themselves are not stopped by the freeze: they have to wait behind a write.
+    begin_writeback(&written);
+    rig.until_busy();
     let mut trim = Command::new("fstrim").arg(rig.path("")).spawn().unwrap();
     let wait = rig.until_waits(trim.id(), WaitCause::Discard);
     assert_eq!(wait.task.comm, "fstrim");

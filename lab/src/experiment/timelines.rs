@@ -13,7 +13,7 @@ use super::launcher::{MeasuredLaunch, Request};
 use super::learned_store::{Condition, LearnedStore};
 use super::scenario::Scenario;
 use super::work::{PreparedApp, Work};
-use super::writer::Writer;
+use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::methods::{LearningRun, Method, Plan};
 use crate::timeline::{Facts, Recorder, analyse};
@@ -87,9 +87,9 @@ pub(super) fn record(
     waits.until_attached(ATTACHING);
     let bus = work.start_bus()?;
     work.launcher.empty_caches()?;
-    let writer = scenario
+    let mut written = scenario
         .has_writer()
-        .then(|| Writer::start(&work.launcher.root.join("root"), &work.job.drive))
+        .then(|| work.begin_writing(scenario == Scenario::WriterShield))
         .transpose()?;
     let command = work.launcher.find(&app.command)?;
     let rule = app.window.as_ref().context("the app has no window")?;
@@ -109,11 +109,11 @@ pub(super) fn record(
         mark: Some(mark),
         live: None,
         service: None,
-        shield: None,
+        shield: written.as_mut().and_then(WrittenDrive::shield),
     })?;
     let raw = recorder.finish()?;
-    if let Some(writer) = writer {
-        writer.end()?;
+    if let Some(written) = written {
+        work.stop_writing(written)?;
     }
     let background = background(waits, &seen);
     // Timelines begin with the execve, launches a moment earlier.

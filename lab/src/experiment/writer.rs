@@ -103,11 +103,17 @@ impl Work {
     ) -> Result<()> {
         std::thread::sleep(AFTER);
         record.beside = Some(drive.writer.since(drive.mark)?);
-        if let Some(Shielded { shield, .. }) = drive.shielded.take() {
-            record.shield = shield.end()?;
-        }
+        record.shield = self.stop_writing(drive)?;
+        Ok(())
+    }
+
+    /// Ends the shield and the writer. What the shield did, a line each.
+    pub(super) fn stop_writing(&mut self, mut drive: WrittenDrive) -> Result<Vec<String>> {
+        let shielded = drive.shielded.take();
+        let did = shielded.map(|shielded| shielded.shield.end()).transpose()?;
         self.launcher.aside.clear();
-        drive.writer.end()
+        drive.writer.end()?;
+        Ok(did.unwrap_or_default())
     }
 
     /// A child that is no part of a launch: it does not end with one, and its time does not count.

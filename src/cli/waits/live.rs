@@ -89,6 +89,8 @@ pub fn main(args: &WaitsArgs) -> Result<(), Failure> {
             Face::Frames => true,
         };
     }
+    // Otherwise they would end this process as soon as it no longer blocks them.
+    while signals.read_signal()?.is_some() {}
     inherited.restore()?;
     close(face, log, args.cost)
 }

@@ -38,7 +38,8 @@ pub use systemd::SystemBus;
 const LOCK: &str = "lock";
 
 /// Holds changed knobs and restores them when dropped. Each directory is a guard of its own, and one process at a
-/// time has it: no process takes a changed value for the original.
+/// time has it: no process takes a changed value for the original. Two guards must not change the same knob: each would
+/// take the other for an administrator.
 pub struct Knobs {
     dir: PathBuf,
     bus: SystemBus,

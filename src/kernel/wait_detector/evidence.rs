@@ -181,3 +181,164 @@ fn task(raw: &pf_wait_task) -> WaitTask {
         uid: raw.uid,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twenty milliseconds, of task 7 of process 5.
+    fn wait() -> pf_wait {
+        pf_wait {
+            start_ns: 1_000,
+            duration_ns: 20_000_000,
+            task: named(7, "app"),
+            drive_writer: named(9, "writer"),
+            ..Default::default()
+        }
+    }
+
+    fn named(tid: u32, name: &str) -> pf_wait_task {
+        let mut task = pf_wait_task {
+            pid: 5,
+            tid,
+            uid: 1000,
+            ..Default::default()
+        };
+        for (to, from) in task.name.iter_mut().zip(name.bytes()) {
+            *to = from as _;
+        }
+        task
+    }
+
+    fn page(ino: u64, index: u64) -> pf_wait_inode {
+        pf_wait_inode {
+            dev: 0x0080_0001,
+            ino,
+            index,
+            mapping: 0xffff_8880_0000_1000,
+            ..Default::default()
+        }
+    }
+
+    /// Times in milliseconds after the beginning of the wait.
+    fn request(inserted: u64, issued: u64, completed: u64) -> pf_wait_request {
+        let at = |ms: u64| 1_000 + ms * 1_000_000;
+        pf_wait_request {
+            dev: 0x0080_0001,
+            tid: 7,
+            sector: 4096,
+            inserted_ns: at(inserted),
+            issued_ns: at(issued),
+            completed_ns: at(completed),
+            bytes: 8192,
+            ..Default::default()
+        }
+    }
+
+    fn whom(wait: &Wait) -> Option<u32> {
+        wait.for_whom.as_ref().map(|task| task.tid)
+    }
+
+    #[test]
+    fn a_page_under_writeback_is_its_writers() {
+        let mut raw = wait();
+        raw.page = page(12, 3);
+        raw.page_writer = named(8, "editor");
+        let seen = explain(&raw, Sleep::PageWriteback, false);
+        assert_eq!(seen.cause, WaitCause::Sync);
+        assert_eq!((seen.device, seen.inode), (Some(0x0080_0001), Some(12)));
+        assert_eq!(seen.task.comm, "app");
+        assert_eq!(whom(&seen), Some(8));
+        // Nobody waits for himself: then it is the drive that is busy.
+        raw.page_writer = named(7, "app");
+        assert_eq!(whom(&explain(&raw, Sleep::PageWriteback, true)), Some(9));
+        assert_eq!(
+            explain(&raw, Sleep::StablePage, true).cause,
+            WaitCause::Data
+        );
+    }
+
+    #[test]
+    fn pages_of_the_block_device_are_metadata() {
+        let mut raw = wait();
+        raw.page = page(0x0080_0001, 3);
+        raw.page.is_metadata = 1;
+        let seen = explain(&raw, Sleep::PageWriteback, false);
+        assert_eq!(seen.cause, WaitCause::Metadata);
+        assert_eq!((seen.inode, seen.block), (None, Some(24)));
+    }
+
+    #[test]
+    fn a_page_of_its_own_synchronous_write_is_a_request() {
+        let mut raw = wait();
+        raw.page = page(12, 3);
+        raw.request = request(0, 2, 20);
+        raw.request.is_write = 1;
+        raw.request.mapping = raw.page.mapping;
+        raw.request.index = 2;
+        let cause = |raw: &pf_wait| explain(raw, Sleep::PageWriteback, false).cause;
+        assert_eq!(cause(&raw), WaitCause::Drive);
+        // The request has two pages.
+        raw.page.index = 4;
+        assert_eq!(cause(&raw), WaitCause::Sync);
+        raw.page.index = 2;
+        raw.request.is_write = 0;
+        assert_eq!(cause(&raw), WaitCause::Sync);
+    }
+
+    #[test]
+    fn a_request_counts_where_it_was_for_most_of_the_wait() {
+        let mut raw = wait();
+        let cause = |raw: &pf_wait, sleep| explain(raw, sleep, false).cause;
+        // Without a request of its own, somebody else reads the page.
+        assert_eq!(cause(&raw, Sleep::PageRead), WaitCause::Drive);
+        assert_eq!(cause(&raw, Sleep::Buffer), WaitCause::Metadata);
+        raw.request = request(0, 15, 20);
+        assert_eq!(cause(&raw, Sleep::PageRead), WaitCause::Scheduler);
+        assert_eq!(cause(&raw, Sleep::Buffer), WaitCause::Scheduler);
+        raw.request = request(0, 5, 20);
+        assert_eq!(cause(&raw, Sleep::PageRead), WaitCause::Drive);
+        let seen = explain(&raw, Sleep::PageRead, false);
+        assert_eq!((seen.block, whom(&seen)), (Some(4096), Some(9)));
+        // It stands there still.
+        raw.request.issued_ns = 0;
+        raw.request.completed_ns = 0;
+        assert_eq!(cause(&raw, Sleep::PageRead), WaitCause::Scheduler);
+    }
+
+    #[test]
+    fn evidence_counts_only_where_the_stack_agrees() {
+        let mut raw = wait();
+        raw.page = page(12, 3);
+        raw.page_writer = named(8, "editor");
+        raw.operation = page(13, 0);
+        raw.lock_holder = named(3, "locker");
+        raw.handle_holder = named(4, "holder");
+        let seen = |sleep| explain(&raw, sleep, false);
+        assert_eq!(whom(&seen(Sleep::Lock)), Some(3));
+        assert_eq!(whom(&seen(Sleep::PageLock)), Some(9));
+        assert_eq!(whom(&seen(Sleep::Handle)), Some(4));
+        assert_eq!(whom(&seen(Sleep::Dirty)), None);
+        assert_eq!(whom(&seen(Sleep::Other)), None);
+        assert_eq!(seen(Sleep::Commit).inode, Some(13));
+        assert_eq!(seen(Sleep::Other).device, None);
+    }
+
+    #[test]
+    fn stacks_end_where_they_were_filled() {
+        let mut raw = wait();
+        assert!(stack(&raw).is_empty());
+        raw.stack_bytes = 24;
+        assert_eq!(stack(&raw).len(), 3);
+        raw.stack_bytes = u32::MAX;
+        assert_eq!(stack(&raw).len(), raw.stack.len());
+    }
+
+    #[test]
+    fn short_records_are_no_reports() {
+        let raw = wait();
+        let record = record_bytes::write(&raw);
+        assert_eq!(parse(record).map(|raw| raw.duration_ns), Some(20_000_000));
+        assert!(parse(&record[1..]).is_none());
+    }
+}

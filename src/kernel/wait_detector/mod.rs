@@ -1,4 +1,34 @@
 //! Who waits for whom: tasks that sleep uninterruptibly, for how long, for what, and whose write it was.
+//!
+//! The programs are an object of their own (`bpf/waits.bpf.c`, whose head explains it). For each sleep that is long
+//! enough they report the kernel's stack and all evidence of what the task was about to wait for; here the stack is
+//! classified by the names of its functions, each stack once, and the evidence that agrees with it is taken.
+//!
+//! | cause | how it is told | device, file, block | for whom | since |
+//! |---|---|---|---|---|
+//! | sync | stack: a page's writeback, in fsync, truncate, sync; the page was not in the task's own synchronous write | file | who last made pages of the file dirty, or whose writes the drive is busy with | 6.1 |
+//! | metadata | stack: a buffer's lock or I/O, and no request of the task's own; or writeback of a page of the block device | device, block | the drive's writer | 6.1 |
+//! | data | stack: a page's writeback, on the way to change it | file | as sync | 6.1 |
+//! | discard | stack: a request, below a function that discards | device, block | the drive's writer | 6.1 |
+//! | journal-handle | stack: a transaction is locked | device; file (6.3) | who stopped the last handle of the locked transaction | 6.1 |
+//! | journal-commit | stack: the commit of a transaction | device, file | the drive's writer | 6.1 |
+//! | journal-buffer | stack: a buffer that the commit writes, on the way to change it | device; file (6.3) | the drive's writer | 6.1 |
+//! | journal-space | stack: a commit, buffer or lock, below a checkpoint | device; file (6.3) | the drive's writer | 6.1 |
+//! | tag | stack | device, block | the drive's writer | 6.1 |
+//! | writeback-throttle | stack | device, block | the drive's writer | 6.1 |
+//! | dirty-throttle | stack | | | 6.1 |
+//! | memory-throttle | stack: memory.high, or anything below reclaim | | | 6.1 |
+//! | lock | stack: mutex, semaphore, a page's lock | | who holds the mutex, or the semaphore for writing | 6.1 |
+//! | scheduler | the task's own request was not issued for most of the wait | device, file, block | the drive's writer | 6.1 |
+//! | drive | the task's own request was issued, or is not known | device, file, block | the drive's writer | 6.1 |
+//! | unknown | none of these | | | 6.1 |
+//!
+//! The drive's writer is whose writes make up most of what the drive was given since it was last idle. A wait
+//! ends when the task runs again: on a busy machine it includes the wait for a processor.
+//!
+//! The types of ext4 and its journal are in their modules' type information where they are modules. Programs whose
+//! tracepoint the kernel does not have, or whose module is not loaded yet, are left out, and
+//! [`WaitDetector::missing`] says what cannot be told then.
 
 mod evidence;
 mod object;
@@ -112,7 +142,7 @@ impl WaitDetector {
                 None => reports.damaged += 1,
             }
         })?;
-        Ok(WaitDetector {
+        let detector = WaitDetector {
             ring,
             reports,
             symbols,
@@ -120,7 +150,10 @@ impl WaitDetector {
             missing,
             reader: Cell::new(thread_time().saturating_sub(started)),
             object,
-        })
+        };
+        // The programs list new tasks; this lists those that there are.
+        detector.waiting()?;
+        Ok(detector)
     }
 
     /// Waits that have ended since the last call, in the order in which they ended; waits for one for up to
@@ -202,11 +235,6 @@ impl WaitDetector {
             stacks.clear();
         }
         stacks.insert(stack.to_vec(), sleep);
-        if std::env::var_os("PF_STACKS").is_some() {
-            // TEMP
-            let addrs: Vec<String> = stack.iter().map(|a| format!("{a:x}")).collect();
-            eprintln!("STACK {sleep:?} {}", addrs.join(" "));
-        }
         sleep
     }
 

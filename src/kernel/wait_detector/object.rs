@@ -49,9 +49,7 @@ impl DetectorObject {
             .map_or(0, |pid| pid.as_raw_nonzero().get() as u32);
         for mut program in open.open_object_mut().progs_mut() {
             let wanted = match hook(program.section().to_str()) {
-                Some(Hook::Tracepoint(name)) => {
-                    tracepoints.has(name) && (options.only.is_some() || name != FORK)
-                }
+                Some(Hook::Tracepoint(name)) => tracepoints.has(name),
                 Some(Hook::Iterator) => true,
                 None => false,
             };
@@ -107,9 +105,6 @@ impl DetectorObject {
         (total > 0).then(|| Duration::from_nanos(total))
     }
 }
-
-/// Only needed to follow a process's children.
-const FORK: &str = "sched_process_fork";
 
 enum Hook<'a> {
     Tracepoint(&'a str),

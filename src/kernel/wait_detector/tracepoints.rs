@@ -10,7 +10,7 @@ use crate::kernel::abilities::{TraceError, VMLINUX_BTF};
 const MODULES: [&str; 2] = ["/sys/kernel/btf/ext4", "/sys/kernel/btf/jbd2"];
 
 /// What the detector cannot do without.
-pub(super) const SLEEP: &str = "sched_switch";
+const NEEDED: [&str; 2] = ["sched_switch", "sched_process_fork"];
 
 /// What cannot be told where all of these tracepoints are missing.
 const MISSING: [(&[&str], &str); 10] = [
@@ -64,7 +64,7 @@ impl Tracepoints {
     /// Reads their names from the type information of the kernel and of ext4's modules.
     ///
     /// # Errors
-    /// When the kernel's own cannot be read, or has not the one that the detector rests on.
+    /// When the kernel's own cannot be read, or has not those that the detector rests on.
     pub fn read() -> Result<Self, TraceError> {
         let mut names = HashSet::new();
         let kernel = fs::read(VMLINUX_BTF)
@@ -75,10 +75,10 @@ impl Tracepoints {
                 .map_err(|error| TraceError::system("reading the BTF of ext4's modules", error))?;
             add_tracepoints(&module, &mut names);
         }
-        if !names.contains(SLEEP) {
-            return Err(TraceError::NoTracepoint(SLEEP));
+        match NEEDED.into_iter().find(|name| !names.contains(*name)) {
+            Some(name) => Err(TraceError::NoTracepoint(name)),
+            None => Ok(Tracepoints(names)),
         }
-        Ok(Tracepoints(names))
     }
 
     pub fn has(&self, name: &str) -> bool {

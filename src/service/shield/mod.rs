@@ -7,6 +7,8 @@ mod held;
 mod waits;
 
 use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,6 +18,7 @@ use super::launch::LaunchWrites;
 use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::{start_behind, work_behind};
+use crate::fs::root_owned::make_directory;
 use crate::kernel::{LaunchMembers, kernel_dev};
 use crate::learn::keeper_command;
 use crate::model::WaitTask;
@@ -173,7 +176,7 @@ impl LaunchShield {
     ///
     /// # Errors
     /// When there is no thread.
-    pub fn configure(&mut self, wanted: WritesConfig) -> std::io::Result<()> {
+    pub fn configure(&mut self, wanted: WritesConfig) -> io::Result<()> {
         if wanted == self.wanted {
             return Ok(());
         }
@@ -185,14 +188,14 @@ impl LaunchShield {
     ///
     /// # Errors
     /// When there is no thread.
-    pub fn retry(&mut self) -> std::io::Result<()> {
+    pub fn retry(&mut self) -> io::Result<()> {
         match self.wanted.shield && self.shield.is_none() {
             true => self.change(),
             false => Ok(()),
         }
     }
 
-    fn change(&mut self) -> std::io::Result<()> {
+    fn change(&mut self) -> io::Result<()> {
         if self.is_changing {
             // It is looked at again when the thread has ended.
             return Ok(());
@@ -213,7 +216,7 @@ impl LaunchShield {
         &mut self,
         started: Result<Option<Shield>, String>,
         of: WritesConfig,
-    ) -> std::io::Result<Option<String>> {
+    ) -> io::Result<Option<String>> {
         self.is_changing = false;
         let failed = match started {
             Ok(shield) => {
@@ -243,7 +246,7 @@ impl LaunchShield {
 
 /// Starts a shield with these settings; `None` if they say that there is to be none.
 fn start(places: &Places, wanted: &WritesConfig) -> Result<Option<Shield>, ShieldError> {
-    let guard_dir = places.run_dir.join(GUARD_DIR);
+    let guard_dir = guard_dir(&places.run_dir)?;
     if !wanted.shield {
         crate::drive::restore_leftovers(&guard_dir)?;
         return Ok(None);
@@ -255,6 +258,15 @@ fn start(places: &Places, wanted: &WritesConfig) -> Result<Option<Shield>, Shiel
         sysfs: places.sysfs.clone(),
     };
     start_behind(|| Shield::start(options)).map(Some)
+}
+
+/// The directory of the shield's knobs below a run directory, which is made if it is missing.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn guard_dir(run_dir: &Path) -> io::Result<PathBuf> {
+    make_directory(run_dir)?;
+    Ok(run_dir.join(GUARD_DIR))
 }
 
 /// The time of day in milliseconds since the epoch; 0 if the clock is set to a time before it.

@@ -131,7 +131,7 @@ impl WriteWaits {
             // It may take a tenth of a second of processor time when the detector is attached: the launch goes first.
             // That can only fail for a thread that is gone.
             let _ = setpriority_process(None, BEHIND_LAUNCHES);
-            let watch = WaitWatch {
+            let watch = LaunchWatcher {
                 commands,
                 members,
                 sysfs,
@@ -160,7 +160,7 @@ impl WriteWaits {
 }
 
 /// The thread's own.
-struct WaitWatch {
+struct LaunchWatcher {
     commands: Receiver<WatchCommand>,
     members: LaunchMembers,
     sysfs: Sysfs,
@@ -175,7 +175,7 @@ struct WaitWatch {
     told: HashMap<u32, u64>,
 }
 
-impl WaitWatch {
+impl LaunchWatcher {
     fn run(mut self) {
         while self.take_commands() {
             let now = Instant::now();
