@@ -36,7 +36,7 @@ trap 'end_writer; echo "$had_stats" >"$STATS"; rm -rf "$WORK"' EXIT
 
 # A large file, written again and again: twice what may be dirty, so that the drive sets the pace, but no more than a
 # quarter of the room.
-limit=$(awk '$1 == "nr_dirty_threshold" { print $2 * 4096 * 2 }' /proc/vmstat)
+limit=$(($(awk '$1 == "nr_dirty_threshold" { print $2 }' /proc/vmstat) * 4096 * 2))
 room=$(($(df --output=avail -B1 "$PLACE" | tail -n 1) / 4))
 SIZE=$((limit < room ? limit : room))
 cat >"$WORK/write.py" <<'PY'
@@ -52,7 +52,11 @@ while True:
 PY
 
 # Bytes that the drive has written (Documentation/block/stat.rst).
-written() { awk '{ print $7 * 512 }' "$DRIVE"; }
+written() {
+    local fields
+    read -r -a fields <"$DRIVE"
+    echo $((fields[6] * 512))
+}
 
 # with: MB/s that the drive writes, and the detector's share of a processor in percent.
 with() {

@@ -37,9 +37,7 @@ impl LoopExt4 {
     /// A file system of `size_mb` MiB, made by mke2fs(8) with further arguments, and mounted.
     pub fn new(size_mb: u64, mke2fs_args: &[&str]) -> LoopExt4 {
         // On the drive that the build is on: tmpfs has no direct I/O.
-        let directory =
-            tempfile::tempdir_in(option_env!("CARGO_TARGET_TMPDIR").unwrap_or("/var/tmp/images"))
-                .unwrap();
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         make(&directory.path().join("image"), size_mb, mke2fs_args);
         fs::create_dir(directory.path().join("mnt")).unwrap();
         let mut image = LoopExt4 {

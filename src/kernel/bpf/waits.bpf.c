@@ -75,8 +75,9 @@ static __always_inline void fill(struct pf_wait *wait, struct task_struct *task,
 	struct pf_wait_task *writer;
 	struct journal *journal;
 	struct drive *drive;
-	__u64 disk;
-	__u32 tid = task->pid;
+	/* Keys: older kernels do not take them from the ring buffer's memory. */
+	__u64 mapping = sleeper->page.mapping, disk;
+	__u32 dev = sleeper->operation.dev, tid = task->pid;
 
 	__builtin_memset(wait, 0, sizeof(*wait));
 	wait->start_ns = sleeper->start_ns;
@@ -94,7 +95,7 @@ static __always_inline void fill(struct pf_wait *wait, struct task_struct *task,
 	/* One that was completed before the wait began was not what it was for. */
 	if (request && (!request->completed_ns || request->completed_ns >= sleeper->start_ns))
 		wait->request = *request;
-	writer = bpf_map_lookup_elem(&writers, &wait->page.mapping);
+	writer = bpf_map_lookup_elem(&writers, &mapping);
 	if (writer)
 		wait->page_writer = *writer;
 
@@ -102,7 +103,7 @@ static __always_inline void fill(struct pf_wait *wait, struct task_struct *task,
 	drive = bpf_map_lookup_elem(&drives, &disk);
 	if (drive && drive->last_ns + busy_ns > sleeper->start_ns)
 		wait->drive_writer = drive->writer;
-	journal = bpf_map_lookup_elem(&journals, &wait->operation.dev);
+	journal = bpf_map_lookup_elem(&journals, &dev);
 	if (journal && journal->stopped_ns >= sleeper->start_ns)
 		wait->handle_holder = journal->last_holder;
 }

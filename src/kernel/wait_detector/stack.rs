@@ -234,12 +234,12 @@ pub(super) fn classify(stack: &[&str]) -> Sleep {
     };
     match sleep {
         Sleep::Request if is_within(Scope::Discard) => Sleep::Discard,
-        Sleep::Buffer if is_within(Scope::Committing) => Sleep::Request,
         Sleep::Buffer | Sleep::BufferLock | Sleep::Commit | Sleep::Lock | Sleep::Other
             if is_within(Scope::Checkpoint) =>
         {
             Sleep::Space
         }
+        Sleep::Buffer if is_within(Scope::Committing) => Sleep::Request,
         sleep => sleep,
     }
 }
