@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::drive::Sysfs;
+use crate::drive::{Sysfs, WrittenDrive};
 use crate::fs::blockdev;
 use crate::fs::mounts::{MountTable, fs_uuid};
 use crate::fs::safe_open;
@@ -18,7 +18,13 @@ pub struct OpenDevice {
     pub node: Option<OwnedFd>,
     /// Most bytes that one readahead(2) call reads; 0 if readahead is off.
     pub readahead_limit: u64,
+    /// Whether its drive was being written when the prefetch began.
+    pub is_written: bool,
 }
+
+/// Largest request beside a writer, in bytes. The drive takes it in between two writes; of a larger one, no page can
+/// be used before all of it is there.
+const BESIDE_WRITER: u64 = 128 << 10;
 
 /// The readahead limit in bytes where sysfs has none: the kernel's default, `VM_READAHEAD_PAGES`.
 const DEFAULT_READAHEAD: u64 = 128 << 10;
@@ -28,11 +34,19 @@ impl OpenDevice {
     /// `None` if it is not mounted.
     pub fn find(device: &Device, mounts: &MountTable, sysfs: &Sysfs) -> Option<Self> {
         let (dev, mount) = open_same(device, mounts)?;
+        let limit = sysfs.readahead_limit(dev).unwrap_or(DEFAULT_READAHEAD);
+        let writes = |drive: WrittenDrive| sysfs.write_counters(drive.dev);
+        let writes = sysfs.written_drive(dev).and_then(writes);
+        let is_written = writes.is_some_and(|writes| writes.in_flight > 0);
         Some(OpenDevice {
             dev,
             mount,
             node: open_node(dev, mounts),
-            readahead_limit: sysfs.readahead_limit(dev).unwrap_or(DEFAULT_READAHEAD),
+            readahead_limit: match is_written {
+                true => limit.min(BESIDE_WRITER),
+                false => limit,
+            },
+            is_written,
         })
     }
 }

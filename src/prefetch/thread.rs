@@ -12,6 +12,7 @@ use super::devices::OpenDevice;
 use super::files::Files;
 use super::headroom::Headroom;
 use super::reader::{Requests, ScheduleEnd, ScheduleReader};
+use super::sys::raise_io_priority;
 use crate::drive::{Memory, MemoryLimits, Sysfs};
 use crate::fs::mounts::MountTable;
 use crate::model::{PrefetchReport, Profile, Span};
@@ -135,6 +136,9 @@ fn read_ahead(
         .iter()
         .map(|device| OpenDevice::find(device, &mounts, &sysfs))
         .collect();
+    let beside_writer = devices.iter().flatten().any(|device| device.is_written);
+    // A prefetch at the ordinary priority is only slower.
+    let _ = raise_io_priority(beside_writer);
     let mut reader = ScheduleReader {
         devices: &devices,
         files: Files::new(profile),

@@ -197,7 +197,7 @@ impl<W: ShieldWorld> ShieldCore<W> {
     /// A reason for measures on this drive.
     fn reason(&mut self, device: u32, event: ShieldEvent) {
         if !self.state.needs_looks() {
-            // What was seen for an earlier reason says nothing about this one.
+            // Those of earlier reasons.
             self.drives.clear();
         }
         self.drives.insert(device);

@@ -32,6 +32,8 @@ pub(super) struct KernelWorld {
     writers: Writers,
     drives: BTreeMap<u32, SeenDrive>,
     memory: MemoryLook,
+    /// Since the last pause.
+    has_looked: bool,
     taken: BTreeMap<u64, Vec<(SettingKey, ChangeId)>>,
     /// Changes that could not be undone.
     stuck: Vec<ChangeId>,
@@ -69,6 +71,7 @@ impl KernelWorld {
             writers: Writers::default(),
             drives: BTreeMap::new(),
             memory: MemoryLook::default(),
+            has_looked: false,
             taken: BTreeMap::new(),
             stuck: Vec::new(),
         }
@@ -86,7 +89,7 @@ impl KernelWorld {
         Some(seen)
     }
 
-    fn drive_look(&mut self, device: u32, now: Duration) -> Option<DriveLook> {
+    fn drive_look(&mut self, device: u32, now: Duration, is_first: bool) -> Option<DriveLook> {
         let writes = self.sysfs.write_counters(dev_of(device))?;
         let seen = self.seen(device)?;
         let interval = seen.counted.map(|(at, _)| now.saturating_sub(at));
@@ -103,11 +106,9 @@ impl KernelWorld {
             }
             seen.counted = Some((now, writes.bytes));
         }
-        if seen
-            .journals
-            .as_ref()
-            .is_none_or(|(at, _)| now.saturating_sub(*at) > JOURNALS_EVERY)
-        {
+        let found = seen.journals.as_ref().map(|(at, _)| *at);
+        let is_recent = found.is_some_and(|at| now.saturating_sub(at) <= JOURNALS_EVERY);
+        if !(is_first || is_recent) {
             seen.journals = Some((now, journals(&seen.drive.names())));
         }
         let (rate, drive) = (seen.rate, seen.drive.clone());
@@ -137,7 +138,11 @@ impl KernelWorld {
         })
     }
 
-    fn settings(&self, measure: &Measure) -> Result<Vec<Setting>, NotTaken> {
+    fn settings(&mut self, measure: &Measure) -> Result<Vec<Setting>, NotTaken> {
+        if matches!(measure, Measure::Backlog { .. }) {
+            // A hold that has just ended had raised the limits that the drive's are a share of.
+            self.memory = memory::look();
+        }
         let device = match measure {
             Measure::Backlog { device, .. } | Measure::Requests { device, .. } => Some(device),
             _ => None,
@@ -219,18 +224,24 @@ impl ShieldWorld for KernelWorld {
     fn look(&mut self, look_for: &LookFor) -> ShieldLook {
         let now = self.now();
         self.memory = memory::look();
+        // A launch that begins waits for nothing: processes are walked through at the second look.
+        let is_first = !std::mem::replace(&mut self.has_looked, true);
         let drives = look_for.drives.iter();
         ShieldLook {
             memory: self.memory,
             drives: drives
-                .filter_map(|&device| self.drive_look(device, now))
+                .filter_map(|&device| self.drive_look(device, now, is_first))
                 .collect(),
-            writers: self.writers.look(now, &self.groups, &look_for.limited),
+            writers: match is_first {
+                true => Vec::new(),
+                false => self.writers.look(now, &self.groups, &look_for.limited),
+            },
             foreground: look_for.foreground.clone(),
         }
     }
 
     fn pause(&mut self) {
+        self.has_looked = false;
         self.writers.forget();
         self.drives.clear();
     }

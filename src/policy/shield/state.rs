@@ -115,6 +115,10 @@ impl ShieldState {
         let mut actions = Vec::new();
         self.accounts.advance(&self.settings, now);
         let mut taken = true;
+        if !self.needs_looks() {
+            // What was seen for an earlier reason says nothing about this one.
+            self.look = None;
+        }
         match event {
             _ if !self.settings.enabled => {}
             ShieldEvent::LaunchBegins {
@@ -131,7 +135,9 @@ impl ShieldState {
             ShieldEvent::Pressure { device } => {
                 taken = !self.settings.pressure || self.claims.pressure(device, now);
             }
-            ShieldEvent::Looked(look) => self.look = Some((now, look)),
+            ShieldEvent::Looked(look) => {
+                self.look = self.needs_looks().then_some((now, look));
+            }
             ShieldEvent::Failed { id } => self.failed(id, now),
             ShieldEvent::Tick => {}
             ShieldEvent::Stop => {

@@ -52,13 +52,14 @@ pub(super) fn wanted(
     if let Some(limits) = hold {
         measures.push(Measure::Hold(limits));
     }
-    // While pages are to stay in memory, nothing may press them out.
+    // While pages are to stay in memory, nothing may press them out. Nor may anything be begun that takes time: a
+    // scheduler is changed when the requests under way are done.
     if hold.is_none() && !in_the_way.hold {
         measures.extend(limit(drive, look, settings));
         measures.extend(groups(claim, look, settings));
-    }
-    if settings.allows(MeasureKind::Requests) {
-        measures.extend(requests(drive));
+        if settings.allows(MeasureKind::Requests) {
+            measures.extend(requests(drive));
+        }
     }
     measures
 }

@@ -462,3 +462,17 @@ fn pressure_counts_where_it_is_allowed() {
     played.after(0.0, begins(1));
     assert_eq!(played.after(0.0, looked()), []);
 }
+
+#[test]
+fn what_was_seen_at_an_earlier_launch_does_not_count() {
+    let mut played = Played::new(ShieldSettings::default());
+    played.after(0.0, begins(1));
+    played.after(0.0, looked());
+    played.after(0.1, ShieldEvent::LaunchEnds { launch: 1 });
+    assert_eq!(
+        played.after(1.0, begins(2)),
+        [],
+        "its limits were those of the hold"
+    );
+    assert_eq!(played.after(0.0, looked()), [Journal, Hold]);
+}
