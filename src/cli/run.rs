@@ -111,7 +111,7 @@ fn end_shield(shielded: Option<ShieldedRun>, verbose: bool) {
 /// Makes ready what `--report` needs before the launch, the file too: an unwritable one is known early.
 fn prepare_report(file: Option<&Path>) -> Result<(ReportWatchers, Option<ReportFile>), String> {
     // First, so that its thread is not taken for one that prefetches, and loads its programs beside the recorder. It
-    // sees what this process starts.
+    // sees what this process starts, also if it is ready only after that.
     let waits = WaitWatch::start(WaitOptions {
         only: Some(rustix::process::getpid()),
         ..WaitOptions::default()

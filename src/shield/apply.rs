@@ -154,3 +154,112 @@ fn group_limits(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::makedev;
+    use tempfile::tempdir;
+
+    use super::*;
+    use crate::fs::mounts::MountTable;
+
+    /// The files that a measure sets, and their values, on a system with one drive.
+    fn files(measure: &Measure) -> Vec<(String, String)> {
+        let root = tempdir().unwrap();
+        let base = fs::canonicalize(root.path()).unwrap();
+        let drive = base.join("devices/sda");
+        let bdi = base.join("class/bdi/8:0");
+        for directory in [&drive.join("queue"), &bdi, &base.join("dev/block")] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        fs::write(drive.join("dev"), "8:0").unwrap();
+        fs::write(drive.join("queue/scheduler"), "[none] bfq").unwrap();
+        fs::write(drive.join("queue/max_sectors_kb"), "1280").unwrap();
+        fs::write(bdi.join("max_ratio"), "100").unwrap();
+        symlink(&drive, base.join("dev/block/8:0")).unwrap();
+        let sysfs = Sysfs::at(&base);
+        let memory = MemoryLook {
+            dirtyable: 10 << 30,
+            limits: Some(DirtyThresholds::Ratios {
+                background: 10,
+                dirty: 20,
+            }),
+            ..MemoryLook::default()
+        };
+        let drive = sysfs.written_drive(makedev(8, 0));
+        let groups = Groups::new(MountTable::parse(b""));
+        let place = MeasurePlace {
+            sysfs: &sysfs,
+            groups: &groups,
+            drive: drive.as_ref(),
+            memory: &memory,
+        };
+        let settings = settings(measure, &place).into_iter();
+        let files = settings.filter_map(|setting| match setting {
+            Setting::File { path, value } => {
+                let name = path.file_name()?.to_str()?.to_owned();
+                Some((name, value))
+            }
+            _ => None,
+        });
+        files.collect()
+    }
+
+    fn expected(files: &[(&str, &str)]) -> Vec<(String, String)> {
+        let files = files.iter();
+        files
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn measures_become_settings_in_an_order_that_the_kernel_takes() {
+        let hold = Measure::Hold(DirtyThresholds::Ratios {
+            background: 40,
+            dirty: 45,
+        });
+        assert_eq!(
+            files(&hold),
+            expected(&[
+                ("dirty_ratio", "45"),
+                ("dirty_background_ratio", "40"),
+                ("dirty_writeback_centisecs", "0"),
+            ])
+        );
+        let dirty = Measure::Dirty(DirtyThresholds::Bytes {
+            background: 8,
+            dirty: 16,
+        });
+        assert_eq!(
+            files(&dirty),
+            expected(&[("dirty_background_bytes", "8"), ("dirty_bytes", "16")])
+        );
+        // 16 MiB of the 2 GiB that may be dirty.
+        let backlog = Measure::Backlog {
+            device: 8 << 20,
+            bytes: 16 << 20,
+        };
+        assert_eq!(
+            files(&backlog),
+            expected(&[("max_ratio_fine", "7812"), ("strict_limit", "1")])
+        );
+        let requests = Measure::Requests {
+            device: 8 << 20,
+            scheduler: Some("bfq".into()),
+            max_sectors_kb: Some(128),
+        };
+        assert_eq!(
+            files(&requests),
+            expected(&[("scheduler", "bfq"), ("max_sectors_kb", "128")])
+        );
+        let group = Measure::Group {
+            group: "/gone".into(),
+            bytes: 1,
+            weight: None,
+        };
+        assert_eq!(files(&group), []);
+    }
+}

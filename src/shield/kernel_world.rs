@@ -8,6 +8,7 @@ use rustix::fs::{major, makedev, minor};
 
 use super::apply::{MeasurePlace, settings};
 use super::core::{LookFor, NotTaken, ShieldWorld};
+use super::describe::describe;
 use super::groups::Groups;
 use super::memory;
 use super::writers::{Writers, processes};
@@ -296,53 +297,6 @@ impl KernelWorld {
     }
 }
 
-/// A measure for readers, with `drive` as the name of a drive.
-fn describe(measure: &Measure, drive: impl Fn(&u32) -> String) -> String {
-    use crate::policy::DirtyThresholds::{Bytes, Ratios};
-    let mib = |bytes: &u64| bytes >> 20;
-    match measure {
-        Measure::Priority {
-            device,
-            tid,
-            real_time,
-        } => {
-            let class = if *real_time {
-                "real-time"
-            } else {
-                "best-effort 0"
-            };
-            format!("thread {tid}, which writes to {}: {class}", drive(device))
-        }
-        Measure::Hold(Ratios { background, dirty })
-        | Measure::Dirty(Ratios { background, dirty }) => {
-            format!("dirty limits {background} % and {dirty} %")
-        }
-        Measure::Hold(Bytes { background, dirty })
-        | Measure::Dirty(Bytes { background, dirty }) => {
-            format!("dirty limits {} and {} MiB", mib(background), mib(dirty))
-        }
-        Measure::Backlog { device, bytes } => format!("{}: {} MiB", drive(device), mib(bytes)),
-        Measure::Group {
-            group,
-            bytes,
-            weight,
-        } => {
-            let weight = weight.map_or(String::new(), |weight| format!(", weight {weight}"));
-            format!("{group}: {} MiB{weight}", mib(bytes))
-        }
-        Measure::Requests {
-            device,
-            scheduler,
-            max_sectors_kb,
-        } => {
-            let scheduler = scheduler.as_ref().map(|name| format!(" scheduler {name}"));
-            let largest = max_sectors_kb.map(|kib| format!(" requests of {kib} KiB"));
-            let parts: Vec<String> = [scheduler, largest].into_iter().flatten().collect();
-            format!("{}:{}", drive(device), parts.join(","))
-        }
-    }
-}
-
 /// Threads that write the journals of file systems on these devices: `jbd2/DEVICE-INODE`.
 fn journals(devices: &BTreeSet<String>) -> Vec<i32> {
     let is_journal = |pid: &i32| {
@@ -369,37 +323,6 @@ fn number_of(dev: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::DirtyThresholds;
-
-    #[test]
-    fn measures_are_described_for_readers() {
-        let drive = |_: &u32| "sda".to_owned();
-        let hold = Measure::Hold(DirtyThresholds::Ratios {
-            background: 40,
-            dirty: 45,
-        });
-        assert_eq!(describe(&hold, drive), "dirty limits 40 % and 45 %");
-        let backlog = Measure::Backlog {
-            device: 8 << 20,
-            bytes: 16 << 20,
-        };
-        assert_eq!(describe(&backlog, drive), "sda: 16 MiB");
-        let requests = Measure::Requests {
-            device: 8 << 20,
-            scheduler: Some("bfq".into()),
-            max_sectors_kb: Some(64),
-        };
-        assert_eq!(
-            describe(&requests, drive),
-            "sda: scheduler bfq, requests of 64 KiB"
-        );
-        let group = Measure::Group {
-            group: "/a".into(),
-            bytes: 70 << 20,
-            weight: Some(10),
-        };
-        assert_eq!(describe(&group, drive), "/a: 70 MiB, weight 10");
-    }
 
     #[test]
     fn device_numbers_are_converted() {

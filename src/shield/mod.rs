@@ -8,6 +8,7 @@
 mod abilities;
 mod apply;
 mod core;
+mod describe;
 mod groups;
 mod kernel_world;
 mod ledger;

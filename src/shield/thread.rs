@@ -52,7 +52,8 @@ fn publish<W: ShieldWorld>(
         .unwrap_or_else(|poisoned| poisoned.into_inner()) = now;
 }
 
-/// Waits for a command, pressure or the end of `limit`. Whether there is pressure; `None` if the trigger no longer works.
+/// Waits for a command, pressure or the end of `limit`. Whether there is pressure; `None` if the trigger no longer
+/// works.
 fn wait(
     commands: &CommandReceiver,
     pressure: Option<&PressureTrigger>,

@@ -1,12 +1,16 @@
 //! `waits`, with a file that is written to a drive as fast as the machine allows.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
+use paralfetch::judge::{WaitWatch, for_writes};
+use paralfetch::kernel::WaitOptions;
+use paralfetch::model::Wait;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
@@ -176,6 +180,36 @@ fn the_waits_of_the_system_are_listed_as_they_end() {
     );
     let listed = totals["waits"].as_u64().unwrap() - totals["unlisted"].as_u64().unwrap();
     assert_eq!(listed, single.len() as u64, "{totals}");
+}
+
+#[test]
+fn a_watch_sees_what_was_started_before_it() {
+    let Some(_turn) = set_up() else { return };
+    let drive = LoopExt4::new(256, &[]);
+    // A grandchild, as the app of a wrapper is.
+    let script = format!(
+        "read go && {}",
+        write_to(&drive.mount_point().join("written"))
+    );
+    let mut app = Command::new("sh")
+        .args(["-c", "sh -c \"$0\"; true", &script])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let watch = WaitWatch::start(WaitOptions {
+        only: Some(rustix::process::getpid()),
+        ..WaitOptions::default()
+    });
+    assert!(watch.until_attached(Duration::from_secs(60)));
+    let mut go = app.stdin.take().unwrap();
+    go.write_all(b"now\n").unwrap();
+    drop(go);
+    until("the app ends", || app.try_wait().unwrap().is_some());
+    let seen = watch.finish().unwrap();
+    let own = device(drive.mount_point());
+    let is_one = |wait: &Wait| wait.task.comm == "dd" && wait.device == Some(own);
+    assert!(seen.waits.iter().any(is_one), "{:#?}", seen.waits);
+    assert!(!for_writes(&seen.waits).is_empty());
 }
 
 #[test]

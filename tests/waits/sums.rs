@@ -1,6 +1,7 @@
 //! What the detector reports against what the kernel counts.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -30,6 +31,15 @@ impl Drop for Accounting {
     }
 }
 
+/// Makes the calling thread one of the real-time class. Since 6.12, a task of the fair class may leave its queue only
+/// after it went to sleep, and the kernel then accounts the time before its last wait once more.
+fn leave_the_fair_class() {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: it reads the struct.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+}
+
 /// How long a thread of this process has waited for I/O, by the kernel's own account (proc_pid_stat(5), field 42,
 /// in ticks).
 fn accounted(tid: u32) -> Duration {
@@ -51,6 +61,7 @@ fn sums_are_those_of_the_kernels_accounting() {
     let (go, turns) = channel::<()>();
     let (told, done) = channel();
     let syncing = Task::start("test-fsync", move || {
+        leave_the_fair_class();
         let file = File::options().write(true).open(path).unwrap();
         for () in turns {
             file.write_at(&[4; 64 << 10], 0).unwrap();

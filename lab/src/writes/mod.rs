@@ -15,6 +15,8 @@ pub mod run;
 pub mod session;
 pub mod shielding;
 pub mod tables;
+#[cfg(test)]
+mod tables_test;
 mod wait_tables;
 pub mod waits;
 mod work;

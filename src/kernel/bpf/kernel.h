@@ -137,6 +137,7 @@ struct task_struct {
 	struct nsproxy *nsproxy;
 	const struct cred *cred;
 	char comm[16];
+	struct task_struct *real_parent;
 };
 
 struct super_block {

@@ -168,6 +168,26 @@ int BPF_PROG(task_forked, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
+/* Generations between a task and the process that is watched, for tasks that there were before the programs. */
+#define PF_GENERATIONS 16
+
+/* Whether a task is of the process that is watched, or descends from it, as far as its ancestors live. */
+static __always_inline bool is_watched(struct task_struct *task)
+{
+	int generation;
+
+	if (!only_pid)
+		return true;
+	for (generation = 0; generation < PF_GENERATIONS && task; generation++) {
+		if (task->tgid == only_pid)
+			return true;
+		if (task->tgid <= 1)
+			return false;
+		task = task->real_parent;
+	}
+	return false;
+}
+
 struct seq_file;
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -199,7 +219,7 @@ int waits_under_way(struct bpf_iter__task *context)
 		return 0;
 	sleeper = sleeper_of(task);
 	if (!sleeper) {
-		if (!only_pid || task->tgid == only_pid)
+		if (is_watched(task))
 			list(task);
 		return 0;
 	}

@@ -64,7 +64,8 @@ use crate::model::Wait;
 pub struct WaitOptions {
     /// Shorter waits are not reported.
     pub least: Duration,
-    /// Only waits of this process and of those that it starts from now on. `None`: of all.
+    /// Only waits of this process and its descendants. Of those from before, one whose parent has ended is missing.
+    /// `None`: of all.
     pub only: Option<Pid>,
 }
 
