@@ -63,6 +63,18 @@ pub enum CliCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Measure the drive that a device or path is on, and keep its model
+    Probe {
+        /// A block device, or a file or directory on the drive
+        #[arg(value_name = "DEV|PATH")]
+        path: PathBuf,
+        /// Measure also while other programs use the drive
+        #[arg(long)]
+        busy: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Manage APP: learn its next launch, and prefetch the launches after it
     Enable {
         /// Path, command or .desktop entry of the app

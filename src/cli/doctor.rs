@@ -1,5 +1,7 @@
 //! `doctor`: what works here, and what does not.
 
+use std::path::Path;
+
 use serde_json::json;
 
 use super::profiles::write_out;
@@ -13,8 +15,8 @@ use crate::service::control::bus::{Address, Client};
 const BROKEN: u8 = 1;
 
 /// Prints what was found, and fails if learning and prefetching do not work.
-pub fn main(json: bool) -> Result<(), Failure> {
-    let diagnosis = diagnose();
+pub fn main(state_dir: &Path, json: bool) -> Result<(), Failure> {
+    let diagnosis = diagnose(state_dir);
     let shield = shield();
     if json {
         let mut value = serde_json::to_value(&diagnosis)?;

@@ -9,6 +9,7 @@ mod doctor;
 mod format;
 mod learn;
 mod manage;
+mod probe;
 mod profiles;
 mod report;
 mod run;
@@ -60,7 +61,8 @@ pub fn main() -> ExitCode {
         CliCommand::Show { app, json, user } => profiles::show(dir, user.uid(), &app, json),
         CliCommand::List { json, user } => profiles::list(dir, user.uid(), json),
         CliCommand::Forget { app, user } => profiles::forget(dir, user.uid(), &app),
-        CliCommand::Doctor { json } => doctor::main(json),
+        CliCommand::Doctor { json } => doctor::main(dir, json),
+        CliCommand::Probe { path, busy, json } => probe::main(dir, &path, busy, json),
         CliCommand::Enable { app, user } => {
             manage::ask(dir, user.uid(), &app, PhaseRequest::Prefetch)
         }

@@ -8,6 +8,8 @@ use super::args::DEFAULT_STATE_DIR;
 use super::service::{app_argument, failed, running};
 use super::status::{joined, table, user_column};
 use super::{Failure, say, show as print};
+use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
+use crate::fs::mounts::MountTable;
 use crate::model::Profile;
 use crate::process::User;
 use crate::profile::Store;
@@ -18,12 +20,30 @@ use crate::service::control::{AppState, ControlError, ServiceCalls};
 pub fn show(state_dir: &Path, user: Option<u32>, app: &OsStr, json: bool) -> Result<(), Failure> {
     let store = Store::open(state_dir)?;
     let profile = find(&store, user, app)?;
+    let drives = drives(state_dir, &profile);
     let text = if json {
-        format!("{:#}\n", print::json(&profile))
+        format!("{:#}\n", print::json(&profile, &drives))
     } else {
-        print::text(&profile)
+        print::text(&profile, &drives)
     };
     write_out(&text)
+}
+
+/// The drives that a profile's devices are on. What cannot be known of them is left out, and said on standard error.
+fn drives(state_dir: &Path, profile: &Profile) -> Vec<KnownDrive> {
+    let kept = KeptModels::load(state_dir).unwrap_or_else(|error| {
+        say(&error.to_string());
+        KeptModels::default()
+    });
+    let mounts = match MountTable::read() {
+        Ok(mounts) => mounts,
+        Err(error) => {
+            say(&format!("cannot read the mount table: {error}"));
+            return Vec::new();
+        }
+    };
+    let devices = profile.devices.iter().map(|device| device.dev);
+    known_drives(devices, &Sysfs::default(), &mounts, &kept)
 }
 
 /// Lists the profiles of a user or of all, and names those that cannot be read on standard error. Only root reads them:

@@ -3,15 +3,18 @@
 use serde_json::{Value, json};
 
 use crate::cli::format::{date, text_of};
+use crate::drive::KnownDrive;
 use crate::model::{App, File, Profile};
 use crate::model::{Infill, Params, Place, PrefetchEntry, Span};
 
 /// The profile as the paper's pfviewer prints it: device, inode, start and length of each prefetch
-/// entry, here with the file's path; before them what the profile is of, after them the totals.
-pub fn text(profile: &Profile) -> String {
+/// entry, here with the file's path; before them what the profile is of and what its drives can do, after them the
+/// totals.
+pub fn text(profile: &Profile, drives: &[KnownDrive]) -> String {
     let blank = vec![String::new()];
     let parts = [
         heading(profile),
+        drives.iter().map(drive_line).collect(),
         blank.clone(),
         entry_table(profile),
         blank,
@@ -47,6 +50,31 @@ fn heading(profile: &Profile) -> Vec<String> {
         )
     }));
     lines
+}
+
+/// A drive in words.
+pub fn drive_line(drive: &KnownDrive) -> String {
+    let when = drive.measured.map(|when| format!(" ({})", date(when)));
+    format!(
+        "drive     {}{}: {}",
+        drive.name,
+        when.unwrap_or_default(),
+        drive.describe()
+    )
+}
+
+/// A drive for programs.
+pub fn drive_json(drive: &KnownDrive) -> Value {
+    json!({
+        "name": drive.name,
+        "measured": drive.measured,
+        "model": drive.model,
+        "has_heads": drive.model.has_heads(),
+        "useful_depth": drive.model.useful_depth(),
+        "reorders": drive.model.reorders(),
+        "hole_pages": drive.model.hole_pages(),
+        "words": drive.describe(),
+    })
 }
 
 fn entry_table(profile: &Profile) -> Vec<String> {
@@ -103,7 +131,7 @@ fn totals(profile: &Profile) -> Vec<String> {
 }
 
 /// Everything in the profile, as JSON.
-pub fn json(profile: &Profile) -> Value {
+pub fn json(profile: &Profile, drives: &[KnownDrive]) -> Value {
     let totals = Totals::of(profile);
     json!({
         "app": {
@@ -128,6 +156,7 @@ pub fn json(profile: &Profile) -> Value {
             "uuid": uuid(&device.fs_uuid),
             "class": device.class,
         })).collect::<Vec<_>>(),
+        "drives": drives.iter().map(drive_json).collect::<Vec<_>>(),
         "files": profile.files.iter().map(file_json).collect::<Vec<_>>(),
         "entries": profile.entries.iter().map(|entry| entry_json(profile, entry)).collect::<Vec<_>>(),
         "completion": profile.completion.map(|span| span_json(profile, &span)),

@@ -8,6 +8,8 @@ mod kernel;
 mod system;
 mod writes;
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use crate::model::Hooks;
@@ -28,7 +30,7 @@ pub enum AbilityLevel {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AbilityCheck {
     /// What was looked at.
-    pub name: &'static str,
+    pub name: String,
     /// How it stands.
     pub level: AbilityLevel,
     /// What was found.
@@ -41,15 +43,15 @@ pub struct AbilityCheck {
 type Found = Result<String, String>;
 
 impl AbilityCheck {
-    fn ok(name: &'static str, found: impl Into<String>) -> Self {
+    fn ok(name: impl Into<String>, found: impl Into<String>) -> Self {
         AbilityCheck::useful(name, Ok(found.into()), "")
     }
 
     /// An ability without which Paralfetch works less well.
-    fn useful(name: &'static str, found: Found, cost: impl Into<String>) -> Self {
+    fn useful(name: impl Into<String>, found: Found, cost: impl Into<String>) -> Self {
         let cost = found.is_err().then(|| cost.into());
         AbilityCheck {
-            name,
+            name: name.into(),
             level: match found {
                 Ok(_) => AbilityLevel::Ok,
                 Err(_) => AbilityLevel::Less,
@@ -60,7 +62,7 @@ impl AbilityCheck {
     }
 
     /// An ability without which learning or prefetching does not work.
-    fn needed(name: &'static str, found: Found, cost: impl Into<String>) -> Self {
+    fn needed(name: impl Into<String>, found: Found, cost: impl Into<String>) -> Self {
         let mut check = AbilityCheck::useful(name, found, cost);
         if check.level == AbilityLevel::Less {
             check.level = AbilityLevel::Broken;
@@ -83,8 +85,8 @@ pub struct Diagnosis {
 }
 
 /// Looks at everything. Takes part of a second; the calling thread must be the process's main thread,
-/// as for learning. Changes nothing.
-pub fn diagnose() -> Diagnosis {
+/// as for learning. Changes nothing. `state_dir` is where models of drives are kept.
+pub fn diagnose(state_dir: &Path) -> Diagnosis {
     let uname = rustix::system::uname();
     let kernel = uname.release().to_string_lossy().into_owned();
     let mut checks = vec![AbilityCheck::ok("kernel", kernel.clone())];
@@ -93,6 +95,7 @@ pub fn diagnose() -> Diagnosis {
     checks.extend(hook_checks);
     checks.extend([kernel::fault_around(), kernel::cachestat()]);
     checks.extend(system::drives());
+    checks.extend(system::models(state_dir));
     checks.extend([system::memory(), system::memory_cgroup()]);
     checks.extend(writes::measures());
     Diagnosis {

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, open};
 
 use super::AbilityCheck;
-use crate::drive::{Memory, MemoryLimits, Sysfs};
+use crate::drive::{KeptModels, KnownDrive, Memory, MemoryLimits, Sysfs, known_drives};
 use crate::fs::app_dirs::AppFileSystems;
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
@@ -62,6 +62,36 @@ pub fn drives() -> Vec<AbilityCheck> {
             "readahead stays on while learning: pages that nobody touches are learned",
         ),
     ]
+}
+
+/// What the drives that hold apps can do, each in words.
+pub fn models(state_dir: &Path) -> Vec<AbilityCheck> {
+    const NAME: &str = "drive models";
+    // That it cannot be read is another check.
+    let Ok(mounts) = MountTable::read() else {
+        return Vec::new();
+    };
+    let sysfs = Sysfs::default();
+    let (kept, mut checks) = match KeptModels::load(state_dir) {
+        Ok(kept) => (kept, Vec::new()),
+        Err(error) => {
+            let cost =
+                "drives are guessed: run doctor with sudo, or measure them by `paralfetch probe`";
+            let check = AbilityCheck::useful(NAME, Err(error.to_string()), cost);
+            (KeptModels::default(), vec![check])
+        }
+    };
+    let devices = AppFileSystems::of_system(&mounts).devices();
+    let known = known_drives(devices.iter().copied(), &sysfs, &mounts, &kept);
+    let check = |drive: &KnownDrive| {
+        let how = match drive.measured {
+            Some(_) => String::new(),
+            None => format!(" (measure it: paralfetch probe /dev/{})", drive.name),
+        };
+        AbilityCheck::ok(format!("drive {}", drive.name), drive.describe() + &how)
+    };
+    checks.extend(known.iter().map(check));
+    checks
 }
 
 /// Those that are supported, and those that are not.

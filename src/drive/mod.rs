@@ -1,20 +1,30 @@
 //! The drive under a file system: what it can do, and the kernel's knobs for it.
 
 mod caches;
+mod identity;
+mod kept_models;
 mod knobs;
+mod known_drives;
 mod memory;
 mod page_out;
+mod probe;
+mod stack;
 mod sysfs;
 mod writes;
 mod written;
 
 pub use caches::{checkpoint_journal, drop_caches, drop_clean_caches};
+pub use identity::{DriveIdentity, identities};
+pub use kept_models::{KeptModel, KeptModels, KeptModelsError};
 pub use knobs::{
     ChangeId, IoClass, KnobError, Knobs, Setting, SystemBus, Undone, UnitProperty, check_record,
     keep, restore_leftovers,
 };
+pub use known_drives::{KnownDrive, known_drives, remark};
 pub use memory::{Memory, MemoryLimits};
 pub use page_out::{FileMapping, page_out_mapped};
-pub use sysfs::Sysfs;
+pub use probe::{ProbeError, ProbedDrive, probe};
+pub use stack::DriveBelow;
+pub use sysfs::{DriveClaim, Sysfs};
 pub use writes::{DirtyLimits, DirtyMemory, IoScheduler, WriteCounters};
 pub use written::WrittenDrive;

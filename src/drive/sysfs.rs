@@ -1,16 +1,21 @@
 //! What sysfs says about a block device.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{major, makedev, minor};
 
+use super::stack::{MAX_STACK, lower};
 use crate::model::DriveClass;
 
-/// Most devices in a stack, such as a file on a loop device on a volume on a disk, in which the drive at the
-/// bottom is searched for.
-pub(super) const MAX_STACK: u32 = 8;
+/// What a drive claims to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveClaim {
+    /// Its class by its attributes.
+    pub class: DriveClass,
+    /// Whether a host or a file is behind it: the kernel says of such drives that they rotate, whatever they are.
+    pub is_virtual: bool,
+}
 
 /// A view of sysfs. Tests use another root than /sys.
 #[derive(Clone, Debug)]
@@ -42,7 +47,7 @@ impl Sysfs {
     }
 
     /// The directory of `dev`, encoded as `st_dev`.
-    fn device(&self, dev: u64) -> Option<PathBuf> {
+    pub(super) fn device(&self, dev: u64) -> Option<PathBuf> {
         let link = format!("dev/block/{}:{}", major(dev), minor(dev));
         fs::canonicalize(self.root.join(link)).ok()
     }
@@ -77,12 +82,6 @@ impl Sysfs {
         };
         knob(&format!("{}:{}", major(dev), minor(dev)))
             .or_else(|| knob(&read(&self.disk(dev)?.join("dev"))?))
-    }
-
-    /// The devices directly below this one in a stack: those of a volume, or that of a loop device's file.
-    pub(super) fn below(&self, dev: u64) -> Vec<u64> {
-        self.disk(dev)
-            .map_or_else(Vec::new, |disk| devices_below(&disk))
     }
 
     /// ext4's own readahead of inode-table blocks, in blocks; 1 turns it off.
@@ -128,15 +127,33 @@ impl Sysfs {
             .unwrap_or(DriveClass::CommandQueuing)
     }
 
+    /// What the drive itself claims to be. A whole disk, encoded as `st_rdev`.
+    pub fn claim(&self, drive: u64) -> DriveClaim {
+        let disk = self.disk(drive);
+        let is_below = |dir: &str| {
+            disk.as_ref()
+                .is_some_and(|disk| disk.starts_with(self.root.join(dir)))
+        };
+        let has_prefix = |prefixes: &[&str]| {
+            let name = disk.as_ref().and_then(|disk| disk.file_name()?.to_str());
+            name.is_some_and(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
+        };
+        let class = disk.as_deref().and_then(own_class);
+        DriveClaim {
+            class: class.unwrap_or(DriveClass::CommandQueuing),
+            is_virtual: is_below("devices/virtual") || has_prefix(&["vd", "xvd", "nbd", "loop"]),
+        }
+    }
+
     fn class_below(&self, dev: u64, depth: u32) -> Option<DriveClass> {
         if depth == MAX_STACK {
             return None;
         }
         let disk = self.disk(dev)?;
-        let below = devices_below(&disk);
+        let below = lower(&disk);
         let below = below
             .iter()
-            .filter_map(|&dev| self.class_below(dev, depth + 1));
+            .filter_map(|lower| self.class_below(lower.dev, depth + 1));
         // A stack of devices is as slow as its slowest part.
         below
             .chain(own_class(&disk))
@@ -146,19 +163,6 @@ impl Sysfs {
                 DriveClass::Rotational => 2,
             })
     }
-}
-
-fn devices_below(disk: &Path) -> Vec<u64> {
-    let slaves = fs::read_dir(disk.join("slaves"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    let mut below: Vec<u64> = slaves
-        .filter_map(|slave| device_number(&read(&slave.path().join("dev"))?))
-        .collect();
-    let backing = read(&disk.join("loop/backing_file"));
-    below.extend(backing.and_then(|file| Some(fs::metadata(file).ok()?.dev())));
-    below
 }
 
 /// The class of the disk itself; `None` if its attributes do not tell.
@@ -278,6 +282,8 @@ pub(super) mod tests {
         ] {
             assert_eq!(sysfs.class(makedev(major, minor)), class, "{major}:{minor}");
         }
+        assert!(!sysfs.claim(makedev(8, 32)).is_virtual);
+        assert_eq!(sysfs.claim(makedev(8, 32)).class, Rotational);
         let emulated = sysfs.knowing(makedev(8, 0), NoCommandQueuing);
         assert_eq!(emulated.class(makedev(8, 0)), NoCommandQueuing);
         assert_eq!(emulated.class(makedev(8, 32)), Rotational);

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::Sysfs;
-use super::sysfs::{MAX_STACK, read};
+use super::sysfs::read;
 
 /// What a drive has written since it appeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,28 +117,6 @@ impl Sysfs {
         let knob = self.disk(dev)?.join("queue").join(name);
         knob.exists().then_some(knob)
     }
-
-    /// The drives at the bottom of a stack of volumes and loop devices: `dev` itself if nothing is below it.
-    pub fn drives(&self, dev: u64) -> Vec<u64> {
-        let mut drives = Vec::new();
-        let mut level = vec![dev];
-        for _ in 0..MAX_STACK {
-            let mut next = Vec::new();
-            for dev in level {
-                let mut below = self.below(dev);
-                // A file may lie on a file system without a drive, such as tmpfs.
-                below.retain(|&dev| self.disk(dev).is_some());
-                if below.is_empty() && !drives.contains(&dev) {
-                    drives.push(dev);
-                }
-                next.extend(below);
-            }
-            next.sort_unstable();
-            next.dedup();
-            level = next;
-        }
-        drives
-    }
 }
 
 /// Memory that waits to be written to drives.
@@ -180,8 +158,6 @@ impl DirtyMemory {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
-
     use rustix::fs::makedev;
 
     use super::*;
@@ -240,32 +216,6 @@ mod tests {
             assert_eq!(scheduler.honours_priorities(), honours, "{text}");
         }
         assert_eq!(IoScheduler::parse("none\n"), None);
-    }
-
-    #[test]
-    fn the_drives_of_a_stack_are_at_its_bottom() {
-        let (root, sysfs) = fake(
-            &[
-                ("8:0", "sda"),
-                ("8:16", "sdb"),
-                ("253:0", "dm-0"),
-                ("253:1", "dm-1"),
-            ],
-            &[],
-        );
-        let devices = root.path().join("devices");
-        for (over, under) in [("dm-1", "dm-0"), ("dm-0", "sda"), ("dm-0", "sdb")] {
-            let slaves = devices.join(over).join("slaves");
-            fs::create_dir_all(&slaves).unwrap();
-            symlink(devices.join(under), slaves.join(under)).unwrap();
-        }
-        let drives = sysfs.drives(makedev(253, 1));
-        assert_eq!(drives, [makedev(8, 0), makedev(8, 16)]);
-        assert_eq!(sysfs.drives(makedev(8, 16)), [makedev(8, 16)]);
-        // A volume on itself, which the kernel refuses, ends too.
-        fs::create_dir_all(devices.join("sda/slaves")).unwrap();
-        symlink(devices.join("dm-1"), devices.join("sda/slaves/dm-1")).unwrap();
-        assert_eq!(sysfs.drives(makedev(253, 1)), [makedev(8, 16)]);
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::sysfs::{MAX_STACK, Sysfs, device_number, read};
+use super::stack::DriveBelow;
+use super::sysfs::{Sysfs, device_number, read};
 
 /// Most devices that lie on a drive: partitions, volumes and their like.
 const MAX_DEVICES: usize = 64;
@@ -23,21 +24,12 @@ impl Sysfs {
     /// The drive at the bottom of `dev`, which is encoded as `st_dev`. A device on several drives (RAID, btrfs) has
     /// none.
     pub fn written_drive(&self, dev: u64) -> Option<WrittenDrive> {
-        let mut directory = self.disk(dev)?;
-        for _ in 0..MAX_STACK {
-            let mut slaves = fs::read_dir(directory.join("slaves")).into_iter().flatten();
-            match (slaves.next(), slaves.next()) {
-                (None, _) => {
-                    let dev = device_number(&read(&directory.join("dev"))?)?;
-                    return Some(WrittenDrive { directory, dev });
-                }
-                (Some(Ok(only)), None) => {
-                    directory = self.disk(device_number(&read(&only.path().join("dev"))?)?)?;
-                }
-                _ => return None,
-            }
-        }
-        None
+        let drives = self.queues_below(dev);
+        let &[DriveBelow { dev, .. }] = &drives[..] else {
+            return None;
+        };
+        let directory = self.disk(dev)?;
+        Some(WrittenDrive { directory, dev })
     }
 
     /// All drives that are writing something. Disks that are memory do not count.

@@ -1,8 +1,9 @@
 //! Plain data that every floor shares: pages and where they lie, accesses, log and prefetch entries,
-//! scheduling parameters, a profile, what a prefetch did. Imports nothing of the crate.
+//! scheduling parameters, a drive's model, a profile, what a prefetch did. Imports nothing of the crate.
 
 mod access;
 mod app;
+mod drive_model;
 mod entry;
 mod hooks;
 mod launch;
@@ -15,6 +16,9 @@ mod wait;
 
 pub use access::{Access, By, InodeId, PathUse, Source, Use};
 pub use app::{App, AppKey, Identity, Key, UserApp};
+pub use drive_model::{
+    DriveModel, FitError, Origin, ProbeSample, QueuedCost, ReadPattern, SeekCost,
+};
 pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 pub use hooks::{HookKind, Hooks};
 pub use launch::{LaunchCounts, LaunchLimits, OwnRead};

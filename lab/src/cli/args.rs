@@ -47,6 +47,14 @@ pub enum Command {
         #[command(flatten)]
         data: Data,
     },
+    /// Has Paralfetch probe a drive, and holds what it finds against fio(1).
+    Probe {
+        /// Name of the drive's profile, or `all`.
+        #[arg(long, default_value = "all")]
+        device: String,
+        #[command(flatten)]
+        data: Data,
+    },
     /// Builds the image with the apps, if it is not there, and has each app configure itself.
     Image {
         #[command(flatten)]

@@ -49,6 +49,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Report { dir } => report::write(&dir)?,
         Command::Compare { a, b } => print!("{}", report::compare(&a, &b)?),
         Command::CheckDrive { device, data } => check_drives(&device, &data)?,
+        Command::Probe { device, data } => probe_drives(&device, &data)?,
         Command::Image { image, data } => {
             let apps = chosen(&image.apps, &data)?;
             println!("{}", image::build(&image.image_dir, &apps)?.display());
@@ -212,10 +213,7 @@ fn read(path: &Path) -> Result<String> {
 
 /// Attaches each drive with an empty file system and measures it.
 fn check_drives(name: &str, data: &Data) -> Result<()> {
-    let drives = match name {
-        "all" => drives(data)?,
-        name => vec![one_drive(name, data)?],
-    };
+    let drives = some_drives(name, data)?;
     let awake = Awake::set()?;
     image::private_namespace()?;
     let mut outside = Vec::new();
@@ -235,6 +233,49 @@ fn check_drives(name: &str, data: &Data) -> Result<()> {
     awake.restore()?;
     if !outside.is_empty() {
         bail!("not as claimed: {}", outside.join("; "));
+    }
+    Ok(())
+}
+
+/// The drives that a name means, which may be `all`.
+fn some_drives(name: &str, data: &Data) -> Result<Vec<DriveProfile>> {
+    match name {
+        "all" => drives(data),
+        name => Ok(vec![one_drive(name, data)?]),
+    }
+}
+
+/// Attaches each drive with an empty file system, has it probed, and measures the same with fio.
+fn probe_drives(name: &str, data: &Data) -> Result<()> {
+    let drives = some_drives(name, data)?;
+    let awake = Awake::set()?;
+    image::private_namespace()?;
+    let mut outside = Vec::new();
+    for profile in drives {
+        println!("{}: {}", profile.name, profile.title);
+        let (probed, figures) = drive::probe_alone(&profile)?;
+        println!("  {}", probed.model.describe());
+        println!(
+            "  {} reads, {:.1} MiB, {:.1} s, through {}",
+            probed.reads,
+            probed.bytes as f64 / f64::from(1 << 20),
+            probed.time.as_secs_f64(),
+            probed.through
+        );
+        println!("  {:<28} {:>12} {:>12}", "", "probe", "fio");
+        for figure in figures {
+            println!("  {figure}");
+            if !figure.holds() {
+                outside.push(format!("{}: {}", profile.name, figure.what));
+            }
+        }
+    }
+    awake.restore()?;
+    if !outside.is_empty() {
+        bail!(
+            "the probe and fio differ by more than 15 %: {}",
+            outside.join("; ")
+        );
     }
     Ok(())
 }

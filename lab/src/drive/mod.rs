@@ -15,6 +15,7 @@ mod fio;
 mod loopdev;
 pub mod model;
 mod pending;
+mod probe;
 mod profile;
 mod server;
 mod sysfs;
@@ -24,6 +25,7 @@ pub use check::{Checked, check, check_alone};
 pub use control::Overhead;
 pub use loopdev::LoopDevice;
 
+pub use probe::{ProbedFigure, probe_alone};
 pub use profile::{Bus, Claims, DriveProfile, Flash, Heads, built_in, parse};
 pub use server::serve;
 pub use sysfs::Scheduler;

@@ -7,7 +7,7 @@ use crate::drive::profile::Claims;
 
 /// A load, and the claim of a profile for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(in crate::drive) struct Load {
     pub what: &'static str,
     pub io: fio::Load,
     pub unit: Unit,
@@ -15,7 +15,7 @@ pub(super) struct Load {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Unit {
+pub(in crate::drive) enum Unit {
     /// Requests a second.
     Requests,
     /// MB (10⁶ bytes) a second.
@@ -24,7 +24,7 @@ pub(super) enum Unit {
 
 impl Load {
     /// Bytes of each request.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::drive) fn bytes(&self) -> u64 {
         u64::from(self.io.block_kib) << 10
     }
 
@@ -39,7 +39,15 @@ impl Load {
 }
 
 impl Unit {
-    pub(super) fn amount(self, rate: &Rate) -> f64 {
+    /// The rate of requests of so many bytes that complete every `us` µs.
+    pub(in crate::drive) fn per_second(self, us: f64, bytes: u64) -> f64 {
+        match self {
+            Unit::Requests => 1e6 / us,
+            Unit::Megabytes => bytes as f64 / us,
+        }
+    }
+
+    pub(in crate::drive) fn amount(self, rate: &Rate) -> f64 {
         match self {
             Unit::Requests => rate.iops,
             Unit::Megabytes => rate.bw_bytes / 1e6,
@@ -48,7 +56,7 @@ impl Unit {
 }
 
 /// Reads.
-pub(super) const READS: [Load; 5] = [
+pub(in crate::drive) const READS: [Load; 5] = [
     Load {
         what: "4 KiB random, depth 1",
         io: fio::Load {

@@ -14,16 +14,17 @@ use super::attach::Drive;
 use super::control::Overhead;
 use super::fio::{self, Extent, Rate};
 use super::profile::DriveProfile;
-use loads::{Load, READS, Unit};
+
+pub(super) use loads::{Load, READS, Unit};
 
 /// Largest deviation of a figure from the expected one, as a share of that.
-const TOLERANCE: f64 = 0.15;
+pub(super) const TOLERANCE: f64 = 0.15;
 
 /// Bytes of the scratch file of [`check_alone`].
 const SCRATCH: u64 = 1 << 30;
 
 /// How long each read load goes on.
-const READING: Extent = Extent {
+pub(super) const READING: Extent = Extent {
     ramp: 0,
     seconds: 2,
     bytes: None,
@@ -65,11 +66,7 @@ impl Checked {
 
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let amount = |value: f64| match self.unit {
-            Unit::Requests => format!("{}/s", thousands(value)),
-            Unit::Megabytes if value < 10.0 => format!("{value:.1} MB/s"),
-            Unit::Megabytes => format!("{value:.0} MB/s"),
-        };
+        let amount = |value| amount(self.unit, value);
         write!(f, "{}: {}", self.what, amount(self.measured))?;
         if let Some(claimed) = self.claimed {
             let percent = (self.measured / claimed - 1.0) * 100.0;
@@ -83,6 +80,15 @@ impl fmt::Display for Checked {
             Some(cpu) => write!(f, ", emulator {cpu:.0} µs of CPU a request"),
             None => Ok(()),
         }
+    }
+}
+
+/// A rate in words.
+pub(super) fn amount(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Requests => format!("{}/s", thousands(value)),
+        Unit::Megabytes if value < 10.0 => format!("{value:.1} MB/s"),
+        Unit::Megabytes => format!("{value:.0} MB/s"),
     }
 }
 
@@ -118,15 +124,28 @@ pub fn check(drive: &Drive) -> Result<Vec<Checked>> {
 /// # Errors
 /// When there is no room, the drive cannot be attached, or fio cannot be started or fails.
 pub fn check_alone(profile: &DriveProfile) -> Result<(Vec<Checked>, Option<Overhead>)> {
+    attach_alone(profile, |drive| {
+        let mut figures = check(drive)?;
+        figures.extend(written::check(drive)?);
+        Ok((figures, drive.overhead()))
+    })
+}
+
+/// Attaches a drive with a scratch file for its content, does `work` with it, and leaves nothing behind.
+///
+/// # Errors
+/// When there is no room, the drive cannot be attached, or `work` fails.
+pub(super) fn attach_alone<T>(
+    profile: &DriveProfile,
+    work: impl FnOnce(&Drive) -> Result<T>,
+) -> Result<T> {
     // Not the temporary directory: that may be in memory.
-    let work = tempfile::tempdir_in("/var/tmp").context("a scratch directory in /var/tmp")?;
-    let image = work.path().join("scratch");
+    let place = tempfile::tempdir_in("/var/tmp").context("a scratch directory in /var/tmp")?;
+    let image = place.path().join("scratch");
     fill(&image).with_context(|| format!("writing {}", image.display()))?;
     let lab = std::env::current_exe().context("path of this program")?;
-    let drive = Drive::attach(profile, &image, work.path(), &lab)?;
-    let mut figures = check(&drive)?;
-    figures.extend(written::check(&drive)?);
-    Ok((figures, drive.overhead()))
+    let drive = Drive::attach(profile, &image, place.path(), &lab)?;
+    work(&drive)
 }
 
 /// A file full of data that no layer can compress or leave out.

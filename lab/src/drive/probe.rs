@@ -1,0 +1,116 @@
+//! The product's own probe of a drive, held against fio(1).
+
+use std::fmt;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use paralfetch::drive::{ProbedDrive, Sysfs, probe};
+use paralfetch::model::DriveModel;
+
+use super::check::{Load, READING, READS, TOLERANCE, Unit, amount, attach_alone};
+use super::fio;
+use super::profile::DriveProfile;
+
+/// A figure of a drive, by the probe's model and by fio.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProbedFigure {
+    /// The load, such as "4 KiB random, depth 1".
+    pub what: &'static str,
+    /// What the model predicts, in requests or MB a second.
+    pub probed: f64,
+    /// What fio measured, in the same unit.
+    pub measured: f64,
+    unit: Unit,
+}
+
+impl ProbedFigure {
+    /// How much the probe is above fio, as a share of fio's figure.
+    pub fn deviation(&self) -> f64 {
+        self.probed / self.measured - 1.0
+    }
+
+    /// Whether the probe is within 15 % of fio.
+    pub fn holds(&self) -> bool {
+        self.deviation().abs() <= TOLERANCE
+    }
+}
+
+impl fmt::Display for ProbedFigure {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(
+            f,
+            "{:<28} {:>12} {:>12} {:>+6.0} %",
+            self.what,
+            amount(self.unit, self.probed),
+            amount(self.unit, self.measured),
+            self.deviation() * 100.0
+        )
+    }
+}
+
+/// Attaches a drive with a scratch file for its content, has the product probe it, and measures the same with fio.
+pub fn probe_alone(profile: &DriveProfile) -> Result<(ProbedDrive, Vec<ProbedFigure>)> {
+    attach_alone(profile, |drive| {
+        // The emulator has just been started: its drive is idle, and what others do on the host's own is in fio's figures too.
+        let mut probed = probe(drive.node(), &Sysfs::default(), true)
+            .with_context(|| format!("probing {}", drive.node().display()))?;
+        ensure!(probed.len() == 1, "{} drives are below", probed.len());
+        let probed = probed.remove(0);
+        let figures = READS
+            .iter()
+            .map(|load| figure(Path::new(&probed.through), load, &probed.model))
+            .collect::<Result<_>>()?;
+        Ok((probed, figures))
+    })
+}
+
+/// `through` is what the probe has read: the drive's node, or the file behind a loop device, which costs time of its own.
+fn figure(through: &Path, load: &Load, model: &DriveModel) -> Result<ProbedFigure> {
+    let read = fio::run(through, load.io, READING)?;
+    Ok(ProbedFigure {
+        what: load.what,
+        probed: load
+            .unit
+            .per_second(predicted_us(load, model), load.bytes()),
+        measured: load.unit.amount(&read),
+        unit: load.unit,
+    })
+}
+
+/// Time from one completion to the next, in µs, by the model.
+fn predicted_us(load: &Load, model: &DriveModel) -> f64 {
+    match (load.io.rw, load.io.depth) {
+        ("read", _) => load.bytes() as f64 / 1024.0 * model.stream_kib_us,
+        (_, 1) => model.request_cost_us(load.bytes(), None),
+        (_, depth) => model.queued_us(depth),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use paralfetch::model::DriveClass;
+
+    use super::*;
+
+    #[test]
+    fn predictions_are_in_the_units_of_fio() {
+        let card = DriveModel::guess(DriveClass::NoCommandQueuing);
+        let rates = READS.map(|load| {
+            let us = predicted_us(&load, &card);
+            load.unit.per_second(us, load.bytes())
+        });
+        assert!((rates[0] - 1e6 / 950.0).abs() < 1e-6, "{rates:?}");
+        assert_eq!(rates[0], rates[2]);
+        assert!((27.0..30.0).contains(&rates[3]), "{rates:?}");
+        assert!((34.0..37.0).contains(&rates[4]), "{rates:?}");
+        let figure = |probed| ProbedFigure {
+            what: READS[0].what,
+            probed,
+            measured: 1000.0,
+            unit: Unit::Requests,
+        };
+        assert!(figure(1150.0).holds() && figure(851.0).holds());
+        assert!(!figure(1160.0).holds() && !figure(840.0).holds());
+        assert!(figure(900.0).to_string().ends_with("-10 %"));
+    }
+}

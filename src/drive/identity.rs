@@ -1,0 +1,143 @@
+//! Which drive this is, whatever name the kernel gives it today.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::stack;
+use super::sysfs::{Sysfs, read};
+use crate::fs::mounts::{MountTable, fs_uuid};
+
+/// Longest identity, in bytes.
+pub const MOST_IDENTITY_BYTES: usize = 256;
+
+/// Most mounted file systems of a drive whose UUIDs are asked for.
+const MOST_FILE_SYSTEMS: usize = 16;
+
+/// Names a drive. Printable ASCII.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DriveIdentity(String);
+
+impl DriveIdentity {
+    /// From text that the drive, or a file, gives. What is not printable becomes `?`; runs of blanks become one.
+    /// `None` if nothing is left, or if it is too long.
+    pub fn new(text: &str) -> Option<DriveIdentity> {
+        let words: Vec<String> = text
+            .split(|c: char| c.is_whitespace() || c == '\0')
+            .filter(|word| !word.is_empty())
+            .map(|word| word.replace(|c: char| !c.is_ascii_graphic(), "?"))
+            .collect();
+        let text = words.join(" ");
+        (1..=MOST_IDENTITY_BYTES)
+            .contains(&text.len())
+            .then_some(DriveIdentity(text))
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The identities of a drive (whole disk, encoded as `st_rdev`): what the drive says of itself, with its size, since
+/// makers of virtual drives give all of them one serial number. A drive that says nothing is known by the UUIDs of the
+/// file systems that are mounted from it. Empty if there are none.
+pub fn identities(sysfs: &Sysfs, drive: u64, mounts: &MountTable) -> Vec<DriveIdentity> {
+    if let Some(own) = sysfs.disk(drive).and_then(|disk| own_identity(&disk)) {
+        return vec![own];
+    }
+    let mut found: Vec<DriveIdentity> = Vec::new();
+    let mut asked: Vec<u64> = Vec::new();
+    for mount in mounts.mounts() {
+        if asked.contains(&mount.dev) || asked.len() == MOST_FILE_SYSTEMS {
+            continue;
+        }
+        let source = std::str::from_utf8(&mount.source).ok().map(Path::new);
+        let device = stack::of_file_system(mount.dev, source);
+        // A file system in a file on the drive comes and goes.
+        let below = sysfs.drives_below(device);
+        if !(below.iter()).any(|below| below.dev == drive && below.backing_file.is_none()) {
+            continue;
+        }
+        asked.push(mount.dev);
+        let root = mounts.open_root(mount.dev);
+        let uuid = root.ok().and_then(|root| fs_uuid(root.fd.as_fd()).ok());
+        found.extend(uuid.and_then(|uuid| {
+            let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+            DriveIdentity::new(&format!("uuid {hex}"))
+        }));
+    }
+    found.sort();
+    found
+}
+
+/// What the drive says of itself.
+fn own_identity(disk: &Path) -> Option<DriveIdentity> {
+    let attribute = |name: &str| read(&disk.join(name)).filter(|text| !text.is_empty());
+    let unique = attribute("wwid")
+        .or_else(|| attribute("device/wwid"))
+        .or_else(|| attribute("device/cid"))
+        .or_else(|| attribute("device/serial"))
+        .or_else(|| attribute("serial"))
+        .or_else(|| unit_serial(disk))?;
+    let name = attribute("device/model").or_else(|| attribute("device/name"));
+    let size = attribute("size").unwrap_or_default();
+    DriveIdentity::new(&format!("{} {unique} {size}", name.unwrap_or_default()))
+}
+
+/// The serial number in the SCSI unit serial number page (SPC, page 80h): four bytes of header before it.
+fn unit_serial(disk: &Path) -> Option<String> {
+    let page = fs::read(disk.join("device/vpd_pg80")).ok()?;
+    let serial = String::from_utf8_lossy(page.get(4..)?).trim().to_owned();
+    Some(serial).filter(|serial| !serial.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::makedev;
+
+    use super::*;
+    use crate::drive::sysfs::tests::fake;
+
+    fn identity(files: &[(&str, &str)]) -> Vec<String> {
+        let (_root, sysfs) = fake(&[("8:0", "sda")], files);
+        let none = MountTable::parse(b"");
+        let found = identities(&sysfs, makedev(8, 0), &none).into_iter();
+        found.map(|identity| identity.as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn drives_are_known_by_what_they_say() {
+        let model = ("devices/sda/device/model", "Samsung SSD 860 QVO   \n");
+        let size = ("devices/sda/size", "1953525168\n");
+        let wwid = ("devices/sda/device/wwid", "t10.ATA     Samsung  S4CZ\n");
+        assert_eq!(
+            identity(&[model, size, wwid]),
+            ["Samsung SSD 860 QVO t10.ATA Samsung S4CZ 1953525168"]
+        );
+        let nvme = ("devices/sda/wwid", "eui.0025385");
+        assert_eq!(identity(&[nvme, wwid]), ["eui.0025385"]);
+        let serial = ("devices/sda/serial", "vd\u{e9}1");
+        assert_eq!(identity(&[serial, size]), ["vd?1 1953525168"]);
+        let page = ("devices/sda/device/vpd_pg80", "\0\u{80}\0\u{4}WX12");
+        assert_eq!(identity(&[model, page]).len(), 1);
+        assert!(identity(&[model, page])[0].ends_with("WX12"));
+        // A model alone is of many drives.
+        assert_eq!(identity(&[model, size]).len(), 0);
+        assert_eq!(identity(&[("devices/sda/serial", "\n")]).len(), 0);
+    }
+
+    #[test]
+    fn identities_are_short_and_printable() {
+        assert_eq!(
+            DriveIdentity::new(" a \0 b\x1b \n").unwrap().as_str(),
+            "a b?"
+        );
+        assert_eq!(DriveIdentity::new(" \n"), None);
+        assert_eq!(DriveIdentity::new(&"a".repeat(257)), None);
+        assert!(DriveIdentity::new(&"a".repeat(256)).is_some());
+    }
+}

@@ -1,0 +1,93 @@
+//! Whether others use a drive: sysfs counts its requests.
+
+use std::time::Duration;
+
+use crate::drive::Sysfs;
+
+/// How long a drive is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Most requests in that time of an idle drive.
+const MOST_REQUESTS: u64 = 4;
+
+/// Reads and writes of a drive since it was attached, and those in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveRequests {
+    /// Completed.
+    pub completed: u64,
+    /// In flight.
+    pub in_flight: u64,
+}
+
+impl DriveRequests {
+    /// Of a whole disk, encoded as `st_rdev`; `None` if sysfs does not tell.
+    pub fn of(sysfs: &Sysfs, drive: u64) -> Option<DriveRequests> {
+        let writes = sysfs.write_counters(drive)?;
+        Some(DriveRequests {
+            completed: sysfs.reads(drive)?.saturating_add(writes.requests),
+            in_flight: writes.in_flight.saturating_add(writes.reads_in_flight),
+        })
+    }
+}
+
+/// Looks at a drive for a fifth of a second. Why it is not idle, as the end of a sentence; `None` if it is, or if sysfs
+/// does not tell.
+pub fn why_busy(sysfs: &Sysfs, drive: u64) -> Option<String> {
+    let before = DriveRequests::of(sysfs, drive)?;
+    std::thread::sleep(LOOK);
+    judge(before, DriveRequests::of(sysfs, drive)?)
+}
+
+fn judge(before: DriveRequests, after: DriveRequests) -> Option<String> {
+    let requests = after.completed.saturating_sub(before.completed);
+    let in_flight = before.in_flight.min(after.in_flight);
+    (requests > MOST_REQUESTS || in_flight > 0).then(|| {
+        format!(
+            "{requests} requests of others in {} ms, {in_flight} in flight",
+            LOOK.as_millis()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::makedev;
+
+    use super::*;
+    use crate::drive::sysfs::tests::fake;
+
+    #[test]
+    fn requests_are_counted_and_a_few_are_idle() {
+        let stat =
+            "  131201    32148  7052874    52319   258131    53806 23701296   124717        0";
+        let count = |stat, inflight| {
+            let (_root, sysfs) = fake(
+                &[("8:0", "sda")],
+                &[
+                    ("devices/sda/stat", stat),
+                    ("devices/sda/inflight", inflight),
+                ],
+            );
+            DriveRequests::of(&sysfs, makedev(8, 0))
+        };
+        let idle = count(stat, "       0        0\n").unwrap();
+        assert_eq!((idle.completed, idle.in_flight), (131_201 + 258_131, 0));
+        assert_eq!(count(stat, "       2        3\n").unwrap().in_flight, 5);
+        assert_eq!(count(stat, "x"), None);
+        assert_eq!(count("1 2 3", "0 0"), None);
+        let later = |completed, in_flight| DriveRequests {
+            completed: idle.completed + completed,
+            in_flight,
+        };
+        assert_eq!(judge(idle, later(4, 1)), None);
+        let why = judge(idle, later(5, 0)).unwrap();
+        assert!(why.starts_with("5 requests"), "{why}");
+        assert!(
+            judge(later(0, 2), later(0, 1))
+                .unwrap()
+                .ends_with("1 in flight")
+        );
+        // A drive that was attached anew counts from 0.
+        assert_eq!(judge(later(9, 0), idle), None);
+    }
+}

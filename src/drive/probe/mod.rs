@@ -1,0 +1,266 @@
+//! Measuring a drive: reads only, past every cache of the kernel, less than 32 MiB, begun within two seconds.
+//!
+//! What is read, and what the times say, are plain functions ([`plan`], [`area`], `model::DriveModel::fit`). The kernel is
+//! asked in [`run`] and [`queue`]. A drive is read through the node of the whole drive, or, where that cannot be opened,
+//! through files that lie on it.
+
+mod area;
+mod files;
+mod idle;
+mod plan;
+mod queue;
+mod run;
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::OFlags;
+
+use super::stack::of_file_system;
+use super::sysfs::read;
+use super::{DriveBelow, DriveIdentity, Sysfs, identities};
+use crate::fs::mounts::{Mount, MountTable};
+use crate::fs::{blockdev, safe_open};
+use crate::model::{DriveModel, FitError};
+use area::{ReadableArea, ReadablePiece};
+use idle::DriveRequests;
+
+/// Least bytes of files to read a drive through: fewer would be read again and again, from the drive's own cache.
+const LEAST_FILES: u64 = 32 << 20;
+
+/// Why a drive was not measured.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The path leads to nothing that is on a drive.
+    #[error("{} is on no drive that the kernel shows in /sys/dev/block", .0.display())]
+    NoDrive(PathBuf),
+    /// The path cannot be examined, or the mount table not be read.
+    #[error("cannot look at {}: {cause}", path.display())]
+    Look {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Others use the drive.
+    #[error("{drive} is in use ({why}): try again later, or measure it all the same with --busy")]
+    Busy {
+        /// The drive's name.
+        drive: String,
+        /// What it does.
+        why: String,
+    },
+    /// Neither the drive's node nor enough files of it can be opened.
+    #[error("cannot open {drive} ({cause}), nor files on it of {} MiB in all", LEAST_FILES >> 20)]
+    Closed {
+        /// The drive's name.
+        drive: String,
+        /// Why its node cannot be opened.
+        cause: io::Error,
+    },
+    /// The kernel has no queue of reads for us.
+    #[error("cannot set up asynchronous reads: {0}")]
+    Queue(io::Error),
+    /// A read has failed.
+    #[error("a read has failed: {0}")]
+    Read(io::Error),
+    /// A read took so long that the drive is taken to be stuck.
+    #[error("the drive has not answered for {} s", .0.as_secs())]
+    Stalled(Duration),
+    /// The times make no model.
+    #[error("no model can be made: {0}")]
+    Fit(#[from] FitError),
+}
+
+/// A drive that was measured.
+#[derive(Clone, Debug)]
+pub struct ProbedDrive {
+    /// The kernel's name of it.
+    pub name: String,
+    /// The whole drive, encoded as `st_rdev`.
+    pub dev: u64,
+    /// What it is known by; empty if it cannot be recognised.
+    pub identities: Vec<DriveIdentity>,
+    /// What it can do.
+    pub model: DriveModel,
+    /// What it was read through, such as `/dev/sda` or `12 files`.
+    pub through: String,
+    /// Reads that the probe made.
+    pub reads: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How long that took.
+    pub time: Duration,
+    /// Requests that others made meanwhile; `None` if sysfs does not tell.
+    pub others: Option<u64>,
+}
+
+/// Measures the drives below a block device, or below the file system that a path is on. With `busy`, also while others
+/// use them.
+///
+/// # Errors
+/// [`ProbeError`].
+pub fn probe(path: &Path, sysfs: &Sysfs, busy: bool) -> Result<Vec<ProbedDrive>, ProbeError> {
+    let look = |cause| ProbeError::Look {
+        path: path.to_owned(),
+        cause,
+    };
+    let path = fs::canonicalize(path).map_err(look)?;
+    let found = fs::metadata(&path).map_err(look)?;
+    let mounts = MountTable::read().map_err(look)?;
+    let dev = match found.file_type().is_block_device() {
+        true => found.rdev(),
+        false => of_file_system(found.dev(), source(mounts.holding(&path))),
+    };
+    let drives = sysfs.drives_below(dev);
+    if drives.is_empty() {
+        return Err(ProbeError::NoDrive(path));
+    }
+    let one = |drive: &DriveBelow| {
+        if !busy && let Some(why) = idle::why_busy(sysfs, drive.dev) {
+            let drive = drive.name.clone();
+            return Err(ProbeError::Busy { drive, why });
+        }
+        let readable = Readable::open(&path, drive, sysfs, &mounts)?;
+        let count = || DriveRequests::of(sysfs, drive.dev);
+        let before = count();
+        let begun = Instant::now();
+        let steps = plan::plan(readable.area.span());
+        let done = run::run(&readable.files, &readable.area, &steps)?;
+        let time = begun.elapsed();
+        let made = |(before, after): (DriveRequests, DriveRequests)| {
+            let requests = after.completed.saturating_sub(before.completed);
+            requests.saturating_sub(done.reads)
+        };
+        Ok(ProbedDrive {
+            name: drive.name.clone(),
+            dev: drive.dev,
+            identities: identities(sysfs, drive.dev, &mounts),
+            model: DriveModel::fit(&done.samples)?,
+            through: readable.through,
+            reads: done.reads,
+            bytes: done.bytes,
+            time,
+            others: before.zip(count()).map(made),
+        })
+    };
+    drives.iter().map(one).collect()
+}
+
+fn source(mount: Option<&Mount>) -> Option<&Path> {
+    let source = std::str::from_utf8(&mount?.source).ok()?;
+    Some(Path::new(source))
+}
+
+/// What a drive is read through.
+struct Readable {
+    files: Vec<OwnedFd>,
+    area: ReadableArea,
+    through: String,
+}
+
+impl Readable {
+    /// The drive's node, or files on it: the one that was asked for, the one behind a loop device, or else what is found
+    /// on its file systems.
+    fn open(
+        path: &Path,
+        drive: &DriveBelow,
+        sysfs: &Sysfs,
+        mounts: &MountTable,
+    ) -> Result<Readable, ProbeError> {
+        let cause = match Readable::node(drive, sysfs, mounts) {
+            Ok(readable) => return Ok(readable),
+            Err(cause) => cause,
+        };
+        let mut named: Vec<&Path> = drive.backing_file.as_deref().into_iter().collect();
+        named.push(path);
+        let of_path = |path: &Path| {
+            let dev = fs::metadata(path).ok()?.dev();
+            let start = start_on(drive, dev, path, sysfs, mounts)?;
+            let (file, bytes) = files::open_direct(path, dev).ok()??;
+            Readable::files(vec![(file, bytes, start)], path.display().to_string())
+        };
+        named
+            .into_iter()
+            .find_map(of_path)
+            .or_else(|| Readable::found(drive, sysfs, mounts))
+            .ok_or_else(|| ProbeError::Closed {
+                drive: drive.name.clone(),
+                cause,
+            })
+    }
+
+    fn node(drive: &DriveBelow, sysfs: &Sysfs, mounts: &MountTable) -> io::Result<Readable> {
+        let node = blockdev::node(drive.dev, mounts).ok_or(io::ErrorKind::NotFound)?;
+        let file = safe_open::block_device(&node, drive.dev)?.ok_or(io::ErrorKind::NotFound)?;
+        let flags = rustix::fs::fcntl_getfl(&file)?;
+        rustix::fs::fcntl_setfl(&file, (flags | OFlags::DIRECT) - OFlags::NONBLOCK)?;
+        let disk = sysfs.disk(drive.dev);
+        let sectors: Option<u64> = disk.and_then(|disk| read(&disk.join("size"))?.parse().ok());
+        let area = ReadableArea::new([ReadablePiece {
+            file: 0,
+            offset: 0,
+            position: 0,
+            length: sectors.unwrap_or(0) * 512,
+        }]);
+        if area.bytes() == 0 {
+            return Err(io::Error::other("it has no medium"));
+        }
+        Ok(Readable {
+            files: vec![file],
+            area,
+            through: node.display().to_string(),
+        })
+    }
+
+    /// Large files on any of the drive's file systems, beginning where programs are.
+    fn found(drive: &DriveBelow, sysfs: &Sysfs, mounts: &MountTable) -> Option<Readable> {
+        let mut found = Vec::new();
+        let mut asked = Vec::new();
+        for mount in mounts.mounts() {
+            let is_asked = asked.contains(&mount.dev);
+            let start = start_on(drive, mount.dev, &mount.mount_point, sysfs, mounts);
+            let (Some(start), false) = (start, is_asked) else {
+                continue;
+            };
+            asked.push(mount.dev);
+            let directories = ["usr/lib", "usr", ""].map(|name| mount.mount_point.join(name));
+            let large = files::find_large(&directories, mount.dev).into_iter();
+            found.extend(large.map(|(file, bytes)| (file, bytes, start)));
+        }
+        let through = format!("{} files", found.len());
+        Readable::files(found, through)
+    }
+
+    /// Files with their size and where their file system begins on the drive; `None` if they are too small.
+    fn files(found: Vec<(OwnedFd, u64, u64)>, through: String) -> Option<Readable> {
+        let pieces = found.iter().enumerate();
+        let pieces = pieces
+            .flat_map(|(index, (file, bytes, start))| files::pieces(index, file, *bytes, *start));
+        let area = ReadableArea::new(pieces);
+        (area.bytes() >= LEAST_FILES).then(|| Readable {
+            files: found.into_iter().map(|(file, _, _)| file).collect(),
+            area,
+            through,
+        })
+    }
+}
+
+/// Where a file system (`st_dev`) that lies on the drive without a file in between begins on it, in bytes; 0 if that is
+/// not known, which leaves distances right. `None` if it does not lie there.
+fn start_on(
+    drive: &DriveBelow,
+    dev: u64,
+    path: &Path,
+    sysfs: &Sysfs,
+    mounts: &MountTable,
+) -> Option<u64> {
+    let device = of_file_system(dev, source(mounts.holding(path)));
+    let below = sysfs.drives_below(device);
+    let found = (below.iter()).find(|below| below.dev == drive.dev && below.backing_file.is_none());
+    Some(found?.start.unwrap_or(0))
+}

@@ -1,0 +1,206 @@
+//! Carrying out the steps of a probe.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use super::ProbeError;
+use super::area::{ProbeRead, ReadableArea};
+use super::plan::{LARGE, ProbeStep, samples_of_completions, vary};
+use super::queue::{CompletedRead, ReadQueue};
+use crate::model::{ProbeSample, ReadPattern};
+
+/// Longest wait for a read. A drive that does not answer for so long has no model.
+const MOST_WAIT: Duration = Duration::from_secs(5);
+
+/// How often another position is tried where a piece is too short.
+const TRIES: u32 = 32;
+
+/// From so far on, a read counts in both directions: what a drive reads on by itself lies ahead only.
+const BOTH_WAYS: u64 = 1 << 24;
+
+/// What was read, and the times.
+#[derive(Debug, Default)]
+pub struct ProbeReads {
+    /// Times of reads.
+    pub samples: Vec<ProbeSample>,
+    /// Reads.
+    pub reads: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// Carries out all steps.
+///
+/// # Errors
+/// [`ProbeError::Read`] and [`ProbeError::Stalled`].
+pub fn run(
+    files: &[OwnedFd],
+    area: &ReadableArea,
+    steps: &[ProbeStep],
+) -> Result<ProbeReads, ProbeError> {
+    let deepest = steps.iter().map(|step| step.depth).max().unwrap_or(1);
+    let mut runner = Runner {
+        files,
+        area,
+        queue: ReadQueue::new(deepest, LARGE).map_err(ProbeError::Queue)?,
+        random: Random(RandomState::new().hash_one(0) | 1),
+        done: ProbeReads::default(),
+    };
+    for step in steps {
+        if let Err(error) = runner.step(step) {
+            if runner.queue.in_flight() > 0 {
+                runner.queue.abandon();
+            }
+            return Err(error);
+        }
+    }
+    Ok(runner.done)
+}
+
+/// Marsaglia's xorshift64.
+struct Random(u64);
+
+impl Random {
+    /// 0 to 1.
+    fn share(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// A read to be made, and whether it follows the one before as its step has it.
+struct NextRead {
+    read: ProbeRead,
+    follows: bool,
+}
+
+struct Runner<'a> {
+    files: &'a [OwnedFd],
+    area: &'a ReadableArea,
+    queue: ReadQueue,
+    random: Random,
+    done: ProbeReads,
+}
+
+impl Runner<'_> {
+    fn step(&mut self, step: &ProbeStep) -> Result<(), ProbeError> {
+        let begun = Instant::now();
+        let mut last = None;
+        let mut reads = 0;
+        let mut last_begun = begun;
+        // Completion times, and at depth 1 what each read took.
+        let mut ended: Vec<Instant> = Vec::new();
+        let mut follows = true;
+        while reads < step.most && (reads == 0 || begun.elapsed() < step.time) {
+            while self.queue.in_flight() < step.depth as usize && reads < step.most {
+                let Some(next) = self.next(step, last) else {
+                    // The area has no such reads.
+                    reads = step.most;
+                    break;
+                };
+                let file = &self.files[next.read.file];
+                last_begun = Instant::now();
+                self.queue
+                    .begin(file.as_fd(), next.read.offset, step.bytes)
+                    .map_err(ProbeError::Read)?;
+                self.done.reads += 1;
+                self.done.bytes += step.bytes;
+                reads += 1;
+                last = Some(next.read);
+                follows = next.follows;
+            }
+            if self.queue.in_flight() == 0 {
+                break;
+            }
+            let completed = self.wait()?;
+            if let (1, true, true) = (step.depth, follows, step.counts) {
+                let took = completed.iter().map(|read| micros(read.ended - read.begun));
+                self.done.samples.extend(took.map(|us| step.sample(us)));
+            }
+            ended.extend(completed.iter().map(|read| read.ended));
+        }
+        while self.queue.in_flight() > 0 {
+            ended.extend(self.wait()?.iter().map(|read| read.ended));
+        }
+        if step.depth > 1 && step.counts {
+            // Later, the queue was not full any more.
+            let full = ended.iter().filter(|&&ended| ended <= last_begun);
+            let times: Vec<f64> = full.map(|&ended| micros(ended - begun)).collect();
+            self.done
+                .samples
+                .extend(samples_of_completions(step, &times));
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<Vec<CompletedRead>, ProbeError> {
+        let begun = Instant::now();
+        while let Some(left) = MOST_WAIT.checked_sub(begun.elapsed()) {
+            match self.queue.completed(left) {
+                Ok(completed) if completed.is_empty() => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                completed => return completed.map_err(ProbeError::Read),
+            }
+        }
+        Err(ProbeError::Stalled(MOST_WAIT))
+    }
+
+    /// The next read of a step; `None` if the area has none.
+    fn next(&mut self, step: &ProbeStep, last: Option<ProbeRead>) -> Option<NextRead> {
+        let follows = |read| NextRead {
+            read,
+            follows: true,
+        };
+        match (step.pattern, last) {
+            (ReadPattern::Random, _) => self.anywhere(step.bytes).map(follows),
+            (ReadPattern::Sequential, None) => self.sequence_start(step).map(follows),
+            (ReadPattern::Sequential, Some(last)) => {
+                let behind = last.position + step.bytes;
+                let next = self.area.near(behind, step.bytes, 0).map(follows);
+                next.or_else(|| self.sequence_start(step).map(follows))
+            }
+            (ReadPattern::Stride(distance), Some(last)) => {
+                let stride = vary(distance, self.random.share());
+                let ahead = Some(last.position + step.bytes + stride);
+                let back = last.position.checked_sub(step.bytes + stride);
+                let back = back.filter(|_| distance >= BOTH_WAYS);
+                let tolerance = distance / 8;
+                let near = |position| self.area.near(position, step.bytes, tolerance);
+                let next = ahead.and_then(near).or_else(|| back.and_then(near));
+                next.map(follows).or_else(|| self.anchor(step.bytes))
+            }
+            (ReadPattern::Stride(_), None) => self.anchor(step.bytes),
+        }
+    }
+
+    /// A read from which strides go on.
+    fn anchor(&mut self, bytes: u64) -> Option<NextRead> {
+        let read = self.anywhere(bytes)?;
+        Some(NextRead {
+            read,
+            follows: false,
+        })
+    }
+
+    fn anywhere(&mut self, bytes: u64) -> Option<ProbeRead> {
+        (0..TRIES).find_map(|_| self.area.random(self.random.share(), bytes))
+    }
+
+    /// Somewhere in the longest piece, so that all of the step has room behind it if possible.
+    fn sequence_start(&mut self, step: &ProbeStep) -> Option<ProbeRead> {
+        let piece = *self.area.longest()?;
+        let room = piece
+            .length
+            .saturating_sub(step.bytes * u64::from(step.most));
+        let within = (room as f64 * self.random.share()) as u64;
+        self.area.near(piece.position + within, step.bytes, 4096)
+    }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
