@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use paralfetch::drive::checkpoint_journal;
@@ -28,6 +28,12 @@ use crate::report;
 
 /// How long the writer is watched after a benchmark: what was held back for its sake is written then.
 const AFTER: Duration = Duration::from_secs(10);
+
+/// A backlog that has become smaller by less than one part of so many in this time has settled.
+const SETTLED: u64 = 40;
+const SETTLING: Duration = Duration::from_secs(10);
+/// Longest wait for that.
+const LONGEST_SETTLING: Duration = Duration::from_secs(300);
 
 /// Room on the drive for the benchmarks, in bytes.
 const ROOM: u64 = 2 << 30;
@@ -255,11 +261,14 @@ impl Site<'_> {
         let what = || format!("{} with {}", task.benchmark, task.measure);
         let mut running = Running::start(&self.job(task), self.lab)?;
         // What preparing has written is not to be waited for.
-        self.settle()?;
+        self.write_back()?;
         let mut writer = task.writer.map(|kind| self.writer(kind)).transpose()?;
         let root = running.pid().context("it has ended")?;
         let mut in_force =
             InForce::start(task.measure, self.asked.waits, root, self.target, self.lab)?;
+        if writer.is_some() {
+            let_backlog_settle()?;
+        }
         let started = now();
         let mark = writer.as_mut().map(Background::mark).transpose()?;
         let measured = running.finish().with_context(what)?;
@@ -274,7 +283,7 @@ impl Site<'_> {
         let ended = in_force.end().with_context(what)?;
         writer.map(Background::end).transpose()?;
         drop(running);
-        self.settle()?;
+        self.write_back()?;
         let seen = ended.seen.unwrap_or_default();
         for missing in &seen.missing {
             eprintln!("lab: the detector: {missing}");
@@ -315,8 +324,24 @@ impl Site<'_> {
     }
 
     /// Has everything written.
-    fn settle(&self) -> Result<()> {
+    fn write_back(&self) -> Result<()> {
         let root = File::open(self.root)?;
         checkpoint_journal(root.as_fd()).context("cannot write the journal back")
     }
+}
+
+/// Waits until no less becomes dirty any more: a measure that limits the writer does so after some time, in which the
+/// drive writes what there is. What is compared are writers that have been at it for long.
+fn let_backlog_settle() -> Result<()> {
+    let begun = Instant::now();
+    let mut before = Dirty::read()?.now;
+    while begun.elapsed() < LONGEST_SETTLING {
+        std::thread::sleep(SETTLING);
+        let now = Dirty::read()?.now;
+        if now >= before - before / SETTLED {
+            break;
+        }
+        before = now;
+    }
+    Ok(())
 }
