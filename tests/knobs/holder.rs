@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use paralfetch::drive::{IoClass, Knobs, Setting, UnitProperty};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::until;
 
@@ -102,6 +103,14 @@ impl Holder {
     pub fn undo(&mut self) {
         let stdin = self.process.stdin.as_mut().unwrap();
         stdin.write_all(b"\n").unwrap();
+    }
+
+    /// SIGSTOP: it is where it is, and goes no further.
+    pub fn stop(&self) {
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, Signal::STOP).unwrap();
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
     }
 
     /// SIGKILL.

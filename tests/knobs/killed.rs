@@ -101,6 +101,8 @@ fn kill_in(phase: Phase, run_dir: &Path, drive: &Drive, slow: &SlowKnob, has_kee
     if phase > Phase::Undoes {
         slow.answer("5\n");
     }
+    // It may be on its way to the slow knob, and must not find what takes its place.
+    holder.stop();
     slow.becomes(match phase {
         Phase::Looks | Phase::Writes => "1",
         // The kernel has rounded what was written, and nobody has seen that.

@@ -33,7 +33,8 @@ fn a_launch_holds_writeback_back_until_it_ends() {
     until_in_force(&shield, MeasureKind::Hold);
     assert_eq!(written.knob("dirty_writeback_centisecs"), "0");
     assert!(number(&written.knob("dirty_background_ratio")) > before);
-    // The scheduler heeds priorities.
+    // The scheduler heeds priorities. The journal's thread is found at the second look.
+    until_in_force(&shield, MeasureKind::Journal);
     assert!(
         written
             .knob("the journal's priority")
