@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::format::mib;
+use super::format::{mib, text_of};
 use super::profiles::write_out;
 use super::show::{drive_json, drive_line};
 use super::{Failure, say};
@@ -15,10 +15,22 @@ use crate::profile::Store;
 /// Others' share of the requests, from which on the figures are doubted, in percent.
 const DISTURBED_PERCENT: u64 = 10;
 
-/// Measures the drives below `path`, prints each in words and keeps its model.
+/// Measures the drives below `path`, prints each in words and keeps its model, also if one after it cannot be measured.
 pub fn main(state_dir: &Path, path: &Path, busy: bool, json: bool) -> Result<(), Failure> {
     let sysfs = Sysfs::default();
-    let probed = measure(path, &sysfs, busy).map_err(explained)?;
+    let (probed, failure) = match measure(path, &sysfs, busy) {
+        Ok(probed) => (probed, None),
+        Err(ProbeError::Partial {
+            drive,
+            measured,
+            cause,
+        }) => {
+            let why = explained(*cause).message;
+            let failure = Failure::from(format!("{drive} was not measured: {why}"));
+            (measured, Some(failure))
+        }
+        Err(error) => return Err(explained(error)),
+    };
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let known = |drive: &ProbedDrive| KnownDrive {
         name: drive.name.clone(),
@@ -44,7 +56,8 @@ pub fn main(state_dir: &Path, path: &Path, busy: bool, json: bool) -> Result<(),
             drive.name
         ));
     }
-    keep(state_dir, &probed, now)
+    keep(state_dir, &probed, now)?;
+    failure.map_or(Ok(()), Err)
 }
 
 fn keep(state_dir: &Path, probed: &[ProbedDrive], now: u64) -> Result<(), Failure> {
@@ -73,9 +86,10 @@ fn keep(state_dir: &Path, probed: &[ProbedDrive], now: u64) -> Result<(), Failur
 /// An error, with what to do.
 fn explained(error: ProbeError) -> Failure {
     let is_root = rustix::process::geteuid().is_root();
+    let text = text_of(error.to_string().as_bytes());
     match error {
-        ProbeError::Closed { .. } if !is_root => Failure::from(format!("{error}; try with sudo")),
-        error => Failure::from(error),
+        ProbeError::Closed { .. } if !is_root => Failure::from(format!("{text}; try with sudo")),
+        _ => Failure::from(text),
     }
 }
 
@@ -91,17 +105,58 @@ fn probed_text(drive: &ProbedDrive, known: &KnownDrive) -> String {
         mib(drive.bytes),
         drive.reads,
         drive.time.as_secs_f64(),
-        drive.through
+        text_of(drive.through.as_bytes())
     )
 }
 
 fn probed_json(drive: &ProbedDrive, known: &KnownDrive) -> serde_json::Value {
     let mut value = drive_json(known);
     value["identities"] = serde_json::json!(drive.identities);
-    value["through"] = serde_json::json!(drive.through);
+    value["through"] = serde_json::json!(text_of(drive.through.as_bytes()));
     value["reads"] = serde_json::json!(drive.reads);
     value["bytes"] = serde_json::json!(drive.bytes);
     value["seconds"] = serde_json::json!(drive.time.as_secs_f64());
     value["others"] = serde_json::json!(drive.others);
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::drive::DriveClaim;
+    use crate::model::{DriveClass, DriveModel};
+
+    #[test]
+    fn hostile_paths_do_not_reach_the_terminal() {
+        let path = "/a\u{9b}2J\n";
+        let class = DriveClass::CommandQueuing;
+        let drive = ProbedDrive {
+            name: "sda".to_owned(),
+            dev: 8 << 8,
+            identities: Vec::new(),
+            model: DriveModel::guess(class),
+            through: path.to_owned(),
+            reads: 1,
+            bytes: 4096,
+            time: Duration::from_secs(1),
+            others: None,
+        };
+        let known = KnownDrive {
+            name: drive.name.clone(),
+            claim: DriveClaim {
+                class,
+                is_virtual: false,
+            },
+            model: drive.model.clone(),
+            measured: None,
+        };
+        let text = probed_text(&drive, &known);
+        assert!(text.ends_with("through /a\u{fffd}2J\u{fffd}\n"), "{text}");
+        let json = probed_json(&drive, &known);
+        assert_eq!(json["through"], "/a\u{fffd}2J\u{fffd}");
+        let failure = explained(ProbeError::NoDrive(path.into()));
+        assert!(failure.message.starts_with("/a\u{fffd}2J\u{fffd} is on"));
+    }
 }

@@ -49,28 +49,32 @@ pub fn identities(sysfs: &Sysfs, drive: u64, mounts: &MountTable) -> Vec<DriveId
     if let Some(own) = sysfs.disk(drive).and_then(|disk| own_identity(&disk)) {
         return vec![own];
     }
-    let mut found: Vec<DriveIdentity> = Vec::new();
-    let mut asked: Vec<u64> = Vec::new();
-    for mount in mounts.mounts() {
-        if asked.contains(&mount.dev) || asked.len() == MOST_FILE_SYSTEMS {
-            continue;
-        }
-        let source = std::str::from_utf8(&mount.source).ok().map(Path::new);
-        let device = stack::of_file_system(mount.dev, source);
-        // A file system in a file on the drive comes and goes.
-        let below = sysfs.drives_below(device);
-        if !(below.iter()).any(|below| below.dev == drive && below.backing_file.is_none()) {
-            continue;
-        }
-        asked.push(mount.dev);
-        let root = mounts.open_root(mount.dev);
-        let uuid = root.ok().and_then(|root| fs_uuid(root.fd.as_fd()).ok());
-        found.extend(uuid.and_then(|uuid| {
-            let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
-            DriveIdentity::new(&format!("uuid {hex}"))
-        }));
-    }
+    let mounted = file_systems_on(sysfs, drive, mounts).into_iter();
+    let uuids = mounted.filter_map(|dev| {
+        let root = mounts.open_root(dev).ok()?;
+        let uuid = fs_uuid(root.fd.as_fd()).ok()?;
+        let hex: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+        DriveIdentity::new(&format!("uuid {hex}"))
+    });
+    let mut found: Vec<DriveIdentity> = uuids.collect();
     found.sort();
+    found
+}
+
+/// The mounted file systems (`st_dev`) that the kernel itself reads from a drive, each once.
+fn file_systems_on(sysfs: &Sysfs, drive: u64, mounts: &MountTable) -> Vec<u64> {
+    let mut found: Vec<u64> = Vec::new();
+    for mount in mounts.mounts() {
+        let is_known = found.contains(&mount.dev) || found.len() == MOST_FILE_SYSTEMS;
+        if is_known || !stack::is_read_from_drive(&mount.fs_type) {
+            continue;
+        }
+        let below = sysfs.drives_below(stack::of_file_system(mount.dev, Some(mount)));
+        // A file system in a file on the drive comes and goes.
+        if (below.iter()).any(|below| below.dev == drive && below.backing_file.is_none()) {
+            found.push(mount.dev);
+        }
+    }
     found
 }
 
@@ -128,6 +132,26 @@ mod tests {
         // A model alone is of many drives.
         assert_eq!(identity(&[model, size]).len(), 0);
         assert_eq!(identity(&[("devices/sda/serial", "\n")]).len(), 0);
+    }
+
+    #[test]
+    fn only_file_systems_that_the_kernel_reads_from_the_drive_are_asked() {
+        // A node that every system has stands for that of the drive.
+        let (_root, sysfs) = fake(&[("1:3", "sda")], &[]);
+        let mounts = MountTable::parse(
+            b"30 1 1:3 / / rw - ext4 /dev/null rw\n\
+              31 30 1:3 /a /a rw - ext4 /dev/null rw\n\
+              32 30 0:40 / /b rw - btrfs /dev/null rw\n\
+              33 30 0:41 / /c rw - fuse.any /dev/null rw\n\
+              34 30 0:42 / /d rw - nfs4 /dev/null rw\n\
+              35 30 0:43 / /e rw - proc /dev/null rw\n",
+        );
+        assert_eq!(
+            file_systems_on(&sysfs, makedev(1, 3), &mounts),
+            [makedev(1, 3), makedev(0, 40)]
+        );
+        let served = MountTable::parse(b"30 1 1:3 / / rw - fuseblk /dev/null rw\n");
+        assert!(file_systems_on(&sysfs, makedev(1, 3), &served).is_empty());
     }
 
     #[test]

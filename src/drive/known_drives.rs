@@ -1,7 +1,5 @@
 //! The drives below a device, each with its model: the one that was measured, or a guess.
 
-use std::path::Path;
-
 use super::stack::of_file_system;
 use super::{DriveBelow, DriveClaim, KeptModels, Sysfs, identities};
 use crate::fs::mounts::MountTable;
@@ -38,8 +36,7 @@ pub fn known_drives(
     let mut drives: Vec<DriveBelow> = Vec::new();
     for dev in devices {
         let mount = mounts.of_device(dev).next();
-        let source = mount.and_then(|mount| std::str::from_utf8(&mount.source).ok());
-        for drive in sysfs.drives_below(of_file_system(dev, source.map(Path::new))) {
+        for drive in sysfs.drives_below(of_file_system(dev, mount)) {
             if drives.iter().all(|known| known.dev != drive.dev) {
                 drives.push(drive);
             }

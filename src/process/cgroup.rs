@@ -2,16 +2,18 @@
 //! On a machine with version 1, or a mixed one, memory is not counted here.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::fs::mounts::MountTable;
 
 /// Longest file that is read, in bytes. memory.stat has 2 KiB.
 const MAX_FILE: u64 = 64 << 10;
+
+/// Most processes whose users are looked at.
+const MOST_OWNED: usize = 256;
 
 /// A cgroup that is not the root of the hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,15 +103,19 @@ impl Cgroup {
     }
 
     /// The user on whose account its processes run: the one whose slice it is in (`user-1000.slice`), or else the
-    /// owner of its directory.
+    /// real user of all of its processes. `None` if there are several users, no process, or more than 256.
     ///
     /// # Errors
     /// When the cgroup has been removed.
-    pub fn owner(&self) -> io::Result<u32> {
-        match user_of(&self.path) {
-            Some(uid) => Ok(uid),
-            None => Ok(fs::metadata(&self.directory)?.uid()),
+    pub fn owner(&self) -> io::Result<Option<u32>> {
+        if let Some(uid) = user_of(&self.path) {
+            return Ok(Some(uid));
         }
+        let processes = read(&self.directory.join("cgroup.procs"))?;
+        Ok(common_user(
+            &String::from_utf8_lossy(&processes),
+            super::real_uid,
+        ))
     }
 
     /// The memory that it uses with all below it. `None` if its memory is not counted, or it has been removed.
@@ -174,6 +180,18 @@ impl CgroupMemory {
             writeback: bytes("file_writeback")?,
         })
     }
+}
+
+/// The user of all of these processes, a line each.
+fn common_user(processes: &str, user_of: impl Fn(i32) -> Option<u32>) -> Option<u32> {
+    let pids: Vec<i32> = processes
+        .lines()
+        .take(MOST_OWNED + 1)
+        .filter_map(|line| line.parse().ok())
+        .collect();
+    let first = user_of(*pids.first()?)?;
+    let is_his = |&pid: &i32| user_of(pid) == Some(first);
+    (pids.len() <= MOST_OWNED && pids.iter().all(is_his)).then_some(first)
 }
 
 /// The process's place in the unified hierarchy, from the contents of /proc/PID/cgroup; `None` at its
@@ -360,6 +378,17 @@ mod tests {
     }
 
     #[test]
+    fn a_cgroup_is_a_users_if_all_of_its_processes_are() {
+        let user = |pid| (pid < 100).then_some(pid as u32 / 10);
+        assert_eq!(common_user("10\n11\n19\n", user), Some(1));
+        for other in ["", "10\n20\n", "10\n100\n", "100\n"] {
+            assert_eq!(common_user(other, user), None, "{other}");
+        }
+        assert_eq!(common_user(&"10\n".repeat(MOST_OWNED), user), Some(1));
+        assert_eq!(common_user(&"10\n".repeat(MOST_OWNED + 1), user), None);
+    }
+
+    #[test]
     fn memory_is_read_from_the_cgroups_files() {
         let directory = tempfile::tempdir().unwrap();
         let cgroup = Cgroup {
@@ -368,7 +397,7 @@ mod tests {
         };
         assert_eq!(cgroup.memory().unwrap(), None);
         assert_eq!(cgroup.memory_high(), None);
-        let write = |name, text| fs::write(directory.path().join(name), text).unwrap();
+        let write = |name, text| std::fs::write(directory.path().join(name), text).unwrap();
         write("memory.current", "700\n");
         write(
             "memory.stat",

@@ -38,7 +38,11 @@ pub enum Message {
         wanted: WritesConfig,
     },
     /// A task of a launch waits for a write on a device, the kernel's dev_t, that nobody was in a hurry for.
-    ForegroundWaits { task: WaitTask, device: u32 },
+    ForegroundWaits {
+        launch: u64,
+        task: WaitTask,
+        device: u32,
+    },
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
     /// The profiles that are in the store now.

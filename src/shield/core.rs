@@ -8,7 +8,8 @@ use super::ledger::Ledger;
 use super::mailbox::ShieldCommand;
 use super::status::ShieldStatus;
 use crate::policy::{
-    Measure, MeasureEnd, ShieldAction, ShieldEvent, ShieldLook, ShieldSettings, ShieldState,
+    Measure, MeasureEnd, MeasureKind, ShieldAction, ShieldEvent, ShieldLook, ShieldSettings,
+    ShieldState,
 };
 
 /// Looks are this far apart while a launch is under way, and otherwise.
@@ -33,6 +34,8 @@ pub(super) struct LookFor<'a> {
     pub foreground: BTreeSet<String>,
     /// Cgroups that are limited.
     pub limited: Vec<String>,
+    /// Whether writers are of use: their cgroups may be limited.
+    pub writers: bool,
 }
 
 /// Why a measure was not taken.
@@ -85,7 +88,11 @@ pub(super) struct ShieldCore<W> {
     pub world: W,
     state: ShieldState,
     ledger: Ledger,
+    /// Whether the settings allow that cgroups are limited.
+    limits_groups: bool,
     foreground: Vec<Foreground>,
+    /// Processes that could not be followed.
+    not_followed: u64,
     drives: BTreeSet<u32>,
     next_look: Option<Duration>,
     retry_at: Option<Duration>,
@@ -99,7 +106,9 @@ impl<W: ShieldWorld> ShieldCore<W> {
             world,
             state: ShieldState::new(settings),
             ledger: Ledger::default(),
+            limits_groups: settings.allows(MeasureKind::Group),
             foreground: Vec::new(),
+            not_followed: 0,
             drives: BTreeSet::new(),
             next_look: None,
             retry_at: None,
@@ -119,7 +128,9 @@ impl<W: ShieldWorld> ShieldCore<W> {
                 let Some(device) = self.world.drive(device) else {
                     return;
                 };
-                self.follow(Some(launch), root);
+                if !self.follow(Some(launch), root) {
+                    return;
+                }
                 self.reason(
                     device,
                     ShieldEvent::LaunchBegins {
@@ -142,8 +153,9 @@ impl<W: ShieldWorld> ShieldCore<W> {
                 let Some(device) = self.world.drive(device) else {
                     return;
                 };
-                self.follow(None, pid);
-                self.reason(device, ShieldEvent::Waits { tid, uid, device });
+                if self.follow(None, pid) {
+                    self.reason(device, ShieldEvent::Waits { tid, uid, device });
+                }
             }
             ShieldCommand::Stop => {
                 self.step(ShieldEvent::Stop);
@@ -188,7 +200,7 @@ impl<W: ShieldWorld> ShieldCore<W> {
             in_force,
             ended,
             taken: self.ledger.taken,
-            refused: self.state.refused(),
+            refused: self.state.refused() + self.not_followed,
             lost,
             problem: self.problem.clone(),
         }
@@ -207,24 +219,50 @@ impl<W: ShieldWorld> ShieldCore<W> {
         }
     }
 
-    /// Follows the cgroup of a process.
-    fn follow(&mut self, launch: Option<u64>, pid: i32) {
+    /// Follows the cgroup of a process. False: there is no room, and the process may be no reason for anything, as its
+    /// own cgroup could be limited.
+    fn follow(&mut self, launch: Option<u64>, pid: i32) -> bool {
         let now = self.world.now();
-        let lasts = launch.map_or(FOREGROUND, |_| FOREGROUND_LAUNCH);
+        let until = now + launch.map_or(FOREGROUND, |_| FOREGROUND_LAUNCH);
         self.foreground.retain(|known| known.until > now);
-        let is_same = |known: &&mut Foreground| (known.launch, known.pid) == (launch, pid);
+        let group = self.world.group(pid);
+        let is_same = |known: &&mut Foreground| {
+            // Processes that wait in one cgroup share an entry. A launch's ends with the launch.
+            let shared = group.as_ref().filter(|_| launch.is_none());
+            let is_in_it = shared.is_some_and(|group| known.groups.contains(group));
+            known.launch == launch && (known.pid == pid || is_in_it)
+        };
         if let Some(known) = self.foreground.iter_mut().find(is_same) {
-            known.until = now + lasts;
-        } else if self.foreground.len() < MOST_FOREGROUND {
-            let groups = self.world.group(pid).into_iter().collect();
-            let until = now + lasts;
-            self.foreground.push(Foreground {
-                launch,
-                pid,
-                until,
-                groups,
-            });
+            known.pid = pid;
+            known.until = until;
+            known.groups.extend(group);
+            return true;
         }
+        let is_full = self.foreground.len() >= MOST_FOREGROUND;
+        if is_full && (launch.is_none() || !self.forget_oldest_wait()) {
+            self.not_followed += 1;
+            return false;
+        }
+        self.foreground.push(Foreground {
+            launch,
+            pid,
+            until,
+            groups: group.into_iter().collect(),
+        });
+        true
+    }
+
+    /// Makes room for a launch: the cgroup in which nobody has waited for longest is no longer followed. False: all are
+    /// launches'.
+    fn forget_oldest_wait(&mut self) -> bool {
+        let known = self.foreground.iter().enumerate();
+        let waits = known.filter(|(_, known)| known.launch.is_none());
+        let oldest = waits.min_by_key(|(_, known)| known.until);
+        let Some(index) = oldest.map(|(index, _)| index) else {
+            return false;
+        };
+        self.foreground.remove(index);
+        true
     }
 
     fn look(&mut self, now: Duration) {
@@ -247,6 +285,7 @@ impl<W: ShieldWorld> ShieldCore<W> {
             drives: &self.drives,
             foreground: groups.chain(own).collect(),
             limited: self.state.groups().map(str::to_owned).collect(),
+            writers: self.limits_groups,
         };
         let look = self.world.look(&look_for);
         let rates = look.drives.iter().filter_map(|drive| drive.written);

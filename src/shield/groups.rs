@@ -60,9 +60,14 @@ impl Groups {
         Some(name)
     }
 
+    /// Forgets what was seen.
+    pub fn forget(&self) {
+        self.known.borrow_mut().clear();
+    }
+
     /// The user on whose account its processes run.
     pub fn user(&self, group: &str) -> Option<u32> {
-        self.known.borrow().get(group)?.cgroup.owner().ok()
+        self.known.borrow().get(group)?.cgroup.owner().ok()?
     }
 
     /// The memory that it cannot give up but to swap, in bytes.
@@ -111,7 +116,9 @@ mod tests {
             (false, None)
         );
         if let Some(own) = groups.of(rustix::process::getpid().as_raw_pid()) {
-            assert!(groups.user(&own).is_some());
+            assert!(groups.known.borrow().contains_key(&own));
+            groups.forget();
+            assert_eq!(groups.user(&own), None);
         }
     }
 }

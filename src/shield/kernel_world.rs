@@ -15,13 +15,17 @@ use super::writers::{Writers, processes};
 use crate::drive::{ChangeId, KnobError, Knobs, Setting, Sysfs, Undone, WrittenDrive};
 use crate::model::DriveClass;
 use crate::policy::{DriveLook, Measure, MemoryLook, ShieldLook};
-use crate::process::Clocks;
+use crate::process::{Clocks, TaskState, task_state};
 
 /// Rates are of looks that are this far apart.
 const LEAST_INTERVAL: Duration = Duration::from_millis(50);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 /// The journals' threads are searched for this often.
 const JOURNALS_EVERY: Duration = Duration::from_secs(60);
+/// The process that all threads of the kernel are children of.
+const KTHREADD: i32 = 2;
+/// The keeper hears this often that this process does not hang; its limit is above a minute.
+const RENEW_EVERY: Duration = Duration::from_secs(30);
 /// Of a measure that others have changed while it was in force.
 const LEFT_ALONE: &str = "others have set it meanwhile, and it was left alone";
 
@@ -38,6 +42,8 @@ pub(super) struct KernelWorld {
     taken: BTreeMap<u64, Vec<(SettingKey, ChangeId)>>,
     /// Changes that could not be undone.
     stuck: Vec<ChangeId>,
+    /// When the keeper's limit was renewed.
+    renewed: Duration,
 }
 
 struct SeenDrive {
@@ -45,7 +51,8 @@ struct SeenDrive {
     /// When, and what had been written by then.
     counted: Option<(Duration, u64)>,
     rate: Option<u64>,
-    journals: Option<(Duration, Vec<i32>)>,
+    /// When they were searched for, and as they were then.
+    journals: Option<(Duration, Vec<TaskState>)>,
 }
 
 /// What a setting sets, without its value.
@@ -75,6 +82,7 @@ impl KernelWorld {
             has_looked: false,
             taken: BTreeMap::new(),
             stuck: Vec::new(),
+            renewed: Duration::ZERO,
         }
     }
 
@@ -113,10 +121,8 @@ impl KernelWorld {
             seen.journals = Some((now, journals(&seen.drive.names())));
         }
         let (rate, drive) = (seen.rate, seen.drive.clone());
-        let journals = seen
-            .journals
-            .as_ref()
-            .map_or_else(Vec::new, |(_, tids)| tids.clone());
+        let journals = seen.journals.iter().flat_map(|(_, found)| found);
+        let journals = journals.map(|journal| journal.pid).collect();
         let scheduler = self.sysfs.scheduler(drive.dev);
         let (scheduler, schedulers) = match scheduler {
             Some(found) => (found.name, found.available),
@@ -136,6 +142,22 @@ impl KernelWorld {
                 .unwrap_or(0),
             one_command: self.sysfs.class(drive.dev) == DriveClass::NoCommandQueuing,
             journals,
+        })
+    }
+
+    /// Whether the measure is for a journal's thread that has ended. Another task may have its id by now.
+    fn is_for_ended_journal(&self, measure: &Measure) -> bool {
+        let Measure::Priority { device, tid, .. } = measure else {
+            return false;
+        };
+        let seen = self.drives.get(device);
+        let mut journals = seen
+            .and_then(|seen| seen.journals.as_ref())
+            .into_iter()
+            .flat_map(|(_, found)| found);
+        let journal = journals.find(|journal| journal.pid == *tid);
+        journal.is_some_and(|journal| {
+            kernel_thread(*tid).is_none_or(|thread| !thread.is_same(journal))
         })
     }
 
@@ -161,10 +183,17 @@ impl KernelWorld {
         }
     }
 
-    /// Makes these settings beside those that the measure has made; what it sets again is its own.
+    /// Makes these settings beside those that the measure has made. What it sets again must be its own still: the
+    /// later change takes the original over, and a value that others have set would be lost.
     fn make(&mut self, id: u64, settings: Vec<Setting>) -> Result<(), NotTaken> {
         for setting in settings {
             let key = SettingKey::of(&setting);
+            let mut taken = self.taken.get(&id).into_iter().flatten();
+            if let Some((_, earlier)) = taken.find(|(known, _)| *known == key)
+                && !self.knobs.has_our_value(*earlier).map_err(not_taken)?
+            {
+                return Err(NotTaken::Failed(format!("{}: {LEFT_ALONE}", key.0)));
+            }
             let Some(change) = self.knobs.change(setting).map_err(not_taken)? else {
                 continue;
             };
@@ -174,7 +203,6 @@ impl KernelWorld {
                 taken.push((key, change));
                 continue;
             };
-            // The later change takes the original value over.
             let earlier = std::mem::replace(earlier, change);
             self.knobs.undo(earlier).map_err(not_taken)?;
         }
@@ -233,7 +261,7 @@ impl ShieldWorld for KernelWorld {
             drives: drives
                 .filter_map(|&device| self.drive_look(device, now, is_first))
                 .collect(),
-            writers: match is_first {
+            writers: match is_first || !look_for.writers {
                 true => Vec::new(),
                 false => self.writers.look(now, &self.groups, &look_for.limited),
             },
@@ -244,10 +272,14 @@ impl ShieldWorld for KernelWorld {
     fn pause(&mut self) {
         self.has_looked = false;
         self.writers.forget();
+        self.groups.forget();
         self.drives.clear();
     }
 
     fn take(&mut self, id: u64, measure: &Measure) -> Result<(), NotTaken> {
+        if self.is_for_ended_journal(measure) {
+            return Err(NotTaken::Gone);
+        }
         let made = self
             .settings(measure)
             .and_then(|settings| self.make(id, settings));
@@ -275,10 +307,21 @@ impl ShieldWorld for KernelWorld {
     }
 
     fn retry(&mut self) -> bool {
-        let knobs = &mut self.knobs;
-        self.stuck
-            .retain(|&change| !matches!(knobs.undo(change), Ok(_) | Err(KnobError::NotChanged)));
-        !self.stuck.is_empty()
+        self.renew();
+        // Each attempt may have to wait for systemd: the first that fails is the last.
+        while let Some(&change) = self.stuck.first() {
+            match self.knobs.undo(change) {
+                Ok(_) | Err(KnobError::NotChanged) => {
+                    self.stuck.remove(0);
+                }
+                Err(_) => {
+                    // The next time, another one is the first.
+                    self.stuck.rotate_left(1);
+                    break;
+                }
+            }
+        }
+        self.knobs.undo_orphans() || !self.stuck.is_empty()
     }
 
     fn target(&self, measure: &Measure) -> String {
@@ -291,23 +334,47 @@ impl ShieldWorld for KernelWorld {
 }
 
 impl KernelWorld {
+    /// Has the keeper's limit begin anew while measures are in force: they may last longer without a change.
+    fn renew(&mut self) {
+        let now = self.now();
+        if !self.taken.is_empty() && now.saturating_sub(self.renewed) >= RENEW_EVERY {
+            self.renewed = now;
+            // Without a keeper, the next change fails, and says why.
+            let _ = self.knobs.renew();
+        }
+    }
+
     fn undo(&mut self, id: u64) {
         // What cannot be undone is tried again.
         let _ = self.end(id);
     }
 }
 
-/// Threads that write the journals of file systems on these devices: `jbd2/DEVICE-INODE`.
-fn journals(devices: &BTreeSet<String>) -> Vec<i32> {
-    let is_journal = |pid: &i32| {
+/// Threads that write the journals of file systems on these devices.
+fn journals(devices: &BTreeSet<String>) -> Vec<TaskState> {
+    let is_named = |pid: &i32| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        let device = name
-            .trim()
-            .strip_prefix("jbd2/")
-            .and_then(|rest| rest.rsplit_once('-'));
-        device.is_some_and(|(device, _)| devices.contains(device))
+        is_journals_name(name.trim(), devices)
     };
-    processes().filter(is_journal).collect()
+    // A user may give his own processes such a name.
+    processes()
+        .filter(is_named)
+        .filter_map(kernel_thread)
+        .collect()
+}
+
+/// Whether the journal's thread of a file system on one of these devices has this name: `jbd2/DEVICE-INODE`.
+fn is_journals_name(name: &str, devices: &BTreeSet<String>) -> bool {
+    let device = name
+        .strip_prefix("jbd2/")
+        .and_then(|rest| rest.rsplit_once('-'));
+    device.is_some_and(|(device, _)| devices.contains(device))
+}
+
+/// The thread of the kernel with this id; `None` if there is none, or it is a user's.
+fn kernel_thread(tid: i32) -> Option<TaskState> {
+    let task = task_state(tid).ok().flatten()?;
+    (task.parent == KTHREADD).then_some(task)
 }
 
 /// The kernel's dev_t as `st_dev` has it.
@@ -322,12 +389,91 @@ fn number_of(dev: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+
     use super::*;
+    use crate::fs::mounts::MountTable;
 
     #[test]
     fn device_numbers_are_converted() {
         for (large, small) in [(8, 1), (259, 3), (7, 300_000)] {
             assert_eq!(number_of(dev_of(large << 20 | small)), large << 20 | small);
         }
+    }
+
+    #[test]
+    fn a_name_alone_makes_no_journals_thread() {
+        let devices = BTreeSet::from(["dm-0".to_owned()]);
+        for (name, expected) in [
+            ("jbd2/dm-0-8", true),
+            ("jbd2/dm-1-8", false),
+            ("jbd2/dm-0", false),
+            ("dm-0-8", false),
+        ] {
+            assert_eq!(is_journals_name(name, &devices), expected, "{name}");
+        }
+        assert_eq!(kernel_thread(1), None, "init is no thread of the kernel");
+        assert_eq!(kernel_thread(i32::MAX), None);
+    }
+
+    /// A world whose only knobs are these files, each of which is 1.
+    fn world(dir: &Path, names: [&str; 2]) -> (KernelWorld, [PathBuf; 2]) {
+        let files = names.map(|name| dir.join(name));
+        for file in &files {
+            fs::write(file, "1").unwrap();
+        }
+        let knobs = Knobs::acquire(&dir.join("run"), None).unwrap();
+        let groups = Groups::new(MountTable::parse(b""));
+        (KernelWorld::new(Sysfs::at(dir), knobs, groups), files)
+    }
+
+    fn file(path: &Path, value: &str) -> Setting {
+        Setting::File {
+            path: path.to_owned(),
+            value: value.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_others_have_set_is_not_adjusted() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut world, [one, two]) = world(dir.path(), ["one", "two"]);
+        for value in ["2", "3"] {
+            let settings = vec![file(&one, value), file(&two, value)];
+            world.make(1, settings).unwrap();
+        }
+        fs::write(&one, "7").unwrap();
+        let made = world.make(1, vec![file(&one, "4"), file(&two, "4")]);
+        assert!(matches!(made, Err(NotTaken::Failed(_))), "{made:?}");
+        assert_eq!(world.end(1), Ok(Some(LEFT_ALONE)));
+        let values = [one, two].map(|file| fs::read_to_string(file).unwrap());
+        assert_eq!(values, ["7", "1"]);
+        assert!(!world.retry());
+    }
+
+    #[test]
+    fn what_cannot_be_restored_is_tried_again_until_an_attempt_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut world, [one, two]) = world(dir.path(), ["one", "two"]);
+        world
+            .make(1, vec![file(&one, "2"), file(&two, "2")])
+            .unwrap();
+        for file in [&one, &two] {
+            fs::remove_file(file).unwrap();
+            fs::create_dir(file).unwrap();
+        }
+        assert!(world.end(1).is_err());
+        let comes_back = |file: &Path| {
+            fs::remove_dir(file).unwrap();
+            fs::write(file, "2").unwrap();
+        };
+        comes_back(&one);
+        assert!(world.retry());
+        assert_eq!(fs::read_to_string(&one).unwrap(), "2", "not tried yet");
+        assert!(world.retry());
+        assert_eq!(fs::read_to_string(&one).unwrap(), "1");
+        comes_back(&two);
+        assert!(!world.retry());
+        assert_eq!(fs::read_to_string(&two).unwrap(), "1");
     }
 }

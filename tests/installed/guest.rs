@@ -173,6 +173,7 @@ fn capability(name: &str) -> u32 {
         "cap_sys_admin" => 21,
         "cap_sys_nice" => 23,
         "cap_sys_resource" => 24,
+        "cap_syslog" => 34,
         "cap_perfmon" => 38,
         "cap_bpf" => 39,
         _ => panic!("{name} is not known here"),

@@ -16,6 +16,8 @@ pub struct LaunchWaits {
     names: WaitNames,
     /// How much of the launch's beginning was not watched.
     late: Duration,
+    /// Waits that were seen and of which nobody knows whether they were for writes: there were too many.
+    unlisted: u64,
     lost: u64,
     missing: Vec<String>,
 }
@@ -25,11 +27,13 @@ impl LaunchWaits {
     pub fn of(seen: SeenWaits, start_ns: u64, end_ns: u64) -> Self {
         let mut waits: Vec<Wait> = for_writes(&seen.waits).into_iter().cloned().collect();
         waits.retain(|wait| (start_ns..end_ns).contains(&wait.start_ns));
+        let unlisted = seen.unlisted();
         LaunchWaits {
             totals: waits.iter().collect(),
             waits,
             names: seen.names,
             late: Duration::from_nanos(seen.since_ns.saturating_sub(start_ns)),
+            unlisted,
             lost: seen.lost,
             missing: seen.missing,
         }
@@ -53,6 +57,10 @@ pub fn section(waits: &Result<LaunchWaits, String>, duration: Duration) -> Vec<S
             waits.late.as_secs_f64() * 1e3
         )
     }));
+    section.extend((waits.unlisted > 0).then(|| {
+        let unlisted = text::counted(waits.unlisted);
+        format!("not looked at: {unlisted}; there may be more for writes")
+    }));
     section.extend(text::caveats(waits.lost, &waits.missing));
     section
 }
@@ -67,6 +75,7 @@ pub fn json_lines(waits: &Result<LaunchWaits, String>) -> Vec<Value> {
     sums["type"] = json!("waits");
     sums["problem"] = Value::Null;
     sums["unwatched_us"] = json!(u64::try_from(waits.late.as_micros()).unwrap_or(u64::MAX));
+    sums["unlisted"] = json!(waits.unlisted);
     sums["lost"] = json!(waits.lost);
     sums["missing"] = json!(waits.missing);
     let single = waits.waits.iter();
@@ -126,6 +135,27 @@ mod tests {
         assert_eq!(lines[2]["type"], "waits");
         assert_eq!(lines[2]["total_ns"], 10_000_000);
         assert_eq!(lines[2]["unwatched_us"], 500_000);
+        assert_eq!(lines[2]["unlisted"], 0);
+    }
+
+    #[test]
+    fn waits_that_were_not_looked_at_are_counted() {
+        let all = [
+            example(WaitCause::Sync, 7_000_000),
+            example(WaitCause::Sync, 3_000_000),
+        ];
+        let seen = SeenWaits {
+            waits: all[..1].to_vec(),
+            totals: all.iter().collect(),
+            ..SeenWaits::default()
+        };
+        let waits = Ok(LaunchWaits::of(seen, 0, u64::MAX));
+        let section = section(&waits, Duration::from_secs(1));
+        assert_eq!(
+            section.last().unwrap(),
+            "not looked at: 1 wait; there may be more for writes"
+        );
+        assert_eq!(json_lines(&waits)[1]["unlisted"], 1);
     }
 
     #[test]

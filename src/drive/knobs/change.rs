@@ -33,6 +33,15 @@ impl Change {
         })
     }
 
+    /// Whether the knob has the value that this change gave it. An error if it has gone.
+    pub fn has_our_value(&self, bus: &SystemBus) -> Result<bool, KnobError> {
+        match self {
+            Change::File(change) => change.has_our_value(),
+            Change::Unit(change) => change.has_our_value(bus),
+            Change::Task(change) => change.has_our_value(),
+        }
+    }
+
     /// Makes it and reads back what became of it. Whether that changed anything.
     pub fn make(&mut self, bus: &SystemBus) -> Result<bool, KnobError> {
         match self {

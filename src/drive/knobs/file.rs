@@ -13,7 +13,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,14 @@ impl FileChange {
             inode: None,
             reset: Vec::new(),
         }
+    }
+
+    /// Whether the file has the value that it was given. An error if it has gone.
+    pub fn has_our_value(&self) -> Result<bool, KnobError> {
+        let path = &self.to.path;
+        let (now, inode) = in_force(path).map_err(cannot("change", path))?;
+        let is_same = self.inode.is_none() || inode == self.inode;
+        Ok(is_same && self.ours.as_ref().is_none_or(|ours| *ours == now))
     }
 
     /// Writes the value and reads it back. Whether that changed anything.
@@ -257,6 +265,34 @@ fn read(path: &Path) -> io::Result<(String, Option<u64>)> {
 
 /// Writes the value in one piece. The file must exist.
 fn write(path: &Path, value: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
-    file.write_all(value.as_bytes())
+    let mut options = OpenOptions::new();
+    options.write(true).truncate(true);
+    if path.file_name() == Some("memory.high".as_ref()) {
+        // From Linux 6.16 on, the cgroup's own tasks reclaim what is above a limit that is set this way. Before, the
+        // task that writes the limit does.
+        options.custom_flags(libc::O_NONBLOCK);
+    }
+    options.open(path)?.write_all(value.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use tempfile::tempdir;
+
+    use super::*;
+
+    #[test]
+    fn a_cgroups_limit_is_written_without_waiting() {
+        let dir = tempdir().unwrap();
+        let limit = dir.path().join("memory.high");
+        fs::write(&limit, "max\n").unwrap();
+        write(&limit, "4096").unwrap();
+        assert_eq!(fs::read_to_string(&limit).unwrap(), "4096");
+        // A FIFO that nobody reads tells how it was opened: otherwise open(2) would wait for a reader.
+        fs::remove_file(&limit).unwrap();
+        mknodat(CWD, &limit, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let error = write(&limit, "4096").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENXIO));
+    }
 }

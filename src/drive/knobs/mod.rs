@@ -29,6 +29,7 @@ use crate::fs::root_owned::make_directory;
 use change::Change;
 use keeper::{Keeper, Notice};
 use setting::cannot;
+use systemd::{IMPATIENT, PATIENT};
 
 pub use keeper::keep;
 pub use record::check_record;
@@ -42,9 +43,12 @@ const LOCK: &str = "lock";
 /// take the other for an administrator.
 pub struct Knobs {
     dir: PathBuf,
+    /// For single changes: whoever makes them has other things to do.
     bus: SystemBus,
     /// Oldest first.
     changes: Vec<(ChangeId, Change)>,
+    /// Those whose making failed and could not be undone: nobody else knows their ids.
+    orphans: Vec<ChangeId>,
     made: u64,
     keeper: Option<Keeper>,
     lock: Option<File>,
@@ -76,8 +80,9 @@ impl Knobs {
         restore_record(dir, &bus)?;
         let mut knobs = Knobs {
             dir: dir.to_owned(),
-            bus,
+            bus: bus.with_limit(IMPATIENT),
             changes: Vec::new(),
+            orphans: Vec::new(),
             made: 0,
             keeper: None,
             lock: Some(lock),
@@ -127,22 +132,59 @@ impl Knobs {
     /// Makes this setting, after recording what it was. `None` if it is so already. The keeper's limit begins anew: it
     /// is for a process that hangs, and this one does not. A keeper that has ended is started again.
     ///
-    /// A unit's property takes as long as systemd takes to answer, a few seconds at most; the others do not wait.
+    /// Some of them wait. A unit's property takes three exchanges with systemd, of half a second at most each, and up
+    /// to two more to undo it if one fails. A drive's `scheduler` waits for the requests under way. Before Linux 6.16,
+    /// a cgroup's `memory.high` waits until the kernel has reclaimed what is above it. The others do not wait.
     ///
     /// # Errors
     /// When the knob or the record cannot be written, or the keeper cannot be started. Then the knob is unchanged, or,
-    /// where even that cannot be had, it stays recorded and is restored with the others.
+    /// where even that cannot be had, it stays recorded and is restored with the others, or by
+    /// [`Knobs::undo_orphans`].
     pub fn change(&mut self, setting: Setting) -> Result<Option<ChangeId>, KnobError> {
         let Some(change) = Change::prepare(&self.bus, &setting)? else {
             return Ok(None);
         };
+        self.begin_anew()?;
+        self.make(change)
+    }
+
+    /// Has the keeper's limit begin anew while something is changed, as [`Knobs::change`] does: this process does not
+    /// hang.
+    ///
+    /// # Errors
+    /// When the keeper has ended and cannot be started again.
+    pub fn renew(&mut self) -> Result<(), KnobError> {
+        match self.changes.is_empty() {
+            true => Ok(()),
+            false => self.begin_anew(),
+        }
+    }
+
+    fn begin_anew(&mut self) -> Result<(), KnobError> {
         if self.tell(Notice::Renew).is_err() {
             if let Some(keeper) = &mut self.keeper {
                 keeper.start_again().map_err(KnobError::Keeper)?;
             }
             self.tell(Notice::Renew).map_err(KnobError::Keeper)?;
         }
-        self.make(change)
+        Ok(())
+    }
+
+    /// Whether the knob of this change still has our value, which a later change may have given it.
+    ///
+    /// # Errors
+    /// When the knob cannot be read or has gone. [`KnobError::NotChanged`] if the change has been undone.
+    pub fn has_our_value(&self, id: ChangeId) -> Result<bool, KnobError> {
+        let (_, change) = &self.changes[self.position(id)?];
+        let mut latest_first = self.changes.iter().rev();
+        let latest = latest_first.find(|(_, other)| other.is_same_knob(change));
+        let latest = latest.map_or(change, |(_, latest)| latest);
+        latest.has_our_value(&self.bus)
+    }
+
+    fn position(&self, id: ChangeId) -> Result<usize, KnobError> {
+        let at = self.changes.iter().position(|(known, _)| *known == id);
+        at.ok_or(KnobError::NotChanged)
     }
 
     /// Makes a change that has been prepared.
@@ -151,10 +193,14 @@ impl Knobs {
         self.made += 1;
         self.changes.push((id, change));
         let made = self.record().and_then(|()| self.carry_out());
+        let made = match made {
+            Ok(true) => self.record().map(|()| true),
+            made => made,
+        };
         if let Ok(true) = made {
-            return self.record().map(|()| Some(id));
+            return Ok(Some(id));
         }
-        // Nothing has changed, or it is not known what has.
+        // Nothing has changed, or it is not known or not recorded what has.
         let undone = self
             .changes
             .last()
@@ -162,6 +208,8 @@ impl Knobs {
         if matches!(undone, Some(Ok(_))) {
             self.changes.pop();
             self.record()?;
+        } else {
+            self.orphans.push(id);
         }
         made.map(|_| None)
     }
@@ -179,8 +227,7 @@ impl Knobs {
     /// When the knob cannot be restored: the change stays recorded, and can be undone again. When the record cannot
     /// be written. [`KnobError::NotChanged`] if the change has been undone.
     pub fn undo(&mut self, id: ChangeId) -> Result<Undone, KnobError> {
-        let at = self.changes.iter().position(|(known, _)| *known == id);
-        let at = at.ok_or(KnobError::NotChanged)?;
+        let at = self.position(id)?;
         let (_, change) = &self.changes[at];
         let later =
             (at + 1..self.changes.len()).find(|&later| self.changes[later].1.is_same_knob(change));
@@ -201,6 +248,24 @@ impl Knobs {
         Ok(undone)
     }
 
+    /// Tries again to undo changes that could not be undone when making them failed, until one cannot be. Whether some
+    /// are left.
+    pub fn undo_orphans(&mut self) -> bool {
+        while let Some(&id) = self.orphans.first() {
+            match self.undo(id) {
+                Ok(_) | Err(KnobError::NotChanged) => {
+                    self.orphans.remove(0);
+                }
+                Err(_) => {
+                    // The next attempt begins with another one.
+                    self.orphans.rotate_left(1);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     /// Restores all knobs that still have our values.
     ///
     /// # Errors
@@ -215,7 +280,8 @@ impl Knobs {
         }
         let changes = std::mem::take(&mut self.changes);
         let changes = changes.into_iter().map(|(_, change)| change).collect();
-        undo_all(&self.dir, changes, &self.bus).map(drop)
+        let bus = self.bus.clone().with_limit(PATIENT);
+        undo_all(&self.dir, changes, &bus).map(drop)
     }
 
     fn record(&self) -> Result<(), KnobError> {

@@ -91,7 +91,7 @@ pub enum Undone {
 pub enum KnobError {
     /// Another process is holding knobs.
     #[error(
-        "another learning run, or the service, is learning a launch: wait until that has ended"
+        "a learning run, a shielded launch or the service holds these knobs: wait until it has released them"
     )]
     Busy,
     /// A knob, or the record of knobs, cannot be read or written.

@@ -23,17 +23,42 @@ const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
 
 /// How long connecting and one exchange with systemd may take together. It answers in milliseconds, but not while it
 /// reads all of its units again.
-const LIMIT: Duration = Duration::from_secs(5);
+pub(super) const PATIENT: Duration = Duration::from_secs(5);
+
+/// The same for who has other things to do, and can ask again.
+pub(super) const IMPATIENT: Duration = Duration::from_millis(500);
 
 /// The bus on which systemd is found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SystemBus(Option<String>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemBus {
+    /// `None`: the system's.
+    address: Option<String>,
+    /// How long connecting and one exchange may take together.
+    limit: Duration,
+}
+
+impl Default for SystemBus {
+    fn default() -> Self {
+        SystemBus {
+            address: None,
+            limit: PATIENT,
+        }
+    }
+}
 
 impl SystemBus {
     /// Another bus than the system's, by its address as of the D-Bus specification. The default is the system bus:
     /// what DBUS_SYSTEM_BUS_ADDRESS says, or else its well-known socket.
     pub fn at(address: &str) -> Self {
-        SystemBus(Some(address.to_owned()))
+        SystemBus {
+            address: Some(address.to_owned()),
+            ..SystemBus::default()
+        }
+    }
+
+    /// The same bus, with this limit of an exchange.
+    pub(super) fn with_limit(self, limit: Duration) -> Self {
+        SystemBus { limit, ..self }
     }
 
     /// What systemd says of a unit and a limit of it; `None` if there is no such unit.
@@ -68,13 +93,13 @@ impl SystemBus {
     ) -> Result<T, String> {
         let runtime = runtime().map_err(|error| error.to_string())?;
         let whole = async {
-            let builder = match &self.0 {
+            let builder = match &self.address {
                 None => Builder::system()?,
                 Some(address) => Builder::address(address.as_str())?,
             };
             exchange(&builder.build().await?).await
         };
-        let answer = runtime.block_on(within(whole));
+        let answer = runtime.block_on(within(self.limit, whole));
         // A connect(2) that hangs must not be waited for.
         runtime.shutdown_background();
         answer
@@ -92,12 +117,15 @@ pub(super) struct UnitState {
     pub drop_ins: Vec<PathBuf>,
 }
 
-async fn within<T>(whole: impl Future<Output = zbus::Result<T>>) -> Result<T, String> {
-    match timeout(LIMIT, whole).await {
+async fn within<T>(
+    limit: Duration,
+    whole: impl Future<Output = zbus::Result<T>>,
+) -> Result<T, String> {
+    match timeout(limit, whole).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
         Err(_) => Err(format!(
-            "systemd has not answered for {} s",
-            LIMIT.as_secs()
+            "systemd has not answered for {} ms",
+            limit.as_millis()
         )),
     }
 }

@@ -41,6 +41,19 @@ impl TaskChange {
         }))
     }
 
+    /// Whether the task has the priority that it was given. ESRCH if it has ended.
+    pub fn has_our_value(&self) -> Result<bool, KnobError> {
+        let tid = self.tid;
+        let failed = |error| KnobError::Task { tid, error };
+        let is_same =
+            task_state(tid).map(|task| task.is_some_and(|task| task.start_time == self.start_time));
+        if !is_same.map_err(failed)? {
+            return Err(failed(io::Error::from_raw_os_error(libc::ESRCH)));
+        }
+        let now = get(tid).map_err(failed)?;
+        Ok(self.ours.is_none_or(|ours| ours == now))
+    }
+
     /// Sets the priority and reads it back. Whether that changed anything.
     pub fn make(&mut self) -> Result<bool, KnobError> {
         let tid = self.tid;
@@ -153,16 +166,19 @@ mod tests {
             assert!(change.make().unwrap());
             assert_eq!(get(tid).unwrap(), 0x4006);
             assert!(prepare().is_none(), "it has that priority");
+            assert!(change.has_our_value().unwrap());
             assert_eq!(change.undo().unwrap(), Undone::Restored);
             assert_eq!(get(tid).unwrap(), before);
 
             assert!(change.make().unwrap());
             set(tid, 0x4005).unwrap();
+            assert!(!change.has_our_value().unwrap());
             assert_eq!(change.undo().unwrap(), Undone::ChangedByOthers);
             assert_eq!(get(tid).unwrap(), 0x4005);
 
             change.start_time += 1;
             assert_eq!(change.undo().unwrap(), Undone::Gone);
+            assert!(change.has_our_value().is_err());
         })
         .join()
         .unwrap();

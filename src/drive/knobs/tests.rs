@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::{TempDir, tempdir};
 
 use super::*;
@@ -159,6 +160,71 @@ fn a_setting_that_cannot_be_made_leaves_nothing_recorded() {
     assert!(!record::exists(&run));
     knobs.change(file(&knob, "0")).unwrap().unwrap();
     assert_eq!(value(&knob), "0");
+}
+
+#[test]
+fn it_is_known_whether_a_knob_has_our_value() {
+    let (_dir, knob, run) = knob();
+    let mut knobs = Knobs::acquire(&run, None).unwrap();
+    let [first, second] =
+        ["0", "1"].map(|value| knobs.change(file(&knob, value)).unwrap().unwrap());
+    assert!(
+        knobs.has_our_value(first).unwrap(),
+        "the later change is ours, too"
+    );
+    fs::write(&knob, "64").unwrap();
+    assert!(!knobs.has_our_value(first).unwrap());
+    assert!(!knobs.has_our_value(second).unwrap());
+    assert_eq!(knobs.undo(second).unwrap(), Undone::ChangedByOthers);
+    let found = knobs.has_our_value(second);
+    assert!(matches!(found, Err(KnobError::NotChanged)));
+}
+
+/// The change fails when the knob is read back, and undoing it fails, too.
+#[test]
+fn a_change_that_failed_and_could_not_be_undone_is_undone_later() {
+    let dir = tempdir().unwrap();
+    let (knob, run) = (dir.path().join("knob"), dir.path().join("run"));
+    mknodat(CWD, &knob, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let kernel = {
+        let knob = knob.clone();
+        // Each of these waits until the guard takes part.
+        std::thread::spawn(move || {
+            fs::write(&knob, "1").unwrap();
+            assert_eq!(value(&knob), "5");
+            let mut read_back = File::options().write(true).open(&knob).unwrap();
+            fs::remove_file(&knob).unwrap();
+            fs::create_dir(&knob).unwrap();
+            read_back.write_all(b"\xff").unwrap();
+        })
+    };
+    let mut knobs = Knobs::acquire(&run, None).unwrap();
+    assert!(knobs.change(file(&knob, "5")).is_err());
+    kernel.join().unwrap();
+    assert!(record::exists(&run));
+    assert!(knobs.undo_orphans(), "it cannot be read yet");
+    fs::remove_dir(&knob).unwrap();
+    fs::write(&knob, "5").unwrap();
+    assert!(!knobs.undo_orphans());
+    assert_eq!(value(&knob), "1");
+    assert!(!record::exists(&run));
+}
+
+#[test]
+fn the_keepers_limit_is_renewed_while_something_is_changed() {
+    let (dir, knob, run) = knob();
+    let told = dir.path().join("told");
+    let mut keeper = Command::new("sh");
+    keeper.args(["-c", "cat > \"$0\""]).arg(&told);
+    let mut knobs = Knobs::acquire(&run, Some(keeper)).unwrap();
+    knobs.renew().unwrap();
+    let id = knobs.change(file(&knob, "0")).unwrap().unwrap();
+    knobs.renew().unwrap();
+    knobs.undo(id).unwrap();
+    knobs.renew().unwrap();
+    // Waits for the keeper.
+    drop(knobs);
+    assert_eq!(value(&told), "++-");
 }
 
 #[test]

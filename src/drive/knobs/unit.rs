@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,13 @@ use super::systemd::{SystemBus, UnitState};
 
 /// Directories in which systemd keeps what was set at run time.
 const RUN_TIME: [&str; 2] = ["system.control", "transient"];
+
+/// Where systemd keeps what is set at run time for units that have files of their own. It removes what it keeps for
+/// the others together with them.
+const RUN_TIME_CONTROL: &str = "/run/systemd/system.control";
+
+/// Where it keeps what is set for good.
+const FOR_GOOD: &str = "/etc";
 
 /// A limit that was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +37,9 @@ pub(super) struct UnitChange {
     invocation: String,
     /// Whether this limit had been set at run time before.
     had_drop_in: bool,
+    /// The file in which systemd keeps it. `None` until it was read back.
+    #[serde(default)]
+    drop_in: Option<PathBuf>,
 }
 
 impl UnitChange {
@@ -55,8 +65,17 @@ impl UnitChange {
             old: found.value,
             ours: None,
             had_drop_in: drop_in(&found, unit, property).is_some(),
+            drop_in: None,
             invocation: found.invocation,
         }))
+    }
+
+    /// Whether the same run of the unit has the limit that it was given. An error if it has ended.
+    pub fn has_our_value(&self, bus: &SystemBus) -> Result<bool, KnobError> {
+        let failed = failed(&self.unit, self.property);
+        let found = bus.look(&self.unit, self.property).map_err(&failed)?;
+        let found = found.ok_or_else(|| failed("the unit has ended".to_owned()))?;
+        Ok(found.invocation == self.invocation && self.ours.is_none_or(|ours| ours == found.value))
     }
 
     /// Sets the limit and reads it back. Whether that changed anything.
@@ -67,30 +86,80 @@ impl UnitChange {
         let found = bus.look(&self.unit, self.property).map_err(&failed)?;
         let found = found.ok_or_else(|| failed("the unit has ended".to_owned()))?;
         self.ours = Some(found.value);
+        self.drop_in = drop_in(&found, &self.unit, self.property).map(Path::to_owned);
         Ok(found.value != self.old)
     }
 
     /// Restores the limit, if it still has our value. A unit that was started anew has limits of its own, unless
-    /// systemd has applied our drop-in to it.
+    /// systemd has applied to it what was set at run time.
     pub fn undo(&self, bus: &SystemBus) -> Result<Undone, KnobError> {
         let failed = failed(&self.unit, self.property);
         let Some(found) = bus.look(&self.unit, self.property).map_err(&failed)? else {
+            self.remove_left_over()?;
             return Ok(Undone::Gone);
         };
-        let drop_in = drop_in(&found, &self.unit, self.property).filter(|_| !self.had_drop_in);
-        if found.invocation != self.invocation && drop_in.is_none() {
-            return Ok(Undone::Gone);
+        match self.became(&found) {
+            Some(undone @ (Undone::Gone | Undone::ChangedByOthers)) => return Ok(undone),
+            // A process that was killed in between has left the drop-in.
+            Some(Undone::Restored) => {}
+            None => bus
+                .set(&self.unit, self.property, self.old)
+                .map_err(failed)?,
         }
-        if found.value == self.old {
-            return Ok(Undone::Restored);
-        }
-        if self.ours.is_some_and(|ours| ours != found.value) {
-            return Ok(Undone::ChangedByOthers);
-        }
-        bus.set(&self.unit, self.property, self.old)
-            .map_err(failed)?;
-        drop_in.map_or(Ok(()), remove)?;
+        self.own_drop_in(&found).map_or(Ok(()), remove)?;
         Ok(Undone::Restored)
+    }
+
+    /// What has become of the limit of a unit that is found like this. `None`: it still has our value.
+    fn became(&self, found: &UnitState) -> Option<Undone> {
+        let drop_in = drop_in(found, &self.unit, self.property);
+        if found.invocation != self.invocation && drop_in.is_none() {
+            Some(Undone::Gone)
+        } else if found.value == self.old {
+            Some(Undone::Restored)
+        } else if self.ours.is_some_and(|ours| ours != found.value) {
+            Some(Undone::ChangedByOthers)
+        } else {
+            None
+        }
+    }
+
+    /// The drop-in, if our change has made it.
+    fn own_drop_in<'a>(&self, found: &'a UnitState) -> Option<&'a Path> {
+        drop_in(found, &self.unit, self.property).filter(|_| !self.had_drop_in)
+    }
+
+    /// Removes the drop-in that our change has made for a unit that systemd no longer knows: it would limit every later
+    /// run. What others have written there since is left alone.
+    fn remove_left_over(&self) -> Result<(), KnobError> {
+        if self.had_drop_in {
+            return Ok(());
+        }
+        let drop_in = self.drop_in.clone().unwrap_or_else(|| {
+            Path::new(RUN_TIME_CONTROL)
+                .join(directory_name(&self.unit))
+                .join(file_name(self.property))
+        });
+        match fs::read_to_string(&drop_in) {
+            Ok(text) if self.is_ours(&text) => remove(&drop_in),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(cannot("change", &drop_in)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether this text of a drop-in sets the limit to our value.
+    fn is_ours(&self, text: &str) -> bool {
+        let name = self.property.name();
+        let mut values = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix(name)?.strip_prefix('='));
+        let value: Option<u64> = match values.next_back() {
+            Some("infinity") => Some(u64::MAX),
+            value => value.and_then(|value| value.parse().ok()),
+        };
+        value.is_some_and(|value| value == self.to || self.ours == Some(value))
     }
 
     /// Whether both concern one limit of one run of a unit.
@@ -131,13 +200,24 @@ fn is_unit_name(name: &str) -> bool {
             .any(|kind| name.len() > kind.len() && name.ends_with(kind))
 }
 
+/// As systemd calls the directory of a unit's drop-ins.
+fn directory_name(unit: &str) -> String {
+    format!("{unit}.d")
+}
+
+/// As it calls the drop-in of a limit.
+fn file_name(property: UnitProperty) -> String {
+    format!("50-{}.conf", property.name())
+}
+
 /// The file in which systemd keeps this limit, if it was set at run time.
 fn drop_in<'a>(found: &'a UnitState, unit: &str, property: UnitProperty) -> Option<&'a Path> {
-    let file = format!("50-{}.conf", property.name());
-    let directory = format!("{unit}.d");
+    let file = file_name(property);
+    let directory = directory_name(unit);
     let is_wanted = |path: &&Path| {
         let mut names = path.iter().rev();
-        names.next() == Some(file.as_ref())
+        !path.starts_with(FOR_GOOD)
+            && names.next() == Some(file.as_ref())
             && names.next() == Some(directory.as_ref())
             && names
                 .next()
@@ -217,11 +297,79 @@ mod tests {
         );
         for other in [
             "/etc/systemd/system/a.service.d/50-IOWeight.conf",
+            "/etc/systemd/system.control/a.service.d/50-IOWeight.conf",
             "/run/systemd/system.control/b.service.d/50-IOWeight.conf",
             "/run/systemd/system.control/a.service.d/50-MemoryHigh.conf",
             "50-IOWeight.conf",
         ] {
             assert_eq!(drop_in_of(&[other]), None, "{other}");
+        }
+    }
+
+    /// A change from no limit to 64 MiB, of which systemd has made 60.
+    fn change(had_drop_in: bool) -> UnitChange {
+        UnitChange {
+            unit: "a.service".to_owned(),
+            property: UnitProperty::MemoryHigh,
+            to: 64 << 20,
+            old: u64::MAX,
+            ours: Some(60 << 20),
+            invocation: "1".to_owned(),
+            had_drop_in,
+            drop_in: None,
+        }
+    }
+
+    #[test]
+    fn what_became_of_a_limit_is_told_by_the_run_its_value_and_the_drop_in() {
+        let drop_in = Path::new("/run/systemd/system.control/a.service.d/50-MemoryHigh.conf");
+        let found = |value, invocation: &str, has_drop_in: bool| UnitState {
+            value,
+            invocation: invocation.to_owned(),
+            drop_ins: has_drop_in
+                .then(|| drop_in.to_owned())
+                .into_iter()
+                .collect(),
+        };
+        let ours = 60 << 20;
+        for had_drop_in in [false, true] {
+            let change = change(had_drop_in);
+            for (value, invocation, has_drop_in, expected) in [
+                (ours, "1", true, None),
+                (ours, "2", true, None),
+                (ours, "2", false, Some(Undone::Gone)),
+                (7 << 20, "1", true, Some(Undone::ChangedByOthers)),
+                (7 << 20, "2", true, Some(Undone::ChangedByOthers)),
+                (u64::MAX, "1", true, Some(Undone::Restored)),
+            ] {
+                let found = found(value, invocation, has_drop_in);
+                assert_eq!(change.became(&found), expected, "{found:?}");
+            }
+            let own = (!had_drop_in).then_some(drop_in);
+            assert_eq!(change.own_drop_in(&found(ours, "1", true)), own);
+        }
+    }
+
+    #[test]
+    fn a_unit_that_has_ended_keeps_no_limit_of_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let drop_in = dir.path().join("a.service.d/50-MemoryHigh.conf");
+        for (text, had_drop_in, is_kept) in [
+            ("[Service]\nMemoryHigh=67108864\n", false, false),
+            ("# Ours.\n[Service]\nMemoryHigh=62914560\n", false, false),
+            ("[Service]\nMemoryHigh=67108864\n", true, true),
+            ("[Service]\nMemoryHigh=7340032\n", false, true),
+            ("[Service]\nMemoryHigh=infinity\n", false, true),
+            ("[Service]\nMemoryHighest=67108864\n", false, true),
+        ] {
+            fs::create_dir_all(drop_in.parent().unwrap()).unwrap();
+            fs::write(&drop_in, text).unwrap();
+            let mut change = change(had_drop_in);
+            change.drop_in = Some(drop_in.clone());
+            change.remove_left_over().unwrap();
+            assert_eq!(drop_in.exists(), is_kept, "{text}");
+            // What has gone is no error.
+            change.remove_left_over().unwrap();
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::drive::Sysfs;
+use crate::drive::sysfs::read;
 
 /// How long a drive is looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -19,9 +20,31 @@ pub struct DriveRequests {
     pub in_flight: u64,
 }
 
+/// Why a drive is not known to be idle, as the end of a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotIdle {
+    /// Others use it.
+    Busy(String),
+    /// sysfs does not tell whether others use it.
+    Unknown(&'static str),
+}
+
 impl DriveRequests {
-    /// Of a whole disk, encoded as `st_rdev`; `None` if sysfs does not tell.
-    pub fn of(sysfs: &Sysfs, drive: u64) -> Option<DriveRequests> {
+    /// Of a whole disk, encoded as `st_rdev`.
+    ///
+    /// # Errors
+    /// Why sysfs does not tell, as the end of a sentence.
+    pub fn of(sysfs: &Sysfs, drive: u64) -> Result<DriveRequests, &'static str> {
+        let disk = sysfs.disk(drive);
+        let iostats = disk.and_then(|disk| read(&disk.join("queue/iostats")));
+        // The counters can be read then, but never move.
+        if iostats.as_deref() == Some("0") {
+            return Err("the kernel does not count its requests: queue/iostats is 0");
+        }
+        DriveRequests::counted(sysfs, drive).ok_or("sysfs has no counters of its requests")
+    }
+
+    fn counted(sysfs: &Sysfs, drive: u64) -> Option<DriveRequests> {
         let writes = sysfs.write_counters(drive)?;
         Some(DriveRequests {
             completed: sysfs.reads(drive)?.saturating_add(writes.requests),
@@ -30,12 +53,18 @@ impl DriveRequests {
     }
 }
 
-/// Looks at a drive for a fifth of a second. Why it is not idle, as the end of a sentence; `None` if it is, or if sysfs
-/// does not tell.
-pub fn why_busy(sysfs: &Sysfs, drive: u64) -> Option<String> {
-    let before = DriveRequests::of(sysfs, drive)?;
+/// Looks at a drive for a fifth of a second.
+///
+/// # Errors
+/// Why it is not known to be idle.
+pub fn ensure_idle(sysfs: &Sysfs, drive: u64) -> Result<(), NotIdle> {
+    let count = || DriveRequests::of(sysfs, drive).map_err(NotIdle::Unknown);
+    let before = count()?;
     std::thread::sleep(LOOK);
-    judge(before, DriveRequests::of(sysfs, drive)?)
+    match judge(before, count()?) {
+        None => Ok(()),
+        Some(why) => Err(NotIdle::Busy(why)),
+    }
 }
 
 fn judge(before: DriveRequests, after: DriveRequests) -> Option<String> {
@@ -73,8 +102,8 @@ mod tests {
         let idle = count(stat, "       0        0\n").unwrap();
         assert_eq!((idle.completed, idle.in_flight), (131_201 + 258_131, 0));
         assert_eq!(count(stat, "       2        3\n").unwrap().in_flight, 5);
-        assert_eq!(count(stat, "x"), None);
-        assert_eq!(count("1 2 3", "0 0"), None);
+        assert!(count(stat, "x").is_err());
+        assert!(count("1 2 3", "0 0").is_err());
         let later = |completed, in_flight| DriveRequests {
             completed: idle.completed + completed,
             in_flight,
@@ -89,5 +118,28 @@ mod tests {
         );
         // A drive that was attached anew counts from 0.
         assert_eq!(judge(later(9, 0), idle), None);
+    }
+
+    #[test]
+    fn a_drive_whose_requests_are_not_counted_is_not_taken_to_be_idle() {
+        let sysfs_with = |iostats| {
+            fake(
+                &[("8:0", "sda"), ("8:16", "sdb")],
+                &[
+                    ("devices/sda/stat", "1 0 8 1 2 0 16 1 0 2 2\n"),
+                    ("devices/sda/inflight", "       0        0\n"),
+                    ("devices/sda/queue/iostats", iostats),
+                ],
+            )
+        };
+        let (_root, sysfs) = sysfs_with("1\n");
+        assert_eq!(ensure_idle(&sysfs, makedev(8, 0)), Ok(()));
+        let why = |sysfs: &Sysfs, drive| match ensure_idle(sysfs, drive) {
+            Err(NotIdle::Unknown(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        assert!(why(&sysfs, makedev(8, 16)).contains("no counters"));
+        let (_root, sysfs) = sysfs_with("0\n");
+        assert!(why(&sysfs, makedev(8, 0)).contains("iostats is 0"));
     }
 }

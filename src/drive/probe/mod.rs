@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
-use super::stack::of_file_system;
+use super::stack::{is_read_from_drive, of_file_system};
 use super::sysfs::read;
 use super::{DriveBelow, DriveIdentity, Sysfs, identities};
 use crate::fs::mounts::{Mount, MountTable};
 use crate::fs::{blockdev, safe_open};
 use crate::model::{DriveModel, FitError};
 use area::{ReadableArea, ReadablePiece};
-use idle::DriveRequests;
+use idle::{DriveRequests, NotIdle};
 
 /// Least bytes of files to read a drive through: fewer would be read again and again, from the drive's own cache.
 const LEAST_FILES: u64 = 32 << 20;
@@ -54,6 +54,14 @@ pub enum ProbeError {
         /// What it does.
         why: String,
     },
+    /// sysfs does not tell whether others use the drive.
+    #[error("cannot tell whether {drive} is in use ({why}): measure it all the same with --busy")]
+    MaybeBusy {
+        /// The drive's name.
+        drive: String,
+        /// Why sysfs does not tell.
+        why: &'static str,
+    },
     /// Neither the drive's node nor enough files of it can be opened.
     #[error("cannot open {drive} ({cause}), nor files on it of {} MiB in all", LEAST_FILES >> 20)]
     Closed {
@@ -68,12 +76,22 @@ pub enum ProbeError {
     /// A read has failed.
     #[error("a read has failed: {0}")]
     Read(io::Error),
-    /// A read took so long that the drive is taken to be stuck.
-    #[error("the drive has not answered for {} s", .0.as_secs())]
+    /// The reads took so long that the drive is taken to be stuck or failing.
+    #[error("the drive is stuck or failing: given up after {:.0} s", .0.as_secs_f64())]
     Stalled(Duration),
     /// The times make no model.
     #[error("no model can be made: {0}")]
     Fit(#[from] FitError),
+    /// Of several drives, this one was not measured, nor those after it.
+    #[error("{drive} was not measured: {cause}")]
+    Partial {
+        /// Its name.
+        drive: String,
+        /// The drives before it.
+        measured: Vec<ProbedDrive>,
+        /// Why it was not measured.
+        cause: Box<ProbeError>,
+    },
 }
 
 /// A drive that was measured.
@@ -99,11 +117,11 @@ pub struct ProbedDrive {
     pub others: Option<u64>,
 }
 
-/// Measures the drives below a block device, or below the file system that a path is on. With `busy`, also while others
-/// use them.
+/// Measures the drives below a block device, or below the file system that a path is on, one after the other. With
+/// `busy`, also while others use them.
 ///
 /// # Errors
-/// [`ProbeError`].
+/// [`ProbeError`]; [`ProbeError::Partial`] has the drives that were measured before one that was not.
 pub fn probe(path: &Path, sysfs: &Sysfs, busy: bool) -> Result<Vec<ProbedDrive>, ProbeError> {
     let look = |cause| ProbeError::Look {
         path: path.to_owned(),
@@ -114,46 +132,73 @@ pub fn probe(path: &Path, sysfs: &Sysfs, busy: bool) -> Result<Vec<ProbedDrive>,
     let mounts = MountTable::read().map_err(look)?;
     let dev = match found.file_type().is_block_device() {
         true => found.rdev(),
-        false => of_file_system(found.dev(), source(mounts.holding(&path))),
+        false => of_file_system(found.dev(), mounts.holding(&path)),
     };
     let drives = sysfs.drives_below(dev);
     if drives.is_empty() {
         return Err(ProbeError::NoDrive(path));
     }
-    let one = |drive: &DriveBelow| {
-        if !busy && let Some(why) = idle::why_busy(sysfs, drive.dev) {
-            let drive = drive.name.clone();
-            return Err(ProbeError::Busy { drive, why });
-        }
-        let readable = Readable::open(&path, drive, sysfs, &mounts)?;
-        let count = || DriveRequests::of(sysfs, drive.dev);
-        let before = count();
-        let begun = Instant::now();
-        let steps = plan::plan(readable.area.span());
-        let done = run::run(&readable.files, &readable.area, &steps)?;
-        let time = begun.elapsed();
-        let made = |(before, after): (DriveRequests, DriveRequests)| {
-            let requests = after.completed.saturating_sub(before.completed);
-            requests.saturating_sub(done.reads)
-        };
-        Ok(ProbedDrive {
-            name: drive.name.clone(),
-            dev: drive.dev,
-            identities: identities(sysfs, drive.dev, &mounts),
-            model: DriveModel::fit(&done.samples)?,
-            through: readable.through,
-            reads: done.reads,
-            bytes: done.bytes,
-            time,
-            others: before.zip(count()).map(made),
-        })
-    };
-    drives.iter().map(one).collect()
+    measure_each(&drives, |drive| measure(drive, &path, sysfs, &mounts, busy))
 }
 
-fn source(mount: Option<&Mount>) -> Option<&Path> {
-    let source = std::str::from_utf8(&mount?.source).ok()?;
-    Some(Path::new(source))
+/// Measures drives one after the other until one cannot be measured.
+fn measure_each(
+    drives: &[DriveBelow],
+    measure: impl Fn(&DriveBelow) -> Result<ProbedDrive, ProbeError>,
+) -> Result<Vec<ProbedDrive>, ProbeError> {
+    let mut measured = Vec::new();
+    for drive in drives {
+        match measure(drive) {
+            Ok(probed) => measured.push(probed),
+            Err(error) if measured.is_empty() => return Err(error),
+            Err(error) => {
+                return Err(ProbeError::Partial {
+                    drive: drive.name.clone(),
+                    measured,
+                    cause: Box::new(error),
+                });
+            }
+        }
+    }
+    Ok(measured)
+}
+
+fn measure(
+    drive: &DriveBelow,
+    path: &Path,
+    sysfs: &Sysfs,
+    mounts: &MountTable,
+    busy: bool,
+) -> Result<ProbedDrive, ProbeError> {
+    if !busy && let Err(not_idle) = idle::ensure_idle(sysfs, drive.dev) {
+        let drive = drive.name.clone();
+        return Err(match not_idle {
+            NotIdle::Busy(why) => ProbeError::Busy { drive, why },
+            NotIdle::Unknown(why) => ProbeError::MaybeBusy { drive, why },
+        });
+    }
+    let readable = Readable::open(path, drive, sysfs, mounts)?;
+    let count = || DriveRequests::of(sysfs, drive.dev).ok();
+    let before = count();
+    let begun = Instant::now();
+    let steps = plan::plan(readable.area.span());
+    let done = run::run(&readable.files, &readable.area, &steps)?;
+    let time = begun.elapsed();
+    let made = |(before, after): (DriveRequests, DriveRequests)| {
+        let requests = after.completed.saturating_sub(before.completed);
+        requests.saturating_sub(done.reads)
+    };
+    Ok(ProbedDrive {
+        name: drive.name.clone(),
+        dev: drive.dev,
+        identities: identities(sysfs, drive.dev, mounts),
+        model: DriveModel::fit(&done.samples)?,
+        through: readable.through,
+        reads: done.reads,
+        bytes: done.bytes,
+        time,
+        others: before.zip(count()).map(made),
+    })
 }
 
 /// What a drive is read through.
@@ -180,7 +225,7 @@ impl Readable {
         named.push(path);
         let of_path = |path: &Path| {
             let dev = fs::metadata(path).ok()?.dev();
-            let start = start_on(drive, dev, path, sysfs, mounts)?;
+            let start = start_on(drive, dev, mounts.holding(path), sysfs)?;
             let (file, bytes) = files::open_direct(path, dev).ok()??;
             Readable::files(vec![(file, bytes, start)], path.display().to_string())
         };
@@ -222,14 +267,18 @@ impl Readable {
         let mut found = Vec::new();
         let mut asked = Vec::new();
         for mount in mounts.mounts() {
-            let is_asked = asked.contains(&mount.dev);
-            let start = start_on(drive, mount.dev, &mount.mount_point, sysfs, mounts);
-            let (Some(start), false) = (start, is_asked) else {
+            if asked.contains(&mount.dev) || !is_read_from_drive(&mount.fs_type) {
+                continue;
+            }
+            let Some(start) = start_on(drive, mount.dev, Some(mount), sysfs) else {
                 continue;
             };
             asked.push(mount.dev);
-            let directories = ["usr/lib", "usr", ""].map(|name| mount.mount_point.join(name));
-            let large = files::find_large(&directories, mount.dev).into_iter();
+            let Ok(root) = mounts.open_root(mount.dev) else {
+                continue;
+            };
+            let large = files::find_large(&root.fd, &["usr/lib", "usr", "."], mount.dev);
+            let large = large.into_iter();
             found.extend(large.map(|(file, bytes)| (file, bytes, start)));
         }
         let through = format!("{} files", found.len());
@@ -250,17 +299,64 @@ impl Readable {
     }
 }
 
-/// Where a file system (`st_dev`) that lies on the drive without a file in between begins on it, in bytes; 0 if that is
-/// not known, which leaves distances right. `None` if it does not lie there.
-fn start_on(
-    drive: &DriveBelow,
-    dev: u64,
-    path: &Path,
-    sysfs: &Sysfs,
-    mounts: &MountTable,
-) -> Option<u64> {
-    let device = of_file_system(dev, source(mounts.holding(path)));
-    let below = sysfs.drives_below(device);
+/// Where a file system (`st_dev`, and its mount) that lies on the drive without a file in between begins on it, in bytes;
+/// 0 if that is not known, which leaves distances right. `None` if it does not lie there.
+fn start_on(drive: &DriveBelow, dev: u64, mount: Option<&Mount>, sysfs: &Sysfs) -> Option<u64> {
+    let below = sysfs.drives_below(of_file_system(dev, mount));
     let found = (below.iter()).find(|below| below.dev == drive.dev && below.backing_file.is_none());
     Some(found?.start.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::DriveClass;
+
+    fn below(name: &str) -> DriveBelow {
+        DriveBelow {
+            dev: 0,
+            name: name.to_owned(),
+            start: None,
+            backing_file: None,
+        }
+    }
+
+    fn probed(drive: &DriveBelow) -> ProbedDrive {
+        ProbedDrive {
+            name: drive.name.clone(),
+            dev: drive.dev,
+            identities: Vec::new(),
+            model: DriveModel::guess(DriveClass::CommandQueuing),
+            through: String::new(),
+            reads: 0,
+            bytes: 0,
+            time: Duration::ZERO,
+            others: None,
+        }
+    }
+
+    #[test]
+    fn drives_before_one_that_fails_are_kept() {
+        let drives = ["sda", "sdb", "sdc"].map(below);
+        let failing_from = |name: &'static str| {
+            measure_each(&drives, |drive| match &*drive.name < name {
+                true => Ok(probed(drive)),
+                false => Err(ProbeError::Stalled(Duration::from_millis(6960))),
+            })
+        };
+        assert_eq!(failing_from("sdd").unwrap().len(), 3);
+        let error = failing_from("sdb").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "sdb was not measured: the drive is stuck or failing: given up after 7 s"
+        );
+        let measured = match error {
+            ProbeError::Partial { measured, .. } => measured,
+            other => panic!("{other}"),
+        };
+        let names: Vec<String> = measured.into_iter().map(|drive| drive.name).collect();
+        assert_eq!(names, ["sda"]);
+        let error = failing_from("sda").unwrap_err();
+        assert!(matches!(error, ProbeError::Stalled(_)), "{error}");
+    }
 }

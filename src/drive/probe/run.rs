@@ -11,8 +11,9 @@ use super::plan::{LARGE, ProbeStep, samples_of_completions, vary};
 use super::queue::{CompletedRead, ReadQueue};
 use crate::model::{ProbeSample, ReadPattern};
 
-/// Longest wait for a read. A drive that does not answer for so long has no model.
-const MOST_WAIT: Duration = Duration::from_secs(5);
+/// How much longer than planned all reads together may take. A drive that needs more is stuck or failing, and has no
+/// model.
+const MOST_DELAY: Duration = Duration::from_secs(5);
 
 /// How often another position is tried where a piece is too short.
 const TRIES: u32 = 32;
@@ -40,14 +41,7 @@ pub fn run(
     area: &ReadableArea,
     steps: &[ProbeStep],
 ) -> Result<ProbeReads, ProbeError> {
-    let deepest = steps.iter().map(|step| step.depth).max().unwrap_or(1);
-    let mut runner = Runner {
-        files,
-        area,
-        queue: ReadQueue::new(deepest, LARGE).map_err(ProbeError::Queue)?,
-        random: Random(RandomState::new().hash_one(0) | 1),
-        done: ProbeReads::default(),
-    };
+    let mut runner = Runner::new(files, area, steps)?;
     for step in steps {
         if let Err(error) = runner.step(step) {
             if runner.queue.in_flight() > 0 {
@@ -84,9 +78,36 @@ struct Runner<'a> {
     queue: ReadQueue,
     random: Random,
     done: ProbeReads,
+    begun: Instant,
+    /// Time after `begun` at which the probe is given up.
+    limit: Duration,
 }
 
-impl Runner<'_> {
+impl<'a> Runner<'a> {
+    fn new(
+        files: &'a [OwnedFd],
+        area: &'a ReadableArea,
+        steps: &[ProbeStep],
+    ) -> Result<Runner<'a>, ProbeError> {
+        let deepest = steps.iter().map(|step| step.depth).max().unwrap_or(1);
+        let planned: Duration = steps.iter().map(|step| step.time).sum();
+        Ok(Runner {
+            files,
+            area,
+            queue: ReadQueue::new(deepest, LARGE).map_err(ProbeError::Queue)?,
+            random: Random(RandomState::new().hash_one(0) | 1),
+            done: ProbeReads::default(),
+            begun: Instant::now(),
+            limit: planned + MOST_DELAY,
+        })
+    }
+
+    /// Time until the probe is given up; [`ProbeError::Stalled`] if none is left.
+    fn time_left(&self) -> Result<Duration, ProbeError> {
+        let left = self.limit.checked_sub(self.begun.elapsed());
+        left.ok_or(ProbeError::Stalled(self.limit))
+    }
+
     fn step(&mut self, step: &ProbeStep) -> Result<(), ProbeError> {
         let begun = Instant::now();
         let mut last = None;
@@ -102,6 +123,8 @@ impl Runner<'_> {
                     reads = step.most;
                     break;
                 };
+                // Here and not only before each step: submitting waits, too, while the drive's own queue is full.
+                self.time_left()?;
                 let file = &self.files[next.read.file];
                 last_begun = Instant::now();
                 self.queue
@@ -138,15 +161,14 @@ impl Runner<'_> {
     }
 
     fn wait(&mut self) -> Result<Vec<CompletedRead>, ProbeError> {
-        let begun = Instant::now();
-        while let Some(left) = MOST_WAIT.checked_sub(begun.elapsed()) {
+        loop {
+            let left = self.time_left()?;
             match self.queue.completed(left) {
                 Ok(completed) if completed.is_empty() => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 completed => return completed.map_err(ProbeError::Read),
             }
         }
-        Err(ProbeError::Stalled(MOST_WAIT))
     }
 
     /// The next read of a step; `None` if the area has none.
@@ -203,4 +225,39 @@ impl Runner<'_> {
 
 fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::drive::probe::area::ReadablePiece;
+    use crate::drive::probe::plan::plan;
+
+    #[test]
+    fn nothing_is_begun_or_waited_for_beyond_the_limit() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 1 << 16]).unwrap();
+        let files = [OwnedFd::from(file)];
+        let area = ReadableArea::new([ReadablePiece {
+            file: 0,
+            offset: 0,
+            position: 0,
+            length: 1 << 16,
+        }]);
+        let step = plan(0)[0];
+        let mut runner = Runner::new(&files, &area, &[step, step]).unwrap();
+        assert_eq!(runner.limit, 2 * step.time + MOST_DELAY);
+        runner.step(&step).unwrap();
+        let reads = runner.done.reads;
+        assert!(reads > 0);
+        runner.limit = Duration::ZERO;
+        let is_given_up = |error: ProbeError| matches!(error, ProbeError::Stalled(_));
+        assert!(runner.step(&step).is_err_and(is_given_up));
+        assert_eq!((runner.done.reads, runner.queue.in_flight()), (reads, 0));
+        let file = files[0].as_fd();
+        runner.queue.begin(file, 0, 4096).unwrap();
+        assert!(runner.wait().is_err_and(is_given_up));
+    }
 }

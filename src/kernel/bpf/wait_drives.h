@@ -19,8 +19,10 @@
 #define REQ_OP_WRITE 1
 #define REQ_SYNC (1U << 11)
 
-/* A drive is busy with a writer's writes as long as the last one was issued so long ago at most. */
+/* A write that was issued longer ago than this counts as completed: its end was not seen. */
 const volatile __u64 busy_ns = 1000000000;
+/* So long after its last write was completed, a drive may still be programming what its buffer has taken. */
+const volatile __u64 settling_ns = 50000000;
 
 /* Who last made a clean page of a file dirty, by the address of its mapping. */
 struct {
@@ -56,6 +58,8 @@ struct drive {
 	__u64 last_ns;
 	/* Requests of known writers. */
 	__s64 under_way;
+	/* When the last of them was completed. */
+	__u64 idle_ns;
 };
 #define MOST_WEIGHT (16U << 20)
 /* In is_write: `drives` counts it as under way. */
@@ -102,8 +106,8 @@ int BPF_PROG(bio_queued, struct bio *bio)
 		return 0;
 	device = BPF_CORE_READ(bio, bi_bdev);
 	sleeper->bio.dev = BPF_CORE_READ(device, bd_dev);
-	/* In the place of an index: the sector. */
-	sleeper->bio.index = BPF_CORE_READ(bio, bi_iter.bi_sector);
+	/* In the place of an index: the sector of `dev`. The bio's own counts from the beginning of the drive already. */
+	sleeper->bio.index = BPF_CORE_READ(bio, bi_iter.bi_sector) - BPF_CORE_READ(device, bd_start_sect);
 	sleeper->bio.disk = (__u64)BPF_CORE_READ(device, bd_disk);
 	return 0;
 }
@@ -211,6 +215,14 @@ static __always_inline bool note_drive_write(struct request *rq, __u64 disk)
 	return true;
 }
 
+/* Whether the drive was busy with writes at some time since then. */
+static __always_inline bool was_written_since(const struct drive *drive, __u64 since_ns)
+{
+	if (drive->under_way > 0)
+		return drive->last_ns + busy_ns > since_ns;
+	return drive->idle_ns + settling_ns > since_ns;
+}
+
 SEC("?tp_btf/block_rq_issue")
 int BPF_PROG(request_issued, struct request *rq)
 {
@@ -257,8 +269,8 @@ int BPF_PROG(request_completed, struct request *rq)
 	bpf_map_delete_elem(&requests, &key);
 	if (request.is_write & IS_COUNTED) {
 		drive = bpf_map_lookup_elem(&drives, &request.disk);
-		if (drive)
-			__sync_fetch_and_add(&drive->under_way, -1);
+		if (drive && __sync_fetch_and_add(&drive->under_way, -1) <= 1)
+			drive->idle_ns = request.completed_ns;
 	}
 	if (is_synchronous(BPF_CORE_READ(rq, cmd_flags)))
 		bpf_map_update_elem(&own_requests, &request.tid, &request, BPF_ANY);

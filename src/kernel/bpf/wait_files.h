@@ -109,8 +109,10 @@ int BPF_PROG(handle_wanted_before, struct super_block *sb)
 
 /* Flags of contention_begin. */
 #define LCB_F_SPIN (1U << 0)
-#define LCB_F_PERCPU (1U << 3)
-#define LCB_F_RT (1U << 4)
+#define LCB_F_READ (1U << 1)
+#define LCB_F_WRITE (1U << 2)
+#define LCB_F_RT (1U << 3)
+#define LCB_F_PERCPU (1U << 4)
 #define LCB_F_MUTEX (1U << 5)
 /* Low bits of a mutex's and a semaphore's owner word; this one says that readers hold the semaphore. */
 #define OWNER_BITS 7UL
@@ -134,16 +136,19 @@ int BPF_PROG(lock_contended, void *lock, unsigned int flags)
 	struct sleeper *sleeper;
 	unsigned long owner;
 
-	if (flags & (LCB_F_SPIN | LCB_F_PERCPU | LCB_F_RT))
+	if (flags & LCB_F_SPIN)
 		return 0;
 	sleeper = sleeper_of_current();
 	if (!sleeper)
+		return 0;
+	__builtin_memset(&sleeper->lock_holder, 0, sizeof(sleeper->lock_holder));
+	/* A counting semaphore has no flags and no owner. */
+	if ((flags & (LCB_F_RT | LCB_F_PERCPU)) || !(flags & (LCB_F_MUTEX | LCB_F_READ | LCB_F_WRITE)))
 		return 0;
 	if (flags & LCB_F_MUTEX)
 		owner = BPF_CORE_READ((struct mutex *)lock, owner.counter);
 	else
 		owner = BPF_CORE_READ((struct rw_semaphore *)lock, owner.counter);
-	__builtin_memset(&sleeper->lock_holder, 0, sizeof(sleeper->lock_holder));
 	if (!(flags & LCB_F_MUTEX) && (owner & READERS_OWN))
 		return 0;
 	if (owner & ~OWNER_BITS)

@@ -101,7 +101,7 @@ static __always_inline void fill(struct pf_wait *wait, struct task_struct *task,
 
 	disk = wait->request.disk ?: wait->page.disk ?: wait->operation.disk ?: wait->bio.disk;
 	drive = bpf_map_lookup_elem(&drives, &disk);
-	if (drive && drive->last_ns + busy_ns > sleeper->start_ns)
+	if (drive && was_written_since(drive, sleeper->start_ns))
 		wait->drive_writer = drive->writer;
 	journal = bpf_map_lookup_elem(&journals, &dev);
 	if (journal && journal->stopped_ns >= sleeper->start_ns)
@@ -134,6 +134,10 @@ int BPF_PROG(task_switched, bool preempt, struct task_struct *prev, struct task_
 		if (duration_ns >= least_ns)
 			report(next, sleeper, duration_ns);
 		sleeper->start_ns = 0;
+		/* It was waited for. */
+		sleeper->page.dev = 0;
+		sleeper->page.mapping = 0;
+		sleeper->page.disk = 0;
 	}
 
 	if (preempt || (state & (TASK_UNINTERRUPTIBLE | TASK_NOLOAD)) != TASK_UNINTERRUPTIBLE)

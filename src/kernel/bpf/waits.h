@@ -15,8 +15,8 @@ enum pf_wait_sizes {
 	PF_WAIT_NAME = 16,
 	/* Bytes of the ring buffer. */
 	PF_WAIT_RING = 1 << 20,
-	/* Files whose last writer is kept. */
-	PF_WAIT_WRITERS = 4096,
+	/* Files whose last writer is kept, those written last: for the writeback of others nobody is named. */
+	PF_WAIT_WRITERS = 32768,
 	/* Requests under way that are kept. */
 	PF_WAIT_REQUESTS = 4096,
 	/* Drives, and journals. */

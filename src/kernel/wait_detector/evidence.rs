@@ -3,7 +3,10 @@
 use super::skel::types::{pf_wait, pf_wait_inode, pf_wait_request, pf_wait_task};
 use super::stack::Sleep;
 use crate::kernel::record_bytes::{self, Plain};
-use crate::model::{PAGE_SIZE, SECTORS_PER_PAGE, Wait, WaitCause, WaitTask};
+use crate::model::{Wait, WaitCause, WaitTask};
+
+/// The block layer counts in these, whatever the drive's own blocks are.
+const SECTOR: u64 = 512;
 
 // SAFETY: a struct of `bpf/waits.h`, which has nothing but integers and arrays of them.
 unsafe impl Plain for pf_wait {}
@@ -62,6 +65,11 @@ fn cause(raw: &pf_wait, sleep: Sleep) -> WaitCause {
     }
 }
 
+/// Bytes of the kernel's pages, in which indexes of pages count.
+fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
 fn is_metadata(page: &pf_wait_inode) -> bool {
     page.dev != 0 && page.is_metadata != 0
 }
@@ -69,7 +77,7 @@ fn is_metadata(page: &pf_wait_inode) -> bool {
 /// Whether the page was in the task's own synchronous write: then nobody has begun to write it before.
 fn is_own_write(raw: &pf_wait) -> bool {
     let (page, request) = (&raw.page, &raw.request);
-    let pages = u64::from(request.bytes).div_ceil(PAGE_SIZE).max(1);
+    let pages = u64::from(request.bytes).div_ceil(page_bytes()).max(1);
     request.is_write != 0
         && page.mapping != 0
         && page.mapping == request.mapping
@@ -112,7 +120,7 @@ impl WaitPlace {
             inode: (inode.dev != 0 && inode.is_metadata == 0)
                 .then_some(inode.ino)
                 .filter(|&ino| ino != 0),
-            block: is_metadata(inode).then(|| inode.index * SECTORS_PER_PAGE),
+            block: is_metadata(inode).then(|| inode.index * (page_bytes() / SECTOR)),
         }
     }
 
@@ -170,14 +178,16 @@ fn whom(raw: &pf_wait, sleep: Sleep, cause: WaitCause) -> Option<&pf_wait_task> 
     }
 }
 
-/// Names a task, whose own choice of a name may be no text.
+/// Names a task. Its user chooses the name, which may be no text; what could move a terminal's cursor is replaced.
 fn task(raw: &pf_wait_task) -> WaitTask {
     let name: Vec<u8> = raw.name.iter().map(|&byte| byte as u8).collect();
     let end = name.iter().position(|&byte| byte == 0);
+    let name = String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]);
+    let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     WaitTask {
         pid: raw.pid,
         tid: raw.tid,
-        comm: String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).into_owned(),
+        comm: name.chars().map(harmless).collect(),
         uid: raw.uid,
     }
 }
@@ -230,7 +240,7 @@ mod tests {
             inserted_ns: at(inserted),
             issued_ns: at(issued),
             completed_ns: at(completed),
-            bytes: 8192,
+            bytes: 2 * page_bytes() as u32,
             ..Default::default()
         }
     }
@@ -265,7 +275,10 @@ mod tests {
         raw.page.is_metadata = 1;
         let seen = explain(&raw, Sleep::PageWriteback, false);
         assert_eq!(seen.cause, WaitCause::Metadata);
-        assert_eq!((seen.inode, seen.block), (None, Some(24)));
+        assert_eq!(
+            (seen.inode, seen.block),
+            (None, Some(3 * page_bytes() / SECTOR))
+        );
     }
 
     #[test]
@@ -322,6 +335,19 @@ mod tests {
         assert_eq!(whom(&seen(Sleep::Other)), None);
         assert_eq!(seen(Sleep::Commit).inode, Some(13));
         assert_eq!(seen(Sleep::Other).device, None);
+    }
+
+    #[test]
+    fn names_of_tasks_have_no_control_characters() {
+        let mut raw = wait();
+        raw.task = named(7, "a\x1b[2J");
+        raw.page = page(12, 3);
+        // CSI as one character.
+        raw.page_writer = named(8, "b\u{9b}2J\n");
+        let seen = explain(&raw, Sleep::PageWriteback, false);
+        assert_eq!(seen.task.comm, "a\u{fffd}[2J");
+        let writer = seen.for_whom.map(|task| task.comm);
+        assert_eq!(writer.as_deref(), Some("b\u{fffd}2J\u{fffd}"));
     }
 
     #[test]

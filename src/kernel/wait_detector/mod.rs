@@ -39,7 +39,7 @@ mod tracepoints;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
@@ -97,6 +97,8 @@ pub struct WaitDetector {
     /// What each stack that was seen waits for.
     stacks: RefCell<HashMap<Vec<u64>, Sleep>>,
     missing: Vec<String>,
+    /// Waits that the last list of those under way had no room for.
+    unlisted: Cell<u64>,
     reader: Cell<Duration>,
     /// Declared last: its maps are read by the rest.
     object: DetectorObject,
@@ -112,6 +114,9 @@ struct Reports {
 
 /// Stacks that are remembered. A kernel under load shows some hundreds.
 const MOST_STACKS: usize = 8192;
+
+/// Waits under way that are listed at a time.
+const MOST_WAITING: usize = 4096;
 
 impl WaitDetector {
     /// Loads and attaches the programs: some tenths of a second, most of it for the kernel's type information and
@@ -149,6 +154,7 @@ impl WaitDetector {
             symbols,
             stacks: RefCell::default(),
             missing,
+            unlisted: Cell::new(0),
             reader: Cell::new(thread_time().saturating_sub(started)),
             object,
         };
@@ -185,28 +191,34 @@ impl WaitDetector {
         Ok(waits)
     }
 
-    /// Waits that are under way and have lasted for the least duration already, the longest first.
+    /// Waits that are under way and have lasted for the least duration already, the longest first; of more than 4096 of
+    /// them, only the first so many that the kernel lists.
     ///
     /// # Errors
     /// When the kernel's list of tasks cannot be read.
     pub fn waiting(&self) -> Result<Vec<Wait>, TraceError> {
         let started = thread_time();
-        let mut records = Vec::new();
-        let mut tasks = Iter::new(&self.object.under_way)
+        let failed = |error| TraceError::system("listing the tasks that wait", error);
+        let size = size_of::<pf_wait>();
+        let tasks = Iter::new(&self.object.under_way)
             .map_err(|error| TraceError::from_bpf("listing the tasks that wait", error))?;
-        tasks
-            .read_to_end(&mut records)
-            .map_err(|error| TraceError::system("listing the tasks that wait", error))?;
-        let raw = records.chunks_exact(size_of::<pf_wait>()).filter_map(parse);
+        let mut listed = tasks.take((MOST_WAITING * size) as u64);
+        let mut records = Vec::new();
+        listed.read_to_end(&mut records).map_err(failed)?;
+        // The program must come to the end of the list: it watches no task that it has not seen.
+        let rest = io::copy(&mut listed.into_inner(), &mut io::sink()).map_err(failed)?;
+        self.unlisted.set(rest / size as u64);
+        let raw = records.chunks_exact(size).filter_map(parse);
         let mut waits: Vec<Wait> = raw.map(|raw| self.explained(&raw, true)).collect();
         waits.sort_by_key(|wait| wait.start_ns);
         self.note_cost(started);
         Ok(waits)
     }
 
-    /// Waits that were lost because the ring buffer was full or memory was short.
+    /// Waits that were lost because the ring buffer was full or memory was short, and those under way that were not in
+    /// the last list of [`WaitDetector::waiting`] because it was full.
     pub fn lost(&self) -> u64 {
-        self.object.lost() + self.reports.borrow().damaged
+        self.object.lost() + self.reports.borrow().damaged + self.unlisted.get()
     }
 
     /// What the detector has cost so far, its start included.

@@ -10,8 +10,9 @@ use super::settings::ShieldSettings;
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 /// Most accounts; those that are as new are forgotten. Further users are refused.
 const MOST_ACCOUNTS: usize = 64;
-/// A measure is not begun for less time than this.
-const LEAST: Duration = Duration::from_secs(1);
+/// A measure is not begun for less time than this, or than an account can hold: a setting that changes every second
+/// helps nobody, and takes a grant each time.
+const LEAST: Duration = Duration::from_secs(5);
 
 /// The accounts, by user; `None` is the system's own.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,16 +45,15 @@ impl UserAccount {
     fn advance(&mut self, settings: &ShieldSettings, now: Duration) {
         let elapsed = now.saturating_sub(self.at);
         self.at = self.at.max(now);
-        let earned = share(settings, elapsed);
-        // It earns while it spends.
-        let spent = if self.is_used {
-            elapsed
-        } else {
-            Duration::ZERO
+        self.credit = match self.is_used {
+            // At a share of 100 % nothing is spent.
+            true if percent(settings) == 100 => self.credit,
+            true => self.credit.saturating_sub(elapsed),
+            false => {
+                let credit = self.credit.saturating_add(earned(settings, elapsed));
+                credit.min(most_credit(settings))
+            }
         };
-        self.credit = (self.credit + earned)
-            .saturating_sub(spent)
-            .min(most_credit(settings));
         while self
             .grants
             .front()
@@ -97,7 +97,8 @@ impl UserAccounts {
         now: Duration,
     ) -> bool {
         let account = self.account(uid, settings, now);
-        account.is_some_and(|account| account.credit >= LEAST)
+        let least = LEAST.min(most_credit(settings));
+        account.is_some_and(|account| account.credit >= least)
     }
 
     /// Whether one that is in force has to end.
@@ -122,16 +123,10 @@ impl UserAccounts {
         let mut first = None;
         for (uid, account) in &mut self.0 {
             account.is_used = used.contains(uid);
-            if account.is_used {
-                // At a share of 100 % it is never exhausted.
-                let spent_percent = 100_u32.saturating_sub(percent(settings));
-                let left = account
-                    .credit
-                    .saturating_mul(100)
-                    .checked_div(spent_percent);
-                let end = left.and_then(|left| account.at.checked_add(left));
-                first = [first, end].into_iter().flatten().min();
-            }
+            // At a share of 100 % it is never exhausted.
+            let is_spent = account.is_used && percent(settings) < 100;
+            let end = is_spent.then(|| account.at.saturating_add(account.credit));
+            first = [first, end].into_iter().flatten().min();
         }
         first
     }
@@ -157,11 +152,60 @@ fn percent(settings: &ShieldSettings) -> u32 {
         .min(100)
 }
 
-fn share(settings: &ShieldSettings, time: Duration) -> Duration {
-    time.saturating_mul(percent(settings)) / 100
+/// What an account earns while it is not used: as much as makes the used time the share of all time. At a share of one
+/// half that is a second in each second.
+fn earned(settings: &ShieldSettings, unused: Duration) -> Duration {
+    let share = percent(settings);
+    unused.saturating_mul(share) / (100 - share).max(1)
 }
 
 /// The most that an account can hold: the share of a minute.
 pub(super) fn most_credit(settings: &ShieldSettings) -> Duration {
-    share(settings, MINUTE)
+    MINUTE * percent(settings) / 100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_earns_only_while_it_is_not_used() {
+        let settings = ShieldSettings::default();
+        let mut accounts = UserAccounts::default();
+        let user = Some(1000);
+        let at = Duration::from_secs;
+        let exhausted = accounts.use_from_now(&[user], &settings, at(100));
+        assert_eq!(exhausted, Some(at(130)), "half a minute at a stretch");
+        accounts.advance(&settings, at(129));
+        assert!(!accounts.is_exhausted(user));
+        accounts.advance(&settings, at(130));
+        assert!(accounts.is_exhausted(user));
+        assert_eq!(accounts.use_from_now(&[], &settings, at(130)), None);
+        accounts.advance(&settings, at(134));
+        assert!(!accounts.may_begin(user, &settings, at(134)));
+        accounts.advance(&settings, at(135));
+        assert!(accounts.may_begin(user, &settings, at(135)));
+        let exhausted = accounts.use_from_now(&[user], &settings, at(135));
+        assert_eq!(exhausted, Some(at(140)), "as long as it was not used");
+    }
+
+    #[test]
+    fn the_smallest_and_the_largest_share_are_of_use() {
+        let user = Some(1000);
+        let at = Duration::from_secs;
+        for (share_percent, exhausted) in [(1, Some(Duration::from_millis(100_600))), (100, None)] {
+            let settings = ShieldSettings {
+                share_percent,
+                ..ShieldSettings::default()
+            };
+            let mut accounts = UserAccounts::default();
+            assert!(accounts.may_begin(user, &settings, at(100)));
+            assert_eq!(
+                accounts.use_from_now(&[user], &settings, at(100)),
+                exhausted
+            );
+            accounts.advance(&settings, at(9999));
+            assert_eq!(accounts.is_exhausted(user), share_percent == 1);
+        }
+    }
 }

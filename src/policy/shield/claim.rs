@@ -8,6 +8,8 @@ const LONGEST_LAUNCH: Duration = Duration::from_secs(60);
 pub(super) const EVIDENCE: Duration = Duration::from_secs(5);
 /// Most claims; further ones are refused.
 const MOST_CLAIMS: usize = 64;
+/// Most claims of one user: he leaves room for others.
+const MOST_OF_USER: usize = 16;
 /// Most waiting threads that a claim remembers.
 const MOST_THREADS: usize = 4;
 
@@ -22,7 +24,7 @@ pub(super) struct Claim {
     pub device: u32,
     /// When it ends.
     pub until: Duration,
-    /// Whether measures were granted; `None`: not asked yet.
+    /// Whether measures were granted; `None`: not asked yet, or not since all of them have ended.
     pub granted: Option<bool>,
 }
 
@@ -141,10 +143,38 @@ impl Claims {
     }
 
     fn push(&mut self, claim: Claim) -> bool {
-        let is_room = self.0.len() < MOST_CLAIMS;
+        let own = self.0.iter().filter(|known| known.uid == claim.uid).count();
+        let is_room = self.0.len() < MOST_CLAIMS && own < MOST_OF_USER;
         if is_room {
             self.0.push(claim);
         }
         is_room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_with_many_claims_leaves_room_for_others() {
+        let mut claims = Claims::default();
+        for launch in 0..MOST_OF_USER as u64 {
+            assert!(claims.launch_begins(launch, 1000, 1, Duration::ZERO));
+        }
+        assert!(!claims.launch_begins(99, 1000, 1, Duration::ZERO));
+        assert!(!claims.waits(7, 1000, 1, Duration::ZERO));
+        assert!(claims.launch_begins(0, 1000, 2, Duration::ZERO), "again");
+        assert!(claims.launch_begins(100, 1001, 1, Duration::ZERO));
+        assert!(claims.pressure(1, Duration::ZERO));
+        claims.launch_ends(1);
+        assert!(claims.waits(7, 1000, 1, Duration::ZERO));
+        // All users together.
+        let launches = 200..200 + 4 * MOST_OF_USER as u64;
+        let taken = launches.filter(|&launch| {
+            let uid = 2000 + u32::try_from(launch / 4).unwrap();
+            claims.launch_begins(launch, uid, 1, Duration::ZERO)
+        });
+        assert_eq!(taken.count(), MOST_CLAIMS - MOST_OF_USER - 2);
     }
 }

@@ -20,7 +20,7 @@ pub enum MeasureKind {
     Dirty,
     /// The limit of a writer's memory (cgroup), and its weight.
     Group,
-    /// The drive's scheduler, largest request and queue.
+    /// The drive's scheduler and largest request.
     Requests,
 }
 
@@ -66,7 +66,7 @@ impl MeasureKind {
                 "the writer's cgroup may keep few pages: it goes at the speed of the drive, and reads what it evicted again"
             }
             MeasureKind::Requests => {
-                "small requests, a short queue and a fair scheduler: the drive gives the writer less throughput"
+                "small requests and a fair scheduler: the drive gives the writer less throughput"
             }
         }
     }

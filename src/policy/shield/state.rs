@@ -18,6 +18,11 @@ const REST: Duration = Duration::from_secs(1);
 const FAILED_REST: Duration = Duration::from_secs(60);
 /// Most measures in force.
 const MOST_IN_FORCE: usize = 32;
+/// Most of them on one account: a user with many cgroups leaves room for others.
+const MOST_ON_ACCOUNT: usize = 8;
+/// For this long after an account was used up on a drive, the system's account does not limit that drive. The user
+/// whose account it was may cause the pressure himself, by writing.
+const USED_UP_REST: Duration = Duration::from_secs(30);
 /// Measures are adjusted no more often than this.
 const ADJUSTED_EVERY: Duration = Duration::from_secs(1);
 
@@ -33,6 +38,8 @@ pub struct ShieldState {
     rests: BTreeMap<MeasureKey, Duration>,
     /// Until when no hold begins.
     hold_rests: Duration,
+    /// Until when the system's account does not limit a drive, after an account was used up there; `None`: all drives.
+    used_up: BTreeMap<Option<u32>, Duration>,
     look: Option<(Duration, ShieldLook)>,
     next_id: u64,
     exhausted_at: Option<Duration>,
@@ -60,6 +67,7 @@ impl ShieldState {
             in_force: BTreeMap::new(),
             rests: BTreeMap::new(),
             hold_rests: Duration::ZERO,
+            used_up: BTreeMap::new(),
             look: None,
             next_id: 1,
             exhausted_at: None,
@@ -148,9 +156,11 @@ impl ShieldState {
         self.refused += u64::from(!taken);
         self.claims.expire(now);
         self.rests.retain(|_, until| now < *until);
+        self.used_up.retain(|_, until| now < *until);
         self.end_what_must(now, &mut actions);
         self.adjust(now, &mut actions);
         self.begin_what_may(now, &mut actions);
+        self.take_grants_back();
         let shared = self.in_force.values().filter(|one| one.measure.is_shared());
         let used: Vec<Option<u32>> = shared.map(|one| one.uid).collect();
         self.exhausted_at = self.accounts.use_from_now(&used, &self.settings, now);
@@ -196,6 +206,10 @@ impl ShieldState {
                 id: in_force.id,
                 why,
             });
+            if why == MeasureEnd::Account {
+                let until = now.saturating_add(USED_UP_REST);
+                self.used_up.insert(drive_of(&in_force.measure), until);
+            }
             match in_force.measure {
                 // As long as it was held back, the writer has the drive to itself.
                 Measure::Hold(_) => self.hold_rests = now.saturating_add(lasted.max(REST)),
@@ -213,8 +227,9 @@ impl ShieldState {
         let claims = self.claims.clone();
         let accounts = self.accounts.clone();
         let supported = |in_force: &InForce| {
+            // Measures of other accounts were handed over where that is possible.
             let mut granted = claims.iter().filter(|claim| claim.granted == Some(true));
-            granted.any(|claim| supports(claim, in_force))
+            granted.any(|claim| claim.uid == in_force.uid && supports(claim, in_force))
         };
         let why = |in_force: &InForce| {
             if now >= in_force.until {
@@ -239,6 +254,10 @@ impl ShieldState {
 
     /// Charges a measure to another account whose claim supports it, once its own has no claim any more.
     fn hand_over(&mut self) {
+        let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+        for in_force in self.in_force.values() {
+            *counts.entry(in_force.uid).or_default() += 1;
+        }
         for in_force in self.in_force.values_mut() {
             let supporting = || {
                 let granted = self
@@ -247,8 +266,19 @@ impl ShieldState {
                     .filter(|claim| claim.granted == Some(true));
                 granted.filter(|claim| supports(claim, in_force))
             };
-            let own = supporting().any(|claim| claim.uid == in_force.uid);
-            if let (false, Some(other)) = (own, supporting().next().map(|claim| claim.uid)) {
+            if supporting().any(|claim| claim.uid == in_force.uid) {
+                continue;
+            }
+            let may_take = |uid: &Option<u32>| {
+                let has_room = counts.get(uid).is_none_or(|&count| count < MOST_ON_ACCOUNT);
+                has_room && !is_used_up(&self.used_up, *uid, &in_force.measure)
+            };
+            let other = supporting().map(|claim| claim.uid).find(may_take);
+            if let Some(other) = other {
+                if let Some(count) = counts.get_mut(&in_force.uid) {
+                    *count -= 1;
+                }
+                *counts.entry(other).or_default() += 1;
                 in_force.uid = other;
             }
         }
@@ -325,27 +355,24 @@ impl ShieldState {
     ) {
         let key = measure.key();
         let is_hold = matches!(measure, Measure::Hold(_));
+        let is_replaced = is_hold && !self.is_holding();
+        let taken = self.in_force.get(&key).filter(|_| !is_replaced);
+        let supported = taken.map(|in_force| supports(claim, in_force));
+        // A claim that supports what is in force takes a grant, too: the measure may be handed over to its account.
+        if !supported.unwrap_or_else(|| self.may_begin(claim.uid, &measure, now)) {
+            return;
+        }
         if claim.granted.is_none() {
             let granted = self.accounts.grant(claim.uid, &self.settings, now);
             claim.granted = Some(granted);
             self.refused += u64::from(!granted);
         }
-        let is_taken = self.in_force.contains_key(&key) && (self.is_holding() || !is_hold);
-        let is_resting = !is_hold && self.rests.contains_key(&key);
-        let is_full = self.in_force.len() >= MOST_IN_FORCE;
-        if claim.granted != Some(true) || is_taken || is_resting || is_full {
-            return;
-        }
-        if measure.is_shared() && !self.accounts.may_begin(claim.uid, &self.settings, now) {
+        if claim.granted != Some(true) || supported.is_some() {
             return;
         }
         if is_hold {
             let replaced = |in_force: &InForce| {
-                let kept = matches!(
-                    in_force.measure,
-                    Measure::Priority { .. } | Measure::Requests { .. }
-                );
-                (!kept).then_some(MeasureEnd::Replaced)
+                gives_way_to_hold(&in_force.measure).then_some(MeasureEnd::Replaced)
             };
             self.end_where(replaced, now, actions);
         }
@@ -367,6 +394,65 @@ impl ShieldState {
         };
         self.in_force.insert(key, in_force);
     }
+
+    /// Whether a measure that is not in force may begin on this account, if it is granted.
+    fn may_begin(&mut self, uid: Option<u32>, measure: &Measure, now: Duration) -> bool {
+        let is_hold = matches!(measure, Measure::Hold(_));
+        let is_resting = !is_hold && self.rests.contains_key(&measure.key());
+        // What a hold replaces makes room for it.
+        let in_force = self.in_force.values();
+        let staying = in_force.filter(|one| !is_hold || !gives_way_to_hold(&one.measure));
+        let staying: Vec<Option<u32>> = staying.map(|one| one.uid).collect();
+        let own = staying.iter().filter(|&&other| other == uid).count();
+        let is_full = staying.len() >= MOST_IN_FORCE || own >= MOST_ON_ACCOUNT;
+        if is_resting || is_full || is_used_up(&self.used_up, uid, measure) {
+            return false;
+        }
+        !measure.is_shared() || self.accounts.may_begin(uid, &self.settings, now)
+    }
+
+    /// Takes the grants of claims back whose measures have all ended: to begin again takes another grant.
+    fn take_grants_back(&mut self) {
+        for claim in self.claims.iter_mut() {
+            let is_served = self.in_force.values().any(|one| supports(claim, one));
+            if claim.granted == Some(true) && !is_served {
+                claim.granted = None;
+            }
+        }
+    }
+}
+
+/// The drive that a measure is on; `None`: all drives, or none.
+fn drive_of(measure: &Measure) -> Option<u32> {
+    match measure {
+        Measure::Priority { device, .. }
+        | Measure::Backlog { device, .. }
+        | Measure::Requests { device, .. } => Some(*device),
+        Measure::Hold(_) | Measure::Dirty(_) | Measure::Group { .. } => None,
+    }
+}
+
+/// Whether a hold takes the place of this measure.
+fn gives_way_to_hold(measure: &Measure) -> bool {
+    !matches!(measure, Measure::Priority { .. } | Measure::Requests { .. })
+}
+
+/// Whether the measure may not be on this account, because an account was used up on its drive: the system's account
+/// does not go on with what a user's ended.
+fn is_used_up(
+    used_up: &BTreeMap<Option<u32>, Duration>,
+    uid: Option<u32>,
+    measure: &Measure,
+) -> bool {
+    let is_used_up = match measure {
+        Measure::Backlog { device, .. } | Measure::Requests { device, .. } => {
+            used_up.contains_key(&Some(*device)) || used_up.contains_key(&None)
+        }
+        // It limits all drives.
+        Measure::Dirty(_) => !used_up.is_empty(),
+        Measure::Priority { .. } | Measure::Hold(_) | Measure::Group { .. } => false,
+    };
+    uid.is_none() && is_used_up
 }
 
 /// Whether the claim is a reason for this measure to stay.

@@ -172,17 +172,48 @@ pub(super) fn adjusted(
     }
 }
 
-/// Whether the cgroup has become the foreground's, or needs the memory that it was left.
+/// Whether the cgroup has become the foreground's, or needs the memory that it was left. What it needs is taken for too
+/// much if that cannot be told.
 pub(super) fn hurts(measure: &Measure, look: &ShieldLook) -> bool {
     let Measure::Group { group, bytes, .. } = measure else {
         return false;
     };
     let writer = look.writers.iter().find(|writer| writer.group == *group);
-    let anonymous = writer.and_then(|writer| writer.anonymous).unwrap_or(0);
-    is_related(group, &look.foreground) || anonymous.saturating_add(LEAST_ABOVE) > *bytes
+    let anonymous = writer.and_then(|writer| writer.anonymous);
+    is_related(group, &look.foreground)
+        || anonymous.is_none_or(|anonymous| anonymous.saturating_add(LEAST_ABOVE) > *bytes)
 }
 
 /// Whether a measure may not be in force while memory is short.
 pub(super) fn needs_memory(measure: &Measure) -> bool {
     matches!(measure, Measure::Hold(_) | Measure::Group { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::WriterLook;
+
+    #[test]
+    fn a_limit_hurts_when_little_is_left_or_nobody_can_tell() {
+        let measure = Measure::Group {
+            group: "/copy".into(),
+            bytes: 74 << 20,
+            weight: None,
+        };
+        let mut look = ShieldLook::default();
+        assert!(hurts(&measure, &look), "it was not seen");
+        for (anonymous, expected) in [
+            (Some(42 << 20), false),
+            (Some((42 << 20) + 1), true),
+            (None, true),
+        ] {
+            look.writers = vec![WriterLook {
+                group: "/copy".into(),
+                anonymous,
+                ..WriterLook::default()
+            }];
+            assert_eq!(hurts(&measure, &look), expected, "{anonymous:?}");
+        }
+    }
 }

@@ -137,11 +137,13 @@ impl LaunchShield {
         }
     }
 
-    /// A task of a launch waits for a write on a device, the kernel's dev_t, that nobody was in a hurry for.
-    pub fn foreground_waits(&self, task: &WaitTask, device: u32) {
-        if let Some(shield) = &self.shield {
+    /// A task of a launch waits for a write on a device, the kernel's dev_t, that nobody was in a hurry for. That is on
+    /// the account of the launch's user, whatever users its tasks have become.
+    pub fn foreground_waits(&self, launch: u64, task: &WaitTask, device: u32) {
+        let known = self.launches.get(&launch);
+        if let Some((shield, launch)) = self.shield.as_ref().zip(known) {
             // If too much is queued, the shield has enough to do.
-            shield.foreground_waits(task.pid as i32, task.tid as i32, task.uid, device);
+            shield.foreground_waits(task.pid as i32, task.tid as i32, launch.uid, device);
         }
     }
 

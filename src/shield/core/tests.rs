@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::policy::{DirtyThresholds, DriveLook, MeasureKind, MemoryLook, WriterLook};
+use crate::policy::{DirtyThresholds, DriveLook, MemoryLook, WriterLook};
 use crate::shield::MeasureReport;
 
 const GIB: u64 = 1 << 30;
@@ -27,6 +27,8 @@ struct FakeWorld {
     writers: Vec<WriterLook>,
     /// The drive has gone.
     gone: bool,
+    /// All processes are in one cgroup.
+    one_group: bool,
 }
 
 impl FakeWorld {
@@ -56,7 +58,10 @@ impl ShieldWorld for FakeWorld {
     }
 
     fn group(&mut self, pid: i32) -> Option<String> {
-        Some(format!("/{pid}"))
+        Some(match self.one_group {
+            true => "/all".to_owned(),
+            false => format!("/{pid}"),
+        })
     }
 
     fn look(&mut self, look_for: &LookFor) -> ShieldLook {
@@ -290,6 +295,70 @@ fn a_writer_is_limited_unless_it_is_the_foreground() {
         core.turn();
         assert_eq!(!core.world.taken.is_empty(), limited, "{group}");
     }
+}
+
+fn waits(pid: i32, uid: u32) -> ShieldCommand {
+    ShieldCommand::Waits {
+        pid,
+        tid: pid,
+        uid,
+        device: DRIVE,
+    }
+}
+
+#[test]
+fn a_process_that_cannot_be_followed_is_no_reason() {
+    let other = USER + 1;
+    let mut core = shield(ShieldSettings::default().only(MeasureKind::Group));
+    core.world.writers = vec![WriterLook {
+        group: "/7".into(),
+        uid: Some(other),
+        written: 50 << 20,
+        anonymous: Some(1 << 20),
+        has_weight: false,
+    }];
+    let most = MOST_FOREGROUND as i32;
+    for pid in 100..100 + most {
+        core.handle(waits(pid, USER));
+        core.world
+            .now
+            .set(core.world.now() + Duration::from_millis(1));
+    }
+    core.handle(waits(7, other));
+    core.turn();
+    assert_eq!((core.world.looks, core.world.kinds()), (1, vec![]));
+    assert_eq!(core.status(true, 0).refused, 1);
+
+    // A launch takes the place of the one that waited first.
+    core.handle(begins(1));
+    let follows = |core: &ShieldCore<FakeWorld>, pid: i32| {
+        let mut known = core.foreground.iter();
+        known.any(|known| known.pid == pid)
+    };
+    assert_eq!(core.foreground.len(), MOST_FOREGROUND);
+    assert!(follows(&core, 50) && !follows(&core, 100) && follows(&core, 101));
+    assert_eq!(core.status(true, 0).launches, 1);
+    for pid in 1001..1000 + most {
+        assert!(core.follow(Some(pid as u64), pid), "{pid}");
+    }
+    assert!(!core.follow(Some(99), 99), "all are launches");
+    assert!(core.follow(Some(1), 50), "it is known");
+}
+
+#[test]
+fn processes_that_wait_in_one_cgroup_are_followed_as_one() {
+    let mut core = shield(ShieldSettings::default());
+    core.world.one_group = true;
+    for pid in 100..300 {
+        core.handle(waits(pid, USER));
+    }
+    assert_eq!(core.foreground.len(), 1);
+    assert_eq!(core.status(true, 0).refused, 0);
+    // A launch has its own: it ends before theirs.
+    core.handle(begins(1));
+    assert_eq!(core.foreground.len(), 2);
+    core.handle(ShieldCommand::LaunchEnds { launch: 1 });
+    assert_eq!(core.foreground.len(), 1);
 }
 
 #[test]

@@ -106,6 +106,8 @@ struct PlayedSystem {
     running: BTreeMap<u64, Known>,
     /// For how long measures that others feel were in force, by account.
     felt: BTreeMap<Option<u32>, Duration>,
+    /// When measures began while none was in force, by account.
+    starts: BTreeMap<Option<u32>, BTreeSet<Duration>>,
     start: Duration,
 }
 
@@ -118,6 +120,7 @@ impl PlayedSystem {
             now: start,
             running: BTreeMap::new(),
             felt: BTreeMap::new(),
+            starts: BTreeMap::new(),
             start,
         }
     }
@@ -151,6 +154,7 @@ impl PlayedSystem {
             ShieldEvent::Looked(look) => Some(look.clone()),
             _ => None,
         };
+        let was_idle = self.running.is_empty();
         if let ShieldEvent::Failed { id } = event {
             self.running.remove(&id);
         }
@@ -177,6 +181,15 @@ impl PlayedSystem {
                     }
                     if let (Measure::Hold(_), Some(look)) = (&measure, &looked) {
                         prop_assert!(!look.memory.is_short());
+                    }
+                    if was_idle {
+                        let starts = self.starts.entry(uid).or_default();
+                        starts.insert(self.now);
+                        let last_minute = starts.iter().filter(|&&at| at + MINUTE > self.now);
+                        prop_assert!(
+                            last_minute.count() as u64 <= self.settings.grants_per_minute,
+                            "without a grant: {uid:?}"
+                        );
                     }
                     let known = Known {
                         measure,
@@ -216,6 +229,11 @@ impl PlayedSystem {
             known.uid = self.state.account_of(*id);
         }
         prop_assert_eq!(self.state.in_force.len(), self.running.len());
+        prop_assert!(self.running.len() <= MOST_IN_FORCE);
+        for known in self.running.values() {
+            let own = self.running.values().filter(|one| one.uid == known.uid);
+            prop_assert!(own.count() <= MOST_ON_ACCOUNT, "{:?}", known.uid);
+        }
         Ok(())
     }
 }
@@ -233,7 +251,9 @@ proptest! {
         }
         let elapsed = outside.now - outside.start;
         for (uid, felt) in &outside.felt {
-            let most = most_credit(&settings) + elapsed * u32::try_from(settings.share_percent).unwrap() / 100;
+            // What an account holds in the beginning is not earned while it is spent.
+            let share = u32::try_from(settings.share_percent).unwrap();
+            let most = (most_credit(&settings) * (100 - share) + elapsed * share) / 100;
             prop_assert!(*felt <= most + Duration::from_secs(1), "{uid:?}: {felt:?} of {elapsed:?}");
         }
         // Nobody says anything any more: no measure outlives the longest claim.

@@ -281,8 +281,8 @@ fn evidence_renews_limits_for_as_long_as_the_account_lasts() {
         played.after(1.0, waits());
         in_force += u32::from(played.after(0.0, looked()).contains(&Backlog));
     }
-    // Half the time, and half a minute in advance.
-    assert!((250..=345).contains(&in_force), "{in_force}");
+    // Half the time, and a quarter of a minute in advance.
+    assert!((295..=316).contains(&in_force), "{in_force}");
     assert!(played.ended.contains(&(Backlog, MeasureEnd::Account)));
 }
 
@@ -475,4 +475,111 @@ fn what_was_seen_at_an_earlier_launch_does_not_count() {
         "its limits were those of the hold"
     );
     assert_eq!(played.after(0.0, looked()), [Journal, Hold]);
+}
+
+fn pressure() -> ShieldEvent {
+    ShieldEvent::Pressure { device: DRIVE }
+}
+
+#[test]
+fn a_user_with_many_writers_leaves_room_for_others_and_for_his_own_hold() {
+    let mut played = Played::new(ShieldSettings::default());
+    let other_drive = DRIVE + 16;
+    let mut crowd = look();
+    crowd.writers = (0..40)
+        .map(|number| writer(&format!("/user-1000/{number}"), Some(USER)))
+        .collect();
+    crowd.drives.push(DriveLook {
+        device: other_drive,
+        journals: Vec::new(),
+        ..look().drives[0].clone()
+    });
+    played.after(0.0, waits());
+    let kinds = played.after(0.0, ShieldEvent::Looked(crowd.clone()));
+    assert_eq!(kinds.len(), MOST_ON_ACCOUNT);
+    assert_eq!(kinds[..3], [Journal, Backlog, Group]);
+    played.after(
+        0.1,
+        ShieldEvent::Waits {
+            tid: 6,
+            uid: 1001,
+            device: other_drive,
+        },
+    );
+    let kinds = played.after(0.0, ShieldEvent::Looked(crowd.clone()));
+    assert_eq!(kinds[..3], [Journal, Backlog, Backlog]);
+    played.after(0.1, begins(1));
+    assert_eq!(
+        played.after(0.0, ShieldEvent::Looked(crowd)),
+        [Journal, Hold]
+    );
+}
+
+#[test]
+fn measures_that_begin_again_take_another_grant() {
+    let mut played = Played::new(ShieldSettings {
+        grants_per_minute: 1,
+        longest_limit_s: 5,
+        ..ShieldSettings::default().only(Backlog)
+    });
+    played.after(0.0, waits());
+    assert_eq!(played.after(0.0, looked()), [Backlog]);
+    for _ in 0..4 {
+        played.after(1.0, waits());
+        assert_eq!(played.after(0.0, looked()), [Backlog]);
+    }
+    for _ in 5..60 {
+        played.after(1.0, waits());
+        assert_eq!(played.after(0.0, looked()), [], "there is one a minute");
+    }
+    assert_eq!(played.ended, [(Backlog, MeasureEnd::Bound)]);
+    played.after(1.0, waits());
+    assert_eq!(played.after(0.0, looked()), [Backlog]);
+}
+
+#[test]
+fn what_follows_in_the_same_moment_takes_no_other_grant() {
+    let mut played = Played::new(ShieldSettings {
+        grants_per_minute: 1,
+        journal: false,
+        group: false,
+        ..ShieldSettings::default()
+    });
+    played.after(0.0, begins(1));
+    assert_eq!(played.after(0.0, looked()), [Hold]);
+    assert_eq!(played.after(5.0, looked()), [Backlog]);
+}
+
+#[test]
+fn pressure_does_not_go_on_where_an_account_was_used_up() {
+    let mut played = Played::new(ShieldSettings::default().only(Backlog));
+    // Both accounts have a reason, and the user's pays.
+    for _ in 0..31 {
+        played.after(1.0, waits());
+        played.after(0.0, pressure());
+        played.after(0.0, looked());
+    }
+    assert_eq!(played.ended, [(Backlog, MeasureEnd::Account)]);
+    for _ in 1..10 {
+        played.after(1.0, pressure());
+        assert_eq!(played.after(0.0, looked()), []);
+    }
+    // Nor does it go on with a measure of another user.
+    played.after(
+        1.0,
+        ShieldEvent::LaunchBegins {
+            launch: 1,
+            uid: 1001,
+            device: DRIVE,
+        },
+    );
+    assert_eq!(played.after(0.0, looked()), [Backlog]);
+    assert_eq!(played.after(1.0, ShieldEvent::LaunchEnds { launch: 1 }), []);
+    for _ in 12..30 {
+        played.after(1.0, pressure());
+        assert_eq!(played.after(0.0, looked()), []);
+    }
+    played.after(1.0, pressure());
+    assert_eq!(played.after(0.0, looked()), [Backlog]);
+    assert_eq!(played.state.account_of(played.id(Backlog)), None);
 }
