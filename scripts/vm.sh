@@ -12,9 +12,6 @@
 # PROGRAM alone (also when it is not set), or `systemd`, which starts PROGRAM as a service of its own
 # when all others have been started. All of them are on the one disk.
 #
-# PARALFETCH_VM_SCRATCH=GIB:BYTES adds an empty disk, /dev/vdc, of that size, which transfers so many bytes in a
-# second.
-#
 # PROGRAM is executed in a directory in memory that holds it and the FILEs; the machine's own disk is
 # an ext4 that can be written to and forgets everything. What PROGRAM prints is printed, its exit
 # status is passed through. The machine is emulated (no /dev/kvm): slow, and the same everywhere.
@@ -153,13 +150,6 @@ run() {
         pack "$file" "$payload/$(basename "$file")"
     done
     tar -C "$payload" -cf "$work/payload.tar" .
-    local scratch=()
-    if [[ -n ${PARALFETCH_VM_SCRATCH:-} ]]; then
-        [[ $PARALFETCH_VM_SCRATCH =~ ^([1-9][0-9]*):([1-9][0-9]*)$ ]] ||
-            die "PARALFETCH_VM_SCRATCH is '$PARALFETCH_VM_SCRATCH': GIB:BYTES is wanted"
-        truncate -s "${BASH_REMATCH[1]}G" "$work/scratch"
-        scratch=(-drive "file=$work/scratch,format=raw,if=virtio,cache=none,throttling.bps-total=${BASH_REMATCH[2]}")
-    fi
     # Without cmpxchg16b: under QEMU 7.2, Linux 6.12 has crashed right behind that instruction.
     # no_timer_check: where the host is busy, the emulated timer fires too late for the check at boot.
     # The root disk's file is not written to. A disk's readahead is the kernel's usual 128 KiB.
@@ -168,7 +158,7 @@ run() {
         -nodefaults -no-reboot -display none -accel tcg,thread=multi -cpu max,-cx16 -smp 2 -m "$MEMORY_MIB" \
         -kernel "$VM_DIR/vmlinuz-$kernel" -initrd "$VM_DIR/initrd.img-$kernel" \
         -drive "file=$IMAGE,format=raw,if=virtio,snapshot=on" \
-        -drive "file=$work/payload.tar,format=raw,if=virtio,readonly=on" "${scratch[@]}" \
+        -drive "file=$work/payload.tar,format=raw,if=virtio,readonly=on" \
         -serial "file:$work/console" -serial "file:$out" \
         -append "root=/dev/vda rw fsck.mode=skip console=ttyS0 quiet panic=-1 mitigations=off no_timer_check init=/bin/sh -- -c \"mount -t tmpfs tmpfs /mnt && tar -C /mnt -xf /dev/vdb && cd /mnt && exec ./init\"" \
         </dev/null || status=$?
