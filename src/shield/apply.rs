@@ -9,8 +9,10 @@ use crate::policy::{DirtyThresholds, Measure, MemoryLook};
 
 /// Parts in which a bdi's share is given (`max_ratio_fine`).
 const PARTS: u128 = 1_000_000;
-/// Level of the real-time class, from 0, the highest, to 7.
-const REAL_TIME_LEVEL: u8 = 4;
+/// Levels of the real-time class, from 0, the highest, to 7. What a task that waits starts meanwhile is found by its
+/// level, which tools do not choose by themselves: ionice(1) takes 4.
+const JOURNAL_LEVEL: u8 = 4;
+const WAITING_LEVEL: u8 = 6;
 
 /// What the settings of a measure depend on.
 pub(super) struct MeasurePlace<'a> {
@@ -24,17 +26,14 @@ pub(super) struct MeasurePlace<'a> {
 /// The settings of a measure, in the order in which they are made. None if what it concerns has gone.
 pub(super) fn settings(measure: &Measure, place: &MeasurePlace) -> Vec<Setting> {
     match measure {
-        Measure::Priority { tid, real_time, .. } => {
-            let (class, level) = match real_time {
-                true => (IoClass::RealTime, REAL_TIME_LEVEL),
-                false => (IoClass::BestEffort, 0),
-            };
-            vec![Setting::IoPriority {
-                tid: *tid,
-                class,
-                level,
-            }]
-        }
+        Measure::Priority { tid, waits, .. } => vec![Setting::IoPriority {
+            tid: *tid,
+            class: IoClass::RealTime,
+            level: match waits {
+                true => WAITING_LEVEL,
+                false => JOURNAL_LEVEL,
+            },
+        }],
         Measure::Hold(limits) => {
             let [background, dirty] = system(limits);
             // The upper limit first: the kernel halves a lower one that is not below it.

@@ -7,17 +7,12 @@ pub(super) fn describe(measure: &Measure, drive: impl Fn(&u32) -> String) -> Str
     use crate::policy::DirtyThresholds::{Bytes, Ratios};
     let mib = |bytes: &u64| bytes >> 20;
     match measure {
-        Measure::Priority {
-            device,
-            tid,
-            real_time,
-        } => {
-            let class = if *real_time {
-                "real-time"
-            } else {
-                "best-effort 0"
+        Measure::Priority { device, tid, waits } => {
+            let why = match waits {
+                true => "waits for",
+                false => "writes the journal of",
             };
-            format!("thread {tid}, which writes to {}: {class}", drive(device))
+            format!("thread {tid}, which {why} {}: real-time", drive(device))
         }
         Measure::Hold(Ratios { background, dirty })
         | Measure::Dirty(Ratios { background, dirty }) => {

@@ -22,8 +22,6 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(50);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(2);
 /// The journals' threads are searched for this often.
 const JOURNALS_EVERY: Duration = Duration::from_secs(60);
-/// The process that all threads of the kernel are children of.
-const KTHREADD: i32 = 2;
 /// The keeper hears this often that this process does not hang; its limit is above a minute.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
 /// Of a measure that others have changed while it was in force.
@@ -147,7 +145,12 @@ impl KernelWorld {
 
     /// Whether the measure is for a journal's thread that has ended. Another task may have its id by now.
     fn is_for_ended_journal(&self, measure: &Measure) -> bool {
-        let Measure::Priority { device, tid, .. } = measure else {
+        let Measure::Priority {
+            device,
+            tid,
+            waits: false,
+        } = measure
+        else {
             return false;
         };
         let seen = self.drives.get(device);
@@ -374,7 +377,7 @@ fn is_journals_name(name: &str, devices: &BTreeSet<String>) -> bool {
 /// The thread of the kernel with this id; `None` if there is none, or it is a user's.
 fn kernel_thread(tid: i32) -> Option<TaskState> {
     let task = task_state(tid).ok().flatten()?;
-    (task.parent == KTHREADD).then_some(task)
+    task.is_kernel_thread().then_some(task)
 }
 
 /// The kernel's dev_t as `st_dev` has it.

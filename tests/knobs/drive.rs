@@ -235,9 +235,15 @@ fn a_drive_that_was_replaced_keeps_its_own_values() {
     drive.replace();
     let (knobs, _) = hold();
     let record = fs::read(run.path().join("knobs.json")).unwrap();
+    // `max_bytes` is a share of the memory that may be dirty, which changes: the share itself has to be the same.
+    let share = other.bdi("max_ratio_fine");
+    let held_share = share.exists().then(|| read(&share));
     drop(knobs);
     for (path, value) in other.changes() {
         fs::write(path, value).unwrap();
+    }
+    if let Some(held) = held_share {
+        fs::write(share, held).unwrap();
     }
     fs::write(run.path().join("knobs.json"), record).unwrap();
     drive.remove();

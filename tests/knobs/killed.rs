@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::common::{privileged, succeed};
 use crate::drive::{Drive, read, setting};
 use crate::holder::{Holder, SlowKnob, keeper};
+use crate::priority::priority;
 use crate::{Test, until};
 
 pub const TESTS: &[Test] = &[
@@ -61,11 +62,6 @@ const PHASES: [Phase; 6] = [
     Phase::Undoes,
     Phase::Restores,
 ];
-
-/// The I/O priority of a task, as ionice(1) has it.
-fn priority(tid: u32) -> String {
-    succeed(Command::new("ionice").args(["-p", &tid.to_string()]))
-}
 
 fn mentions(run_dir: &Path, knob: &Path) -> bool {
     let record = fs::read_to_string(run_dir.join("knobs.json"));

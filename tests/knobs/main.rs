@@ -10,6 +10,7 @@ mod drive;
 mod fake_systemd;
 mod holder;
 mod killed;
+mod priority;
 mod system;
 mod units;
 
@@ -26,7 +27,13 @@ fn main() -> ExitCode {
     }
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
     let (mut passed, mut failed) = (0, 0);
-    let groups: [&[Test]; 4] = [system::TESTS, drive::TESTS, killed::TESTS, units::TESTS];
+    let groups: [&[Test]; 5] = [
+        system::TESTS,
+        drive::TESTS,
+        priority::TESTS,
+        killed::TESTS,
+        units::TESTS,
+    ];
     for (name, test) in groups.into_iter().flatten() {
         if filter.as_ref().is_some_and(|filter| !name.contains(filter)) {
             continue;

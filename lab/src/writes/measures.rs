@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use paralfetch::kernel::WaitOptions;
 use paralfetch::model::DriveClass;
-use paralfetch::policy::{MeasureKind, ShieldSettings};
+use paralfetch::policy::{MeasureKind, ShieldProfile, ShieldSettings};
 use rustix::process::Pid;
 
 use super::benchmark::parse_list;
@@ -30,11 +30,13 @@ pub enum Measure {
     Pressure,
     /// The shield as it comes.
     Shield,
+    /// The shield with all that it may do, in the profile `responsive`.
+    Responsive,
 }
 
 impl Measure {
     /// All, in the order of tables.
-    pub const ALL: [Measure; 10] = [
+    pub const ALL: [Measure; 11] = [
         Measure::None,
         Measure::Detector,
         Measure::Only(MeasureKind::Hold),
@@ -45,6 +47,7 @@ impl Measure {
         Measure::Only(MeasureKind::Requests),
         Measure::Pressure,
         Measure::Shield,
+        Measure::Responsive,
     ];
 
     /// Its name on the command line and in records.
@@ -55,6 +58,7 @@ impl Measure {
             Measure::Only(kind) => kind.name(),
             Measure::Pressure => "pressure",
             Measure::Shield => "shield",
+            Measure::Responsive => "responsive",
         }
     }
 
@@ -84,12 +88,19 @@ impl Measure {
                 ..all
             }),
             Measure::Shield => Some(all),
+            Measure::Responsive => Some(ShieldSettings {
+                profile: ShieldProfile::Responsive,
+                ..all
+            }),
         }
     }
 
     /// Whether the detector tells the shield who waits.
     fn is_told_of_waits(self) -> bool {
-        matches!(self, Measure::Only(_) | Measure::Shield)
+        matches!(
+            self,
+            Measure::Only(_) | Measure::Shield | Measure::Responsive
+        )
     }
 
     /// Whether the benchmark counts as a launch: writeback is held back for launches alone.

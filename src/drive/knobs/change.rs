@@ -52,12 +52,22 @@ impl Change {
     }
 
     /// Restores the knob, if it still has our value. A change that was recorded and perhaps not made is undone
-    /// unless the knob has its old value: the process was killed in between.
-    pub fn undo(&self, bus: &SystemBus) -> Result<Undone, KnobError> {
+    /// unless the knob has its old value: the process was killed in between. `others` stay in force.
+    pub fn undo<'a>(
+        &self,
+        bus: &SystemBus,
+        others: impl Iterator<Item = &'a Change>,
+    ) -> Result<Undone, KnobError> {
         match self {
             Change::File(change) => change.undo(),
             Change::Unit(change) => change.undo(bus),
-            Change::Task(change) => change.undo(),
+            Change::Task(change) => {
+                let others = others.filter_map(|other| match other {
+                    Change::Task(other) => Some(other.tid()),
+                    _ => None,
+                });
+                change.undo(&others.collect::<Vec<i32>>())
+            }
         }
     }
 

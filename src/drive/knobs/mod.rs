@@ -9,6 +9,8 @@
 
 mod change;
 mod file;
+mod inheritors;
+mod io_priority;
 mod keeper;
 mod record;
 mod setting;
@@ -201,10 +203,10 @@ impl Knobs {
             return Ok(Some(id));
         }
         // Nothing has changed, or it is not known or not recorded what has.
-        let undone = self
-            .changes
-            .last()
-            .map(|(_, change)| change.undo(&self.bus));
+        let undone = self.changes.split_last().map(|((_, change), others)| {
+            let others = others.iter().map(|(_, other)| other);
+            change.undo(&self.bus, others)
+        });
         if matches!(undone, Some(Ok(_))) {
             self.changes.pop();
             self.record()?;
@@ -232,7 +234,10 @@ impl Knobs {
         let later =
             (at + 1..self.changes.len()).find(|&later| self.changes[later].1.is_same_knob(change));
         let undone = match later {
-            None => change.undo(&self.bus)?,
+            None => {
+                let others = self.changes.iter().filter(|(other, _)| *other != id);
+                change.undo(&self.bus, others.map(|(_, other)| other))?
+            }
             Some(later) => {
                 let original = change.clone();
                 self.changes[later].1.take_over(original);
@@ -294,8 +299,11 @@ impl Drop for Knobs {
         if let Err(error) = self.restore_all() {
             let _ = writeln!(io::stderr(), "paralfetch: {error}");
         }
-        // The keeper waits for the lock if something is left to restore.
-        drop(self.lock.take());
+        // The keeper waits for the lock if something is left to restore. Closing it is not enough: a process that
+        // another thread is starting just now has a copy until its execve.
+        if let Some(lock) = self.lock.take() {
+            let _ = flock(&lock, FlockOperation::Unlock);
+        }
         if let Some(Err(error)) = self.keeper.take().map(Keeper::end) {
             let _ = writeln!(io::stderr(), "paralfetch: waiting for the keeper: {error}");
         }
@@ -349,7 +357,8 @@ fn undo_all(dir: &Path, changes: Vec<Change>, bus: &SystemBus) -> Result<usize, 
     let (mut restored, mut failed, mut left) = (0, Ok(()), Vec::new());
     // The same knob may have been changed twice: its first value must be the last that is written.
     for change in changes.into_iter().rev() {
-        match change.undo(bus) {
+        // None of the others stays, so that nobody keeps what he has inherited.
+        match change.undo(bus, std::iter::empty()) {
             Ok(undone) => restored += usize::from(undone == Undone::Restored),
             Err(error) => {
                 failed = failed.and(Err(error));

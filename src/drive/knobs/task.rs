@@ -4,12 +4,10 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use super::inheritors::{self, Inherited};
+use super::io_priority::{encode, get, set};
 use super::setting::{IoClass, KnobError, Undone};
 use crate::process::task_state;
-
-/// From linux/ioprio.h: the class is in the highest 3 bits of 16, and a single task is meant.
-const CLASS_SHIFT: u16 = 13;
-const WHO_PROCESS: libc::c_int = 1;
 
 /// A task whose I/O priority was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +20,9 @@ pub(super) struct TaskChange {
     old: u16,
     /// `None` until it was read back.
     ours: Option<u16>,
+    /// When it was changed, in clock ticks since boot, if what the task starts from then on is to be set back with it.
+    #[serde(default)]
+    inherited_since: Option<u64>,
 }
 
 impl TaskChange {
@@ -32,13 +33,21 @@ impl TaskChange {
         let task = task_state(tid).map_err(failed)?;
         let task = task.ok_or_else(|| failed(io::Error::from_raw_os_error(libc::ESRCH)))?;
         let old = get(tid).map_err(failed)?;
+        // Nobody but an administrator has this class otherwise. The others are common, and harm nobody.
+        let may_be_inherited = class == IoClass::RealTime && !task.is_kernel_thread();
         Ok((old != to).then_some(TaskChange {
             tid,
             start_time: task.start_time,
             to,
             old,
             ours: None,
+            inherited_since: may_be_inherited.then(inheritors::now),
         }))
+    }
+
+    /// The task.
+    pub fn tid(&self) -> i32 {
+        self.tid
     }
 
     /// Whether the task has the priority that it was given. ESRCH if it has ended.
@@ -63,15 +72,26 @@ impl TaskChange {
         Ok(now != self.old)
     }
 
-    /// Restores the priority, if the task still has ours.
-    pub fn undo(&self) -> Result<Undone, KnobError> {
-        match self.restore() {
+    /// Restores the priority, if the task still has ours, and that of all tasks that have inherited it. `kept` have it
+    /// by other changes.
+    pub fn undo(&self, kept: &[i32]) -> Result<Undone, KnobError> {
+        let undone = match self.restore() {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(Undone::Gone),
-            restored => restored.map_err(|error| KnobError::Task {
+            restored => restored,
+        };
+        let inherited = self.inherited_since.map(|since| Inherited {
+            priority: self.to,
+            old: self.old,
+            since,
+            kept,
+        });
+        let set_back = inherited.map_or(Ok(()), |inherited| inherited.set_back());
+        undone
+            .and_then(|undone| set_back.map(|()| undone))
+            .map_err(|error| KnobError::Task {
                 tid: self.tid,
                 error,
-            }),
-        }
+            })
     }
 
     fn restore(&self) -> io::Result<Undone> {
@@ -101,59 +121,9 @@ impl TaskChange {
     }
 }
 
-/// As the kernel has it; `None` if there is no such level.
-fn encode(class: IoClass, level: u8) -> Option<u16> {
-    let (class, levels): (u16, u8) = match class {
-        IoClass::None => (0, 1),
-        IoClass::RealTime => (1, 8),
-        IoClass::BestEffort => (2, 8),
-        IoClass::Idle => (3, 1),
-    };
-    (level < levels).then_some(class << CLASS_SHIFT | u16::from(level))
-}
-
-/// ioprio_get(2).
-fn get(tid: i32) -> io::Result<u16> {
-    // SAFETY: the call takes numbers only.
-    let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, tid) };
-    let priority = u16::try_from(priority).map_err(|_| io::Error::last_os_error())?;
-    // Kernels before 5.18 tell a level of tasks that have no class, and none let it be set.
-    Ok(if priority >> CLASS_SHIFT == 0 {
-        0
-    } else {
-        priority
-    })
-}
-
-/// ioprio_set(2).
-fn set(tid: i32, priority: u16) -> io::Result<()> {
-    let priority = libc::c_int::from(priority);
-    // SAFETY: the call takes numbers only.
-    let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, tid, priority) };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn priorities_are_encoded_as_the_kernel_has_them() {
-        assert_eq!(encode(IoClass::None, 0), Some(0));
-        assert_eq!(encode(IoClass::RealTime, 4), Some(0x2004));
-        assert_eq!(encode(IoClass::BestEffort, 7), Some(0x4007));
-        assert_eq!(encode(IoClass::Idle, 0), Some(0x6000));
-        for (class, level) in [
-            (IoClass::None, 1),
-            (IoClass::RealTime, 8),
-            (IoClass::Idle, 1),
-        ] {
-            assert_eq!(encode(class, level), None);
-        }
-    }
 
     #[test]
     fn the_priority_of_a_task_is_restored_unless_others_have_set_it() {
@@ -167,21 +137,28 @@ mod tests {
             assert_eq!(get(tid).unwrap(), 0x4006);
             assert!(prepare().is_none(), "it has that priority");
             assert!(change.has_our_value().unwrap());
-            assert_eq!(change.undo().unwrap(), Undone::Restored);
+            assert_eq!(change.undo(&[]).unwrap(), Undone::Restored);
             assert_eq!(get(tid).unwrap(), before);
 
             assert!(change.make().unwrap());
             set(tid, 0x4005).unwrap();
             assert!(!change.has_our_value().unwrap());
-            assert_eq!(change.undo().unwrap(), Undone::ChangedByOthers);
+            assert_eq!(change.undo(&[]).unwrap(), Undone::ChangedByOthers);
             assert_eq!(get(tid).unwrap(), 0x4005);
 
             change.start_time += 1;
-            assert_eq!(change.undo().unwrap(), Undone::Gone);
+            assert_eq!(change.undo(&[]).unwrap(), Undone::Gone);
             assert!(change.has_our_value().is_err());
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_record_without_inheritors_is_read() {
+        let old = r#"{"tid": 7, "start_time": 1, "to": 8196, "old": 0, "ours": 8196}"#;
+        let change: TaskChange = serde_json::from_str(old).unwrap();
+        assert_eq!(change.inherited_since, None);
     }
 
     #[test]

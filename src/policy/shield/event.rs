@@ -92,14 +92,14 @@ impl MeasureEnd {
 /// A measure with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// Better I/O priority for a thread.
+    /// Real-time I/O priority for a thread.
     Priority {
         /// The drive that it writes to.
         device: u32,
         /// The thread.
         tid: i32,
-        /// Real-time; otherwise the best of the best-effort class.
-        real_time: bool,
+        /// Whether it is a task that waits; otherwise it writes the drive's journal.
+        waits: bool,
     },
     /// Writeback is held back by these limits, and does not begin by time.
     Hold(DirtyThresholds),

@@ -144,13 +144,14 @@ impl DriveLook {
         self.writes_in_flight > 0 || self.written.is_some_and(|bytes| bytes >= WRITES)
     }
 
-    /// Whether the I/O scheduler heeds priorities: classes, and levels in a class.
-    pub fn heeds_priority(&self) -> (bool, bool) {
-        match self.scheduler.as_str() {
-            "bfq" => (true, true),
-            "mq-deadline" => (true, false),
-            _ => (false, false),
-        }
+    /// Whether it can have this I/O scheduler now.
+    pub fn can_have(&self, scheduler: &str) -> bool {
+        self.schedulers.iter().any(|known| known == scheduler)
+    }
+
+    /// Whether the I/O scheduler heeds the class of an I/O priority.
+    pub fn heeds_priority(&self) -> bool {
+        matches!(self.scheduler.as_str(), "bfq" | "mq-deadline")
     }
 }
 

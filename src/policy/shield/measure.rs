@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MeasureKind {
-    /// I/O priority: real-time for the thread that writes the drive's journal, the best of its class for the task that
-    /// waits.
+    /// Real-time I/O priority for the thread that writes the drive's journal, and for the task that waits.
     Journal,
     /// Writeback is held back: what the writer writes stays in memory meanwhile.
     Hold,
@@ -51,7 +50,7 @@ impl MeasureKind {
     pub fn explanation(self) -> &'static str {
         match self {
             MeasureKind::Journal => {
-                "the journal's thread and the task that waits go first in the I/O scheduler; the writer's next request waits for theirs"
+                "the journal's thread and the task that waits go first in the I/O scheduler; all other requests wait for theirs"
             }
             MeasureKind::Hold => {
                 "dirty pages stay in memory for seconds; the writer goes on at the speed of memory, and its data reach the drive later"

@@ -15,8 +15,7 @@ pub enum ShieldProfile {
     /// Measures that cost the writer little, and the drive nothing.
     #[default]
     Default,
-    /// Also the drive's I/O scheduler, its largest request and its queue, and real-time I/O priority for tasks that
-    /// wait: shortest waits, at the price of the drive's throughput.
+    /// Also the drive's I/O scheduler and its largest request: shortest waits, at the price of the drive's throughput.
     Responsive,
 }
 
@@ -38,7 +37,7 @@ pub struct ShieldSettings {
     pub dirty: bool,
     /// Whether the memory of writers is limited, by cgroup ([`MeasureKind::Group`]).
     pub group: bool,
-    /// Whether the journal's thread, and the task that waits, get a better I/O priority ([`MeasureKind::Journal`]).
+    /// Whether the journal's thread, and the task that waits, get real-time I/O priority ([`MeasureKind::Journal`]).
     pub journal: bool,
     /// Whether the drive's scheduler and requests are changed ([`MeasureKind::Requests`]); only in the profile
     /// `responsive`.

@@ -459,6 +459,9 @@ fn is_used_up(
 fn supports(claim: &Claim, in_force: &InForce) -> bool {
     match &in_force.measure {
         Measure::Hold(_) => claim.is_launch(),
+        Measure::Priority {
+            tid, waits: true, ..
+        } => claim.threads().contains(tid),
         Measure::Priority { device, .. }
         | Measure::Backlog { device, .. }
         | Measure::Requests { device, .. } => claim.device == *device,

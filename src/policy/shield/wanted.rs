@@ -4,7 +4,7 @@ use super::claim::Claim;
 use super::event::Measure;
 use super::look::{DirtyThresholds, DriveLook, ShieldLook, is_related};
 use super::measure::MeasureKind;
-use super::settings::{ShieldProfile, ShieldSettings};
+use super::settings::ShieldSettings;
 
 /// What a writer's cgroup may have besides its anonymous memory, in bytes: enough for requests of full size.
 const ABOVE_ANONYMOUS: u64 = 64 << 20;
@@ -12,6 +12,8 @@ const ABOVE_ANONYMOUS: u64 = 64 << 20;
 const LEAST_ABOVE: u64 = 32 << 20;
 /// The weight of a limited writer; 100 is the default.
 const WEIGHT: u64 = 10;
+/// The I/O scheduler that gives each task its share of the drive.
+const FAIR: &str = "bfq";
 /// Largest request, in KiB, for drives that take many commands at a time, and for those that take one.
 const REQUEST_KB: u64 = 128;
 const REQUEST_KB_ONE_COMMAND: u64 = 64;
@@ -40,10 +42,10 @@ pub(super) fn wanted(
     else {
         return Vec::new();
     };
-    let mut measures = priorities(claim, drive, settings);
     if !drive.is_written() {
-        return measures;
+        return Vec::new();
     }
+    let mut measures = priorities(claim, drive, settings);
     let may_hold = claim.is_launch() && settings.allows(MeasureKind::Hold) && !in_the_way.no_hold;
     let hold = look
         .memory
@@ -55,7 +57,11 @@ pub(super) fn wanted(
     // While pages are to stay in memory, nothing may press them out. Nor may anything be begun that takes time: a
     // scheduler is changed when the requests under way are done.
     if hold.is_none() && !in_the_way.hold {
-        measures.extend(limit(drive, look, settings));
+        let is_shared_fairly = settings.allows(MeasureKind::Requests) && drive.can_have(FAIR);
+        // Then a task that waits would wait for nothing but this limit, when it writes itself.
+        if !is_shared_fairly {
+            measures.extend(limit(drive, look, settings));
+        }
         measures.extend(groups(claim, look, settings));
         if settings.allows(MeasureKind::Requests) {
             measures.extend(requests(drive));
@@ -65,21 +71,16 @@ pub(super) fn wanted(
 }
 
 fn priorities(claim: &Claim, drive: &DriveLook, settings: &ShieldSettings) -> Vec<Measure> {
-    let (classes, levels) = drive.heeds_priority();
-    if !settings.allows(MeasureKind::Journal) || !classes {
+    if !settings.allows(MeasureKind::Journal) || !drive.heeds_priority() {
         return Vec::new();
     }
-    // What a user's thread starts inherits its priority: real-time only where the administrator asks for it.
-    let real_time = settings.profile == ShieldProfile::Responsive;
-    let journals = drive.journals.iter().filter(|_| drive.is_written());
-    let priority = |tid, real_time| Measure::Priority {
+    let priority = |tid, waits| Measure::Priority {
         device: drive.device,
         tid,
-        real_time,
+        waits,
     };
-    let journals = journals.map(|&tid| priority(tid, true));
-    let threads = claim.threads().iter().filter(|_| real_time || levels);
-    let threads = threads.map(|&tid| priority(tid, real_time));
+    let journals = drive.journals.iter().map(|&tid| priority(tid, false));
+    let threads = claim.threads().iter().map(|&tid| priority(tid, true));
     journals.chain(threads).collect()
 }
 
@@ -134,8 +135,8 @@ fn groups(claim: &Claim, look: &ShieldLook, settings: &ShieldSettings) -> Vec<Me
 }
 
 fn requests(drive: &DriveLook) -> Option<Measure> {
-    let is_there = |name: &str| drive.schedulers.iter().any(|known| known == name);
-    let scheduler = (is_there("bfq") && drive.scheduler != "bfq").then(|| "bfq".to_owned());
+    let is_better = drive.can_have(FAIR) && drive.scheduler != FAIR;
+    let scheduler = is_better.then(|| FAIR.to_owned());
     let largest = match drive.one_command {
         true => REQUEST_KB_ONE_COMMAND,
         false => REQUEST_KB,

@@ -207,7 +207,10 @@ fn a_quiet_drive_is_left_alone() {
 fn a_waiting_task_has_the_drive_limited_and_the_limit_follows_the_backlog() {
     let mut played = Played::new(ShieldSettings::default());
     played.after(0.0, waits());
-    assert_eq!(played.after(0.0, looked()), [Journal, Backlog, Group]);
+    assert_eq!(
+        played.after(0.0, looked()),
+        [Journal, Journal, Backlog, Group]
+    );
     let id = played.id(Backlog);
     assert_eq!(
         played.running[&id],
@@ -257,7 +260,7 @@ fn older_kernels_have_the_systems_limit_instead() {
     played.after(0.0, waits());
     assert_eq!(
         played.after(0.0, ShieldEvent::Looked(old)),
-        [Journal, Dirty, Group]
+        [Journal, Journal, Dirty, Group]
     );
     let limits = DirtyThresholds::Bytes {
         background: 10 << 20,
@@ -266,7 +269,7 @@ fn older_kernels_have_the_systems_limit_instead() {
     assert_eq!(played.running[&played.id(Dirty)], Measure::Dirty(limits));
     // A launch has writeback held back in its place.
     played.after(0.1, begins(1));
-    assert_eq!(played.after(0.0, looked()), [Journal, Hold]);
+    assert_eq!(played.after(0.0, looked()), [Journal, Journal, Hold]);
     assert!(played.ended.contains(&(Dirty, MeasureEnd::Replaced)));
 }
 
@@ -376,12 +379,8 @@ fn what_failed_is_not_tried_again_soon() {
 
 #[test]
 fn priorities_are_for_schedulers_that_heed_them() {
-    let scheduled = |scheduler: &str, profile| {
-        let settings = ShieldSettings {
-            profile,
-            ..ShieldSettings::default().only(Journal)
-        };
-        let mut played = Played::new(settings);
+    let scheduled = |scheduler: &str| {
+        let mut played = Played::new(ShieldSettings::default().only(Journal));
         let mut look = look();
         look.drives[0].scheduler = scheduler.into();
         played.after(0.0, waits());
@@ -390,21 +389,16 @@ fn priorities_are_for_schedulers_that_heed_them() {
         threads.sort_by_key(|measure| measure.key());
         threads
     };
-    let priority = |tid, real_time| Measure::Priority {
+    let priority = |tid, waits| Measure::Priority {
         device: DRIVE,
         tid,
-        real_time,
+        waits,
     };
-    assert_eq!(scheduled("none", ShieldProfile::Default), []);
-    assert_eq!(scheduled("kyber", ShieldProfile::Responsive), []);
-    assert_eq!(
-        scheduled("mq-deadline", ShieldProfile::Default),
-        [priority(77, true)]
-    );
-    let both = [priority(5, false), priority(77, true)];
-    assert_eq!(scheduled("bfq", ShieldProfile::Default), both);
-    let urgent = [priority(5, true), priority(77, true)];
-    assert_eq!(scheduled("mq-deadline", ShieldProfile::Responsive), urgent);
+    assert_eq!(scheduled("none"), []);
+    assert_eq!(scheduled("kyber"), []);
+    let both = [priority(5, true), priority(77, false)];
+    assert_eq!(scheduled("bfq"), both);
+    assert_eq!(scheduled("mq-deadline"), both);
 }
 
 #[test]
@@ -421,6 +415,27 @@ fn requests_are_changed_only_where_the_administrator_asks() {
         max_sectors_kb: Some(128),
     };
     assert_eq!(played.running[&played.id(Requests)], expected);
+    // Where tasks share the drive fairly, a limit of what is dirty would only slow those that wait.
+    let mut played = Played::new(ShieldSettings {
+        profile: ShieldProfile::Responsive,
+        ..ShieldSettings::default()
+    });
+    played.after(0.0, waits());
+    assert_eq!(
+        played.after(0.0, looked()),
+        [Journal, Journal, Group, Requests]
+    );
+    let mut unfair = look();
+    unfair.drives[0].schedulers = vec!["mq-deadline".into()];
+    let mut played = Played::new(ShieldSettings {
+        profile: ShieldProfile::Responsive,
+        ..ShieldSettings::default()
+    });
+    played.after(0.0, waits());
+    assert_eq!(
+        played.after(0.0, ShieldEvent::Looked(unfair)),
+        [Journal, Journal, Backlog, Group, Requests]
+    );
 }
 
 #[test]
@@ -497,7 +512,7 @@ fn a_user_with_many_writers_leaves_room_for_others_and_for_his_own_hold() {
     played.after(0.0, waits());
     let kinds = played.after(0.0, ShieldEvent::Looked(crowd.clone()));
     assert_eq!(kinds.len(), MOST_ON_ACCOUNT);
-    assert_eq!(kinds[..3], [Journal, Backlog, Group]);
+    assert_eq!(kinds[..4], [Journal, Journal, Backlog, Group]);
     played.after(
         0.1,
         ShieldEvent::Waits {
@@ -507,11 +522,11 @@ fn a_user_with_many_writers_leaves_room_for_others_and_for_his_own_hold() {
         },
     );
     let kinds = played.after(0.0, ShieldEvent::Looked(crowd.clone()));
-    assert_eq!(kinds[..3], [Journal, Backlog, Backlog]);
+    assert_eq!(kinds[..5], [Journal, Journal, Journal, Backlog, Backlog]);
     played.after(0.1, begins(1));
     assert_eq!(
         played.after(0.0, ShieldEvent::Looked(crowd)),
-        [Journal, Hold]
+        [Journal, Journal, Journal, Hold]
     );
 }
 
