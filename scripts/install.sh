@@ -1,40 +1,51 @@
 #!/usr/bin/env bash
 # Installs Paralfetch with its system service from this tree, or removes it.
 #
-#   scripts/install.sh [--binary FILE]       after make build
+#   scripts/install.sh [--binary FILE]       after make build, or in a release's tarball
 #   scripts/install.sh uninstall [--purge]   --purge: profiles, history and configuration, too
+#   scripts/install.sh list                  what is installed where, from dist/installed-files
 #
 # PREFIX (default /usr) is where the program and its manual go. The files for systemd, D-Bus and polkit go
-# where these look for them, whatever PREFIX is. DESTDIR is put before every path, for packages: then the
-# script needs no root and stops nothing. Installing never starts the service; it prints the command that does.
+# where these look for them, whatever PREFIX is. UNITS is the directory of units, if it is not the one that systemd
+# names. DESTDIR is put before every path, for packages: then the script needs no root and stops nothing. Installing
+# never starts the service; it prints the command that does.
 
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
 PREFIX=${PREFIX:-/usr}
 DESTDIR=${DESTDIR:-}
-UNITS=(paralfetch.service paralfetch.socket)
+UNIT_NAMES=(paralfetch.service paralfetch.socket)
 # Directories that only the service writes to.
 STATE=(/var/lib/paralfetch /run/paralfetch)
-# The administrator's: not overwritten, and removed only if it is as it was installed.
+# The administrator's.
 CONFIG=/etc/paralfetch
-CONFIG_FILE=$CONFIG/config.toml
 
-# files: what is installed, a line for each: mode, source in the tree ("-": the program), target.
+# unit_directory: the one that systemd names; without its pkg-config file, the one that all newer versions read.
+unit_directory() {
+    pkg-config --variable=systemdsystemunitdir systemd 2>/dev/null || echo /usr/lib/systemd/system
+}
+
+# zsh_directory: where zsh looks for what packages bring.
+zsh_directory() {
+    if [[ -e /etc/debian_version ]]; then
+        echo "$PREFIX/share/zsh/vendor-completions"
+    else
+        echo "$PREFIX/share/zsh/site-functions"
+    fi
+}
+
+# files: the lines of dist/installed-files, with full targets: how, source, target.
 files() {
-    cat <<LIST
-755 - $PREFIX/bin/paralfetch
-644 dist/paralfetch.service /lib/systemd/system/paralfetch.service
-644 dist/paralfetch.socket /lib/systemd/system/paralfetch.socket
-644 dist/org.paralfetch.Paralfetch1.conf /usr/share/dbus-1/system.d/org.paralfetch.Paralfetch1.conf
-644 dist/org.paralfetch.Paralfetch1.service /usr/share/dbus-1/system-services/org.paralfetch.Paralfetch1.service
-644 dist/org.paralfetch.policy /usr/share/polkit-1/actions/org.paralfetch.policy
-644 dist/launchers.toml $PREFIX/share/doc/paralfetch/launchers.toml
-644 docs/service.md $PREFIX/share/doc/paralfetch/service.md
-644 docs/announce.md $PREFIX/share/doc/paralfetch/announce.md
-644 man/paralfetch.1 $PREFIX/share/man/man1/paralfetch.1
-644 man/paralfetch.toml.5 $PREFIX/share/man/man5/paralfetch.toml.5
-LIST
+    local units=${UNITS:-$(unit_directory)} zsh how source target
+    zsh=$(zsh_directory)
+    while read -r how source target; do
+        target=${target/#\$PREFIX/$PREFIX}
+        target=${target/#\$UNITS/$units}
+        target=${target/#\$ZSH/$zsh}
+        [[ $target == /* ]] || die "dist/installed-files: '$how $source $target' has no target from /"
+        echo "$how $source $target"
+    done < <(grep -v -e '^#' -e '^$' "$REPO/dist/installed-files")
 }
 
 # change COMMAND…: runs it as root, or as the invoking user if the target is below DESTDIR.
@@ -57,27 +68,39 @@ put_unit() {
     rm -f "$adapted"
 }
 
-install_all() {
-    local binary=$1 mode source target
-    [[ -x $binary ]] || die "there is no $binary: make build first"
-    while read -r mode source target; do
-        case $source in
-            -) put "$mode" "$binary" "$target" ;;
-            *paralfetch.service) put_unit "$mode" "$REPO/$source" "$target" ;;
-            *) put "$mode" "$REPO/$source" "$target" ;;
-        esac
-    done < <(files)
-    change ln -sfn paralfetch "$DESTDIR$PREFIX/bin/pfsetmode"
-    change install -d -m 755 "$DESTDIR$CONFIG" "$DESTDIR$CONFIG/config.toml.d" "$DESTDIR$CONFIG/launchers.d"
-    if [[ -e $DESTDIR$CONFIG_FILE ]]; then
-        cmp -s "$REPO/dist/config.toml" "$DESTDIR$CONFIG_FILE" || say "Kept $CONFIG_FILE as it is"
-    else
-        put 644 "$REPO/dist/config.toml" "$CONFIG_FILE"
+# put_configuration SOURCE TARGET: unless there is one.
+put_configuration() {
+    if [[ ! -e $DESTDIR$2 ]]; then
+        put 644 "$1" "$2"
+    elif ! cmp -s "$1" "$DESTDIR$2"; then
+        say "Kept $2 as it is"
     fi
+}
+
+# install_one PROGRAM HOW SOURCE TARGET: a line of `files`.
+install_one() {
+    local binary=$1 how=$2 source=$3 target=$4
+    case $how:$source in
+        [67]*:-) put "$how" "$binary" "$target" ;;
+        [67]*:*paralfetch.service) put_unit "$how" "$REPO/$source" "$target" ;;
+        [67]*:*) put "$how" "$REPO/$source" "$target" ;;
+        conf:*) put_configuration "$REPO/$source" "$target" ;;
+        link:*) change ln -sfn "$source" "$DESTDIR$target" ;;
+        dir:*) change install -d -m 755 "$DESTDIR$target" ;;
+        *) die "dist/installed-files: '$how' is not known" ;;
+    esac
+}
+
+install_all() {
+    local binary=$1 how source target
+    [[ -x $binary ]] || die "there is no $binary: make build first"
+    while read -r how source target; do
+        install_one "$binary" "$how" "$source" "$target"
+    done < <(files)
     say "Installed below ${DESTDIR:-/}"
     if systemd_runs; then
         as_root systemctl daemon-reload
-        say "To start it, now and at each boot: systemctl enable --now ${UNITS[*]}"
+        say "To start it, now and at each boot: systemctl enable --now ${UNIT_NAMES[*]}"
     fi
 }
 
@@ -89,39 +112,50 @@ remove_empty() {
     done
 }
 
+# remove_one HOW SOURCE TARGET: a line of `files`.
+remove_one() {
+    case $1 in
+        dir) remove_empty "$3" ;;
+        conf) if cmp -s "$REPO/$2" "$DESTDIR$3"; then change rm -f "$DESTDIR$3"; fi ;;
+        *) change rm -f "$DESTDIR$3" ;;
+    esac
+    # Small systems have no manual and no completions, and the directories for them are ours.
+    [[ $3 != */share/* ]] || remove_empty "$(dirname "$3")"
+}
+
 uninstall_all() {
-    local purge=$1 target path
+    local purge=$1 how source target path
     if systemd_runs; then
         # They may be installed no longer.
-        as_root systemctl disable --now "${UNITS[@]}" || warn "the units could not be stopped"
+        as_root systemctl disable --now "${UNIT_NAMES[@]}" || warn "the units could not be stopped"
     fi
-    while read -r _ _ target; do
-        change rm -f "$DESTDIR$target"
+    while read -r how source target; do
+        remove_one "$how" "$source" "$target"
     done < <(files)
-    change rm -f "$DESTDIR$PREFIX/bin/pfsetmode"
-    # Small systems have no manual, and the directories for it are ours.
-    remove_empty "$PREFIX"/share/{doc/paralfetch,man/man1,man/man5}
     if [[ $purge == yes ]]; then
         for path in "${STATE[@]}" "$CONFIG"; do
             change rm -rf "$DESTDIR$path"
         done
     else
-        if cmp -s "$REPO/dist/config.toml" "$DESTDIR$CONFIG_FILE"; then
-            change rm -f "$DESTDIR$CONFIG_FILE"
-        fi
-        remove_empty "$CONFIG/config.toml.d" "$CONFIG/launchers.d" "$CONFIG"
+        remove_empty "$CONFIG"
         say "Kept, if there: ${STATE[*]} $CONFIG (scripts/install.sh uninstall --purge)"
     fi
     if systemd_runs; then as_root systemctl daemon-reload; fi
 }
 
+# built_program: a release's tarball has it beside the other files.
+built_program() {
+    if [[ -f $REPO/paralfetch ]]; then echo "$REPO/paralfetch"; else echo "$PARALFETCH"; fi
+}
+
 main() {
     case "${1:-} ${2:-}" in
-        " ") install_all "$PARALFETCH" ;;
+        " ") install_all "$(built_program)" ;;
         "--binary "?*) install_all "$2" ;;
         "uninstall ") uninstall_all no ;;
         "uninstall --purge") uninstall_all yes ;;
-        *) die "usage: install.sh [--binary FILE] | install.sh uninstall [--purge]" ;;
+        "list ") files ;;
+        *) die "usage: install.sh [--binary FILE] | install.sh uninstall [--purge] | install.sh list" ;;
     esac
 }
 

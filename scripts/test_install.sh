@@ -7,6 +7,7 @@ source "$(dirname "$0")/common.sh"
 
 DESTDIR=$(mktemp -d)
 export DESTDIR
+export UNITS=/somewhere/units
 trap 'rm -rf "$DESTDIR"' EXIT
 INSTALL=$REPO/scripts/install.sh
 
@@ -16,35 +17,25 @@ expect() {
         die "$1: the files are not those that should be there"
 }
 
-# all PREFIX
-all() {
-    cat <<LIST
-$1/bin/paralfetch
-$1/bin/pfsetmode
-$1/share/doc/paralfetch/announce.md
-$1/share/doc/paralfetch/launchers.toml
-$1/share/doc/paralfetch/service.md
-$1/share/man/man1/paralfetch.1
-$1/share/man/man5/paralfetch.toml.5
-/etc/paralfetch/config.toml
-/lib/systemd/system/paralfetch.service
-/lib/systemd/system/paralfetch.socket
-/usr/share/dbus-1/system-services/org.paralfetch.Paralfetch1.service
-/usr/share/dbus-1/system.d/org.paralfetch.Paralfetch1.conf
-/usr/share/polkit-1/actions/org.paralfetch.policy
-LIST
-}
+# all PREFIX: the files and links of the list.
+all() { PREFIX=$1 "$INSTALL" list | awk '$1 != "dir" { print $3 }'; }
+
+# Nothing that is meant to be installed is left out of the list.
+diff <(cd "$REPO" && find dist man -type f ! -path dist/installed-files | sort) \
+    <("$INSTALL" list | awk '$2 ~ /^(dist|man)\// { print $2 }' | sort) ||
+    die "dist/installed-files does not name all of dist and man"
 
 "$INSTALL" --binary /bin/true >/dev/null
 expect "installed" "$(all /usr)"
 [[ $(readlink "$DESTDIR/usr/bin/pfsetmode") == paralfetch ]] || die "pfsetmode is no link to paralfetch"
 [[ $(stat -c %a "$DESTDIR/usr/bin/paralfetch") == 755 ]] || die "the program cannot be executed"
-cmp "$REPO/dist/paralfetch.service" "$DESTDIR/lib/systemd/system/paralfetch.service"
+cmp "$REPO/dist/paralfetch.service" "$DESTDIR$UNITS/paralfetch.service"
 [[ $(stat -c %a "$DESTDIR/etc/paralfetch/config.toml.d") == 755 ]] || die "drop-ins are not for everybody to read"
 
 "$INSTALL" uninstall >/dev/null
 expect "removed" ""
 [[ ! -e $DESTDIR/etc/paralfetch ]] || die "removed: /etc/paralfetch is left, and empty"
+[[ ! -e $DESTDIR/usr/share/doc/paralfetch ]] || die "removed: the documentation's directory is left, and empty"
 
 mkdir -p "$DESTDIR/var/lib/paralfetch"
 touch "$DESTDIR/var/lib/paralfetch/app.pf"
@@ -53,7 +44,7 @@ echo '# mine' >>"$DESTDIR/etc/paralfetch/config.toml"
 PREFIX=/opt/pf "$INSTALL" --binary /bin/true >/dev/null
 expect "with a prefix" "$(all /opt/pf; echo /var/lib/paralfetch/app.pf)"
 grep -q '^# mine$' "$DESTDIR/etc/paralfetch/config.toml" || die "the configuration was overwritten"
-grep -q '^ExecStart=/opt/pf/bin/paralfetch service$' "$DESTDIR/lib/systemd/system/paralfetch.service" ||
+grep -q '^ExecStart=/opt/pf/bin/paralfetch service$' "$DESTDIR$UNITS/paralfetch.service" ||
     die "the unit starts another program"
 
 PREFIX=/opt/pf "$INSTALL" uninstall >/dev/null

@@ -339,6 +339,40 @@ mod tests {
         }
     }
 
+    /// The command line without what is hidden.
+    fn shown() -> clap::Command {
+        let cli = Cli::command();
+        let is_shown = |command: &&clap::Command| !command.is_hide_set();
+        clap::Command::new("paralfetch")
+            .version("")
+            .disable_help_subcommand(true)
+            .args(cli.get_arguments())
+            .subcommands(cli.get_subcommands().filter(is_shown))
+    }
+
+    /// What shells complete is what there is. PARALFETCH_WRITE=1 writes the files anew.
+    #[test]
+    fn completions_are_those_of_the_command_line() {
+        use clap_complete::Shell::{Bash, Fish, Zsh};
+        for (shell, name) in [
+            (Bash, "paralfetch.bash"),
+            (Zsh, "_paralfetch"),
+            (Fish, "paralfetch.fish"),
+        ] {
+            let mut made = Vec::new();
+            clap_complete::generate(shell, &mut shown(), "paralfetch", &mut made);
+            let file = format!("{}/dist/completions/{name}", env!("CARGO_MANIFEST_DIR"));
+            if std::env::var_os("PARALFETCH_WRITE").is_some() {
+                std::fs::write(&file, &made).unwrap();
+            }
+            let kept = std::fs::read(&file).unwrap_or_default();
+            assert!(
+                kept == made,
+                "{name} is out of date: PARALFETCH_WRITE=1 cargo test --lib completions"
+            );
+        }
+    }
+
     fn run(arguments: &[&str]) -> RunArgs {
         let cli = Cli::parse_from([&["paralfetch", "run"], arguments].concat());
         match cli.command {

@@ -311,3 +311,36 @@ fn parsed<T: DeserializeOwned>(word: &str, wanted: &str) -> Answer<T> {
     let wrong = || ControlError::Call(ARGUMENT, format!("wanted as {wanted}"));
     of_word(word).ok_or_else(wrong)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    /// The description that other programs are built with is what the service answers. PARALFETCH_WRITE=1 writes it
+    /// anew.
+    #[test]
+    fn the_description_is_that_of_the_interface() {
+        let interface = Interface::new(Box::new(|_| false));
+        let mut made = String::from(
+            "<!DOCTYPE node PUBLIC \"-//freedesktop//DTD D-BUS Object Introspection 1.0//EN\"\n \
+             \"http://www.freedesktop.org/standards/dbus/1.0/introspect.dtd\">\n\
+             <!-- To be installed in /usr/share/dbus-1/interfaces. -->\n<node>\n",
+        );
+        zbus::object_server::Interface::introspect_to_writer(&interface, &mut made, 2);
+        writeln!(made, "</node>").unwrap();
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/dist/org.paralfetch.Paralfetch1.xml"
+        );
+        if std::env::var_os("PARALFETCH_WRITE").is_some() {
+            std::fs::write(file, &made).unwrap();
+        }
+        let kept = std::fs::read_to_string(file).unwrap_or_default();
+        assert_eq!(
+            kept, made,
+            "{file} is out of date: PARALFETCH_WRITE=1 cargo test --lib the_description"
+        );
+    }
+}

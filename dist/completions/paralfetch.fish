@@ -1,0 +1,108 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_paralfetch_global_optspecs
+    string join \n state-dir= h/help V/version
+end
+
+function __fish_paralfetch_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_paralfetch_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_paralfetch_using_subcommand
+    set -l cmd (__fish_paralfetch_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -l state-dir -d 'Directory of the profiles' -r -F
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -s V -l version -d 'Print version'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "learn" -d 'Record one launch of CMD from a cold cache, and keep what it reads as the app\'s profile'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "run" -d 'Start CMD and prefetch its profile while it runs'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "show" -d 'Print the profile of APP: its prefetch entries, files, totals and scheduling parameters'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "list" -d 'List the apps that have a profile'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "forget" -d 'Remove the profile of APP'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "bench" -d 'Compare cold, prefetched and warm launches of CMD'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "doctor" -d 'Check what this system allows: what works, what does not, and what that costs'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "probe" -d 'Measure the drive that a device or path is on, and keep its model'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "enable" -d 'Manage APP: learn its next launch, and prefetch the launches after it'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "relearn" -d 'Learn the next launch of APP anew, which the old profile still prefetches'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "disable" -d 'Leave APP alone from its next launch on'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "mode" -d 'Print which apps the service manages, or set it'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "status" -d 'Print the state of the service: what it manages, its memory, what it can observe'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "stats" -d 'Print what is known of the launches of APP, or of all apps'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "watch" -d 'Print launches as they begin and end'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "waits" -d 'Print who waits uninterruptibly, for what and for whom: on the whole system, or in CMD and what it starts'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "pfsetmode" -d 'Set the phase of APP by the number that the FAST \'23 paper gives it'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "service" -d 'Run the system service, which learns and prefetches launches however they are started'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l json -d 'Report as one line of JSON, on standard error or into FILE, instead of text' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l timeout -d 'Longest time that a launch may take' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l as-read -d 'Learn what the drive reads with its usual readahead, instead of exactly the pages that the app touches'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l live -d 'Learn from the launch as it comes, whatever is cached: drop no cache and change no readahead'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand run" -l report -d 'List what the launch still had to read itself, and why, once the app has ended: as text on standard error, or as JSON lines into FILE' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand run" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand run" -s v -l verbose -d 'Report on standard error what was prefetched, skipped and missed, once the app has ended'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand run" -l no-shield -d 'Leave the settings of the system as they are, also if other programs\' writes are in the way of the launch'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand run" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand show" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand show" -l json -d 'Print JSON'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand show" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand list" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand list" -l json -d 'Print JSON'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand list" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand forget" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand forget" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l runs -d 'Launches of each scenario' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l scenarios -d 'Scenarios to compare' -r -f -a "cold\t'Nothing cached'
+prefetch\t'Nothing cached, with prefetching'
+warm\t'Everything cached, without prefetching'"
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l until -d 'What ends a launch' -r -f -a "exit\t'The app\'s exit'
+quiet\t'The arrival of the completion block, the last that the app read before its disk fell quiet; the app is then ended'"
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l json -d 'Write the results to FILE as JSON' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l timeout -d 'Longest time that a launch may take' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l as-read -d 'Learn what the drive reads with its usual readahead, instead of exactly the pages that the app touches'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand doctor" -l json -d 'Print JSON'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand probe" -l busy -d 'Measure also while other programs use the drive'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand probe" -l json -d 'Print JSON'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand probe" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand enable" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand enable" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand relearn" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand relearn" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand disable" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand disable" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand mode" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand status" -l json -d 'Print JSON'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand status" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand stats" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand stats" -l json -d 'Print JSON'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand stats" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand watch" -l json -d 'Print JSON, a line for each event'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand watch" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l json -d 'Print JSON lines, one for each wait and a last one with the totals; of a command, on standard error or into FILE once it has ended' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l for -d 'Watch the system for this long; without it, until Ctrl-C' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l least -d 'Leave out shorter waits' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l cost -d 'Say in the end what share of a processor the detector took'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand pfsetmode" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand pfsetmode" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand service" -l config-dir -d 'Directory of config.toml, its drop-ins and launcher rules' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand service" -l run-dir -d 'Directory of the socket and the file for announcements' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand service" -l no-bus -d 'Do not serve the system bus'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand service" -s h -l help -d 'Print help'
