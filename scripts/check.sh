@@ -60,6 +60,13 @@ scripts() {
     scripts/test_install.sh
 }
 
+# What a release says of itself: its version, and whose work is in it.
+release_notes() {
+    cd "$REPO"
+    scripts/versions.py
+    as_invoker env CARGO="$CARGO" scripts/copyright.py --check
+}
+
 # Private items, too, whose comments name each other as often.
 documentation() {
     RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
@@ -80,6 +87,7 @@ check() {
     part "Names in the documentation" "$REPO/scripts/check_docs.py"
     part "Scripts" scripts
     part "Lints" lints
+    part "Version and copyright" release_notes
     part "Links in the code's documentation" documentation
     part "Unit tests" unit_tests
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing on Debian 12 or newer and Ubuntu 24.04 or newer.
 #
-#   scripts/setup.sh [build] [test] [vm] [lab] [demo]      (all when none is named)
+#   scripts/setup.sh [build] [deb] [test] [vm] [lab] [demo]      (all when none is named)
 #
 # Asks the network for nothing, and sudo for nothing, when everything is there.
 
@@ -9,7 +9,8 @@
 source "$(dirname "$0")/common.sh"
 
 BUILD_PACKAGES=(clang llvm libelf-dev zlib1g-dev libext2fs-dev pkg-config make gcc libc6-dev)
-TEST_PACKAGES=(e2fsprogs mount util-linux bubblewrap dbus-daemon python3 shellcheck chromium)
+DEB_PACKAGES=(dpkg-dev debhelper pkg-config binutils python3)
+TEST_PACKAGES=(lintian appstream e2fsprogs mount util-linux bubblewrap dbus-daemon python3 shellcheck chromium)
 # For the virtual machine that older kernels are tested in; objcopy is in binutils.
 VM_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs binutils tar)
 LAB_PACKAGES=(e2fsprogs mount util-linux mmdebstrap xvfb fio)
@@ -61,6 +62,18 @@ note_installed() {
 # Version that apt would install, such as 1.85.0; nothing when apt does not know the package.
 apt_candidate() { apt-cache policy "$1" 2>/dev/null | sed -n 's/^ *Candidate: \([0-9][0-9.]*\).*/\1/p'; }
 
+# install_unit_directory: the package with systemd's pkg-config file, which names the directory of units. Newer releases
+# have it in a package of its own.
+install_unit_directory() {
+    if pkg-config --exists systemd; then
+        return 0
+    elif [[ -n $(apt_candidate systemd-dev) ]]; then
+        install_packages systemd-dev
+    else
+        install_packages systemd
+    fi
+}
+
 find_rustup() {
     local home
     RUSTUP=$(command -v rustup) && return 0
@@ -110,20 +123,24 @@ install_rust_checkers() {
 
 main() {
     local needs=("$@") packages=() need
-    [[ ${#needs[@]} -gt 0 ]] || needs=(build test vm lab demo)
+    [[ ${#needs[@]} -gt 0 ]] || needs=(build deb test vm lab demo)
     for need in "${needs[@]}"; do
         case $need in
             build) packages+=("${BUILD_PACKAGES[@]}") ;;
+            deb) packages+=("${DEB_PACKAGES[@]}") ;;
             test) packages+=("${TEST_PACKAGES[@]}") ;;
             vm) packages+=("${VM_PACKAGES[@]}") ;;
             lab) packages+=("${LAB_PACKAGES[@]}") ;;
             demo) packages+=("${DEMO_PACKAGES[@]}") ;;
-            *) die "unknown need '$need': one of build, test, vm, lab, demo" ;;
+            *) die "unknown need '$need': one of build, deb, test, vm, lab, demo" ;;
         esac
     done
     command -v apt-get >/dev/null ||
         die "only apt is known here (Debian 12 or newer, Ubuntu 24.04 or newer): install the like of ${packages[*]} and Rust $(rust_floor) yourself"
     install_packages "${packages[@]}"
+    if [[ " ${needs[*]} " == *" deb "* ]]; then
+        install_unit_directory
+    fi
     if [[ " ${needs[*]} " == *" build "* || " ${needs[*]} " == *" test "* ]]; then
         find_cargo || install_rust
     fi
