@@ -3,19 +3,21 @@
 SHELL := /bin/bash
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup build lab demo check test results fuzz clean install uninstall
+.PHONY: help setup build lab deb release demo check test results fuzz clean install uninstall
 
 help:
 	@echo 'make setup     install what is missing (Debian 12+, Ubuntu 24.04+; asks sudo when needed)'
 	@echo 'make build     build target/release/paralfetch'
 	@echo 'make lab       build target/release/lab, which compares prefetchers (docs/lab.md)'
+	@echo 'make deb       build a Debian package of it, in target/debian'
+	@echo 'make release   build what a release consists of, in target/artefacts'
 	@echo 'make demo      measure LibreOffice Writer in an image: cold, warm, prefetched'
 	@echo 'make check     format, lints, floors, scripts and unit tests: no root, no network'
 	@echo 'make test      that, and everything else: as root, with the release build, in virtual machines'
 	@echo 'make results   measure the applications of the results table, into results/'
 	@echo 'make fuzz      fuzz every target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make clean     remove what was built'
-	@echo 'make install   install what make build has made, with the system service (PREFIX, DESTDIR)'
+	@echo 'make install   install what make build has made, with the system service (PREFIX, UNITS, DESTDIR)'
 	@echo 'make uninstall remove that; profiles and changed configuration stay'
 
 setup:
@@ -26,6 +28,12 @@ build:
 
 lab:
 	@scripts/build.sh lab
+
+deb:
+	@scripts/deb.sh
+
+release:
+	@scripts/release.sh
 
 demo:
 	@scripts/demo.sh
@@ -46,7 +54,7 @@ clean:
 	@scripts/clean.sh
 
 install:
-	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' UNITS='$(UNITS)' scripts/install.sh
 
 uninstall:
-	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh uninstall
+	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' UNITS='$(UNITS)' scripts/install.sh uninstall

@@ -17,7 +17,7 @@ CACHE_DIR=$(realpath -ms "${PARALFETCH_DEMO_DIR:-/var/tmp/paralfetch-demo}")
 
 # Environment that survives the change of user.
 KEPT_ENV=CARGO_TARGET_DIR,PARALFETCH_DEMO_DIR,PARALFETCH_VM_DIR,PARALFETCH_ROTATIONAL,PARALFETCH_REQUIRE_PRIVILEGED
-KEPT_ENV+=,CXX,RUST_BACKTRACE,RUSTC_BOOTSTRAP,http_proxy,https_proxy,no_proxy
+KEPT_ENV+=,CXX,CFLAGS,RUSTFLAGS,RUST_BACKTRACE,RUSTC_BOOTSTRAP,http_proxy,https_proxy,no_proxy
 
 say() { printf '==> %s\n' "$*"; }
 warn() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
