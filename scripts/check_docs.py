@@ -3,7 +3,7 @@
 
   scripts/check_docs.py
 
-Files named in backticks or linked relatively from README.md, CONTRIBUTING.md and docs/*.md exist; tests
+Files named in backticks or linked relatively from the pages in the root and docs/*.md exist; tests
 named in the table of faults in docs/service.md exist under that name. Exits with 1 otherwise.
 """
 
@@ -12,7 +12,8 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", ROOT / "SECURITY.md",
+         *sorted((ROOT / "docs").rglob("*.md"))]
 # Written by the laboratory; they name files of the session.
 GENERATED = {"report.md"}
 
@@ -42,7 +43,7 @@ def check_links(page):
 
 
 def check_paths(page):
-    for name in re.findall(r"`((?:src|tests|lab|scripts|docs|dist|man|fuzz)/[\w./-]+)`", page.read_text()):
+    for name in re.findall(r"`((?:src|tests|lab|scripts|docs|dist|man|fuzz|packaging)/[\w./-]+)`", page.read_text()):
         if not (ROOT / name).exists():
             yield f"names {name}, which does not exist"
 
