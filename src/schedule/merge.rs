@@ -12,8 +12,8 @@
 use crate::model::{Infill, LogEntry, SECTORS_PER_PAGE};
 
 /// Log entries that will be read by one request.
-struct MergedRun {
-    entry: LogEntry,
+pub(super) struct MergedRun {
+    pub entry: LogEntry,
     /// Position of the earliest member in the launch sequence; the run stands there.
     earliest: u64,
     /// Position of the latest member. Without it a run that grows backwards in the sequence, one
@@ -44,16 +44,9 @@ pub(super) fn merge<const PASSES: usize>(
     log: &[LogEntry],
     passes: impl Fn(u16) -> [Option<Infill>; PASSES],
 ) -> Vec<LogEntry> {
-    let mut runs: Vec<MergedRun> = log
-        .iter()
-        .zip(file_ranks(log))
-        .zip(0u64..)
-        .map(|((&entry, rank), position)| MergedRun {
-            entry,
-            earliest: position,
-            latest: position,
-            ranks: (rank, rank),
-        })
+    let ranks = file_ranks(log).into_iter();
+    let mut runs: Vec<MergedRun> = (log.iter().zip(ranks).zip(0u64..))
+        .map(|((&entry, rank), position)| MergedRun::new(entry, position, rank))
         .collect();
     runs.sort_unstable_by_key(|run| (run.entry.device, run.entry.lba, run.earliest));
     for pass in 0..PASSES {
@@ -67,7 +60,7 @@ pub(super) fn merge<const PASSES: usize>(
 ///
 /// In a fragmented file the pages of a hole can lie elsewhere on the disk, and be needed. Two
 /// entries have no needed page between them exactly if their ranks are consecutive.
-fn file_ranks(log: &[LogEntry]) -> Vec<usize> {
+pub(super) fn file_ranks(log: &[LogEntry]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..log.len()).collect();
     order.sort_unstable_by_key(|&i| (log[i].span, i));
     let mut ranks = vec![0; log.len()];
@@ -78,7 +71,7 @@ fn file_ranks(log: &[LogEntry]) -> Vec<usize> {
 }
 
 /// One pass over runs in disk order; the result is in disk order too.
-fn walk(runs: Vec<MergedRun>, pass: impl Fn(u16) -> Option<Infill>) -> Vec<MergedRun> {
+pub(super) fn walk(runs: Vec<MergedRun>, pass: impl Fn(u16) -> Option<Infill>) -> Vec<MergedRun> {
     let mut merged: Vec<MergedRun> = Vec::with_capacity(runs.len());
     for next in runs {
         match merged.last_mut() {
@@ -106,6 +99,16 @@ fn joinable(curr: &MergedRun, next: &MergedRun, pass: impl Fn(u16) -> Option<Inf
 }
 
 impl MergedRun {
+    /// One entry: its position in the launch sequence and its rank, see [`file_ranks`].
+    pub(super) fn new(entry: LogEntry, position: u64, rank: usize) -> Self {
+        MergedRun {
+            entry,
+            earliest: position,
+            latest: position,
+            ranks: (rank, rank),
+        }
+    }
+
     fn join(&mut self, next: MergedRun) {
         self.entry.span.len = next.entry.span.end() - self.entry.span.start;
         self.entry.time_us = self.entry.time_us.min(next.entry.time_us);

@@ -6,17 +6,23 @@
 //! [`reorder`] and [`resequence`] undo it, for a schedule that is made anew with other parameters (dynamic
 //! scheduling, paper §3.3).
 
+mod choose;
 mod merge;
+mod regions;
 mod reschedule;
 mod shift;
+mod simulate;
 
 #[cfg(test)]
 mod generate;
 
 use crate::model::{DeviceParams, Infill, LogEntry, Params, PrefetchEntry};
 
+pub use choose::{Choices, ChosenSchedule, SchedulePlan, choose};
+pub use regions::{RegionPlan, RegionalSchedule, regional};
 pub use reschedule::{Located, Resequenced, reorder, resequence};
 pub use shift::metadata_shift;
+pub use simulate::{AppWait, LaunchSimulator, QueueLength, Simulation};
 
 /// All of pre-scheduling: range merge, infill merge if `params` say so, metadata shift.
 ///

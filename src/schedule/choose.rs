@@ -1,0 +1,226 @@
+//! Choosing a schedule by simulation.
+//!
+//! Candidates are the schedule that the drive's class would get, the launch sequence with other holes and shifts, and
+//! regions: how many, whether the first is longer, which hole, which shift, and whether the app is held for the first.
+//! All combinations would be many hundreds. Each of these questions is answered by itself instead, with the
+//! best answers so far to the others, and all of them a second time.
+
+use super::regions::{RegionPlan, regional};
+use super::schedule_for;
+use super::simulate::LaunchSimulator;
+use crate::model::{DeviceParams, DriveModel, Infill, Learned, LogEntry, Params, PrefetchEntry};
+
+/// A launch must be predicted to end so much earlier for a schedule to take the place of that of the drive's class, as
+/// a share of the time with that.
+const LEAST_GAIN: f64 = 0.03;
+
+/// Numbers of regions that are tried.
+const REGIONS: [u64; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128];
+
+/// Lengths of the first region that are tried, in lengths of the others.
+const FIRST: [u64; 4] = [1, 2, 4, 8];
+
+/// Holes that are tried, as shares of the largest that the drive's model finds worth reading.
+const HOLES: [f64; 6] = [0.0, 0.125, 0.25, 0.5, 1.0, 2.0];
+
+/// Shifts that are tried, in bytes.
+const SHIFTS: [u64; 5] = [0, 4 << 10, 64 << 10, 256 << 10, RegionPlan::ALL_METADATA];
+
+/// Rounds of questions.
+const ROUNDS: usize = 2;
+
+/// How a schedule is made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SchedulePlan {
+    /// The launch sequence, merged and shifted.
+    Sequence(Params),
+    /// Cut into regions.
+    Regions(RegionPlan),
+}
+
+/// A schedule, and what is predicted of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChosenSchedule {
+    /// In prefetch order.
+    pub entries: Vec<PrefetchEntry>,
+    /// How it is made.
+    pub plan: SchedulePlan,
+    /// So many entries, from the start, should have arrived before the app starts; 0: it starts at once.
+    pub held: usize,
+    /// When the launch ends, in µs since prefetching began.
+    pub predicted_us: f64,
+    /// The same with the schedule of the drive's class.
+    pub usual_us: f64,
+    /// Schedules that were simulated.
+    pub candidates: usize,
+}
+
+/// What may be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choices<'a> {
+    /// The parameters of the schedule that the drives' classes would get.
+    pub usual: &'a DeviceParams,
+    /// The same of the drive that most is read from.
+    pub params: Params,
+    /// How the times of the launch sequence were recorded.
+    pub learned: Learned,
+    /// Whether the app can be held.
+    pub may_hold: bool,
+}
+
+/// The schedule with which the launch is predicted to end first. `models` are those of the devices, by their index in
+/// the device table. The usual one stays unless another gains 3 %.
+pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> ChosenSchedule {
+    let entries = schedule_for(log, choices.usual);
+    let mut search = ScheduleSearch {
+        log,
+        launch: LaunchSimulator::new(log, models, choices.learned),
+        may_hold: choices.may_hold,
+        candidates: 1,
+    };
+    let usual_us = search.launch.simulate(&entries, 0).end_us;
+    let usual = ChosenSchedule {
+        entries,
+        plan: SchedulePlan::Sequence(choices.params),
+        held: 0,
+        predicted_us: usual_us,
+        usual_us,
+        candidates: 1,
+    };
+    let hole = (models.iter().map(DriveModel::hole_pages).max()).unwrap_or(0);
+    let mut best = search.sequences(hole, choices.params, usual_us);
+    search.regions(hole, &mut best);
+    let is_worth = best.predicted_us <= usual_us * (1.0 - LEAST_GAIN);
+    ChosenSchedule {
+        candidates: search.candidates,
+        ..if is_worth { best } else { usual }
+    }
+}
+
+/// A search for the best schedule of a launch.
+struct ScheduleSearch<'a> {
+    log: &'a [LogEntry],
+    launch: LaunchSimulator<'a>,
+    may_hold: bool,
+    candidates: usize,
+}
+
+impl ScheduleSearch<'_> {
+    /// The best of those that leave the launch sequence as it is, but for merges and the shift.
+    fn sequences(&mut self, hole: u64, params: Params, usual_us: f64) -> ChosenSchedule {
+        let mut best: Option<ChosenSchedule> = None;
+        for infill in holes(hole).map(|hole_pages| Infill {
+            hole_pages,
+            distance: Infill::ANY_DISTANCE,
+        }) {
+            for shift_bytes in SHIFTS {
+                let params = Params {
+                    shift_bytes,
+                    infill: Some(infill),
+                    ..params
+                };
+                let entries = schedule_for(self.log, &DeviceParams::uniform(params));
+                let found = self.judge(entries, SchedulePlan::Sequence(params), 0, usual_us);
+                keep_better(&mut best, found);
+            }
+        }
+        best.unwrap_or_else(|| unreachable!("there are holes and shifts"))
+    }
+
+    /// Takes regions in place of the best if they are better.
+    fn regions(&mut self, hole: u64, best: &mut ChosenSchedule) {
+        let last_us = self.log.iter().map(|entry| entry.time_us).max();
+        let launch_us = last_us.unwrap_or(0) + 1;
+        let mut plan = RegionPlan::one(hole);
+        let usual_us = best.usual_us;
+        let mut found: Option<ChosenSchedule> = None;
+        for _ in 0..ROUNDS {
+            let lengths = REGIONS.into_iter().flat_map(|count| {
+                let length_us = launch_us.div_ceil(count).max(1);
+                FIRST.map(|first| (length_us.saturating_mul(first), length_us))
+            });
+            let candidates = lengths.map(|(first_us, length_us)| RegionPlan {
+                first_us,
+                length_us,
+                ..plan
+            });
+            plan = self
+                .best_regions(candidates, usual_us, &mut found)
+                .unwrap_or(plan);
+            let candidates = holes(hole).map(|hole_pages| RegionPlan { hole_pages, ..plan });
+            plan = self
+                .best_regions(candidates, usual_us, &mut found)
+                .unwrap_or(plan);
+            let candidates = SHIFTS.into_iter().map(|shift_bytes| RegionPlan {
+                shift_bytes,
+                ..plan
+            });
+            plan = self
+                .best_regions(candidates, usual_us, &mut found)
+                .unwrap_or(plan);
+        }
+        if let Some(found) = found.filter(|found| found.predicted_us < best.predicted_us) {
+            *best = found;
+        }
+    }
+
+    /// Simulates regions. Gives the plan of the best of all that were found so far.
+    fn best_regions(
+        &mut self,
+        plans: impl Iterator<Item = RegionPlan>,
+        usual_us: f64,
+        found: &mut Option<ChosenSchedule>,
+    ) -> Option<RegionPlan> {
+        for plan in plans {
+            let schedule = regional(self.log, &plan);
+            let how = SchedulePlan::Regions(plan);
+            if self.may_hold {
+                let held = self.judge(schedule.entries.clone(), how, schedule.first, usual_us);
+                keep_better(found, held);
+            }
+            let beside = self.judge(schedule.entries, how, 0, usual_us);
+            keep_better(found, beside);
+        }
+        match found.as_ref()?.plan {
+            SchedulePlan::Regions(plan) => Some(plan),
+            SchedulePlan::Sequence(_) => None,
+        }
+    }
+
+    fn judge(
+        &mut self,
+        entries: Vec<PrefetchEntry>,
+        plan: SchedulePlan,
+        held: usize,
+        usual_us: f64,
+    ) -> ChosenSchedule {
+        self.candidates += 1;
+        ChosenSchedule {
+            predicted_us: self.launch.simulate(&entries, held).end_us,
+            entries,
+            plan,
+            held,
+            usual_us,
+            candidates: 0,
+        }
+    }
+}
+
+fn keep_better(best: &mut Option<ChosenSchedule>, other: ChosenSchedule) {
+    let is_better = |best: &ChosenSchedule| other.predicted_us < best.predicted_us;
+    if best.as_ref().is_none_or(is_better) {
+        *best = Some(other);
+    }
+}
+
+/// Holes to try, in pages, each once.
+fn holes(worth: u64) -> impl Iterator<Item = u64> {
+    let mut holes = HOLES
+        .map(|share| (worth as f64 * share).round() as u64)
+        .to_vec();
+    holes.dedup();
+    holes.into_iter()
+}
+
+#[cfg(test)]
+mod tests;

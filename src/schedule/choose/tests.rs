@@ -1,0 +1,81 @@
+use proptest::prelude::*;
+
+use super::super::generate::{check_merged, data, launch};
+use super::*;
+use crate::model::DriveClass;
+
+fn chosen(log: &[LogEntry], class: DriveClass, may_hold: bool) -> ChosenSchedule {
+    let params = Params::for_device(class, true);
+    let choices = Choices {
+        usual: &DeviceParams::uniform(params),
+        params,
+        learned: Learned::Live,
+        may_hold,
+    };
+    choose(log, &[class, class].map(DriveModel::guess), &choices)
+}
+
+/// Reads all over a disk of 8 GiB, with little to compute between.
+fn scattered() -> Vec<LogEntry> {
+    (0..400)
+        .map(|index: u64| LogEntry {
+            time_us: index * 50,
+            ..data(index as u32, 0, 1, index * 7919 % 997 * 2048)
+        })
+        .collect()
+}
+
+#[test]
+fn a_disk_reads_in_its_own_order() {
+    let log = scattered();
+    let found = chosen(&log, DriveClass::Rotational, true);
+    assert!(
+        matches!(found.plan, SchedulePlan::Regions(_)),
+        "{:?}",
+        found.plan
+    );
+    assert!(found.predicted_us <= found.usual_us * (1.0 - LEAST_GAIN));
+    let free = chosen(&log, DriveClass::Rotational, false);
+    assert_eq!(free.held, 0);
+    assert!(free.predicted_us >= found.predicted_us);
+}
+
+#[test]
+fn a_fast_drive_keeps_its_schedule_unless_another_gains_enough() {
+    let log = scattered();
+    let found = chosen(&log, DriveClass::CommandQueuing, false);
+    let usual = schedule_for(
+        &log,
+        &DeviceParams::uniform(Params::for_device(DriveClass::CommandQueuing, true)),
+    );
+    let gain = 1.0 - found.predicted_us / found.usual_us;
+    assert!(
+        gain == 0.0 && found.entries == usual || gain >= LEAST_GAIN,
+        "{gain}"
+    );
+}
+
+#[test]
+fn an_empty_launch_has_an_empty_schedule() {
+    let found = chosen(&[], DriveClass::Rotational, true);
+    assert_eq!(found.entries, []);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn what_is_chosen_reads_each_page_once_and_is_never_predicted_worse(
+        launch in launch(),
+        disk in any::<bool>(),
+        may_hold in any::<bool>(),
+    ) {
+        let class = if disk { DriveClass::Rotational } else { DriveClass::NoCommandQueuing };
+        let found = chosen(&launch.log, class, may_hold);
+        check_merged(&launch, &found.entries, u64::MAX, u64::MAX)?;
+        prop_assert!(found.predicted_us <= found.usual_us);
+        prop_assert!(found.held <= found.entries.len());
+        prop_assert!(may_hold || found.held == 0);
+        prop_assert_eq!(chosen(&launch.log, class, may_hold), found);
+    }
+}

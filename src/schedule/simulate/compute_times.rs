@@ -1,0 +1,107 @@
+//! How long an app computes before each of its accesses, from the recorded times.
+//!
+//! A launch that was recorded with everything cached tells that directly. One that was recorded cold waited for the
+//! drive, too: what a read may have taken is subtracted from the time that passed. Single reads take more or less
+//! than the model says, so that what is left of a read's cost counts against the next accesses.
+
+use super::drive_queue::way;
+use crate::model::{DriveModel, Learned, LogEntry, PAGE_SIZE};
+
+/// A live launch that took less than this share of what its reads cost one by one had most of them cached.
+const MOSTLY_CACHED: f64 = 0.5;
+
+/// Most reads, at random positions, whose cost is carried on.
+const MOST_CARRIED: f64 = 4.0;
+
+/// The time that the app computes before each access, in µs.
+pub(super) fn compute_times(log: &[LogEntry], models: &[DriveModel], learned: Learned) -> Vec<f64> {
+    let costs = read_costs(log, models, learned == Learned::Exact);
+    let mut before = 0;
+    let passed = log.iter().map(|entry| {
+        let time = entry.time_us.max(before);
+        (time - std::mem::replace(&mut before, time)) as f64
+    });
+    let launch_us = log.iter().map(|entry| entry.time_us).max().unwrap_or(0) as f64;
+    let reads_us: f64 = costs.iter().map(|(cost, _)| cost).sum();
+    if learned == Learned::Live && launch_us < reads_us * MOSTLY_CACHED {
+        return passed.collect();
+    }
+    // An access is recorded when its read begins.
+    let mut left_us: f64 = 0.0;
+    passed
+        .zip(&costs)
+        .map(|(passed_us, &(cost_us, alone_us))| {
+            let waited_us = left_us.min(passed_us);
+            left_us = (left_us - waited_us).min(alone_us * MOST_CARRIED) + cost_us;
+            passed_us - waited_us
+        })
+        .collect()
+}
+
+/// What the read of each entry costs if none other is under way, and a random one of a page, in µs. `by_page`: each page
+/// was read by itself.
+fn read_costs(log: &[LogEntry], models: &[DriveModel], by_page: bool) -> Vec<(f64, f64)> {
+    let mut heads = vec![0; models.len()];
+    log.iter()
+        .map(|entry| {
+            let device = usize::from(entry.device);
+            let (Some(model), Some(head)) = (models.get(device), heads.get_mut(device)) else {
+                return (0.0, 0.0);
+            };
+            let distance = model.has_heads().then(|| way(*head, byte(entry.lba)));
+            *head = byte(entry.lba_end());
+            let alone_us = model.request_cost_us(PAGE_SIZE, None);
+            let cost_us = match by_page {
+                false => model.request_cost_us(entry.span.bytes(), distance),
+                true => {
+                    let others = (entry.span.len - 1) as f64;
+                    model.request_cost_us(PAGE_SIZE, distance)
+                        + others * model.request_cost_us(PAGE_SIZE, Some(0))
+                }
+            };
+            (cost_us, alone_us)
+        })
+        .collect()
+}
+
+/// First byte of a sector.
+pub(super) fn byte(sector: u64) -> u64 {
+    sector.saturating_mul(super::SECTOR_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::DriveClass;
+    use crate::schedule::generate::data;
+
+    fn log(times: &[u64]) -> Vec<LogEntry> {
+        let entry = |(index, &time_us): (usize, &u64)| LogEntry {
+            time_us,
+            ..data(0, index as u64 * 10, 1, index as u64 * 10)
+        };
+        times.iter().enumerate().map(entry).collect()
+    }
+
+    #[test]
+    fn a_cached_launch_tells_what_the_app_computes() {
+        let models = [DriveModel::guess(DriveClass::NoCommandQueuing)];
+        let launch = log(&[100, 300, 350]);
+        let times = compute_times(&launch, &models, Learned::Live);
+        assert_eq!(times, [100.0, 200.0, 50.0]);
+    }
+
+    #[test]
+    fn reads_are_no_computing_and_what_is_left_of_one_counts_against_the_next_accesses() {
+        let models = [DriveModel::guess(DriveClass::NoCommandQueuing)];
+        let read = models[0].request_cost_us(PAGE_SIZE, None);
+        let us = |reads: f64| (reads * read) as u64;
+        // A short read, a long one, and one with a read's time of computing behind it.
+        let launch = log(&[0, us(0.5), us(2.0), us(4.0)]);
+        for learned in [Learned::AsRead, Learned::Exact, Learned::Live] {
+            let times = compute_times(&launch, &models, learned);
+            assert_eq!(times[..3], [0.0; 3], "{learned:?}");
+            assert!((times[3] - read).abs() < 2.0, "{learned:?} {times:?}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! A drive with its queue, as its model has it.
+
+use std::collections::VecDeque;
+
+use crate::model::DriveModel;
+
+/// The kernel cuts larger requests, and each part costs the drive a command, in KiB.
+const PART_KIB: f64 = 128.0;
+
+/// What the samples of [`DriveModel::queue`] read, in KiB.
+const SMALL_KIB: f64 = 4.0;
+
+/// A way back costs a rotation at least, as one does that is so long, in bytes: the table of seeks is of ways forward,
+/// where the drive may read on.
+const LEAST_WAY_BACK: u64 = 4 << 20;
+
+/// A seek that costs at least so much of what the bytes on the way cost is none: the drive reads on.
+const READ_ON: f64 = 0.67;
+
+/// Choosing the nearest request saves no more of a seek than this: seeking itself remains.
+const LEAST_SHARE: f64 = 0.4;
+
+/// A request in the queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QueuedRequest {
+    /// What it is for.
+    pub id: u32,
+    /// First byte.
+    pub start: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// A drive that serves requests.
+pub(super) struct DriveQueue<'a> {
+    model: &'a DriveModel,
+    /// Requests that are served at the same time.
+    slots: usize,
+    /// Of so many, the oldest, the nearest is served next.
+    window: usize,
+    /// By the number of requests to choose from, less one: the share of a seek's cost that remains.
+    shares: Vec<f64>,
+    waiting: VecDeque<QueuedRequest>,
+    /// When each is complete, in µs, and what it is for.
+    served: Vec<(f64, u32)>,
+    /// Where the heads are.
+    head: u64,
+    /// When the drive has delivered all that it serves, in µs, as fast as it can.
+    delivered_us: f64,
+}
+
+impl<'a> DriveQueue<'a> {
+    pub fn new(model: &'a DriveModel) -> Self {
+        let depth = model.useful_depth() as usize;
+        let window = if model.reorders() { depth } else { 1 };
+        DriveQueue {
+            model,
+            slots: if model.has_heads() { 1 } else { depth },
+            window,
+            shares: (1..=window).map(|count| seek_share(model, count)).collect(),
+            waiting: VecDeque::new(),
+            served: Vec::new(),
+            head: 0,
+            delivered_us: 0.0,
+        }
+    }
+
+    /// Requests that wait or are served.
+    pub fn len(&self) -> usize {
+        self.waiting.len() + self.served.len()
+    }
+
+    /// Takes a request at the time `now`, in µs.
+    pub fn push(&mut self, request: QueuedRequest, now: f64) {
+        self.waiting.push_back(request);
+        self.serve(now);
+    }
+
+    /// When the next request is complete, in µs; infinite if there is none.
+    pub fn next_completion(&self) -> f64 {
+        let times = self.served.iter().map(|(time, _)| *time);
+        times.fold(f64::INFINITY, f64::min)
+    }
+
+    /// Ends the request that is complete next and serves others. Says when that is, and what it was for.
+    pub fn complete(&mut self) -> Option<(f64, u32)> {
+        let times = self.served.iter().enumerate();
+        let (next, _) = times.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0))?;
+        let done = self.served.swap_remove(next);
+        self.serve(done.0);
+        Some(done)
+    }
+
+    fn serve(&mut self, now: f64) {
+        while self.served.len() < self.slots {
+            let count = self.waiting.len().min(self.window);
+            let candidates = self.waiting.iter().take(count).enumerate();
+            let nearest = candidates.min_by_key(|(_, request)| way(self.head, request.start));
+            let Some((index, &request)) = nearest else {
+                return;
+            };
+            self.waiting.remove(index);
+            let done = match self.model.has_heads() {
+                true => now + self.heads_us(&request, count),
+                false => self.flash_done(&request, now),
+            };
+            self.head = request.start.saturating_add(request.bytes);
+            self.served.push((done, request.id));
+        }
+    }
+
+    /// What a request costs a disk with heads that has chosen it among `count`.
+    fn heads_us(&self, request: &QueuedRequest, count: usize) -> f64 {
+        let bytes_us = kib(request.bytes) * self.model.kib_us;
+        let way = way(self.head, request.start);
+        let seek_us = self.model.seek_us(way);
+        let reads_on = seek_us >= kib(way) * self.model.kib_us * READ_ON;
+        let share = match reads_on {
+            true => 1.0,
+            false => self.shares[count - 1],
+        };
+        self.model.request_us + bytes_us + seek_us * share
+    }
+
+    /// When a drive without heads has served a request that it begins with now.
+    fn flash_done(&mut self, request: &QueuedRequest, now: f64) -> f64 {
+        let (kib, model) = (kib(request.bytes), self.model);
+        let parts = (kib / PART_KIB).ceil();
+        if self.slots == 1 {
+            return now + parts * model.request_us + kib * model.kib_us;
+        }
+        let latency = model.request_us + kib.min(PART_KIB) * model.kib_us;
+        let small_us = model.queued_us(model.useful_depth());
+        let request_us = (small_us - SMALL_KIB * model.stream_kib_us).max(0.0);
+        let occupied_us = parts * request_us + kib * model.stream_kib_us;
+        self.delivered_us = self.delivered_us.max(now) + occupied_us;
+        self.delivered_us.max(now + latency)
+    }
+}
+
+/// The way of the heads, in bytes forward.
+pub(super) fn way(head: u64, start: u64) -> u64 {
+    match start.checked_sub(head) {
+        Some(forward) => forward,
+        None => (head - start).max(LEAST_WAY_BACK),
+    }
+}
+
+fn kib(bytes: u64) -> f64 {
+    bytes as f64 / 1024.0
+}
+
+/// What remains of the cost of a seek if the drive has chosen among `count` requests: it also chooses by the sectors
+/// that come next under the heads, which the mean cost of a way does not tell.
+fn seek_share(model: &DriveModel, count: usize) -> f64 {
+    let farthest = model.seeks.last().map_or(0, |seek| seek.distance);
+    // The nearest of `count` random positions, from one that is random too; a third of the way for one.
+    let nearest = farthest / (2 * count as u64 + 1);
+    let seek_us = model.seek_us(nearest);
+    let alone_us = model.request_us + SMALL_KIB * model.kib_us;
+    let left_us = model.queued_us(count as u32) - alone_us;
+    match seek_us > 0.0 {
+        true => (left_us / seek_us).clamp(LEAST_SHARE, 1.0),
+        false => 1.0,
+    }
+}
