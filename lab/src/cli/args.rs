@@ -138,7 +138,7 @@ pub struct Run {
     /// The I/O scheduler of the drive: none, mq-deadline or bfq.
     #[arg(long, default_value_t, value_name = "NAME")]
     pub drive_scheduler: Scheduler,
-    /// Scenarios, or groups of them: standard, short, background, live, service,
+    /// Scenarios, or groups of them: standard, short, regions, background, live, service,
     /// service-background, beside, writer (with the quiet ones), none.
     #[arg(long, default_value = "standard", value_name = "LIST")]
     pub scenarios: String,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use paralfetch::model::DriveClass;
+use paralfetch::model::{DriveClass, DriveModel};
 use serde::{Deserialize, Serialize};
 
 use super::journal::Journal;
@@ -23,6 +23,8 @@ pub struct Job {
     pub drive: String,
     /// What kind of drive it is: a loop device cannot say so.
     pub class: DriveClass,
+    /// Its model, if a scenario needs it.
+    pub model: Option<DriveModel>,
     /// Process that emulates the drive.
     pub emulator: Option<u32>,
     /// Where the image is mounted.

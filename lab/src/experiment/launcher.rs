@@ -55,8 +55,6 @@ pub struct Request<'a> {
     pub completion: Option<&'a FoundCompletion>,
     /// The plans to prefetch.
     pub plans: &'a [&'a Plan],
-    /// Whether the app is held until prefetching ends.
-    pub held: bool,
     /// The session bus that the app is started with; it ends with the launch.
     pub bus: Option<SessionBus>,
     /// Who else is notified of the execve.
@@ -184,16 +182,7 @@ impl Launcher {
         let cpu_before = cpu_without(&aside)?;
         let before = Counters::now(&self.drive)?;
         let begun = monotonic_ns();
-        let mut running = request
-            .plans
-            .iter()
-            .map(|plan| Running::start(plan, &self.root))
-            .collect::<Result<Vec<_>>>()?;
-        if request.held {
-            for prefetch in &mut running {
-                prefetch.hold()?;
-            }
-        }
+        let running = self.prefetch(request.plans)?;
         let started = self.supervisor.start(spawn)?;
         let mut shield = request.shield;
         if let Some(shield) = &mut shield {
@@ -244,6 +233,27 @@ impl Launcher {
             before,
             after,
         })
+    }
+
+    /// Starts plans, and waits for what the app is held for.
+    fn prefetch(&self, plans: &[&Plan]) -> Result<Vec<Running>> {
+        let mut rests = Vec::new();
+        let mut running = Vec::new();
+        for plan in plans {
+            let split = plan.split();
+            let first = split.as_ref().map_or(*plan, |(first, _)| first);
+            running.push(Running::start(first, &self.root)?);
+            rests.push(split.map(|(_, rest)| rest));
+        }
+        for ((prefetch, plan), rest) in running.iter_mut().zip(plans).zip(rests) {
+            if plan.held > 0 {
+                prefetch.hold()?;
+            }
+            if let Some(rest) = rest {
+                *prefetch = Running::start(&rest, &self.root)?;
+            }
+        }
+        Ok(running)
     }
 
     /// Prefetches without launching anything; [`MeasuredLaunch::exit`] is when the last read had arrived.

@@ -63,7 +63,6 @@ pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>) -> Result<()> {
         windows,
         completion,
         plans: &[&plan],
-        held: false,
         bus,
         mark: Some(recorder.start_mark()),
         live: None,

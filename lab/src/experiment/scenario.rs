@@ -51,7 +51,7 @@ pub enum Scenario {
 }
 
 /// Scenarios that are asked for by one name.
-pub const GROUPS: [(&str, &[Scenario]); 8] = [
+pub const GROUPS: [(&str, &[Scenario]); 9] = [
     (
         "standard",
         &[
@@ -75,6 +75,17 @@ pub const GROUPS: [(&str, &[Scenario]); 8] = [
         &[
             Scenario::Cold,
             Scenario::Prefetched(Method::Infill),
+            Scenario::Warm,
+        ],
+    ),
+    (
+        "regions",
+        &[
+            Scenario::Cold,
+            Scenario::Prefetched(Method::Sorted),
+            Scenario::Prefetched(Method::Infill),
+            Scenario::Prefetched(Method::Regions),
+            Scenario::Prefetched(Method::RegionsHeld),
             Scenario::Warm,
         ],
     ),
@@ -315,7 +326,7 @@ mod tests {
         let mut names: Vec<String> = GROUPS
             .iter()
             // These have scenarios of `standard` with them.
-            .filter(|(name, _)| !["short", "writer"].contains(name))
+            .filter(|(name, _)| !["short", "regions", "writer"].contains(name))
             .flat_map(|(_, scenarios)| scenarios.iter())
             .chain(&TOGETHER)
             .map(|scenario| scenario.to_string())

@@ -154,7 +154,6 @@ impl Work {
             windows,
             completion: None,
             plans: &[],
-            held: false,
             bus,
             mark: None,
             live: None,

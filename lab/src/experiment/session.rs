@@ -5,15 +5,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use paralfetch::drive::Sysfs;
+use paralfetch::model::DriveModel;
 use paralfetch::process::{AppStatus, Command, Spawn, Supervisor};
 
 use super::idle::Awake;
 use super::job::Job;
 use super::journal::Journal;
+use super::scenario::Scenario;
 use crate::apps::{self, App};
 use crate::display::Display;
 use crate::drive::{self, Drive, DriveProfile, Scheduler};
 use crate::image::{self, Lock, MountPoint, Mounted, Workplace};
+use crate::methods::Method;
 use crate::record::{Record, Session};
 use crate::report;
 
@@ -89,6 +93,7 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     // The copy is made.
     drop(lock);
     drive.set_scheduler(asked.scheduler)?;
+    let model = probe(asked, &drive)?;
     // After the drive has taken its memory, and before launches take theirs.
     awake.back_memory()?;
     let (mut journal, _) = Journal::open(&out)?;
@@ -102,7 +107,7 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     let ended = jobs(
         asked,
         &out,
-        &drive,
+        (&drive, model.as_ref()),
         point.path(),
         &display,
         &lab,
@@ -118,10 +123,29 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     Ok(ended)
 }
 
+/// The drive's model as the product measures it, if a scenario chooses schedules by it.
+fn probe(asked: &SessionOptions, drive: &Drive) -> Result<Option<DriveModel>> {
+    let scenarios = match asked.scenarios.as_str() {
+        "" => Vec::new(),
+        list => Scenario::parse_list(list)?,
+    };
+    let simulates = |scenario: &Scenario| scenario.method().is_some_and(Method::simulates);
+    if !scenarios.iter().any(simulates) {
+        return Ok(None);
+    }
+    let probed = paralfetch::drive::probe(drive.node(), &Sysfs::default(), true)
+        .with_context(|| format!("probing {}", drive.node().display()))?;
+    let model = probed.into_iter().next().map(|probed| probed.model);
+    if let Some(model) = &model {
+        eprintln!("lab: {}: {}", asked.drive.name, model.describe());
+    }
+    Ok(model)
+}
+
 fn jobs(
     asked: &SessionOptions,
     out: &Path,
-    drive: &Drive,
+    (drive, model): (&Drive, Option<&DriveModel>),
     root: &Path,
     display: &Display,
     lab: &Path,
@@ -131,6 +155,7 @@ fn jobs(
         device: asked.drive.name.clone(),
         drive: drive.name().to_owned(),
         class: asked.drive.class(),
+        model: model.cloned(),
         emulator: drive.emulator(),
         root: root.to_owned(),
         out: out.to_owned(),

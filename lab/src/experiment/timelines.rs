@@ -104,7 +104,6 @@ pub(super) fn record(
         windows,
         completion,
         plans: &plans,
-        held: scenario.method().is_some_and(Method::held),
         bus,
         mark: Some(mark),
         live: None,

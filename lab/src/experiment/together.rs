@@ -7,7 +7,6 @@ use super::progress::Progress;
 use super::scenario::{Scenario, TOGETHER};
 use super::turns::{launches, missing};
 use super::work::{Work, launch_line};
-use crate::methods::Method;
 use crate::record::Record;
 
 impl Work {
@@ -60,7 +59,6 @@ impl Work {
                 windows,
                 completion: None,
                 plans: &plans.iter().collect::<Vec<_>>(),
-                held: method.is_some_and(Method::held),
                 bus,
                 mark: None,
                 live: None,

@@ -20,7 +20,7 @@ use super::turns::{Task, launches, missing};
 use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::display::{Display, Watch};
-use crate::methods::{LearningRun, Method, Plan, plan};
+use crate::methods::{LearningRun, Method, Plan, PlannedDrive, plan};
 use crate::record::{Launch, Record};
 
 /// How often a failed launch or learning run is tried again.
@@ -113,7 +113,6 @@ impl Work {
             windows,
             completion: None,
             plans: &[],
-            held: false,
             bus,
             mark: None,
             live: None,
@@ -233,7 +232,6 @@ impl Work {
                 windows,
                 completion: completion.filter(|_| app.window.is_some()),
                 plans: &plans,
-                held: scenario.method().is_some_and(Method::held),
                 bus,
                 mark: live.as_mut().and_then(LiveLearning::start_mark),
                 live,
@@ -258,7 +256,23 @@ impl Work {
         store: &LearnedStore,
         completion: Option<&FoundCompletion>,
     ) -> Result<Plan> {
-        let plan = plan(method, store.learned(scenario.condition()), self.job.class)?;
+        let drive = PlannedDrive {
+            class: self.job.class,
+            model: self.job.model.clone(),
+        };
+        let plan = plan(method, store.learned(scenario.condition()), &drive)?;
+        if let Some(chosen) = &plan.chosen {
+            eprintln!(
+                "\nlab: {method}: {:?}, {} of {} entries held; predicted {:.3} s, with the usual schedule {:.3} s \
+                 ({} candidates)",
+                chosen.plan,
+                chosen.held,
+                chosen.entries.len(),
+                chosen.predicted_us / 1e6,
+                chosen.usual_us / 1e6,
+                chosen.candidates
+            );
+        }
         // Only where launches are timed by it.
         Ok(match (completion, store.completion()?) {
             (Some(_), Some(page)) => plan.without(&page),

@@ -32,5 +32,5 @@ pub use calls::{Call, Calls};
 pub use learned::{LearnedApp, LearnedSet, LearningRun};
 pub use method::Method;
 pub use pages::{Completion, common_sequence};
-pub use plan::{Plan, plan};
+pub use plan::{Plan, PlannedDrive, plan};
 pub use running::{Report, Running, together};

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use paralfetch::model::DriveClass;
-use paralfetch::model::Profile;
-use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Span};
-use paralfetch::schedule::{metadata_shift, schedule};
+use paralfetch::model::{DeviceParams, DriveClass, DriveModel};
+use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Profile, Span};
+use paralfetch::schedule::{Choices, ChosenSchedule, choose, metadata_shift, schedule};
 
 use super::calls::{Calls, generate};
-use super::learned::{LearnedApp, LearningRun};
+use super::learned::{LearnedApp, LearnedSet, LearningRun};
 use super::method::Method;
 use super::order::{by_inode, by_position, one_by_one};
 use super::pages::{Completion, common_sequence};
@@ -26,6 +25,41 @@ pub struct Plan {
     pub calls: Option<Arc<Calls>>,
     /// Pages that are not prefetched: the completion block.
     pub left_out: Option<Span>,
+    /// The app is held until so many entries, from the start, have arrived.
+    pub held: usize,
+    /// What a simulation predicts, if one has chosen the schedule.
+    pub chosen: Option<Arc<ChosenSchedule>>,
+}
+
+/// What is known of the drive that a plan is for.
+#[derive(Clone, Debug)]
+pub struct PlannedDrive {
+    /// Its class.
+    pub class: DriveClass,
+    /// Its model, if it was measured.
+    pub model: Option<DriveModel>,
+}
+
+impl PlannedDrive {
+    /// A drive that was not measured.
+    pub fn of(class: DriveClass) -> PlannedDrive {
+        PlannedDrive { class, model: None }
+    }
+
+    /// The best schedule of a set by simulation.
+    fn choose(&self, set: &LearnedSet, may_hold: bool) -> ChosenSchedule {
+        let params = Params::for_device(self.class, true);
+        let model = self.model.clone();
+        let model = model.unwrap_or_else(|| DriveModel::guess(self.class));
+        let models = vec![model; set.profile.devices.len()];
+        let choices = Choices {
+            usual: &DeviceParams::uniform(params),
+            params,
+            learned: set.profile.learned,
+            may_hold,
+        };
+        choose(&set.log, &models, &choices)
+    }
 }
 
 impl Plan {
@@ -36,6 +70,24 @@ impl Plan {
             left_out: completion.span_in(&self.profile),
             ..self
         }
+    }
+
+    /// The part that the app is held for and the rest, if both have entries.
+    pub fn split(&self) -> Option<(Plan, Plan)> {
+        let entries = &self.profile.entries;
+        if self.held == 0 || self.held >= entries.len() {
+            return None;
+        }
+        let part = |entries: &[PrefetchEntry], held| Plan {
+            profile: Arc::new(Profile {
+                entries: entries.to_vec(),
+                ..Profile::clone(&self.profile)
+            }),
+            held,
+            ..self.clone()
+        };
+        let (first, rest) = entries.split_at(self.held);
+        Some((part(first, first.len()), part(rest, 0)))
     }
 
     /// Pages of metadata and of file data that the plan names, the left out one among them.
@@ -51,11 +103,13 @@ impl Plan {
     }
 }
 
-/// Makes the plan of a method for a drive of this class.
+/// Makes the plan of a method for a drive.
 ///
 /// # Errors
 /// Names the learned set that is missing.
-pub fn plan(method: Method, learned: &LearnedApp, class: DriveClass) -> Result<Plan> {
+pub fn plan(method: Method, learned: &LearnedApp, drive: &PlannedDrive) -> Result<Plan> {
+    let class = drive.class;
+    let mut chosen = None;
     let learned_set = |how| {
         learned.get(how).with_context(|| {
             format!("`{method}` needs the learned set `{how}`: learn the app so first")
@@ -79,6 +133,13 @@ pub fn plan(method: Method, learned: &LearnedApp, class: DriveClass) -> Result<P
             };
             let log = &learned_set(LearningRun::Exact)?.log;
             (LearningRun::Exact, schedule(log, &params), None)
+        }
+        Method::Regions | Method::RegionsHeld => {
+            let set = learned_set(LearningRun::Exact)?;
+            let found = drive.choose(set, method == Method::RegionsHeld);
+            let entries = found.entries.clone();
+            chosen = Some(Arc::new(found));
+            (LearningRun::Exact, entries, None)
         }
         Method::Dynamic => {
             let entries = learned_set(LearningRun::Dynamic)?.profile.entries.clone();
@@ -123,10 +184,16 @@ pub fn plan(method: Method, learned: &LearnedApp, class: DriveClass) -> Result<P
         entries,
         ..learned_set(how)?.profile.clone()
     };
+    let held = match method.held() {
+        true => profile.entries.len(),
+        false => chosen.as_ref().map_or(0, |chosen| chosen.held),
+    };
     Ok(Plan {
         method,
         profile: Arc::new(profile),
         calls,
         left_out: None,
+        held,
+        chosen,
     })
 }

@@ -162,6 +162,18 @@ pub const SCENARIOS: &[Scenario] = &[
         "Infill, and dynamic scheduling: parameters adapted launch by launch to the context switches of the app (Paralfetch §3.3).",
     ),
     of(
+        "regions-held",
+        "regions, held",
+        Kind::Ours,
+        "As regions below, but the app may be held until the first region has arrived, or all of them.",
+    ),
+    of(
+        "regions",
+        "regions",
+        Kind::Ours,
+        "The exact set in the schedule that a simulation of launch and drive has chosen, beside the app: regions of the sequence, each in LBA order, or that of + infill where nothing is predicted to be 3 % better (Paralfetch §6).",
+    ),
+    of(
         SERVICE,
         "service",
         Kind::Service,
