@@ -37,6 +37,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
         ..Spawn::new(command)
     };
     let mut options = options(&args.how, app.app.clone());
+    options.state_dir = Some(state_dir.to_owned());
     if args.live {
         options.how = Learned::Live;
     }
@@ -109,6 +110,7 @@ pub fn options(how: &Learning, app: App) -> LearnOptions {
         },
         keeper: keeper_command(Path::new(RUN_DIR), how.timeout),
         earlier: None,
+        state_dir: None,
         tell: say,
     }
 }

@@ -37,7 +37,7 @@ fn heading(profile: &Profile) -> Vec<String> {
             "cached    reads by {}, page faults by {}",
             profile.hooks.reads, profile.hooks.faults
         ),
-        format!("schedule  {}", params_text(&params(profile))),
+        format!("schedule  {}", schedule_text(profile)),
     ];
     lines.extend(profile.devices.iter().map(|device| {
         format!(
@@ -213,6 +213,14 @@ pub fn app_name(app: &App) -> String {
     }
 }
 
+/// How the profile is scheduled, in words.
+fn schedule_text(profile: &Profile) -> String {
+    match profile.is_in_access_order() {
+        true => params_text(&params(profile)),
+        false => "in the order of the disk, region by region, as a simulation of launch and drive has chosen".to_owned(),
+    }
+}
+
 /// Scheduling parameters in words.
 fn params_text(params: &Params) -> String {
     let infill = match params.infill {
@@ -346,5 +354,20 @@ fn word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,
         other => format!("{other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::generate::sample;
+
+    #[test]
+    fn a_profile_in_the_order_of_the_disk_says_so() {
+        // Its data are in another order than they were accessed in.
+        let mut profile = sample("/bin/true");
+        assert!(schedule_text(&profile).starts_with("in the order of the disk"));
+        profile.entries.swap(1, 2);
+        assert!(schedule_text(&profile).starts_with("range merge"));
     }
 }

@@ -1,16 +1,17 @@
 //! Making a profile of what was traced of a launch.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::completion_page::completion_page;
+use super::on_drives::OnDrives;
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
-use crate::model::{App, DeviceParams, DriveClass, Ended, Learned, Params, Profile, Revision};
+use crate::model::{App, DriveClass, Ended, Learned, Params, Profile, Revision};
 use crate::process::LaunchOver;
-use crate::schedule::schedule_for;
 
 /// A traced launch, apart from its trace.
 pub(super) struct WatchedLaunch {
@@ -22,6 +23,8 @@ pub(super) struct WatchedLaunch {
     /// The launch sequence that the app has already, in the form of a profile.
     pub earlier: Option<Profile>,
     pub sysfs: Sysfs,
+    /// Where the models of drives are kept, if schedules are chosen by them.
+    pub state_dir: Option<PathBuf>,
 }
 
 impl WatchedLaunch {
@@ -63,8 +66,14 @@ impl WatchedLaunch {
         let created = self.created_s();
         let history = self.history(class, created);
         let params = history[history.len() - 1].params;
-        let of_devices = DeviceParams::new(&sequence.devices, class, params);
-        let entries = schedule_for(&sequence.log, &of_devices);
+        let on_drives = OnDrives {
+            devices: &sequence.devices,
+            main: class,
+            params,
+            learned: self.how,
+            state_dir: self.state_dir.as_deref(),
+        };
+        let entries = on_drives.schedule(&sequence.log);
         let scheduling = clock.elapsed();
 
         let end_ns = end_of_launch(trace, self.over);

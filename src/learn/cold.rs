@@ -1,6 +1,7 @@
 //! The learning phase: one launch, from an empty cache to a profile (paper §4.2).
 
 use std::io;
+use std::path::PathBuf;
 use std::process::Command as Keeper;
 use std::time::{Duration, SystemTime};
 
@@ -31,6 +32,8 @@ pub struct LearnOptions {
     /// The launch sequence that the app has already, in the form of a profile: it settles what this launch leaves
     /// open.
     pub earlier: Option<Profile>,
+    /// Where the models of drives are kept; `None`: the schedule is that of the drives' classes.
+    pub state_dir: Option<PathBuf>,
     /// Tells the user which drives are slowed.
     pub tell: fn(&str),
 }
@@ -193,6 +196,7 @@ pub fn learn(
             exact_faults,
             earlier: options.earlier,
             sysfs: Sysfs::default(),
+            state_dir: options.state_dir,
         };
         // The user waits for the command, and can end it.
         launch.build_profile(&trace, &mounts, &|| false)

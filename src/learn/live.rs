@@ -4,6 +4,7 @@
 //! the app go and watches it until its launch is over.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::Builder;
@@ -44,6 +45,8 @@ pub struct LiveJob {
     pub limits: LaunchLimits,
     /// What kinds of drives there are.
     pub sysfs: Sysfs,
+    /// Where the models of drives are kept.
+    pub state_dir: PathBuf,
     /// Narrowed while the launch is learned, where the kernel allows that.
     pub fault_around: Option<Arc<FaultAroundKnob>>,
     /// Lives while the launch is being prefetched.
@@ -140,6 +143,7 @@ fn learn(
         exact_faults,
         earlier: job.earlier.and_then(|load| load()),
         sysfs: job.sysfs,
+        state_dir: Some(job.state_dir),
     };
     let until = Instant::now() + RESOLVE_LIMIT;
     launch.build_profile(&trace, &mounts, &|| Instant::now() >= until)

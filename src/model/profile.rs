@@ -175,6 +175,18 @@ impl Profile {
         }
     }
 
+    /// Whether data are scheduled in the order in which they were accessed, as metadata shift leaves them, drive by
+    /// drive. Regions put them into the order of the disk.
+    pub fn is_in_access_order(&self) -> bool {
+        let mut latest = vec![0; self.devices.len()];
+        let data = self.entries.iter();
+        let mut data = data.filter(|entry| !entry.span.place.is_metadata());
+        data.all(|entry| {
+            let device = usize::from(entry.span.place.device(&self.files));
+            entry.time_us >= std::mem::replace(&mut latest[device], entry.time_us)
+        })
+    }
+
     /// Number of files that the schedule reads.
     pub fn scheduled_files(&self) -> usize {
         let files = self.entries.iter().map(|entry| entry.span.place);

@@ -43,6 +43,11 @@ pub struct Store {
 }
 
 impl Store {
+    /// Its directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The store in `dir`, which must exist.
     ///
     /// # Errors

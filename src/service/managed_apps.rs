@@ -256,7 +256,7 @@ impl ManagedApps {
             key,
             Occasion::Launch,
             move |profile, sequence, store| {
-                let rescheduled = reschedule(profile, sequence, params);
+                let rescheduled = reschedule(profile, sequence, params, store.dir());
                 let replace = |new: Profile| CachedProfile::store(&new, store);
                 Some(rescheduled.and_then(|new| new.map(replace).transpose()))
             },
@@ -325,7 +325,7 @@ impl ManagedApps {
             key,
             Occasion::Launch,
             move |profile, sequence, store| {
-                let stored = extend(profile, sequence, &missed).and_then(|extended| {
+                let stored = extend(profile, sequence, &missed, store.dir()).and_then(|extended| {
                     let Some(extended) = extended else {
                         return Ok(None);
                     };

@@ -18,12 +18,12 @@ use crate::fs::fiemap::{extents, pieces};
 use crate::fs::handle::{self, CachedFile};
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::safe_open;
-use crate::learn::{FileMetadata, MissedReads, NotedReads};
+use crate::learn::{FileMetadata, MissedReads, NotedReads, OnDrives};
 use crate::model::{
     Device, DeviceParams, File, Learned, LogEntry, PAGE_SIZE, Params, Place, Profile, Revision,
 };
 use crate::policy::{Finding, TunedParameter, check_files};
-use crate::schedule::{Located, reorder, resequence, schedule_for};
+use crate::schedule::{Located, reorder, resequence};
 use crate::service::cached_profile::main_class;
 use crate::service::clock::now_s;
 
@@ -31,7 +31,7 @@ use crate::service::clock::now_s;
 const LOOKUP_LIMIT: Duration = Duration::from_secs(30);
 
 /// The profile with other parameters, which are added to its history; `None` if the schedule would be the
-/// same. `sequence` is the launch sequence that was kept beside it, as a profile whose entries are in access
+/// same. `state_dir` is where the models of drives are kept. `sequence` is the launch sequence that was kept beside it, as a profile whose entries are in access
 /// order.
 ///
 /// # Errors
@@ -40,18 +40,20 @@ pub fn reschedule(
     mut profile: Profile,
     sequence: Option<Profile>,
     params: Params,
+    state_dir: &Path,
 ) -> Result<Option<Profile>, String> {
     let in_force = profile.history.last().map(|revision| revision.params);
     let class = main_class(&profile);
-    let of_devices = DeviceParams::new(&profile.devices, class, params);
     let tuned = in_force.and_then(|in_force| TunedParameter::of(class, &in_force));
-    let entries = if tuned.is_some_and(TunedParameter::is_order_only) {
+    let is_order_only = tuned.is_some_and(TunedParameter::is_order_only);
+    let entries = if is_order_only && profile.is_in_access_order() {
+        let of_devices = DeviceParams::new(&profile.devices, class, params);
         reorder(&profile.entries, &profile.files, &of_devices)
     } else {
         let sequence = sequence
             .filter(|sequence| sequence.created == profile.created)
             .ok_or("the launch sequence is not there any more")?;
-        schedule_for(&find_sequence(&sequence)?, &of_devices)
+        on_drives(&profile, params, state_dir).schedule(&find_sequence(&sequence)?)
     };
     if entries == profile.entries {
         return Ok(None);
@@ -60,6 +62,17 @@ pub fn reschedule(
     let time = now_s();
     profile.history.push(Revision { time, params });
     Ok(Some(profile))
+}
+
+/// What a profile is scheduled for.
+fn on_drives<'a>(profile: &'a Profile, params: Params, state_dir: &'a Path) -> OnDrives<'a> {
+    OnDrives {
+        devices: &profile.devices,
+        main: main_class(profile),
+        params,
+        learned: profile.learned,
+        state_dir: Some(state_dir),
+    }
 }
 
 /// A launch sequence with the present places on the disks.
@@ -96,6 +109,7 @@ pub fn extend(
     mut profile: Profile,
     sequence: Option<Profile>,
     missed: &MissedReads,
+    state_dir: &Path,
 ) -> Result<Option<Extended>, String> {
     let kept = sequence.filter(|kept| kept.created == profile.created);
     let live = kept.filter(|_| profile.learned == Learned::Live);
@@ -108,8 +122,7 @@ pub fn extend(
     }
     if noted.joined > 0 {
         let log = find_sequence(&sequence)?;
-        let of_devices = DeviceParams::new(&profile.devices, main_class(&profile), revision.params);
-        profile.entries = schedule_for(&log, &of_devices);
+        profile.entries = on_drives(&profile, revision.params, state_dir).schedule(&log);
         profile.log_entries = u32::try_from(log.len()).unwrap_or(u32::MAX);
         sequence.log_entries = profile.log_entries;
     }

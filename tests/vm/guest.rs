@@ -175,6 +175,7 @@ pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> L
         },
         keeper: None,
         earlier: None,
+        state_dir: None,
         tell: |_| (),
     };
     let learned = learn(Spawn::new(command), options, &mut supervisor).unwrap();

@@ -105,6 +105,7 @@ impl Work {
                 // What a killed learning run leaves changed are settings of a drive that goes with it.
                 keeper: None,
                 earlier: earlier.cloned(),
+                state_dir: None,
                 tell: |_| (),
             };
             let watch = self.watch_window(app)?;

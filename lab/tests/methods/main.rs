@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lab::methods::{
-    BlockMap, Call, Completion, LearnedApp, LearningRun, Method, Plan, Running, plan, together,
+    BlockMap, Call, Completion, LearnedApp, LearningRun, Method, Plan, PlannedDrive, Running, plan,
+    together,
 };
 use paralfetch::apps::{Rules, identify_command};
 use paralfetch::drive::KnobError;
@@ -63,6 +64,7 @@ fn learned(image: &Image, supervisor: &mut Supervisor) -> LearnedApp {
                 limits: LaunchLimits::default(),
                 keeper: None,
                 earlier: None,
+                state_dir: None,
                 tell: |_| (),
             };
             let mut spawn = Spawn::new(command);
@@ -82,7 +84,7 @@ fn learned(image: &Image, supervisor: &mut Supervisor) -> LearnedApp {
 fn planned(method: Method, learned: &LearnedApp) -> Plan {
     // That of the drive under the test, whatever it is.
     let class = learned.exact.as_ref().unwrap().profile.devices[0].class;
-    plan(method, learned, class).unwrap()
+    plan(method, learned, &PlannedDrive::of(class)).unwrap()
 }
 
 fn product(_: &Image, learned: &LearnedApp) {

@@ -88,6 +88,8 @@ fn shift(apps: &ManagedApps) -> Option<u64> {
 fn profile() -> Profile {
     let mut profile = sample(ID);
     profile.entries[0].time_us = 2000;
+    // Data in the order of accesses.
+    profile.entries.swap(1, 2);
     profile
 }
 

@@ -146,6 +146,7 @@ impl Parts {
             earlier: self.apps.load_sequence(&start.key),
             limits,
             sysfs: self.places.sysfs.clone(),
+            state_dir: self.places.state_dir.clone(),
             fault_around: self.fault_around.clone(),
             prefetching: self.prefetchers.under_way(launch.number),
             held: None,

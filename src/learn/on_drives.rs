@@ -1,0 +1,112 @@
+//! Making a schedule for the drives that a launch is read from.
+//!
+//! On disks with heads and drives that serve one command at a time the order of requests decides, so that a simulation
+//! chooses it ([`choose`]) where the drives' models are known. Elsewhere the schedule is that of the drives' classes.
+
+use std::path::Path;
+
+use crate::drive::{KeptModels, Sysfs, known_drives};
+use crate::fs::mounts::MountTable;
+use crate::model::{
+    Device, DeviceParams, DriveClass, DriveModel, Learned, LogEntry, Params, PrefetchEntry,
+};
+use crate::schedule::{Choices, choose, schedule_for};
+
+/// Most log entries that are simulated: a candidate takes 1 µs of processor time for each, and there are some
+/// hundred.
+const MOST_ENTRIES: usize = 40_000;
+
+/// What a schedule is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDrives<'a> {
+    /// The device table.
+    pub devices: &'a [Device],
+    /// The class of the drive that most is read from, and its parameters.
+    pub main: DriveClass,
+    pub params: Params,
+    /// How the launch sequence was learned.
+    pub learned: Learned,
+    /// Where the models of drives are kept. `None`: nothing is simulated.
+    pub state_dir: Option<&'a Path>,
+}
+
+impl OnDrives<'_> {
+    /// The schedule of a launch sequence in access order.
+    pub fn schedule(&self, log: &[LogEntry]) -> Vec<PrefetchEntry> {
+        let usual = DeviceParams::new(self.devices, self.main, self.params);
+        let models = match log.len() <= MOST_ENTRIES {
+            true => self.models(),
+            false => None,
+        };
+        let Some(models) = models else {
+            return schedule_for(log, &usual);
+        };
+        let choices = Choices {
+            usual: &usual,
+            params: self.params,
+            learned: self.learned,
+            may_hold: false,
+        };
+        choose(log, &models, &choices).entries
+    }
+
+    /// The models of the devices, in their order; `None` if one is unknown, or has a queue that keeps its order from
+    /// mattering.
+    fn models(&self) -> Option<Vec<DriveModel>> {
+        // Models that cannot be read are reported by `doctor` and `probe`.
+        let kept = KeptModels::load(self.state_dir?).unwrap_or_default();
+        let mounts = MountTable::read().ok()?;
+        let sysfs = Sysfs::default();
+        let model = |device: &Device| {
+            let dev = match mounts.of_device(device.dev).next() {
+                Some(_) => device.dev,
+                None => mounts.find_uuid(&device.fs_uuid)?,
+            };
+            let drive = known_drives([dev], &sysfs, &mounts, &kept)
+                .into_iter()
+                .next();
+            Some(drive?.model).filter(is_order_decisive)
+        };
+        self.devices.iter().map(model).collect()
+    }
+}
+
+/// Whether the order of requests decides how long the drive takes for them.
+fn is_order_decisive(model: &DriveModel) -> bool {
+    model.has_heads() || model.useful_depth() == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drives_with_queues_keep_the_schedule_of_their_class() {
+        let is_decisive = |class| is_order_decisive(&DriveModel::guess(class));
+        assert!(!is_decisive(DriveClass::CommandQueuing));
+        assert!(is_decisive(DriveClass::NoCommandQueuing));
+        assert!(is_decisive(DriveClass::Rotational));
+    }
+
+    #[test]
+    fn without_models_nothing_is_simulated() {
+        let device = Device {
+            dev: 0,
+            name: String::new(),
+            fs: String::new(),
+            fs_uuid: [0; 16],
+            class: DriveClass::Rotational,
+        };
+        let directory = tempfile::tempdir().unwrap();
+        for state_dir in [None, Some(directory.path())] {
+            let on_drives = OnDrives {
+                devices: std::slice::from_ref(&device),
+                main: DriveClass::Rotational,
+                params: Params::for_device(DriveClass::Rotational, true),
+                learned: Learned::Exact,
+                state_dir,
+            };
+            assert_eq!(on_drives.models(), None);
+        }
+    }
+}
