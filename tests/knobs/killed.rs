@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use paralfetch::drive::{Knobs, restore_leftovers};
 use paralfetch::process::parse_stat;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::{privileged, succeed};
+use crate::common::privileged;
 use crate::drive::{Drive, read, setting};
 use crate::holder::{Holder, SlowKnob, keeper};
 use crate::priority::priority;

@@ -20,7 +20,7 @@ const MOST_WALKS: u32 = 16;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// A priority that tasks may have inherited.
-pub(super) struct Inherited<'a> {
+pub(super) struct InheritedPriority<'a> {
     /// As the kernel has it.
     pub priority: u16,
     /// What they would have inherited otherwise.
@@ -36,7 +36,7 @@ pub(super) fn now() -> u64 {
     Clocks::now().boottime_ns / (NS_PER_S / clock_ticks_per_second())
 }
 
-impl Inherited<'_> {
+impl InheritedPriority<'_> {
     /// Gives all of them the old priority.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::inheritors::{self, Inherited};
+use super::inheritors::{self, InheritedPriority};
 use super::io_priority::{encode, get, set};
 use super::setting::{IoClass, KnobError, Undone};
 use crate::process::task_state;
@@ -79,7 +79,7 @@ impl TaskChange {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(Undone::Gone),
             restored => restored,
         };
-        let inherited = self.inherited_since.map(|since| Inherited {
+        let inherited = self.inherited_since.map(|since| InheritedPriority {
             priority: self.to,
             old: self.old,
             since,
