@@ -14,6 +14,10 @@ use crate::model::{DeviceParams, DriveModel, Infill, Learned, LogEntry, Params, 
 /// a share of the time with that.
 const LEAST_GAIN: f64 = 0.03;
 
+/// What is read along takes memory, and passes other requests: reading the pages of the launch once more must be worth
+/// such a share of the time.
+const PRICE_OF_PAGES: f64 = 0.02;
+
 /// Numbers of regions that are tried.
 const REGIONS: [u64; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128];
 
@@ -121,7 +125,7 @@ impl ScheduleSearch<'_> {
                 };
                 let entries = schedule_for(self.log, &DeviceParams::uniform(params));
                 let found = self.judge(entries, SchedulePlan::Sequence(params), 0, usual_us);
-                keep_better(&mut best, found);
+                self.keep_better(&mut best, found);
             }
         }
         best.unwrap_or_else(|| unreachable!("there are holes and shifts"))
@@ -159,7 +163,7 @@ impl ScheduleSearch<'_> {
                 .best_regions(candidates, usual_us, &mut found)
                 .unwrap_or(plan);
         }
-        if let Some(found) = found.filter(|found| found.predicted_us < best.predicted_us) {
+        if let Some(found) = found.filter(|found| self.score(found) < self.score(best)) {
             *best = found;
         }
     }
@@ -176,14 +180,29 @@ impl ScheduleSearch<'_> {
             let how = SchedulePlan::Regions(plan);
             if self.may_hold {
                 let held = self.judge(schedule.entries.clone(), how, schedule.first, usual_us);
-                keep_better(found, held);
+                self.keep_better(found, held);
             }
             let beside = self.judge(schedule.entries, how, 0, usual_us);
-            keep_better(found, beside);
+            self.keep_better(found, beside);
         }
         match found.as_ref()?.plan {
             SchedulePlan::Regions(plan) => Some(plan),
             SchedulePlan::Sequence(_) => None,
+        }
+    }
+
+    /// The lower, the better.
+    fn score(&self, schedule: &ChosenSchedule) -> f64 {
+        let needed: u64 = self.log.iter().map(|entry| entry.span.len).sum();
+        let read: u64 = schedule.entries.iter().map(|entry| entry.span.len).sum();
+        let share = read as f64 / needed.max(1) as f64;
+        schedule.predicted_us * (1.0 + PRICE_OF_PAGES * share)
+    }
+
+    fn keep_better(&self, best: &mut Option<ChosenSchedule>, other: ChosenSchedule) {
+        let is_better = |best: &ChosenSchedule| self.score(&other) < self.score(best);
+        if best.as_ref().is_none_or(is_better) {
+            *best = Some(other);
         }
     }
 
@@ -203,13 +222,6 @@ impl ScheduleSearch<'_> {
             usual_us,
             candidates: 0,
         }
-    }
-}
-
-fn keep_better(best: &mut Option<ChosenSchedule>, other: ChosenSchedule) {
-    let is_better = |best: &ChosenSchedule| other.predicted_us < best.predicted_us;
-    if best.as_ref().is_none_or(is_better) {
-        *best = Some(other);
     }
 }
 
