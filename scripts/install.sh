@@ -120,7 +120,11 @@ remove_one() {
         *) change rm -f "$DESTDIR$3" ;;
     esac
     # Small systems have no manual and no completions, and the directories for them are ours.
-    [[ $3 != */share/* ]] || remove_empty "$(dirname "$3")"
+    local directory=$3
+    while [[ $directory == */share/*/* ]]; do
+        directory=$(dirname "$directory")
+        remove_empty "$directory"
+    done
 }
 
 uninstall_all() {

@@ -35,7 +35,7 @@ cmp "$REPO/dist/paralfetch.service" "$DESTDIR$UNITS/paralfetch.service"
 "$INSTALL" uninstall >/dev/null
 expect "removed" ""
 [[ ! -e $DESTDIR/etc/paralfetch ]] || die "removed: /etc/paralfetch is left, and empty"
-[[ ! -e $DESTDIR/usr/share/doc/paralfetch ]] || die "removed: the documentation's directory is left, and empty"
+[[ -z $(ls "$DESTDIR/usr/share") ]] || die "removed: empty directories are left: $(ls "$DESTDIR/usr/share")"
 
 mkdir -p "$DESTDIR/var/lib/paralfetch"
 touch "$DESTDIR/var/lib/paralfetch/app.pf"
