@@ -11,8 +11,9 @@ use crate::system::{
 };
 use crate::{drive, upheavals, week};
 
-/// The packed source tree, which the host sends along.
+/// The packed source tree, which the host sends along, and the package that it has built from it.
 pub const TREE: &str = "tree.tar";
+pub const PACKAGE: &str = "paralfetch.deb";
 
 const UNIT: &str = "paralfetch.service";
 const SOCKET: &str = "paralfetch.socket";
@@ -36,16 +37,13 @@ pub fn main() {
     prepare();
     let before = files();
 
-    begin("scripts/install.sh");
-    print!(
-        "{}",
-        output(&["scripts/install.sh", "--binary", "paralfetch"])
-    );
+    begin("dpkg --install");
     log_all();
     let service = Journal::follow(&["--unit", UNIT]);
-    begin("systemctl enable --now");
-    output(&["systemctl", "enable", "--now", SOCKET, UNIT]);
+    output(&["dpkg", "--install", PACKAGE]);
+    enabled();
     runs(&service);
+    one_version();
     begin("the sandbox");
     sandbox();
     begin("status, for a user");
@@ -65,6 +63,8 @@ pub fn main() {
     apps::assert_learned_through_namespace();
     begin("the next launch is prefetched");
     apps::assert_prefetched(&apps::launch_cold(&service, APP));
+    begin("the service's own package is installed again");
+    upgraded(&service);
 
     begin("a package is updated");
     upheavals::package_updated(&service);
@@ -95,6 +95,10 @@ pub fn main() {
     cannot_work();
     begin("removed");
     removed(&before);
+    begin("purged");
+    purged(&before);
+    begin("scripts/install.sh");
+    installed_by_hand(&service, &before);
     begin("done");
 }
 
@@ -111,11 +115,55 @@ fn prepare() {
 /// Has the service say all that it does, and learn one launch of each app.
 fn log_all() {
     let text = "log.level = \"debug\"\nprefetch.max_learned_launches = 1\n";
+    fs::create_dir_all(DROP_INS).unwrap();
     fs::write(format!("{DROP_INS}/10-log.toml"), text).unwrap();
 }
 
+/// At each boot, and by calls on the bus.
+fn enabled() {
+    for unit in [UNIT, SOCKET, "dbus-org.paralfetch.Paralfetch1.service"] {
+        let state = outcome(&["systemctl", "is-enabled", unit]);
+        assert!(state.status.success(), "{unit} is not enabled");
+    }
+}
+
+/// The program, the package and the service on the bus have one version.
+fn one_version() {
+    let version = output(&[
+        "dpkg-query",
+        "--show",
+        "--showformat=${Version}",
+        "paralfetch",
+    ]);
+    let program = output(&["paralfetch", "--version"]);
+    assert_eq!(program.trim(), format!("paralfetch {version}"));
+    let asked = [
+        "busctl",
+        "--system",
+        "get-property",
+        NAME,
+        OBJECT,
+        NAME,
+        "Version",
+    ];
+    assert_eq!(output(&asked).trim(), format!("s \"{version}\""));
+    let mode = output(&["paralfetch", "mode"]);
+    assert_eq!(mode.trim(), "automatic");
+}
+
+/// As at an upgrade: the service is started anew, with the profiles that it had.
+fn upgraded(service: &Journal) {
+    let pid = main_pid();
+    output(&["dpkg", "--install", PACKAGE]);
+    assert_ne!(main_pid(), pid);
+    let ready = service.start_of(main_pid());
+    assert_ne!(ready.field("F_PROFILES"), "0", "{}", ready.fields());
+    assert_eq!(property(SOCKET, "SubState"), "running");
+    apps::assert_prefetched(&apps::launch_cold(service, APP));
+}
+
 fn runs(service: &Journal) {
-    // systemctl has waited until it was ready.
+    // Who started it has waited until it was ready.
     for (name, value) in [("ActiveState", "active"), ("SubState", "running")] {
         assert_eq!(property(UNIT, name), value, "{name}");
     }
@@ -407,27 +455,53 @@ fn cannot_work() {
     output(&["systemctl", "start", UNIT]);
 }
 
-/// Nothing is left.
+/// Nothing runs, and profiles and configuration are left. That the units are enabled is noted until the package is
+/// purged.
 fn removed(before: &[String]) {
     fs::remove_file(RULES).unwrap();
-    print!("{}", output(&["scripts/install.sh", "uninstall"]));
-    let left: Vec<String> = files()
-        .into_iter()
-        .filter(|file| !before.contains(file))
-        .collect();
-    let kept = ["/etc/paralfetch", "/var/lib/paralfetch", "/run/paralfetch"];
-    for file in &left {
-        assert!(kept.iter().any(|kept| file.starts_with(kept)), "{left:#?}");
+    output(&["dpkg", "--remove", "paralfetch"]);
+    let kept = [
+        "/etc/paralfetch",
+        "/var/lib/paralfetch",
+        "/etc/systemd/system/",
+        "/var/lib/systemd/",
+    ];
+    for file in left(before) {
+        assert!(kept.iter().any(|kept| file.starts_with(kept)), "{file}");
     }
-    print!(
-        "{}",
-        output(&["scripts/install.sh", "uninstall", "--purge"])
-    );
-    let left: Vec<String> = files()
-        .into_iter()
-        .filter(|file| !before.contains(file))
-        .collect();
-    assert!(left.is_empty(), "{left:#?}");
+    nothing_runs();
+}
+
+/// Nothing is left.
+fn purged(before: &[String]) {
+    output(&["dpkg", "--purge", "paralfetch"]);
+    assert_eq!(left(before), [""; 0]);
+}
+
+/// What is not Debian's or Ubuntu's is installed, started and removed by a script.
+fn installed_by_hand(service: &Journal, before: &[String]) {
+    output(&["scripts/install.sh", "--binary", "paralfetch"]);
+    output(&["systemctl", "enable", "--now", SOCKET, UNIT]);
+    enabled();
+    runs(service);
+    output(&["scripts/install.sh", "uninstall"]);
+    let kept = ["/etc/paralfetch", "/var/lib/paralfetch", "/run/paralfetch"];
+    for file in left(before) {
+        assert!(kept.iter().any(|kept| file.starts_with(kept)), "{file}");
+    }
+    output(&["scripts/install.sh", "uninstall", "--purge"]);
+    assert_eq!(left(before), [""; 0]);
+    nothing_runs();
+}
+
+/// What is there, and was not before.
+fn left(before: &[String]) -> Vec<String> {
+    let is_new = |file: &String| !before.contains(file);
+    files().into_iter().filter(is_new).collect()
+}
+
+/// Neither on the bus nor for systemd.
+fn nothing_runs() {
     for unit in [UNIT, SOCKET] {
         assert_eq!(property(unit, "LoadState"), "not-found", "{unit}");
     }

@@ -26,7 +26,7 @@ use machine::Init;
 const TESTS: [(&str, &str); 1] = [("the_installed_service_works_on_the_stock_kernel", "stock")];
 
 /// What of the source tree is needed for installing, packed for the machine.
-const TREE: [&str; 4] = ["scripts", "dist", "docs", "man"];
+const TREE: [&str; 5] = ["scripts", "dist", "docs", "man", "packaging"];
 
 fn main() -> ExitCode {
     if machine::is_guest() {
@@ -44,7 +44,8 @@ fn holds(test: &str, kernel: &str) -> bool {
     let started = Instant::now();
     let directory = tempfile::tempdir().expect("a directory can be made");
     let tree = directory.path().join(guest::TREE);
-    pack(&tree);
+    build_package(directory.path());
+    pack(&tree, directory.path());
     let fork_server = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/fork_server.py");
     let files = [tree.as_path(), Path::new(fork_server)];
     let verdict = match machine::boot(kernel, Init::Systemd, &files) {
@@ -62,11 +63,30 @@ fn holds(test: &str, kernel: &str) -> bool {
     verdict == "ok"
 }
 
-fn pack(to: &Path) {
+/// The Debian package of the program that is tested, as [`guest::PACKAGE`].
+fn build_package(directory: &Path) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let built = Command::new(root.join("scripts/deb.sh"))
+        .args(["--binary", env!("CARGO_BIN_EXE_paralfetch")])
+        .arg(directory)
+        .output()
+        .expect("scripts/deb.sh can be run");
+    let told = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "scripts/deb.sh: {told}");
+    let file = String::from_utf8(built.stdout).expect("a path of ours");
+    std::fs::rename(file.trim(), directory.join(guest::PACKAGE)).expect("it is there");
+}
+
+/// The tree, and the package from `directory`.
+fn pack(to: &Path, directory: &Path) {
     let packed = Command::new("tar")
-        .args(["-C", env!("CARGO_MANIFEST_DIR"), "-cf"])
+        .arg("-cf")
         .arg(to)
+        .args(["-C", env!("CARGO_MANIFEST_DIR")])
         .args(TREE)
+        .arg("-C")
+        .arg(directory)
+        .arg(guest::PACKAGE)
         .status()
         .expect("tar can be run");
     assert!(packed.success(), "tar: {packed}");

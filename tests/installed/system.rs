@@ -88,6 +88,8 @@ pub fn files() -> Vec<String> {
         "/opt",
         "/run/paralfetch",
         "/var/lib/paralfetch",
+        "/var/lib/systemd/deb-systemd-helper-enabled",
+        "/var/lib/systemd/deb-systemd-helper-masked",
     ];
     let found = outcome(&[&["find"], &places[..], &["-xdev"]].concat());
     let mut files: Vec<String> = String::from_utf8_lossy(&found.stdout)
