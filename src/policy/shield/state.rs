@@ -459,9 +459,13 @@ fn is_used_up(
 fn supports(claim: &Claim, in_force: &InForce) -> bool {
     match &in_force.measure {
         Measure::Hold(_) => claim.is_launch(),
+        // On no other account: the task's user alone answers for it. As long as any of his waits there, so that many that
+        // take turns do not change priorities all the time.
         Measure::Priority {
-            tid, waits: true, ..
-        } => claim.threads().contains(tid),
+            device,
+            waits: true,
+            ..
+        } => (claim.uid, claim.device) == (in_force.uid, *device) && !claim.threads().is_empty(),
         Measure::Priority { device, .. }
         | Measure::Backlog { device, .. }
         | Measure::Requests { device, .. } => claim.device == *device,

@@ -598,3 +598,27 @@ fn pressure_does_not_go_on_where_an_account_was_used_up() {
     assert_eq!(played.after(0.0, looked()), [Backlog]);
     assert_eq!(played.state.account_of(played.id(Backlog)), None);
 }
+
+#[test]
+fn the_priority_of_a_task_that_waited_is_on_its_users_account_alone() {
+    let mut played = Played::new(ShieldSettings::default().only(Journal));
+    let waits = |tid| ShieldEvent::Waits {
+        tid,
+        uid: USER,
+        device: DRIVE,
+    };
+    // Six tasks that take turns: one after the other, never all at once.
+    for turn in 0..24 {
+        played.after(0.1, waits(100 + turn % 6));
+        played.after(0.0, looked());
+    }
+    assert_eq!(played.running.len(), 6 + 1, "and the journal's thread");
+    assert_eq!(played.ended, [], "none was set back in between");
+    played.after(0.1, ShieldEvent::Pressure { device: DRIVE });
+    // No more of them waits, while other tasks do.
+    for _ in 0..12 {
+        played.after(0.5, ShieldEvent::Pressure { device: DRIVE });
+        played.after(0.0, looked());
+    }
+    assert_eq!(played.kinds(), [Journal], "the journal's thread");
+}
