@@ -1,7 +1,6 @@
 //! Never in the way: what may go wrong, and launches that go on all the same.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -139,12 +138,16 @@ fn thousands_of_programs_wake_nobody() {
         .status()
         .unwrap();
     assert!(status.success());
-    // Thread by thread: one that ended meanwhile has taken its count along.
-    let woken: u64 = switches(service.pid())
+    // Thread by thread: one that ended meanwhile has taken its count along. The shield's look by the clock for as long
+    // as anybody waits for the drive, which says nothing of programs.
+    let after = switches(service.pid());
+    let woken: Vec<(&String, u64)> = after
         .iter()
-        .map(|(thread, after)| after - before.get(thread).unwrap_or(&0))
-        .sum();
-    assert!(woken < 100, "woken {woken} times by 2000 programs");
+        .filter(|(thread, _)| !thread.starts_with("pf-shield") && !thread.starts_with("pf-writers"))
+        .map(|(thread, after)| (thread, after - before.get(thread).unwrap_or(&0)))
+        .collect();
+    let all: u64 = woken.iter().map(|(_, count)| count).sum();
+    assert!(all < 100, "woken by 2000 programs: {woken:?}");
     let line = image.launch_cold(&mut service, "app");
     assert!(number(&line, "read_bytes") > 0, "{line}");
 }
@@ -224,20 +227,21 @@ fn an_app_that_is_replaced_and_ends_at_once_is_learned_again() {
     image.learn(&mut service, "app");
 }
 
-/// Voluntary context switches of each thread of a process so far, by the thread's id.
-fn switches(pid: u32) -> HashMap<OsString, u64> {
+/// Voluntary context switches of each thread of a process so far, by the thread's name and id.
+fn switches(pid: u32) -> HashMap<String, u64> {
     fs::read_dir(format!("/proc/{pid}/task"))
         .unwrap()
         .filter_map(|task| {
             let task = task.unwrap();
             // A thread may end between the listing and the reading.
             let status = fs::read_to_string(task.path().join("status")).ok()?;
-            let count = status
-                .lines()
-                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))
-                .and_then(|count| count.trim().parse().ok())
-                .unwrap();
-            Some((task.file_name(), count))
+            let field = |name: &str| {
+                let found = status.lines().find_map(|line| line.strip_prefix(name));
+                found.unwrap().trim().to_owned()
+            };
+            let count = field("voluntary_ctxt_switches:").parse().unwrap();
+            let id = task.file_name().into_string().unwrap();
+            Some((format!("{} {id}", field("Name:")), count))
         })
         .collect()
 }
