@@ -1,7 +1,7 @@
 //! Making a schedule for the drives that a launch is read from.
 //!
 //! On disks with heads and drives that serve one command at a time the order of requests decides, so that a simulation
-//! chooses it ([`choose`]) where the drives' models are known. Elsewhere the schedule is that of the drives' classes.
+//! chooses it ([`choose`]), by the drives' models: measured ones, or until then those of their classes. Elsewhere the schedule is that of the drives' classes.
 
 use std::path::Path;
 

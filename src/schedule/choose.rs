@@ -33,6 +33,10 @@ const SHIFTS: [u64; 5] = [0, 4 << 10, 64 << 10, 256 << 10, RegionPlan::ALL_METAD
 /// Rounds of questions.
 const ROUNDS: usize = 2;
 
+/// Log entries that are simulated, of all candidates together, after which no further round begins: a second of
+/// processor time on a small machine.
+const MOST_WORK: usize = 2_000_000;
+
 /// How a schedule is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SchedulePlan {
@@ -138,7 +142,10 @@ impl ScheduleSearch<'_> {
         let mut plan = RegionPlan::one(hole);
         let usual_us = best.usual_us;
         let mut found: Option<ChosenSchedule> = None;
-        for _ in 0..ROUNDS {
+        for round in 0..ROUNDS {
+            if round > 0 && self.candidates * self.log.len() > MOST_WORK {
+                break;
+            }
             let lengths = REGIONS.into_iter().flat_map(|count| {
                 let length_us = launch_us.div_ceil(count).max(1);
                 FIRST.map(|first| (length_us.saturating_mul(first), length_us))

@@ -45,8 +45,12 @@ pub fn reschedule(
     let in_force = profile.history.last().map(|revision| revision.params);
     let class = main_class(&profile);
     let tuned = in_force.and_then(|in_force| TunedParameter::of(class, &in_force));
-    let is_order_only = tuned.is_some_and(TunedParameter::is_order_only);
-    let entries = if is_order_only && profile.is_in_access_order() {
+    if !profile.is_in_access_order() {
+        return Err(
+            "a simulation has chosen the schedule, and no parameter is left to tune".into(),
+        );
+    }
+    let entries = if tuned.is_some_and(TunedParameter::is_order_only) {
         let of_devices = DeviceParams::new(&profile.devices, class, params);
         reorder(&profile.entries, &profile.files, &of_devices)
     } else {

@@ -1,11 +1,10 @@
 //! Tasks that inherit an I/O priority: shells that start others whenever they are asked to.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use paralfetch::drive::{ChangeId, IoClass, Knobs, Setting, Undone};
-use paralfetch::process::parse_stat;
 
 use crate::Test;
 use crate::common::{privileged, succeed};
@@ -14,6 +13,9 @@ pub const TESTS: &[Test] = &[(
     "what_a_task_has_started_meanwhile_is_set_back_with_it",
     what_a_task_has_started_meanwhile_is_set_back_with_it,
 )];
+
+/// Somebody who is not root.
+const USER: u32 = 12_345;
 
 /// As ionice(1) has it.
 pub fn priority(tid: u32) -> String {
@@ -29,13 +31,17 @@ struct Shell {
 }
 
 impl Shell {
-    fn new() -> Self {
-        let mut process = Command::new("sh")
+    /// Of this user; root's without.
+    fn new(uid: Option<u32>) -> Self {
+        let mut command = Command::new("sh");
+        command
             .args(["-c", "while read line; do sleep 1000 & echo $!; done"])
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::piped());
+        if let Some(uid) = uid {
+            command.uid(uid);
+        }
+        let mut process = command.spawn().unwrap();
         let input = process.stdin.take().unwrap();
         let output = BufReader::new(process.stdout.take().unwrap());
         Shell {
@@ -75,19 +81,16 @@ impl Drop for Shell {
     }
 }
 
-/// In clock ticks since boot.
-fn start_time(pid: u32) -> u64 {
-    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap();
-    parse_stat(&stat).unwrap().start_time
-}
-
-fn raise(knobs: &mut Knobs, shell: &Shell) -> ChangeId {
-    let setting = Setting::IoPriority {
+fn real_time(shell: &Shell) -> Setting {
+    Setting::IoPriority {
         tid: i32::try_from(shell.id()).unwrap(),
         class: IoClass::RealTime,
         level: 6,
-    };
-    knobs.change(setting).unwrap().unwrap()
+    }
+}
+
+fn raise(knobs: &mut Knobs, shell: &Shell) -> ChangeId {
+    knobs.change(real_time(shell)).unwrap().unwrap()
 }
 
 fn what_a_task_has_started_meanwhile_is_set_back_with_it() {
@@ -97,31 +100,38 @@ fn what_a_task_has_started_meanwhile_is_set_back_with_it() {
     const RAISED: &str = "realtime: prio 6";
     let run = tempfile::tempdir().unwrap();
     let mut knobs = Knobs::acquire(run.path(), None).unwrap();
-    let [mut first, mut second, administrators] = [(); 3].map(|()| Shell::new());
-    let before = priority(first.id());
+    let mut ours = Shell::new(None);
+    let [mut theirs, mut more] = [(); 2].map(|()| Shell::new(Some(USER)));
+    let administrators = Shell::new(None);
+    let before = priority(theirs.id());
     let other = administrators.id().to_string();
     succeed(Command::new("ionice").args(["-c1", "-n6", "-p", &other]));
-    let mut earlier = first.start();
-    // Start times are given in clock ticks: what is as old as the change could have been started by it.
-    while start_time(earlier) <= start_time(administrators.id()) {
-        earlier = first.start();
-    }
-    let ids = [&first, &second].map(|shell| raise(&mut knobs, shell));
-    let started = [first.start(), first.start(), second.start()];
-    for raised in started {
+    let ids = [&ours, &theirs, &more].map(|shell| raise(&mut knobs, shell));
+    let started = [theirs.start(), more.start()];
+    let kept = ours.start();
+    for raised in [started[0], started[1], kept] {
         assert_eq!(priority(raised).trim(), RAISED);
     }
-    assert_eq!(knobs.undo(ids[0]).unwrap(), Undone::Restored);
-    let restored = [first.id(), earlier, started[0], started[1]];
+    // Another task of the user has it still, and may be who has started what is found.
+    assert_eq!(knobs.undo(ids[1]).unwrap(), Undone::Restored);
+    assert_eq!(priority(theirs.id()), before);
+    assert_eq!(priority(started[0]).trim(), RAISED);
+    assert_eq!(knobs.undo(ids[2]).unwrap(), Undone::Restored);
+    let restored = [theirs.id(), more.id(), started[0], started[1]];
     assert_eq!(restored.map(priority), [(); 4].map(|()| before.clone()));
-    for kept in [second.id(), administrators.id()] {
+    for kept in [ours.id(), kept, administrators.id()] {
         assert_eq!(priority(kept).trim(), RAISED);
     }
+    // Somebody has chosen it.
+    assert!(knobs.change(real_time(&administrators)).unwrap().is_none());
 
     // It has ended, and what it has started has not.
-    let orphan = second.start();
-    second.end();
+    let orphan = ours.start();
+    ours.end();
     drop(knobs);
-    assert_eq!(priority(orphan), before);
+    assert_eq!(
+        [orphan, kept].map(priority),
+        [(); 2].map(|()| before.clone())
+    );
     assert_eq!(priority(administrators.id()).trim(), RAISED);
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::file::FileChange;
+use super::inheritors::Heirs;
 use super::setting::{KnobError, Setting, Undone};
 use super::systemd::SystemBus;
 use super::task::TaskChange;
@@ -18,8 +19,12 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// The change that makes the setting; `None` if it is so already.
-    pub fn prepare(bus: &SystemBus, setting: &Setting) -> Result<Option<Self>, KnobError> {
+    /// The change that makes the setting; `None` if it is so already. `in_force` are all others.
+    pub fn prepare<'a>(
+        bus: &SystemBus,
+        setting: &Setting,
+        in_force: impl Iterator<Item = &'a Change>,
+    ) -> Result<Option<Self>, KnobError> {
         Ok(match setting {
             Setting::File { path, value } => FileChange::prepare(path, value)?.map(Change::File),
             Setting::UnitProperty {
@@ -28,7 +33,11 @@ impl Change {
                 value,
             } => UnitChange::prepare(bus, unit, *property, *value)?.map(Change::Unit),
             Setting::IoPriority { tid, class, level } => {
-                TaskChange::prepare(*tid, *class, *level)?.map(Change::Task)
+                let heirs = in_force
+                    .filter_map(Change::raised)
+                    .map(|(_, heirs)| heirs)
+                    .next();
+                TaskChange::prepare(*tid, *class, *level, heirs)?.map(Change::Task)
             }
         })
     }
@@ -62,12 +71,18 @@ impl Change {
             Change::File(change) => change.undo(),
             Change::Unit(change) => change.undo(bus),
             Change::Task(change) => {
-                let others = others.filter_map(|other| match other {
-                    Change::Task(other) => Some(other.tid()),
-                    _ => None,
-                });
-                change.undo(&others.collect::<Vec<i32>>())
+                let kept = others.filter_map(Change::raised);
+                let kept: Vec<(i32, u32)> = kept.map(|(tid, heirs)| (tid, heirs.uid)).collect();
+                change.undo(&kept)
             }
+        }
+    }
+
+    /// The task that it has raised, and who may inherit that.
+    fn raised(&self) -> Option<(i32, &Heirs)> {
+        match self {
+            Change::Task(change) => change.raised(),
+            _ => None,
         }
     }
 

@@ -19,6 +19,11 @@ pub(super) fn encode(class: IoClass, level: u8) -> Option<u16> {
     (level < levels).then_some(class << CLASS_SHIFT | u16::from(level))
 }
 
+/// Whether the priority is of this class.
+pub(super) fn has_class(priority: u16, class: IoClass) -> bool {
+    encode(class, 0).is_some_and(|of_class| of_class >> CLASS_SHIFT == priority >> CLASS_SHIFT)
+}
+
 /// ioprio_get(2).
 pub(super) fn get(tid: i32) -> io::Result<u16> {
     // SAFETY: the call takes numbers only.
@@ -53,6 +58,8 @@ mod tests {
         assert_eq!(encode(IoClass::RealTime, 4), Some(0x2004));
         assert_eq!(encode(IoClass::BestEffort, 7), Some(0x4007));
         assert_eq!(encode(IoClass::Idle, 0), Some(0x6000));
+        assert!(has_class(0x2006, IoClass::RealTime) && !has_class(0x2006, IoClass::Idle));
+        assert!(has_class(0, IoClass::None));
         for (class, level) in [
             (IoClass::None, 1),
             (IoClass::RealTime, 8),

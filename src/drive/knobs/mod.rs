@@ -124,7 +124,7 @@ impl Knobs {
             path: path.to_owned(),
             value: value.to_owned(),
         };
-        let Some(change) = Change::prepare(&self.bus, &setting)? else {
+        let Some(change) = self.prepare(&setting)? else {
             return Ok(());
         };
         self.tell(Notice::Begin).map_err(KnobError::Keeper)?;
@@ -143,7 +143,7 @@ impl Knobs {
     /// where even that cannot be had, it stays recorded and is restored with the others, or by
     /// [`Knobs::undo_orphans`].
     pub fn change(&mut self, setting: Setting) -> Result<Option<ChangeId>, KnobError> {
-        let Some(change) = Change::prepare(&self.bus, &setting)? else {
+        let Some(change) = self.prepare(&setting)? else {
             return Ok(None);
         };
         self.begin_anew()?;
@@ -187,6 +187,11 @@ impl Knobs {
     fn position(&self, id: ChangeId) -> Result<usize, KnobError> {
         let at = self.changes.iter().position(|(known, _)| *known == id);
         at.ok_or(KnobError::NotChanged)
+    }
+
+    fn prepare(&self, setting: &Setting) -> Result<Option<Change>, KnobError> {
+        let in_force = self.changes.iter().map(|(_, change)| change);
+        Change::prepare(&self.bus, setting, in_force)
     }
 
     /// Makes a change that has been prepared.

@@ -4,8 +4,8 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::inheritors::{self, InheritedPriority};
-use super::io_priority::{encode, get, set};
+use super::inheritors::Heirs;
+use super::io_priority::{encode, get, has_class, set};
 use super::setting::{IoClass, KnobError, Undone};
 use crate::process::task_state;
 
@@ -20,34 +20,45 @@ pub(super) struct TaskChange {
     old: u16,
     /// `None` until it was read back.
     ours: Option<u16>,
-    /// When it was changed, in clock ticks since boot, if what the task starts from then on is to be set back with it.
+    /// Who may have inherited it, if they are to be set back.
     #[serde(default)]
-    inherited_since: Option<u64>,
+    heirs: Option<Heirs>,
 }
 
 impl TaskChange {
-    /// The change that gives the task this priority; `None` if it has it.
-    pub fn prepare(tid: i32, class: IoClass, level: u8) -> Result<Option<Self>, KnobError> {
+    /// The change that gives the task this priority; `None` if it has it. A real-time priority is for tasks that have an
+    /// ordinary one: somebody has chosen the others. `in_force` are the heirs of a change in force.
+    pub fn prepare(
+        tid: i32,
+        class: IoClass,
+        level: u8,
+        in_force: Option<&Heirs>,
+    ) -> Result<Option<Self>, KnobError> {
         let failed = |error| KnobError::Task { tid, error };
         let to = encode(class, level).ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
         let task = task_state(tid).map_err(failed)?;
         let task = task.ok_or_else(|| failed(io::Error::from_raw_os_error(libc::ESRCH)))?;
         let old = get(tid).map_err(failed)?;
         // Nobody but an administrator has this class otherwise. The others are common, and harm nobody.
-        let may_be_inherited = class == IoClass::RealTime && !task.is_kernel_thread();
-        Ok((old != to).then_some(TaskChange {
+        let is_raised = class == IoClass::RealTime && !task.is_kernel_thread();
+        let is_chosen = has_class(old, IoClass::RealTime) || has_class(old, IoClass::Idle);
+        if old == to || (is_raised && is_chosen) {
+            return Ok(None);
+        }
+        let heirs = is_raised.then(|| Heirs::of(tid, to, in_force));
+        Ok(Some(TaskChange {
             tid,
             start_time: task.start_time,
             to,
             old,
             ours: None,
-            inherited_since: may_be_inherited.then(inheritors::now),
+            heirs: heirs.transpose().map_err(failed)?,
         }))
     }
 
-    /// The task.
-    pub fn tid(&self) -> i32 {
-        self.tid
+    /// The task, and who may inherit its priority.
+    pub fn raised(&self) -> Option<(i32, &Heirs)> {
+        Some((self.tid, self.heirs.as_ref()?))
     }
 
     /// Whether the task has the priority that it was given. ESRCH if it has ended.
@@ -72,20 +83,15 @@ impl TaskChange {
         Ok(now != self.old)
     }
 
-    /// Restores the priority, if the task still has ours, and that of all tasks that have inherited it. `kept` have it
-    /// by other changes.
-    pub fn undo(&self, kept: &[i32]) -> Result<Undone, KnobError> {
+    /// Restores the priority, if the task still has ours, and that of all tasks that have inherited it. `kept` have one
+    /// by other changes, for these users.
+    pub fn undo(&self, kept: &[(i32, u32)]) -> Result<Undone, KnobError> {
         let undone = match self.restore() {
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => Ok(Undone::Gone),
             restored => restored,
         };
-        let inherited = self.inherited_since.map(|since| InheritedPriority {
-            priority: self.to,
-            old: self.old,
-            since,
-            kept,
-        });
-        let set_back = inherited.map_or(Ok(()), |inherited| inherited.set_back());
+        let heirs = self.heirs.as_ref();
+        let set_back = heirs.map_or(Ok(()), |heirs| heirs.set_back(self.to, self.old, kept));
         undone
             .and_then(|undone| set_back.map(|()| undone))
             .map_err(|error| KnobError::Task {
@@ -131,7 +137,7 @@ mod tests {
         std::thread::spawn(|| {
             let tid = rustix::thread::gettid().as_raw_pid();
             let before = get(tid).unwrap();
-            let prepare = || TaskChange::prepare(tid, IoClass::BestEffort, 6).unwrap();
+            let prepare = || TaskChange::prepare(tid, IoClass::BestEffort, 6, None).unwrap();
             let mut change = prepare().unwrap();
             assert!(change.make().unwrap());
             assert_eq!(get(tid).unwrap(), 0x4006);
@@ -158,12 +164,12 @@ mod tests {
     fn a_record_without_inheritors_is_read() {
         let old = r#"{"tid": 7, "start_time": 1, "to": 8196, "old": 0, "ours": 8196}"#;
         let change: TaskChange = serde_json::from_str(old).unwrap();
-        assert_eq!(change.inherited_since, None);
+        assert_eq!(change.heirs, None);
     }
 
     #[test]
     fn a_task_that_has_ended_is_gone() {
-        let error = TaskChange::prepare(i32::MAX, IoClass::BestEffort, 0).unwrap_err();
+        let error = TaskChange::prepare(i32::MAX, IoClass::BestEffort, 0, None).unwrap_err();
         assert!(
             matches!(&error, KnobError::Task { error, .. } if error.raw_os_error() == Some(libc::ESRCH)),
             "{error}"

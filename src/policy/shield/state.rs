@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::accounts::UserAccounts;
-use super::claim::{Claim, Claims};
+use super::claim::{Claim, Claims, EVIDENCE};
 use super::event::{Measure, MeasureEnd, MeasureKey, ShieldAction, ShieldEvent};
 use super::look::ShieldLook;
 use super::settings::ShieldSettings;
@@ -20,6 +20,8 @@ const FAILED_REST: Duration = Duration::from_secs(60);
 const MOST_IN_FORCE: usize = 32;
 /// Most of them on one account: a user with many cgroups leaves room for others.
 const MOST_ON_ACCOUNT: usize = 8;
+/// Most tasks of one account that have a better priority because they wait.
+const MOST_RAISED: usize = 4;
 /// For this long after an account was used up on a drive, the system's account does not limit that drive. The user
 /// whose account it was may cause the pressure himself, by writing.
 const USED_UP_REST: Duration = Duration::from_secs(30);
@@ -160,7 +162,7 @@ impl ShieldState {
         self.end_what_must(now, &mut actions);
         self.adjust(now, &mut actions);
         self.begin_what_may(now, &mut actions);
-        self.take_grants_back();
+        self.take_grants_back(now);
         let shared = self.in_force.values().filter(|one| one.measure.is_shared());
         let used: Vec<Option<u32>> = shared.map(|one| one.uid).collect();
         self.exhausted_at = self.accounts.use_from_now(&used, &self.settings, now);
@@ -220,7 +222,7 @@ impl ShieldState {
     }
 
     fn end_what_must(&mut self, now: Duration, actions: &mut Vec<ShieldAction>) {
-        self.hand_over();
+        self.hand_over(now);
         self.renew(now);
         let look = self.fresh_look(now).cloned();
         let is_short = look.as_ref().is_some_and(|look| look.memory.is_short());
@@ -229,7 +231,7 @@ impl ShieldState {
         let supported = |in_force: &InForce| {
             // Measures of other accounts were handed over where that is possible.
             let mut granted = claims.iter().filter(|claim| claim.granted == Some(true));
-            granted.any(|claim| claim.uid == in_force.uid && supports(claim, in_force))
+            granted.any(|claim| claim.uid == in_force.uid && supports(claim, in_force, now))
         };
         let why = |in_force: &InForce| {
             if now >= in_force.until {
@@ -253,7 +255,7 @@ impl ShieldState {
     }
 
     /// Charges a measure to another account whose claim supports it, once its own has no claim any more.
-    fn hand_over(&mut self) {
+    fn hand_over(&mut self, now: Duration) {
         let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
         for in_force in self.in_force.values() {
             *counts.entry(in_force.uid).or_default() += 1;
@@ -264,7 +266,7 @@ impl ShieldState {
                     .claims
                     .iter()
                     .filter(|claim| claim.granted == Some(true));
-                granted.filter(|claim| supports(claim, in_force))
+                granted.filter(|claim| supports(claim, in_force, now))
             };
             if supporting().any(|claim| claim.uid == in_force.uid) {
                 continue;
@@ -295,7 +297,7 @@ impl ShieldState {
                 .iter()
                 .filter(|claim| claim.granted == Some(true));
             let is_supported =
-                granted.any(|claim| supports(claim, in_force) && claim.uid == in_force.uid);
+                granted.any(|claim| supports(claim, in_force, now) && claim.uid == in_force.uid);
             if is_supported && self.accounts.grant(in_force.uid, &self.settings, now) {
                 in_force.until = now.saturating_add(self.settings.longest(in_force.measure.kind()));
             }
@@ -333,6 +335,7 @@ impl ShieldState {
             let in_the_way = InTheWay {
                 hold: self.is_holding(),
                 no_hold: now < self.hold_rests,
+                no_requests: self.rests.contains_key(&MeasureKey::Requests(claim.device)),
             };
             for measure in wanted(claim, &look, &self.settings, in_the_way) {
                 self.begin(claim, measure, now, actions);
@@ -357,7 +360,7 @@ impl ShieldState {
         let is_hold = matches!(measure, Measure::Hold(_));
         let is_replaced = is_hold && !self.is_holding();
         let taken = self.in_force.get(&key).filter(|_| !is_replaced);
-        let supported = taken.map(|in_force| supports(claim, in_force));
+        let supported = taken.map(|in_force| supports(claim, in_force, now));
         // A claim that supports what is in force takes a grant, too: the measure may be handed over to its account.
         if !supported.unwrap_or_else(|| self.may_begin(claim.uid, &measure, now)) {
             return;
@@ -402,9 +405,19 @@ impl ShieldState {
         // What a hold replaces makes room for it.
         let in_force = self.in_force.values();
         let staying = in_force.filter(|one| !is_hold || !gives_way_to_hold(&one.measure));
-        let staying: Vec<Option<u32>> = staying.map(|one| one.uid).collect();
-        let own = staying.iter().filter(|&&other| other == uid).count();
-        let is_full = staying.len() >= MOST_IN_FORCE || own >= MOST_ON_ACCOUNT;
+        let staying: Vec<&InForce> = staying.collect();
+        let is_raised =
+            |measure: &Measure| matches!(measure, Measure::Priority { waits: true, .. });
+        // Tasks that wait have places of their own.
+        let most = if is_raised(measure) {
+            MOST_RAISED
+        } else {
+            MOST_ON_ACCOUNT
+        };
+        let own = staying
+            .iter()
+            .filter(|one| one.uid == uid && is_raised(&one.measure) == is_raised(measure));
+        let is_full = staying.len() >= MOST_IN_FORCE || own.count() >= most;
         if is_resting || is_full || is_used_up(&self.used_up, uid, measure) {
             return false;
         }
@@ -412,9 +425,9 @@ impl ShieldState {
     }
 
     /// Takes the grants of claims back whose measures have all ended: to begin again takes another grant.
-    fn take_grants_back(&mut self) {
+    fn take_grants_back(&mut self, now: Duration) {
         for claim in self.claims.iter_mut() {
-            let is_served = self.in_force.values().any(|one| supports(claim, one));
+            let is_served = self.in_force.values().any(|one| supports(claim, one, now));
             if claim.granted == Some(true) && !is_served {
                 claim.granted = None;
             }
@@ -456,16 +469,20 @@ fn is_used_up(
 }
 
 /// Whether the claim is a reason for this measure to stay.
-fn supports(claim: &Claim, in_force: &InForce) -> bool {
+fn supports(claim: &Claim, in_force: &InForce, now: Duration) -> bool {
     match &in_force.measure {
         Measure::Hold(_) => claim.is_launch(),
-        // On no other account: the task's user alone answers for it. As long as any of his waits there, so that many that
-        // take turns do not change priorities all the time.
+        // On no other account: the task's user alone answers for it. Not for less than this time, so that many tasks that
+        // take turns to wait do not have priorities changed all the time.
         Measure::Priority {
             device,
+            tid,
             waits: true,
-            ..
-        } => (claim.uid, claim.device) == (in_force.uid, *device) && !claim.threads().is_empty(),
+        } => {
+            let is_new = now.saturating_sub(in_force.since) < EVIDENCE;
+            let waits = claim.threads().contains(tid) || (is_new && !claim.threads().is_empty());
+            (claim.uid, claim.device) == (in_force.uid, *device) && waits
+        }
         Measure::Priority { device, .. }
         | Measure::Backlog { device, .. }
         | Measure::Requests { device, .. } => claim.device == *device,

@@ -25,6 +25,8 @@ pub(super) struct InTheWay {
     pub hold: bool,
     /// A hold may not begin now: it has to rest, or it failed.
     pub no_hold: bool,
+    /// The drive's requests may not be changed now, for the same reasons.
+    pub no_requests: bool,
 }
 
 /// The measures that this claim calls for, from mildest to strongest. Those of a claim that others support are the
@@ -57,7 +59,9 @@ pub(super) fn wanted(
     // While pages are to stay in memory, nothing may press them out. Nor may anything be begun that takes time: a
     // scheduler is changed when the requests under way are done.
     if hold.is_none() && !in_the_way.hold {
-        let is_shared_fairly = settings.allows(MeasureKind::Requests) && drive.can_have(FAIR);
+        let may_be_fair = drive.can_have(FAIR) && !in_the_way.no_requests;
+        let is_shared_fairly =
+            settings.allows(MeasureKind::Requests) && (drive.scheduler == FAIR || may_be_fair);
         // Then a task that waits would wait for nothing but this limit, when it writes itself.
         if !is_shared_fairly {
             measures.extend(limit(drive, look, settings));

@@ -149,7 +149,8 @@ impl<'a> Run<'a> {
             } else if thread.is_finite() {
                 self.prefetch();
             } else {
-                // Nothing will happen any more; the app waits for nothing that could arrive.
+                // Nothing will happen any more, and the app waits for what does not arrive.
+                self.done.end_us = f64::INFINITY;
                 break;
             }
         }

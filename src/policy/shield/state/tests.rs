@@ -511,7 +511,7 @@ fn a_user_with_many_writers_leaves_room_for_others_and_for_his_own_hold() {
     });
     played.after(0.0, waits());
     let kinds = played.after(0.0, ShieldEvent::Looked(crowd.clone()));
-    assert_eq!(kinds.len(), MOST_ON_ACCOUNT);
+    assert_eq!(kinds.len(), MOST_ON_ACCOUNT + 1, "and the task that waits");
     assert_eq!(kinds[..4], [Journal, Journal, Backlog, Group]);
     played.after(
         0.1,
@@ -612,8 +612,30 @@ fn the_priority_of_a_task_that_waited_is_on_its_users_account_alone() {
         played.after(0.1, waits(100 + turn % 6));
         played.after(0.0, looked());
     }
-    assert_eq!(played.running.len(), 6 + 1, "and the journal's thread");
+    assert_eq!(
+        played.running.len(),
+        MOST_RAISED + 1,
+        "and the journal's thread"
+    );
     assert_eq!(played.ended, [], "none was set back in between");
+    // What they have leaves room for what the user's launches need.
+    played.after(0.1, begins(1));
+    let hold = Measure::Hold(DirtyThresholds::Ratios {
+        background: 40,
+        dirty: 45,
+    });
+    let user = Some(USER);
+    assert!(played.state.may_begin(user, &hold, played.now));
+    played.after(0.1, ShieldEvent::LaunchEnds { launch: 1 });
+    // One that has not waited for a while makes room for one that does.
+    played.after(5.0, waits(200));
+    played.after(0.0, looked());
+    let has = |tid| {
+        let mut running = played.running.values();
+        running
+            .any(|measure| matches!(measure, Measure::Priority { tid: other, .. } if *other == tid))
+    };
+    assert!(has(200));
     played.after(0.1, ShieldEvent::Pressure { device: DRIVE });
     // No more of them waits, while other tasks do.
     for _ in 0..12 {
