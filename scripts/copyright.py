@@ -31,7 +31,7 @@ def linked_crates():
     """Each crate that the program is linked with: name, version, folder, licence and address."""
     tree = subprocess.run(
         [os.environ.get("CARGO", "cargo"), "tree", "--package", "paralfetch", "--edges", "normal,no-proc-macro",
-         "--prefix", "none", "--no-dedupe", "--format", "{p}|{l}|{r}", "--locked", "--offline",
+         "--target", "x86_64-unknown-linux-gnu", "--prefix", "none", "--no-dedupe", "--format", "{p}|{l}|{r}", "--locked", "--offline",
          "--manifest-path", str(ROOT / "Cargo.toml")],
         check=True, stdout=subprocess.PIPE, text=True).stdout
     crates = []

@@ -1,7 +1,8 @@
 //! Making a schedule for the drives that a launch is read from.
 //!
 //! On disks with heads and drives that serve one command at a time the order of requests decides, so that a simulation
-//! chooses it ([`choose`]), by the drives' models: measured ones, or until then those of their classes. Elsewhere the schedule is that of the drives' classes.
+//! chooses it ([`choose`]), by the drives' models: measured ones, or until then those of their classes. Elsewhere the
+//! schedule is that of the drives' classes.
 
 use std::path::Path;
 
@@ -50,8 +51,8 @@ impl OnDrives<'_> {
         choose(log, &models, &choices).entries
     }
 
-    /// The models of the devices, in their order; `None` if one is unknown, or has a queue that keeps its order from
-    /// mattering.
+    /// The models of the devices, in their order; `None` if one is unknown, lies on several drives, so that positions
+    /// tell no distance, or has a queue that keeps its order from mattering.
     fn models(&self) -> Option<Vec<DriveModel>> {
         // Models that cannot be read are reported by `doctor` and `probe`.
         let kept = KeptModels::load(self.state_dir?).unwrap_or_default();
@@ -62,10 +63,9 @@ impl OnDrives<'_> {
                 Some(_) => device.dev,
                 None => mounts.find_uuid(&device.fs_uuid)?,
             };
-            let drive = known_drives([dev], &sysfs, &mounts, &kept)
-                .into_iter()
-                .next();
-            Some(drive?.model).filter(is_order_decisive)
+            let mut drives = known_drives([dev], &sysfs, &mounts, &kept);
+            let model = drives.pop()?.model;
+            (drives.is_empty() && is_order_decisive(&model)).then_some(model)
         };
         self.devices.iter().map(model).collect()
     }

@@ -96,12 +96,14 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
         candidates: 1,
     };
     let hole = (models.iter().map(DriveModel::hole_pages).max()).unwrap_or(0);
-    let mut best = search.sequences(hole, choices.params, usual_us);
-    search.regions(hole, &mut best);
-    let is_worth = best.predicted_us <= usual_us * (1.0 - LEAST_GAIN);
+    let mut best = None;
+    search.sequences(hole, choices.params, usual_us, &mut best);
+    search.regions(hole, usual_us, &mut best);
+    let worth_us = usual_us * (1.0 - LEAST_GAIN);
+    let better = best.filter(|best| best.predicted_us <= worth_us);
     ChosenSchedule {
         candidates: search.candidates,
-        ..if is_worth { best } else { usual }
+        ..better.unwrap_or(usual)
     }
 }
 
@@ -114,9 +116,14 @@ struct ScheduleSearch<'a> {
 }
 
 impl ScheduleSearch<'_> {
-    /// The best of those that leave the launch sequence as it is, but for merges and the shift.
-    fn sequences(&mut self, hole: u64, params: Params, usual_us: f64) -> ChosenSchedule {
-        let mut best: Option<ChosenSchedule> = None;
+    /// Finds the best of those that leave the launch sequence as it is, but for merges and the shift.
+    fn sequences(
+        &mut self,
+        hole: u64,
+        params: Params,
+        usual_us: f64,
+        best: &mut Option<ChosenSchedule>,
+    ) {
         for infill in holes(hole).map(|hole_pages| Infill {
             hole_pages,
             distance: Infill::ANY_DISTANCE,
@@ -129,18 +136,16 @@ impl ScheduleSearch<'_> {
                 };
                 let entries = schedule_for(self.log, &DeviceParams::uniform(params));
                 let found = self.judge(entries, SchedulePlan::Sequence(params), 0, usual_us);
-                self.keep_better(&mut best, found);
+                self.keep_better(best, found);
             }
         }
-        best.unwrap_or_else(|| unreachable!("there are holes and shifts"))
     }
 
     /// Takes regions in place of the best if they are better.
-    fn regions(&mut self, hole: u64, best: &mut ChosenSchedule) {
+    fn regions(&mut self, hole: u64, usual_us: f64, best: &mut Option<ChosenSchedule>) {
         let last_us = self.log.iter().map(|entry| entry.time_us).max();
         let launch_us = last_us.unwrap_or(0) + 1;
         let mut plan = RegionPlan::one(hole);
-        let usual_us = best.usual_us;
         let mut found: Option<ChosenSchedule> = None;
         for round in 0..ROUNDS {
             if round > 0 && self.candidates * self.log.len() > MOST_WORK {
@@ -170,8 +175,8 @@ impl ScheduleSearch<'_> {
                 .best_regions(candidates, usual_us, &mut found)
                 .unwrap_or(plan);
         }
-        if let Some(found) = found.filter(|found| self.score(found) < self.score(best)) {
-            *best = found;
+        if let Some(found) = found {
+            self.keep_better(best, found);
         }
     }
 

@@ -80,7 +80,7 @@ pub fn regional(log: &[LogEntry], plan: &RegionPlan) -> RegionalSchedule {
         let runs = walk(runs, |_| Some(pass)).into_iter();
         merged.extend(runs.map(|run| (run.entry, in_first)));
     }
-    let shifted = shift_metadata(&merged, plan.shift_bytes);
+    let shifted = shift_metadata(merged, plan.shift_bytes);
     let last_of_first = shifted.iter().rposition(|(_, in_first)| *in_first);
     RegionalSchedule {
         first: last_of_first.map_or(0, |last| last + 1),
@@ -150,10 +150,10 @@ fn is_gap_within(a: &LogEntry, b: &LogEntry, pages: u64) -> bool {
 }
 
 /// Metadata shift of entries that know whether they are of the first region.
-fn shift_metadata(merged: &[(LogEntry, bool)], shift_bytes: u64) -> Vec<(LogEntry, bool)> {
+fn shift_metadata(merged: Vec<(LogEntry, bool)>, shift_bytes: u64) -> Vec<(LogEntry, bool)> {
     // All metadata are in front already.
     if shift_bytes == RegionPlan::ALL_METADATA {
-        return merged.to_vec();
+        return merged;
     }
     let params = DeviceParams::uniform(Params {
         merge_distance: 0,
@@ -161,7 +161,7 @@ fn shift_metadata(merged: &[(LogEntry, bool)], shift_bytes: u64) -> Vec<(LogEntr
         infill: None,
     });
     shift(
-        merged,
+        &merged,
         |(entry, _)| entry.span,
         |_| params.class(0),
         &params,

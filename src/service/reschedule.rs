@@ -31,8 +31,8 @@ use crate::service::clock::now_s;
 const LOOKUP_LIMIT: Duration = Duration::from_secs(30);
 
 /// The profile with other parameters, which are added to its history; `None` if the schedule would be the
-/// same. `state_dir` is where the models of drives are kept. `sequence` is the launch sequence that was kept beside it, as a profile whose entries are in access
-/// order.
+/// same. `sequence` is the launch sequence that was kept beside it, as a profile whose entries are in access
+/// order; `state_dir` is where the models of drives are kept.
 ///
 /// # Errors
 /// Why it cannot be done.

@@ -102,7 +102,7 @@ fn what_a_task_has_started_meanwhile_is_set_back_with_it() {
     let mut knobs = Knobs::acquire(run.path(), None).unwrap();
     let mut ours = Shell::new(None);
     let [mut theirs, mut more] = [(); 2].map(|()| Shell::new(Some(USER)));
-    let administrators = Shell::new(None);
+    let [administrators, low] = [(); 2].map(|()| Shell::new(None));
     let before = priority(theirs.id());
     let other = administrators.id().to_string();
     succeed(Command::new("ionice").args(["-c1", "-n6", "-p", &other]));
@@ -125,7 +125,11 @@ fn what_a_task_has_started_meanwhile_is_set_back_with_it() {
     // Somebody has chosen it.
     assert!(knobs.change(real_time(&administrators)).unwrap().is_none());
 
-    // It has ended, and what it has started has not.
+    // It has ended, and what it has started has not. Another one had a priority of its own.
+    let low_id = low.id().to_string();
+    succeed(Command::new("ionice").args(["-c2", "-n7", "-p", &low_id]));
+    raise(&mut knobs, &low);
+    assert_eq!(priority(low.id()).trim(), RAISED);
     let orphan = ours.start();
     ours.end();
     drop(knobs);
@@ -133,5 +137,6 @@ fn what_a_task_has_started_meanwhile_is_set_back_with_it() {
         [orphan, kept].map(priority),
         [(); 2].map(|()| before.clone())
     );
+    assert_eq!(priority(low.id()).trim(), "best-effort: prio 7");
     assert_eq!(priority(administrators.id()).trim(), RAISED);
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::file::FileChange;
-use super::inheritors::Heirs;
+use super::heirs::Heirs;
 use super::setting::{KnobError, Setting, Undone};
 use super::systemd::SystemBus;
 use super::task::TaskChange;
@@ -23,7 +23,7 @@ impl Change {
     pub fn prepare<'a>(
         bus: &SystemBus,
         setting: &Setting,
-        in_force: impl Iterator<Item = &'a Change>,
+        mut in_force: impl Iterator<Item = &'a Change>,
     ) -> Result<Option<Self>, KnobError> {
         Ok(match setting {
             Setting::File { path, value } => FileChange::prepare(path, value)?.map(Change::File),
@@ -33,10 +33,7 @@ impl Change {
                 value,
             } => UnitChange::prepare(bus, unit, *property, *value)?.map(Change::Unit),
             Setting::IoPriority { tid, class, level } => {
-                let heirs = in_force
-                    .filter_map(Change::raised)
-                    .map(|(_, heirs)| heirs)
-                    .next();
+                let heirs = in_force.find_map(Change::raised).map(|(_, heirs)| heirs);
                 TaskChange::prepare(*tid, *class, *level, heirs)?.map(Change::Task)
             }
         })

@@ -9,7 +9,7 @@
 
 mod change;
 mod file;
-mod inheritors;
+mod heirs;
 mod io_priority;
 mod keeper;
 mod record;
@@ -358,12 +358,11 @@ fn restore_record(dir: &Path, bus: &SystemBus) -> Result<usize, KnobError> {
 
 /// Restores all knobs that can be, and returns how many have their old values again. Those that cannot be restored
 /// stay recorded, and the first error is returned.
-fn undo_all(dir: &Path, changes: Vec<Change>, bus: &SystemBus) -> Result<usize, KnobError> {
+fn undo_all(dir: &Path, mut changes: Vec<Change>, bus: &SystemBus) -> Result<usize, KnobError> {
     let (mut restored, mut failed, mut left) = (0, Ok(()), Vec::new());
     // The same knob may have been changed twice: its first value must be the last that is written.
-    for change in changes.into_iter().rev() {
-        // None of the others stays, so that nobody keeps what he has inherited.
-        match change.undo(bus, std::iter::empty()) {
+    while let Some(change) = changes.pop() {
+        match change.undo(bus, changes.iter()) {
             Ok(undone) => restored += usize::from(undone == Undone::Restored),
             Err(error) => {
                 failed = failed.and(Err(error));

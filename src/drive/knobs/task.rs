@@ -4,7 +4,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::inheritors::Heirs;
+use super::heirs::Heirs;
 use super::io_priority::{encode, get, has_class, set};
 use super::setting::{IoClass, KnobError, Undone};
 use crate::process::task_state;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_inheritors_is_read() {
+    fn a_record_without_heirs_is_read() {
         let old = r#"{"tid": 7, "start_time": 1, "to": 8196, "old": 0, "ours": 8196}"#;
         let change: TaskChange = serde_json::from_str(old).unwrap();
         assert_eq!(change.heirs, None);

@@ -145,6 +145,11 @@ impl Measure {
         }
     }
 
+    /// Whether it gives a better priority to a task that waits.
+    pub(super) fn is_for_waiting_task(&self) -> bool {
+        matches!(self, Measure::Priority { waits: true, .. })
+    }
+
     pub(super) fn key(&self) -> MeasureKey {
         match self {
             Measure::Priority { tid, .. } => MeasureKey::Thread(*tid),

@@ -406,17 +406,16 @@ impl ShieldState {
         let in_force = self.in_force.values();
         let staying = in_force.filter(|one| !is_hold || !gives_way_to_hold(&one.measure));
         let staying: Vec<&InForce> = staying.collect();
-        let is_raised =
-            |measure: &Measure| matches!(measure, Measure::Priority { waits: true, .. });
         // Tasks that wait have places of their own.
-        let most = if is_raised(measure) {
+        let for_waiting_task = measure.is_for_waiting_task();
+        let most = if for_waiting_task {
             MOST_RAISED
         } else {
             MOST_ON_ACCOUNT
         };
         let own = staying
             .iter()
-            .filter(|one| one.uid == uid && is_raised(&one.measure) == is_raised(measure));
+            .filter(|one| one.uid == uid && one.measure.is_for_waiting_task() == for_waiting_task);
         let is_full = staying.len() >= MOST_IN_FORCE || own.count() >= most;
         if is_resting || is_full || is_used_up(&self.used_up, uid, measure) {
             return false;

@@ -25,7 +25,7 @@ pub(super) struct InTheWay {
     pub hold: bool,
     /// A hold may not begin now: it has to rest, or it failed.
     pub no_hold: bool,
-    /// The drive's requests may not be changed now, for the same reasons.
+    /// The drive's requests may not be changed now: that has to rest, or it failed.
     pub no_requests: bool,
 }
 

@@ -231,10 +231,9 @@ impl PlayedSystem {
         prop_assert_eq!(self.state.in_force.len(), self.running.len());
         prop_assert!(self.running.len() <= MOST_IN_FORCE);
         for known in self.running.values() {
-            let is_raised =
-                |measure: &Measure| matches!(measure, Measure::Priority { waits: true, .. });
             let own = self.running.values().filter(|one| one.uid == known.uid);
-            let (raised, others): (Vec<_>, Vec<_>) = own.partition(|one| is_raised(&one.measure));
+            let (raised, others): (Vec<_>, Vec<_>) =
+                own.partition(|one| one.measure.is_for_waiting_task());
             prop_assert!(raised.len() <= MOST_RAISED, "{:?}", known.uid);
             prop_assert!(others.len() <= MOST_ON_ACCOUNT, "{:?}", known.uid);
         }
