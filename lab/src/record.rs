@@ -255,7 +255,7 @@ pub struct Launch {
     /// What was written meanwhile, in the scenarios `writer-…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Throughput>,
-    /// What the shield did, a line each, in `writer-shield`.
+    /// What the shield did, a line each, in `writer-shield` and `writer-responsive`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shield: Vec<String>,
 }

@@ -51,18 +51,26 @@ pub(super) fn settings(measure: &Measure, place: &MeasurePlace) -> Vec<Setting> 
         } => group_limits(group, *bytes, *weight, place),
         Measure::Requests {
             scheduler,
+            async_depth,
             max_sectors_kb,
             ..
         } => {
+            let knob = |name: &str| place.sysfs.queue_knob(place.drive?.dev, name);
             let file = |name: &str, value: String| {
-                let path = place.sysfs.queue_knob(place.drive?.dev, name)?;
+                let path = knob(name)?;
                 Some(Setting::File { path, value })
             };
             let scheduler = scheduler
                 .as_ref()
                 .and_then(|name| file("scheduler", name.clone()));
+            // The file is there once the scheduler is.
+            let depth = async_depth.and_then(|depth| {
+                let path = knob("scheduler")?.with_file_name("iosched/async_depth");
+                let value = depth.to_string();
+                Some(Setting::File { path, value })
+            });
             let largest = max_sectors_kb.and_then(|kib| file("max_sectors_kb", kib.to_string()));
-            scheduler.into_iter().chain(largest).collect()
+            [scheduler, depth, largest].into_iter().flatten().collect()
         }
     }
 }
@@ -247,12 +255,17 @@ mod tests {
         );
         let requests = Measure::Requests {
             device: 8 << 20,
-            scheduler: Some("bfq".into()),
+            scheduler: Some("mq-deadline".into()),
+            async_depth: Some(1),
             max_sectors_kb: Some(128),
         };
         assert_eq!(
             files(&requests),
-            expected(&[("scheduler", "bfq"), ("max_sectors_kb", "128")])
+            expected(&[
+                ("scheduler", "mq-deadline"),
+                ("async_depth", "1"),
+                ("max_sectors_kb", "128"),
+            ])
         );
         let group = Measure::Group {
             group: "/gone".into(),

@@ -34,11 +34,13 @@ pub(super) fn describe(measure: &Measure, drive: impl Fn(&u32) -> String) -> Str
         Measure::Requests {
             device,
             scheduler,
+            async_depth,
             max_sectors_kb,
         } => {
             let scheduler = scheduler.as_ref().map(|name| format!(" scheduler {name}"));
             let largest = max_sectors_kb.map(|kib| format!(" requests of {kib} KiB"));
-            let parts: Vec<String> = [scheduler, largest].into_iter().flatten().collect();
+            let few = async_depth.map(|_| " few writes at a time".to_owned());
+            let parts: Vec<String> = [scheduler, few, largest].into_iter().flatten().collect();
             format!("{}:{}", drive(device), parts.join(","))
         }
     }
@@ -64,12 +66,13 @@ mod tests {
         assert_eq!(describe(&backlog, drive), "sda: 16 MiB");
         let requests = Measure::Requests {
             device: 8 << 20,
-            scheduler: Some("bfq".into()),
+            scheduler: Some("mq-deadline".into()),
+            async_depth: Some(1),
             max_sectors_kb: Some(64),
         };
         assert_eq!(
             describe(&requests, drive),
-            "sda: scheduler bfq, requests of 64 KiB"
+            "sda: scheduler mq-deadline, few writes at a time, requests of 64 KiB"
         );
         let group = Measure::Group {
             group: "/a".into(),

@@ -67,7 +67,13 @@ impl WrittenImage {
         let queue = Path::new("/sys/block")
             .join(name(&self.image))
             .join("queue");
-        let queue = ["scheduler", "max_sectors_kb", "nr_requests"].map(|name| queue.join(name));
+        let of_queue = [
+            "scheduler",
+            "iosched/async_depth",
+            "max_sectors_kb",
+            "nr_requests",
+        ];
+        let queue = of_queue.map(|name| queue.join(name));
         let files = vm.into_iter().chain(bdi).chain(queue);
         let mut knobs: BTreeMap<PathBuf, String> = files
             .filter(|file| file.exists())

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use anyhow::{Result, bail};
+use paralfetch::policy::ShieldProfile;
 
 use super::learned_store::Condition;
 use crate::methods::Method;
@@ -33,8 +34,8 @@ pub enum Scenario {
     WriterCold,
     /// The same, with Paralfetch.
     WriterPrefetch,
-    /// The same, with the shield, which learns of the launch.
-    WriterShield,
+    /// The same, with the shield in this profile, which learns of the launch.
+    WriterShield(ShieldProfile),
     /// Cold, with the method's set learned while another app was running (Figure 11).
     Background(Method),
     /// Cold, with the exact set's prefetcher and a set that was learned live, from a warm launch.
@@ -118,7 +119,8 @@ pub const GROUPS: [(&str, &[Scenario]); 9] = [
             Scenario::Prefetched(Method::Infill),
             Scenario::WriterCold,
             Scenario::WriterPrefetch,
-            Scenario::WriterShield,
+            Scenario::WriterShield(ShieldProfile::Default),
+            Scenario::WriterShield(ShieldProfile::Responsive),
         ],
     ),
 ];
@@ -197,7 +199,7 @@ impl Scenario {
             Scenario::Prefetched(method) | Scenario::Background(method) => Some(method),
             Scenario::Live
             | Scenario::WriterPrefetch
-            | Scenario::WriterShield
+            | Scenario::WriterShield(_)
             | Scenario::BesidePrefetch => Some(Method::Infill),
             Scenario::Together(method) => method,
         }
@@ -243,8 +245,16 @@ impl Scenario {
     pub fn has_writer(self) -> bool {
         matches!(
             self,
-            Scenario::WriterCold | Scenario::WriterPrefetch | Scenario::WriterShield
+            Scenario::WriterCold | Scenario::WriterPrefetch | Scenario::WriterShield(_)
         )
+    }
+
+    /// The profile of the shield that learns of the launch, if one does.
+    pub fn shield(self) -> Option<ShieldProfile> {
+        match self {
+            Scenario::WriterShield(profile) => Some(profile),
+            _ => None,
+        }
     }
 }
 
@@ -257,7 +267,8 @@ impl fmt::Display for Scenario {
             Scenario::Prefetched(method) => f.write_str(method.name()),
             Scenario::WriterCold => f.write_str("writer-cold"),
             Scenario::WriterPrefetch => f.write_str("writer-prefetch"),
-            Scenario::WriterShield => f.write_str("writer-shield"),
+            Scenario::WriterShield(ShieldProfile::Default) => f.write_str("writer-shield"),
+            Scenario::WriterShield(ShieldProfile::Responsive) => f.write_str("writer-responsive"),
             Scenario::Background(method) => write!(f, "background-{}", method.name()),
             Scenario::Live => f.write_str("live-infill"),
             Scenario::Service(Beside::Nothing) => f.write_str("service"),

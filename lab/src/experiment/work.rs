@@ -212,7 +212,7 @@ impl Work {
             self.launcher.empty_caches()?;
         }
         let mut written = if scenario.has_writer() {
-            Some(self.begin_writing(scenario == Scenario::WriterShield)?)
+            Some(self.begin_writing(scenario.shield())?)
         } else {
             None
         };

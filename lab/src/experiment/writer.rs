@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use paralfetch::policy::ShieldSettings;
+use paralfetch::policy::{ShieldProfile, ShieldSettings};
 use rustix::fs::statvfs;
 use rustix::process::Pid;
 
@@ -16,6 +16,10 @@ use crate::writes::dirty::{self, Dirty};
 use crate::writes::measures::Target;
 use crate::writes::shielding::{ShieldJob, ShieldProcess};
 use crate::writes::writer::{Kind, WriterJob};
+
+/// For how long the writer has been under way when a launch begins: as long as the kernel takes to report that tasks
+/// wait for the drive, and a shield to act on that. People launch apps beside writers that have run for minutes.
+const BEFORE: Duration = Duration::from_secs(6);
 
 /// How long the writer is watched after a launch: what was held back for its sake is written then.
 const AFTER: Duration = Duration::from_secs(15);
@@ -57,18 +61,21 @@ impl Shielded {
 }
 
 impl Work {
-    /// Starts the writer in a process of its own, and the shield before it. Returns once the writer is
-    /// under way.
-    pub(super) fn begin_writing(&mut self, shielded: bool) -> Result<WrittenDrive> {
+    /// Starts the writer in a process of its own, and before it the shield, if there is to be one in some profile.
+    /// Returns once the writer has been under way for some seconds.
+    pub(super) fn begin_writing(&mut self, shield: Option<ShieldProfile>) -> Result<WrittenDrive> {
         let lab = std::env::current_exe().context("cannot tell where this program is")?;
         // A new one each time: between launches it would act on the pressure that the others see.
-        let shielded = if shielded {
+        let shielded = if let Some(profile) = shield {
             let target = Target {
                 dev: std::fs::metadata(&self.job.root)?.dev(),
                 class: self.job.class,
             };
             let job = ShieldJob {
-                settings: ShieldSettings::default(),
+                settings: ShieldSettings {
+                    profile,
+                    ..ShieldSettings::default()
+                },
                 drive: (target.dev, target.class),
             };
             let shield = ShieldProcess::start(job, &lab)?;
@@ -88,6 +95,7 @@ impl Work {
         };
         let mut writer = Background::start(&job, &self.job.drive, &lab)?;
         self.set_aside(writer.pid())?;
+        std::thread::sleep(BEFORE);
         Ok(WrittenDrive {
             shielded,
             mark: writer.mark()?,

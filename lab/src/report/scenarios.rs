@@ -252,6 +252,12 @@ pub const SCENARIOS: &[Scenario] = &[
         "The same, with the shield as the service uses it: told when the launch begins and when it is over.",
     ),
     of(
+        "writer-responsive",
+        "Paralfetch and responsive shield, drive written",
+        Kind::Writer,
+        "The same, with the shield in its profile responsive: the writer's requests are small while tasks wait.",
+    ),
+    of(
         "together-cold",
         "cold",
         Kind::Together,

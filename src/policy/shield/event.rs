@@ -113,10 +113,12 @@ pub enum Measure {
         bytes: u64,
         weight: Option<u64>,
     },
-    /// The drive's scheduler and its largest request in KiB; `None` is left as it is.
+    /// The drive's scheduler, how many requests it takes of writes and other asynchronous ones (mq-deadline's
+    /// `async_depth`), and the largest request in KiB; `None` is left as it is.
     Requests {
         device: u32,
         scheduler: Option<String>,
+        async_depth: Option<u64>,
         max_sectors_kb: Option<u64>,
     },
 }

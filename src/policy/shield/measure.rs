@@ -19,7 +19,7 @@ pub enum MeasureKind {
     Dirty,
     /// The limit of a writer's memory (cgroup), and its weight.
     Group,
-    /// The drive's scheduler and largest request.
+    /// Few and small writes at a time: the drive's scheduler, what that takes, and its largest request.
     Requests,
 }
 
@@ -65,7 +65,7 @@ impl MeasureKind {
                 "the writer's cgroup may keep few pages: it goes at the speed of the drive, and reads what it evicted again"
             }
             MeasureKind::Requests => {
-                "small requests and a fair scheduler: the drive gives the writer less throughput"
+                "few and small writes at a time in the drive: the writer gets somewhat less throughput"
             }
         }
     }

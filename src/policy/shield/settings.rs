@@ -9,13 +9,14 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::measure::MeasureKind;
 
 /// How far the shield may go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ShieldProfile {
     /// Measures that cost the writer little, and the drive nothing.
     #[default]
     Default,
-    /// Also the drive's I/O scheduler and its largest request: shortest waits, at the price of the drive's throughput.
+    /// Also few and small writes at a time in the drive and its scheduler: shortest waits, at the price of some of the
+    /// drive's throughput.
     Responsive,
 }
 

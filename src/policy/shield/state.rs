@@ -163,7 +163,10 @@ impl ShieldState {
         self.adjust(now, &mut actions);
         self.begin_what_may(now, &mut actions);
         self.take_grants_back(now);
-        let shared = self.in_force.values().filter(|one| one.measure.is_shared());
+        let shared = self
+            .in_force
+            .values()
+            .filter(|one| spends(one.uid, &one.measure));
         let used: Vec<Option<u32>> = shared.map(|one| one.uid).collect();
         self.exhausted_at = self.accounts.use_from_now(&used, &self.settings, now);
         (self, actions)
@@ -238,7 +241,8 @@ impl ShieldState {
                 Some(MeasureEnd::Bound)
             } else if !supported(in_force) {
                 Some(MeasureEnd::NotNeeded)
-            } else if in_force.measure.is_shared() && accounts.is_exhausted(in_force.uid) {
+            } else if spends(in_force.uid, &in_force.measure) && accounts.is_exhausted(in_force.uid)
+            {
                 Some(MeasureEnd::Account)
             } else if is_short && needs_memory(&in_force.measure) {
                 Some(MeasureEnd::Memory)
@@ -420,7 +424,7 @@ impl ShieldState {
         if is_resting || is_full || is_used_up(&self.used_up, uid, measure) {
             return false;
         }
-        !measure.is_shared() || self.accounts.may_begin(uid, &self.settings, now)
+        !spends(uid, measure) || self.accounts.may_begin(uid, &self.settings, now)
     }
 
     /// Takes the grants of claims back whose measures have all ended: to begin again takes another grant.
@@ -444,6 +448,13 @@ fn drive_of(measure: &Measure) -> Option<u32> {
     }
 }
 
+/// Whether the account's time runs while this measure is in force. That of the system's does not for small requests:
+/// they are for as long as tasks wait for the drive, since the administrator has asked for them.
+fn spends(uid: Option<u32>, measure: &Measure) -> bool {
+    let is_asked_for = uid.is_none() && matches!(measure, Measure::Requests { .. });
+    measure.is_shared() && !is_asked_for
+}
+
 /// Whether a hold takes the place of this measure.
 fn gives_way_to_hold(measure: &Measure) -> bool {
     !matches!(measure, Measure::Priority { .. } | Measure::Requests { .. })
@@ -457,12 +468,15 @@ fn is_used_up(
     measure: &Measure,
 ) -> bool {
     let is_used_up = match measure {
-        Measure::Backlog { device, .. } | Measure::Requests { device, .. } => {
+        Measure::Backlog { device, .. } => {
             used_up.contains_key(&Some(*device)) || used_up.contains_key(&None)
         }
         // It limits all drives.
         Measure::Dirty(_) => !used_up.is_empty(),
-        Measure::Priority { .. } | Measure::Hold(_) | Measure::Group { .. } => false,
+        Measure::Priority { .. }
+        | Measure::Hold(_)
+        | Measure::Group { .. }
+        | Measure::Requests { .. } => false,
     };
     uid.is_none() && is_used_up
 }

@@ -10,8 +10,14 @@ use super::settings::ShieldSettings;
 const ABOVE_ANONYMOUS: u64 = 64 << 20;
 /// A group measure ends if less than this is left of that, in bytes.
 const LEAST_ABOVE: u64 = 32 << 20;
+/// A limit of what is dirty is worth while if the backlog can be written down to it in this many seconds.
+const SOON_S: u64 = 5;
 /// The weight of a limited writer; 100 is the default.
 const WEIGHT: u64 = 10;
+/// The I/O scheduler that can take few writes at a time (`async_depth`), and then the drive has few.
+const FEW_WRITES: &str = "mq-deadline";
+/// What it is told: one request in each part of its map of tags (`dd_limit_depth`), of which there are four.
+const ASYNC_DEPTH: u64 = 1;
 /// The I/O scheduler that gives each task its share of the drive.
 const FAIR: &str = "bfq";
 /// Largest request, in KiB, for drives that take many commands at a time, and for those that take one.
@@ -59,17 +65,13 @@ pub(super) fn wanted(
     // While pages are to stay in memory, nothing may press them out. Nor may anything be begun that takes time: a
     // scheduler is changed when the requests under way are done.
     if hold.is_none() && !in_the_way.hold {
-        let may_be_fair = drive.can_have(FAIR) && !in_the_way.no_requests;
-        let is_shared_fairly =
-            settings.allows(MeasureKind::Requests) && (drive.scheduler == FAIR || may_be_fair);
-        // Then a task that waits would wait for nothing but this limit, when it writes itself.
-        if !is_shared_fairly {
+        let requests = requests(drive).filter(|_| settings.allows(MeasureKind::Requests));
+        // With few writes at a time, a task that waits would wait for nothing but this limit, when it writes itself.
+        if requests.is_none() || in_the_way.no_requests {
             measures.extend(limit(drive, look, settings));
         }
         measures.extend(groups(claim, look, settings));
-        if settings.allows(MeasureKind::Requests) {
-            measures.extend(requests(drive));
-        }
+        measures.extend(requests);
     }
     measures
 }
@@ -88,8 +90,12 @@ fn priorities(claim: &Claim, drive: &DriveLook, settings: &ShieldSettings) -> Ve
     journals.chain(threads).collect()
 }
 
-/// The limit of what is dirty: the drive's own, or else the system's.
+/// The limit of what is dirty: the drive's own, or else the system's. `None` where that would take too long to be of
+/// use.
 fn limit(drive: &DriveLook, look: &ShieldLook, settings: &ShieldSettings) -> Option<Measure> {
+    if look.memory.dirty > soon_written(drive, settings) {
+        return None;
+    }
     if settings.allows(MeasureKind::Backlog) && drive.has_strict_limit {
         return Some(Measure::Backlog {
             device: drive.device,
@@ -108,6 +114,13 @@ fn limit(drive: &DriveLook, look: &ShieldLook, settings: &ShieldSettings) -> Opt
         }
     };
     (settings.allows(MeasureKind::Dirty) && is_lower).then_some(Measure::Dirty(limits))
+}
+
+/// The largest backlog, in bytes, that this drive brings down to the limit soon. Beside a larger one, a task that waits
+/// finds the drive as busy as ever, and its own writes are slowed down by the limit as the writer's are.
+fn soon_written(drive: &DriveLook, settings: &ShieldSettings) -> u64 {
+    let written = drive.written.unwrap_or(0).saturating_mul(SOON_S);
+    settings.backlog_bytes().saturating_add(written)
 }
 
 /// What may be dirty: the limit, but never less than there is. A writer that has to wait until its backlog is written
@@ -138,19 +151,26 @@ fn groups(claim: &Claim, look: &ShieldLook, settings: &ShieldSettings) -> Vec<Me
     .collect()
 }
 
+/// Few and small writes at a time, so that neither the drive nor its scheduler holds many when somebody waits.
 fn requests(drive: &DriveLook) -> Option<Measure> {
-    let is_better = drive.can_have(FAIR) && drive.scheduler != FAIR;
-    let scheduler = is_better.then(|| FAIR.to_owned());
+    let known = [FEW_WRITES, FAIR];
+    let has_one = known.contains(&drive.scheduler.as_str());
+    let other = known.into_iter().find(|name| drive.can_have(name));
+    let scheduler = other.filter(|_| !has_one);
     let largest = match drive.one_command {
         true => REQUEST_KB_ONE_COMMAND,
         false => REQUEST_KB,
     };
+    let takes_few = scheduler.unwrap_or(&drive.scheduler) == FEW_WRITES;
     let max_sectors_kb = (drive.max_sectors_kb > largest).then_some(largest);
-    (scheduler.is_some() || max_sectors_kb.is_some()).then_some(Measure::Requests {
+    let measure = Measure::Requests {
         device: drive.device,
-        scheduler,
+        scheduler: scheduler.map(str::to_owned),
+        async_depth: takes_few.then_some(ASYNC_DEPTH),
         max_sectors_kb,
-    })
+    };
+    let changes = scheduler.is_some() || takes_few || max_sectors_kb.is_some();
+    changes.then_some(measure)
 }
 
 /// How a measure in force is to be changed after this look, if so.

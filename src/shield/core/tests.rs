@@ -72,7 +72,7 @@ impl ShieldWorld for FakeWorld {
                 total: 16 * GIB,
                 available: self.available.unwrap_or(10 * GIB),
                 dirtyable: 10 * GIB,
-                dirty: GIB,
+                dirty: 128 << 20,
                 pressure: None,
                 limits: Some(DirtyThresholds::Ratios {
                     background: 10,

@@ -207,6 +207,7 @@ pub fn writer(device: &Device) -> Option<Section> {
             ("writer-cold", "writer, cold"),
             ("writer-prefetch", "writer, Paralfetch"),
             ("writer-shield", "writer, shield"),
+            ("writer-responsive", "writer, responsive shield"),
         ],
     ));
     section.tables.extend(against_quiet(&apps, ours));
@@ -214,16 +215,23 @@ pub fn writer(device: &Device) -> Option<Section> {
     Some(section)
 }
 
+/// The scenarios with a writer.
+const WRITER: [&str; 4] = [
+    "writer-cold",
+    "writer-prefetch",
+    "writer-shield",
+    "writer-responsive",
+];
+
 /// Launches under the writer by the quiet prefetched launch of the same turn.
 fn against_quiet(apps: &[&App], quiet: &str) -> Option<Table> {
-    let names = ["writer-cold", "writer-prefetch", "writer-shield"];
     let mut table = Table::new(
         "By a quiet launch with Paralfetch",
         "Medians, and the worst in brackets.",
-        std::iter::once("app").chain(names.map(scenarios::label)),
+        std::iter::once("app").chain(WRITER.map(scenarios::label)),
     );
     for app in apps {
-        let cells = names.map(|name| {
+        let cells = WRITER.map(|name| {
             let middle = app.ratio(name, quiet)?.value();
             let base = median(&app.times(quiet));
             let worst = app.times(name).into_iter().fold(0.0, f64::max) / base;
@@ -238,13 +246,14 @@ fn against_quiet(apps: &[&App], quiet: &str) -> Option<Table> {
 
 /// What the drive wrote beside launches, and with the shield by without.
 fn throughput(apps: &[&App]) -> Option<Table> {
-    let names = ["writer-cold", "writer-prefetch", "writer-shield"];
     let head = [
         "app",
         "cold",
         "Paralfetch",
         "shield",
         "shield by Paralfetch",
+        "responsive shield",
+        "responsive by Paralfetch",
     ];
     let mut table = Table::new(
         "The writer's throughput",
@@ -252,7 +261,7 @@ fn throughput(apps: &[&App]) -> Option<Table> {
         head,
     );
     for app in apps {
-        let rates = names.map(|name| {
+        let rates = WRITER.map(|name| {
             let launches = app.runs.get(name).into_iter().flatten();
             let rates: Vec<f64> = launches
                 .filter_map(|launch| launch.beside.map(|beside| beside.drive_mb_s))
@@ -262,15 +271,21 @@ fn throughput(apps: &[&App]) -> Option<Table> {
         if rates.iter().all(Option::is_none) {
             continue;
         }
-        let by = rates[2]
-            .zip(rates[1])
-            .map(|(with, without)| format!("{:.2}", with / without));
-        let cells = rates.map(|rate| or_nothing(rate.map(|rate| format!("{rate:.1}"))));
-        table.push(
-            std::iter::once(app.name.clone())
-                .chain(cells)
-                .chain([or_nothing(by)]),
-        );
+        let [cold, without, shield, responsive] = rates;
+        let told = |rate: Option<f64>| or_nothing(rate.map(|rate| format!("{rate:.1}")));
+        let by = |with: Option<f64>| {
+            let by = with.zip(without).map(|(with, without)| with / without);
+            or_nothing(by.map(|by| format!("{by:.2}")))
+        };
+        table.push([
+            app.name.clone(),
+            told(cold),
+            told(without),
+            told(shield),
+            by(shield),
+            told(responsive),
+            by(responsive),
+        ]);
     }
     (!table.rows.is_empty()).then_some(table)
 }

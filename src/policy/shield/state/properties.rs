@@ -140,7 +140,7 @@ impl PlayedSystem {
         let accounts: BTreeSet<Option<u32>> = self
             .running
             .values()
-            .filter(|known| known.measure.is_shared())
+            .filter(|known| spends(known.uid, &known.measure))
             .map(|known| known.uid)
             .collect();
         for uid in accounts {

@@ -6,6 +6,8 @@ use crate::policy::{
 };
 
 const GIB: u64 = 1 << 30;
+/// What this drive writes within five seconds.
+const BACKLOG: u64 = 128 << 20;
 const DRIVE: u32 = 8 << 20;
 const USER: u32 = 1000;
 
@@ -16,7 +18,7 @@ fn look() -> ShieldLook {
             total: 16 * GIB,
             available: 10 * GIB,
             dirtyable: 10 * GIB,
-            dirty: GIB,
+            dirty: BACKLOG,
             pressure: Some(0.0),
             limits: Some(DirtyThresholds::Ratios {
                 background: 10,
@@ -216,17 +218,17 @@ fn a_waiting_task_has_the_drive_limited_and_the_limit_follows_the_backlog() {
         played.running[&id],
         Measure::Backlog {
             device: DRIVE,
-            bytes: GIB
+            bytes: BACKLOG
         }
     );
     let mut less = look();
-    less.memory.dirty = GIB / 2;
+    less.memory.dirty = BACKLOG / 2;
     played.after(1.0, ShieldEvent::Looked(less.clone()));
     assert_eq!(
         played.running[&id],
         Measure::Backlog {
             device: DRIVE,
-            bytes: GIB / 2
+            bytes: BACKLOG / 2
         }
     );
     less.memory.dirty = 0;
@@ -235,7 +237,7 @@ fn a_waiting_task_has_the_drive_limited_and_the_limit_follows_the_backlog() {
         played.running[&id],
         Measure::Backlog {
             device: DRIVE,
-            bytes: GIB / 2
+            bytes: BACKLOG / 2
         }
     );
     played.after(0.5, ShieldEvent::Looked(less));
@@ -249,6 +251,24 @@ fn a_waiting_task_has_the_drive_limited_and_the_limit_follows_the_backlog() {
     // Five seconds after the last wait.
     assert_eq!(played.after(3.0, ShieldEvent::Tick), []);
     assert!(played.ended.contains(&(Backlog, MeasureEnd::NotNeeded)));
+}
+
+#[test]
+fn a_backlog_that_takes_long_to_write_is_not_limited() {
+    for has_strict_limit in [true, false] {
+        let mut played = Played::new(ShieldSettings::default());
+        let mut large = look();
+        large.drives[0].has_strict_limit = has_strict_limit;
+        large.memory.dirty = GIB;
+        played.after(0.0, waits());
+        let kinds = played.after(0.0, ShieldEvent::Looked(large.clone()));
+        assert_eq!(kinds, [Journal, Journal, Group]);
+        // A drive that writes it in five seconds.
+        large.drives[0].written = Some(250 << 20);
+        let kinds = played.after(0.5, ShieldEvent::Looked(large));
+        let limit = if has_strict_limit { Backlog } else { Dirty };
+        assert_eq!(kinds, [Journal, Journal, limit, Group]);
+    }
 }
 
 #[test]
@@ -411,11 +431,12 @@ fn requests_are_changed_only_where_the_administrator_asks() {
     assert_eq!(played.after(0.0, looked()), [Requests]);
     let expected = Measure::Requests {
         device: DRIVE,
-        scheduler: Some("bfq".into()),
+        scheduler: None,
+        async_depth: Some(1),
         max_sectors_kb: Some(128),
     };
     assert_eq!(played.running[&played.id(Requests)], expected);
-    // Where tasks share the drive fairly, a limit of what is dirty would only slow those that wait.
+    // Where the drive has few writes at a time, a limit of what is dirty would only slow those that wait.
     let mut played = Played::new(ShieldSettings {
         profile: ShieldProfile::Responsive,
         ..ShieldSettings::default()
@@ -425,17 +446,53 @@ fn requests_are_changed_only_where_the_administrator_asks() {
         played.after(0.0, looked()),
         [Journal, Journal, Group, Requests]
     );
-    let mut unfair = look();
-    unfair.drives[0].schedulers = vec!["mq-deadline".into()];
-    let mut played = Played::new(ShieldSettings {
-        profile: ShieldProfile::Responsive,
-        ..ShieldSettings::default()
-    });
-    played.after(0.0, waits());
-    assert_eq!(
-        played.after(0.0, ShieldEvent::Looked(unfair)),
-        [Journal, Journal, Backlog, Group, Requests]
-    );
+}
+
+#[test]
+fn small_and_few_requests_take_a_scheduler_that_the_drive_can_have() {
+    for (scheduler, schedulers, expected) in [
+        (
+            "none",
+            &["mq-deadline", "bfq"][..],
+            Some((Some("mq-deadline"), Some(1))),
+        ),
+        ("none", &["bfq"], Some((Some("bfq"), None))),
+        ("kyber", &["none"], Some((None, None))),
+        ("bfq", &["mq-deadline"], Some((None, None))),
+    ] {
+        let mut played = Played::new(ShieldSettings::default().only(Requests));
+        let mut drive = look();
+        drive.drives[0].scheduler = scheduler.into();
+        drive.drives[0].schedulers = schedulers.iter().map(|&name| name.into()).collect();
+        played.after(0.0, waits());
+        played.after(0.0, ShieldEvent::Looked(drive));
+        let taken = played.running.values().find_map(|measure| match measure {
+            Measure::Requests {
+                scheduler,
+                async_depth,
+                ..
+            } => Some((scheduler.as_deref(), *async_depth)),
+            _ => None,
+        });
+        assert_eq!(taken, expected, "{scheduler} of {schedulers:?}");
+    }
+}
+
+#[test]
+fn small_requests_that_the_administrator_asks_for_last_as_long_as_pressure_does() {
+    let mut played = Played::new(ShieldSettings::default().only(Requests));
+    for second in 0..600 {
+        played.after(1.0, ShieldEvent::Pressure { device: DRIVE });
+        assert_eq!(played.after(0.0, looked()), [Requests], "{second}");
+    }
+    assert_eq!(played.after(6.0, ShieldEvent::Tick), []);
+    // On a user's account they end with its time.
+    let mut ended = false;
+    for _ in 0..60 {
+        played.after(1.0, waits());
+        ended |= played.after(0.0, looked()).is_empty();
+    }
+    assert!(ended);
 }
 
 #[test]
