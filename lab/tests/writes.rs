@@ -53,6 +53,7 @@ fn knobs() -> Vec<String> {
         "dirty_background_ratio",
         "dirty_bytes",
         "dirty_background_bytes",
+        "dirty_expire_centisecs",
         "dirty_writeback_centisecs",
     ];
     names

@@ -11,7 +11,7 @@ use crate::policy::MeasureKind;
 const HOLD: [&str; 3] = [
     "sys/vm/dirty_background_ratio",
     "sys/vm/dirty_ratio",
-    "sys/vm/dirty_writeback_centisecs",
+    "sys/vm/dirty_expire_centisecs",
 ];
 
 /// Those by which all that may be dirty is limited.
@@ -199,7 +199,7 @@ mod tests {
         let dir = system(&[
             ("proc/sys/vm/dirty_background_ratio", "10"),
             ("proc/sys/vm/dirty_ratio", "20"),
-            ("proc/sys/vm/dirty_writeback_centisecs", "500"),
+            ("proc/sys/vm/dirty_expire_centisecs", "3000"),
             ("proc/sys/vm/dirty_bytes", "0"),
             ("proc/sys/vm/dirty_background_bytes", "0"),
             ("sys/class/bdi/8:0/strict_limit", "0"),

@@ -14,6 +14,11 @@ const PARTS: u128 = 1_000_000;
 const JOURNAL_LEVEL: u8 = 4;
 const WAITING_LEVEL: u8 = 6;
 
+/// The age, in centiseconds, at which dirty data are written in any case, while writeback is held back: an hour. The kernel
+/// looks for such data as often as ever. Were it told not to (`dirty_writeback_centisecs`), it would write all that is dirty
+/// when that ends (`dirty_writeback_centisecs_handler`), which nothing stops.
+const HELD_CENTISECS: u64 = 360_000;
+
 /// What the settings of a measure depend on.
 pub(super) struct MeasurePlace<'a> {
     pub sysfs: &'a Sysfs,
@@ -37,7 +42,11 @@ pub(super) fn settings(measure: &Measure, place: &MeasurePlace) -> Vec<Setting> 
         Measure::Hold(limits) => {
             let [background, dirty] = system(limits);
             // The upper limit first: the kernel halves a lower one that is not below it.
-            vec![dirty, background, vm("dirty_writeback_centisecs", 0)]
+            vec![
+                dirty,
+                background,
+                vm("dirty_expire_centisecs", HELD_CENTISECS),
+            ]
         }
         Measure::Dirty(limits) => {
             let [background, dirty] = system(limits);
@@ -233,7 +242,7 @@ mod tests {
             expected(&[
                 ("dirty_ratio", "45"),
                 ("dirty_background_ratio", "40"),
-                ("dirty_writeback_centisecs", "0"),
+                ("dirty_expire_centisecs", "360000"),
             ])
         );
         let dirty = Measure::Dirty(DirtyThresholds::Bytes {

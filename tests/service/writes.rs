@@ -47,6 +47,7 @@ impl Settings {
             "dirty_bytes",
             "dirty_background_ratio",
             "dirty_ratio",
+            "dirty_expire_centisecs",
             "dirty_writeback_centisecs",
         ];
         let device = image.root.image.device().file_name().unwrap();
@@ -192,7 +193,7 @@ fn writeback_is_held_back_during_a_launch_and_no_longer() {
     let app = shielded(&image, &before);
     until("all of it is in force", || {
         before.changed().contains(&Path::new(BACKGROUND))
-            && value(&Path::new(VM).join("dirty_writeback_centisecs")) == "0"
+            && value(&Path::new(VM).join("dirty_expire_centisecs")) == "360000"
     });
     image.let_end();
     app.succeed();

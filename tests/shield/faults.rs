@@ -119,11 +119,11 @@ fn a_record_that_was_left_is_restored_at_the_next_start() {
     );
     let record = written.run_dir.path().join("knobs.json");
     let left = fs::read(&record).unwrap();
-    let changed = written.knob("dirty_writeback_centisecs");
+    let changed = written.knob("dirty_expire_centisecs");
     first.stop();
     // As after a kill of all.
     fs::write(&record, left).unwrap();
-    fs::write("/proc/sys/vm/dirty_writeback_centisecs", changed).unwrap();
+    fs::write("/proc/sys/vm/dirty_expire_centisecs", changed).unwrap();
     let second = Shield::start(options()).unwrap();
     written.is_as_before();
     second.stop();
@@ -134,7 +134,7 @@ fn what_an_administrator_sets_meanwhile_is_left_alone() {
     let Some((written, _turn)) = set_up() else {
         return;
     };
-    let knob = Path::new("/proc/sys/vm/dirty_writeback_centisecs");
+    let knob = Path::new("/proc/sys/vm/dirty_expire_centisecs");
     let before = read(knob);
     let shield = written.shield(quiet(ShieldSettings::default()));
     assert!(shield.launch_begins(1, USER, id().cast_signed(), written.device()));
@@ -185,8 +185,8 @@ fn a_drive_that_goes_away_meanwhile_takes_nothing_with_it() {
     // The device of a loop outlives its file, with its limits.
     assert_eq!(read(&limit), "0");
     assert_eq!(
-        read(Path::new("/proc/sys/vm/dirty_writeback_centisecs")),
-        "500"
+        read(Path::new("/proc/sys/vm/dirty_expire_centisecs")),
+        "3000"
     );
     shield.stop();
 }

@@ -31,7 +31,7 @@ fn a_launch_holds_writeback_back_until_it_ends() {
     assert!(!written.is_changed(), "there is no reason yet");
     begins(&shield, &written, 1);
     until_in_force(&shield, MeasureKind::Hold);
-    assert_eq!(written.knob("dirty_writeback_centisecs"), "0");
+    assert_eq!(written.knob("dirty_expire_centisecs"), "360000");
     assert!(number(&written.knob("dirty_background_ratio")) > before);
     // The scheduler heeds priorities. The journal's thread is found at the second look.
     until_in_force(&shield, MeasureKind::Journal);

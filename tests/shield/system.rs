@@ -59,6 +59,7 @@ impl WrittenImage {
             "dirty_background_ratio",
             "dirty_bytes",
             "dirty_ratio",
+            "dirty_expire_centisecs",
             "dirty_writeback_centisecs",
         ];
         let vm = vm.map(|name| Path::new("/proc/sys/vm").join(name));

@@ -132,6 +132,16 @@ impl Claims {
         })
     }
 
+    /// Pressure that was reported of this drive, and has not ended, goes on.
+    pub fn keep_pressure(&mut self, device: u32, now: Duration) {
+        let claims = self.0.iter_mut().filter(|claim| claim.device == device);
+        for claim in claims {
+            if claim.source == ClaimSource::Pressure && now < claim.until {
+                claim.until = now.saturating_add(EVIDENCE);
+            }
+        }
+    }
+
     /// Forgets those that have ended.
     pub fn expire(&mut self, now: Duration) {
         self.0.retain(|claim| now < claim.until);

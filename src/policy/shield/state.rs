@@ -146,6 +146,7 @@ impl ShieldState {
                 taken = !self.settings.pressure || self.claims.pressure(device, now);
             }
             ShieldEvent::Looked(look) => {
+                self.keep_pressure(&look, now);
                 self.look = self.needs_looks().then_some((now, look));
             }
             ShieldEvent::Failed { id } => self.failed(id, now),
@@ -170,6 +171,20 @@ impl ShieldState {
         let used: Vec<Option<u32>> = shared.map(|one| one.uid).collect();
         self.exhausted_at = self.accounts.use_from_now(&used, &self.settings, now);
         (self, actions)
+    }
+
+    /// With few writes in the drive, tasks hardly wait for it, and the kernel reports no more pressure: that is no reason
+    /// to fill it again while the writer goes on.
+    fn keep_pressure(&mut self, look: &ShieldLook, now: Duration) {
+        let written = look.drives.iter().filter(|drive| drive.is_written());
+        for drive in written {
+            if self
+                .in_force
+                .contains_key(&MeasureKey::Requests(drive.device))
+            {
+                self.claims.keep_pressure(drive.device, now);
+            }
+        }
     }
 
     fn fresh_look(&self, now: Duration) -> Option<&ShieldLook> {
@@ -340,6 +355,9 @@ impl ShieldState {
                 hold: self.is_holding(),
                 no_hold: now < self.hold_rests,
                 no_requests: self.rests.contains_key(&MeasureKey::Requests(claim.device)),
+                few_writes: self
+                    .in_force
+                    .contains_key(&MeasureKey::Requests(claim.device)),
             };
             for measure in wanted(claim, &look, &self.settings, in_the_way) {
                 self.begin(claim, measure, now, actions);

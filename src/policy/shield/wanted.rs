@@ -33,6 +33,8 @@ pub(super) struct InTheWay {
     pub no_hold: bool,
     /// The drive's requests may not be changed now: that has to rest, or it failed.
     pub no_requests: bool,
+    /// The drive has few writes at a time.
+    pub few_writes: bool,
 }
 
 /// The measures that this claim calls for, from mildest to strongest. Those of a claim that others support are the
@@ -54,7 +56,12 @@ pub(super) fn wanted(
         return Vec::new();
     }
     let mut measures = priorities(claim, drive, settings);
-    let may_hold = claim.is_launch() && settings.allows(MeasureKind::Hold) && !in_the_way.no_hold;
+    // Where the drive has few writes, a launch has no use for a hold; the writer, let go at the speed of memory, would
+    // take processor time from it.
+    let may_hold = claim.is_launch()
+        && settings.allows(MeasureKind::Hold)
+        && !in_the_way.no_hold
+        && !in_the_way.few_writes;
     let hold = look
         .memory
         .hold(settings)

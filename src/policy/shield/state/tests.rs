@@ -449,6 +449,25 @@ fn requests_are_changed_only_where_the_administrator_asks() {
 }
 
 #[test]
+fn a_launch_on_a_drive_with_few_writes_needs_no_hold() {
+    let mut played = Played::new(ShieldSettings {
+        profile: ShieldProfile::Responsive,
+        ..ShieldSettings::default()
+    });
+    played.after(0.0, ShieldEvent::Pressure { device: DRIVE });
+    assert_eq!(played.after(0.0, looked()), [Journal, Requests]);
+    played.after(0.1, begins(1));
+    assert_eq!(played.after(0.0, looked()), [Journal, Group, Requests]);
+    // Without pressure before it, writeback is held back first: a scheduler is changed when requests under way are done.
+    let mut played = Played::new(ShieldSettings {
+        profile: ShieldProfile::Responsive,
+        ..ShieldSettings::default()
+    });
+    played.after(0.0, begins(1));
+    assert_eq!(played.after(0.0, looked()), [Journal, Hold]);
+}
+
+#[test]
 fn small_and_few_requests_take_a_scheduler_that_the_drive_can_have() {
     for (scheduler, schedulers, expected) in [
         (
@@ -485,7 +504,15 @@ fn small_requests_that_the_administrator_asks_for_last_as_long_as_pressure_does(
         played.after(1.0, ShieldEvent::Pressure { device: DRIVE });
         assert_eq!(played.after(0.0, looked()), [Requests], "{second}");
     }
-    assert_eq!(played.after(6.0, ShieldEvent::Tick), []);
+    // Nobody waits for the drive any more, but it is still being written.
+    for _ in 0..600 {
+        assert_eq!(played.after(1.0, looked()), [Requests]);
+    }
+    let mut idle = look();
+    idle.drives[0].writes_in_flight = 0;
+    idle.drives[0].written = Some(0);
+    played.after(4.9, ShieldEvent::Looked(idle));
+    assert_eq!(played.after(0.1, ShieldEvent::Tick), []);
     // On a user's account they end with its time.
     let mut ended = false;
     for _ in 0..60 {
