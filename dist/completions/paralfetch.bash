@@ -40,9 +40,6 @@ _paralfetch() {
             paralfetch,mode)
                 cmd="paralfetch__subcmd__mode"
                 ;;
-            paralfetch,pfsetmode)
-                cmd="paralfetch__subcmd__pfsetmode"
-                ;;
             paralfetch,probe)
                 cmd="paralfetch__subcmd__probe"
                 ;;
@@ -51,9 +48,6 @@ _paralfetch() {
                 ;;
             paralfetch,run)
                 cmd="paralfetch__subcmd__run"
-                ;;
-            paralfetch,service)
-                cmd="paralfetch__subcmd__service"
                 ;;
             paralfetch,show)
                 cmd="paralfetch__subcmd__show"
@@ -77,7 +71,7 @@ _paralfetch() {
 
     case "${cmd}" in
         paralfetch)
-            opts="-h -V --state-dir --help --version learn run show list forget bench doctor probe enable relearn disable mode status stats watch waits pfsetmode service"
+            opts="-h -V --state-dir --help --version learn run show list forget bench doctor probe enable relearn disable mode status stats watch waits"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -258,24 +252,6 @@ _paralfetch() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        paralfetch__subcmd__pfsetmode)
-            opts="-h --user --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --user)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         paralfetch__subcmd__probe)
             opts="-h --busy --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -320,28 +296,6 @@ _paralfetch() {
                     return 0
                     ;;
                 --root)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        paralfetch__subcmd__service)
-            opts="-h --config-dir --run-dir --no-bus --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --config-dir)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --run-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

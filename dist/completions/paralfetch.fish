@@ -27,24 +27,22 @@ end
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -l state-dir -d 'Directory of the profiles' -r -F
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -s V -l version -d 'Print version'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "learn" -d 'Record one launch of CMD from a cold cache, and keep what it reads as the app\'s profile'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "learn" -d 'Record one launch of CMD from a cold cache, as its profile'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "run" -d 'Start CMD and prefetch its profile while it runs'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "show" -d 'Print the profile of APP: its prefetch entries, files, totals and scheduling parameters'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "list" -d 'List the apps that have a profile'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "forget" -d 'Remove the profile of APP'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "show" -d 'Print the profile of APP: its prefetch entries and totals'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "list" -d 'List your apps, their launches, and what prefetching saves'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "forget" -d 'Remove the profile of APP, and its launches'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "bench" -d 'Compare cold, prefetched and warm launches of CMD'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "doctor" -d 'Check what this system allows: what works, what does not, and what that costs'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "doctor" -d 'Check what works on this system, what does not, and what that costs'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "probe" -d 'Measure the drive that a device or path is on, and keep its model'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "enable" -d 'Manage APP: learn its next launch, and prefetch the launches after it'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "relearn" -d 'Learn the next launch of APP anew, which the old profile still prefetches'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "enable" -d 'Manage APP: learn its next launch, prefetch those after it'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "relearn" -d 'Learn the next launch of APP anew; the old profile prefetches it'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "disable" -d 'Leave APP alone from its next launch on'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "mode" -d 'Print which apps the service manages, or set it'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "status" -d 'Print the state of the service: what it manages, its memory, what it can observe'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "stats" -d 'Print what is known of the launches of APP, or of all apps'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "status" -d 'Print what the service manages, saves, uses and can observe'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "stats" -d 'Print the newest launches of APP, or of all apps'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "watch" -d 'Print launches as they begin and end'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "waits" -d 'Print who waits uninterruptibly, for what and for whom: on the whole system, or in CMD and what it starts'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "pfsetmode" -d 'Set the phase of APP by the number that the FAST \'23 paper gives it'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "service" -d 'Run the system service, which learns and prefetches launches however they are started'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "waits" -d 'Print who waits uninterruptibly, for what and for whom'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l json -d 'Report as one line of JSON, on standard error or into FILE, instead of text' -r -F
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l timeout -d 'Longest time that a launch may take' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
@@ -99,10 +97,4 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l for -d '
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l least -d 'Leave out shorter waits' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l cost -d 'Say in the end what share of a processor the detector took'
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -s h -l help -d 'Print help'
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand pfsetmode" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand pfsetmode" -s h -l help -d 'Print help'
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand service" -l config-dir -d 'Directory of config.toml, its drop-ins and launcher rules' -r -F
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand service" -l run-dir -d 'Directory of the socket and the file for announcements' -r -F
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand service" -l no-bus -d 'Do not serve the system bus'
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand service" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -s h -l help -d 'Print help (see more with \'--help\')'

@@ -26,11 +26,11 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
-    /// Record one launch of CMD from a cold cache, and keep what it reads as the app's profile
+    /// Record one launch of CMD from a cold cache, as its profile
     Learn(Learn),
     /// Start CMD and prefetch its profile while it runs
     Run(RunArgs),
-    /// Print the profile of APP: its prefetch entries, files, totals and scheduling parameters
+    /// Print the profile of APP: its prefetch entries and totals
     Show {
         /// Name or absolute path of the app, as `list` prints it
         app: OsString,
@@ -40,7 +40,7 @@ pub enum CliCommand {
         #[command(flatten)]
         user: WhichUser,
     },
-    /// List the apps that have a profile
+    /// List your apps, their launches, and what prefetching saves
     List {
         /// Print JSON
         #[arg(long)]
@@ -48,7 +48,7 @@ pub enum CliCommand {
         #[command(flatten)]
         user: WhichUser,
     },
-    /// Remove the profile of APP
+    /// Remove the profile of APP, and its launches
     Forget {
         /// Name or absolute path of the app, as `list` prints it
         app: OsString,
@@ -57,7 +57,7 @@ pub enum CliCommand {
     },
     /// Compare cold, prefetched and warm launches of CMD
     Bench(Bench),
-    /// Check what this system allows: what works, what does not, and what that costs
+    /// Check what works on this system, what does not, and what that costs
     Doctor {
         /// Print JSON
         #[arg(long)]
@@ -75,14 +75,14 @@ pub enum CliCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Manage APP: learn its next launch, and prefetch the launches after it
+    /// Manage APP: learn its next launch, prefetch those after it
     Enable {
         /// Path, command or .desktop entry of the app
         app: OsString,
         #[command(flatten)]
         user: WhichUser,
     },
-    /// Learn the next launch of APP anew, which the old profile still prefetches
+    /// Learn the next launch of APP anew; the old profile prefetches it
     Relearn {
         /// Path, command or .desktop entry of the app
         app: OsString,
@@ -102,13 +102,13 @@ pub enum CliCommand {
         #[arg(value_enum)]
         mode: Option<Mode>,
     },
-    /// Print the state of the service: what it manages, its memory, what it can observe
+    /// Print what the service manages, saves, uses and can observe
     Status {
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Print what is known of the launches of APP, or of all apps
+    /// Print the newest launches of APP, or of all apps
     Stats {
         /// Path, command or name of the app, as `list` prints it
         app: Option<OsString>,
@@ -124,9 +124,12 @@ pub enum CliCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Print who waits uninterruptibly, for what and for whom: on the whole system, or in CMD and what it starts
+    /// Print who waits uninterruptibly, for what and for whom
+    ///
+    /// On the whole system, or in CMD and what it starts. It needs root.
     Waits(WaitsArgs),
     /// Set the phase of APP by the number that the FAST '23 paper gives it
+    #[command(hide = true)]
     Pfsetmode {
         /// 3: learn the next launch; 1: prefetch; 9: disable
         #[arg(value_name = "PHASE", value_parser = phase)]
@@ -137,6 +140,7 @@ pub enum CliCommand {
         user: WhichUser,
     },
     /// Run the system service, which learns and prefetches launches however they are started
+    #[command(hide = true)]
     Service {
         /// Directory of config.toml, its drop-ins and launcher rules
         #[arg(long, value_name = "DIR", default_value = crate::service::CONFIG_DIR)]
@@ -157,6 +161,17 @@ pub enum CliCommand {
         #[arg(long, value_name = "DIR", default_value = crate::learn::RUN_DIR)]
         run_dir: PathBuf,
     },
+}
+
+impl CliCommand {
+    /// Whether it is given a command to start. Then statuses below 125 are those of that command.
+    pub fn starts_app(&self) -> bool {
+        match self {
+            CliCommand::Learn(_) | CliCommand::Run(_) | CliCommand::Bench(_) => true,
+            CliCommand::Waits(args) => !args.cmd.is_empty(),
+            _ => false,
+        }
+    }
 }
 
 /// Whose apps and launches a command is about.
@@ -309,10 +324,11 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use crate::cli::help;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        help::command().debug_assert();
     }
 
     /// The manual page has every command and option, and the README every command that users need.
@@ -321,7 +337,10 @@ mod tests {
         let manual = include_str!("../../man/paralfetch.1").replace("\\-", "-");
         let readme = include_str!("../../README.md");
         let cli = Cli::command();
-        for command in cli.get_subcommands().filter(|c| !c.is_hide_set()) {
+        for command in cli
+            .get_subcommands()
+            .filter(|c| c.get_name() != "keep-knobs")
+        {
             let name = command.get_name();
             let in_manual = manual.contains(&format!("\\fB{name}\\fR"))
                 || manual.contains(&format!(".B paralfetch {name}"));
@@ -331,9 +350,10 @@ mod tests {
                 let is_clap_s = ["--help", "--version"].contains(&&*option);
                 assert!(is_clap_s || manual.contains(&option), "{option} of {name}");
             }
-            let is_rare = ["forget", "pfsetmode", "service"].contains(&name);
             assert!(
-                is_rare || readme.contains(&format!("paralfetch {name}")),
+                command.is_hide_set()
+                    || name == "forget"
+                    || readme.contains(&format!("paralfetch {name}")),
                 "{name} is not in the README"
             );
         }
@@ -341,7 +361,7 @@ mod tests {
 
     /// The command line without what is hidden.
     fn shown() -> clap::Command {
-        let cli = Cli::command();
+        let cli = help::command();
         let is_shown = |command: &&clap::Command| !command.is_hide_set();
         clap::Command::new("paralfetch")
             .version("")

@@ -111,7 +111,7 @@ fn failure(error: BenchError) -> Failure {
     match error {
         BenchError::Interrupted(signal) => Failure {
             message: format!("interrupted by signal {signal}"),
-            code: 128 + signal as u8,
+            code: Some(128 + signal as u8),
         },
         BenchError::Failed(why) => why.into(),
     }

@@ -11,9 +11,6 @@ use crate::doctor::{AbilityCheck, AbilityLevel, Diagnosis, diagnose};
 use crate::service::control::ShieldSummary;
 use crate::service::control::bus::{Address, Client};
 
-/// Exit status when learning or prefetching does not work.
-const BROKEN: u8 = 1;
-
 /// Prints what was found, and fails if learning and prefetching do not work.
 pub fn main(state_dir: &Path, json: bool) -> Result<(), Failure> {
     let diagnosis = diagnose(state_dir);
@@ -27,11 +24,9 @@ pub fn main(state_dir: &Path, json: bool) -> Result<(), Failure> {
         write_out(&(text(&diagnosis) + &joined(&shield)))?;
     }
     if !diagnosis.works {
-        return Err(Failure {
-            message: "learning and prefetching do not both work here: see what is marked as broken"
-                .to_owned(),
-            code: BROKEN,
-        });
+        return Err(Failure::from(
+            "learning and prefetching do not both work here: see what is marked as broken",
+        ));
     }
     let less = |check: &AbilityCheck| check.level == AbilityLevel::Less;
     if !json && diagnosis.checks.iter().any(less) {

@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod doctor;
 mod format;
+mod help;
 mod learn;
 mod manage;
 mod probe;
@@ -31,7 +32,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use crate::drive::{Sysfs, keep, restore_leftovers};
 use crate::learn::RUN_DIR;
@@ -41,8 +42,14 @@ use crate::service::control::bus::Address;
 use crate::service::{CannotWorkHere, Places, SHIELD_DIR};
 use args::{Cli, CliCommand};
 
-/// Exit status for a failure of this program, as that of env(1). 126 and 127 stand for apps that cannot be
-/// started.
+/// Exit status of a command that has failed.
+const FAILED: u8 = 1;
+
+/// Exit status of a command that needs the service, which is not running, as that of systemctl(1).
+const NOT_RUNNING: u8 = 3;
+
+/// Exit status for a failure of this program where it is given a command to start, as that of env(1). 126 and 127 stand
+/// for commands that cannot be started.
 const OWN_FAILURE: u8 = 125;
 
 /// Exit status of a service that cannot work on this system (EX_UNAVAILABLE of sysexits.h). systemd does not
@@ -52,7 +59,12 @@ const CANNOT_WORK_HERE: u8 = 69;
 /// Runs the command line. Does not return where an app was started: then the process ends as the app
 /// ended.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse_from(arguments(std::env::args_os()));
+    let given = help::command().get_matches_from(arguments(std::env::args_os()));
+    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
+    let usual = match cli.command.starts_app() {
+        true => OWN_FAILURE,
+        false => FAILED,
+    };
     let dir = cli.state_dir.as_path();
     let done = match cli.command {
         CliCommand::Learn(args) => learn::main(dir, args),
@@ -101,7 +113,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             say(&failure.message);
-            ExitCode::from(failure.code)
+            ExitCode::from(failure.code.unwrap_or(usual))
         }
     }
 }
@@ -117,17 +129,17 @@ fn arguments(mut given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// A failed command: one line and an exit status.
+/// A failed command: one line, and an exit status other than the usual one of such a command.
 struct Failure {
     message: String,
-    code: u8,
+    code: Option<u8>,
 }
 
 impl<E: std::fmt::Display> From<E> for Failure {
     fn from(error: E) -> Self {
         Failure {
             message: error.to_string(),
-            code: OWN_FAILURE,
+            code: None,
         }
     }
 }
@@ -135,18 +147,23 @@ impl<E: std::fmt::Display> From<E> for Failure {
 impl Failure {
     fn of_service(error: Box<dyn Error>) -> Self {
         Failure {
-            code: match error.is::<CannotWorkHere>() {
-                true => CANNOT_WORK_HERE,
-                false => OWN_FAILURE,
-            },
+            code: error.is::<CannotWorkHere>().then_some(CANNOT_WORK_HERE),
             ..Failure::from(error)
+        }
+    }
+
+    /// The command needs the service, which is not there: why.
+    fn not_running(why: impl std::fmt::Display) -> Self {
+        Failure {
+            code: Some(NOT_RUNNING),
+            ..Failure::from(why)
         }
     }
 
     /// A failed start has the exit status that a shell would give it.
     fn not_started(error: SpawnError) -> Self {
         Failure {
-            code: error.exit_code() as u8,
+            code: Some(error.exit_code() as u8),
             ..Failure::from(error)
         }
     }

@@ -22,10 +22,13 @@ pub fn service_or_files(
     if state_dir != Path::new(DEFAULT_STATE_DIR) {
         return Ok(files);
     }
+    // Only root may read and change the files.
+    let is_root = rustix::process::geteuid().is_root();
     match connect(&Address::System) {
         Ok(Some(client)) => Ok(Box::new(client)),
-        Ok(None) if !rustix::process::geteuid().is_root() => Err(not_running()),
+        Ok(None) if !is_root => Err(not_running()),
         Ok(None) => Ok(files),
+        Err(error @ BusError::NotStarted(_)) if !is_root => Err(Failure::not_running(error)),
         Err(error @ BusError::NotStarted(_)) => {
             say(&format!("{error}; going on without it"));
             Ok(files)
@@ -41,7 +44,7 @@ pub fn running() -> Result<Client, Failure> {
 }
 
 fn not_running() -> Failure {
-    Failure::from("the service is not running (systemctl start paralfetch)")
+    Failure::not_running("the service is not running (systemctl start paralfetch)")
 }
 
 /// Has a running service read the profiles again, after one was made or removed.

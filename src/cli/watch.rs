@@ -16,7 +16,7 @@ pub fn main(json: bool) -> Result<(), Failure> {
         match signal {
             Ok(signal) if json => write_out(&format!("{}\n", json_line(&signal)))?,
             Ok(signal) => write_out(&joined(&[line(&signal, shows_users)]))?,
-            Err(error @ BusError::Gone) => return Err(Failure::from(error)),
+            Err(error @ BusError::Gone) => return Err(Failure::not_running(error)),
             Err(error) => say(&error.to_string()),
         }
     }

@@ -64,7 +64,7 @@ fn commands_reach_the_service() {
     assert_eq!(stats["apps"][0]["gain_percent"], -12);
     assert_eq!(stats["launches"][999]["duration_us"], 1_234_000);
     let output = paralfetch(served.daemon.text(), PROGRAM, &["enable", "/no\nsuch"]);
-    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(output.status.code(), Some(1));
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
 }
 
@@ -201,7 +201,7 @@ fn watch_prints_launches_until_the_service_stops() {
         (&last["type"], &last["warmth"]),
         (&"ended".into(), &"cold".into())
     );
-    assert_eq!(watching.0.wait().unwrap().code(), Some(125));
+    assert_eq!(watching.0.wait().unwrap().code(), Some(3));
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn without_a_service_that_is_said() {
     // What is asked of the service itself; the rest is done without it.
     for arguments in [&["status"], &["watch"]] {
         let output = paralfetch(nowhere, PROGRAM, arguments);
-        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}");
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(
             text,
