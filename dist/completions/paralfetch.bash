@@ -343,12 +343,16 @@ _paralfetch() {
             return 0
             ;;
         paralfetch__subcmd__status)
-            opts="-h --json --help"
+            opts="-h --json --user --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -39,7 +39,7 @@ complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "enable" -d 'M
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "relearn" -d 'Learn the next launch of APP anew; the old profile prefetches it'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "disable" -d 'Leave APP alone from its next launch on'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "mode" -d 'Print which apps the service manages, or set it'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "status" -d 'Print what the service manages, saves, uses and can observe'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "status" -d 'Print how the service does, or all that is known of APP'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "stats" -d 'Print the newest launches of APP, or of all apps'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "watch" -d 'Print launches as they begin and end'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "waits" -d 'Print who waits uninterruptibly, for what and for whom'
@@ -85,6 +85,7 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand relearn" -s h -l h
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand disable" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand disable" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand mode" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand status" -l user -d 'APP as this user launches it; without it, as you do, and for root as all users do' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand status" -l json -d 'Print JSON'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand status" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand stats" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r

@@ -102,11 +102,16 @@ pub enum CliCommand {
         #[arg(value_enum)]
         mode: Option<Mode>,
     },
-    /// Print what the service manages, saves, uses and can observe
+    /// Print how the service does, or all that is known of APP
     Status {
+        /// Path, command or name of the app, as `list` prints it
+        app: Option<OsString>,
         /// Print JSON
         #[arg(long)]
         json: bool,
+        /// APP as this user launches it; without it, as you do, and for root as all users do
+        #[arg(long, value_name = "NAME|UID", value_parser = user_id, requires = "app")]
+        user: Option<u32>,
     },
     /// Print the newest launches of APP, or of all apps
     Stats {
@@ -183,6 +188,11 @@ pub struct WhichUser {
 }
 
 impl WhichUser {
+    /// The user who was named.
+    pub fn of(user: Option<u32>) -> Self {
+        WhichUser { user }
+    }
+
     /// The user's id; `None`: all users.
     pub fn uid(self) -> Option<u32> {
         let own = rustix::process::getuid();

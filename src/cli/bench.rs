@@ -51,7 +51,7 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
                 say("learning one launch as read, since the profile is of an exact one");
                 learn_first(&mut launcher, &args, &store)?;
             }
-            Some(profile) => say(&format!("using the profile {}", list_line(&profile))),
+            Some(profile) => say(&format!("using the profile {}", list_line(&profile, ""))),
             None => {
                 say("learning one launch, since there is no profile yet");
                 learn_first(&mut launcher, &args, &store)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::profiles::write_out;
-use super::status::joined;
+use super::terminal::joined;
 use super::{Failure, say, writes};
 use crate::doctor::{AbilityCheck, AbilityLevel, Diagnosis, diagnose};
 use crate::service::control::ShieldSummary;

@@ -13,17 +13,23 @@ pub fn text_of(bytes: &[u8]) -> String {
 
 /// Seconds since the epoch as local date and time, such as `2026-01-31 23:59`.
 pub fn date(seconds: u64) -> String {
-    i64::try_from(seconds)
-        .ok()
-        .and_then(|seconds| Timestamp::from_second(seconds).ok())
-        .map_or_else(
-            || "(no date)".to_owned(),
-            |time| {
-                time.to_zoned(TimeZone::system())
-                    .strftime("%Y-%m-%d %H:%M")
-                    .to_string()
-            },
-        )
+    local(seconds, "%Y-%m-%d %H:%M")
+}
+
+/// Seconds since the epoch as local date, such as `2026-01-31`.
+pub fn day(seconds: u64) -> String {
+    local(seconds, "%Y-%m-%d")
+}
+
+fn local(seconds: u64, format: &str) -> String {
+    let time = i64::try_from(seconds).ok();
+    let time = time.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let text = time.map(|time| {
+        time.to_zoned(TimeZone::system())
+            .strftime(format)
+            .to_string()
+    });
+    text.unwrap_or_else(|| "(no date)".to_owned())
 }
 
 /// Bytes in MiB, with one decimal.
@@ -44,6 +50,7 @@ mod tests {
     fn dates_out_of_range_are_said_so() {
         assert_eq!(date(u64::MAX), "(no date)");
         assert_eq!(date(1_709_210_096).len(), "2024-02-29 12:34".len());
+        assert_eq!(day(1_709_210_096).len(), "2024-02-29".len());
     }
 
     #[test]

@@ -18,7 +18,10 @@ mod serve;
 mod service;
 mod shielded;
 mod show;
+mod stats;
 mod status;
+mod tables;
+mod terminal;
 mod waits;
 mod watch;
 mod writes;
@@ -40,7 +43,7 @@ use crate::policy::PhaseRequest;
 use crate::process::SpawnError;
 use crate::service::control::bus::Address;
 use crate::service::{CannotWorkHere, Places, SHIELD_DIR};
-use args::{Cli, CliCommand};
+use args::{Cli, CliCommand, WhichUser};
 
 /// Exit status of a command that has failed.
 const FAILED: u8 = 1;
@@ -86,10 +89,15 @@ pub fn main() -> ExitCode {
         }
         CliCommand::Pfsetmode { request, app, user } => manage::ask(dir, user.uid(), &app, request),
         CliCommand::Mode { mode } => manage::mode(dir, mode),
-        CliCommand::Status { json } => status::status(json),
-        CliCommand::Stats { app, json, user } => {
-            status::stats(dir, user.uid(), app.as_deref(), json)
-        }
+        CliCommand::Status {
+            app: None, json, ..
+        } => status::main(json),
+        CliCommand::Status {
+            app: Some(app),
+            json,
+            user,
+        } => stats::main(dir, WhichUser::of(user).uid(), Some(&app), json),
+        CliCommand::Stats { app, json, user } => stats::main(dir, user.uid(), app.as_deref(), json),
         CliCommand::Watch { json } => watch::main(json),
         CliCommand::Waits(args) => waits::main(&args),
         CliCommand::Service {

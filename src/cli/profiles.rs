@@ -6,7 +6,8 @@ use std::path::Path;
 
 use super::args::DEFAULT_STATE_DIR;
 use super::service::{app_argument, failed, running};
-use super::status::{joined, table, user_column};
+use super::tables::{apps_table, user_column};
+use super::terminal::joined;
 use super::{Failure, say, show as print};
 use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
@@ -56,7 +57,7 @@ pub fn list(state_dir: &Path, user: Option<u32>, json: bool) -> Result<(), Failu
                 let of = |app: &AppState| serde_json::json!({"path": app.app, "uid": app.uid, "service": app});
                 format!("{:#}\n", apps.iter().map(of).collect::<serde_json::Value>())
             }
-            false => joined(&table(&apps, user.is_none())),
+            false => joined(&apps_table(&apps, user.is_none())),
         });
     }
     // Before anything was learned, there is no directory, and reading makes none.
@@ -83,12 +84,12 @@ pub fn list(state_dir: &Path, user: Option<u32>, json: bool) -> Result<(), Failu
     } else {
         let line = |profile: &Profile| {
             let user = user_column(profile.app.uid, user.is_none());
-            format!("{}  {user}", print::list_line(profile))
+            print::list_line(profile, &user)
         };
         let mut lines: Vec<String> = profiles.iter().map(line).collect();
         if !managed.is_empty() {
             lines.push(String::new());
-            lines.extend(table(&managed, user.is_none()));
+            lines.extend(apps_table(&managed, user.is_none()));
         }
         joined(&lines)
     };

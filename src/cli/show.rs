@@ -2,10 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::format::{date, text_of};
+use crate::cli::format::{date, mib, text_of};
 use crate::drive::KnownDrive;
-use crate::model::{App, File, Profile};
-use crate::model::{Infill, Params, Place, PrefetchEntry, Span};
+use crate::model::{App, File, Infill, PAGE_SIZE, Params, Place, PrefetchEntry, Profile, Span};
 
 /// The profile as the paper's pfviewer prints it: device, inode, start and length of each prefetch
 /// entry, here with the file's path; before them what the profile is of and what its drives can do, after them the
@@ -176,16 +175,16 @@ pub fn json(profile: &Profile, drives: &[KnownDrive]) -> Value {
     })
 }
 
-/// One line of `list`.
-pub fn list_line(profile: &Profile) -> String {
+/// One line of `list`, with a column for the user before the app.
+pub fn list_line(profile: &Profile, user: &str) -> String {
     let totals = Totals::of(profile);
     format!(
-        "{:<40} {}  {:<8} {:>6} entries {:>8.1} MiB",
-        app_name(&profile.app),
+        "{}  {:<8} {:>6} entries {:>10}  {user}{}",
         date(profile.created),
         word(&profile.learned),
         profile.entries.len(),
-        (totals.metadata.1 + totals.data.1) as f64 / 256.0
+        mib((totals.metadata.1 + totals.data.1) * PAGE_SIZE),
+        app_name(&profile.app),
     )
 }
 

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use super::profiles::write_out;
 use super::service::{failed, running};
-use super::status::{joined, launch_line, user_column};
+use super::tables::{launch_line, user_column};
+use super::terminal::joined;
 use super::{Failure, say};
 use crate::service::control::bus::BusError;
 use crate::service::control::{LaunchSignal, word};

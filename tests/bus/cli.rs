@@ -59,7 +59,15 @@ fn commands_reach_the_service() {
     assert!(served.run(&["status"]).contains("2 apps managed"));
     let status: Value = serde_json::from_str(&served.run(&["status", "--json"])).unwrap();
     assert_eq!(status["mode"], "automatic");
-    assert_eq!(served.run(&["stats", "gimp"]).matches(APP).count(), 22);
+    let of_app = served.run(&["status", "gimp"]);
+    // It is named once for each user who has it, above its launches.
+    assert_eq!(of_app.matches(APP).count(), 2, "{of_app}");
+    assert_eq!(of_app.matches(" 1.234 s").count(), 20, "{of_app}");
+    assert_eq!(of_app, served.run(&["stats", "gimp"]));
+    let of_app = served.run(&["status", "--json", "--user", "nobody", "gimp"]);
+    let of_app: Value = serde_json::from_str(&of_app).unwrap();
+    assert_eq!(of_app["apps"].as_array().unwrap().len(), 1);
+    assert_eq!(of_app["launches"][0]["uid"], 65534);
     let stats: Value = serde_json::from_str(&served.run(&["stats", "--json"])).unwrap();
     assert_eq!(stats["apps"][0]["gain_percent"], -12);
     assert_eq!(stats["launches"][999]["duration_us"], 1_234_000);
@@ -97,7 +105,13 @@ fn commands_of_an_ordinary_user_are_about_his_own_apps() {
         .into_iter()
         .chain(["forget gimp of 65534".to_owned()]);
     assert!(served.fake.changed().into_iter().eq(changed));
-    for arguments in [&["list"][..], &["stats"], &["list", "--json"], &["status"]] {
+    for arguments in [
+        &["list"][..],
+        &["stats"],
+        &["list", "--json"],
+        &["status"],
+        &["status", "gimp"],
+    ] {
         let (succeeded, said) = of_user(USER, arguments);
         assert!(succeeded && !said.contains("root"), "{said}");
         assert!(said.contains(APP) || arguments == ["status"], "{said}");

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::super::{Failure, say};
-use super::{json, terminal, text};
+use super::super::{Failure, say, terminal};
+use super::{json, text};
 use crate::cli::args::WaitsArgs;
 use crate::judge::WaitLog;
 use crate::kernel::WaitOptions;

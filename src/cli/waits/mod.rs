@@ -3,7 +3,6 @@
 mod command;
 pub mod json;
 mod live;
-mod terminal;
 pub mod text;
 
 use super::args::WaitsArgs;

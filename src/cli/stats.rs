@@ -1,0 +1,212 @@
+//! `stats`, and `status` of one app: what is known of apps and their launches.
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::Failure;
+use super::profiles::write_out;
+use super::service::{app_argument, failed, service_or_files};
+use super::tables::{apps_table, duration, launches_table, user_name};
+use super::terminal::joined;
+use crate::cli::format;
+use crate::cli::format::date;
+use crate::policy::Warmth;
+use crate::service::control::bus::{Client, MAX_LAUNCHES};
+use crate::service::control::{AppState, LaunchRecord};
+use crate::service::history::Kind;
+
+/// Launches that are listed as text.
+const LISTED: usize = 20;
+
+/// Prints what is known of one app, or of all managed apps, and the newest launches.
+pub fn main(
+    state_dir: &Path,
+    user: Option<u32>,
+    app: Option<&OsStr>,
+    json: bool,
+) -> Result<(), Failure> {
+    let service = service_or_files(state_dir, Client::connect)?;
+    let app = app.map(app_argument).transpose()?;
+    let apps = service.apps(user, app.as_deref()).map_err(failed)?;
+    // Those of one app are counted, not only listed.
+    let limit = match json || app.is_some() {
+        true => MAX_LAUNCHES,
+        false => LISTED as u32,
+    };
+    let launches = service.launches(user, app.as_deref(), limit);
+    let launches = launches.map_err(failed)?;
+    if json {
+        return write_out(&format!(
+            "{:#}\n",
+            json!({ "apps": apps, "launches": launches })
+        ));
+    }
+    let mut lines = match app {
+        Some(_) => apps
+            .iter()
+            .flat_map(|app| app_lines(app, &launches))
+            .collect(),
+        None => {
+            let mut lines = apps_table(&apps, user.is_none());
+            lines.extend(writes_lines(&apps));
+            lines
+        }
+    };
+    lines.push(String::new());
+    let listed = &launches[..launches.len().min(LISTED)];
+    lines.extend(launches_table(listed, user.is_none(), app.is_none()));
+    write_out(&joined(&lines))
+}
+
+/// Everything that is known of one app, with its newest launches.
+fn app_lines(app: &AppState, launches: &[LaunchRecord]) -> Vec<String> {
+    let why = match app.why.as_str() {
+        "" => String::new(),
+        why => format!(": {why}"),
+    };
+    let last = match app.last_s {
+        0 => "never".to_owned(),
+        seconds => date(seconds),
+    };
+    let mut lines = vec![
+        format!("{} ({}) of {}", app.app, app.name, user_name(app.uid)),
+        format!("  phase     {}{why}; added by {}", app.phase, app.added_by),
+        match app.profile_bytes {
+            0 => "  profile   none is known".to_owned(),
+            bytes => format!(
+                "  profile   {} entries, {:.1} KiB",
+                app.entries,
+                bytes as f64 / 1024.0
+            ),
+        },
+        format!(
+            "  launches  {}, of which {} were prefetched; last {last}",
+            app.launches, app.prefetched
+        ),
+        format!("  typical   {}", duration(app.duration_us)),
+        format!(
+            "  waiting   for the drive {} when cold, {} without prefetching",
+            duration(app.cold_with_us),
+            duration(app.cold_without_us)
+        ),
+        format!("  saved     {}", saved(app, launches)),
+    ];
+    let mut writes = writes_lines(std::slice::from_ref(app)).into_iter();
+    lines.extend(writes.next().map(|line| format!("  writes    {line}")));
+    lines.extend(writes.map(|line| format!("          {line}")));
+    lines
+}
+
+/// What prefetching has saved: at each prefetched cold launch that is known, what it typically saves of the waiting.
+fn saved(app: &AppState, launches: &[LaunchRecord]) -> String {
+    let Some(percent) = app.gain() else {
+        return "not known before cold launches with and without prefetching".to_owned();
+    };
+    let has_saved = |launch: &&LaunchRecord| {
+        launch.uid == app.uid
+            && launch.app == app.app
+            && launch.kind == Kind::Prefetched
+            && launch.warmth == Some(Warmth::Cold)
+    };
+    let count = launches.iter().filter(has_saved).count();
+    let each = (app.cold_without_us as f64 - app.cold_with_us as f64) / 1e6;
+    let all = each * count as f64;
+    format!("{all:.1} s in {count} cold launches, {each:.2} s ({percent} %) each")
+}
+
+/// What is known of these apps' launches beside other programs' writes; empty if there were none.
+fn writes_lines(apps: &[AppState]) -> Vec<String> {
+    let sum = |figure: fn(&AppState) -> u64| apps.iter().map(figure).fold(0, u64::saturating_add);
+    let launches = sum(|app| app.beside_writes);
+    if launches == 0 {
+        return Vec::new();
+    }
+    vec![
+        format!("{launches} launches beside other programs' writes:"),
+        format!(
+            "  writeback held back for {}, waited for writes for {}",
+            format::seconds(sum(|app| app.writeback_held_us)),
+            format::seconds(sum(|app| app.waited_for_writes_us)),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launches_beside_writes_are_summed_up_if_there_were_any() {
+        let beside = |beside_writes| AppState {
+            beside_writes,
+            writeback_held_us: 750_000 * beside_writes,
+            waited_for_writes_us: u64::MAX,
+            ..AppState::default()
+        };
+        assert!(writes_lines(&[]).is_empty());
+        let quiet = AppState::default();
+        assert!(writes_lines(std::slice::from_ref(&quiet)).is_empty());
+        let lines = writes_lines(&[beside(1), quiet, beside(3)]).concat();
+        assert!(
+            lines.starts_with("4 launches beside") && lines.contains("back for 3.000 s"),
+            "{lines}"
+        );
+    }
+
+    #[test]
+    fn control_characters_in_names_are_not_printed() {
+        let app = AppState {
+            app: "/a\u{1b}[2J".to_owned(),
+            why: "w\ne".to_owned(),
+            ..AppState::default()
+        };
+        let text = joined(&app_lines(&app, &[]));
+        assert_eq!(text.lines().count(), 7);
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn what_was_saved_is_that_of_the_apps_own_cold_launches() {
+        let app = AppState {
+            app: "/a".to_owned(),
+            gain_percent: 60,
+            cold_with_us: 300_000,
+            cold_without_us: 750_000,
+            beside_writes: 1,
+            ..AppState::default()
+        };
+        let launch = |app: &str, kind, warmth| LaunchRecord {
+            app: app.to_owned(),
+            kind,
+            warmth: Some(warmth),
+            ..LaunchRecord::default()
+        };
+        let launches = [
+            launch("/a", Kind::Prefetched, Warmth::Cold),
+            launch("/a", Kind::Prefetched, Warmth::Cold),
+            launch("/a", Kind::Prefetched, Warmth::Warm),
+            launch("/a", Kind::Withheld, Warmth::Cold),
+            launch("/b", Kind::Prefetched, Warmth::Cold),
+        ];
+        assert_eq!(
+            saved(&app, &launches),
+            "0.9 s in 2 cold launches, 0.45 s (60 %) each"
+        );
+        let lines = app_lines(&app, &launches);
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= 80),
+            "{lines:?}"
+        );
+        assert!(
+            lines[8].starts_with("            writeback held"),
+            "{lines:?}"
+        );
+        let app = AppState {
+            gain_percent: AppState::GAIN_UNKNOWN,
+            ..app
+        };
+        assert!(saved(&app, &launches).starts_with("not known"));
+    }
+}

@@ -1,0 +1,208 @@
+//! Apps and launches in tables, for `status`, `stats`, `list` and `watch`.
+//!
+//! What has a bound comes first and names come last: without long names, rows fit into 80 columns.
+
+use crate::cli::format;
+use crate::cli::format::{date, day, mib};
+use crate::service::control::bus::EVERYBODY;
+use crate::service::control::{AppState, LaunchRecord, word};
+
+/// One line for each app, below a heading; with its user, if those of several are shown.
+pub fn apps_table(apps: &[AppState], shows_users: bool) -> Vec<String> {
+    if apps.is_empty() {
+        return vec!["no app is managed".to_owned()];
+    }
+    let mut lines = vec![format!(
+        "{:<11} {:>8} {:<10} {:>8} {:>13}  {}app",
+        "phase",
+        "launches",
+        "last",
+        "typical",
+        "gain",
+        heading(shows_users),
+    )];
+    lines.extend(apps.iter().map(|app| {
+        format!(
+            "{:<11} {:>8} {:<10} {:>8} {:>13}  {}{}",
+            app.phase,
+            app.launches,
+            match app.last_s {
+                0 => "never".to_owned(),
+                seconds => day(seconds),
+            },
+            duration(app.duration_us),
+            gain(app),
+            user_column(app.uid, shows_users),
+            app.app,
+        )
+    }));
+    lines
+}
+
+/// One line for each launch and one for its note, below a heading; with its user and its app, if those of several are
+/// shown.
+pub fn launches_table(
+    launches: &[LaunchRecord],
+    shows_users: bool,
+    shows_apps: bool,
+) -> Vec<String> {
+    if launches.is_empty() {
+        return vec!["no launch was recorded".to_owned()];
+    }
+    let mut lines = vec![format!(
+        "{:<16} {:<10} {:<6} {:>8} {:>8} {:>10}  {}{}",
+        "time",
+        "done",
+        "caches",
+        "took",
+        "waited",
+        "read",
+        heading(shows_users),
+        if shows_apps { "app" } else { "" }
+    )];
+    for launch in launches {
+        let app = if shows_apps { &*launch.app } else { "" };
+        lines.push(figures(launch, shows_users) + app);
+        lines.extend(launch.note.iter().map(|note| format!("    {note}")));
+    }
+    lines
+}
+
+/// One launch of any app.
+pub fn launch_line(launch: &LaunchRecord, shows_user: bool) -> String {
+    let note = launch.note.as_ref();
+    let note = note.map_or(String::new(), |note| format!(" ({note})"));
+    format!("{}{}{note}", figures(launch, shows_user), launch.app)
+}
+
+fn figures(launch: &LaunchRecord, shows_user: bool) -> String {
+    format!(
+        "{:<16} {:<10} {:<6} {:>8} {:>8} {:>10}  {}",
+        date(launch.time_s),
+        launch.kind,
+        launch.warmth.map_or(String::new(), word),
+        format::seconds(launch.duration_us),
+        format::seconds(launch.waiting_us),
+        mib(launch.read_bytes),
+        user_column(launch.uid, shows_user),
+    )
+}
+
+fn heading(shows_users: bool) -> String {
+    match shows_users {
+        true => format!("{:<10} ", "user"),
+        false => String::new(),
+    }
+}
+
+/// The name of a user in a column of its own, if the users of several are shown.
+pub fn user_column(uid: u32, shows_user: bool) -> String {
+    match shows_user {
+        true => format!("{:<10} ", user_name(uid)),
+        false => String::new(),
+    }
+}
+
+/// The name of a user, or his number where he has no account.
+pub fn user_name(uid: u32) -> String {
+    if uid == EVERYBODY {
+        return "all".to_owned();
+    }
+    let account = nix::unistd::User::from_uid(uid.into());
+    let account = account.ok().flatten();
+    account.map_or_else(|| uid.to_string(), |account| account.name)
+}
+
+/// What prefetching saves of the waiting time, and of each cold launch.
+fn gain(app: &AppState) -> String {
+    let Some(percent) = app.gain() else {
+        return "-".to_owned();
+    };
+    let saved_us = app.cold_without_us as i64 - app.cold_with_us as i64;
+    match (app.cold_with_us, app.cold_without_us) {
+        (0, _) | (_, 0) => format!("{percent} %"),
+        _ => format!("{percent} % {:.2} s", saved_us as f64 / 1e6),
+    }
+}
+
+/// A time in microseconds; 0 stands for unknown.
+pub fn duration(us: u64) -> String {
+    match us {
+        0 => "-".to_owned(),
+        us => format::seconds(us),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::history::Kind;
+
+    #[test]
+    fn unknown_figures_are_dashes() {
+        let app = AppState {
+            app: "/a".to_owned(),
+            phase: "learning".to_owned(),
+            gain_percent: AppState::GAIN_UNKNOWN,
+            ..AppState::default()
+        };
+        let line = apps_table(&[app], false).remove(1);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words, ["learning", "0", "never", "-", "-", "/a"]);
+        let app = AppState {
+            gain_percent: 60,
+            cold_with_us: 280_000,
+            cold_without_us: 700_000,
+            ..AppState::default()
+        };
+        assert_eq!(gain(&app), "60 % 0.42 s");
+    }
+
+    #[test]
+    fn launches_have_their_app_and_user_where_there_are_several() {
+        let launch = LaunchRecord {
+            waiting_us: 1_250_000,
+            app: "/a".to_owned(),
+            kind: Kind::Learned,
+            note: Some("n".to_owned()),
+            ..LaunchRecord::default()
+        };
+        for (shows_user, app) in [(false, "/a"), (true, "root /a")] {
+            let line = launch_line(&launch, shows_user);
+            let words: Vec<&str> = line.split_whitespace().skip(2).collect();
+            let expected = format!("learned 0.000 s 1.250 s 0.0 MiB {app} (n)");
+            assert_eq!(words.join(" "), expected);
+        }
+        let table = launches_table(&[launch], false, false);
+        assert!(!table.join("\n").contains("/a"), "{table:?}");
+        assert_eq!(table.last().unwrap(), "    n");
+    }
+
+    #[test]
+    fn rows_fit_into_80_columns() {
+        let app = AppState {
+            app: "/usr/bin/gimp".to_owned(),
+            phase: "prefetching".to_owned(),
+            launches: 99_999,
+            last_s: 1_700_000_000,
+            duration_us: 99_999_000,
+            gain_percent: 100,
+            cold_with_us: 1,
+            cold_without_us: 10_000_000,
+            ..AppState::default()
+        };
+        let launch = LaunchRecord {
+            time_s: 1_700_000_000,
+            duration_us: 99_999_000,
+            waiting_us: 99_999_000,
+            read_bytes: 2000 << 20,
+            kind: Kind::Prefetched,
+            warmth: Some(crate::policy::Warmth::Partly),
+            ..LaunchRecord::default()
+        };
+        let mut lines = apps_table(&[app], true);
+        lines.extend(launches_table(&[launch], true, false));
+        let long = lines.iter().find(|line| line.chars().count() > 80);
+        assert_eq!(long, None);
+    }
+}

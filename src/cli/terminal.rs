@@ -1,0 +1,121 @@
+//! What standard output is: the size of its terminal, and text that fits it.
+
+use std::io::{self, IsTerminal};
+
+use super::format::text_of;
+
+/// Rows and columns where the terminal does not say.
+const USUAL: (usize, usize) = (24, 80);
+
+/// Least columns beside the indent that make wrapping worth while.
+const LEAST_TEXT: usize = 20;
+
+/// Rows and columns of the terminal that standard output is.
+pub fn size() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row.into(), size.ws_col.into()),
+        _ => USUAL,
+    }
+}
+
+/// Columns that lines are to fit into; `None` where standard output is no terminal: programs get whole lines.
+pub fn columns() -> Option<usize> {
+    io::stdout().is_terminal().then(|| size().1)
+}
+
+/// The lines as text that fits the terminal, without control characters that names may contain.
+pub fn joined(lines: &[String]) -> String {
+    let columns = columns();
+    let fitted = lines.iter().flat_map(|line| {
+        let line = text_of(line.trim_end().as_bytes());
+        let indent = line.len() - line.trim_start().len() + 2;
+        wrapped(&line, columns, indent)
+    });
+    fitted.map(|line| line + "\n").collect()
+}
+
+/// A line in pieces that fit into so many columns, broken between words, each piece after the first indented so far. A
+/// word that does not fit stays whole.
+pub fn wrapped(line: &str, columns: Option<usize>, indent: usize) -> Vec<String> {
+    let Some(columns) = columns.filter(|columns| *columns >= indent + LEAST_TEXT) else {
+        return vec![line.to_owned()];
+    };
+    let margin = " ".repeat(indent);
+    let mut pieces = Vec::new();
+    let mut rest = line.to_owned();
+    while rest.chars().count() > columns {
+        let begin = rest.len() - rest.trim_start().len();
+        let fitting = rest.char_indices().take(columns + 1);
+        let last = fitting.filter(|(at, c)| *c == ' ' && *at > begin).last();
+        let last = last.map(|(at, _)| at);
+        let next = || Some(begin + rest[begin..].find(' ')?);
+        let Some(at) = last.or_else(next) else {
+            break;
+        };
+        let after = format!("{margin}{}", rest[at..].trim_start());
+        pieces.push(rest[..at].trim_end().to_owned());
+        rest = after;
+    }
+    pieces.push(rest);
+    pieces
+}
+
+/// The text that draws these lines over what was drawn before, cut to the terminal's size. Nothing has to be
+/// restored afterwards: the last frame stays.
+pub fn frame(lines: &[String], (rows, columns): (usize, usize)) -> String {
+    // The cursor needs the last row.
+    let shown = lines.iter().take(rows.saturating_sub(1).max(1));
+    let mut text = String::from("\x1b[H");
+    for line in shown {
+        text.extend(line.chars().take(columns));
+        // Clears to the end of the line.
+        text.push_str("\x1b[K\n");
+    }
+    // Clears what is below.
+    text.push_str("\x1b[J");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_broken_between_words_and_keep_all_of_them() {
+        let line =
+            "ok      drive sda   a word äöü and another-one-that-is-quite-long-for-a-word end";
+        let pieces = wrapped(line, Some(30), 8);
+        assert_eq!(pieces[0], "ok      drive sda   a word äöü");
+        assert!(
+            pieces[1..]
+                .iter()
+                .all(|piece| piece.starts_with("        ")),
+            "{pieces:?}"
+        );
+        let words = |text: &str| {
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(words(&pieces.join(" ")), words(line));
+        for whole in [None, Some(10), Some(200)] {
+            assert_eq!(wrapped(line, whole, 8), [line], "{whole:?}");
+        }
+        let path = "  /a/path/without/any/space/in/it";
+        assert_eq!(wrapped(path, Some(24), 4), [path]);
+        assert_eq!(wrapped("", Some(24), 4), [""]);
+        // A character of several bytes is not cut.
+        let long = "é".repeat(60);
+        assert_eq!(
+            wrapped(&format!("ü {long} ö"), Some(30), 2),
+            ["ü".to_owned(), format!("  {long}"), "  ö".to_owned()]
+        );
+    }
+
+    #[test]
+    fn a_frame_fits_into_the_terminal() {
+        let lines: Vec<String> = (0..9).map(|row| format!("{row}äöü")).collect();
+        assert_eq!(frame(&lines, (3, 2)), "\x1b[H0ä\x1b[K\n1ä\x1b[K\n\x1b[J");
+        assert_eq!(frame(&[], (3, 2)), "\x1b[H\x1b[J");
+    }
+}
