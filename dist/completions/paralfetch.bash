@@ -307,7 +307,7 @@ _paralfetch() {
             return 0
             ;;
         paralfetch__subcmd__show)
-            opts="-h --json --user --help"
+            opts="-h --entries --json --user --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

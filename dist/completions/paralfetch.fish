@@ -29,7 +29,7 @@ complete -c paralfetch -n "__fish_paralfetch_needs_command" -s h -l help -d 'Pri
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -s V -l version -d 'Print version'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "learn" -d 'Record one launch of CMD from a cold cache, as its profile'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "run" -d 'Start CMD and prefetch its profile while it runs'
-complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "show" -d 'Print the profile of APP: its prefetch entries and totals'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "show" -d 'Draw what the profile of APP covers of each file'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "list" -d 'List your apps, their launches, and what prefetching saves'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "forget" -d 'Remove the profile of APP, and its launches'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "bench" -d 'Compare cold, prefetched and warm launches of CMD'
@@ -55,7 +55,8 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand run" -s v -l verbo
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand run" -l no-shield -d 'Leave the settings of the system as they are, also if other programs\' writes are in the way of the launch'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand run" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand show" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand show" -l json -d 'Print JSON'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand show" -l entries -d 'List the prefetch entries, in their order, instead of drawing files'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand show" -l json -d 'Print JSON, which has the entries'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand show" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand list" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand list" -l json -d 'Print JSON'

@@ -30,11 +30,14 @@ pub enum CliCommand {
     Learn(Learn),
     /// Start CMD and prefetch its profile while it runs
     Run(RunArgs),
-    /// Print the profile of APP: its prefetch entries and totals
+    /// Draw what the profile of APP covers of each file
     Show {
         /// Name or absolute path of the app, as `list` prints it
         app: OsString,
-        /// Print JSON
+        /// List the prefetch entries, in their order, instead of drawing files
+        #[arg(long)]
+        entries: bool,
+        /// Print JSON, which has the entries
         #[arg(long)]
         json: bool,
         #[command(flatten)]

@@ -5,6 +5,7 @@
 
 mod args;
 mod bench;
+mod coverage;
 mod doctor;
 mod format;
 mod help;
@@ -73,7 +74,12 @@ pub fn main() -> ExitCode {
         CliCommand::Learn(args) => learn::main(dir, args),
         CliCommand::Run(args) => run::main(dir, args),
         CliCommand::Bench(args) => bench::main(dir, args),
-        CliCommand::Show { app, json, user } => profiles::show(dir, user.uid(), &app, json),
+        CliCommand::Show {
+            app,
+            entries,
+            json,
+            user,
+        } => profiles::show(dir, user.uid(), &app, entries, json),
         CliCommand::List { json, user } => profiles::list(dir, user.uid(), json),
         CliCommand::Forget { app, user } => profiles::forget(dir, user.uid(), &app),
         CliCommand::Doctor { json } => doctor::main(dir, json),

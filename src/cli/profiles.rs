@@ -7,7 +7,7 @@ use std::path::Path;
 use super::args::DEFAULT_STATE_DIR;
 use super::service::{app_argument, failed, running};
 use super::tables::{apps_table, user_column};
-use super::terminal::joined;
+use super::terminal::{columns, joined};
 use super::{Failure, say, show as print};
 use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
@@ -17,15 +17,21 @@ use crate::profile::Store;
 use crate::service::control::bus::{Address, Client};
 use crate::service::control::{AppState, ControlError, ServiceCalls};
 
-/// Prints a profile.
-pub fn show(state_dir: &Path, user: Option<u32>, app: &OsStr, json: bool) -> Result<(), Failure> {
+/// Prints a profile: what it covers, or its entries.
+pub fn show(
+    state_dir: &Path,
+    user: Option<u32>,
+    app: &OsStr,
+    entries: bool,
+    json: bool,
+) -> Result<(), Failure> {
     let store = Store::open(state_dir)?;
     let profile = find(&store, user, app)?;
     let drives = drives(state_dir, &profile);
     let text = if json {
         format!("{:#}\n", print::json(&profile, &drives))
     } else {
-        print::text(&profile, &drives)
+        joined(&print::lines(&profile, &drives, entries, columns()))
     };
     write_out(&text)
 }

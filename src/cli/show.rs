@@ -2,24 +2,33 @@
 
 use serde_json::{Value, json};
 
+use crate::cli::coverage;
 use crate::cli::format::{date, mib, text_of};
 use crate::drive::KnownDrive;
 use crate::model::{App, File, Infill, PAGE_SIZE, Params, Place, PrefetchEntry, Profile, Span};
 
-/// The profile as the paper's pfviewer prints it: device, inode, start and length of each prefetch
-/// entry, here with the file's path; before them what the profile is of and what its drives can do, after them the
-/// totals.
-pub fn text(profile: &Profile, drives: &[KnownDrive]) -> String {
+/// What the profile is of, what its drives can do, and its totals; between them what it covers of each file, or its
+/// entries as the paper's pfviewer prints them, here with the file's path. Paths are cut where they do not fit into
+/// `columns`.
+pub fn lines(
+    profile: &Profile,
+    drives: &[KnownDrive],
+    entries: bool,
+    columns: Option<usize>,
+) -> Vec<String> {
     let blank = vec![String::new()];
     let parts = [
         heading(profile),
         drives.iter().map(drive_line).collect(),
         blank.clone(),
-        entry_table(profile),
+        match entries {
+            true => entry_table(profile),
+            false => coverage::lines(profile, columns),
+        },
         blank,
         totals(profile),
     ];
-    parts.concat().join("\n") + "\n"
+    parts.concat()
 }
 
 fn heading(profile: &Profile) -> Vec<String> {
@@ -38,15 +47,17 @@ fn heading(profile: &Profile) -> Vec<String> {
         ),
         format!("schedule  {}", schedule_text(profile)),
     ];
-    lines.extend(profile.devices.iter().map(|device| {
-        format!(
-            "device    {:#08x} {} ({}, {}, UUID {})",
-            kernel_dev(device.dev),
-            device.name,
-            device.fs,
-            word(&device.class),
-            uuid(&device.fs_uuid)
-        )
+    lines.extend(profile.devices.iter().flat_map(|device| {
+        [
+            format!(
+                "device    {:#08x} {} ({}, {})",
+                kernel_dev(device.dev),
+                device.name,
+                device.fs,
+                word(&device.class)
+            ),
+            format!("          UUID {}", uuid(&device.fs_uuid)),
+        ]
     }));
     lines
 }
@@ -77,10 +88,14 @@ pub fn drive_json(drive: &KnownDrive) -> Value {
 }
 
 fn entry_table(profile: &Profile) -> Vec<String> {
-    let mut lines = vec![format!(
-        "{:<10} {:>12} {:>12} {:>10}  {}",
-        "dev", "inode", "start", "length", "path"
-    )];
+    let mut lines = vec![
+        "start and length: 4 KiB blocks and bytes for metadata (inode 0), pages for data"
+            .to_owned(),
+        format!(
+            "{:<10} {:>12} {:>12} {:>10}  {}",
+            "dev", "inode", "start", "length", "path"
+        ),
+    ];
     lines.extend(profile.entries.iter().map(|entry| {
         let row = TableRow::of(profile, &entry.span);
         format!(
@@ -97,16 +112,22 @@ fn entry_table(profile: &Profile) -> Vec<String> {
 
 fn totals(profile: &Profile) -> Vec<String> {
     let totals = Totals::of(profile);
-    let mut lines = vec![format!(
-        "{} entries: {} of metadata ({} KiB), {} of data ({} KiB) in {} files; {} files stale",
-        profile.entries.len(),
-        totals.metadata.0,
-        totals.metadata.1 * 4,
-        totals.data.0,
-        totals.data.1 * 4,
-        profile.scheduled_files(),
-        profile.obsolete
-    )];
+    let kind = |name, (entries, pages): (usize, u64)| {
+        format!(
+            "  {name:<9} {entries:>7} entries {:>10}",
+            mib(pages * PAGE_SIZE)
+        )
+    };
+    let mut lines = vec![
+        format!(
+            "{} entries in {} files, of which {} are stale",
+            profile.entries.len(),
+            profile.scheduled_files(),
+            profile.obsolete
+        ),
+        kind("data", totals.data),
+        kind("metadata", totals.metadata),
+    ];
     if !profile.fault_around.is_empty() {
         let pages: u64 = profile.fault_around.iter().map(|span| span.len).sum();
         lines.push(format!(
@@ -122,10 +143,6 @@ fn totals(profile: &Profile) -> Vec<String> {
             "{pages} pages beside these were read by processes that were started meanwhile"
         ));
     }
-    lines.push(
-        "start and length: 4 KiB blocks and bytes for metadata (inode 0), pages for data"
-            .to_owned(),
-    );
     lines
 }
 
@@ -360,6 +377,21 @@ fn word(value: &impl serde::Serialize) -> String {
 mod tests {
     use super::*;
     use crate::profile::generate::sample;
+
+    #[test]
+    fn entries_are_listed_if_asked_for_and_files_drawn_otherwise() {
+        let profile = sample("/opt/app");
+        let drawn = lines(&profile, &[], false, Some(80)).join("\n");
+        assert!(drawn.contains("[██ ████           ]"), "{drawn}");
+        let listed = lines(&profile, &[], true, Some(80)).join("\n");
+        assert!(
+            listed.contains("  /opt/app\n") && !listed.contains('█'),
+            "{listed}"
+        );
+        for text in [drawn, listed] {
+            assert!(text.contains("3 entries in 1 files"), "{text}");
+        }
+    }
 
     #[test]
     fn a_profile_in_the_order_of_the_disk_says_so() {

@@ -60,6 +60,16 @@ pub fn wrapped(line: &str, columns: Option<usize>, indent: usize) -> Vec<String>
     pieces
 }
 
+/// The end of a text that is too long for so many columns, after a mark: of a path, the end says most.
+pub fn cut_start(text: &str, columns: usize) -> String {
+    let count = text.chars().count();
+    if count <= columns {
+        return text.to_owned();
+    }
+    let end = text.chars().skip(count + 1 - columns.max(1));
+    std::iter::once('…').chain(end).collect()
+}
+
 /// The text that draws these lines over what was drawn before, cut to the terminal's size. Nothing has to be
 /// restored afterwards: the last frame stays.
 pub fn frame(lines: &[String], (rows, columns): (usize, usize)) -> String {
@@ -110,6 +120,13 @@ mod tests {
             wrapped(&format!("ü {long} ö"), Some(30), 2),
             ["ü".to_owned(), format!("  {long}"), "  ö".to_owned()]
         );
+    }
+
+    #[test]
+    fn paths_are_cut_at_their_start() {
+        assert_eq!(cut_start("/usr/bin/gimp", 13), "/usr/bin/gimp");
+        assert_eq!(cut_start("/usr/bin/gimp", 9), "…bin/gimp");
+        assert_eq!(cut_start("äöü", 1), "…");
     }
 
     #[test]

@@ -36,8 +36,11 @@ fn profiles_are_listed_shown_and_forgotten() {
         serde_json::from_slice(&output(&["list", "--json"]).stdout).unwrap();
     assert_eq!(json[0]["path"], "/bin/sh");
 
-    let text = String::from_utf8(output(&["show", "sh"]).stdout).unwrap();
+    let text = String::from_utf8(output(&["show", "--entries", "sh"]).stdout).unwrap();
     assert!(text.contains("/data/1\n"), "{text}");
+    let text = String::from_utf8(output(&["show", "sh"]).stdout).unwrap();
+    let of_file = text.lines().find(|line| line.ends_with("/data/1"));
+    assert!(of_file.is_some_and(|line| line.starts_with("[█")), "{text}");
     assert!(text.contains("metadata shift 64 KiB"), "{text}");
 
     assert!(output(&["forget", "sh"]).status.success());
