@@ -13,7 +13,7 @@ pub fn render(results: &Results) -> String {
         .filter_map(|scenario| Some((scenario.name(), results.scenarios.get(scenario.name())?)))
         .collect();
     let mut lines = vec![format!(
-        "{:<10}{:>10}{:>20}{:>6}{:>12}{:>10}{:>12}{:>10}",
+        "{:<9}{:>9}{:>18}{:>5}{:>10}{:>9}{:>11}{:>9}",
         "launch", "median s", "min – max s", "runs", "app reads", "MiB", "prefetched", "MiB"
     )];
     lines.extend(rows.iter().map(|(name, series)| table_row(name, series)));
@@ -37,7 +37,7 @@ fn table_row(name: &str, series: &Series) -> String {
     let least = series.seconds.iter().copied().fold(f64::NAN, f64::min);
     let most = series.seconds.iter().copied().fold(f64::NAN, f64::max);
     format!(
-        "{:<10}{:>10.3}{:>20}{:>6}{:>12.0}{:>10.1}{:>12.0}{:>10.1}",
+        "{:<9}{:>9.3}{:>18}{:>5}{:>10.0}{:>9.1}{:>11.0}{:>9.1}",
         name,
         series.median().unwrap_or(f64::NAN),
         format!("{least:.3} – {most:.3}"),
@@ -56,7 +56,7 @@ fn bars(rows: &[(&str, &Series)]) -> Vec<String> {
         let median = series.median().unwrap_or(0.0);
         let share = if longest > 0.0 { median / longest } else { 0.0 };
         let bar = "█".repeat((share * BAR_WIDTH).round() as usize);
-        format!("{name:<10}{bar} {median:.3} s ({:.0} %)", share * 100.0)
+        format!("{name:<9}{bar} {median:.3} s ({:.0} %)", share * 100.0)
     };
     rows.iter().map(bar).collect()
 }
@@ -91,6 +91,10 @@ mod tests {
         };
         assert_eq!((bar("cold"), bar("prefetch"), bar("warm")), (50, 25, 13));
         assert!(text.contains("1.500 – 3.000"), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
         assert!(text.contains("50.0 %"), "{text}");
         assert!(text.contains("0.67"), "{text}");
     }

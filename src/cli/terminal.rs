@@ -1,5 +1,6 @@
-//! What standard output is: the size of its terminal, and text that fits it.
+//! What standard output is: the size of its terminal, whether it takes colours, and text that fits.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
 
 use super::format::text_of;
@@ -21,6 +22,16 @@ pub fn size() -> (usize, usize) {
 /// Columns that lines are to fit into; `None` where standard output is no terminal: programs get whole lines.
 pub fn columns() -> Option<usize> {
     io::stdout().is_terminal().then(|| size().1)
+}
+
+/// Whether standard output takes colours: a terminal does, unless the user wants none (no-color.org) or it knows none.
+pub fn takes_colours() -> bool {
+    let variable = |name| std::env::var_os(name).unwrap_or_default();
+    io::stdout().is_terminal() && wants_colours(&variable("NO_COLOR"), &variable("TERM"))
+}
+
+fn wants_colours(no_color: &OsStr, term: &OsStr) -> bool {
+    no_color.is_empty() && term != "dumb"
 }
 
 /// The lines as text that fits the terminal, without control characters that names may contain.
@@ -134,5 +145,12 @@ mod tests {
         let lines: Vec<String> = (0..9).map(|row| format!("{row}äöü")).collect();
         assert_eq!(frame(&lines, (3, 2)), "\x1b[H0ä\x1b[K\n1ä\x1b[K\n\x1b[J");
         assert_eq!(frame(&[], (3, 2)), "\x1b[H\x1b[J");
+    }
+
+    #[test]
+    fn colours_are_not_for_everybody() {
+        let wants = |no_color, term| wants_colours(OsStr::new(no_color), OsStr::new(term));
+        assert!(wants("", "xterm") && wants("", ""));
+        assert!(!wants("1", "xterm") && !wants("", "dumb"));
     }
 }
