@@ -222,10 +222,10 @@ measure_app() {
         die "$app did not start in the image: see $IMAGE.first-start.log"
     say "$app: exact learning, $RUNS runs"
     learn_app "$app" exact
-    with_paralfetch --state-dir "$exact" "${bench[@]}" --json "$RESULTS/$app.json" -- "${COMMAND[@]}"
+    with_paralfetch --state-dir "$exact" "${bench[@]}" --export-json "$RESULTS/$app.json" -- "${COMMAND[@]}"
     say "$app: learning as read, $RUNS runs"
     learn_app "$app" as-read --as-read
-    with_paralfetch --state-dir "$as_read" "${bench[@]}" --json "$RESULTS/$app-as-read.json" -- "${COMMAND[@]}"
+    with_paralfetch --state-dir "$as_read" "${bench[@]}" --export-json "$RESULTS/$app-as-read.json" -- "${COMMAND[@]}"
     # First into a variable: a failure in an argument would go unseen.
     figures=$(profile_figures "$app" exact)
     figures+=$'\t'$(profile_figures "$app" as-read)

@@ -89,7 +89,7 @@ _paralfetch() {
             return 0
             ;;
         paralfetch__subcmd__bench)
-            opts="-h --runs --scenarios --until --json --timeout --as-read --root --help"
+            opts="-h --runs --scenarios --until --json --export-json --export-markdown --timeout --as-read --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -107,7 +107,11 @@ _paralfetch() {
                     COMPREPLY=($(compgen -W "exit quiet" -- "${cur}"))
                     return 0
                     ;;
-                --json)
+                --export-json)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --export-markdown)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

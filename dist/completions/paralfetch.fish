@@ -69,9 +69,11 @@ prefetch\t'Nothing cached, with prefetching'
 warm\t'Everything cached, without prefetching'"
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l until -d 'What ends a launch' -r -f -a "exit\t'The app\'s exit'
 quiet\t'The arrival of the completion block, the last that the app read before its disk fell quiet; the app is then ended'"
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l json -d 'Write the results to FILE as JSON' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l export-json -d 'Write the results to FILE as JSON, in which `results` is as in hyperfine\'s' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l export-markdown -d 'Write the times to FILE as a table in Markdown' -r -F
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l timeout -d 'Longest time that a launch may take' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l json -d 'Print the results as JSON'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l as-read -d 'Learn what the drive reads with its usual readahead, instead of exactly the pages that the app touches'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand doctor" -l json -d 'Print JSON'

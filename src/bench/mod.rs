@@ -1,10 +1,12 @@
 //! Measuring what prefetching gains: cold, prefetched and warm launches in turns.
 
 pub mod completion;
+mod export;
 mod launcher;
 mod results;
 mod table;
 
+pub use export::{json, markdown};
 pub use launcher::{AppLauncher, BenchError, LaunchEnd};
 pub use results::{Results, Scenario};
 pub use table::render;

@@ -299,9 +299,15 @@ pub struct Bench {
     /// What ends a launch
     #[arg(long, value_enum, default_value = "exit")]
     pub until: LaunchEnd,
-    /// Write the results to FILE as JSON
+    /// Print the results as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write the results to FILE as JSON, in which `results` is as in hyperfine's
     #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    pub export_json: Option<PathBuf>,
+    /// Write the times to FILE as a table in Markdown
+    #[arg(long, value_name = "FILE")]
+    pub export_markdown: Option<PathBuf>,
     #[command(flatten)]
     pub how: Learning,
     #[command(flatten)]

@@ -1,6 +1,7 @@
 //! `bench`: cold, prefetched and warm launches in turns.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 
 use super::args;
@@ -8,7 +9,7 @@ use super::learn::{from_learn, identify, options, report};
 use super::profiles::write_out;
 use super::show::list_line;
 use super::{Failure, say};
-use crate::bench::{AppLauncher, BenchError, LaunchEnd, Results, Scenario, render};
+use crate::bench::{AppLauncher, BenchError, LaunchEnd, Results, Scenario, json, markdown, render};
 use crate::kernel::{Meter, check};
 use crate::learn::{LearnedProfile, learn};
 use crate::model::{LaunchLimits, Learned};
@@ -16,13 +17,15 @@ use crate::prefetch::raise_open_files;
 use crate::process::{Command, Subreaper, Supervisor};
 use crate::profile::Store;
 
-/// Measures, prints, and writes JSON if asked to.
+/// Measures, prints, and exports what was found.
 pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     super::restore_after_crash();
     let command = Command::find(&args.launch.cmd, args.launch.root.as_deref())
         .map_err(Failure::not_started)?;
     let app = identify(&command, None);
     check()?;
+    let to_json = export_file(args.export_json.as_deref())?;
+    let to_markdown = export_file(args.export_markdown.as_deref())?;
     let mut supervisor = Supervisor::new()?;
     let subreaper = Subreaper::new()?;
     let store = Store::create(state_dir)?;
@@ -68,13 +71,43 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     launcher
         .measure(&args.scenarios, runs, &mut results)
         .map_err(failure)?;
-    write_out(&render(&results))?;
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&results)?;
-        fs::write(path, text + "\n")
-            .map_err(|error| Failure::from(format!("cannot write {}: {error}", path.display())))?;
+    let table = render(&results);
+    let as_json = format!("{:#}\n", json(&results));
+    write_out(match args.json {
+        true => &as_json,
+        false => &table,
+    })?;
+    for (export, text) in [(to_json, as_json), (to_markdown, markdown(&results))] {
+        export.map_or(Ok(()), |export| export.write(&text))?;
     }
     Ok(())
+}
+
+/// A file that results are written to.
+struct ExportFile<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl<'a> ExportFile<'a> {
+    /// Creates it, before the benchmark: that takes long, and the path may be wrong.
+    fn create(path: &'a Path) -> Result<Self, Failure> {
+        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+        Ok(ExportFile { path, file })
+    }
+
+    fn write(mut self, text: &str) -> Result<(), Failure> {
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|error| cannot_write(self.path, &error))
+    }
+}
+
+fn export_file(path: Option<&Path>) -> Result<Option<ExportFile<'_>>, Failure> {
+    path.map(ExportFile::create).transpose()
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::from(format!("cannot write {}: {error}", path.display()))
 }
 
 fn learn_first(

@@ -9,20 +9,29 @@ use crate::processes::{apps, until_asleep};
 use crate::root::Root;
 use crate::set_up;
 
+/// The results of a scenario.
+fn of<'a>(results: &'a serde_json::Value, scenario: &str) -> &'a serde_json::Value {
+    let all = results["results"].as_array().unwrap();
+    let found = all.iter().find(|result| result["scenario"] == scenario);
+    found.unwrap()
+}
+
 #[test]
 fn bench_counts_what_the_app_reads() {
     let Some((root, _turn)) = set_up() else {
         return;
     };
-    let json = root.state.path().join("bench.json");
-    let bench = ["bench", "--runs", "2", "--json", json.to_str().unwrap()];
+    let [json, markdown] = ["bench.json", "bench.md"].map(|name| root.state.path().join(name));
+    let mut bench = vec!["bench", "--runs", "2"];
+    bench.extend(["--export-json", json.to_str().unwrap()]);
+    bench.extend(["--export-markdown", markdown.to_str().unwrap()]);
     let output = root.paralfetch(&bench, &Root::READ_ALL).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("gap closed") && text.contains('█'), "{text}");
     let results: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
     let counts = |scenario: &str, what: &str| -> Vec<u64> {
-        let counts = results["scenarios"][scenario][what].as_array().unwrap();
+        let counts = of(&results, scenario)[what].as_array().unwrap();
         counts.iter().map(|count| count.as_u64().unwrap()).collect()
     };
     for what in ["read_requests", "read_bytes"] {
@@ -37,13 +46,14 @@ fn bench_counts_what_the_app_reads() {
             .iter()
             .all(|&bytes| bytes > 1 << 20)
     );
-    assert_eq!(
-        results["scenarios"]["cold"]["seconds"]
-            .as_array()
-            .unwrap()
-            .len(),
-        2
+    let cold = of(&results, "cold");
+    assert_eq!(cold["times"].as_array().unwrap().len(), 2);
+    assert!(
+        cold["stddev"].is_number() && cold["mean"].is_number(),
+        "{cold}"
     );
+    let table = fs::read_to_string(&markdown).unwrap();
+    assert_eq!(table.lines().count(), 2 + 3, "{table}");
     assert!(results["reduction"].is_number(), "{results}");
 }
 
@@ -52,23 +62,19 @@ fn bench_ends_apps_that_run_on() {
     let Some((root, _turn)) = set_up() else {
         return;
     };
-    let json = root.state.path().join("bench.json");
     // No launch takes the time limit: all fall quiet.
     let options = "bench --until quiet --timeout 600 --runs 1 --json";
-    let mut bench: Vec<&str> = options.split(' ').collect();
-    bench.push(json.to_str().unwrap());
+    let bench: Vec<&str> = options.split(' ').collect();
     let cmd = ["/bin/sh", "-c", "cat /data/*; exec sleep 1000"];
     let output = root.paralfetch(&bench, &cmd).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert_eq!(apps(&root), [], "nothing of the app is left");
-    let results: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let results: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(results["until"], "quiet");
-    let scenarios = results["scenarios"].as_object().unwrap();
-    let mut names: Vec<&str> = scenarios.keys().map(String::as_str).collect();
-    names.sort_unstable();
-    assert_eq!(names, ["cold", "prefetch", "warm"]);
-    for (name, series) in scenarios {
-        assert_eq!(series["seconds"].as_array().unwrap().len(), 1, "{name}");
+    assert_eq!(results["results"].as_array().unwrap().len(), 3);
+    for scenario in ["cold", "prefetch", "warm"] {
+        let times = of(&results, scenario)["times"].as_array().unwrap();
+        assert_eq!(times.len(), 1, "{scenario}");
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Facts {
     pub cold_reads: u64,
     /// The same of a launch that begins when all of its prefetch is done.
     pub reads_after_prefetch: u64,
-    /// `paralfetch bench --json` of one cold and one prefetched launch.
+    /// `paralfetch bench --export-json` of one cold and one prefetched launch.
     pub bench: serde_json::Value,
     /// What `paralfetch learn` printed.
     pub learn_report: String,

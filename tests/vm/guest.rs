@@ -77,7 +77,7 @@ pub fn main() {
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
         paralfetch("run", &["-v"])
     };
-    let bench = "--runs 1 --scenarios cold,prefetch --json bench.json";
+    let bench = "--runs 1 --scenarios cold,prefetch --export-json bench.json";
     let bench: Vec<&str> = bench.split(' ').chain(TIMEOUT).collect();
     paralfetch("bench", &bench);
     begin("the launch after its prefetch");
