@@ -1,6 +1,6 @@
 //! Launching for real, and measuring it.
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -56,6 +56,19 @@ pub enum LaunchEnd {
     /// The arrival of the completion block, the last that the app read before its disk fell quiet;
     /// the app is then ended
     Quiet,
+}
+
+/// A launch that was measured, and how far the benchmark is.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredLaunch {
+    /// What was launched.
+    pub scenario: Scenario,
+    /// How long it took.
+    pub seconds: f64,
+    /// Launches so far.
+    pub done: usize,
+    /// Launches in all.
+    pub of: usize,
 }
 
 /// What a launch that is being measured is waited for.
@@ -236,7 +249,7 @@ impl AppLauncher<'_> {
     }
 
     /// Launches each scenario `runs` times, in turns, so that a drift of the machine affects all alike, and
-    /// adds what it measures to `results`.
+    /// adds what it measures to `results`. `tell` is called after each launch.
     ///
     /// # Errors
     /// The first launch that could not be measured; `results` has those before.
@@ -245,12 +258,18 @@ impl AppLauncher<'_> {
         scenarios: &[Scenario],
         runs: usize,
         results: &mut Results,
+        mut tell: impl FnMut(MeasuredLaunch),
     ) -> Result<(), BenchError> {
         let order = turn(scenarios).repeat(runs);
         for (done, &scenario) in (1..).zip(&order) {
             let sample = self.launch(scenario)?;
             results.push(scenario, sample);
-            show_progress(scenario, sample, done, order.len());
+            tell(MeasuredLaunch {
+                scenario,
+                seconds: sample.seconds,
+                done,
+                of: order.len(),
+            });
         }
         Ok(())
     }
@@ -313,19 +332,6 @@ fn turn(scenarios: &[Scenario]) -> Vec<Scenario> {
     order.sort();
     order.dedup();
     order
-}
-
-fn show_progress(scenario: Scenario, sample: Sample, done: usize, of: usize) {
-    let (name, seconds) = (scenario.name(), sample.seconds);
-    let line = format!("launch {done} of {of}: {name:<8} {seconds:.3} s");
-    let mut err = io::stderr().lock();
-    // On a terminal, each line replaces the one before. A failed write does not stop the benchmark.
-    let _ = if err.is_terminal() {
-        let end = if done == of { "\n" } else { "" };
-        write!(err, "\r\x1b[K{line}{end}").and_then(|()| err.flush())
-    } else {
-        writeln!(err, "{line}")
-    };
 }
 
 /// Waits until one of these is readable, or a signal arrives, or time is up.

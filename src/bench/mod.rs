@@ -7,6 +7,6 @@ mod results;
 mod table;
 
 pub use export::{json, markdown};
-pub use launcher::{AppLauncher, BenchError, LaunchEnd};
+pub use launcher::{AppLauncher, BenchError, LaunchEnd, MeasuredLaunch};
 pub use results::{Results, Scenario};
 pub use table::render;

@@ -7,9 +7,12 @@ use std::path::Path;
 use super::args;
 use super::learn::{from_learn, identify, options, report};
 use super::profiles::write_out;
+use super::progress::Progress;
 use super::show::list_line;
 use super::{Failure, say};
-use crate::bench::{AppLauncher, BenchError, LaunchEnd, Results, Scenario, json, markdown, render};
+use crate::bench::{
+    AppLauncher, BenchError, LaunchEnd, MeasuredLaunch, Results, Scenario, json, markdown, render,
+};
 use crate::kernel::{Meter, check};
 use crate::learn::{LearnedProfile, learn};
 use crate::model::{LaunchLimits, Learned};
@@ -68,9 +71,17 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
         ..Results::default()
     };
     let runs = usize::from(args.runs);
-    launcher
-        .measure(&args.scenarios, runs, &mut results)
-        .map_err(failure)?;
+    let mut progress = Progress::new();
+    progress.show("the first launch", 0.0);
+    let tell = |launch: MeasuredLaunch| {
+        let (done, of) = (launch.done, launch.of);
+        let name = launch.scenario.name();
+        let line = format!("launch {done} of {of}: {name} {:.3} s", launch.seconds);
+        progress.show(&line, done as f64 / of as f64);
+    };
+    let measured = launcher.measure(&args.scenarios, runs, &mut results, tell);
+    drop(progress);
+    measured.map_err(failure)?;
     let table = render(&results);
     let as_json = format!("{:#}\n", json(&results));
     write_out(match args.json {

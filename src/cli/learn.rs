@@ -1,7 +1,7 @@
 //! `learn`: one watched launch.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -45,6 +45,13 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
         Ok(earlier) => options.earlier = earlier,
         // This learning run replaces it.
         Err(error) => say(&format!("nothing is known of earlier launches: {error}")),
+    }
+    if io::stderr().is_terminal() {
+        // The terminal is the app's until it ends: there is no place for a line that moves.
+        say(&format!(
+            "recording until the app exits or its disk falls quiet, {} s at most",
+            args.how.timeout.as_secs_f64().ceil()
+        ));
     }
     let learned = learn(spawn, options, &mut supervisor).map_err(from_learn)?;
     match learned.profile {

@@ -13,6 +13,7 @@ mod learn;
 mod manage;
 mod probe;
 mod profiles;
+mod progress;
 mod report;
 mod run;
 mod serve;

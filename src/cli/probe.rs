@@ -1,10 +1,12 @@
 //! `probe`: measures drives, and keeps their models.
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::format::{mib, text_of};
 use super::profiles::write_out;
+use super::progress::Progress;
 use super::show::{drive_json, drive_line};
 use super::{Failure, say};
 use crate::drive::{
@@ -18,7 +20,14 @@ const DISTURBED_PERCENT: u64 = 10;
 /// Measures the drives below `path`, prints each in words and keeps its model, also if one after it cannot be measured.
 pub fn main(state_dir: &Path, path: &Path, busy: bool, json: bool) -> Result<(), Failure> {
     let sysfs = Sysfs::default();
-    let (probed, failure) = match measure(path, &sysfs, busy) {
+    let progress = RefCell::new(Progress::new());
+    let tell = |drive: &str, share: f64| {
+        let line = format!("measuring {drive}: {:.0} %", share * 100.0);
+        progress.borrow_mut().show(&line, share);
+    };
+    let measured = measure(path, &sysfs, busy, tell);
+    drop(progress);
+    let (probed, failure) = match measured {
         Ok(probed) => (probed, None),
         Err(ProbeError::Partial {
             drive,

@@ -52,7 +52,7 @@ impl fmt::Display for ProbedFigure {
 pub fn probe_alone(profile: &DriveProfile) -> Result<(ProbedDrive, Vec<ProbedFigure>)> {
     attach_alone(profile, |drive| {
         // The emulator has just been started: its drive is idle, and what others do on the host's own is in fio's figures too.
-        let mut probed = probe(drive.node(), &Sysfs::default(), true)
+        let mut probed = probe(drive.node(), &Sysfs::default(), true, |_, _| ())
             .with_context(|| format!("probing {}", drive.node().display()))?;
         ensure!(probed.len() == 1, "{} drives are below", probed.len());
         let probed = probed.remove(0);

@@ -133,7 +133,7 @@ fn probe(asked: &SessionOptions, drive: &Drive) -> Result<Option<DriveModel>> {
     if !scenarios.iter().any(simulates) {
         return Ok(None);
     }
-    let probed = paralfetch::drive::probe(drive.node(), &Sysfs::default(), true)
+    let probed = paralfetch::drive::probe(drive.node(), &Sysfs::default(), true, |_, _| ())
         .with_context(|| format!("probing {}", drive.node().display()))?;
     let model = probed.into_iter().next().map(|probed| probed.model);
     if let Some(model) = &model {

@@ -118,11 +118,17 @@ pub struct ProbedDrive {
 }
 
 /// Measures the drives below a block device, or below the file system that a path is on, one after the other. With
-/// `busy`, also while others use them.
+/// `busy`, also while others use them. `tell` is called again and again with the name of the drive that is being measured
+/// and the share of all that is done.
 ///
 /// # Errors
 /// [`ProbeError`]; [`ProbeError::Partial`] has the drives that were measured before one that was not.
-pub fn probe(path: &Path, sysfs: &Sysfs, busy: bool) -> Result<Vec<ProbedDrive>, ProbeError> {
+pub fn probe(
+    path: &Path,
+    sysfs: &Sysfs,
+    busy: bool,
+    tell: impl Fn(&str, f64),
+) -> Result<Vec<ProbedDrive>, ProbeError> {
     let look = |cause| ProbeError::Look {
         path: path.to_owned(),
         cause,
@@ -138,7 +144,12 @@ pub fn probe(path: &Path, sysfs: &Sysfs, busy: bool) -> Result<Vec<ProbedDrive>,
     if drives.is_empty() {
         return Err(ProbeError::NoDrive(path));
     }
-    measure_each(&drives, |drive| measure(drive, &path, sysfs, &mounts, busy))
+    measure_each(&drives, |drive| {
+        let before = drives.iter().take_while(|other| other.dev != drive.dev);
+        let before = before.count() as f64;
+        let tell = |share: f64| tell(&drive.name, (before + share) / drives.len() as f64);
+        measure(drive, &path, sysfs, &mounts, busy, tell)
+    })
 }
 
 /// Measures drives one after the other until one cannot be measured.
@@ -169,6 +180,7 @@ fn measure(
     sysfs: &Sysfs,
     mounts: &MountTable,
     busy: bool,
+    tell: impl Fn(f64),
 ) -> Result<ProbedDrive, ProbeError> {
     if !busy && let Err(not_idle) = idle::ensure_idle(sysfs, drive.dev) {
         let drive = drive.name.clone();
@@ -182,7 +194,7 @@ fn measure(
     let before = count();
     let begun = Instant::now();
     let steps = plan::plan(readable.area.span());
-    let done = run::run(&readable.files, &readable.area, &steps)?;
+    let done = run::run(&readable.files, &readable.area, &steps, tell)?;
     let time = begun.elapsed();
     let made = |(before, after): (DriveRequests, DriveRequests)| {
         let requests = after.completed.saturating_sub(before.completed);

@@ -32,7 +32,7 @@ pub struct ProbeReads {
     pub bytes: u64,
 }
 
-/// Carries out all steps.
+/// Carries out all steps, and tells after each which share of the planned time is over.
 ///
 /// # Errors
 /// [`ProbeError::Read`] and [`ProbeError::Stalled`].
@@ -40,8 +40,11 @@ pub fn run(
     files: &[OwnedFd],
     area: &ReadableArea,
     steps: &[ProbeStep],
+    tell: impl Fn(f64),
 ) -> Result<ProbeReads, ProbeError> {
     let mut runner = Runner::new(files, area, steps)?;
+    let planned: Duration = steps.iter().map(|step| step.time).sum();
+    let mut over = Duration::ZERO;
     for step in steps {
         if let Err(error) = runner.step(step) {
             if runner.queue.in_flight() > 0 {
@@ -49,6 +52,8 @@ pub fn run(
             }
             return Err(error);
         }
+        over += step.time;
+        tell(over.as_secs_f64() / planned.as_secs_f64());
     }
     Ok(runner.done)
 }

@@ -1,0 +1,84 @@
+//! How far a command is, on a terminal: a line on standard error that is drawn again and again, and removed in the end.
+
+use std::io::{self, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+/// Time from which on a rate says something.
+const LEAST: Duration = Duration::from_millis(500);
+
+/// The line. Dropping it removes it.
+pub struct Progress {
+    is_shown: bool,
+    begun: Instant,
+}
+
+impl Progress {
+    /// Of work that begins now. Nothing is drawn where standard error is no terminal.
+    pub fn new() -> Self {
+        Progress {
+            is_shown: io::stderr().is_terminal(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Draws what was done, and the time that is left if this share of all has taken the time until now.
+    pub fn show(&mut self, what: &str, share: f64) {
+        let left = time_left(self.begun.elapsed(), share);
+        let left = left.map_or(String::new(), |left| format!("; {} left", short(left)));
+        self.draw(&format!("{what}{left}"));
+    }
+
+    /// A failed write does not stop the work.
+    fn draw(&self, line: &str) {
+        if self.is_shown {
+            let mut err = io::stderr().lock();
+            let _ = write!(err, "\r\x1b[K{line}").and_then(|()| err.flush());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.draw("");
+    }
+}
+
+/// The time that the rest of the work takes at the rate of the share that was done; `None` while that says nothing.
+fn time_left(elapsed: Duration, share: f64) -> Option<Duration> {
+    let is_known = elapsed >= LEAST && share > 0.0 && share < 1.0;
+    let left = || elapsed.as_secs_f64() * (1.0 - share) / share;
+    is_known
+        .then(left)
+        .and_then(|left| Duration::try_from_secs_f64(left).ok())
+}
+
+/// Whole seconds, or minutes and seconds.
+fn short(time: Duration) -> String {
+    let seconds = time.as_secs_f64().ceil() as u64;
+    match seconds {
+        0..=99 => format!("{seconds} s"),
+        _ => format!("{} min {:02} s", seconds / 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_takes_as_long_as_what_was_done() {
+        let seconds = Duration::from_secs;
+        assert_eq!(time_left(seconds(3), 0.25), Some(seconds(9)));
+        for nothing in [0.0, 1.0, f64::NAN, -1.0] {
+            assert_eq!(time_left(seconds(3), nothing), None, "{nothing}");
+        }
+        assert_eq!(time_left(Duration::from_millis(3), 0.01), None);
+        assert_eq!(time_left(seconds(3), f64::MIN_POSITIVE), None);
+    }
+
+    #[test]
+    fn times_are_rounded_up() {
+        assert_eq!(short(Duration::from_millis(1200)), "2 s");
+        assert_eq!(short(Duration::from_secs(125)), "2 min 05 s");
+    }
+}
