@@ -12,6 +12,10 @@
 # PROGRAM alone (also when it is not set), or `systemd`, which starts PROGRAM as a service of its own
 # when all others have been started. All of them are on the one disk.
 #
+# PARALFETCH_VM_DISK_MIB gives the machine another disk of so many MiB, /dev/vdc: empty, and as slow as
+# PARALFETCH_VM_DISK_MB_S says, in MB (10⁶ bytes) a second (20 when it is not set). It takes 32 requests at a
+# time, as SATA drives do. It is a sparse file in TMPDIR that is removed with the machine.
+#
 # PROGRAM is executed in a directory in memory that holds it and the FILEs; the machine's own disk is
 # an ext4 that can be written to and forgets everything. What PROGRAM prints is printed, its exit
 # status is passed through. The machine is emulated (no /dev/kvm): slow, and the same everywhere.
@@ -32,6 +36,8 @@ PACKAGES+=(systemd-sysv dbus polkitd bubblewrap)
 # What the kernels' releases look like, as extended regular expressions.
 declare -A RELEASES=([stock]='[0-9.-]+-amd64' [backports]='.+-cloud-amd64')
 MEMORY_MIB=2048
+# Requests that the other disk takes at a time.
+DISK_DEPTH=32
 # Exit status when the machine has not come to an end of its own, as timeout(1) has it.
 TIMED_OUT=124
 
@@ -135,6 +141,9 @@ run() {
     local kernel=${PARALFETCH_VM_KERNEL:-stock} init=${PARALFETCH_VM_INIT:-guest}
     [[ $init == guest || $init == systemd ]] || die "PARALFETCH_VM_INIT is '$init': guest and systemd are known"
     [[ -n ${RELEASES[$kernel]:-} ]] || die "PARALFETCH_VM_KERNEL is '$kernel': stock and backports are known"
+    local disk_mib=${PARALFETCH_VM_DISK_MIB:-0} disk_mb_s=${PARALFETCH_VM_DISK_MB_S:-20}
+    [[ $disk_mib =~ ^(0|[1-9][0-9]{0,5})$ ]] || die "PARALFETCH_VM_DISK_MIB is '$disk_mib': a size in MiB is wanted"
+    [[ $disk_mb_s =~ ^[1-9][0-9]{0,4}$ ]] || die "PARALFETCH_VM_DISK_MB_S is '$disk_mb_s': MB a second are wanted"
     ready || die "there is no machine: run 'scripts/vm.sh image'"
     work=$(mktemp -d)
     # shellcheck disable=SC2064 # its name now
@@ -155,6 +164,14 @@ run() {
     # one thread instead; a whole system, which would then be too slow to attach within the exec gate's limit, has one.
     local processors=2
     [[ $init == guest ]] || processors=1
+    local disk=() parameters=
+    if ((disk_mib > 0)); then
+        truncate -s "${disk_mib}M" "$work/disk"
+        # Nothing outlives the machine, so flushes need not reach the host's drive, which would set the pace.
+        disk=(-drive "file=$work/disk,format=raw,if=virtio,cache=unsafe,throttling.bps-total=${disk_mb_s}000000")
+        # Otherwise as many as fit into the device's ring: 256, seconds of such a disk.
+        parameters=" virtio_blk.queue_depth=$DISK_DEPTH"
+    fi
     # Without cmpxchg16b: under QEMU 7.2, Linux 6.12 has crashed right behind that instruction.
     # no_timer_check: where the host is busy, the emulated timer fires too late for the check at boot.
     # The root disk's file is not written to. A disk's readahead is the kernel's usual 128 KiB.
@@ -164,8 +181,9 @@ run() {
         -kernel "$VM_DIR/vmlinuz-$kernel" -initrd "$VM_DIR/initrd.img-$kernel" \
         -drive "file=$IMAGE,format=raw,if=virtio,snapshot=on" \
         -drive "file=$work/payload.tar,format=raw,if=virtio,readonly=on" \
+        "${disk[@]}" \
         -serial "file:$work/console" -serial "file:$out" \
-        -append "root=/dev/vda rw fsck.mode=skip console=ttyS0 quiet panic=-1 mitigations=off no_timer_check init=/bin/sh -- -c \"mount -t tmpfs tmpfs /mnt && tar -C /mnt -xf /dev/vdb && cd /mnt && exec ./init\"" \
+        -append "root=/dev/vda rw fsck.mode=skip console=ttyS0 quiet panic=-1 mitigations=off no_timer_check$parameters init=/bin/sh -- -c \"mount -t tmpfs tmpfs /mnt && tar -C /mnt -xf /dev/vdb && cd /mnt && exec ./init\"" \
         </dev/null || status=$?
     touch "$out"
     last=$(tail -n 1 "$out")

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use crate::apps::{self, App, Start};
-use crate::drive::{self, DriveProfile};
+use crate::drive::{self, Disk, DriveProfile};
 use crate::experiment::idle::{self, Awake};
 use crate::experiment::job::Job;
 use crate::experiment::launcher::Interrupted;
@@ -146,8 +146,13 @@ fn measure(args: args::Run) -> Result<ExitCode> {
 
 /// Measures operations beside a writer.
 fn write(args: args::Writes) -> Result<()> {
+    let drive = match &args.disk {
+        Some(node) => Disk::profile(node)?,
+        None => one_drive(&args.device, &args.data)?,
+    };
     writes::session::run(&WritesOptions {
-        drive: one_drive(&args.device, &args.data)?,
+        drive,
+        disk: args.disk,
         scheduler: args.drive_scheduler,
         benchmarks: Benchmark::parse_list(&args.benchmarks)?,
         writer: args.writer,

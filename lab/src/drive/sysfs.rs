@@ -77,32 +77,43 @@ pub(super) fn describe(name: &str, profile: &DriveProfile) -> Result<()> {
 /// queue, while the tags stay what they were. Each choice of a scheduler, of `none` as well, sets the
 /// attribute to the kernel's default. So the tags are set first, without a scheduler.
 pub(super) fn schedule(name: &str, profile: &DriveProfile, scheduler: Scheduler) -> Result<()> {
-    choose(name, Scheduler::None)?;
+    choose(name, Scheduler::None.name())?;
     if let Some(tags) = profile.nr_requests {
         set_requests(name, tags)?;
     }
     if scheduler == Scheduler::None {
         return Ok(());
     }
-    choose(name, scheduler)?;
+    choose(name, scheduler.name())?;
     match profile.queued_requests() {
         Some(queued) => set_requests(name, queued),
         None => Ok(()),
     }
 }
 
-fn choose(name: &str, scheduler: Scheduler) -> Result<()> {
+/// Chooses the scheduler alone, by the kernel's name.
+pub(super) fn choose(name: &str, scheduler: &str) -> Result<()> {
     let path = queue(name).join("scheduler");
-    set(&path, scheduler.name())?;
-    let offered = read(&path)?;
-    // The one in force stands in brackets; where there is no other, it may stand alone.
-    let in_force = format!("[{scheduler}]");
+    set(&path, scheduler)?;
+    let in_force = chosen(name)?;
     ensure!(
-        offered == scheduler.name() || offered.split_whitespace().any(|word| word == in_force),
-        "{} says '{offered}' after {scheduler} was chosen",
+        in_force == scheduler,
+        "{} says '{in_force}' after {scheduler} was chosen",
         path.display()
     );
     Ok(())
+}
+
+/// The scheduler in force, by the kernel's name.
+pub(super) fn chosen(name: &str) -> Result<String> {
+    Ok(in_brackets(&read(&queue(name).join("scheduler"))?).to_owned())
+}
+
+/// The one in force stands in brackets; where there is no other, it may stand alone.
+fn in_brackets(offered: &str) -> &str {
+    let mut words = offered.split_whitespace();
+    let found = words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    found.unwrap_or(offered)
 }
 
 fn set_requests(name: &str, requests: u32) -> Result<()> {
@@ -134,6 +145,12 @@ fn read(path: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_scheduler_in_force_stands_in_brackets_or_alone() {
+        assert_eq!(in_brackets("none [mq-deadline] bfq"), "mq-deadline");
+        assert_eq!(in_brackets("none"), "none");
+    }
 
     #[test]
     fn schedulers_have_the_kernels_names() {

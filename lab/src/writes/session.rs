@@ -19,7 +19,7 @@ use super::plan::{self, Task};
 use super::run::{BenchmarkJob, Running};
 use super::tables;
 use super::writer::{Kind, WriterJob};
-use crate::drive::{Drive, DriveProfile, Scheduler};
+use crate::drive::{Disk, Drive, DriveProfile, Scheduler};
 use crate::experiment::idle::Awake;
 use crate::experiment::journal::Journal;
 use crate::image::{MountPoint, Workplace, private_namespace};
@@ -43,6 +43,8 @@ const ROOM: u64 = 2 << 30;
 pub struct WritesOptions {
     /// The drive.
     pub drive: DriveProfile,
+    /// The node of that drive, where it is a disk of the machine's whose content may be lost.
+    pub disk: Option<PathBuf>,
     /// Its I/O scheduler.
     pub scheduler: Scheduler,
     /// What is measured, in this order.
@@ -127,11 +129,8 @@ fn measure(
     let bytes = asked
         .writer_bytes
         .unwrap_or_else(|| dirty::file_size(&dirty, memory));
-    let image = work.path().join("writes");
     // Half as much again: blocks are free only once the journal says so.
-    make_file_system(&image, bytes + bytes / 2 + ROOM)?;
-    let drive = Drive::attach(&asked.drive, &image, work.path(), &lab)?;
-    drive.set_scheduler(asked.scheduler)?;
+    let drive = EmptyDrive::make(asked, bytes + bytes / 2 + ROOM, work.path(), &lab)?;
     let point = MountPoint::new(work.path())?;
     let place = Place::mount(&drive, point.path(), asked.discard)?;
     let session = conditions(asked, bytes, &dirty);
@@ -172,11 +171,50 @@ fn measure(
     awake.restore()
 }
 
+/// A drive with an empty file system.
+enum EmptyDrive {
+    /// That of a profile, over an image.
+    OfImage(Drive),
+    /// The machine's.
+    Disk(Disk),
+}
+
+impl EmptyDrive {
+    /// `bytes` is the size of an image; a disk has its own.
+    fn make(asked: &WritesOptions, bytes: u64, work: &Path, lab: &Path) -> Result<Self> {
+        if let Some(node) = &asked.disk {
+            let disk = Disk::open(node)?;
+            make_file_system(disk.node())?;
+            disk.set_scheduler(asked.scheduler)?;
+            return Ok(EmptyDrive::Disk(disk));
+        }
+        let image = work.join("writes");
+        File::create(&image)
+            .and_then(|file| file.set_len(bytes))
+            .with_context(|| format!("cannot make {}", image.display()))?;
+        make_file_system(&image)?;
+        let drive = Drive::attach(&asked.drive, &image, work, lab)?;
+        drive.set_scheduler(asked.scheduler)?;
+        Ok(EmptyDrive::OfImage(drive))
+    }
+
+    fn node(&self) -> &Path {
+        match self {
+            EmptyDrive::OfImage(drive) => drive.node(),
+            EmptyDrive::Disk(disk) => disk.node(),
+        }
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            EmptyDrive::OfImage(drive) => drive.name(),
+            EmptyDrive::Disk(disk) => disk.name(),
+        }
+    }
+}
+
 /// Makes an empty ext4 whose tables are written now, and not by a thread of the kernel later.
-fn make_file_system(image: &Path, bytes: u64) -> Result<()> {
-    File::create(image)
-        .and_then(|file| file.set_len(bytes))
-        .with_context(|| format!("cannot make {}", image.display()))?;
+fn make_file_system(image: &Path) -> Result<()> {
     let status = Command::new("mke2fs")
         .args(["-q", "-F", "-t", "ext4", "-i", "65536"])
         .args(["-E", "lazy_itable_init=0,lazy_journal_init=0"])
@@ -226,7 +264,7 @@ fn now() -> u64 {
 struct Place(PathBuf);
 
 impl Place {
-    fn mount(drive: &Drive, at: &Path, discard: bool) -> Result<Self> {
+    fn mount(drive: &EmptyDrive, at: &Path, discard: bool) -> Result<Self> {
         let options = discard.then_some(c"discard");
         mount(drive.node(), at, "ext4", MountFlags::empty(), options)
             .with_context(|| format!("cannot mount {}", drive.node().display()))?;

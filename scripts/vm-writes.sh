@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Measures in virtual machines what the shield does for operations beside a writer: `lab writes` on an ext4 on a slow
+# disk of its own, in a whole system with cgroups of version 2, once with each of Debian 12's kernels (scripts/vm.sh).
+#
+#   scripts/vm-writes.sh [KERNEL…]
+#
+# KERNEL is `stock` or `backports`; both without. BENCHMARKS (m1,m2,m4) and MEASURES (group,shield) are as `lab writes`
+# has them; LIMIT (20) seconds is the longest that a benchmark goes on, MB_S (20) what the disk writes in a second. Prints
+# the tables. Needs the machine (`scripts/vm.sh image`) and the laboratory (`make lab`).
+
+# shellcheck source=scripts/common.sh
+source "$(dirname "$0")/common.sh"
+
+BENCHMARKS=${BENCHMARKS:-m1,m2,m4}
+MEASURES=${MEASURES:-group,shield}
+LIMIT=${LIMIT:-20}
+export PARALFETCH_VM_INIT=systemd
+export PARALFETCH_VM_DISK_MIB=${PARALFETCH_VM_DISK_MIB:-2048}
+export PARALFETCH_VM_DISK_MB_S=${MB_S:-20}
+# Longest time for a machine, in seconds: twelve runs take ten minutes.
+PATIENCE=1800
+
+LAB=$TARGET_DIR/release/lab
+[[ -x $LAB ]] || die "$LAB is missing: make lab"
+"$REPO/scripts/vm.sh" ready || die "there is no machine: run 'scripts/vm.sh image'"
+KERNELS=("$@")
+((${#KERNELS[@]} > 0)) || KERNELS=(stock backports)
+
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+# What the machine executes. Its working directory is in memory. The words are quoted for its shell.
+words=(--disk /dev/vdc --drive-scheduler mq-deadline --benchmarks "$BENCHMARKS" --measures "$MEASURES" --runs 1 --limit "$LIMIT")
+cat >"$WORK/guest" <<GUEST
+#!/bin/sh
+echo "Linux \$(uname -r)"
+exec ./lab writes ${words[*]@Q} --image-dir "\$PWD"
+GUEST
+chmod +x "$WORK/guest"
+
+for kernel in "${KERNELS[@]}"; do
+    say "the $kernel kernel, a disk of $PARALFETCH_VM_DISK_MB_S MB/s"
+    PARALFETCH_VM_KERNEL=$kernel "$REPO/scripts/vm.sh" run "$PATIENCE" "$WORK/guest" "$LAB"
+done
