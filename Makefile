@@ -3,13 +3,15 @@
 SHELL := /bin/bash
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup build lab deb release demo check test results fuzz clean install uninstall
+.PHONY: help setup build lab deb rpm arch release demo check test results fuzz clean install uninstall
 
 help:
 	@echo 'make setup     install what is missing (Debian 12+, Ubuntu 24.04+; asks sudo when needed)'
 	@echo 'make build     build target/release/paralfetch'
 	@echo 'make lab       build target/release/lab, which compares prefetchers (docs/lab.md)'
 	@echo 'make deb       build a Debian package of it, in target/debian'
+	@echo 'make rpm       build an rpm package of it, in target/rpm'
+	@echo 'make arch      build a package for pacman (Arch Linux) of it, in target/arch'
 	@echo 'make release   build what a release consists of, in target/artefacts'
 	@echo 'make demo      measure LibreOffice Writer in an image: cold, warm, prefetched'
 	@echo 'make check     format, lints, floors, scripts and unit tests: no root, no network'
@@ -31,6 +33,12 @@ lab:
 
 deb:
 	@scripts/deb.sh
+
+rpm:
+	@scripts/rpm.sh
+
+arch:
+	@scripts/arch.sh
 
 release:
 	@scripts/release.sh

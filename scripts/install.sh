@@ -7,8 +7,9 @@
 #
 # PREFIX (default /usr) is where the program and its manual go. The files for systemd, D-Bus and polkit go
 # where these look for them, whatever PREFIX is. UNITS is the directory of units, if it is not the one that systemd
-# names. DESTDIR is put before every path, for packages: then the script needs no root and stops nothing. Installing
-# never starts the service; it prints the command that does.
+# names, and ZSH_FUNCTIONS that of completions for zsh, if it is not the one of this distribution. DESTDIR is put before
+# every path, for packages: then the script needs no root and stops nothing. Installing never starts the service; it
+# prints the command that does.
 
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
@@ -37,11 +38,12 @@ zsh_directory() {
 
 # files: the lines of dist/installed-files, with full targets: how, source, target.
 files() {
-    local units=${UNITS:-$(unit_directory)} zsh how source target
-    zsh=$(zsh_directory)
+    local units=${UNITS:-$(unit_directory)} zsh=${ZSH_FUNCTIONS:-$(zsh_directory)} how source target
     while read -r how source target; do
         target=${target/#\$PREFIX/$PREFIX}
         target=${target/#\$UNITS/$units}
+        # Presets lie beside the units.
+        target=${target/#\$PRESETS/${units%/*}/system-preset}
         target=${target/#\$ZSH/$zsh}
         [[ $target == /* ]] || die "dist/installed-files: '$how $source $target' has no target from /"
         echo "$how $source $target"

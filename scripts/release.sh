@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds what a release consists of, into target/artefacts: the Debian package, a tarball for other distributions, and
-# their checksums.
+# Builds what a release consists of, into target/artefacts: the packages for Debian, rpm and pacman, a tarball for other
+# distributions, the sources, and their checksums.
 #
 #   scripts/release.sh
 #
@@ -26,39 +26,19 @@ build_program() {
         cargo build --release --locked --package paralfetch
 }
 
-# sources: the files that are installed, and what installs them.
-sources() {
-    "$REPO/scripts/install.sh" list | awk '$1 != "dir" && $1 != "link" && $2 != "-" { print $2 }'
-    printf '%s\n' dist/installed-files scripts/install.sh scripts/common.sh \
-        README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE
-}
-
-# build_tarball PROGRAM VERSION
-build_tarball() {
-    local name
-    name=paralfetch-$2-linux-$(uname -m)
-    mkdir "$WORK/$name"
-    (cd "$REPO" && sources | sort | xargs cp --parents -t "$WORK/$name")
-    install -m 755 "$1" "$WORK/$name/paralfetch"
-    strip "$WORK/$name/paralfetch"
-    tar -C "$WORK" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
-        --mtime="@$("$REPO/scripts/versions.py" --epoch)" -cf - "$name" | xz -9 >"$ARTEFACTS/$name.tar.xz"
-}
-
 main() {
-    local program=$BUILD/release/paralfetch version
-    "$REPO/scripts/setup.sh" build deb
+    local program=$BUILD/release/paralfetch
+    "$REPO/scripts/setup.sh" build deb rpm arch
     "$REPO/scripts/versions.py"
     build_program
-    version=$("$program" --version)
-    WORK=$(mktemp -d)
-    trap 'rm -rf "$WORK"' EXIT
-    umask 022
     rm -rf "$ARTEFACTS"
     mkdir -p "$ARTEFACTS"
     "$REPO/scripts/deb.sh" --binary "$program" "$ARTEFACTS" >/dev/null
-    build_tarball "$program" "${version#paralfetch }"
-    (cd "$ARTEFACTS" && sha256sum -- *.deb *.tar.xz >SHA256SUMS)
+    "$REPO/scripts/rpm.sh" --binary "$program" "$ARTEFACTS" >/dev/null
+    "$REPO/scripts/arch.sh" --binary "$program" "$ARTEFACTS" >/dev/null
+    "$REPO/scripts/tarball.sh" --binary "$program" "$ARTEFACTS" >/dev/null
+    "$REPO/scripts/tarball.sh" --sources "$ARTEFACTS" >/dev/null
+    (cd "$ARTEFACTS" && sha256sum -- *.deb *.rpm *.pkg.tar.zst *.tar.xz >SHA256SUMS)
     [[ $EUID -ne 0 ]] || chown -R --reference="$BUILD" "$ARTEFACTS"
     say "Built in $ARTEFACTS:"
     cat "$ARTEFACTS/SHA256SUMS"

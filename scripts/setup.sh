@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing on Debian 12 or newer and Ubuntu 24.04 or newer.
 #
-#   scripts/setup.sh [build] [deb] [test] [vm] [lab] [demo]      (all when none is named)
+#   scripts/setup.sh [build] [deb] [rpm] [arch] [test] [vm] [lab] [demo]      (all when none is named)
 #
 # Asks the network for nothing, and sudo for nothing, when everything is there.
 
@@ -10,7 +10,10 @@ source "$(dirname "$0")/common.sh"
 
 BUILD_PACKAGES=(clang llvm libelf-dev zlib1g-dev libext2fs-dev pkg-config make gcc libc6-dev)
 DEB_PACKAGES=(dpkg-dev debhelper pkg-config binutils python3)
-TEST_PACKAGES=(lintian appstream e2fsprogs mount util-linux bubblewrap dbus-daemon python3 shellcheck chromium)
+RPM_PACKAGES=(rpm python3 xz-utils binutils)
+# Debian's makepkg is pacman's.
+ARCH_PACKAGES=(makepkg zstd python3 xz-utils binutils)
+TEST_PACKAGES=(rpmlint lintian appstream e2fsprogs mount util-linux bubblewrap dbus-daemon python3 shellcheck chromium)
 # For the virtual machine that older kernels are tested in; objcopy is in binutils.
 VM_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs binutils tar)
 LAB_PACKAGES=(e2fsprogs mount util-linux mmdebstrap xvfb fio)
@@ -123,16 +126,18 @@ install_rust_checkers() {
 
 main() {
     local needs=("$@") packages=() need
-    [[ ${#needs[@]} -gt 0 ]] || needs=(build deb test vm lab demo)
+    [[ ${#needs[@]} -gt 0 ]] || needs=(build deb rpm arch test vm lab demo)
     for need in "${needs[@]}"; do
         case $need in
             build) packages+=("${BUILD_PACKAGES[@]}") ;;
             deb) packages+=("${DEB_PACKAGES[@]}") ;;
+            rpm) packages+=("${RPM_PACKAGES[@]}") ;;
+            arch) packages+=("${ARCH_PACKAGES[@]}") ;;
             test) packages+=("${TEST_PACKAGES[@]}") ;;
             vm) packages+=("${VM_PACKAGES[@]}") ;;
             lab) packages+=("${LAB_PACKAGES[@]}") ;;
             demo) packages+=("${DEMO_PACKAGES[@]}") ;;
-            *) die "unknown need '$need': one of build, deb, test, vm, lab, demo" ;;
+            *) die "unknown need '$need': one of build, deb, rpm, arch, test, vm, lab, demo" ;;
         esac
     done
     command -v apt-get >/dev/null ||

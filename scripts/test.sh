@@ -81,17 +81,18 @@ build_machine() {
     fi
 }
 
-# The package is made of the program that the release tests are built with.
-test_package() {
+# The packages are made of the program that the release tests are built with.
+test_packages() {
     if [[ ${#TEST_USER[@]} -gt 0 ]]; then
         "$REPO/scripts/test_deb.sh"
     else
         warn "SKIPPED: dpkg installs nothing without root"
     fi
+    "$REPO/scripts/test_packages.sh"
 }
 
 main() {
-    local needs=(build deb test lab) programs program name
+    local needs=(build deb rpm arch test lab) programs program name
     if "$REPO/scripts/vm.sh" possible; then needs+=(vm); fi
     "$REPO/scripts/setup.sh" "${needs[@]}"
     choose_test_user
@@ -99,7 +100,7 @@ main() {
     part "Fuzz targets, ten seconds each" "$REPO/scripts/fuzz.sh" 10
     TEST_PROGRAMS=$TARGET_DIR/test-programs
     part "Build of the release tests" build_programs
-    part "Debian package" test_package
+    part "Packages" test_packages
     part "Virtual machine" build_machine
     [[ ${#TEST_USER[@]} -eq 0 ]] || pause_reclaim
     mapfile -t programs <"$TEST_PROGRAMS"
