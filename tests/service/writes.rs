@@ -233,10 +233,14 @@ fn what_a_launch_waits_for_is_seen_while_its_drive_is_written() {
     if service.heard(&detached).is_empty() {
         service.line(&detached);
     }
+    // As on a busy host; then the sum is not known.
+    let lost = ["waits of launches beside writes were lost"];
+    let some_were_lost = !service.heard(&lost).is_empty();
     drop(writer);
     service.stop();
     let launch = last_launch(&image);
-    assert!(launch["waited_for_writes_us"].is_u64(), "{launch}");
+    let is_known = launch["waited_for_writes_us"].is_u64();
+    assert!(is_known || some_were_lost, "{launch}");
     assert!(before.are_as_before(), "{:?}", before.changed());
 }
 

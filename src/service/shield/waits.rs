@@ -254,9 +254,10 @@ impl LaunchWatcher {
         if self.detector.is_none() && !self.is_broken {
             match WaitDetector::start(&WaitOptions::default()) {
                 Ok(detector) => {
-                    tracing::debug!("waits of launches beside writes are seen");
                     self.detector = Some(detector);
                     self.lost = 0;
+                    self.mark_watched();
+                    tracing::debug!("waits of launches beside writes are seen");
                 }
                 Err(error) => self.give_up(error),
             }
@@ -264,9 +265,14 @@ impl LaunchWatcher {
             release_heap();
         }
         if self.detector.is_some() {
-            for figures in self.beside_writes() {
-                figures.is_watched.store(true, Ordering::Relaxed);
-            }
+            self.mark_watched();
+        }
+    }
+
+    /// From now on, waits of the launches beside writes are counted.
+    fn mark_watched(&self) {
+        for figures in self.beside_writes() {
+            figures.is_watched.store(true, Ordering::Relaxed);
         }
     }
 
@@ -313,6 +319,7 @@ impl LaunchWatcher {
         if lost != self.lost {
             self.lost = lost;
             self.mark_incomplete();
+            tracing::debug!("waits of launches beside writes were lost");
         }
         self.count(ended);
         if let Some(waiting) = waiting {
