@@ -15,8 +15,11 @@ BENCHMARKS=${BENCHMARKS:-m1,m2,m4}
 MEASURES=${MEASURES:-group,shield}
 LIMIT=${LIMIT:-20}
 export PARALFETCH_VM_INIT=systemd
-export PARALFETCH_VM_DISK_MIB=${PARALFETCH_VM_DISK_MIB:-2048}
+export PARALFETCH_VM_DISK_MIB=4096
 export PARALFETCH_VM_DISK_MB_S=${MB_S:-20}
+# The writer's file takes the disk two minutes. One that is removed before most of it was written costs the disk little,
+# and hardly anybody waits.
+WRITER_MIB=2560
 # Longest time for a machine, in seconds: twelve runs take ten minutes.
 PATIENCE=1800
 
@@ -29,7 +32,8 @@ KERNELS=("$@")
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 # What the machine executes. Its working directory is in memory. The words are quoted for its shell.
-words=(--disk /dev/vdc --drive-scheduler mq-deadline --benchmarks "$BENCHMARKS" --measures "$MEASURES" --runs 1 --limit "$LIMIT")
+words=(--disk /dev/vdc --drive-scheduler mq-deadline --benchmarks "$BENCHMARKS" --measures "$MEASURES" --runs 1
+    --writer-mib "$WRITER_MIB" --limit "$LIMIT")
 cat >"$WORK/guest" <<GUEST
 #!/bin/sh
 echo "Linux \$(uname -r)"
