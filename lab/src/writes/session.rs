@@ -174,7 +174,7 @@ fn measure(
 /// A drive with an empty file system.
 enum EmptyDrive {
     /// That of a profile, over an image.
-    OfImage(Drive),
+    OfImage(Box<Drive>),
     /// The machine's.
     Disk(Disk),
 }
@@ -195,7 +195,7 @@ impl EmptyDrive {
         make_file_system(&image)?;
         let drive = Drive::attach(&asked.drive, &image, work, lab)?;
         drive.set_scheduler(asked.scheduler)?;
-        Ok(EmptyDrive::OfImage(drive))
+        Ok(EmptyDrive::OfImage(Box::new(drive)))
     }
 
     fn node(&self) -> &Path {
