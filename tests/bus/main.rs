@@ -68,6 +68,7 @@ fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let limit = Instant::now() + LIMIT;
     while !reached() {
         assert!(Instant::now() < limit, "waited in vain until {what}");
-        std::thread::yield_now();
+        // What is waited for may need the processor, or be behind what this asks.
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
