@@ -40,8 +40,8 @@ build_package() {
     mv "$WORK"/src/paralfetch-* "$WORK/src/paralfetch-$("$REPO/scripts/versions.py" --version)"
     rm "$tarball"
     cp "$REPO"/packaging/arch/* "$WORK"
-    run_makepkg >"$WORK.log" 2>&1 </dev/null || {
-        cat "$WORK.log" >&2
+    run_makepkg >"$WORK/log" 2>&1 </dev/null || {
+        cat "$WORK/log" >&2
         die "makepkg failed: see above"
     }
     name=$(basename "$WORK"/*.pkg.tar.zst)

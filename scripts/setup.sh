@@ -11,8 +11,8 @@ source "$(dirname "$0")/common.sh"
 BUILD_PACKAGES=(clang llvm libelf-dev zlib1g-dev libext2fs-dev pkg-config make gcc libc6-dev)
 DEB_PACKAGES=(dpkg-dev debhelper pkg-config binutils python3)
 RPM_PACKAGES=(rpm python3 xz-utils binutils)
-# Debian's makepkg is pacman's.
-ARCH_PACKAGES=(makepkg zstd python3 xz-utils binutils)
+# Debian's makepkg is pacman's; it calls bsdtar, which is in libarchive-tools, and does not ask for it.
+ARCH_PACKAGES=(makepkg libarchive-tools zstd python3 xz-utils binutils)
 TEST_PACKAGES=(rpmlint lintian appstream e2fsprogs mount util-linux bubblewrap dbus-daemon python3 shellcheck chromium)
 # For the virtual machine that older kernels are tested in; objcopy is in binutils.
 VM_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs binutils tar)
@@ -140,8 +140,11 @@ main() {
             *) die "unknown need '$need': one of build, deb, rpm, arch, test, vm, lab, demo" ;;
         esac
     done
-    command -v apt-get >/dev/null ||
-        die "only apt is known here (Debian 12 or newer, Ubuntu 24.04 or newer): install the like of ${packages[*]} and Rust $(rust_floor) yourself"
+    if ! command -v apt-get >/dev/null; then
+        find_cargo || die "there is no cargo $(rust_floor) or newer: install it, and the like of ${packages[*]}"
+        warn "only apt is known here (Debian 12 or newer, Ubuntu 24.04 or newer): nothing is installed; needed is the like of ${packages[*]}"
+        return 0
+    fi
     install_packages "${packages[@]}"
     if [[ " ${needs[*]} " == *" deb "* ]]; then
         install_unit_directory
