@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use zbus::Connection;
-use zbus::fdo::DBusProxy;
+use zbus::fdo::{self, DBusProxy};
 use zbus::names::{BusName, UniqueName};
 
 /// Most connections of one user that listen.
@@ -18,7 +18,8 @@ impl Listeners {
     /// Adds a connection of this user. False if too many of his listen already.
     pub async fn add(&mut self, connection: &Connection, name: String, uid: u32) -> bool {
         if self.of_user(uid) >= MOST_OF_A_USER {
-            self.remove_gone(connection).await;
+            // Without a bus nobody is told whether there is room.
+            let _ = self.remove_gone(connection).await;
         }
         let has_room = self.of_user(uid) < MOST_OF_A_USER || self.0.contains_key(&name);
         if has_room {
@@ -32,30 +33,36 @@ impl Listeners {
     }
 
     /// The names of the connections that get the signals of this user's launches. Forgets connections that have left the bus.
+    ///
+    /// # Errors
+    /// When the connection to the bus is broken.
     pub async fn of_launch(
         &mut self,
         connection: &Connection,
         uid: u32,
-    ) -> Vec<UniqueName<'static>> {
-        self.remove_gone(connection).await;
+    ) -> zbus::Result<Vec<UniqueName<'static>>> {
+        self.remove_gone(connection).await?;
         let may_know = self.0.iter().filter(|(_, of)| [0, uid].contains(*of));
-        may_know
+        Ok(may_know
             .filter_map(|(name, _)| UniqueName::try_from(name.clone()).ok())
-            .collect()
+            .collect())
     }
 
-    async fn remove_gone(&mut self, connection: &Connection) {
-        let Ok(bus) = DBusProxy::new(connection).await else {
-            return;
-        };
+    async fn remove_gone(&mut self, connection: &Connection) -> zbus::Result<()> {
+        let bus = DBusProxy::new(connection).await?;
         for name in self.0.keys().cloned().collect::<Vec<_>>() {
             let has_owner = match BusName::try_from(name.clone()) {
-                Ok(unique) => bus.name_has_owner(unique).await.unwrap_or(false),
+                Ok(unique) => match bus.name_has_owner(unique).await {
+                    // A broken connection says nothing about who has left.
+                    Err(fdo::Error::ZBus(error)) => return Err(error),
+                    answer => answer.unwrap_or(false),
+                },
                 Err(_) => false,
             };
             if !has_owner {
                 self.0.remove(&name);
             }
         }
+        Ok(())
     }
 }

@@ -168,7 +168,7 @@ async fn send(interface: &InterfaceRef<Interface>, item: Item) -> zbus::Result<(
         let interface = interface.get().await;
         let mut listeners = interface.listeners.lock().await;
         let uid = signal.uid();
-        listeners.of_launch(emitter.connection(), uid).await
+        listeners.of_launch(emitter.connection(), uid).await?
     };
     for listener in listeners {
         let emitter = emitter.clone().set_destination(listener.into());
