@@ -66,6 +66,7 @@ impl Awake {
             .iter()
             .map(|(path, value)| (Path::new(path), value))
             .filter(|(path, _)| path.exists())
+            .filter(|(path, _)| *path != Path::new(PAGE_REPORTING) || reports_memory())
             .collect();
         if there.is_empty() {
             return Ok(Awake(None));
@@ -87,7 +88,7 @@ impl Awake {
     /// # Errors
     /// When /proc/meminfo cannot be read.
     pub fn back_memory(&self) -> Result<()> {
-        if !Path::new(PAGE_REPORTING).exists() {
+        if !reports_memory() {
             return Ok(());
         }
         let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
@@ -112,6 +113,17 @@ impl Awake {
     }
 }
 
+/// Whether free memory may be reported to a host.
+fn reports_memory() -> bool {
+    fs::read_to_string(PAGE_REPORTING).is_ok_and(|order| is_order(&order))
+}
+
+/// Whether this is the order of an area that the allocator may have, or the one that is set above them. Until a
+/// host asks for reports, the kernel has -1 there, and newer ones then refuse to take 11.
+fn is_order(order: &str) -> bool {
+    order.trim().parse::<u32>().is_ok_and(|order| order <= 11)
+}
+
 /// MemAvailable in the text of /proc/meminfo, in bytes.
 fn available_bytes(meminfo: &str) -> Option<usize> {
     let line = meminfo
@@ -132,6 +144,14 @@ pub fn keep_knobs(dir: Option<&Path>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_order_that_was_never_set_is_none() {
+        assert!(is_order("9\n") && is_order("11\n"));
+        for order in ["-1\n", "4294967295\n", ""] {
+            assert!(!is_order(order), "{order}");
+        }
+    }
 
     #[test]
     fn available_memory_is_read() {
