@@ -40,6 +40,9 @@ _paralfetch() {
             paralfetch,mode)
                 cmd="paralfetch__subcmd__mode"
                 ;;
+            paralfetch,plot)
+                cmd="paralfetch__subcmd__plot"
+                ;;
             paralfetch,probe)
                 cmd="paralfetch__subcmd__probe"
                 ;;
@@ -71,7 +74,7 @@ _paralfetch() {
 
     case "${cmd}" in
         paralfetch)
-            opts="-h -V --state-dir --help --version learn run show list forget bench doctor probe enable relearn disable mode status stats watch waits"
+            opts="-h -V --state-dir --help --version learn run show list forget bench doctor probe enable relearn disable mode status stats plot watch waits"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -249,6 +252,32 @@ _paralfetch() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        paralfetch__subcmd__plot)
+            opts="-o -h --output --user --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --user)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -41,6 +41,7 @@ complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "disable" -d '
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "mode" -d 'Print which apps the service manages, or set it'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "status" -d 'Print how the service does, or all that is known of APP'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "stats" -d 'Print the newest launches of APP, or of all apps'
+complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "plot" -d 'Write a page for browsers about the newest launches of APP'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "watch" -d 'Print launches as they begin and end'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "waits" -d 'Print who waits uninterruptibly, for what and for whom'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l json -d 'Report as one line of JSON, on standard error or into FILE, instead of text' -r -F
@@ -94,6 +95,9 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand status" -s h -l he
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand stats" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand stats" -l json -d 'Print JSON'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand stats" -s h -l help -d 'Print help'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand plot" -s o -l output -d 'Write to FILE, or to standard output if it is -; without it, to APP-launches.html in this directory' -r -F
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand plot" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand plot" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand watch" -l json -d 'Print JSON, a line for each event'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand watch" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l json -d 'Print JSON lines, one for each wait and a last one with the totals; of a command, on standard error or into FILE once it has ended' -r -F

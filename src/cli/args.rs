@@ -126,6 +126,18 @@ pub enum CliCommand {
         #[command(flatten)]
         user: WhichUser,
     },
+    /// Write a page for browsers about the newest launches of APP
+    ///
+    /// A file that is there is replaced only if it is such a page.
+    Plot {
+        /// Path, command or name of the app, as `list` prints it
+        app: OsString,
+        /// Write to FILE, or to standard output if it is -; without it, to APP-launches.html in this directory
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        #[command(flatten)]
+        user: WhichUser,
+    },
     /// Print launches as they begin and end
     Watch {
         /// Print JSON, a line for each event

@@ -14,7 +14,8 @@ const GROUPS: [(&str, &[&str]); 3] = [
     (
         "Everyday",
         &[
-            "status", "list", "stats", "enable", "disable", "relearn", "forget", "mode", "watch",
+            "status", "list", "stats", "plot", "enable", "disable", "relearn", "forget", "mode",
+            "watch",
         ],
     ),
     ("Check", &["doctor", "bench", "probe", "waits"]),

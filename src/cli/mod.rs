@@ -11,6 +11,8 @@ mod format;
 mod help;
 mod learn;
 mod manage;
+mod page;
+mod plot;
 mod probe;
 mod profiles;
 mod progress;
@@ -105,6 +107,9 @@ pub fn main() -> ExitCode {
             user,
         } => stats::main(dir, WhichUser::of(user).uid(), Some(&app), json),
         CliCommand::Stats { app, json, user } => stats::main(dir, user.uid(), app.as_deref(), json),
+        CliCommand::Plot { app, output, user } => {
+            plot::main(dir, user.uid(), &app, output.as_deref())
+        }
         CliCommand::Watch { json } => watch::main(json),
         CliCommand::Waits(args) => waits::main(&args),
         CliCommand::Service {

@@ -99,21 +99,55 @@ fn app_lines(app: &AppState, launches: &[LaunchRecord]) -> Vec<String> {
     lines
 }
 
-/// What prefetching has saved: at each prefetched cold launch that is known, what it typically saves of the waiting.
+/// What prefetching has saved of an app's waiting for the drive: at each prefetched cold launch that is known, what it
+/// typically saves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedTime {
+    /// The app's prefetched cold launches.
+    pub launches: usize,
+    /// What each of them saves, in microseconds; below 0 where prefetching costs time.
+    pub each_us: i64,
+    /// The same in percent of the waiting without prefetching.
+    pub percent: i32,
+}
+
+impl SavedTime {
+    /// By what is typical of the app, and by those of these launches that are its user's. `None` before cold launches
+    /// with and without prefetching.
+    pub fn of(app: &AppState, launches: &[LaunchRecord]) -> Option<Self> {
+        let percent = app.gain()?;
+        let has_saved = |launch: &&LaunchRecord| {
+            launch.uid == app.uid
+                && launch.app == app.app
+                && launch.kind == Kind::Prefetched
+                && launch.warmth == Some(Warmth::Cold)
+        };
+        let signed = |us: u64| i64::try_from(us).unwrap_or(i64::MAX);
+        Some(SavedTime {
+            launches: launches.iter().filter(has_saved).count(),
+            each_us: signed(app.cold_without_us) - signed(app.cold_with_us),
+            percent,
+        })
+    }
+
+    /// What all of them have saved, in microseconds.
+    pub fn total_us(&self) -> i64 {
+        let launches = i64::try_from(self.launches).unwrap_or(i64::MAX);
+        self.each_us.saturating_mul(launches)
+    }
+}
+
 fn saved(app: &AppState, launches: &[LaunchRecord]) -> String {
-    let Some(percent) = app.gain() else {
+    let Some(saved) = SavedTime::of(app, launches) else {
         return "not known before cold launches with and without prefetching".to_owned();
     };
-    let has_saved = |launch: &&LaunchRecord| {
-        launch.uid == app.uid
-            && launch.app == app.app
-            && launch.kind == Kind::Prefetched
-            && launch.warmth == Some(Warmth::Cold)
-    };
-    let count = launches.iter().filter(has_saved).count();
-    let each = (app.cold_without_us as f64 - app.cold_with_us as f64) / 1e6;
-    let all = each * count as f64;
-    format!("{all:.1} s in {count} cold launches, {each:.2} s ({percent} %) each")
+    format!(
+        "{:.1} s in {} cold launches, {:.2} s ({} %) each",
+        saved.total_us() as f64 / 1e6,
+        saved.launches,
+        saved.each_us as f64 / 1e6,
+        saved.percent
+    )
 }
 
 /// What is known of these apps' launches beside other programs' writes; empty if there were none.

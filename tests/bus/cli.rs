@@ -64,6 +64,12 @@ fn commands_reach_the_service() {
     assert_eq!(of_app.matches(APP).count(), 2, "{of_app}");
     assert_eq!(of_app.matches(" 1.234 s").count(), 20, "{of_app}");
     assert_eq!(of_app, served.run(&["stats", "gimp"]));
+    let page = served.run(&["plot", "-o", "-", "gimp"]);
+    assert!(
+        page.starts_with("<!DOCTYPE html>") && page.contains(APP),
+        "{page}"
+    );
+    assert!(page.contains("The newest 60 of 1000 launches"), "{page}");
     let of_app = served.run(&["status", "--json", "--user", "nobody", "gimp"]);
     let of_app: Value = serde_json::from_str(&of_app).unwrap();
     assert_eq!(of_app["apps"].as_array().unwrap().len(), 1);
