@@ -174,10 +174,7 @@ mod tests {
     fn waiting_is_not_known_before_cold_launches() {
         let app = AppState::default();
         let waiting = |app: &AppState| app_lines(app, &[]).swap_remove(5);
-        assert_eq!(
-            waiting(&app),
-            "  waiting   not known before cold launches"
-        );
+        assert_eq!(waiting(&app), "  waiting   not known before cold launches");
         let app = AppState {
             cold_without_us: 750_000,
             ..app
