@@ -34,19 +34,19 @@ pub struct Bus {
     /// `None` only while being dropped.
     queue: Option<mpsc::Sender<Item>>,
     thread: Option<JoinHandle<()>>,
-    shared: Arc<Shared>,
+    work: Arc<BusWork>,
 }
 
 /// What the event loop and the bus's thread share.
 #[derive(Default)]
-struct Shared {
+struct BusWork {
     /// Whether an item was served since the last look.
     has_worked: AtomicBool,
     /// Locked for some microseconds at a time.
     changes: Mutex<PendingChanges>,
 }
 
-impl Shared {
+impl BusWork {
     fn changes(&self) -> MutexGuard<'_, PendingChanges> {
         // Nothing can panic while it is locked.
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
@@ -76,15 +76,15 @@ pub fn serve(post: Post, address: &Address) -> Result<Bus, BusError> {
         }
     };
     let (queue, items) = mpsc::channel(QUEUE);
-    let shared = Arc::new(Shared::default());
-    let of_thread = Arc::clone(&shared);
+    let work = Arc::new(BusWork::default());
+    let of_thread = Arc::clone(&work);
     let thread = thread::Builder::new()
         .name("pf-bus".to_owned())
         .spawn(move || runtime.block_on(run(interface, items, &of_thread)))?;
     Ok(Bus {
         queue: Some(queue),
         thread: Some(thread),
-        shared,
+        work,
     })
 }
 
@@ -97,7 +97,7 @@ impl Bus {
         };
         let is_open = self.queue.as_ref().is_some_and(|it| !it.is_closed());
         if is_open {
-            self.shared.changes().put(change);
+            self.work.changes().put(change);
             // After the last item of a full queue, the thread looks at the changes, too.
             self.send(Item::Answer);
         }
@@ -119,7 +119,7 @@ impl Bus {
     /// stuck.
     pub fn has_answered(&self) -> bool {
         let has_ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
-        self.shared.has_worked.swap(false, Ordering::AcqRel) || has_ended
+        self.work.has_worked.swap(false, Ordering::AcqRel) || has_ended
     }
 
     fn send(&self, item: Item) -> bool {
@@ -166,11 +166,11 @@ async fn start(
 }
 
 /// Sends signals until the service ends; zbus serves calls beside it.
-async fn run(interface: InterfaceRef<Interface>, mut items: mpsc::Receiver<Item>, shared: &Shared) {
+async fn run(interface: InterfaceRef<Interface>, mut items: mpsc::Receiver<Item>, work: &BusWork) {
     let mut next_round = Instant::now();
     loop {
         let until_round = next_round.saturating_duration_since(Instant::now());
-        let is_pending = !shared.changes().is_empty();
+        let is_pending = !work.changes().is_empty();
         let received = match is_pending {
             // Launches that begin all the time do not hold changes up.
             true if until_round.is_zero() => None,
@@ -180,14 +180,14 @@ async fn run(interface: InterfaceRef<Interface>, mut items: mpsc::Receiver<Item>
         let sent = match received {
             Some(Some(item)) => timeout(LIMIT, send(&interface, item)).await,
             Some(None) => {
-                let left = send_all_changes(&interface, shared);
+                let left = send_all_changes(&interface, work);
                 // The end of the service does not wait for a bus that is slow.
                 let _ = timeout(LIMIT, left).await;
                 return;
             }
             None => {
                 next_round = Instant::now() + ROUND_INTERVAL;
-                timeout(LIMIT, send_changes(&interface, shared)).await
+                timeout(LIMIT, send_changes(&interface, work)).await
             }
         };
         match sent {
@@ -199,24 +199,21 @@ async fn run(interface: InterfaceRef<Interface>, mut items: mpsc::Receiver<Item>
             // The signal is lost, and calls are answered nevertheless.
             Err(_) => {}
         }
-        shared.has_worked.store(true, Ordering::Release);
+        work.has_worked.store(true, Ordering::Release);
     }
 }
 
-async fn send_all_changes(
-    interface: &InterfaceRef<Interface>,
-    shared: &Shared,
-) -> zbus::Result<()> {
-    while !shared.changes().is_empty() {
-        send_changes(interface, shared).await?;
+async fn send_all_changes(interface: &InterfaceRef<Interface>, work: &BusWork) -> zbus::Result<()> {
+    while !work.changes().is_empty() {
+        send_changes(interface, work).await?;
     }
     Ok(())
 }
 
 /// Sends a round of changes of apps.
-async fn send_changes(interface: &InterfaceRef<Interface>, shared: &Shared) -> zbus::Result<()> {
+async fn send_changes(interface: &InterfaceRef<Interface>, work: &BusWork) -> zbus::Result<()> {
     let emitter = interface.signal_emitter();
-    let round = shared.changes().take_round();
+    let round = work.changes().take_round();
     for (uid, changes) in round {
         for listener in listeners_of(interface, uid).await? {
             let emitter = emitter.clone().set_destination(listener.into());
