@@ -86,11 +86,14 @@ fn app_lines(app: &AppState, launches: &[LaunchRecord]) -> Vec<String> {
             app.launches, app.prefetched
         ),
         format!("  typical   {}", duration(app.duration_us)),
-        format!(
-            "  waiting   for the drive {} when cold, {} without prefetching",
-            duration(app.cold_with_us),
-            duration(app.cold_without_us)
-        ),
+        match (app.cold_with_us, app.cold_without_us) {
+            (0, 0) => "  waiting   not known before cold launches".to_owned(),
+            (with_us, without_us) => format!(
+                "  waiting   for the drive {} when cold, {} without prefetching",
+                duration(with_us),
+                duration(without_us)
+            ),
+        },
         format!("  saved     {}", saved(app, launches)),
     ];
     let mut writes = writes_lines(std::slice::from_ref(app)).into_iter();
@@ -199,6 +202,22 @@ mod tests {
         let text = joined(&app_lines(&app, &[]));
         assert_eq!(text.lines().count(), 7);
         assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn waiting_is_not_known_before_cold_launches() {
+        let app = AppState::default();
+        let waiting = |app: &AppState| app_lines(app, &[]).swap_remove(5);
+        assert_eq!(waiting(&app), "  waiting   not known before cold launches");
+        let app = AppState {
+            cold_without_us: 750_000,
+            ..app
+        };
+        let known = waiting(&app);
+        assert!(
+            known.contains("drive - when cold") && known.contains("0.75"),
+            "{known}"
+        );
     }
 
     #[test]

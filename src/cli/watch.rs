@@ -1,4 +1,4 @@
-//! `watch`: a line for each launch that begins or ends.
+//! `watch`: a line for each launch that begins or ends, and for each app that changes.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::tables::{launch_line, user_column};
 use super::terminal::joined;
 use super::{Failure, say};
 use crate::service::control::bus::BusError;
-use crate::service::control::{LaunchSignal, word};
+use crate::service::control::{ServiceSignal, word};
 
 /// Prints a line for each signal until the service stops or the user interrupts.
 pub fn main(json: bool) -> Result<(), Failure> {
@@ -24,29 +24,65 @@ pub fn main(json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn line(signal: &LaunchSignal, shows_user: bool) -> String {
+fn line(signal: &ServiceSignal, shows_user: bool) -> String {
     match signal {
-        LaunchSignal::Begun { app, pid, plan } => {
+        ServiceSignal::Begun { app, pid, plan } => {
             let user = user_column(app.uid, shows_user);
             format!("begun {pid:>10} {:<9} {user}{}", word(plan), app.id)
         }
-        LaunchSignal::Ended(launch) => format!("ended {}", launch_line(launch, shows_user)),
+        ServiceSignal::Ended(launch) => format!("ended {}", launch_line(launch, shows_user)),
+        ServiceSignal::AppChanged(change) => {
+            let user = user_column(change.uid, shows_user);
+            let (kind, phase) = (word(change.change), &change.phase);
+            format!("app   {kind:>10} {phase:<11} {user}{}", change.app)
+        }
     }
 }
 
-fn json_line(signal: &LaunchSignal) -> Value {
+fn json_line(signal: &ServiceSignal) -> Value {
     match signal {
-        LaunchSignal::Begun { app, pid, plan } => json!({
+        ServiceSignal::Begun { app, pid, plan } => json!({
             "type": "begun",
             "app": app.id,
             "uid": app.uid,
             "pid": pid,
             "plan": word(plan),
         }),
-        LaunchSignal::Ended(launch) => {
+        ServiceSignal::Ended(launch) => {
             let mut value = json!(launch);
             value["type"] = json!("ended");
             value
         }
+        ServiceSignal::AppChanged(change) => {
+            let mut value = json!(change);
+            value["type"] = json!("app-changed");
+            value
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service::control::{AppChange, ChangeKind};
+
+    #[test]
+    fn a_change_of_an_app_is_a_line() {
+        let signal = ServiceSignal::AppChanged(AppChange {
+            change: ChangeKind::Added,
+            uid: 7,
+            app: "/usr/bin/gimp".to_owned(),
+            phase: "learning".to_owned(),
+            ..AppChange::default()
+        });
+        assert_eq!(
+            line(&signal, false),
+            "app        added learning    /usr/bin/gimp"
+        );
+        let json = json_line(&signal);
+        assert_eq!(
+            (&json["type"], &json["change"], &json["uid"]),
+            (&json!("app-changed"), &json!("added"), &json!(7))
+        );
     }
 }

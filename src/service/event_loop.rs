@@ -108,6 +108,7 @@ impl Service {
             }
             self.on_packages();
             self.on_time();
+            self.parts.report_changes();
         }
     }
 

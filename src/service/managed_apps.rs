@@ -40,6 +40,8 @@ pub struct ManagedApps {
     /// Bytes that the profiles of one user's apps may take, besides those that the administrator has named
     /// (`automatic.max_profiles_mib`).
     pub most_bytes: u64,
+    /// Whether an app may have changed since that was last looked at, to be reported on the bus.
+    pub may_have_changed: bool,
     store: Store,
     jobs: Jobs,
     outbox: Outbox,
@@ -90,6 +92,7 @@ impl ManagedApps {
             tunes: true,
             most_learned: 1,
             most_bytes: u64::MAX,
+            may_have_changed: false,
             store,
             jobs,
             outbox,
@@ -152,6 +155,7 @@ impl ManagedApps {
         let Some(record) = self.registry.records.get_mut(key) else {
             return;
         };
+        self.may_have_changed = true;
         match record.managed.next(now_s(), observation) {
             Decision::Keep => {}
             Decision::Reschedule(params) if self.tunes => self.reschedule(key, params),
@@ -451,7 +455,8 @@ impl ManagedApps {
     }
 
     /// Has the registry written.
-    pub fn save(&self) {
+    pub fn save(&mut self) {
+        self.may_have_changed = true;
         self.jobs.save(self.registry.clone());
     }
 

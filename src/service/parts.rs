@@ -14,8 +14,8 @@ use super::Places;
 use super::cached_profile::{CachedProfile, CachedProfiles};
 use super::catalogue::FoundApp;
 use super::config::{Config, Mode};
-use super::control::LaunchSignal;
 use super::control::bus::Bus;
+use super::control::{ReportedApps, ServiceSignal};
 use super::diagnostics::Diagnostics;
 use super::discovery;
 use super::exec_gate::MarkedExecutables;
@@ -61,6 +61,8 @@ pub struct Parts {
     /// The threads that learn and prefetch.
     pub threads: LaunchThreads,
     pub apps: ManagedApps,
+    /// The apps as listeners on the bus know them.
+    pub reported: ReportedApps,
     pub watchlist: Watchlist,
     /// Keeps other programs' writes out of the way of launches.
     pub shield: LaunchShield,
@@ -84,9 +86,20 @@ impl Parts {
     }
 
     /// Tells the bus.
-    fn emit(&self, signal: LaunchSignal) {
+    fn emit(&self, signal: ServiceSignal) {
         if let Some(bus) = &self.bus {
             bus.emit(signal);
+        }
+    }
+
+    /// Tells the bus which apps have changed, if any may have.
+    pub fn report_changes(&mut self) {
+        let apps = &mut self.apps;
+        if !std::mem::take(&mut apps.may_have_changed) {
+            return;
+        }
+        for change in self.reported.update(&apps.registry, &apps.profiles) {
+            self.emit(ServiceSignal::AppChanged(change));
         }
     }
 
@@ -144,6 +157,7 @@ impl Parts {
         let has_room = registry.has_room_for(record.key.uid, is_named, most);
         if has_room {
             registry.insert(record);
+            self.apps.may_have_changed = true;
         }
         has_room
     }
@@ -456,7 +470,7 @@ impl Parts {
     }
 
     /// Writes the registry, and ends once everything is written.
-    pub fn finish(self) {
+    pub fn finish(mut self) {
         // Threads that learn end with the process, and do not restore it then.
         if let Some(Err(error)) = self.fault_around.as_ref().map(|knob| knob.close()) {
             tracing::warn!("{error}");

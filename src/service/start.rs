@@ -9,8 +9,8 @@ use super::Places;
 use super::announce::Announcements;
 use super::catalogue::Catalogue;
 use super::config::Config;
-use super::control::ControlCall;
 use super::control::bus::{Address, serve};
+use super::control::{ControlCall, ReportedApps};
 use super::diagnostics::Diagnostics;
 use super::event_loop::Service;
 use super::exec_gate::MarkedExecutables;
@@ -172,6 +172,7 @@ fn assemble(
     abilities.extend(judge_file_systems(!apps.profiles.is_empty())?);
     Ok(Parts {
         places: places.clone(),
+        reported: ReportedApps::new(&apps.registry, &apps.profiles),
         config,
         diagnostics: Diagnostics::new(abilities),
         kernel,

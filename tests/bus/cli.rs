@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use paralfetch::model::UserApp;
 use paralfetch::policy::Plan;
-use paralfetch::service::control::LaunchSignal;
+use paralfetch::service::control::ServiceSignal;
 use serde_json::Value;
 use tokio::time::timeout;
 use zbus::export::ordered_stream::OrderedStreamExt;
@@ -205,7 +205,7 @@ fn watch_prints_launches_until_the_service_stops() {
     let mut watching = watching.unwrap();
     let mut lines = BufReader::new(watching.0.stdout.take().unwrap()).lines();
     let bus = served.bus;
-    bus.emit(LaunchSignal::Begun {
+    bus.emit(ServiceSignal::Begun {
         app: UserApp::new(0, APP),
         pid: 7,
         plan: Plan::Learn,
@@ -214,7 +214,7 @@ fn watch_prints_launches_until_the_service_stops() {
     let expected =
         serde_json::json!({ "type": "begun", "app": APP, "uid": 0, "pid": 7, "plan": "learn" });
     assert_eq!(first, expected);
-    bus.emit(LaunchSignal::Ended(launch(0)));
+    bus.emit(ServiceSignal::Ended(launch(0)));
     drop(bus);
     let last: Value = serde_json::from_str(&lines.last().unwrap().unwrap()).unwrap();
     assert_eq!(

@@ -4,23 +4,23 @@ use std::time::Duration;
 use paralfetch::model::UserApp;
 use paralfetch::policy::Plan;
 use paralfetch::service::config::Mode;
-use paralfetch::service::control::LaunchSignal;
 use paralfetch::service::control::bus::{BusError, NAME, PATH};
+use paralfetch::service::control::{AppChange, ChangeKind, ServiceSignal};
 use tokio::time::timeout;
 use zbus::export::ordered_stream::OrderedStreamExt;
 use zbus::fdo::{DBusProxy, IntrospectableProxy, PropertiesProxy};
 use zbus::names::InterfaceName;
 use zbus::{MatchRule, Message, MessageStream};
 
-use crate::fakes::{APP, OTHER, USER, launch};
+use crate::fakes::{APP, OTHER, USER, launch, state};
 use crate::{Served, as_nobody, as_user, until};
 
-fn begun(pid: u32) -> LaunchSignal {
+fn begun(pid: u32) -> ServiceSignal {
     begun_of(USER, pid)
 }
 
-fn begun_of(uid: u32, pid: u32) -> LaunchSignal {
-    LaunchSignal::Begun {
+fn begun_of(uid: u32, pid: u32) -> ServiceSignal {
+    ServiceSignal::Begun {
         app: UserApp::new(uid, APP),
         pid,
         plan: Plan::Withhold,
@@ -42,7 +42,11 @@ fn launches_are_told_to_their_user_and_to_root_alone() {
             let bus = DBusProxy::new(&connection).await.unwrap();
             let rule = MatchRule::builder().interface(NAME).unwrap().build();
             bus.add_match_rule(rule).await.unwrap();
-            for signal in [begun(1), LaunchSignal::Ended(launch(0)), begun_of(OTHER, 2)] {
+            for signal in [
+                begun(1),
+                ServiceSignal::Ended(launch(0)),
+                begun_of(OTHER, 2),
+            ] {
                 assert!(served.bus.emit(signal));
             }
             // It blocks on a runtime of its own.
@@ -60,7 +64,11 @@ fn launches_are_told_to_their_user_and_to_root_alone() {
         });
     });
     assert_eq!(users.next().unwrap().unwrap(), begun(1));
-    for expected in [begun(1), LaunchSignal::Ended(launch(0)), begun_of(OTHER, 2)] {
+    for expected in [
+        begun(1),
+        ServiceSignal::Ended(launch(0)),
+        begun_of(OTHER, 2),
+    ] {
         assert_eq!(roots.next().unwrap().unwrap(), expected);
     }
     // Those who have left are no burden, and one user's listeners are bounded.
@@ -82,9 +90,9 @@ fn launches_are_told_until_the_service_stops() {
     };
     let mut events = as_nobody(|| served.client().signals().unwrap());
     let bus = served.bus;
-    assert!(bus.emit(begun(7)) && bus.emit(LaunchSignal::Ended(launch(USER))));
+    assert!(bus.emit(begun(7)) && bus.emit(ServiceSignal::Ended(launch(USER))));
     assert_eq!(events.next().unwrap().unwrap(), begun(7));
-    let ended = LaunchSignal::Ended(launch(USER));
+    let ended = ServiceSignal::Ended(launch(USER));
     assert_eq!(events.next().unwrap().unwrap(), ended);
     // A signal that was emitted before the end arrives.
     bus.emit(begun(8));
@@ -92,6 +100,72 @@ fn launches_are_told_until_the_service_stops() {
     assert_eq!(events.next().unwrap().unwrap(), begun(8));
     assert!(matches!(events.next(), Some(Err(BusError::Gone))));
     assert!(events.next().is_none());
+}
+
+fn changed(kind: ChangeKind, uid: u32) -> ServiceSignal {
+    ServiceSignal::AppChanged(AppChange::new(kind, state(uid)))
+}
+
+#[test]
+fn changes_of_apps_are_told_to_their_user_and_to_root_alone() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let listen = || served.client().signals().unwrap();
+    let (mut roots, mut users) = (listen(), as_nobody(listen));
+    let mut others = as_user(OTHER, listen);
+    let changes = [
+        changed(ChangeKind::Added, USER),
+        changed(ChangeKind::Changed, OTHER),
+    ];
+    for change in changes.clone() {
+        assert!(served.bus.emit(change));
+    }
+    let mut of_root: Vec<_> = (0..2).map(|_| roots.next().unwrap().unwrap()).collect();
+    of_root.sort_by_key(|it| it.uid() != USER);
+    assert_eq!(of_root, changes);
+    assert_eq!(users.next().unwrap().unwrap(), changes[0]);
+    assert_eq!(others.next().unwrap().unwrap(), changes[1]);
+    // What was changed before the end is told.
+    let removed = changed(ChangeKind::Removed, USER);
+    assert!(served.bus.emit(removed.clone()));
+    drop(served.bus);
+    assert_eq!(users.next().unwrap().unwrap(), removed);
+    assert!(matches!(users.next(), Some(Err(BusError::Gone))));
+    assert!(matches!(others.next(), Some(Err(BusError::Gone))));
+}
+
+#[test]
+fn a_flood_of_changes_is_few_signals_and_ends_with_the_last() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let mut users = as_nobody(|| served.client().signals().unwrap());
+    let mut others = as_user(OTHER, || served.client().signals().unwrap());
+    let change = |phase: &str| {
+        let mut state = state(USER);
+        state.phase = phase.to_owned();
+        ServiceSignal::AppChanged(AppChange::new(ChangeKind::Changed, state))
+    };
+    // More than the queue of launches has room for.
+    for _ in 0..10_000 {
+        assert!(served.bus.emit(change("learning")));
+    }
+    assert!(served.bus.emit(change("disabled")));
+    assert!(served.bus.emit(changed(ChangeKind::Added, OTHER)));
+    assert_eq!(
+        others.next().unwrap().unwrap(),
+        changed(ChangeKind::Added, OTHER)
+    );
+    let received = users.by_ref().map(Result::unwrap);
+    let mut count = 0;
+    for signal in received {
+        count += 1;
+        if signal == change("disabled") {
+            break;
+        }
+    }
+    assert!(count < 1000, "{count} signals");
 }
 
 /// Anybody may send signals on a bus.
@@ -159,7 +233,7 @@ fn introspection_names_every_member() {
             "method",
             "GetStatus ListApps ListLaunches Ask Forget Listen SetMode Reload",
         ),
-        ("signal", "LaunchBegun LaunchEnded"),
+        ("signal", "LaunchBegun LaunchEnded AppChanged"),
         ("property", "Mode Version"),
     ] {
         assert_eq!(
@@ -175,7 +249,7 @@ fn introspection_names_every_member() {
         }
     }
     assert_eq!(ours.matches("type=\"aa{sv}\"").count(), 2, "{ours}");
-    assert_eq!(ours.matches("type=\"a{sv}\"").count(), 2, "{ours}");
+    assert_eq!(ours.matches("type=\"a{sv}\"").count(), 3, "{ours}");
 }
 
 #[test]

@@ -120,7 +120,7 @@ pub(super) fn new_record(app: &str, rules: &Rules, is_administrator: bool) -> An
         .ok_or_else(|| ControlError::Refused(format!("{app}: its path is not UTF-8")))
 }
 
-fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
+pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
     let (phase, why) = match record.managed.phase() {
         Phase::Learning { .. } => ("learning", String::new()),
         Phase::Prefetching => ("prefetching", String::new()),

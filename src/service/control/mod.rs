@@ -7,6 +7,7 @@
 
 mod apps;
 pub mod bus;
+mod changes;
 mod files;
 mod handlers;
 mod shield;
@@ -16,9 +17,10 @@ use thiserror::Error;
 
 pub use crate::service::dictionary::word;
 pub use crate::service::history::LaunchRecord;
+pub use changes::{PendingChanges, ReportedApps};
 pub use files::ServiceFiles;
 pub use shield::{MeasureState, ShieldSummary};
-pub use types::{AppState, LaunchSignal, Status};
+pub use types::{AppChange, AppState, ChangeKind, ServiceSignal, Status};
 
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;

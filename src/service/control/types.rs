@@ -137,9 +137,76 @@ pub struct Status {
     pub warnings: Vec<String>,
 }
 
-/// A signal of the service about a launch.
+/// How a managed app has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+#[zvariant(signature = "s")]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeKind {
+    /// It is managed from now on.
+    Added,
+    /// It is not managed any more: it was forgotten.
+    Removed,
+    /// It has another phase, another profile or another reason to be managed. Unknown words of later versions are read
+    /// as this.
+    #[default]
+    #[serde(other)]
+    Changed,
+}
+
+/// A change of a managed app. How its launches do, [`ServiceCalls::apps`](super::ServiceCalls::apps) says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+#[zvariant(signature = "a{sv}")]
+#[serde(default)]
+pub struct AppChange {
+    /// `added`, `changed` or `removed`. Of a removed app, the user and the app are known, and the rest is empty.
+    #[serde(with = "member")]
+    pub change: ChangeKind,
+    /// See [`AppState::uid`].
+    #[serde(with = "member")]
+    pub uid: u32,
+    /// See [`AppState::app`].
+    #[serde(with = "member")]
+    pub app: String,
+    /// See [`AppState::name`].
+    #[serde(with = "member")]
+    pub name: String,
+    /// See [`AppState::phase`].
+    #[serde(with = "member")]
+    pub phase: String,
+    /// See [`AppState::why`].
+    #[serde(with = "member")]
+    pub why: String,
+    /// See [`AppState::added_by`].
+    #[serde(with = "member")]
+    pub added_by: String,
+    /// See [`AppState::profile_bytes`].
+    #[serde(with = "member")]
+    pub profile_bytes: u64,
+    /// See [`AppState::entries`].
+    #[serde(with = "member")]
+    pub entries: u64,
+}
+
+impl AppChange {
+    /// The change that has led to this state of an app.
+    pub fn new(change: ChangeKind, state: AppState) -> Self {
+        AppChange {
+            change,
+            uid: state.uid,
+            app: state.app,
+            name: state.name,
+            phase: state.phase,
+            why: state.why,
+            added_by: state.added_by,
+            profile_bytes: state.profile_bytes,
+            entries: state.entries,
+        }
+    }
+}
+
+/// A signal of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LaunchSignal {
+pub enum ServiceSignal {
     /// A launch of a managed app began.
     Begun {
         /// The app, and whose it is.
@@ -151,14 +218,17 @@ pub enum LaunchSignal {
     },
     /// A launch of a managed app is over.
     Ended(LaunchRecord),
+    /// A managed app has changed.
+    AppChanged(AppChange),
 }
 
-impl LaunchSignal {
-    /// The user whose launch it is.
+impl ServiceSignal {
+    /// The user whose launch or app it is.
     pub fn uid(&self) -> u32 {
         match self {
-            LaunchSignal::Begun { app, .. } => app.uid,
-            LaunchSignal::Ended(launch) => launch.uid,
+            ServiceSignal::Begun { app, .. } => app.uid,
+            ServiceSignal::Ended(launch) => launch.uid,
+            ServiceSignal::AppChanged(change) => change.uid,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::policy::{ColdLaunch, LaunchFigures, Observation, Plan, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, thread_states};
 use crate::profile::decode;
-use crate::service::control::LaunchSignal;
+use crate::service::control::ServiceSignal;
 use crate::service::history::LaunchRecord;
 use crate::service::launch::{FollowedLaunch, LaunchStart, Outside, StateAction};
 use crate::service::launch_threads::{LIMIT, LaunchTask, ServedApp};
@@ -195,7 +195,7 @@ impl Parts {
         *self.diagnostics.launches_seen.entry(app.uid).or_default() += 1;
         if self.apps.launched(app, &start.app, plan) {
             let app = app.clone();
-            self.emit(LaunchSignal::Begun { app, pid, plan });
+            self.emit(ServiceSignal::Begun { app, pid, plan });
         }
     }
 
@@ -320,7 +320,7 @@ impl Parts {
             note = row.note.as_deref().unwrap_or_default(),
             "launch"
         );
-        self.emit(LaunchSignal::Ended(row.clone()));
+        self.emit(ServiceSignal::Ended(row.clone()));
         self.worker.jobs.add_launch(row);
     }
 }

@@ -23,7 +23,7 @@ use crate::model::UserApp;
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
 use crate::service::control::{
-    Answer, AppState, ControlError, LaunchRecord, LaunchSignal, ServiceCalls, Status, word,
+    Answer, AppState, ControlError, LaunchRecord, ServiceCalls, ServiceSignal, Status, word,
 };
 use crate::service::dictionary::of_word;
 
@@ -78,12 +78,12 @@ impl Client {
         }
     }
 
-    /// The signals of launches, from now on: of the caller's, or for root of all.
-    pub fn signals(self) -> Answer<LaunchSignals> {
+    /// The signals of launches and apps, from now on: of the caller's, or for root of all.
+    pub fn signals(self) -> Answer<ServiceSignals> {
         let listening = within("the bus", CONNECT, listen(self.proxy.connection()));
         let (stream, owner) = self.runtime.block_on(listening)?;
         let () = self.call("Listen", READ, &())?;
-        Ok(LaunchSignals {
+        Ok(ServiceSignals {
             runtime: self.runtime,
             stream,
             owner,
@@ -195,8 +195,8 @@ async fn within<T>(
         .unwrap_or(Err(BusError::Silent { what, limit }))
 }
 
-/// The launches that the service signals. The last item is [`BusError::Gone`], when the service stops.
-pub struct LaunchSignals {
+/// The launches and changes that the service signals. The last item is [`BusError::Gone`], when the service stops.
+pub struct ServiceSignals {
     runtime: Runtime,
     stream: MessageStream,
     /// The service's unique name: any program can send signals of the same interface.
@@ -223,9 +223,9 @@ async fn listen(connection: &Connection) -> Result<(MessageStream, String), BusE
     Ok((stream, owner))
 }
 
-impl LaunchSignals {
-    /// The launch that a message signals; `None` if it is another message.
-    fn signal(&self, message: &Message) -> Option<Result<LaunchSignal, BusError>> {
+impl ServiceSignals {
+    /// What a message signals; `None` if it is another message.
+    fn signal(&self, message: &Message) -> Option<Result<ServiceSignal, BusError>> {
         let header = message.header();
         if header.message_type() != message::Type::Signal {
             return None;
@@ -246,17 +246,18 @@ impl LaunchSignals {
                 // A later version of the service may have plans that this one does not know.
                 .map(|(id, uid, pid, plan)| {
                     let (app, plan) = (UserApp { uid, id }, of_word(&plan)?);
-                    Some(LaunchSignal::Begun { app, pid, plan })
+                    Some(ServiceSignal::Begun { app, pid, plan })
                 }),
-            "LaunchEnded" => body.deserialize().map(LaunchSignal::Ended).map(Some),
+            "LaunchEnded" => body.deserialize().map(ServiceSignal::Ended).map(Some),
+            "AppChanged" => body.deserialize().map(ServiceSignal::AppChanged).map(Some),
             _ => return None,
         };
         signal.map_err(BusError::from).transpose()
     }
 }
 
-impl Iterator for LaunchSignals {
-    type Item = Result<LaunchSignal, BusError>;
+impl Iterator for ServiceSignals {
+    type Item = Result<ServiceSignal, BusError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_over {

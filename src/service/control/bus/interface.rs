@@ -17,7 +17,7 @@ use super::{EVERYBODY, MAX_ARGUMENT, MAX_LAUNCHES};
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
 use crate::service::control::{
-    Answer, AppState, Control, ControlError, LaunchRecord, Post, Reply, Status,
+    Answer, AppChange, AppState, Control, ControlError, LaunchRecord, Post, Reply, Status,
 };
 use crate::service::dictionary::of_word;
 use crate::service::rate::Rate;
@@ -53,7 +53,7 @@ pub(super) struct Interface {
     rates: std::sync::Mutex<CallRates>,
     /// Callers that polkit is asked about.
     questions: Semaphore,
-    /// Connections that have asked for signals of launches.
+    /// Connections that have asked for signals of launches and apps.
     pub listeners: Mutex<Listeners>,
 }
 
@@ -287,6 +287,9 @@ impl Interface {
         emitter: &SignalEmitter<'_>,
         launch: LaunchRecord,
     ) -> zbus::Result<()>;
+
+    #[zbus(signal)]
+    pub async fn app_changed(emitter: &SignalEmitter<'_>, app: AppChange) -> zbus::Result<()>;
 }
 
 /// The name of an app, if it is not too long to be one.

@@ -1,4 +1,4 @@
-//! The connections that have asked for signals of launches. Launches are told to their user and to root alone, so
+//! The connections that have asked for signals. Launches and apps are told to their user and to root alone, so
 //! their signals are not broadcast: each listener gets one of its own.
 
 use std::collections::HashMap;
@@ -17,26 +17,26 @@ pub(super) struct Listeners(HashMap<String, u32>);
 impl Listeners {
     /// Adds a connection of this user. False if too many of his listen already.
     pub async fn add(&mut self, connection: &Connection, name: String, uid: u32) -> bool {
-        if self.of_user(uid) >= MOST_OF_A_USER {
+        if self.count_of(uid) >= MOST_OF_A_USER {
             // Without a bus nobody is told whether there is room.
             let _ = self.remove_gone(connection).await;
         }
-        let has_room = self.of_user(uid) < MOST_OF_A_USER || self.0.contains_key(&name);
+        let has_room = self.count_of(uid) < MOST_OF_A_USER || self.0.contains_key(&name);
         if has_room {
             self.0.insert(name, uid);
         }
         has_room
     }
 
-    fn of_user(&self, uid: u32) -> usize {
+    fn count_of(&self, uid: u32) -> usize {
         self.0.values().filter(|of| **of == uid).count()
     }
 
-    /// The names of the connections that get the signals of this user's launches. Forgets connections that have left the bus.
+    /// The names of the connections that get the signals of this user's launches and apps. Forgets connections that have left the bus.
     ///
     /// # Errors
     /// When the connection to the bus is broken.
-    pub async fn of_launch(
+    pub async fn of_user(
         &mut self,
         connection: &Connection,
         uid: u32,

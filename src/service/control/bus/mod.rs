@@ -16,12 +16,19 @@
 //! | `ListLaunches` | `usu` → `aa{sv}` | the newest launches ([`LaunchRecord`](super::LaunchRecord)) of an app, or of all for "" |
 //! | `Ask` | `uss` → `s` | learn, prefetch or disable an app; its name |
 //! | `Forget` | `us` | forget an app, its profile and its launches |
-//! | `Listen` | | have the signals of launches sent to this connection: the caller's, or for root all |
+//! | `Listen` | | have the signals of launches and apps sent to this connection: the caller's, or for root all |
 //! | `SetMode` | `s` | manual or automatic (configure) |
 //! | `Reload` | | read the configuration again (configure) |
 //! | `Mode`, `Version` | `s` | properties |
 //! | `LaunchBegun` | `suus` | signal: app, user id, process id, what is done with the launch |
 //! | `LaunchEnded` | `a{sv}` | signal: a [`LaunchRecord`](super::LaunchRecord) |
+//! | `AppChanged` | `a{sv}` | signal: an [`AppChange`](super::AppChange) |
+//!
+//! The properties are the same for all callers, so none has figures of apps and launches. What was saved is a member of
+//! the status (`saved_us`) and of apps (`cold_with_us`, `cold_without_us`): to be asked for when a launch has ended.
+//!
+//! `AppChanged` is sent when an app is added, removed, has another phase or another profile. Of several changes of one
+//! app while the bus is busy, the last one is sent; of one user's apps, at most 32 changes a second.
 //!
 //! Structures travel as dictionaries, so that later versions can add members: an unknown number has
 //! no member at all, and readers skip members that they do not know.
@@ -41,7 +48,7 @@ use zbus::Connection;
 use zbus::connection::Builder;
 
 pub use authority::Action;
-pub use client::{Client, LaunchSignals};
+pub use client::{Client, ServiceSignals};
 pub use error::BusError;
 pub use serve::{Bus, serve};
 

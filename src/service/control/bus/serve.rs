@@ -1,27 +1,31 @@
 //! The thread that serves the bus.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use zbus::fdo::{RequestNameFlags, RequestNameReply};
+use zbus::names::UniqueName;
 use zbus::object_server::InterfaceRef;
 
-use super::error::BusError;
+use super::error::{BusError, sendable};
 use super::interface::{Interface, InterfaceSignals};
 use super::{Address, NAME, PATH};
-use crate::service::control::{LaunchSignal, Post, word};
+use crate::service::control::{AppChange, PendingChanges, Post, ServiceSignal, word};
 
 /// Signals that may wait for the bus: as many as launches can begin while it does not answer.
 const QUEUE: usize = 256;
 
 /// How long the bus may take to accept the connection, and each signal.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// Time between two rounds of changes of apps, each of a few for each user.
+const ROUND_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The service on the bus, until this is dropped.
 ///
@@ -30,14 +34,29 @@ pub struct Bus {
     /// `None` only while being dropped.
     queue: Option<mpsc::Sender<Item>>,
     thread: Option<JoinHandle<()>>,
+    work: Arc<BusWork>,
+}
+
+/// What the event loop and the bus's thread share.
+#[derive(Default)]
+struct BusWork {
     /// Whether an item was served since the last look.
-    has_worked: Arc<AtomicBool>,
+    has_worked: AtomicBool,
+    /// Locked for some microseconds at a time.
+    changes: Mutex<PendingChanges>,
+}
+
+impl BusWork {
+    fn changes(&self) -> MutexGuard<'_, PendingChanges> {
+        // Nothing can panic while it is locked.
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 enum Item {
-    Launch(LaunchSignal),
+    Launch(ServiceSignal),
     Mode,
-    /// Nothing: show that the thread works.
+    /// Nothing: show that the thread works, and look at the changes of apps.
     Answer,
 }
 
@@ -57,23 +76,32 @@ pub fn serve(post: Post, address: &Address) -> Result<Bus, BusError> {
         }
     };
     let (queue, items) = mpsc::channel(QUEUE);
-    let has_worked = Arc::new(AtomicBool::new(false));
-    let works = Arc::clone(&has_worked);
+    let work = Arc::new(BusWork::default());
+    let of_thread = Arc::clone(&work);
     let thread = thread::Builder::new()
         .name("pf-bus".to_owned())
-        .spawn(move || runtime.block_on(run(interface, items, &works)))?;
+        .spawn(move || runtime.block_on(run(interface, items, &of_thread)))?;
     Ok(Bus {
         queue: Some(queue),
         thread: Some(thread),
-        has_worked,
+        work,
     })
 }
 
 impl Bus {
-    /// Sends the signal to the listeners who may know of the launch. Never waits: false for a signal that is dropped because the queue
-    /// has no room, or the connection has ended.
-    pub fn emit(&self, signal: LaunchSignal) -> bool {
-        self.send(Item::Launch(signal))
+    /// Sends the signal to the listeners who may know of the launch or app. Never waits: false for a signal that is
+    /// dropped because the queue has no room, or the connection has ended. Changes of apps have a room of their own.
+    pub fn emit(&self, signal: ServiceSignal) -> bool {
+        let ServiceSignal::AppChanged(change) = signal else {
+            return self.send(Item::Launch(signal));
+        };
+        let is_open = self.queue.as_ref().is_some_and(|it| !it.is_closed());
+        if is_open {
+            self.work.changes().put(change);
+            // After the last item of a full queue, the thread looks at the changes, too.
+            self.send(Item::Answer);
+        }
+        is_open
     }
 
     /// Sends the signal of the property `Mode`. As [`Bus::emit`].
@@ -91,7 +119,7 @@ impl Bus {
     /// stuck.
     pub fn has_answered(&self) -> bool {
         let has_ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
-        self.has_worked.swap(false, Ordering::AcqRel) || has_ended
+        self.work.has_worked.swap(false, Ordering::AcqRel) || has_ended
     }
 
     fn send(&self, item: Item) -> bool {
@@ -138,13 +166,31 @@ async fn start(
 }
 
 /// Sends signals until the service ends; zbus serves calls beside it.
-async fn run(
-    interface: InterfaceRef<Interface>,
-    mut items: mpsc::Receiver<Item>,
-    works: &AtomicBool,
-) {
-    while let Some(item) = items.recv().await {
-        match timeout(LIMIT, send(&interface, item)).await {
+async fn run(interface: InterfaceRef<Interface>, mut items: mpsc::Receiver<Item>, work: &BusWork) {
+    let mut next_round = Instant::now();
+    loop {
+        let until_round = next_round.saturating_duration_since(Instant::now());
+        let is_pending = !work.changes().is_empty();
+        let received = match is_pending {
+            // Launches that begin all the time do not hold changes up.
+            true if until_round.is_zero() => None,
+            true => timeout(until_round, items.recv()).await.ok(),
+            false => Some(items.recv().await),
+        };
+        let sent = match received {
+            Some(Some(item)) => timeout(LIMIT, send(&interface, item)).await,
+            Some(None) => {
+                let left = send_all_changes(&interface, work);
+                // The end of the service does not wait for a bus that is slow.
+                let _ = timeout(LIMIT, left).await;
+                return;
+            }
+            None => {
+                next_round = Instant::now() + ROUND_INTERVAL;
+                timeout(LIMIT, send_changes(&interface, work)).await
+            }
+        };
+        match sent {
             Ok(Ok(())) => {}
             // The connection is broken.
             Ok(Err(_)) => return,
@@ -153,8 +199,52 @@ async fn run(
             // The signal is lost, and calls are answered nevertheless.
             Err(_) => {}
         }
-        works.store(true, Ordering::Release);
+        work.has_worked.store(true, Ordering::Release);
     }
+}
+
+async fn send_all_changes(interface: &InterfaceRef<Interface>, work: &BusWork) -> zbus::Result<()> {
+    while !work.changes().is_empty() {
+        send_changes(interface, work).await?;
+    }
+    Ok(())
+}
+
+/// Sends a round of changes of apps.
+async fn send_changes(interface: &InterfaceRef<Interface>, work: &BusWork) -> zbus::Result<()> {
+    let emitter = interface.signal_emitter();
+    let round = work.changes().take_round();
+    for (uid, changes) in round {
+        for listener in listeners_of(interface, uid).await? {
+            let emitter = emitter.clone().set_destination(listener.into());
+            for change in &changes {
+                emitter.app_changed(sendable_change(change)).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sendable_change(change: &AppChange) -> AppChange {
+    AppChange {
+        app: sendable(&change.app),
+        name: sendable(&change.name),
+        phase: sendable(&change.phase),
+        why: sendable(&change.why),
+        added_by: sendable(&change.added_by),
+        ..*change
+    }
+}
+
+/// The connections that get the signals of this user's launches and apps.
+async fn listeners_of(
+    interface: &InterfaceRef<Interface>,
+    uid: u32,
+) -> zbus::Result<Vec<UniqueName<'static>>> {
+    let connection = interface.signal_emitter().connection();
+    let interface = interface.get().await;
+    let mut listeners = interface.listeners.lock().await;
+    listeners.of_user(connection, uid).await
 }
 
 async fn send(interface: &InterfaceRef<Interface>, item: Item) -> zbus::Result<()> {
@@ -164,20 +254,17 @@ async fn send(interface: &InterfaceRef<Interface>, item: Item) -> zbus::Result<(
         Item::Answer => return Ok(()),
         Item::Mode => return interface.get().await.mode_changed(emitter).await,
     };
-    let listeners = {
-        let interface = interface.get().await;
-        let mut listeners = interface.listeners.lock().await;
-        let uid = signal.uid();
-        listeners.of_launch(emitter.connection(), uid).await?
-    };
-    for listener in listeners {
+    for listener in listeners_of(interface, signal.uid()).await? {
         let emitter = emitter.clone().set_destination(listener.into());
         match &signal {
-            LaunchSignal::Begun { app, pid, plan } => {
+            ServiceSignal::Begun { app, pid, plan } => {
                 let plan = word(plan);
                 emitter.launch_begun(&app.id, app.uid, *pid, &plan).await?;
             }
-            LaunchSignal::Ended(launch) => emitter.launch_ended(launch.clone()).await?,
+            ServiceSignal::Ended(launch) => emitter.launch_ended(launch.clone()).await?,
+            ServiceSignal::AppChanged(change) => {
+                emitter.app_changed(sendable_change(change)).await?
+            }
         }
     }
     Ok(())

@@ -77,6 +77,28 @@ fn each_plan_and_request_has_its_word() {
     assert_eq!(of_word::<PhaseRequest>("Learn"), None);
 }
 
+#[test]
+fn changes_of_apps_survive_the_bus_and_json_and_later_words_are_changes() {
+    let state = AppState {
+        app: "/usr/bin/gimp".to_owned(),
+        phase: "learning".to_owned(),
+        ..AppState::default()
+    };
+    for kind in [ChangeKind::Added, ChangeKind::Changed, ChangeKind::Removed] {
+        let change = AppChange::new(kind, state.clone());
+        let data = on_the_bus(&change);
+        assert_eq!(data.deserialize::<AppChange>().unwrap().0, change);
+        assert_eq!(
+            serde_json::from_value::<AppChange>(json!(change)).unwrap(),
+            change
+        );
+    }
+    let later: HashMap<&str, Value<'_>> = [("change", Value::from("renamed"))].into();
+    let data = on_the_bus(&later);
+    let (change, _): (AppChange, _) = data.deserialize().unwrap();
+    assert_eq!(change, AppChange::default());
+}
+
 proptest! {
     #[test]
     fn launches_survive_the_bus_and_json(
