@@ -14,9 +14,9 @@ source "$(dirname "$0")/common.sh"
 PLACE=/mnt
 
 # run_makepkg: in $WORK, where the program lies as if makepkg had built it. It refuses to work as root, and needs no
-# right of its user.
+# right of its user. It wants a pacman to ask what is installed; none need be there, and the package is not to say so.
 run_makepkg() {
-    local makepkg=(env HOME=/ SOURCE_DATE_EPOCH="$("$REPO/scripts/versions.py" --epoch)" LC_ALL=C.UTF-8
+    local makepkg=(env HOME=/ SOURCE_DATE_EPOCH="$("$REPO/scripts/versions.py" --epoch)" LC_ALL=C.UTF-8 PACMAN=true
         makepkg --repackage --nodeps --config makepkg.conf)
     if [[ $EUID -eq 0 ]]; then
         chown -R 65534:65534 "$WORK"
