@@ -49,37 +49,6 @@ run_program() {
         timeout "$((PROGRAM_MINUTES + 1))m" tee -a "$TESTS_LOG"
 }
 
-# Programs that mostly wait for an emulated machine with one processor of its own: they run beside each other.
-BESIDE=(vm installed)
-
-# run_beside PROGRAM…: starts all of them, and then prints and judges one after the other.
-run_beside() {
-    local program name dir status pids=() index=0
-    dir=$(mktemp -d)
-    for program; do
-        name=${program##*/}
-        {
-            status=0
-            run_program "$program" || status=$?
-            echo "$status" >"$dir/$name.status"
-        } >"$dir/$name" 2>&1 &
-        pids+=($!)
-    done
-    for program; do
-        name=${program##*/}
-        part "Tests: ${name%-*}" shown "${pids[index]}" "$dir/$name"
-        index=$((index + 1))
-    done
-    rm -rf "$dir"
-}
-
-# shown PID LOG: what a process of run_beside printed, and its exit status once it has ended. It is no child of the
-# subshell that a part is.
-shown() {
-    tail --pid="$1" -f -n +1 "$2"
-    [[ $(cat "$2.status") == 0 ]]
-}
-
 # What pause_reclaim switched off.
 PAUSED=()
 
@@ -123,7 +92,7 @@ test_packages() {
 }
 
 main() {
-    local needs=(build deb rpm arch test lab) programs program name beside=()
+    local needs=(build deb rpm arch test lab) programs program name
     if "$REPO/scripts/vm.sh" possible; then needs+=(vm); fi
     "$REPO/scripts/setup.sh" "${needs[@]}"
     choose_test_user
@@ -137,13 +106,8 @@ main() {
     mapfile -t programs <"$TEST_PROGRAMS"
     for program in "${programs[@]}"; do
         name=${program##*/}
-        if [[ " ${BESIDE[*]} " == *" ${name%-*} "* ]]; then
-            beside+=("$program")
-        else
-            part "Tests: ${name%-*}" run_program "$program"
-        fi
+        part "Tests: ${name%-*}" run_program "$program"
     done
-    run_beside "${beside[@]}"
     finish
 }
 
