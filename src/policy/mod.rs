@@ -44,7 +44,7 @@ pub use obsolete::{Checked, Finding, check_files};
 pub use relearn::Relearning;
 pub use shield::{
     DirtyThresholds, DriveLook, Measure, MeasureEnd, MeasureKind, MemoryLook, ShieldAction,
-    ShieldEvent, ShieldLook, ShieldProfile, ShieldSettings, ShieldState, WriterLook,
+    ShieldEvent, ShieldLook, ShieldProfile, ShieldSettings, ShieldState, WriterLook, WriterMemory,
 };
 pub use tuned_parameter::TunedParameter;
 pub use types::{

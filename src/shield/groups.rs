@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::fs::mounts::MountTable;
+use crate::policy::WriterMemory;
 use crate::process::{Cgroup, UnitManager};
 
 /// Most cgroups that are remembered.
@@ -70,17 +71,20 @@ impl Groups {
         self.known.borrow().get(group)?.cgroup.owner().ok()?
     }
 
-    /// The memory that it cannot give up but to swap, in bytes.
-    pub fn anonymous(&self, group: &str) -> Option<u64> {
-        let memory = self
-            .known
-            .borrow()
-            .get(group)?
-            .cgroup
-            .memory()
-            .ok()
-            .flatten()?;
-        Some(memory.anonymous.saturating_add(memory.shared))
+    /// What its memory holds.
+    pub fn memory(&self, group: &str) -> Option<WriterMemory> {
+        let known = self.known.borrow();
+        let memory = known.get(group)?.cgroup.memory().ok().flatten()?;
+        let anonymous = memory.anonymous.saturating_add(memory.shared);
+        let unwritten = memory.dirty.saturating_add(memory.writeback);
+        Some(WriterMemory {
+            used: memory.current,
+            anonymous,
+            clean: memory
+                .current
+                .saturating_sub(anonymous)
+                .saturating_sub(unwritten),
+        })
     }
 
     /// Whether it has a weight.
@@ -110,7 +114,7 @@ mod tests {
     fn a_process_that_has_ended_has_no_cgroup() {
         let groups = Groups::new(MountTable::read().unwrap());
         assert_eq!(groups.of(i32::MAX), None);
-        assert_eq!((groups.user("/x"), groups.anonymous("/x")), (None, None));
+        assert_eq!((groups.user("/x"), groups.memory("/x")), (None, None));
         assert_eq!(
             (groups.has_weight("/x"), groups.limits("/x")),
             (false, None)

@@ -73,7 +73,7 @@ impl Writers {
         let by_group = by_group(written, |pid| groups.of(pid), limited);
         let looks = by_group.into_iter().map(|(group, written)| WriterLook {
             uid: groups.user(&group),
-            anonymous: groups.anonymous(&group),
+            memory: groups.memory(&group),
             has_weight: groups.has_weight(&group),
             written,
             group,

@@ -90,10 +90,21 @@ pub struct WriterLook {
     pub uid: Option<u32>,
     /// Made dirty, in bytes per second.
     pub written: u64,
-    /// Its anonymous memory, in bytes; `None` if that cannot be told.
-    pub anonymous: Option<u64>,
+    /// What its memory holds; `None` if that cannot be told.
+    pub memory: Option<WriterMemory>,
     /// Whether a weight changes its share of the drive (bfq, iocost).
     pub has_weight: bool,
+}
+
+/// What the memory of a cgroup holds, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriterMemory {
+    /// All of it.
+    pub used: u64,
+    /// What it can give up only to swap: anonymous and shared memory.
+    pub anonymous: u64,
+    /// Pages of files that need not be written before they are given up.
+    pub clean: u64,
 }
 
 impl MemoryLook {

@@ -27,7 +27,7 @@ mod state;
 mod wanted;
 
 pub use event::{Measure, MeasureEnd, ShieldAction, ShieldEvent};
-pub use look::{DirtyThresholds, DriveLook, MemoryLook, ShieldLook, WriterLook};
+pub use look::{DirtyThresholds, DriveLook, MemoryLook, ShieldLook, WriterLook, WriterMemory};
 pub use measure::MeasureKind;
 pub use settings::{ShieldProfile, ShieldSettings};
 pub use state::ShieldState;

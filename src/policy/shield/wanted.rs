@@ -2,7 +2,7 @@
 
 use super::claim::Claim;
 use super::event::Measure;
-use super::look::{DirtyThresholds, DriveLook, ShieldLook, is_related};
+use super::look::{DirtyThresholds, DriveLook, ShieldLook, WriterMemory, is_related};
 use super::measure::MeasureKind;
 use super::settings::ShieldSettings;
 
@@ -12,6 +12,8 @@ const ABOVE_ANONYMOUS: u64 = 64 << 20;
 const LEAST_ABOVE: u64 = 32 << 20;
 /// A limit of what is dirty is worth while if the backlog can be written down to it in this many seconds.
 const SOON_S: u64 = 5;
+/// It goes down by no more than this at a time, in bytes: what the kernel reclaims in some tenths of a second.
+const LARGEST_STEP: u64 = 512 << 20;
 /// The weight of a limited writer; 100 is the default.
 const WEIGHT: u64 = 10;
 /// The I/O scheduler that can take few writes at a time (`async_depth`), and then the drive has few.
@@ -147,15 +149,36 @@ fn groups(claim: &Claim, look: &ShieldLook, settings: &ShieldSettings) -> Vec<Me
             && !is_related(&writer.group, &look.foreground)
     });
     own.filter_map(|writer| {
-        let bytes = writer.anonymous?.saturating_add(ABOVE_ANONYMOUS);
+        let memory = writer.memory?;
         Some(Measure::Group {
             group: writer.group.clone(),
-            // Whole MiB, as people read them.
-            bytes: bytes.div_ceil(1 << 20) << 20,
+            bytes: whole_mib(memory.used.max(group_target(&memory))),
             weight: writer.has_weight.then_some(WEIGHT),
         })
     })
     .collect()
+}
+
+/// The memory that a limited cgroup is left in the end, in bytes.
+fn group_target(memory: &WriterMemory) -> u64 {
+    memory.anonymous.saturating_add(ABOVE_ANONYMOUS)
+}
+
+/// The next limit of a cgroup, in bytes. Before Linux 6.16, whoever sets it, which is systemd for its units, has to
+/// reclaim what is above it, and waits until that was written (`memory_high_write`). So a limit begins at what the cgroup
+/// uses, and goes down by what is clean, or by what the drive writes in a quarter of a second.
+fn lower_limit(memory: &WriterMemory, look: &ShieldLook) -> u64 {
+    let written = look.drives.iter().filter_map(|drive| drive.written);
+    let step = memory
+        .clean
+        .min(LARGEST_STEP)
+        .max(written.min().unwrap_or(0) / 4);
+    whole_mib(memory.used.saturating_sub(step).max(group_target(memory)))
+}
+
+/// Whole MiB, as people read them; in bytes.
+fn whole_mib(bytes: u64) -> u64 {
+    bytes.div_ceil(1 << 20) << 20
 }
 
 /// Few and small writes at a time, so that neither the drive nor its scheduler holds many when somebody waits.
@@ -200,6 +223,20 @@ pub(super) fn adjusted(
             let background = dirty / 2;
             Some(Measure::Dirty(DirtyThresholds::Bytes { background, dirty }))
         }
+        Measure::Group {
+            group,
+            bytes,
+            weight,
+        } => {
+            let mut writers = look.writers.iter();
+            let writer = writers.find(|writer| writer.group == *group)?;
+            let lower = lower_limit(&writer.memory?, look);
+            (lower < *bytes).then(|| Measure::Group {
+                group: group.clone(),
+                bytes: lower,
+                weight: *weight,
+            })
+        }
         _ => None,
     }
 }
@@ -211,9 +248,9 @@ pub(super) fn hurts(measure: &Measure, look: &ShieldLook) -> bool {
         return false;
     };
     let writer = look.writers.iter().find(|writer| writer.group == *group);
-    let anonymous = writer.and_then(|writer| writer.anonymous);
+    let memory = writer.and_then(|writer| writer.memory);
     is_related(group, &look.foreground)
-        || anonymous.is_none_or(|anonymous| anonymous.saturating_add(LEAST_ABOVE) > *bytes)
+        || memory.is_none_or(|memory| memory.anonymous.saturating_add(LEAST_ABOVE) > *bytes)
 }
 
 /// Whether a measure may not be in force while memory is short.
@@ -235,17 +272,65 @@ mod tests {
         };
         let mut look = ShieldLook::default();
         assert!(hurts(&measure, &look), "it was not seen");
-        for (anonymous, expected) in [
-            (Some(42 << 20), false),
-            (Some((42 << 20) + 1), true),
+        let with = |anonymous| WriterMemory {
+            anonymous,
+            ..WriterMemory::default()
+        };
+        for (memory, expected) in [
+            (Some(with(42 << 20)), false),
+            (Some(with((42 << 20) + 1)), true),
             (None, true),
         ] {
             look.writers = vec![WriterLook {
                 group: "/copy".into(),
-                anonymous,
+                memory,
                 ..WriterLook::default()
             }];
-            assert_eq!(hurts(&measure, &look), expected, "{anonymous:?}");
+            assert_eq!(hurts(&measure, &look), expected, "{memory:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_goes_down_no_faster_than_it_can_be_reclaimed() {
+        const MIB: u64 = 1 << 20;
+        let look = |used, clean| ShieldLook {
+            drives: vec![DriveLook {
+                written: Some(40 * MIB),
+                ..DriveLook::default()
+            }],
+            writers: vec![WriterLook {
+                group: "/copy".into(),
+                memory: Some(WriterMemory {
+                    used: used * MIB,
+                    anonymous: 10 * MIB,
+                    clean: clean * MIB,
+                }),
+                ..WriterLook::default()
+            }],
+            ..ShieldLook::default()
+        };
+        let limit = |mib| Measure::Group {
+            group: "/copy".into(),
+            bytes: mib * MIB,
+            weight: None,
+        };
+        let settings = ShieldSettings::default();
+        for (used, clean, lower) in [
+            (500, 0, Some(490)),
+            (500, 200, Some(300)),
+            // It has given up more by itself.
+            (300, 5, Some(290)),
+            (80, 60, Some(74)),
+            // It is above the limit still: what is above a lower one would have to be waited for.
+            (600, 0, None),
+        ] {
+            let adjusted = adjusted(&limit(500), &look(used, clean), &settings);
+            assert_eq!(adjusted, lower.map(limit), "{used} {clean}");
+        }
+        assert_eq!(adjusted(&limit(74), &look(74, 60), &settings), None, "low");
+        assert_eq!(
+            adjusted(&limit(500), &ShieldLook::default(), &settings),
+            None
+        );
     }
 }

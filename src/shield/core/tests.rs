@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::policy::{DirtyThresholds, DriveLook, MemoryLook, WriterLook};
+use crate::policy::{DirtyThresholds, DriveLook, MemoryLook, WriterLook, WriterMemory};
 use crate::shield::MeasureReport;
 
 const GIB: u64 = 1 << 30;
@@ -275,7 +275,11 @@ fn a_writer_is_limited_unless_it_is_the_foreground() {
         group: group.into(),
         uid: Some(USER),
         written: 50 << 20,
-        anonymous: Some(1 << 20),
+        memory: Some(WriterMemory {
+            used: 1 << 20,
+            anonymous: 1 << 20,
+            clean: 0,
+        }),
         has_weight: false,
     };
     for (group, limited) in [
@@ -314,7 +318,11 @@ fn a_process_that_cannot_be_followed_is_no_reason() {
         group: "/7".into(),
         uid: Some(other),
         written: 50 << 20,
-        anonymous: Some(1 << 20),
+        memory: Some(WriterMemory {
+            used: 1 << 20,
+            anonymous: 1 << 20,
+            clean: 0,
+        }),
         has_weight: false,
     }];
     let most = MOST_FOREGROUND as i32;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::policy::shield::accounts::{MINUTE, most_credit};
 use crate::policy::shield::look::is_related;
-use crate::policy::{DirtyThresholds, DriveLook, MemoryLook, WriterLook};
+use crate::policy::{DirtyThresholds, DriveLook, MemoryLook, WriterLook, WriterMemory};
 
 const GIB: u64 = 1 << 30;
 
@@ -49,7 +49,11 @@ prop_compose! {
                 group: name(group),
                 uid: (uid > 0).then_some(uid),
                 written: mib << 20,
-                anonymous: Some(mib << 19),
+                memory: Some(WriterMemory {
+                    used: mib << 20,
+                    anonymous: mib << 19,
+                    clean: mib << 18,
+                }),
                 has_weight: mib % 2 == 0,
             }).collect(),
             foreground: foreground.into_iter().map(name).collect(),
@@ -176,7 +180,9 @@ impl PlayedSystem {
                             .find(|w| w.group == *group && w.uid == uid);
                         prop_assert!(uid.is_some() && writer.is_some(), "{group} {uid:?}");
                         prop_assert!(
-                            *bytes >= writer.and_then(|w| w.anonymous).unwrap_or(0) + (64 << 20)
+                            *bytes
+                                >= writer.and_then(|w| w.memory).map_or(0, |m| m.anonymous)
+                                    + (64 << 20)
                         );
                     }
                     if let (Measure::Hold(_), Some(look)) = (&measure, &looked) {
@@ -206,6 +212,13 @@ impl PlayedSystem {
                             .is_some_and(|known| known.measure.key() == measure.key())
                     );
                     if let Some(known) = known {
+                        if let (
+                            Measure::Group { bytes, .. },
+                            Measure::Group { bytes: before, .. },
+                        ) = (&measure, &known.measure)
+                        {
+                            prop_assert!(bytes < before && *bytes >= 64 << 20);
+                        }
                         known.measure = measure;
                     }
                 }

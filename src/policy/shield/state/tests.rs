@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::policy::{
-    DirtyThresholds, DriveLook, MeasureKind, MemoryLook, ShieldProfile, WriterLook,
+    DirtyThresholds, DriveLook, MeasureKind, MemoryLook, ShieldProfile, WriterLook, WriterMemory,
 };
 
 const GIB: u64 = 1 << 30;
@@ -41,12 +41,21 @@ fn look() -> ShieldLook {
     }
 }
 
+/// Of a cgroup with so many MiB of anonymous memory, and hardly any other.
+fn memory(mib: u64) -> Option<WriterMemory> {
+    Some(WriterMemory {
+        used: mib << 20,
+        anonymous: mib << 20,
+        clean: 0,
+    })
+}
+
 fn writer(group: &str, uid: Option<u32>) -> WriterLook {
     WriterLook {
         group: group.into(),
         uid,
         written: 50 << 20,
-        anonymous: Some(10 << 20),
+        memory: memory(10),
         has_weight: false,
     }
 }
@@ -323,7 +332,7 @@ fn only_the_users_own_writers_are_limited_and_never_the_foreground() {
         writer("/system/apt", Some(0)),
         writer("/user-1000/mixed", None),
         WriterLook {
-            anonymous: None,
+            memory: None,
             ..writer("/user-1000/unknown", Some(USER))
         },
         WriterLook {
@@ -353,7 +362,7 @@ fn a_writer_that_needs_memory_itself_gets_it_back() {
     played.after(0.0, waits());
     played.after(0.0, looked());
     let mut grown = look();
-    grown.writers[0].anonymous = Some(50 << 20);
+    grown.writers[0].memory = memory(50);
     assert_eq!(played.after(0.1, ShieldEvent::Looked(grown)), []);
     assert_eq!(played.ended, [(Group, MeasureEnd::Foreground)]);
 }
