@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup build lab deb rpm arch release demo check test results fuzz clean install uninstall
+.PHONY: help setup build lab deb rpm arch piuparts release demo check test results fuzz clean install uninstall
 
 help:
 	@echo 'make setup     install what is missing (Debian 12+, Ubuntu 24.04+; asks sudo when needed)'
@@ -12,6 +12,7 @@ help:
 	@echo 'make deb       build a Debian package of it, in target/debian'
 	@echo 'make rpm       build an rpm package of it, in target/rpm'
 	@echo 'make arch      build a package for pacman (Arch Linux) of it, in target/arch'
+	@echo 'make piuparts  check how the Debian package is installed and removed, in a minimal system'
 	@echo 'make release   build what a release consists of, in target/artefacts'
 	@echo 'make demo      measure LibreOffice Writer in an image: cold, warm, prefetched'
 	@echo 'make check     format, lints, floors, scripts and unit tests: no root, no network'
@@ -39,6 +40,9 @@ rpm:
 
 arch:
 	@scripts/arch.sh
+
+piuparts:
+	@scripts/piuparts.sh
 
 release:
 	@scripts/release.sh

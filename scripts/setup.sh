@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing on Debian 12 or newer and Ubuntu 24.04 or newer.
 #
-#   scripts/setup.sh [build] [deb] [rpm] [arch] [test] [vm] [lab] [demo]      (all when none is named)
+#   scripts/setup.sh [build] [deb] [rpm] [arch] [piuparts] [test] [vm] [lab] [demo]      (all but piuparts when none is named)
 #
 # Asks the network for nothing, and sudo for nothing, when everything is there.
 
@@ -13,6 +13,7 @@ DEB_PACKAGES=(dpkg-dev debhelper pkg-config binutils python3)
 RPM_PACKAGES=(rpm python3 xz-utils binutils)
 # Debian's makepkg is pacman's; it calls bsdtar, which is in libarchive-tools, and does not ask for it.
 ARCH_PACKAGES=(makepkg libarchive-tools zstd python3 xz-utils binutils)
+PIUPARTS_PACKAGES=(piuparts)
 TEST_PACKAGES=(rpmlint lintian appstream e2fsprogs mount util-linux bubblewrap dbus-daemon python3 shellcheck chromium)
 # For the virtual machine that older kernels are tested in; objcopy is in binutils.
 VM_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs binutils tar)
@@ -133,11 +134,12 @@ main() {
             deb) packages+=("${DEB_PACKAGES[@]}") ;;
             rpm) packages+=("${RPM_PACKAGES[@]}") ;;
             arch) packages+=("${ARCH_PACKAGES[@]}") ;;
+            piuparts) packages+=("${PIUPARTS_PACKAGES[@]}") ;;
             test) packages+=("${TEST_PACKAGES[@]}") ;;
             vm) packages+=("${VM_PACKAGES[@]}") ;;
             lab) packages+=("${LAB_PACKAGES[@]}") ;;
             demo) packages+=("${DEMO_PACKAGES[@]}") ;;
-            *) die "unknown need '$need': one of build, deb, rpm, arch, test, vm, lab, demo" ;;
+            *) die "unknown need '$need': one of build, deb, rpm, arch, piuparts, test, vm, lab, demo" ;;
         esac
     done
     if ! command -v apt-get >/dev/null; then

@@ -225,10 +225,7 @@ mod tests {
         };
         let (id, page) = of(&OneApp(vec![launch]), "app").unwrap();
         assert_eq!(id, "/nonexistent/app");
-        assert!(
-            page.contains("<dt>drive</dt>\n<dd>not known</dd>"),
-            "{page}"
-        );
+        assert!(page.contains("<dt>drive</dt><dd>not known</dd>"), "{page}");
     }
 
     #[test]

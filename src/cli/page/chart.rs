@@ -1,7 +1,8 @@
 //! Launches as a bar chart in SVG. Lengths are in CSS pixels, y grows downwards.
 
-use super::html::{Html, HtmlAttribute};
-use super::words;
+use maud::{Markup, html};
+
+use super::{printable, words};
 use crate::policy::Warmth;
 use crate::service::control::LaunchRecord;
 use crate::service::history::Kind;
@@ -20,7 +21,7 @@ const NUMBERED: f64 = 18.0;
 
 /// A bar for each launch, the oldest first: its height is the time that the launch took, that of the narrow bar in it
 /// the time that its tasks waited for the drive. `description` says in words what is to be seen.
-pub fn chart(html: &mut Html, launches: &[LaunchRecord], description: &str) {
+pub fn chart(launches: &[LaunchRecord], description: &str) -> Markup {
     let times = launches
         .iter()
         .flat_map(|launch| [launch.duration_us, launch.waiting_us]);
@@ -30,71 +31,60 @@ pub fn chart(html: &mut Html, launches: &[LaunchRecord], description: &str) {
     let pitch = (960.0 / launches.len().max(1) as f64).clamp(16.0, 44.0);
     let width = left + pitch * launches.len() as f64 + 8.0;
     let height = TOP + PLOT + FOOT;
-    let attributes: &[HtmlAttribute<'_>] = &[
-        ("class", &"chart"),
-        ("width", &px(width)),
-        ("height", &px(height)),
-        ("viewBox", &format!("0 0 {} {}", px(width), px(height))),
-        ("role", &"img"),
-        ("aria-labelledby", &"chart-title chart-description"),
-    ];
-    html.element("svg", attributes, |html| {
-        html.element("title", &[("id", &"chart-title")], |html| {
-            html.text("Launch times, the oldest launch first");
-        });
-        html.element("desc", &[("id", &"chart-description")], |html| {
-            html.text(description);
-        });
-        html.literal(HATCH);
-        for (us, label) in scale.labels() {
-            let y = scale.y(us);
-            line(html, (left, y), (width, y));
-            text(html, "end", (left - 6.0, y + 4.0), &label);
+    let view = format!("0 0 {} {}", px(width), px(height));
+    html! {
+        svg.chart width=(px(width)) height=(px(height)) viewBox=(view) role="img"
+            aria-labelledby="chart-title chart-description" {
+            title id="chart-title" { "Launch times, the oldest launch first" }
+            desc id="chart-description" { (printable(description)) }
+            (hatch())
+            @for (us, label) in scale.labels() {
+                (line((left, scale.y(us)), (width, scale.y(us))))
+                (text("end", (left - 6.0, scale.y(us) + 4.0), &label))
+            }
+            @for (index, launch) in launches.iter().enumerate() {
+                @let number = index + 1;
+                @let is_numbered = pitch >= NUMBERED || number % 5 == 0 || number == launches.len();
+                (bar(&scale, launch, number, (left + pitch * index as f64, pitch), is_numbered))
+            }
         }
-        for (index, launch) in launches.iter().enumerate() {
-            let number = index + 1;
-            let is_numbered = pitch >= NUMBERED || number % 5 == 0 || number == launches.len();
-            let at = left + pitch * index as f64;
-            bar(html, &scale, launch, number, (at, pitch), is_numbered);
-        }
-    });
-    html.literal("\n");
+    }
 }
 
 /// The pattern of learned launches, for the chart and the legend.
-const HATCH: &str = "<defs><pattern id=\"hatch\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
-    <rect class=\"hatch-ground\" width=\"6\" height=\"6\"></rect>\
-    <path class=\"hatch-line\" d=\"M-1 1L1 -1M0 6L6 0M5 7L7 5\"></path></pattern></defs>";
+fn hatch() -> Markup {
+    html! {
+        defs {
+            pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" {
+                rect.hatch-ground width="6" height="6" {}
+                path.hatch-line d="M-1 1L1 -1M0 6L6 0M5 7L7 5" {}
+            }
+        }
+    }
+}
 
 /// The bars of one launch between `at` and `at + pitch`, with its figures on hover.
 fn bar(
-    html: &mut Html,
     scale: &Scale,
     launch: &LaunchRecord,
     number: usize,
     (at, pitch): (f64, f64),
     is_numbered: bool,
-) {
+) -> Markup {
     let middle = at + pitch / 2.0;
-    html.element("g", &[], |html| {
-        html.line("title", format!("{number}: {}", words(launch)));
-        let class = format!("bar {}", class(launch.kind));
-        rect(html, &class, scale, launch.duration_us, middle, pitch * 0.7);
-        rect(
-            html,
-            "bar waited",
-            scale,
-            launch.waiting_us,
-            middle,
-            pitch * 0.26,
-        );
-        let foot = TOP + PLOT;
-        text(html, "middle", (middle, foot + 16.0), letter(launch.warmth));
-        if is_numbered {
-            let number = number.to_string();
-            text(html, "middle faint", (middle, foot + 34.0), &number);
+    let foot = TOP + PLOT;
+    let kind = format!("bar {}", class(launch.kind));
+    html! {
+        g {
+            title { (number) ": " (printable(&words(launch))) }
+            (standing(&kind, scale, launch.duration_us, (middle, pitch * 0.7)))
+            (standing("bar waited", scale, launch.waiting_us, (middle, pitch * 0.26)))
+            (text("middle", (middle, foot + 16.0), letter(launch.warmth)))
+            @if is_numbered {
+                (text("middle faint", (middle, foot + 34.0), &number.to_string()))
+            }
         }
-    });
+    }
 }
 
 /// The style of a launch's bar, by what was done with it.
@@ -117,7 +107,7 @@ pub fn letter(warmth: Option<Warmth>) -> &'static str {
 }
 
 /// What the bars and letters mean.
-pub fn legend(html: &mut Html) {
+pub fn legend() -> Markup {
     let bars = [
         ("prefetched", "prefetched"),
         ("learned", "learned, which slows a launch"),
@@ -136,67 +126,40 @@ pub fn legend(html: &mut Html) {
         (Some(Warmth::Warm), "warm"),
         (None, "not known, or not to be compared"),
     ];
-    html.element("ul", &[("class", &"legend")], |html| {
-        for (class, meaning) in bars {
-            html.element("li", &[], |html| {
-                let svg: &[HtmlAttribute<'_>] = &[
-                    ("viewBox", &"0 0 22 12"),
-                    ("width", &22),
-                    ("height", &12),
-                    ("aria-hidden", &"true"),
-                ];
-                html.element("svg", svg, |html| {
-                    let (x, width) = match class {
-                        "waited" => (8.0, 6.0),
-                        _ => (0.5, 21.0),
-                    };
-                    let class = format!("bar {class}");
-                    shape(html, &class, (x, 0.5), (width, 11.0));
-                });
-                html.text(meaning);
-            });
+    html! {
+        ul.legend {
+            @for (class, meaning) in bars {
+                @let (x, width) = if class == "waited" { (8.0, 6.0) } else { (0.5, 21.0) };
+                li {
+                    svg viewBox="0 0 22 12" width="22" height="12" aria-hidden="true" {
+                        (rect(&format!("bar {class}"), (x, 0.5), (width, 11.0)))
+                    }
+                    (meaning)
+                }
+            }
+            @for (warmth, meaning) in letters {
+                li { b { (letter(warmth)) } " " (meaning) }
+            }
         }
-        for (warmth, meaning) in letters {
-            html.element("li", &[], |html| {
-                html.line("b", letter(warmth));
-                html.text(meaning);
-            });
-        }
-    });
-    html.literal("\n");
+    }
 }
 
-fn rect(html: &mut Html, class: &str, scale: &Scale, us: u64, middle: f64, width: f64) {
+/// A bar that stands on the base line and is as high as the time `us`, in microseconds.
+fn standing(class: &str, scale: &Scale, us: u64, (middle, width): (f64, f64)) -> Markup {
     let y = scale.y(us as f64);
-    let size = (width, TOP + PLOT - y);
-    shape(html, class, (middle - width / 2.0, y), size);
+    rect(class, (middle - width / 2.0, y), (width, TOP + PLOT - y))
 }
 
-fn shape(html: &mut Html, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
-    let attributes: &[HtmlAttribute<'_>] = &[
-        ("class", &class),
-        ("x", &px(x)),
-        ("y", &px(y)),
-        ("width", &px(width)),
-        ("height", &px(height)),
-    ];
-    html.element("rect", attributes, |_| {});
+fn rect(class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) -> Markup {
+    html! { rect class=(class) x=(px(x)) y=(px(y)) width=(px(width)) height=(px(height)) {} }
 }
 
-fn line(html: &mut Html, from: (f64, f64), to: (f64, f64)) {
-    let attributes: &[HtmlAttribute<'_>] = &[
-        ("class", &"grid"),
-        ("x1", &px(from.0)),
-        ("y1", &px(from.1)),
-        ("x2", &px(to.0)),
-        ("y2", &px(to.1)),
-    ];
-    html.element("line", attributes, |_| {});
+fn line(from: (f64, f64), to: (f64, f64)) -> Markup {
+    html! { line.grid x1=(px(from.0)) y1=(px(from.1)) x2=(px(to.0)) y2=(px(to.1)) {} }
 }
 
-fn text(html: &mut Html, class: &str, (x, y): (f64, f64), text: &str) {
-    let attributes: &[HtmlAttribute<'_>] = &[("class", &class), ("x", &px(x)), ("y", &px(y))];
-    html.element("text", attributes, |html| html.text(text));
+fn text(class: &str, (x, y): (f64, f64), text: &str) -> Markup {
+    html! { text class=(class) x=(px(x)) y=(px(y)) { (text) } }
 }
 
 /// A length with one decimal: smaller differences are invisible.
@@ -277,9 +240,7 @@ mod tests {
             launch(Kind::Prefetched, Some(Warmth::Cold), 500_000, 0),
             launch(Kind::Withheld, Some(Warmth::Partly), 0, u64::MAX),
         ];
-        let mut html = Html::default();
-        chart(&mut html, &launches, "three & more");
-        let svg = html.into_string();
+        let svg = chart(&launches, "three & more").into_string();
         assert!(svg.contains("three &amp; more</desc>"), "{svg}");
         for part in [
             "bar learned",

@@ -4,9 +4,10 @@
 //! in a table, too.
 
 mod chart;
-mod html;
 
 use std::collections::BTreeSet;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::format::{date, mib, seconds};
 use super::stats::SavedTime;
@@ -15,23 +16,17 @@ use crate::model::lower_median;
 use crate::policy::Warmth;
 use crate::service::control::{AppState, LaunchRecord, word};
 use crate::service::history::Kind;
-use html::{Html, HtmlAttribute};
 
 /// Most launches that are shown.
 pub const SHOWN: usize = 60;
 
 /// With this, and with nothing else, each page begins.
-pub const BEGIN: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-    <meta name=\"generator\" content=\"paralfetch plot\">\n";
+pub const BEGIN: &str = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+    <meta name=\"generator\" content=\"paralfetch plot\">";
 
 /// Whatever a name on the page tries, the page loads nothing.
-const HEAD: &str = "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-    style-src 'unsafe-inline'; img-src data:\">\n\
-    <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-    <meta name=\"color-scheme\" content=\"light dark\">\n\
-    <link rel=\"icon\" href=\"data:,\">\n";
-
-const STYLE: &str = concat!("<style>\n", include_str!("style.css"), "</style>\n");
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+const STYLE: &str = include_str!("style.css");
 
 /// What stands on the page.
 pub struct LaunchPage<'a> {
@@ -69,96 +64,99 @@ pub fn page(page: &LaunchPage<'_>) -> String {
     } else {
         name
     };
-    let mut html = Html::default();
-    html.literal(BEGIN);
-    html.literal(HEAD);
-    html.line("title", format!("Launches of {name}"));
-    html.literal(STYLE);
-    html.literal("</head>\n<body>\n<main>\n");
-    html.element("h1", &[], |html| {
-        html.text("Launches of ");
-        html.isolated(name);
-    });
-    html.element("p", &[("class", &"faint")], |html| {
-        html.element("code", &[], |html| html.isolated(id));
-    });
-    html.literal("\n");
-    saved(&mut html, page);
     let shown = &page.launches[..page.launches.len().min(SHOWN)];
-    if shown.is_empty() {
-        html.line("p", "No launch is known yet.");
-    } else {
-        // Pictures run from left to right in time.
-        let in_time: Vec<LaunchRecord> = shown.iter().rev().cloned().collect();
-        times(&mut html, &in_time, page.launches.len());
-        by_kind(&mut html, &in_time);
-        each(&mut html, &in_time);
-    }
-    machine(&mut html, page);
-    html.literal("</main>\n</body>\n</html>\n");
-    html.into_string()
+    // Pictures run from left to right in time.
+    let in_time: Vec<LaunchRecord> = shown.iter().rev().cloned().collect();
+    let markup = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="generator" content="paralfetch plot";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                link rel="icon" href="data:,";
+                title { "Launches of " (printable(name)) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    h1 { "Launches of " (isolated(name)) }
+                    p.faint { code { (isolated(id)) } }
+                    (saved(page))
+                    @if in_time.is_empty() {
+                        p { "No launch is known yet." }
+                    } @else {
+                        (times(&in_time, page.launches.len()))
+                        (by_kind(&in_time))
+                        (each(&in_time))
+                    }
+                    (machine(page))
+                }
+            }
+        }
+    };
+    markup.into_string()
+}
+
+/// Text whose direction of writing does not reach beyond it: paths, names and notes.
+fn isolated(text: &str) -> Markup {
+    html! { bdi { (printable(text)) } }
+}
+
+/// A text without control characters, which pages may not have.
+fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
 }
 
 /// What prefetching has saved, for each user who has launched the app.
-fn saved(html: &mut Html, page: &LaunchPage<'_>) {
+fn saved(page: &LaunchPage<'_>) -> Markup {
     let has_launches = |app: &&AppState| page.launches.iter().any(|launch| launch.uid == app.uid);
     let mut apps: Vec<&AppState> = page.apps.iter().filter(has_launches).collect();
     if apps.is_empty() {
         apps.extend(page.apps.first());
     }
-    html.line("h2", "Saved");
-    for app in &apps {
-        html.element("p", &[], |html| {
-            if apps.len() > 1 {
-                html.isolated(&user_name(app.uid));
-                html.text(": ");
+    html! {
+        h2 { "Saved" }
+        @for app in &apps {
+            p {
+                @if apps.len() > 1 { (isolated(&user_name(app.uid))) ": " }
+                @match SavedTime::of(app, page.launches) {
+                    Some(saved) => (saved_text(&saved)),
+                    None => "What prefetching saves is not known before cold launches with and without it.",
+                }
             }
-            match SavedTime::of(app, page.launches) {
-                Some(saved) => saved_text(html, &saved),
-                None => html.text(
-                    "What prefetching saves is not known before cold launches with and without it.",
-                ),
+            p.faint {
+                "The app is now in the phase: " (printable(&app.phase))
+                @if !app.why.is_empty() { ", because " (isolated(&app.why)) }
+                ". " (app.launches) " launches were seen, " (app.prefetched) " of them prefetched."
             }
-        });
-        html.literal("\n");
-        html.element("p", &[("class", &"faint")], |html| {
-            html.text(format!("The app is now in the phase: {}", app.phase));
-            if !app.why.is_empty() {
-                html.text(", because ");
-                html.isolated(&app.why);
-            }
-            html.text(format!(
-                ". {} launches were seen, {} of them prefetched.",
-                app.launches, app.prefetched
-            ));
-        });
-        html.literal("\n");
+        }
     }
 }
 
-fn saved_text(html: &mut Html, saved: &SavedTime) {
+fn saved_text(saved: &SavedTime) -> Markup {
     let us = saved.total_us();
     let what = match us < 0 {
-        true => "of waiting for the drive was added",
-        false => "of waiting for the drive was saved",
+        true => "added",
+        false => "saved",
     };
-    html.element("strong", &[("class", &"headline")], |html| {
-        html.text(format!("{:.1} s", us.unsigned_abs() as f64 / 1e6));
-    });
     let launches = match saved.launches {
         1 => "1 prefetched cold launch".to_owned(),
         count => format!("{count} prefetched cold launches"),
     };
-    html.text(format!(
-        " {what} in {launches}: {:.2} s each, {}\u{a0}% of the waiting without prefetching.",
-        saved.each_us.unsigned_abs() as f64 / 1e6,
-        saved.percent.unsigned_abs(),
-    ));
+    let each = format!("{:.2} s", saved.each_us.unsigned_abs() as f64 / 1e6);
+    html! {
+        strong.headline { (format!("{:.1} s", us.unsigned_abs() as f64 / 1e6)) }
+        " of waiting for the drive was " (what) " in " (launches) ": " (each) " each, "
+        (saved.percent.unsigned_abs()) "\u{a0}% of the waiting without prefetching."
+    }
 }
 
 /// The picture, with its legend.
-fn times(html: &mut Html, launches: &[LaunchRecord], known: usize) {
-    html.line("h2", "Launch times");
+fn times(launches: &[LaunchRecord], known: usize) -> Markup {
     let shown = launches.len();
     let caption = match (shown, known) {
         (1, 1) => "The only launch that is known.".to_owned(),
@@ -186,20 +184,16 @@ fn times(html: &mut Html, launches: &[LaunchRecord], known: usize) {
         "A bar for each launch. Number of launches and medians: {}. The tables below have all figures.",
         summary.join("; ")
     );
-    html.element("figure", &[], |html| {
-        html.line("figcaption", caption);
-        let scrolled: &[HtmlAttribute<'_>] = &[
-            ("class", &"scroll"),
-            ("role", &"region"),
-            ("aria-label", &"Launch times"),
-            ("tabindex", &0),
-        ];
-        html.element("div", scrolled, |html| {
-            chart::chart(html, launches, &description);
-        });
-        chart::legend(html);
-    });
-    html.literal("\n");
+    html! {
+        h2 { "Launch times" }
+        figure {
+            figcaption { (caption) }
+            div.scroll role="region" aria-label="Launch times" tabindex="0" {
+                (chart::chart(launches, &description))
+            }
+            (chart::legend())
+        }
+    }
 }
 
 /// Launches with which the same was done from the same caches: medians, in microseconds and bytes.
@@ -251,9 +245,7 @@ fn groups(launches: &[LaunchRecord]) -> Vec<LaunchGroup> {
     .collect()
 }
 
-fn by_kind(html: &mut Html, launches: &[LaunchRecord]) {
-    let name = "Typical launches";
-    html.line("h2", name);
+fn by_kind(launches: &[LaunchRecord]) -> Markup {
     let rows = groups(launches).into_iter().map(|group| {
         vec![
             group.kind.to_string(),
@@ -265,8 +257,7 @@ fn by_kind(html: &mut Html, launches: &[LaunchRecord]) {
         ]
     });
     table(
-        html,
-        name,
+        "Typical launches",
         "Medians of the launches above, by what was done with them and by the state of the caches",
         &[
             ("done", Cell::Words),
@@ -277,13 +268,11 @@ fn by_kind(html: &mut Html, launches: &[LaunchRecord]) {
             ("read", Cell::Number),
         ],
         rows,
-    );
+    )
 }
 
 /// Every launch, the newest first; with its user, if there are several.
-fn each(html: &mut Html, launches: &[LaunchRecord]) {
-    let name = "Each launch";
-    html.line("h2", name);
+fn each(launches: &[LaunchRecord]) -> Markup {
     let users: BTreeSet<u32> = launches.iter().map(|launch| launch.uid).collect();
     let shows_users = users.len() > 1;
     let mut columns = vec![("no.", Cell::Number), ("time", Cell::Words)];
@@ -314,7 +303,7 @@ fn each(html: &mut Html, launches: &[LaunchRecord]) {
     });
     let caption = "The launches above, the newest first. Own reads: requests to the drive that the app made itself and \
                    waited for. Read: what the drive read for the launch and for prefetching it.";
-    table(html, name, caption, &columns, rows);
+    table("Each launch", caption, &columns, rows)
 }
 
 /// What a column holds.
@@ -336,70 +325,57 @@ impl Cell {
     }
 }
 
-/// A table, whose first column names the rows. `name` is what the part that can be scrolled is called.
+/// A table with its heading; the first column names the rows.
 fn table(
-    html: &mut Html,
-    name: &'static str,
+    heading: &'static str,
     caption: &str,
     columns: &[(&'static str, Cell)],
     rows: impl Iterator<Item = Vec<String>>,
-) {
-    let region: &[HtmlAttribute<'_>] = &[
-        ("class", &"scroll"),
-        ("role", &"region"),
-        ("aria-label", &name),
-        ("tabindex", &0),
-    ];
-    let body = |html: &mut Html| {
-        html.line("caption", caption);
-        html.element("thead", &[], |html| {
-            html.element("tr", &[], |html| {
-                for (title, cell) in columns {
-                    let heading: &[HtmlAttribute<'_>] =
-                        &[("scope", &"col"), ("class", &cell.class())];
-                    html.element("th", heading, |html| html.text(title));
-                }
-            });
-        });
-        html.literal("\n<tbody>\n");
-        for row in rows {
-            html.element("tr", &[], |html| {
-                for (index, ((_, cell), text)) in columns.iter().zip(row).enumerate() {
-                    let class = ("class", &cell.class() as &dyn std::fmt::Display);
-                    let isolated = |html: &mut Html| html.isolated(&text);
-                    match index {
-                        0 => html.element("th", &[("scope", &"row"), class], isolated),
-                        _ => html.element("td", &[class], isolated),
+) -> Markup {
+    html! {
+        h2 { (heading) }
+        div.scroll role="region" aria-label=(heading) tabindex="0" {
+            table {
+                caption { (caption) }
+                thead {
+                    tr {
+                        @for (title, cell) in columns { th scope="col" class=(cell.class()) { (title) } }
                     }
                 }
-            });
-            html.literal("\n");
+                tbody {
+                    @for row in rows {
+                        tr {
+                            @for (index, ((_, cell), text)) in columns.iter().zip(&row).enumerate() {
+                                @if index == 0 {
+                                    th scope="row" class=(cell.class()) { (isolated(text)) }
+                                } @else {
+                                    td class=(cell.class()) { (isolated(text)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
         }
-        html.literal("</tbody>\n");
-    };
-    html.element("div", region, |html| html.element("table", &[], body));
-    html.literal("\n");
+    }
 }
 
 /// Where and by what the page was made.
-fn machine(html: &mut Html, page: &LaunchPage<'_>) {
-    html.line("h2", "Machine");
-    html.element("dl", &[], |html| {
-        html.line("dt", "kernel");
-        html.line("dd", &page.machine.kernel);
-        html.line("dt", "drive");
-        for drive in &page.machine.drives {
-            html.line("dd", drive);
+fn machine(page: &LaunchPage<'_>) -> Markup {
+    html! {
+        h2 { "Machine" }
+        dl {
+            dt { "kernel" }
+            dd { (printable(&page.machine.kernel)) }
+            dt { "drive" }
+            @for drive in &page.machine.drives { dd { (printable(drive)) } }
+            @if page.machine.drives.is_empty() { dd { "not known" } }
+            dt { "program" }
+            dd { "paralfetch " (env!("CARGO_PKG_VERSION")) }
+            dt { "page" }
+            dd { "made " (date(page.made_s)) }
         }
-        if page.machine.drives.is_empty() {
-            html.line("dd", "not known");
-        }
-        html.line("dt", "program");
-        html.line("dd", concat!("paralfetch ", env!("CARGO_PKG_VERSION")));
-        html.line("dt", "page");
-        html.line("dd", format!("made {}", date(page.made_s)));
-    });
-    html.literal("\n");
+    }
 }
 
 /// The state of the caches before a launch.
