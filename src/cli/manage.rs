@@ -5,10 +5,11 @@ use std::path::Path;
 
 use super::Failure;
 use super::profiles::write_out;
-use super::service::{app_argument, failed, service_or_files};
+use super::service::{absolute_argument, app_argument, failed, service_or_files};
 use crate::cli::format::text_of;
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
+use crate::service::control::ControlError;
 use crate::service::control::bus::Client;
 
 /// Prints or sets the mode.
@@ -33,9 +34,17 @@ pub fn ask(
     app: &OsStr,
     request: PhaseRequest,
 ) -> Result<(), Failure> {
-    let app = app_argument(app)?;
+    let (app, named) = (app_argument(app)?, absolute_argument(app)?);
     let service = service_or_files(state_dir, Client::start)?;
-    let name = text_of(service.ask(user, &app, request).map_err(failed)?.as_bytes());
+    let ask = |app: &str| service.ask(user, app, request);
+    let id = match ask(&app) {
+        // What a menu of the system shows it knows by the entry, wherever the program is.
+        Err(ControlError::Unknown(why)) if app != named => {
+            ask(&named).map_err(|_| ControlError::Unknown(why))
+        }
+        answer => answer,
+    };
+    let name = text_of(id.map_err(failed)?.as_bytes());
     let done = match request {
         PhaseRequest::Learn => "its next launch will be learned",
         PhaseRequest::Prefetch => "prefetched from now on, once it has been learned",

@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod coverage;
 mod doctor;
+mod entry;
 mod format;
 mod help;
 mod learn;
@@ -29,6 +30,7 @@ mod terminal;
 mod waits;
 mod watch;
 mod writes;
+mod xdg;
 
 pub use serve::serve;
 
