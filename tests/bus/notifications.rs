@@ -117,7 +117,9 @@ fn that_an_app_has_become_faster_is_shown_once() {
         let last = format!("{} starts faster", apps.last().unwrap());
         until("the last app is shown", || {
             bus.emit(ended(USER, "/of/another/gimp"));
-            apps.iter().for_each(|app| drop(bus.emit(ended(0, app))));
+            for app in apps {
+                bus.emit(ended(0, app));
+            }
             let shown = desktop.shown.lock().unwrap();
             shown.iter().any(|(heading, _)| *heading == last)
         });
