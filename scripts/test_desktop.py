@@ -83,7 +83,7 @@ def dolphin(directory):
 def file_manager_action(command, directory):
     """Label and kinds of files of an action by DES-EMA."""
     name = f"{command}.desktop"
-    validate(name, ["Profiles", "Tooltip"], directory)
+    validate(name, ["Profiles"], directory)
     parsed = groups(name)
     check(f"{name}: Type", parsed["Desktop Entry"]["Type"], "Action")
     profile = parsed["X-Action-Profile " + parsed["Desktop Entry"]["Profiles"].rstrip(";")]
