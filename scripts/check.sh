@@ -58,6 +58,7 @@ scripts() {
     cd "$REPO"
     shellcheck -x scripts/*.sh .ci/run
     scripts/test_install.sh
+    scripts/test_desktop.py
 }
 
 # What a release says of itself: its version, and whose work is in it.

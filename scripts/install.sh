@@ -5,8 +5,8 @@
 #   scripts/install.sh uninstall [--purge]   --purge: profiles, history and configuration, too
 #   scripts/install.sh list                  what is installed where, from dist/installed-files
 #
-# PREFIX (default /usr) is where the program and its manual go. The files for systemd, D-Bus and polkit go
-# where these look for them, whatever PREFIX is. UNITS is the directory of units, if it is not the one that systemd
+# PREFIX (default /usr) is where the program and its manual go. The files for systemd, D-Bus, polkit and file
+# managers go where these look for them, whatever PREFIX is. UNITS is the directory of units, if it is not the one that systemd
 # names, and ZSH_FUNCTIONS that of completions for zsh, if it is not the one of this distribution. DESTDIR is put before
 # every path, for packages: then the script needs no root and stops nothing. Installing never starts the service; it
 # prints the command that does.
@@ -61,8 +61,8 @@ systemd_runs() { [[ -z $DESTDIR && -d /run/systemd/system ]] && command -v syste
 # put MODE SOURCE TARGET
 put() { change install -D -m "$1" "$2" "$DESTDIR$3"; }
 
-# put_unit MODE SOURCE TARGET: like put, with the program's path filled in.
-put_unit() {
+# put_caller MODE SOURCE TARGET: like put, with the program's path filled in.
+put_caller() {
     local adapted
     adapted=$(mktemp)
     sed "s|/usr/bin/paralfetch|$PREFIX/bin/paralfetch|" "$2" >"$adapted"
@@ -84,7 +84,7 @@ install_one() {
     local binary=$1 how=$2 source=$3 target=$4
     case $how:$source in
         [67]*:-) put "$how" "$binary" "$target" ;;
-        [67]*:*paralfetch.service) put_unit "$how" "$REPO/$source" "$target" ;;
+        [67]*:dist/paralfetch*.service | [67]*:dist/desktop/*) put_caller "$how" "$REPO/$source" "$target" ;;
         [67]*:*) put "$how" "$REPO/$source" "$target" ;;
         conf:*) put_configuration "$REPO/$source" "$target" ;;
         link:*) change ln -sfn "$source" "$DESTDIR$target" ;;

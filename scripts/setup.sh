@@ -14,7 +14,7 @@ RPM_PACKAGES=(rpm python3 xz-utils binutils)
 # Debian's makepkg is pacman's; it calls bsdtar, which is in libarchive-tools, and does not ask for it.
 ARCH_PACKAGES=(makepkg libarchive-tools zstd python3 xz-utils binutils)
 PIUPARTS_PACKAGES=(piuparts)
-TEST_PACKAGES=(rpmlint lintian appstream e2fsprogs mount util-linux bubblewrap dbus-daemon python3 shellcheck chromium)
+TEST_PACKAGES=(rpmlint lintian appstream desktop-file-utils e2fsprogs mount util-linux bubblewrap dbus-daemon python3 shellcheck chromium)
 # For the virtual machine that older kernels are tested in; objcopy is in binutils.
 VM_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs binutils tar)
 LAB_PACKAGES=(e2fsprogs mount util-linux mmdebstrap xvfb fio)

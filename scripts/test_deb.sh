@@ -104,6 +104,7 @@ check_life() {
         die "the service is not enabled after installation"
     as_root test -L "$SYSTEM/etc/systemd/system/sockets.target.wants/paralfetch.socket" ||
         die "the socket is not enabled after installation"
+    ! files | grep paralfetch-notify | grep '^./etc/' >&2 || die "the unit of users is enabled for all of them"
     as_root mkdir -p "$SYSTEM/var/lib/paralfetch" "$SYSTEM/run/paralfetch"
     as_root touch "$SYSTEM/var/lib/paralfetch/app.pf" "$SYSTEM/etc/paralfetch/config.toml.d/90-mode.toml"
     echo '# mine' | as_root tee -a "$SYSTEM/etc/paralfetch/config.toml" >/dev/null

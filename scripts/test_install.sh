@@ -46,6 +46,11 @@ expect "with a prefix" "$(all /opt/pf; echo /var/lib/paralfetch/app.pf)"
 grep -q '^# mine$' "$DESTDIR/etc/paralfetch/config.toml" || die "the configuration was overwritten"
 grep -q '^ExecStart=/opt/pf/bin/paralfetch service$' "$DESTDIR$UNITS/paralfetch.service" ||
     die "the unit starts another program"
+# Whatever calls the program finds it.
+callers=$(grep -rlF /usr/bin/paralfetch "$REPO/dist" | grep -vc completions)
+found=$(grep -rlE '[="]/opt/pf/bin/paralfetch\b' "$DESTDIR" | wc -l)
+((callers == found)) || die "$found files have the program's path filled in, and $callers should have"
+if grep -rlF /usr/bin/paralfetch "$DESTDIR" >&2; then die "the files above call a program that is not there"; fi
 
 PREFIX=/opt/pf "$INSTALL" uninstall >/dev/null
 expect "what is kept" $'/etc/paralfetch/config.toml\n/var/lib/paralfetch/app.pf'

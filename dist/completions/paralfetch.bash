@@ -134,7 +134,7 @@ _paralfetch() {
             return 0
             ;;
         paralfetch__subcmd__disable)
-            opts="-h --user --help"
+            opts="-h --notify --user --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -166,7 +166,7 @@ _paralfetch() {
             return 0
             ;;
         paralfetch__subcmd__enable)
-            opts="-h --user --help"
+            opts="-h --notify --user --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -300,7 +300,7 @@ _paralfetch() {
             return 0
             ;;
         paralfetch__subcmd__relearn)
-            opts="-h --user --help"
+            opts="-h --notify --user --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -424,7 +424,7 @@ _paralfetch() {
             return 0
             ;;
         paralfetch__subcmd__watch)
-            opts="-h --json --help"
+            opts="-h --json --notify --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

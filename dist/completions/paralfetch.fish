@@ -83,10 +83,13 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand probe" -l busy -d 
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand probe" -l json -d 'Print JSON'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand probe" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand enable" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand enable" -l notify -d 'Show on the desktop what became of it, as menus of file managers do'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand enable" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand relearn" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand relearn" -l notify -d 'Show on the desktop what became of it, as menus of file managers do'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand relearn" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand disable" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand disable" -l notify -d 'Show on the desktop what became of it, as menus of file managers do'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand disable" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand mode" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand status" -l user -d 'APP as this user launches it; without it, as you do, and for root as all users do' -r
@@ -99,6 +102,7 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand plot" -s o -l outp
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand plot" -l user -d 'Apps and launches of this user; without it, your own, and all users\' for root' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand plot" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand watch" -l json -d 'Print JSON, a line for each event'
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand watch" -l notify -d 'Print nothing, and show on the desktop once for each app that it has become faster'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand watch" -s h -l help -d 'Print help'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l json -d 'Print JSON lines, one for each wait and a last one with the totals; of a command, on standard error or into FILE once it has ended' -r -F
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand waits" -l for -d 'Watch the system for this long; without it, until Ctrl-C' -r

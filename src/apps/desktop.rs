@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 pub use entry::DesktopEntry;
 pub use exec::command_line;
-pub use find::find_app;
-pub use scan::{entries, system_directories};
+pub use find::{app_of_entry, find_app};
+pub use scan::{entries, is_entry_name, system_directories};
 
 use super::launchers::Rules;
 use super::lookup::{executable_in, executed_names, is_executable};

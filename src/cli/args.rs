@@ -32,7 +32,7 @@ pub enum CliCommand {
     Run(RunArgs),
     /// Draw what the profile of APP covers of each file
     Show {
-        /// Name or absolute path of the app, as `list` prints it
+        /// Name, absolute path or .desktop entry of the app
         app: OsString,
         /// List the prefetch entries, in their order, instead of drawing files
         #[arg(long)]
@@ -53,7 +53,7 @@ pub enum CliCommand {
     },
     /// Remove the profile of APP, and its launches
     Forget {
-        /// Name or absolute path of the app, as `list` prints it
+        /// Name, absolute path or .desktop entry of the app
         app: OsString,
         #[command(flatten)]
         user: WhichUser,
@@ -79,26 +79,11 @@ pub enum CliCommand {
         json: bool,
     },
     /// Manage APP: learn its next launch, prefetch those after it
-    Enable {
-        /// Path, command or .desktop entry of the app
-        app: OsString,
-        #[command(flatten)]
-        user: WhichUser,
-    },
+    Enable(AppRequest),
     /// Learn the next launch of APP anew; the old profile prefetches it
-    Relearn {
-        /// Path, command or .desktop entry of the app
-        app: OsString,
-        #[command(flatten)]
-        user: WhichUser,
-    },
+    Relearn(AppRequest),
     /// Leave APP alone from its next launch on
-    Disable {
-        /// Path, command or .desktop entry of the app
-        app: OsString,
-        #[command(flatten)]
-        user: WhichUser,
-    },
+    Disable(AppRequest),
     /// Print which apps the service manages, or set it
     Mode {
         /// The mode to set
@@ -107,7 +92,7 @@ pub enum CliCommand {
     },
     /// Print how the service does, or all that is known of APP
     Status {
-        /// Path, command or name of the app, as `list` prints it
+        /// Path, command, name or .desktop entry of the app
         app: Option<OsString>,
         /// Print JSON
         #[arg(long)]
@@ -118,7 +103,7 @@ pub enum CliCommand {
     },
     /// Print the newest launches of APP, or of all apps
     Stats {
-        /// Path, command or name of the app, as `list` prints it
+        /// Path, command, name or .desktop entry of the app
         app: Option<OsString>,
         /// Print JSON
         #[arg(long)]
@@ -130,7 +115,7 @@ pub enum CliCommand {
     ///
     /// A file that is there is replaced only if it is such a page.
     Plot {
-        /// Path, command or name of the app, as `list` prints it
+        /// Path, command, name or .desktop entry of the app
         app: OsString,
         /// Write to FILE, or to standard output if it is -; without it, to APP-launches.html in this directory
         #[arg(short, long, value_name = "FILE")]
@@ -143,6 +128,9 @@ pub enum CliCommand {
         /// Print JSON, a line for each event
         #[arg(long)]
         json: bool,
+        /// Print nothing, and show on the desktop once for each app that it has become faster
+        #[arg(long, conflicts_with = "json")]
+        notify: bool,
     },
     /// Print who waits uninterruptibly, for what and for whom
     ///
@@ -223,6 +211,18 @@ fn user_id(text: &str) -> Result<u32, String> {
     // The largest number stands for all users.
     let number = text.parse().ok().filter(|uid| *uid != u32::MAX);
     number.ok_or_else(|| "there is no such user".to_owned())
+}
+
+/// An app whose phase is to be set.
+#[derive(Debug, Args)]
+pub struct AppRequest {
+    /// Path, command or .desktop entry of the app
+    pub app: OsString,
+    /// Show on the desktop what became of it, as menus of file managers do
+    #[arg(long)]
+    pub notify: bool,
+    #[command(flatten)]
+    pub user: WhichUser,
 }
 
 #[derive(Debug, Args)]

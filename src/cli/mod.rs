@@ -7,10 +7,14 @@ mod args;
 mod bench;
 mod coverage;
 mod doctor;
+mod entry;
 mod format;
 mod help;
 mod learn;
 mod manage;
+mod notification;
+mod notified;
+mod notifier;
 mod page;
 mod plot;
 mod probe;
@@ -29,6 +33,7 @@ mod terminal;
 mod waits;
 mod watch;
 mod writes;
+mod xdg;
 
 pub use serve::serve;
 
@@ -47,7 +52,7 @@ use crate::policy::PhaseRequest;
 use crate::process::SpawnError;
 use crate::service::control::bus::Address;
 use crate::service::{CannotWorkHere, Places, SHIELD_DIR};
-use args::{Cli, CliCommand, WhichUser};
+use args::{AppRequest, Cli, CliCommand, WhichUser};
 
 /// Exit status of a command that has failed.
 const FAILED: u8 = 1;
@@ -87,16 +92,13 @@ pub fn main() -> ExitCode {
         CliCommand::Forget { app, user } => profiles::forget(dir, user.uid(), &app),
         CliCommand::Doctor { json } => doctor::main(dir, json),
         CliCommand::Probe { path, busy, json } => probe::main(dir, &path, busy, json),
-        CliCommand::Enable { app, user } => {
-            manage::ask(dir, user.uid(), &app, PhaseRequest::Prefetch)
+        CliCommand::Enable(asked) => manage::ask(dir, asked, PhaseRequest::Prefetch),
+        CliCommand::Relearn(asked) => manage::ask(dir, asked, PhaseRequest::Learn),
+        CliCommand::Disable(asked) => manage::ask(dir, asked, PhaseRequest::Disable),
+        CliCommand::Pfsetmode { request, app, user } => {
+            let notify = false;
+            manage::ask(dir, AppRequest { app, notify, user }, request)
         }
-        CliCommand::Relearn { app, user } => {
-            manage::ask(dir, user.uid(), &app, PhaseRequest::Learn)
-        }
-        CliCommand::Disable { app, user } => {
-            manage::ask(dir, user.uid(), &app, PhaseRequest::Disable)
-        }
-        CliCommand::Pfsetmode { request, app, user } => manage::ask(dir, user.uid(), &app, request),
         CliCommand::Mode { mode } => manage::mode(dir, mode),
         CliCommand::Status {
             app: None, json, ..
@@ -110,7 +112,8 @@ pub fn main() -> ExitCode {
         CliCommand::Plot { app, output, user } => {
             plot::main(dir, user.uid(), &app, output.as_deref())
         }
-        CliCommand::Watch { json } => watch::main(json),
+        CliCommand::Watch { notify: true, .. } => notifier::main(),
+        CliCommand::Watch { json, .. } => watch::main(json),
         CliCommand::Waits(args) => waits::main(&args),
         CliCommand::Service {
             config_dir,

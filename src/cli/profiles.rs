@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::args::DEFAULT_STATE_DIR;
+use super::entry::id_of_entry;
 use super::service::{app_argument, failed, running};
 use super::tables::{apps_table, user_column};
 use super::terminal::{columns, joined};
@@ -26,7 +27,8 @@ pub fn show(
     json: bool,
 ) -> Result<(), Failure> {
     let store = Store::open(state_dir)?;
-    let profile = find(&store, user, app)?;
+    let of_entry = id_of_entry(app)?;
+    let profile = find(&store, user, of_entry.as_deref().unwrap_or(app))?;
     let drives = drives(state_dir, &profile);
     let text = if json {
         format!("{:#}\n", print::json(&profile, &drives))
@@ -135,6 +137,8 @@ fn managed(state_dir: &Path, user: Option<u32>) -> Vec<AppState> {
 /// removed.
 pub fn forget(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<(), Failure> {
     let is_root = rustix::process::geteuid().is_root();
+    let of_entry = id_of_entry(app)?;
+    let app = of_entry.as_deref().unwrap_or(app);
     if state_dir == Path::new(DEFAULT_STATE_DIR) {
         let service = match is_root {
             true => Client::connect(&Address::System)?,

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::{self, Path};
 
 use super::args::DEFAULT_STATE_DIR;
+use super::entry::id_of_entry;
 use super::{Failure, say};
 use crate::cli::format::text_of;
 use crate::service::control::bus::{Address, BusError, Client};
@@ -58,9 +59,15 @@ pub fn tell_of_profiles(state_dir: &Path) {
     }
 }
 
-/// The name of an app for the service, which does not know the current directory: a path is made
-/// absolute, anything else stays as it is.
+/// The name of an app for the service, which knows neither the current directory nor a user's own menus: the app of a
+/// .desktop entry, or a path that is made absolute; anything else stays as it is.
 pub fn app_argument(app: &OsStr) -> Result<String, Failure> {
+    let of_entry = id_of_entry(app)?;
+    absolute_argument(of_entry.as_deref().unwrap_or(app))
+}
+
+/// The same, with an entry as it was named.
+pub fn absolute_argument(app: &OsStr) -> Result<String, Failure> {
     let text = app.to_str().ok_or_else(|| {
         Failure::from(format!(
             "{} is not UTF-8, and cannot be told the service",
@@ -101,7 +108,7 @@ mod tests {
     fn only_paths_are_made_absolute() {
         let here = std::env::current_dir().unwrap();
         assert_eq!(told("gimp"), "gimp");
-        assert_eq!(told("org.gimp.GIMP.desktop"), "org.gimp.GIMP.desktop");
+        assert_eq!(told("no.such.App.desktop"), "no.such.App.desktop");
         assert_eq!(told("python3:/opt/a.py"), "python3:/opt/a.py");
         assert_eq!(told("/usr/bin/gimp"), "/usr/bin/gimp");
         assert_eq!(Path::new(&told("./gimp")), here.join("gimp"));

@@ -58,6 +58,7 @@ use crate::drive::Sysfs;
 pub use cached_profile::main_class;
 pub use shield::{GUARD_DIR as SHIELD_DIR, guard_dir};
 pub use start::{CannotWorkHere, run};
+pub use watchlist::PATH as SEARCH_PATH;
 
 /// Where the service finds and keeps things; other places than the defaults are for tests.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use zbus::{MatchRule, MessageStream};
 use crate::fakes::{APP, OTHER, USER, launch};
 use crate::{LIMIT, Served};
 
-fn paralfetch(address: &str, program: &str, arguments: &[&str]) -> Output {
+pub fn paralfetch(address: &str, program: &str, arguments: &[&str]) -> Output {
     paralfetch_of(0, address, program, arguments)
 }
 
@@ -30,7 +30,7 @@ fn paralfetch_of(uid: u32, address: &str, program: &str, arguments: &[&str]) -> 
         .unwrap()
 }
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_paralfetch");
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_paralfetch");
 
 impl Served {
     fn run(&self, arguments: &[&str]) -> String {
@@ -158,7 +158,7 @@ fn pfsetmode_is_the_same_program_by_its_name() {
     assert_eq!(words, expected);
 }
 
-struct Watching(Child);
+pub struct Watching(pub Child);
 
 impl Drop for Watching {
     fn drop(&mut self) {

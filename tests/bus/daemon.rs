@@ -114,7 +114,8 @@ fn skip(why: &str) -> Option<Daemon> {
     None
 }
 
-/// The defaults of a system bus, the policy that is shipped, and a place for a polkit.
+/// The defaults of a system bus, the policy that is shipped, and a place for a polkit. It is the users' session bus, too,
+/// with a place for a notification daemon.
 fn configuration(directory: &Path, services: &Path) -> String {
     let shipped: PathBuf =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("dist/org.paralfetch.Paralfetch1.conf");
@@ -138,9 +139,11 @@ fn configuration(directory: &Path, services: &Path) -> String {
     <allow receive_type="error"/>
     <allow receive_type="signal"/>
     <allow send_destination="org.freedesktop.DBus"/>
+    <allow send_destination="org.freedesktop.Notifications"/>
   </policy>
   <policy user="root">
     <allow own="org.freedesktop.PolicyKit1"/>
+    <allow own="org.freedesktop.Notifications"/>
     <allow send_destination="org.freedesktop.PolicyKit1"/>
   </policy>
   <include>{shipped}</include>

@@ -1,4 +1,4 @@
-//! A service and a polkit that answer as the test says, and record what they were asked.
+//! A service, a polkit and a desktop that answer as the test says, and record what they were asked.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,14 +11,17 @@ use paralfetch::service::control::{
 };
 use paralfetch::service::history::Kind;
 use zbus::interface;
+use zbus::object_server::Interface;
 use zbus::zvariant::OwnedValue;
 
 use crate::daemon::Daemon;
 
-/// Knows one app, `/usr/bin/gimp`, of [`USER`] and of root.
+/// Knows one app, `/usr/bin/gimp`, of [`USER`] and of root. Where it is installed is all the same.
 pub struct Fake {
     pub changes: Mutex<Vec<String>>,
     pub mode: Mutex<Mode>,
+    /// For how long its prefetched cold launches wait, in milliseconds, if that is known; the others wait for a second.
+    pub cold_with_ms: Mutex<Option<u32>>,
 }
 
 pub const APP: &str = "/usr/bin/gimp";
@@ -43,6 +46,7 @@ impl Fake {
         Arc::new(Fake {
             changes: Mutex::default(),
             mode: Mutex::new(Mode::Manual),
+            cold_with_ms: Mutex::default(),
         })
     }
 
@@ -58,7 +62,8 @@ impl Fake {
     fn known(user: Option<u32>, app: &str) -> Result<(), ControlError> {
         let has_it = user.is_none_or(|uid| [0, USER].contains(&uid));
         match app {
-            APP | "gimp" if has_it => Ok(()),
+            "gimp" if has_it => Ok(()),
+            path if path.ends_with("/gimp") && has_it => Ok(()),
             "refused" => Err(ControlError::Refused("not\0this".to_owned())),
             _ => Err(ControlError::Unknown(format!("no app {app:.10}"))),
         }
@@ -109,6 +114,20 @@ impl Control for &Fake {
         let users = [0, USER]
             .into_iter()
             .filter(|uid| user.is_none_or(|user| user == *uid));
+        let cold_with_ms = *self.cold_with_ms.lock().unwrap();
+        let state = |uid| {
+            let mut state = state(uid);
+            if let Some(ms) = cold_with_ms {
+                state.gain_percent = 100 - ms as i32 / 10;
+                state.cold_with_us = 1000 * u64::from(ms);
+                state.cold_without_us = 1_000_000;
+            }
+            if let Some(path) = app.filter(|app| app.starts_with('/')) {
+                state.app = path.to_owned();
+                state.name = path.to_owned();
+            }
+            state
+        };
         reply(known.map(|()| users.map(state).collect()));
     }
 
@@ -167,12 +186,10 @@ pub struct PolkitAnswer(pub bool, pub bool);
 /// A question: kind of subject, action, flags.
 pub type Question = (String, String, u32);
 
-/// Polkit, on a connection of its own.
+/// Polkit.
 pub struct Polkit {
     pub questions: Arc<Mutex<Vec<Question>>>,
-    /// Ends it.
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _on_bus: OnBus,
 }
 
 struct Authority {
@@ -211,6 +228,80 @@ impl Polkit {
             answer,
             questions: Arc::clone(&questions),
         };
+        let name = "org.freedesktop.PolicyKit1";
+        let path = "/org/freedesktop/PolicyKit1/Authority";
+        Polkit {
+            questions,
+            _on_bus: OnBus::serve(daemon, name, path, authority),
+        }
+    }
+}
+
+/// What the notification daemon was asked to show: headings and bodies.
+pub type Shown = Arc<Mutex<Vec<(String, String)>>>;
+
+/// A notification daemon.
+pub struct Desktop {
+    pub shown: Shown,
+    _on_bus: OnBus,
+}
+
+struct Notifications(Shown);
+
+#[interface(name = "org.freedesktop.Notifications")]
+impl Notifications {
+    #[expect(clippy::too_many_arguments, reason = "as specified")]
+    async fn notify(
+        &self,
+        app: String,
+        replaces: u32,
+        _icon: String,
+        summary: String,
+        body: String,
+        actions: Vec<String>,
+        _hints: HashMap<String, OwnedValue>,
+        timeout: i32,
+    ) -> u32 {
+        assert_eq!((app.as_str(), replaces, timeout), ("Paralfetch", 0, -1));
+        assert!(actions.is_empty());
+        self.0.lock().unwrap().push((summary, body));
+        1
+    }
+}
+
+impl Desktop {
+    pub fn start(daemon: &Daemon) -> Desktop {
+        let shown = Shown::default();
+        let daemon_of = Notifications(Arc::clone(&shown));
+        let name = "org.freedesktop.Notifications";
+        let path = "/org/freedesktop/Notifications";
+        Desktop {
+            shown,
+            _on_bus: OnBus::serve(daemon, name, path, daemon_of),
+        }
+    }
+
+    /// The headings since the last time.
+    pub fn headings(&self) -> Vec<String> {
+        let shown = std::mem::take(&mut *self.shown.lock().unwrap());
+        shown.into_iter().map(|(summary, _)| summary).collect()
+    }
+}
+
+/// An object on a connection of its own; gone with this value.
+struct OnBus {
+    /// Ends it.
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl OnBus {
+    fn serve(
+        daemon: &Daemon,
+        name: &'static str,
+        path: &'static str,
+        object: impl Interface,
+    ) -> OnBus {
         let address = daemon.text().to_owned();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (send_ready, ready) = std::sync::mpsc::channel();
@@ -222,9 +313,9 @@ impl Polkit {
             runtime.block_on(async {
                 let _connection = zbus::connection::Builder::address(address.as_str())
                     .unwrap()
-                    .serve_at("/org/freedesktop/PolicyKit1/Authority", authority)
+                    .serve_at(path, object)
                     .unwrap()
-                    .name("org.freedesktop.PolicyKit1")
+                    .name(name)
                     .unwrap()
                     .build()
                     .await
@@ -234,16 +325,15 @@ impl Polkit {
                 let _ = stopped.await;
             });
         });
-        ready.recv().expect("a fake polkit");
-        Polkit {
-            questions,
+        ready.recv().expect("a fake on the bus");
+        OnBus {
             stop: Some(stop),
             thread: Some(thread),
         }
     }
 }
 
-impl Drop for Polkit {
+impl Drop for OnBus {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

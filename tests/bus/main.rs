@@ -6,6 +6,7 @@ mod cli;
 mod daemon;
 mod fakes;
 mod idle;
+mod notifications;
 mod permissions;
 mod signals;
 

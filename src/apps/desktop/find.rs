@@ -73,6 +73,14 @@ pub fn find_app(
     }
 }
 
+/// The app of the .desktop file at an absolute path, which need not be one of the system's entries.
+///
+/// # Errors
+/// One line that says why it cannot be used.
+pub fn app_of_entry(file: &Path, rules: &Rules, path: &OsStr) -> Result<DesktopApp, String> {
+    read_app(file, rules, path).map_err(|why| format!("{} cannot be used: {why}", file.display()))
+}
+
 /// Where apps are looked for.
 struct Menu<'a> {
     entries: &'a [MenuEntry],
@@ -94,18 +102,22 @@ impl Menu<'_> {
             return Ok(app.clone());
         }
         // It is not installed, or may have been mended since the entries were read.
-        read_app(file, self.rules, self.path)
-            .map_err(|why| format!("{} cannot be used: {why}", file.display()))
+        app_of_entry(file, self.rules, self.path)
     }
 
     fn by_program(&self, file: &Path) -> Result<DesktopApp, String> {
         let file = absolute(file, Path::new("/"));
         let shown = file.display();
         if !is_executable(&file) {
-            return Err(format!(
-                "{shown} is not a file that can be executed: give the command that starts the app, or its \
-                 .desktop file"
-            ));
+            // A script need not be: the command line of its entry names the interpreter.
+            let key = Key::File(file.clone());
+            let mut of_key = self.apps().filter(|(_, app)| app.identity.key == key);
+            return of_key.next().map(|(_, app)| app.clone()).ok_or_else(|| {
+                format!(
+                    "{shown} is not a file that can be executed: give the command that starts the app, or its \
+                     .desktop file"
+                )
+            });
         }
         let argv = [OsString::from(&file)];
         let identity = identify(&argv, Path::new("/"), self.rules, self.path).map_err(|_| {

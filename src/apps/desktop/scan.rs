@@ -94,7 +94,7 @@ fn list(
 }
 
 /// Whether a file of this name may be an entry: `*.desktop`.
-pub(super) fn is_entry_name(name: &OsStr) -> bool {
+pub fn is_entry_name(name: &OsStr) -> bool {
     let stem = name.as_bytes().strip_suffix(b".desktop");
     stem.is_some_and(|stem| !stem.is_empty())
 }

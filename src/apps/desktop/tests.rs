@@ -286,6 +286,29 @@ fn an_app_is_found_by_whatever_names_it() {
 }
 
 #[test]
+fn entries_outside_of_the_menus_lead_to_the_same_apps() {
+    let system = TestSystem::with(&["gimp", "python3"]);
+    system.entry("share/gimp.desktop", "Image Editor", "Exec=gimp %U");
+    fs::write(system.at("main.py"), "").unwrap();
+    let script = system.at("main.py").display().to_string();
+    let exec = format!("Exec=python3 {script}");
+    system.entry("share/script.desktop", "Script", &exec);
+    // Copies, as on a desktop.
+    system.entry("own/gimp.desktop", "My editor", "Exec=gimp -n");
+    system.entry("own/script.desktop", "Mine", &exec);
+    let rules = Rules::builtin();
+    for (file, name) in [("gimp", "Image Editor"), ("script", "Script")] {
+        let own = system.at(&format!("own/{file}.desktop"));
+        let app = app_of_entry(&own, &rules, system.at("bin").as_os_str()).unwrap();
+        let key = app.identity.key.to_string();
+        // A script is found by its path although it cannot be executed.
+        assert_eq!(system.find(&key).unwrap().name, name);
+    }
+    let missing = app_of_entry(&system.at("own/x.desktop"), &rules, OsStr::new(""));
+    assert!(missing.unwrap_err().contains("there is no such file"));
+}
+
+#[test]
 fn errors_say_what_to_do() {
     let system = TestSystem::with(&["python3", "one", "two", "env"]);
     system.entry("share/one.x.desktop", "Player", "Exec=one");

@@ -28,7 +28,7 @@ use crate::service::control::{
 use crate::service::dictionary::of_word;
 
 /// How long connecting to the bus may take, and how long the bus may take to tell whether the service runs.
-const CONNECT: Duration = Duration::from_secs(2);
+pub(super) const CONNECT: Duration = Duration::from_secs(2);
 
 /// How long the service may take to start.
 const START: Duration = Duration::from_secs(25);

@@ -26,6 +26,9 @@ pub enum BusError {
     /// The service went away.
     #[error("the service has stopped")]
     Gone,
+    /// The bus went away.
+    #[error("the bus has stopped")]
+    BusGone,
     /// The bus called the service, and it did not start.
     #[error("the service does not start: {0}")]
     NotStarted(String),

@@ -39,6 +39,7 @@ mod error;
 mod interface;
 mod listeners;
 mod serve;
+mod wait;
 
 use std::io;
 use std::time::Duration;
@@ -51,6 +52,7 @@ pub use authority::Action;
 pub use client::{Client, ServiceSignals};
 pub use error::BusError;
 pub use serve::{Bus, serve};
+pub use wait::wait_for_service;
 
 /// The service's name on the bus, and its interface's.
 pub const NAME: &str = "org.paralfetch.Paralfetch1";
