@@ -247,6 +247,9 @@ pub struct Launch {
     pub cpu: f64,
     /// Processor time of the drive's emulator, in seconds.
     pub emulator_cpu: f64,
+    /// When a simulation expected it to end, in seconds, where the drive's model was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub predicted: Option<f64>,
     /// What disturbed the run, in words; such runs are repeated and left out of the reports.
     pub disturbed: Vec<String>,
     /// What the service did, in the scenarios `service-…`, which are numbered by launches.

@@ -149,9 +149,25 @@ impl DriveModel {
         }
     }
 
-    /// What a seek costs, in µs; 0 without heads. Between the distances of the table it grows with the distance's
-    /// logarithm.
+    /// What the way to a request costs, in µs; 0 without heads. Between the distances of the table, seeks grow with the
+    /// distance's logarithm. From the nearer of the two, the drive can also read on: the way never costs more than the
+    /// bytes that pass then.
     pub fn seek_us(&self, distance: u64) -> f64 {
+        let mut nearest = self.seeks.iter().rev();
+        let nearer = nearest.find(|seek| seek.distance <= distance);
+        let read_on_us = nearer.map_or(f64::INFINITY, |from| {
+            from.us + self.passing_us(distance) - self.passing_us(from.distance)
+        });
+        self.table_seek_us(distance).min(read_on_us)
+    }
+
+    /// What reading on over so many bytes adds to a request, in µs. They pass while the request is on its way.
+    pub fn passing_us(&self, distance: u64) -> f64 {
+        (distance as f64 / 1024.0 * self.kib_us - self.request_us).max(0.0)
+    }
+
+    /// A seek by the table alone.
+    fn table_seek_us(&self, distance: u64) -> f64 {
         let place = |distance: u64| ((distance + 1) as f64).log2();
         interpolate(
             self.seeks
@@ -175,17 +191,18 @@ impl DriveModel {
         costs.fold(f64::INFINITY, f64::min)
     }
 
-    /// Largest hole that is cheaper to read than to leave out by a request of its own behind it, in pages.
+    /// Largest hole that is worth reading, in pages: cheaper than a request of its own behind it.
     ///
-    /// With heads, a hole costs what passes under them, and leaving it out the seek across it. What the drive reads on by
-    /// itself costs the same either way, so that the largest hole decides. Where requests help each
-    /// other, both costs are those with the queue filled: there, bytes are the limit sooner.
+    /// With heads, a hole costs what passes under them, and leaving it out a seek across it. That is the largest hole to
+    /// think of: the drive reads on across smaller ones by itself, for the same time and without the bytes. Where requests
+    /// help each other, both costs are those with the queue filled: there, bytes are the limit sooner.
     pub fn hole_pages(&self) -> u64 {
         let page_kib = PAGE_SIZE as f64 / 1024.0;
         if self.has_heads() {
             let page_us = self.kib_us * page_kib;
             let is_worth = |pages: u64| {
-                pages as f64 * page_us <= self.request_us + self.seek_us(pages * PAGE_SIZE)
+                let seek_us = self.table_seek_us(pages * PAGE_SIZE);
+                pages as f64 * page_us <= self.request_us + seek_us
             };
             let mut holes = (1..=MOST_HOLE_PAGES).rev();
             return holes.find(|&pages| is_worth(pages)).unwrap_or(0);
@@ -265,6 +282,9 @@ impl DriveModel {
             1024.0 / self.stream_kib_us
         ));
         parts.push(match self.hole_pages() {
+            pages if self.has_heads() => {
+                format!("holes of more than {pages} pages are never worth reading")
+            }
             0 => "no hole is worth reading".to_owned(),
             1 => "holes of 1 page are worth reading".to_owned(),
             pages => format!("holes of up to {pages} pages are worth reading"),

@@ -139,7 +139,8 @@ pub struct Run {
     #[arg(long, default_value_t, value_name = "NAME")]
     pub drive_scheduler: Scheduler,
     /// Scenarios, or groups of them: standard, short, regions, background, live, service,
-    /// service-background, beside, writer (with the quiet ones), none.
+    /// service-background, beside, writer (with the quiet ones), sweep-shift, sweep-distance, sweep-hole,
+    /// sweep-region, none.
     #[arg(long, default_value = "standard", value_name = "LIST")]
     pub scenarios: String,
     /// Launch so many apps at once, from the first on; several numbers are several experiments.

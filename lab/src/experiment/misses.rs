@@ -18,39 +18,52 @@ use super::learned_store::{Condition, LearnedStore};
 use super::scenario::Scenario;
 use super::work::{PreparedApp, Work};
 use crate::apps::App;
-use crate::methods::{LearningRun, Method, Plan};
+use crate::methods::{Method, Plan};
 use crate::record::{MissKind, Missed, Record};
 
 /// The scenario that is judged: the product with its defaults.
 const JUDGED: Scenario = Scenario::Prefetched(Method::Infill);
 
-fn path(job: &Job, app: &str) -> PathBuf {
-    let name = format!("{}-{app}-{JUDGED}.jsonl", job.device);
+fn path(job: &Job, app: &str, scenario: Scenario) -> PathBuf {
+    let name = format!("{}-{app}-{scenario}.jsonl", job.device);
     job.out.join("misses").join(name)
 }
 
-/// Whether the app can be judged and is not yet.
-pub(super) fn are_missing(job: &Job, app: &App, store: &LearnedStore) -> bool {
-    job.timelines
-        && app.window.is_some()
-        && store
-            .learned(Condition::Idle)
-            .get(LearningRun::Exact)
-            .is_some()
-        && !path(job, &app.name).exists()
+/// The scenarios in which the app can be judged and is not yet: the product's, and the launches of sweeps among those
+/// that are `measured`.
+pub(super) fn missing(
+    job: &Job,
+    measured: &[Scenario],
+    app: &App,
+    store: &LearnedStore,
+) -> Vec<Scenario> {
+    let sweeps = measured.iter().copied();
+    let sweeps = sweeps.filter(|scenario| matches!(scenario, Scenario::Swept(_)));
+    let learned = store.learned(Condition::Idle);
+    let is_learned = |scenario: &Scenario| {
+        let mut needed = scenario.method().map_or(&[][..], Method::needs).iter();
+        needed.all(|&how| learned.get(how).is_some())
+    };
+    std::iter::once(JUDGED)
+        .chain(sweeps)
+        .filter(|_| job.timelines && app.window.is_some())
+        .filter(is_learned)
+        .filter(|scenario| !path(job, &app.name, *scenario).exists())
+        .collect()
 }
 
-/// Launches the app once more, and records what it still read itself and why.
+/// Launches the app once more in a scenario that prefetches, and records what it still read itself and why.
 ///
 /// # Errors
 /// When the launch fails or cannot be recorded.
-pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>) -> Result<()> {
+pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>, scenario: Scenario) -> Result<()> {
     let PreparedApp {
         app,
         store,
         completion,
     } = prepared;
-    let plan = work.plan(Method::Infill, JUDGED, store, completion)?;
+    let method = scenario.method().context("nothing is prefetched")?;
+    let plan = work.plan(method, scenario, store, completion)?;
     let bus = work.start_bus()?;
     work.launcher.empty_caches()?;
     let command = work.launcher.find(&app.command)?;
@@ -83,16 +96,19 @@ pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>) -> Result<()> {
     };
     let mut system = LiveSystem::new(MountTable::read()?, started);
     let misses = judge::misses(&launch, &mut system);
-    write(&path(&work.job, &app.name), &misses)?;
+    write(&path(&work.job, &app.name, scenario), &misses)?;
     let missed = Missed {
         device: work.job.device.clone(),
         app: app.name.clone(),
-        scenario: JUDGED.to_string(),
+        scenario: scenario.to_string(),
         launch_requests: misses.launch_requests,
         kinds: kinds(&misses.misses, &plan),
         others: misses.others.len() as u64,
     };
-    eprintln!("lab: {} missed {}", app.name, misses.total.requests);
+    eprintln!(
+        "lab: {} {scenario} missed {}",
+        app.name, misses.total.requests
+    );
     work.journal.add(&Record::Missed(missed))
 }
 

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use paralfetch::policy::ShieldProfile;
 
 use super::learned_store::Condition;
-use crate::methods::Method;
+use crate::methods::{Method, Swept, SweptParameter};
 
 /// Whether another app runs in the background during a round with the service on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +30,10 @@ pub enum Scenario {
     WarmLive,
     /// Nothing cached, with a prefetcher (for the `Only…` methods: the prefetcher alone).
     Prefetched(Method),
+    /// The same, with a parameter of the schedule set by a sweep.
+    Swept(Swept),
+    /// The prefetcher of a sweep alone, without an app.
+    SweptAlone(Swept),
     /// Nothing cached, while a large file is being rewritten on the same drive (QASIO §3, A).
     WriterCold,
     /// The same, with Paralfetch.
@@ -125,6 +129,10 @@ pub const GROUPS: [(&str, &[Scenario]); 9] = [
     ),
 ];
 
+/// What the names of launches of a sweep begin with, and those of its prefetcher alone.
+const SWEEP: &str = "sweep-";
+const SWEEP_ALONE: &str = "only-sweep-";
+
 /// Scenarios for several apps at once.
 pub const TOGETHER: [Scenario; 4] = [
     Scenario::Together(None),
@@ -141,6 +149,29 @@ impl Scenario {
             .flat_map(|(_, scenarios)| scenarios.iter().copied())
     }
 
+    /// The scenarios of a group.
+    fn group(name: &str) -> Option<Vec<Scenario>> {
+        if let Some((_, scenarios)) = GROUPS.iter().find(|(own, _)| *own == name) {
+            return Some(scenarios.to_vec());
+        }
+        let parameter = SweptParameter::named(name.strip_prefix(SWEEP)?)?;
+        let mut scenarios = vec![Scenario::Cold];
+        for &value in parameter.values() {
+            let swept = Swept { parameter, value };
+            scenarios.extend([Scenario::Swept(swept), Scenario::SweptAlone(swept)]);
+        }
+        Some(scenarios)
+    }
+
+    /// The scenario of this name.
+    fn named(name: &str) -> Option<Scenario> {
+        let swept = |prefix| Swept::parse(name.strip_prefix(prefix)?);
+        let alone = || swept(SWEEP_ALONE).map(Scenario::SweptAlone);
+        (Self::all().find(|scenario| scenario.to_string() == name))
+            .or_else(|| swept(SWEEP).map(Scenario::Swept))
+            .or_else(alone)
+    }
+
     /// Reads a list such as `standard,writer-cold`: names of scenarios and of groups, in the order in
     /// which they are to take turns; each once.
     ///
@@ -149,17 +180,19 @@ impl Scenario {
     pub fn parse_list(list: &str) -> Result<Vec<Scenario>> {
         let mut found = Vec::new();
         for word in list.split(',') {
-            let group = GROUPS.iter().find(|(name, _)| *name == word);
-            let one = || Self::all().find(|scenario| scenario.to_string() == word);
-            let asked = match (group, one()) {
-                (Some((_, scenarios)), _) => scenarios.to_vec(),
-                (None, Some(scenario)) => vec![scenario],
-                (None, None) => {
+            let one = || Some(vec![Self::named(word)?]);
+            let asked = match Self::group(word).or_else(one) {
+                Some(scenarios) => scenarios,
+                None => {
+                    let sweeps =
+                        SweptParameter::ALL.map(|swept| format!("{SWEEP}{}", swept.name()));
                     let groups = GROUPS.map(|(name, _)| name).join(", ");
                     let mut names: Vec<String> = Self::all().map(|s| s.to_string()).collect();
                     names.dedup();
                     bail!(
-                        "there is no scenario '{word}'; groups are {groups}; scenarios are {}",
+                        "there is no scenario '{word}'; groups are {groups}, {}; scenarios are {}, and those of a sweep \
+                         with any value, such as {SWEEP}shift-96",
+                        sweeps.join(", "),
                         names.join(", ")
                     );
                 }
@@ -197,6 +230,7 @@ impl Scenario {
             | Scenario::BesideCold
             | Scenario::Service(_) => None,
             Scenario::Prefetched(method) | Scenario::Background(method) => Some(method),
+            Scenario::Swept(swept) | Scenario::SweptAlone(swept) => Some(swept.method()),
             Scenario::Live
             | Scenario::WriterPrefetch
             | Scenario::WriterShield(_)
@@ -218,6 +252,21 @@ impl Scenario {
     /// Whether only the prefetch is measured, and no app launched.
     pub fn is_prefetch_only(self) -> bool {
         matches!(self, Scenario::Prefetched(method) if method.alone())
+            || matches!(self, Scenario::SweptAlone(_))
+    }
+
+    /// The parameter that a sweep has set.
+    pub fn swept(self) -> Option<Swept> {
+        match self {
+            Scenario::Swept(swept) | Scenario::SweptAlone(swept) => Some(swept),
+            _ => None,
+        }
+    }
+
+    /// Whether the drive's measured model is of use: a simulation chooses the schedule by it, or is held against what is
+    /// measured.
+    pub fn needs_model(self) -> bool {
+        self.method().is_some_and(Method::simulates) || self.swept().is_some()
     }
 
     /// The condition under which its set was learned.
@@ -265,6 +314,8 @@ impl fmt::Display for Scenario {
             Scenario::Warm => f.write_str("warm"),
             Scenario::WarmLive => f.write_str("warm-live"),
             Scenario::Prefetched(method) => f.write_str(method.name()),
+            Scenario::Swept(swept) => write!(f, "{SWEEP}{swept}"),
+            Scenario::SweptAlone(swept) => write!(f, "{SWEEP_ALONE}{swept}"),
             Scenario::WriterCold => f.write_str("writer-cold"),
             Scenario::WriterPrefetch => f.write_str("writer-prefetch"),
             Scenario::WriterShield(ShieldProfile::Default) => f.write_str("writer-shield"),
@@ -303,6 +354,27 @@ mod tests {
             error.contains("'hot'") && error.contains("standard"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_sweep_is_a_group_and_each_value_a_scenario() {
+        let list = Scenario::parse_list("sweep-hole").unwrap();
+        assert_eq!(list[0], Scenario::Cold);
+        assert_eq!(list.len(), 1 + 2 * SweptParameter::Hole.values().len());
+        for scenario in &list[1..] {
+            let name = scenario.to_string();
+            assert_eq!(Scenario::parse_list(&name).unwrap(), [*scenario]);
+            assert_eq!(scenario.is_prefetch_only(), name.starts_with("only-"));
+            assert!(scenario.needs_model());
+        }
+        assert_eq!(
+            Scenario::parse_list("sweep-shift-96").unwrap()[0].method(),
+            Some(Method::ShiftMerge)
+        );
+        for wrong in ["sweep-", "sweep-tilt", "sweep-shift-", "only-sweep-shift"] {
+            let error = Scenario::parse_list(wrong).unwrap_err().to_string();
+            assert!(error.contains("sweep-region"), "{error}");
+        }
     }
 
     #[test]

@@ -17,7 +17,6 @@ use crate::apps::{self, App};
 use crate::display::Display;
 use crate::drive::{self, Drive, DriveProfile, Scheduler};
 use crate::image::{self, Lock, MountPoint, Mounted, Workplace};
-use crate::methods::Method;
 use crate::record::{Record, Session};
 use crate::report;
 
@@ -123,14 +122,13 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     Ok(ended)
 }
 
-/// The drive's model as the product measures it, if a scenario chooses schedules by it.
+/// The drive's model as the product measures it, if a scenario needs it.
 fn probe(asked: &SessionOptions, drive: &Drive) -> Result<Option<DriveModel>> {
     let scenarios = match asked.scenarios.as_str() {
         "" => Vec::new(),
         list => Scenario::parse_list(list)?,
     };
-    let simulates = |scenario: &Scenario| scenario.method().is_some_and(Method::simulates);
-    if !scenarios.iter().any(simulates) {
+    if !scenarios.iter().any(|scenario| scenario.needs_model()) {
         return Ok(None);
     }
     let probed = paralfetch::drive::probe(drive.node(), &Sysfs::default(), true, |_, _| ())

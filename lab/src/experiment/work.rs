@@ -20,7 +20,7 @@ use super::turns::{Task, launches, missing};
 use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::display::{Display, Watch};
-use crate::methods::{LearningRun, Method, Plan, PlannedDrive, plan};
+use crate::methods::{LearningRun, Method, Plan, PlannedDrive, plan, swept_plan};
 use crate::record::{Launch, Record};
 
 /// How often a failed launch or learning run is tried again.
@@ -67,7 +67,7 @@ impl Work {
         let known = LearnedStore::open(&self.job.out, &self.job.device, &app.name)?;
         if tasks.is_empty()
             && timelines::missing(&self.job, &scenarios, &app, &known).is_empty()
-            && !misses::are_missing(&self.job, &app, &known)
+            && misses::missing(&self.job, &scenarios, &app, &known).is_empty()
         {
             return Ok(());
         }
@@ -95,8 +95,8 @@ impl Work {
         for wanted in timelines::missing(&self.job, &scenarios, &app, &store) {
             timelines::record(self, prepared, wanted)?;
         }
-        if misses::are_missing(&self.job, &app, &store) {
-            misses::record(self, prepared)?;
+        for judged in misses::missing(&self.job, &scenarios, &app, &store) {
+            misses::record(self, prepared, judged)?;
         }
         Ok(())
     }
@@ -217,6 +217,10 @@ impl Work {
             None
         };
         let mut record = self.begin(&app.name, scenario);
+        record.predicted = match &plan {
+            Some(plan) => plan.predicted,
+            None => self.predict_cold(scenario, store),
+        };
         let emulator = self.emulator_cpu()?;
         let seen = if let (true, Some(plan)) = (scenario.is_prefetch_only(), &plan) {
             self.launcher.prefetch_only(plan)?
@@ -256,11 +260,12 @@ impl Work {
         store: &LearnedStore,
         completion: Option<&FoundCompletion>,
     ) -> Result<Plan> {
-        let drive = PlannedDrive {
-            class: self.job.class,
-            model: self.job.model.clone(),
+        let drive = self.planned_drive();
+        let learned = store.learned(scenario.condition());
+        let plan = match scenario.swept() {
+            Some(swept) => swept_plan(swept, learned, &drive, scenario.is_prefetch_only())?,
+            None => plan(method, learned, &drive)?,
         };
-        let plan = plan(method, store.learned(scenario.condition()), &drive)?;
         if let Some(chosen) = &plan.chosen {
             eprintln!(
                 "\nlab: {method}: {:?}, {} of {} entries held; predicted {:.3} s, with the usual schedule {:.3} s \
@@ -278,6 +283,21 @@ impl Work {
             (Some(_), Some(page)) => plan.without(&page),
             _ => plan,
         })
+    }
+
+    fn planned_drive(&self) -> PlannedDrive {
+        PlannedDrive {
+            class: self.job.class,
+            model: self.job.model.clone(),
+        }
+    }
+
+    /// What a simulation expects of a cold launch, in seconds: it reads what the drive read when the app was learned as
+    /// read.
+    fn predict_cold(&self, scenario: Scenario, store: &LearnedStore) -> Option<f64> {
+        let as_read = store.get(LearningRun::AsRead).ok()?;
+        let is_cold = scenario == Scenario::Cold;
+        is_cold.then(|| self.planned_drive().predict(as_read, &[], 0))?
     }
 
     pub(super) fn begin(&self, app: &str, scenario: Scenario) -> Launch {

@@ -24,6 +24,7 @@ mod plan;
 mod running;
 #[cfg(test)]
 pub(crate) mod samples;
+mod swept;
 #[cfg(test)]
 mod tests;
 
@@ -32,5 +33,6 @@ pub use calls::{Call, Calls};
 pub use learned::{LearnedApp, LearnedSet, LearningRun};
 pub use method::Method;
 pub use pages::{Completion, common_sequence};
-pub use plan::{Plan, PlannedDrive, plan};
+pub use plan::{Plan, PlannedDrive, plan, swept_plan};
 pub use running::{Report, Running, together};
+pub use swept::{Swept, SweptParameter};

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use paralfetch::model::{DeviceParams, DriveClass, DriveModel};
 use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Profile, Span};
-use paralfetch::schedule::{Choices, ChosenSchedule, choose, metadata_shift, schedule};
+use paralfetch::schedule::{
+    Choices, ChosenSchedule, LaunchSimulator, choose, metadata_shift, schedule,
+};
 
 use super::calls::{Calls, generate};
 use super::learned::{LearnedApp, LearnedSet, LearningRun};
 use super::method::Method;
 use super::order::{by_inode, by_position, one_by_one};
 use super::pages::{Completion, common_sequence};
+use super::swept::Swept;
 
 /// The schedule for a launch.
 #[derive(Clone, Debug)]
@@ -29,6 +32,8 @@ pub struct Plan {
     pub held: usize,
     /// What a simulation predicts, if one has chosen the schedule.
     pub chosen: Option<Arc<ChosenSchedule>>,
+    /// When a simulation expects the launch to end, as [`PlannedDrive::predict`].
+    pub predicted: Option<f64>,
 }
 
 /// What is known of the drive that a plan is for.
@@ -59,6 +64,37 @@ impl PlannedDrive {
             may_hold,
         };
         choose(&set.log, &models, &choices)
+    }
+}
+
+impl PlannedDrive {
+    /// When a simulation expects the launch to end, in seconds: with its main window where the learned launch had one.
+    /// `None` for a drive that was not measured. The app is held for the first `held` entries.
+    pub fn predict(&self, set: &LearnedSet, entries: &[PrefetchEntry], held: usize) -> Option<f64> {
+        let models = self.models(set)?;
+        let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned);
+        let done = launch.simulate(entries, held);
+        let window_us = set.window.map_or(f64::INFINITY, |at| at.as_micros() as f64);
+        let mut accesses = set.log.iter().zip(&done.accessed_us).rev();
+        let last = accesses.find(|(entry, _)| entry.time_us as f64 <= window_us);
+        let end_us = match last {
+            Some((_, at)) if set.window.is_some() => *at,
+            _ => done.end_us,
+        };
+        Some(end_us / 1e6)
+    }
+
+    /// The measured model for each device of a set.
+    fn models(&self, set: &LearnedSet) -> Option<Vec<DriveModel>> {
+        let model = self.model.clone()?;
+        Some(vec![model; set.profile.devices.len()])
+    }
+
+    /// When a simulation expects all entries to have arrived, in seconds, while no app runs.
+    pub fn predict_alone(&self, set: &LearnedSet, entries: &[PrefetchEntry]) -> Option<f64> {
+        let models = self.models(set)?;
+        let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned);
+        Some(launch.simulate(entries, entries.len()).held_us / 1e6)
     }
 }
 
@@ -180,13 +216,21 @@ pub fn plan(method: Method, learned: &LearnedApp, drive: &PlannedDrive) -> Resul
             )
         }
     };
+    let set = learned_set(how)?;
+    let held = match method.held() {
+        true => entries.len(),
+        false => chosen.as_ref().map_or(0, |chosen| chosen.held),
+    };
+    // By path, and waiting for each: no simulation does that.
+    let is_simulated = method != Method::Fast && !set.log.is_empty();
+    let predicted = match method.alone() {
+        _ if !is_simulated => None,
+        true => drive.predict_alone(set, &entries),
+        false => drive.predict(set, &entries, held),
+    };
     let profile = Profile {
         entries,
-        ..learned_set(how)?.profile.clone()
-    };
-    let held = match method.held() {
-        true => profile.entries.len(),
-        false => chosen.as_ref().map_or(0, |chosen| chosen.held),
+        ..set.profile.clone()
     };
     Ok(Plan {
         method,
@@ -195,5 +239,34 @@ pub fn plan(method: Method, learned: &LearnedApp, drive: &PlannedDrive) -> Resul
         left_out: None,
         held,
         chosen,
+        predicted,
+    })
+}
+
+/// The plan of a sweep for a drive, beside an app or `alone`.
+///
+/// # Errors
+/// Names the learned set that is missing.
+pub fn swept_plan(
+    swept: Swept,
+    learned: &LearnedApp,
+    drive: &PlannedDrive,
+    alone: bool,
+) -> Result<Plan> {
+    let usual = plan(swept.method(), learned, drive)?;
+    let set = (swept.method().needs().first()).and_then(|&how| learned.get(how));
+    let set = set.with_context(|| format!("`{swept}` needs a learned set"))?;
+    let entries = swept.schedule(&set.log, drive.class);
+    let predicted = match alone {
+        true => drive.predict_alone(set, &entries),
+        false => drive.predict(set, &entries, 0),
+    };
+    Ok(Plan {
+        profile: Arc::new(Profile {
+            entries,
+            ..set.profile.clone()
+        }),
+        predicted,
+        ..usual
     })
 }

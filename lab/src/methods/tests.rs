@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use paralfetch::model::DriveClass;
+use paralfetch::model::{DriveClass, DriveModel};
 use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Span};
 use paralfetch::schedule::schedule;
 use proptest::prelude::*;
@@ -46,6 +46,36 @@ fn learned_app(exact: LearnedSet, as_read: LearnedSet, again: LearnedSet) -> Lea
 
 fn alike(one: LearnedSet) -> LearnedApp {
     learned_app(one.clone(), one.clone(), one)
+}
+
+#[test]
+fn launches_on_a_measured_drive_are_predicted() {
+    let reads = [(FILES, 0, 9), (2, 3, 1), (0, 11, 1), (1, 8, 2), (0, 12, 4)];
+    let app = alike(learned_set(&reads, false));
+    let measured = PlannedDrive {
+        model: Some(DriveModel::guess(DriveClass::Rotational)),
+        ..drive()
+    };
+    for method in Method::ALL {
+        let predicted = |drive: &PlannedDrive| plan(method, &app, drive).unwrap().predicted;
+        assert_eq!(predicted(&drive()), None);
+        let is_simulated = method != Method::Fast;
+        assert_eq!(
+            predicted(&measured).is_some_and(|seconds| seconds > 0.0),
+            is_simulated,
+            "{method}"
+        );
+    }
+    for name in ["shift-4", "distance-16", "hole-2", "region-3"] {
+        let swept = Swept::parse(name).unwrap();
+        let [beside, alone] =
+            [false, true].map(|alone| swept_plan(swept, &app, &measured, alone).unwrap());
+        assert_eq!(
+            pages(spans(&beside.profile.entries)),
+            pages(spans(&alone.profile.entries))
+        );
+        assert!(beside.predicted.is_some() && alone.predicted.is_some());
+    }
 }
 
 #[test]

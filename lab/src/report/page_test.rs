@@ -49,7 +49,18 @@ fn page(dir: &Path) -> PathBuf {
         ("gimp+okular", 2.9, 0.5),
         ("gimp+okular+vlc+inkscape", 5.4, 0.6),
     ];
+    let sweep = [
+        ("sweep-shift-0", 0.70),
+        ("sweep-shift-16", 0.76),
+        ("sweep-shift-64", 0.80),
+        ("sweep-shift-128", 0.81),
+        ("sweep-shift-256", 0.78),
+        ("only-sweep-shift-0", 0.72),
+        ("only-sweep-shift-64", 0.86),
+        ("only-sweep-shift-256", 0.88),
+    ];
     let others = [
+        records("qlc-sata", APPS, &sweep, 2),
         records("qlc-sata", &groups, &together, 5),
         records("qlc-sata", &APPS[..4], &background, 5),
         records(
@@ -113,6 +124,8 @@ fn a_browser_shows_the_page_and_loads_nothing() {
         "class=\"timeline\"",
         "role=\"img\"",
         "Figure 10",
+        "Figures 6 and 8",
+        "Predicted and measured launch times",
         "</html>",
     ] {
         assert!(dom.contains(part), "{part} is missing");

@@ -25,6 +25,8 @@ pub enum Kind {
     Writer,
     /// Several apps at once (FAST Figure 8).
     Together,
+    /// A parameter of the schedule that takes one value after the other (Paralfetch, Figures 4 and 6 to 8).
+    Swept,
     /// A name that this version does not know.
     Unknown,
 }
@@ -234,6 +236,54 @@ pub const SCENARIOS: &[Scenario] = &[
         "Warm, with everything that live learning has running meanwhile: what it costs while it is on.",
     ),
     of(
+        "sweep-shift",
+        "shift of so many KiB",
+        Kind::Swept,
+        "The set as read, merged as in + merge, with a metadata shift of so many KiB, beside the app.",
+    ),
+    of(
+        "sweep-distance",
+        "I/O distance",
+        Kind::Swept,
+        "The set as read, shifted as in + merge, with a range merge within this I/O distance, beside the app.",
+    ),
+    of(
+        "sweep-hole",
+        "holes of so many pages",
+        Kind::Swept,
+        "The exact set as in + infill, with an infill merge across holes of up to so many 4 KiB pages, beside the app.",
+    ),
+    of(
+        "sweep-region",
+        "so many regions",
+        Kind::Swept,
+        "The exact set, cut into so many regions of equal recorded time, each in LBA order, beside the app.",
+    ),
+    of(
+        "only-sweep-shift",
+        "shift, alone",
+        Kind::Swept,
+        "The schedule of sweep-shift, prefetched alone, without a launch.",
+    ),
+    of(
+        "only-sweep-distance",
+        "I/O distance, alone",
+        Kind::Swept,
+        "The schedule of sweep-distance, prefetched alone, without a launch.",
+    ),
+    of(
+        "only-sweep-hole",
+        "holes, alone",
+        Kind::Swept,
+        "The schedule of sweep-hole, prefetched alone, without a launch.",
+    ),
+    of(
+        "only-sweep-region",
+        "regions, alone",
+        Kind::Swept,
+        "The schedule of sweep-region, prefetched alone, without a launch.",
+    ),
+    of(
         "writer-cold",
         "cold, drive written",
         Kind::Writer,
@@ -283,16 +333,31 @@ pub const SCENARIOS: &[Scenario] = &[
     ),
 ];
 
+/// What the names of sweeps begin with, and those of their prefetchers alone.
+pub const SWEEP: &str = "sweep-";
+pub const SWEEP_ALONE: &str = "only-sweep-";
+
 /// The scenario that numbered launches belong to; of others, the name itself.
 pub fn unnumbered(name: &str) -> &str {
     match name.rsplit_once('-') {
-        Some((scenario, number))
-            if number.parse::<u32>().is_ok() && scenario.starts_with(SERVICE) =>
-        {
+        Some((scenario, number)) if number.parse::<u64>().is_ok() && is_numbered(scenario) => {
             scenario
         }
         _ => name,
     }
+}
+
+/// The number of a numbered scenario; 0 of others.
+pub fn number(name: &str) -> u64 {
+    let behind = name.strip_prefix(unnumbered(name));
+    let number = behind.and_then(|behind| behind.strip_prefix('-')?.parse().ok());
+    number.unwrap_or(0)
+}
+
+fn is_numbered(scenario: &str) -> bool {
+    [SERVICE, SWEEP, SWEEP_ALONE]
+        .iter()
+        .any(|prefix| scenario.starts_with(prefix))
 }
 
 /// The scenario of this name, numbered or not, if it is known.
@@ -396,6 +461,13 @@ mod tests {
         assert_eq!(unnumbered("service-beside-3"), SERVICE_BESIDE);
         assert_eq!(unnumbered(SERVICE_BESIDE), SERVICE_BESIDE);
         assert_eq!(kind("service-background-3"), Kind::Service);
+        assert_eq!(kind("sweep-shift-64"), Kind::Swept);
+        assert_eq!(unnumbered("only-sweep-hole-8"), "only-sweep-hole");
+        assert!(is_prefetch_only("only-sweep-hole-8"));
+        assert_eq!(
+            ["sweep-shift-64", "service-3", "warm"].map(number),
+            [64, 3, 0]
+        );
     }
 
     #[test]

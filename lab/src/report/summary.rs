@@ -74,7 +74,7 @@ impl Device {
             .flat_map(|app| app.runs.keys().chain(app.normalized.keys()))
             .collect();
         let mut scenarios: Vec<String> = names.into_iter().cloned().collect();
-        scenarios.sort_by_key(|scenario| scenarios::rank(scenario));
+        scenarios.sort_by_key(|name| (scenarios::rank(name), scenarios::number(name)));
         let mut device = Self {
             name: name.to_owned(),
             sessions: results

@@ -111,6 +111,7 @@ fn launch(
         prefetch_bytes: if closed > 0.0 { (cold * 5e7) as u64 } else { 0 },
         cpu: cold * warm,
         emulator_cpu: 0.1,
+        predicted: (scenario == "infill").then_some(time * 1.1),
         disturbed: if disturbed {
             vec!["steal 8 %".to_owned()]
         } else {

@@ -1,5 +1,7 @@
 //! Guesses, costs and words.
 
+use proptest::prelude::*;
+
 use super::*;
 
 const CLASSES: [DriveClass; 3] = [
@@ -71,6 +73,41 @@ fn models_that_no_drive_has_are_found() {
     assert!(bad(&|model| model.queue[0].depth = 2));
     assert!(bad(&|model| model.seeks[1].distance = 0));
     assert!(bad(&|model| model.seeks = vec![model.seeks[0]; 40]));
+}
+
+#[test]
+fn a_way_costs_no_more_than_the_bytes_that_pass() {
+    let disk = DriveModel::guess(DriveClass::Rotational);
+    let passing_us = |kib: f64| kib * disk.kib_us - disk.request_us;
+    // While the request is on its way.
+    assert_eq!(disk.seek_us(8 << 10), 0.0);
+    assert!((disk.seek_us(32 << 10) - passing_us(32.0)).abs() < 1.0);
+    // From the distance that was measured on.
+    let more_us = passing_us(256.0) - passing_us(64.0);
+    assert!((disk.seek_us(256 << 10) - 450.0 - more_us).abs() < 1.0);
+    // Where a seek is sooner there.
+    assert_eq!(disk.seek_us(1 << 20), 5_200.0);
+    // A drive that misses the sector of the next request.
+    let mut misses = disk.clone();
+    misses.seeks[1].us = 8_000.0;
+    misses.seeks[2].us = 9_000.0;
+    assert!(misses.seek_us(256 << 10) > 8_000.0 && misses.seek_us(1 << 16) == 8_000.0);
+}
+
+proptest! {
+    #[test]
+    fn a_longer_way_never_costs_less(mut steps in prop::collection::vec((1..1u64 << 24, 0.0..4_000.0f64), 1..6)) {
+        let mut disk = DriveModel::guess(DriveClass::Rotational);
+        let (mut distance, mut us) = (0, 0.0);
+        disk.seeks = steps.drain(..).map(|(farther, more)| {
+            let seek = SeekCost { distance, us };
+            distance += farther;
+            us += more;
+            seek
+        }).collect();
+        let costs: Vec<f64> = (0..200).map(|part| disk.seek_us(distance * part / 100)).collect();
+        prop_assert!(costs.is_sorted(), "{:?} {costs:?}", disk.seeks);
+    }
 }
 
 /// Within what the drive reads on by itself, leaving a hole out saves nothing; beyond, it costs a seek.

@@ -40,6 +40,25 @@ fn a_disk_reads_in_its_own_order() {
     assert!(free.predicted_us >= found.predicted_us * 0.95);
 }
 
+/// A disk passes holes in any case: reading them along costs bytes, and saves little.
+#[test]
+fn a_disk_does_not_read_large_holes_along() {
+    // Pages of one file of 400 MiB with holes of 1 to 99 pages.
+    let mut page = 0;
+    let log: Vec<LogEntry> = (0..2_000u64)
+        .map(|index| {
+            page += 2 + index * 7919 % 99;
+            LogEntry {
+                time_us: index * 20,
+                ..data(0, page, 1, page)
+            }
+        })
+        .collect();
+    let found = chosen(&log, DriveClass::Rotational, false);
+    let read: u64 = found.entries.iter().map(|entry| entry.span.len).sum();
+    assert!(read < 8_000, "{read} pages, {:?}", found.plan);
+}
+
 #[test]
 fn a_fast_drive_keeps_its_schedule_unless_another_gains_enough() {
     let log = scattered();

@@ -14,7 +14,7 @@ const SMALL_KIB: f64 = 4.0;
 /// where the drive may read on.
 const LEAST_WAY_BACK: u64 = 4 << 20;
 
-/// A seek that costs at least so much of what the bytes on the way cost is none: the drive reads on.
+/// A seek that costs at least so much of what reading on costs is none: the drive reads on.
 const READ_ON: f64 = 0.67;
 
 /// Choosing the nearest request saves no more of a seek than this: seeking itself remains.
@@ -114,7 +114,7 @@ impl<'a> DriveQueue<'a> {
         let bytes_us = kib(request.bytes) * self.model.kib_us;
         let way = way(self.head, request.start);
         let seek_us = self.model.seek_us(way);
-        let reads_on = seek_us >= kib(way) * self.model.kib_us * READ_ON;
+        let reads_on = seek_us >= self.model.passing_us(way) * READ_ON;
         let share = match reads_on {
             true => 1.0,
             false => self.shares[count - 1],

@@ -52,6 +52,8 @@ pub struct Simulation {
     pub end_us: f64,
     /// How long the app was held, in µs.
     pub held_us: f64,
+    /// When the app has made each access, in µs since prefetching began, in the order of the launch sequence.
+    pub accessed_us: Vec<f64>,
     /// What the app waited for.
     pub waits: Vec<AppWait>,
     /// The queues over time.

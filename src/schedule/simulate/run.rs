@@ -214,6 +214,7 @@ impl<'a> Run<'a> {
         let (target, cached) = self.state(index);
         match cached {
             Cached::Yes => {
+                self.done.accessed_us.push(now);
                 self.app.next += 1;
                 let compute_us = self.launch.compute_us.get(index + 1);
                 self.app.at = now + compute_us.copied().unwrap_or(0.0);

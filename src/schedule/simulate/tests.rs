@@ -167,6 +167,9 @@ proptest! {
         let expected = done.held_us + waited + computed;
         prop_assert!((done.end_us - expected).abs() < 1.0, "{} {}", done.end_us, expected);
         prop_assert!(done.waits.is_sorted_by_key(|wait| wait.access));
+        prop_assert_eq!(done.accessed_us.len(), log.len());
+        prop_assert!(done.accessed_us.is_sorted());
+        prop_assert!(done.accessed_us.last().is_none_or(|last| *last <= done.end_us));
         prop_assert!(done.queue.is_sorted_by(|a, b| a.time_us <= b.time_us));
     }
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::drive::profile::built_in;
 
 mod claims;
+mod predicted;
 mod writes;
 
 use claims::Load;

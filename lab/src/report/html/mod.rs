@@ -2,9 +2,11 @@
 
 mod bars;
 mod lanes;
+mod lines;
 mod misses;
 mod patterns;
 mod picture;
+mod predictions;
 mod sequence;
 mod svg;
 mod tables;
@@ -165,6 +167,8 @@ fn section(section: &Section) -> Markup {
 fn drawn(picture: &Picture, title: &str) -> Markup {
     match picture {
         Picture::Groups(groups) => bars::groups(groups, title),
+        Picture::Predictions(predictions) => predictions::dots(predictions, title),
+        Picture::Lines(lines) => lines::lines(lines, title),
         Picture::Averages(averages) => html! {
             div.averages-head aria-hidden="true" { span {} span {} span { "of cold" } span { "gap" } }
             (bars::averages(averages, title))

@@ -1,6 +1,7 @@
 //! What prefetched launches still read themselves.
 
 use super::super::format::{listed, or_nothing, tenths};
+use super::super::scenarios::{self, Kind};
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::Section;
@@ -13,7 +14,8 @@ pub fn misses(device: &Device) -> Option<Section> {
                 the median of cold launches. Others: requests of processes outside of the launch tree.";
     let mut table = Table::new("Misses by reason", note, head);
     let mut ratios = Vec::new();
-    for missed in &device.missed {
+    let of_sweeps = |missed: &&Missed| scenarios::kind(&missed.scenario) == Kind::Swept;
+    for missed in device.missed.iter().filter(|missed| !of_sweeps(missed)) {
         let requests = requests(missed);
         let cold = device
             .apps

@@ -6,7 +6,9 @@ mod figures;
 mod launches;
 mod learned;
 mod misses;
+mod predicted;
 mod service;
+mod sweeps;
 mod writes;
 
 use super::app::App;
@@ -35,6 +37,54 @@ pub enum Picture {
     Groups(Groups),
     /// One bar for each scenario: normalized, gap closed.
     Averages(Vec<Bar>),
+    /// A dot for each prediction.
+    Predictions(Vec<Prediction>),
+    /// A line for each app over the values of a sweep.
+    Lines(Lines),
+}
+
+/// What was predicted of launches of one kind, and what was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// The app and its scenario.
+    pub name: String,
+    /// In seconds, medians.
+    pub predicted: f64,
+    pub measured: f64,
+}
+
+/// Normalized times over the values of a parameter.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lines {
+    /// The parameter and its unit.
+    pub axis: String,
+    /// Its values, rising.
+    pub values: Vec<u64>,
+    /// From the least important on.
+    pub lines: Vec<Line>,
+}
+
+/// The times of one app, or of all on average.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Line {
+    /// Its name in the legend and on hover.
+    pub name: String,
+    /// How it is drawn.
+    pub role: LineRole,
+    /// For each of [`Lines::values`].
+    pub points: Vec<Option<f64>>,
+}
+
+/// How a line is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LineRole {
+    /// One app.
+    #[default]
+    App,
+    /// The average of launches.
+    Launches,
+    /// The average of the prefetcher alone.
+    Alone,
 }
 
 /// Grouped bars of normalized launch times.
@@ -90,13 +140,16 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         company::together(device),
         checks::tiny(device),
         launches::seconds(device),
+        predicted::predicted(device),
         checks::requests(device),
         misses::misses(device),
         learned::learned(device),
         checks::ends(device),
         checks::disturbed(device),
     ];
-    let rounds = service::rounds(device);
+    let rounds = service::rounds(device)
+        .into_iter()
+        .chain(sweeps::sweeps(device));
     let launches = launches.into_iter().flatten().chain(rounds);
     launches.chain(conditions.into_iter().flatten()).collect()
 }
