@@ -134,7 +134,7 @@ impl Knobs {
     /// Makes this setting, after recording what it was. `None` if it is so already. The keeper's limit begins anew: it
     /// is for a process that hangs, and this one does not. A keeper that has ended is started again.
     ///
-    /// Some of them wait. A unit's property takes three exchanges with systemd, of half a second at most each, and up
+    /// Some of them wait. A unit's property takes three exchanges with systemd, of a second at most each, and up
     /// to two more to undo it if one fails. A drive's `scheduler` waits for the requests under way. Before Linux 6.16,
     /// a cgroup's `memory.high` waits until the kernel has reclaimed what is above it. The others do not wait.
     ///

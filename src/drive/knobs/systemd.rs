@@ -25,8 +25,9 @@ const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
 /// reads all of its units again.
 pub(super) const PATIENT: Duration = Duration::from_secs(5);
 
-/// The same for who has other things to do, and can ask again.
-pub(super) const IMPATIENT: Duration = Duration::from_millis(500);
+/// The same for who has other things to do, and can ask again. Before Linux 6.16 systemd itself reclaims what is above a
+/// limit of memory, which takes some tenths of a second.
+pub(super) const IMPATIENT: Duration = Duration::from_secs(1);
 
 /// The bus on which systemd is found.
 #[derive(Clone, Debug, PartialEq, Eq)]

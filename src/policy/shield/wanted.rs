@@ -12,8 +12,8 @@ const ABOVE_ANONYMOUS: u64 = 64 << 20;
 const LEAST_ABOVE: u64 = 32 << 20;
 /// A limit of what is dirty is worth while if the backlog can be written down to it in this many seconds.
 const SOON_S: u64 = 5;
-/// It goes down by no more than this at a time, in bytes: what the kernel reclaims in some tenths of a second.
-const LARGEST_STEP: u64 = 512 << 20;
+/// It goes down by no more than this at a time, in bytes: what the kernel reclaims in a tenth of a second or two.
+const LARGEST_STEP: u64 = 128 << 20;
 /// The weight of a limited writer; 100 is the default.
 const WEIGHT: u64 = 10;
 /// The I/O scheduler that can take few writes at a time (`async_depth`), and then the drive has few.
@@ -166,11 +166,13 @@ fn group_target(memory: &WriterMemory) -> u64 {
 
 /// The next limit of a cgroup, in bytes. Before Linux 6.16, whoever sets it, which is systemd for its units, has to
 /// reclaim what is above it, and waits until that was written (`memory_high_write`). So a limit begins at what the cgroup
-/// uses, and goes down by what is clean, or by what the drive writes in a quarter of a second.
+/// uses, and goes down by half of what is clean, since the writer takes clean pages meanwhile, or by what the drive writes
+/// in a quarter of a second.
 fn lower_limit(memory: &WriterMemory, look: &ShieldLook) -> u64 {
     let written = look.drives.iter().filter_map(|drive| drive.written);
     let step = memory
         .clean
+        .saturating_div(2)
         .min(LARGEST_STEP)
         .max(written.min().unwrap_or(0) / 4);
     whole_mib(memory.used.saturating_sub(step).max(group_target(memory)))
@@ -317,10 +319,11 @@ mod tests {
         let settings = ShieldSettings::default();
         for (used, clean, lower) in [
             (500, 0, Some(490)),
-            (500, 200, Some(300)),
+            (500, 200, Some(400)),
+            (500, 400, Some(372)),
             // It has given up more by itself.
             (300, 5, Some(290)),
-            (80, 60, Some(74)),
+            (80, 40, Some(74)),
             // It is above the limit still: what is above a lower one would have to be waited for.
             (600, 0, None),
         ] {
