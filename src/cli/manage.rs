@@ -49,9 +49,10 @@ fn id_of_asked(
     let ask = |app| service.ask(asked.user.uid(), app, request);
     let id = match ask(&app) {
         // What a menu of the system shows it knows by the entry, wherever the program is.
-        Err(ControlError::Unknown(why)) if app != named => {
-            ask(&named).map_err(|_| ControlError::Unknown(why))
-        }
+        Err(ControlError::Unknown(why)) if app != named => match ask(&named) {
+            Err(ControlError::Unknown(_)) => Err(ControlError::Unknown(why)),
+            answer => answer,
+        },
         answer => answer,
     };
     Ok(text_of(id.map_err(failed)?.as_bytes()))

@@ -56,7 +56,7 @@ impl PlannedDrive {
         let params = Params::for_device(self.class, true);
         let model = self.model.clone();
         let model = model.unwrap_or_else(|| DriveModel::guess(self.class));
-        let models = vec![model; set.profile.devices.len()];
+        let models = models(model, set);
         let choices = Choices {
             usual: &DeviceParams::uniform(params),
             params,
@@ -65,13 +65,11 @@ impl PlannedDrive {
         };
         choose(&set.log, &models, &choices)
     }
-}
 
-impl PlannedDrive {
     /// When a simulation expects the launch to end, in seconds: with its main window where the learned launch had one.
     /// `None` for a drive that was not measured. The app is held for the first `held` entries.
     pub fn predict(&self, set: &LearnedSet, entries: &[PrefetchEntry], held: usize) -> Option<f64> {
-        let models = self.models(set)?;
+        let models = models(self.model.clone()?, set);
         let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned);
         let done = launch.simulate(entries, held);
         let window_us = set.window.map_or(f64::INFINITY, |at| at.as_micros() as f64);
@@ -84,18 +82,17 @@ impl PlannedDrive {
         Some(end_us / 1e6)
     }
 
-    /// The measured model for each device of a set.
-    fn models(&self, set: &LearnedSet) -> Option<Vec<DriveModel>> {
-        let model = self.model.clone()?;
-        Some(vec![model; set.profile.devices.len()])
-    }
-
     /// When a simulation expects all entries to have arrived, in seconds, while no app runs.
     pub fn predict_alone(&self, set: &LearnedSet, entries: &[PrefetchEntry]) -> Option<f64> {
-        let models = self.models(set)?;
+        let models = models(self.model.clone()?, set);
         let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned);
         Some(launch.simulate(entries, entries.len()).held_us / 1e6)
     }
+}
+
+/// The model for each device of a set.
+fn models(model: DriveModel, set: &LearnedSet) -> Vec<DriveModel> {
+    vec![model; set.profile.devices.len()]
 }
 
 impl Plan {

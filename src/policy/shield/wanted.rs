@@ -169,7 +169,8 @@ fn group_target(memory: &WriterMemory) -> u64 {
 /// uses, and goes down by half of what is clean, since the writer takes clean pages meanwhile, or by what the drive writes
 /// in a quarter of a second.
 fn lower_limit(memory: &WriterMemory, look: &ShieldLook) -> u64 {
-    let written = look.drives.iter().filter_map(|drive| drive.written);
+    let drives = look.drives.iter().filter(|drive| drive.is_written());
+    let written = drives.filter_map(|drive| drive.written);
     let step = memory
         .clean
         .saturating_div(2)
