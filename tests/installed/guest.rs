@@ -7,7 +7,8 @@ use std::time::Instant;
 use crate::apps::{self, APP, BOXED, ForkServer};
 use crate::journal::{Journal, now_us};
 use crate::system::{
-    GROUP, USER, as_user, files, main_pid, outcome, output, property, refusal, status_of, until,
+    GROUP, STATE_DIR, USER, as_user, files, main_pid, outcome, output, property, refusal,
+    status_of, until,
 };
 use crate::{drive, upheavals, week};
 
@@ -462,7 +463,7 @@ fn removed(before: &[String]) {
     output(&["dpkg", "--remove", "paralfetch"]);
     let kept = [
         "/etc/paralfetch",
-        "/var/lib/paralfetch",
+        STATE_DIR,
         "/etc/systemd/system/",
         "/var/lib/systemd/",
     ];
@@ -485,7 +486,7 @@ fn installed_by_hand(service: &Journal, before: &[String]) {
     enabled();
     runs(service);
     output(&["scripts/install.sh", "uninstall"]);
-    let kept = ["/etc/paralfetch", "/var/lib/paralfetch", "/run/paralfetch"];
+    let kept = ["/etc/paralfetch", STATE_DIR, "/run/paralfetch"];
     for file in left(before) {
         assert!(kept.iter().any(|kept| file.starts_with(kept)), "{file}");
     }

@@ -9,6 +9,9 @@ pub const USER: &str = "alice";
 /// The group that a polkit rule is made for.
 pub const GROUP: &str = "launchers";
 
+/// Where the service keeps what it has learned.
+pub const STATE_DIR: &str = "/var/lib/paralfetch";
+
 /// What a program prints; it must succeed.
 pub fn output(argv: &[&str]) -> String {
     let output = outcome(argv);
@@ -87,7 +90,7 @@ pub fn files() -> Vec<String> {
         "/usr",
         "/opt",
         "/run/paralfetch",
-        "/var/lib/paralfetch",
+        STATE_DIR,
         "/var/lib/systemd/deb-systemd-helper-enabled",
         "/var/lib/systemd/deb-systemd-helper-masked",
     ];

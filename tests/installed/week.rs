@@ -4,13 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use paralfetch::fs::ext4::{BlockUse, Ext4};
+use paralfetch::model::{Place, Profile};
+use paralfetch::profile::Store;
 use serde_json::Value;
 
 use crate::apps::{self, APP, DISK, profile_of};
 use crate::journal::{Journal, now_us};
-use crate::system::{as_user, output, until};
+use crate::system::{STATE_DIR, as_user, output, until};
 use crate::upheavals::{install_package, obsolete_entries_found, set_clock};
 
 const DAYS: i64 = 7;
@@ -20,12 +23,12 @@ const DAY_S: i64 = 24 * 60 * 60;
 /// first files are not learned then.
 const FIRST_FILE: usize = 100;
 
-/// Holds when the profiles were looked through last.
-const REGISTRY: &str = "/var/lib/paralfetch/managed.json";
+/// Holds when the profiles were looked through last, in [`STATE_DIR`].
+const REGISTRY: &str = "managed.json";
 
-/// What a profile has entries of.
+/// The pages of a schedule or launch sequence.
 #[derive(Clone)]
-struct Scheduled {
+struct Pages {
     /// Inodes of the files' pages, by path and number of the page.
     data: BTreeMap<(String, u64), u64>,
     /// Blocks of the file system.
@@ -43,7 +46,7 @@ pub fn without_access_times(service: &Journal) {
     let learned = apps::launch_cold(service, APP);
     assert_eq!(learned.field("F_KIND"), "Learned", "{}", learned.fields());
     until("the profile is stored", || created() != old);
-    let mut scheduled = Scheduled::of_app();
+    let mut needed = Pages::needed();
     let mut files = apps::data().skip(FIRST_FILE);
     let not_replaced = files.next().unwrap();
     let accessed = || fs::metadata(&not_replaced).unwrap().accessed().unwrap();
@@ -66,11 +69,11 @@ pub fn without_access_times(service: &Journal) {
             _ => None,
         };
         day_goes_by(service, replaced.is_some());
-        let checked = Scheduled::of_app();
-        scheduled.assert_followed_by(&checked, replaced.as_deref());
+        needed.assert_scheduled(replaced.as_deref());
+        needed = Pages::needed();
         apps::assert_prefetched(&apps::launch_cold(service, APP));
-        scheduled = Scheduled::of_app();
-        checked.assert_followed_by(&scheduled, None);
+        needed.assert_scheduled(None);
+        needed = Pages::needed();
     }
     assert_eq!(
         accessed(),
@@ -88,7 +91,8 @@ fn day_goes_by(service: &Journal, is_replaced: bool) {
     until("the profiles were looked through", || {
         // A question wakes the service, which sees then that a day has gone by. Systemd's watchdog does so, too.
         output(&["paralfetch", "status"]);
-        let registry: Value = serde_json::from_slice(&fs::read(REGISTRY).unwrap()).unwrap();
+        let registry = fs::read(Path::new(STATE_DIR).join(REGISTRY)).unwrap();
+        let registry: Value = serde_json::from_slice(&registry).unwrap();
         registry["checked_s"].as_u64() >= Some(now_s)
     });
     if is_replaced {
@@ -96,25 +100,34 @@ fn day_goes_by(service: &Journal, is_replaced: bool) {
     }
 }
 
-impl Scheduled {
-    fn of_app() -> Scheduled {
+impl Pages {
+    /// What the app's launches need: its launch sequence. The schedule has holes between these pages, too, and others
+    /// whenever something joins.
+    fn needed() -> Pages {
+        let (store, app) = stored();
+        Pages::of(&store.load_sequence(app.app.key()).unwrap().unwrap())
+    }
+
+    fn of(profile: &Profile) -> Pages {
         let (mut data, mut metadata) = (BTreeMap::new(), BTreeSet::new());
-        for entry in profile_of(APP)["entries"].as_array().unwrap() {
-            let [start, pages, inode] =
-                ["start", "pages", "inode"].map(|name| entry[name].as_u64().unwrap());
-            for page in start..start + pages {
-                match entry["path"].as_str() {
-                    Some(path) => drop(data.insert((path.to_owned(), page), inode)),
-                    None => drop(metadata.insert(page)),
+        for span in profile.entries.iter().map(|entry| entry.span) {
+            match span.place {
+                Place::Metadata { .. } => metadata.extend(span.pages()),
+                Place::Data { file } => {
+                    let file = &profile.files[file as usize];
+                    let path = file.path.as_ref().expect("nothing has renamed it");
+                    let path = String::from_utf8(path.clone()).unwrap();
+                    data.extend(span.pages().map(|page| ((path.clone(), page), file.ino)));
                 }
             }
         }
-        Scheduled { data, metadata }
+        Pages { data, metadata }
     }
 
-    /// Checks that another profile has all of this, with the file that took the place of a replaced one. There may be
-    /// more: what two prefetched launches have missed joins the profile.
-    fn assert_followed_by(&self, next: &Scheduled, replaced: Option<&str>) {
+    /// Checks that all of this is scheduled now, with the file that took the place of a replaced one. There may be more:
+    /// what two prefetched launches have missed joins the profile.
+    fn assert_scheduled(&self, replaced: Option<&str>) {
+        let scheduled = Pages::of(&stored().1);
         let mut expected = self.clone();
         if let Some(replaced) = replaced {
             let inode = fs::metadata(replaced).unwrap().ino();
@@ -128,16 +141,24 @@ impl Scheduled {
         }
         let data = expected.data.iter();
         let lost: Vec<_> = data
-            .filter(|(page, inode)| next.data.get(page) != Some(inode))
+            .filter(|(page, inode)| scheduled.data.get(page) != Some(inode))
             .collect();
         let ext4 = Ext4::open(DISK.as_ref()).unwrap();
         // The kernel reads inode tables ahead: blocks of them that hold no inode may have joined the profile, and go.
         let is_used = |block: &&u64| ext4.block_use(**block) != BlockUse::Unused;
-        let metadata = expected.metadata.difference(&next.metadata);
+        let metadata = expected.metadata.difference(&scheduled.metadata);
         let metadata: Vec<_> = metadata.filter(is_used).collect();
         assert!(
             lost.is_empty() && metadata.is_empty(),
             "lost: {lost:?}, metadata {metadata:?}"
         );
     }
+}
+
+/// The service's profiles, and the app's.
+fn stored() -> (Store, Profile) {
+    let store = Store::open(STATE_DIR.as_ref()).unwrap();
+    let app = store.find(rustix::process::getuid().as_raw(), APP.as_ref());
+    let app = app.unwrap().expect("the app has a profile");
+    (store, app)
 }
