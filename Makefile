@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup build lab deb rpm arch piuparts release demo check test results fuzz clean install uninstall
+.PHONY: help setup build lab deb rpm arch piuparts arm64 release demo check test results fuzz clean install uninstall
 
 help:
 	@echo 'make setup     install what is missing (Debian 12+, Ubuntu 24.04+; asks sudo when needed)'
@@ -13,6 +13,7 @@ help:
 	@echo 'make rpm       build an rpm package of it, in target/rpm'
 	@echo 'make arch      build a package for pacman (Arch Linux) of it, in target/arch'
 	@echo 'make piuparts  check how the Debian package is installed and removed, in a minimal system'
+	@echo 'make arm64     build the program for arm64 on another processor, and try it under emulation'
 	@echo 'make release   build what a release consists of, in target/artefacts'
 	@echo 'make demo      measure LibreOffice Writer in an image: cold, warm, prefetched'
 	@echo 'make check     format, lints, floors, scripts and unit tests: no root, no network'
@@ -43,6 +44,9 @@ arch:
 
 piuparts:
 	@scripts/piuparts.sh
+
+arm64:
+	@scripts/arm64.sh
 
 release:
 	@scripts/release.sh

@@ -13,10 +13,10 @@ source "$(dirname "$0")/common.sh"
 # makepkg notes the directory that it worked in: always this, in a mount namespace. It has to be there on every system.
 PLACE=/mnt
 
-# run_makepkg: in $WORK, where the program lies as if makepkg had built it. It refuses to work as root, and needs no
+# run_makepkg MACHINE: in $WORK, where the program lies as if makepkg had built it. It refuses to work as root, and needs no
 # right of its user. It wants a pacman to ask what is installed; none need be there, and the package is not to say so.
 run_makepkg() {
-    local makepkg=(env HOME=/ SOURCE_DATE_EPOCH="$("$REPO/scripts/versions.py" --epoch)" LC_ALL=C.UTF-8 PACMAN=true
+    local makepkg=(env HOME=/ CARCH="$1" SOURCE_DATE_EPOCH="$("$REPO/scripts/versions.py" --epoch)" LC_ALL=C.UTF-8 PACMAN=true
         makepkg --repackage --nodeps --config makepkg.conf)
     if [[ $EUID -eq 0 ]]; then
         chown -R 65534:65534 "$WORK"
@@ -40,7 +40,7 @@ build_package() {
     mv "$WORK"/src/paralfetch-* "$WORK/src/paralfetch-$("$REPO/scripts/versions.py" --version)"
     rm "$tarball"
     cp "$REPO"/packaging/arch/* "$WORK"
-    run_makepkg >"$WORK/log" 2>&1 </dev/null || {
+    run_makepkg "$(machine_of "$program")" >"$WORK/log" 2>&1 </dev/null || {
         cat "$WORK/log" >&2
         die "makepkg failed: see above"
     }

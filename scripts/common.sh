@@ -123,3 +123,18 @@ lock_image() {
     exec {lock}>"$1.lock"
     flock --nonblock "$lock" || die "$1 is in use: wait until the other measurement has ended"
 }
+
+# machine_of PROGRAM: the processor that it is built for, as uname -m names it.
+machine_of() {
+    local machine
+    machine=$(LC_ALL=C readelf -h -- "$1" | sed -n 's/^ *Machine: *//p')
+    case $machine in
+        *X86-64) echo x86_64 ;;
+        AArch64) echo aarch64 ;;
+        RISC-V) echo riscv64 ;;
+        *) die "$1 is built for no processor that is packaged: ${machine:-it is no ELF file}" ;;
+    esac
+}
+
+# binutil MACHINE TOOL: the name of the binary utility for programs of this processor.
+binutil() { if [[ $1 == "$(uname -m)" ]]; then echo "$2"; else echo "$1-linux-gnu-$2"; fi; }

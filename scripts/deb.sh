@@ -29,8 +29,9 @@ copy_tree() {
 }
 
 build_package() {
-    local program=$1 directory=$2 name log status=0
+    local program=$1 directory=$2 name log machine status=0
     command -v dpkg-buildpackage >/dev/null || die "dpkg-dev is missing: run 'scripts/setup.sh deb'"
+    machine=$(machine_of "$program")
     WORK=$(mktemp -d)
     trap 'rm -rf "$WORK"' EXIT
     umask 022
@@ -38,7 +39,7 @@ build_package() {
     log=$WORK/log
     # What the package asks for has to be there, but no build-essential: nothing is compiled here.
     (cd "$WORK/paralfetch" && dpkg-checkbuilddeps -I &&
-        LC_ALL=C.UTF-8 dpkg-buildpackage --build=binary -d -us -uc) >"$log" 2>&1 </dev/null || status=$?
+        LC_ALL=C.UTF-8 dpkg-buildpackage --build=binary --host-type="$machine-linux-gnu" -d -us -uc) >"$log" 2>&1 </dev/null || status=$?
     if ((status != 0)); then
         cat "$log" >&2
         die "dpkg-buildpackage failed: see above; 'scripts/setup.sh deb' installs what is missing"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds what a release consists of, into target/artefacts: the packages for Debian, rpm and pacman, a tarball for other
-# distributions, the sources, and their checksums.
+# Builds what a release consists of, into target/artefacts: the packages for Debian, rpm and pacman and a tarball for other
+# distributions, each for this system's processor and for arm64, the sources, and their checksums.
 #
 #   scripts/release.sh
 #
@@ -15,28 +15,35 @@ source "$(dirname "$0")/common.sh"
 ARTEFACTS=$TARGET_DIR/artefacts
 BUILD=$TARGET_DIR/artefacts-build
 
-# build_program: with names in place of the directories of the tree and of cargo.
-build_program() {
+# build_programs: with names in place of the directories of the tree and of cargo.
+build_programs() {
     local home
     find_cargo || die "no cargo $(rust_floor) or newer: run 'make setup'"
     # shellcheck disable=SC2016 # for the inner shell
     home=$(as_invoker sh -c 'echo "${CARGO_HOME:-$HOME/.cargo}"')
-    CARGO_TARGET_DIR=$BUILD RUSTFLAGS="--remap-path-prefix=$REPO=paralfetch --remap-path-prefix=$home=cargo" \
-        CFLAGS="-ffile-prefix-map=$REPO=paralfetch -ffile-prefix-map=$home=cargo" \
-        cargo build --release --locked --package paralfetch
+    export CARGO_TARGET_DIR=$BUILD
+    export RUSTFLAGS="--remap-path-prefix=$REPO=paralfetch --remap-path-prefix=$home=cargo"
+    export CFLAGS="-ffile-prefix-map=$REPO=paralfetch -ffile-prefix-map=$home=cargo"
+    cargo build --release --locked --package paralfetch
+    PROGRAMS=("$BUILD/release/paralfetch")
+    if [[ $(uname -m) != aarch64 ]]; then
+        "$REPO/scripts/arm64.sh"
+        PROGRAMS+=("$BUILD/aarch64-unknown-linux-gnu/release/paralfetch")
+    fi
 }
 
 main() {
-    local program=$BUILD/release/paralfetch
+    local program kind
     "$REPO/scripts/setup.sh" build deb rpm arch
     "$REPO/scripts/versions.py"
-    build_program
+    build_programs
     rm -rf "$ARTEFACTS"
     mkdir -p "$ARTEFACTS"
-    "$REPO/scripts/deb.sh" --binary "$program" "$ARTEFACTS" >/dev/null
-    "$REPO/scripts/rpm.sh" --binary "$program" "$ARTEFACTS" >/dev/null
-    "$REPO/scripts/arch.sh" --binary "$program" "$ARTEFACTS" >/dev/null
-    "$REPO/scripts/tarball.sh" --binary "$program" "$ARTEFACTS" >/dev/null
+    for program in "${PROGRAMS[@]}"; do
+        for kind in deb rpm arch tarball; do
+            "$REPO/scripts/$kind.sh" --binary "$program" "$ARTEFACTS" >/dev/null
+        done
+    done
     "$REPO/scripts/tarball.sh" --sources "$ARTEFACTS" >/dev/null
     (cd "$ARTEFACTS" && sha256sum -- *.deb *.rpm *.pkg.tar.zst *.tar.xz >SHA256SUMS)
     [[ $EUID -ne 0 ]] || chown -R --reference="$BUILD" "$ARTEFACTS"

@@ -17,12 +17,17 @@ settings() {
         "%_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm" "%_dbpath $WORK/db" "%_buildhost localhost" \
         "%packager Paralfetch authors <maintainers@paralfetch.org>" \
         "%use_source_date_epoch_as_buildtime 1" "%clamp_mtime_to_source_date_epoch 1" \
-        "%source_date_epoch_from_changelog 0" "%_binary_payload w19.zstdio" "%_build_id_links none"
+        "%source_date_epoch_from_changelog 0" "%_binary_payload w19.zstdio" "%_build_id_links none" \
+        "%__strip $(binutil "$1" strip)"
 }
 
+# macro_path: where this system's macros are. What --load adds is forgotten at --target.
+macro_path() { LC_ALL=C rpm --showrc | sed -n 's/^Macro path: //p'; }
+
 build_package() {
-    local program=$1 directory=$2 macros name
+    local program=$1 directory=$2 machine macros name
     command -v rpmbuild >/dev/null || die "rpmbuild is missing: run 'scripts/setup.sh rpm'"
+    machine=$(machine_of "$program")
     WORK=$(mktemp -d)
     trap 'rm -rf "$WORK"' EXIT
     umask 022
@@ -30,11 +35,11 @@ build_package() {
     "$REPO/scripts/tarball.sh" --binary "$program" "$WORK" >/dev/null
     cat "$REPO/packaging/rpm/paralfetch.spec" <("$REPO/scripts/versions.py" --rpm) >"$WORK/paralfetch.spec"
     macros=$WORK/macros
-    settings >"$macros"
+    settings "$machine" >"$macros"
     [[ $(rpm --eval '%systemd_post') != %* ]] || cat "$REPO/packaging/rpm/macros" >>"$macros"
     # Nothing is compiled here, so that nothing that compiling needs has to be there.
     SOURCE_DATE_EPOCH=$("$REPO/scripts/versions.py" --epoch) LC_ALL=C.UTF-8 \
-        rpmbuild -bb --with prebuilt --nodeps --load "$macros" "$WORK/paralfetch.spec" >"$WORK/log" 2>&1 </dev/null || {
+        rpmbuild -bb --macros="$(macro_path):$macros" --target "$machine-linux" --with prebuilt --nodeps "$WORK/paralfetch.spec" >"$WORK/log" 2>&1 </dev/null || {
         cat "$WORK/log" >&2
         die "rpmbuild failed: see above"
     }

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing on Debian 12 or newer and Ubuntu 24.04 or newer.
 #
-#   scripts/setup.sh [build] [deb] [rpm] [arch] [piuparts] [test] [vm] [lab] [demo]      (all but piuparts when none is named)
+#   scripts/setup.sh [build] [deb] [rpm] [arch] [piuparts] [arm64] [test] [vm] [lab] [demo]
+#
+# When none is named, all but piuparts and arm64.
 #
 # Asks the network for nothing, and sudo for nothing, when everything is there.
 
@@ -14,6 +16,11 @@ RPM_PACKAGES=(rpm python3 xz-utils binutils)
 # Debian's makepkg is pacman's; it calls bsdtar, which is in libarchive-tools, and does not ask for it.
 ARCH_PACKAGES=(makepkg libarchive-tools zstd python3 xz-utils binutils)
 PIUPARTS_PACKAGES=(piuparts)
+# For building the program for arm64 on another processor, with the libraries of that one, and for trying it.
+# libext2fs-dev is not among them: it can be installed for one processor alone.
+ARM64_PACKAGES=(gcc-aarch64-linux-gnu libc6-dev:arm64 libelf-dev:arm64 zlib1g-dev:arm64 libext2fs2:arm64 comerr-dev:arm64
+    qemu-user-static)
+ARM64_TARGET=aarch64-unknown-linux-gnu
 TEST_PACKAGES=(rpmlint lintian appstream desktop-file-utils e2fsprogs mount util-linux bubblewrap dbus-daemon python3 shellcheck chromium)
 # For the virtual machine that older kernels are tested in; objcopy is in binutils.
 VM_PACKAGES=(qemu-system-x86 mmdebstrap e2fsprogs binutils tar)
@@ -125,6 +132,24 @@ install_rust_checkers() {
     fi
 }
 
+# add_arm64: has apt know the packages of arm64. Ubuntu has them on other servers (ports.ubuntu.com), which its sources
+# have to name.
+add_arm64() {
+    if [[ $(dpkg --print-architecture) != arm64 ]] && ! dpkg --print-foreign-architectures | grep -qx arm64; then
+        as_root dpkg --add-architecture arm64
+    fi
+}
+
+# The standard library for it: rustup has it, and Debian for its own Rust.
+install_rust_for_arm64() {
+    if find_rustup; then
+        as_invoker "$RUSTUP" target list --installed | grep -qx "$ARM64_TARGET" ||
+            as_invoker "$RUSTUP" target add "$ARM64_TARGET" || die "rustup could not add $ARM64_TARGET: see its message above"
+    else
+        install_packages libstd-rust-dev:arm64
+    fi
+}
+
 main() {
     local needs=("$@") packages=() need
     [[ ${#needs[@]} -gt 0 ]] || needs=(build deb rpm arch test vm lab demo)
@@ -135,17 +160,21 @@ main() {
             rpm) packages+=("${RPM_PACKAGES[@]}") ;;
             arch) packages+=("${ARCH_PACKAGES[@]}") ;;
             piuparts) packages+=("${PIUPARTS_PACKAGES[@]}") ;;
+            arm64) packages+=("${ARM64_PACKAGES[@]}") ;;
             test) packages+=("${TEST_PACKAGES[@]}") ;;
             vm) packages+=("${VM_PACKAGES[@]}") ;;
             lab) packages+=("${LAB_PACKAGES[@]}") ;;
             demo) packages+=("${DEMO_PACKAGES[@]}") ;;
-            *) die "unknown need '$need': one of build, deb, rpm, arch, piuparts, test, vm, lab, demo" ;;
+            *) die "unknown need '$need': one of build, deb, rpm, arch, piuparts, arm64, test, vm, lab, demo" ;;
         esac
     done
     if ! command -v apt-get >/dev/null; then
         find_cargo || die "there is no cargo $(rust_floor) or newer: install it, and the like of ${packages[*]}"
         warn "only apt is known here (Debian 12 or newer, Ubuntu 24.04 or newer): nothing is installed; needed is the like of ${packages[*]}"
         return 0
+    fi
+    if [[ " ${needs[*]} " == *" arm64 "* ]]; then
+        add_arm64
     fi
     install_packages "${packages[@]}"
     if [[ " ${needs[*]} " == *" deb "* ]]; then
@@ -156,6 +185,9 @@ main() {
     fi
     if [[ " ${needs[*]} " == *" test "* ]]; then
         install_rust_checkers
+    fi
+    if [[ " ${needs[*]} " == *" arm64 "* ]]; then
+        install_rust_for_arm64
     fi
     if [[ ${#INSTALLED[@]} -gt 0 ]]; then
         say "Installed now (noted in $INSTALLED_LIST): ${INSTALLED[*]}"

@@ -35,18 +35,19 @@ sources() {
 }
 
 main() {
-    local version name
+    local version name machine
     WORK=$(mktemp -d)
     trap 'rm -rf "$WORK"' EXIT
     umask 022
     version=$("$REPO/scripts/versions.py" --version)
     if [[ ${1:-} == --binary && $# -eq 3 ]]; then
         [[ -x $2 ]] || die "there is no $2"
-        name=paralfetch-$version-linux-$(uname -m)
+        machine=$(machine_of "$2")
+        name=paralfetch-$version-linux-$machine
         mkdir -p "$WORK/$name" "$3"
         (cd "$REPO" && installed | xargs cp --parents -t "$WORK/$name")
         install -m 755 "$2" "$WORK/$name/paralfetch"
-        strip "$WORK/$name/paralfetch"
+        "$(binutil "$machine" strip)" "$WORK/$name/paralfetch"
     elif [[ ${1:-} == --sources && $# -eq 2 ]]; then
         name=paralfetch-$version
         mkdir -p "$WORK/$name" "$2"
