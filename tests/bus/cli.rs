@@ -63,6 +63,7 @@ fn commands_reach_the_service() {
     // It is named once for each user who has it, above its launches.
     assert_eq!(of_app.matches(APP).count(), 2, "{of_app}");
     assert_eq!(of_app.matches(" 1.234 s").count(), 20, "{of_app}");
+    assert_eq!(of_app.matches("/usr/lib/libgimp.so").count(), 1, "{of_app}");
     assert_eq!(of_app, served.run(&["stats", "gimp"]));
     let page = served.run(&["plot", "-o", "-", "gimp"]);
     assert!(
@@ -70,6 +71,7 @@ fn commands_reach_the_service() {
         "{page}"
     );
     assert!(page.contains("The newest 60 of 1000 launches"), "{page}");
+    assert!(page.contains("/usr/lib/libgimp.so"), "{page}");
     let of_app = served.run(&["status", "--json", "--user", "nobody", "gimp"]);
     let of_app: Value = serde_json::from_str(&of_app).unwrap();
     assert_eq!(of_app["apps"].as_array().unwrap().len(), 1);

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use paralfetch::policy::{PhaseRequest, Warmth};
 use paralfetch::service::config::Mode;
 use paralfetch::service::control::{
-    Answer, AppState, Control, ControlError, LaunchRecord, Post, Reply, Status, word,
+    Answer, AppState, Control, ControlError, FileReads, LaunchRecord, Post, Reply, Status, word,
 };
 use paralfetch::service::history::Kind;
 use zbus::interface;
@@ -90,6 +90,12 @@ pub fn launch(uid: u32) -> LaunchRecord {
         kind: Kind::Prefetched,
         warmth: Some(Warmth::Cold),
         duration_us: 1_234_000,
+        own_reads: Some(vec![FileReads {
+            path: "/usr/lib/libgimp.so".to_owned(),
+            reads: 3,
+            bytes: 12 << 10,
+            ..FileReads::default()
+        }]),
         ..LaunchRecord::default()
     }
 }

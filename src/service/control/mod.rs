@@ -16,7 +16,7 @@ mod types;
 use thiserror::Error;
 
 pub use crate::service::dictionary::word;
-pub use crate::service::history::LaunchRecord;
+pub use crate::service::history::{FileReads, LaunchRecord, ReadKind};
 pub use changes::{PendingChanges, ReportedApps};
 pub use files::ServiceFiles;
 pub use shield::{MeasureState, ShieldSummary};
