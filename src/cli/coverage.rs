@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::format::{mib, text_of};
+use super::format::{kib, text_of};
 use super::terminal::cut_start;
 use crate::model::{PAGE_SIZE, Place, Profile};
 
@@ -30,7 +30,7 @@ pub fn lines(profile: &Profile, columns: Option<usize>) -> Vec<String> {
 }
 
 fn row(profile: &Profile, one: &Coverage, columns: Option<usize>) -> String {
-    let covered = size(one.covered * PAGE_SIZE);
+    let covered = kib(one.covered * PAGE_SIZE);
     let (bar, share, name) = match one.place {
         Place::Metadata { device } => {
             let device = &profile.devices[usize::from(device)];
@@ -54,14 +54,6 @@ fn row(profile: &Profile, one: &Coverage, columns: Option<usize>) -> String {
         .filter(|room| *room > 0);
     let name = room.map_or(name.clone(), |room| cut_start(&name, room));
     format!("{bar:<26}  {covered:>10}  {share:>5}  {name}")
-}
-
-/// Bytes in KiB or, from one on, in MiB.
-fn size(bytes: u64) -> String {
-    match bytes >> 20 {
-        0 => format!("{} KiB", bytes >> 10),
-        _ => mib(bytes),
-    }
 }
 
 /// A file of so many pages as a bar: full where all pages of a character are covered, half full where some are.

@@ -37,6 +37,14 @@ pub fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
+/// Bytes in KiB or, from one on, in MiB.
+pub fn kib(bytes: u64) -> String {
+    match bytes >> 20 {
+        0 => format!("{} KiB", bytes >> 10),
+        _ => mib(bytes),
+    }
+}
+
 /// Microseconds in seconds, with three decimals.
 pub fn seconds(us: u64) -> String {
     format!("{:.3} s", us as f64 / 1e6)

@@ -194,7 +194,28 @@ impl Failure {
 
 /// Prints one line on standard error. The app runs even if that fails.
 fn say(message: &str) {
-    let _ = writeln!(io::stderr(), "paralfetch: {message}");
+    let _ = writeln!(io::stderr(), "{BY}{message}");
+}
+
+/// By whom a line on standard error is: the app that was started writes there, too.
+const BY: &str = "paralfetch: ";
+
+/// Columns that a line on standard error has behind that, if they are bounded.
+fn said_columns() -> Option<usize> {
+    terminal::error_columns().map(|columns| columns.saturating_sub(BY.len()))
+}
+
+/// Prints lines on standard error. Those that are longer than so many columns are broken between words.
+fn say_all(lines: &[String], columns: Option<usize>) {
+    fitted(lines, columns).iter().for_each(|line| say(line));
+}
+
+fn fitted(lines: &[String], columns: Option<usize>) -> Vec<String> {
+    let pieces = lines.iter().flat_map(|line| {
+        let indent = line.len() - line.trim_start().len() + 2;
+        terminal::wrapped(line, columns, indent)
+    });
+    pieces.collect()
 }
 
 /// Restores the settings that a killed run may have left changed.
@@ -219,6 +240,15 @@ fn restore_after_crash() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_that_are_too_long_are_broken() {
+        let lines = ["word ".repeat(20), "  row".to_owned(), String::new()];
+        let broken = fitted(&lines, Some(40));
+        assert!(broken.iter().all(|line| line.chars().count() <= 40));
+        assert!(broken.len() > 4 && broken.ends_with(&lines[1..]));
+        assert_eq!(fitted(&lines, None), lines);
+    }
 
     #[test]
     fn called_by_its_name_it_is_pfsetmode() {

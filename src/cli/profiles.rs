@@ -14,7 +14,7 @@ use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
 use crate::model::Profile;
 use crate::process::User;
-use crate::profile::Store;
+use crate::profile::{Store, decode};
 use crate::service::control::bus::{Address, Client};
 use crate::service::control::{AppState, ControlError, ServiceCalls};
 
@@ -26,9 +26,14 @@ pub fn show(
     entries: bool,
     json: bool,
 ) -> Result<(), Failure> {
-    let store = Store::open(state_dir)?;
-    let of_entry = id_of_entry(app)?;
-    let profile = find(&store, user, of_entry.as_deref().unwrap_or(app))?;
+    let profile = match is_the_services(state_dir) {
+        true => profile_of_service(user, app)?,
+        false => {
+            let store = Store::open(state_dir)?;
+            let of_entry = id_of_entry(app)?;
+            find(&store, user, of_entry.as_deref().unwrap_or(app))?
+        }
+    };
     let drives = drives(state_dir, &profile);
     let text = if json {
         format!("{:#}\n", print::json(&profile, &drives))
@@ -38,12 +43,32 @@ pub fn show(
     write_out(&text)
 }
 
+/// Whether the service has to be asked: only root reads its files.
+fn is_the_services(state_dir: &Path) -> bool {
+    state_dir == Path::new(DEFAULT_STATE_DIR) && !rustix::process::geteuid().is_root()
+}
+
+/// The profile that the running service has of a user's app.
+fn profile_of_service(user: Option<u32>, app: &OsStr) -> Result<Profile, Failure> {
+    let service = running()?;
+    let found = service.profile(user, &app_argument(app)?).map_err(failed)?;
+    decode(&found.pf).map_err(|error| {
+        Failure::from(format!(
+            "the service's profile cannot be read, it may be of another version: {error}"
+        ))
+    })
+}
+
 /// The drives that a profile's devices are on. What cannot be known of them is left out, and said on standard error.
 fn drives(state_dir: &Path, profile: &Profile) -> Vec<KnownDrive> {
-    let kept = KeptModels::load(state_dir).unwrap_or_else(|error| {
-        say(&error.to_string());
-        KeptModels::default()
-    });
+    // Only root may read what was measured of them.
+    let kept = match is_the_services(state_dir) {
+        true => KeptModels::default(),
+        false => KeptModels::load(state_dir).unwrap_or_else(|error| {
+            say(&error.to_string());
+            KeptModels::default()
+        }),
+    };
     let mounts = match MountTable::read() {
         Ok(mounts) => mounts,
         Err(error) => {
@@ -58,7 +83,7 @@ fn drives(state_dir: &Path, profile: &Profile) -> Vec<KnownDrive> {
 /// Lists the profiles of a user or of all, and names those that cannot be read on standard error. Only root reads them:
 /// other users get what the service knows of their apps.
 pub fn list(state_dir: &Path, user: Option<u32>, json: bool) -> Result<(), Failure> {
-    if state_dir == Path::new(DEFAULT_STATE_DIR) && !rustix::process::geteuid().is_root() {
+    if is_the_services(state_dir) {
         let apps = running()?.apps(user, None).map_err(failed)?;
         return write_out(&match json {
             true => {

@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::say;
+use super::terminal::cut_start;
+use super::{said_columns, say, say_all};
 use crate::cli::format::{mib, text_of};
 use crate::fs::mounts::MountTable;
 use crate::judge::{
@@ -83,7 +84,8 @@ pub fn judge(
 
 /// Prints the report on standard error.
 pub fn print(verdict: &ReportVerdict) {
-    lines(verdict).iter().for_each(|line| say(line));
+    let columns = said_columns();
+    say_all(&lines(verdict, columns), columns);
 }
 
 /// Writes the report as JSON lines.
@@ -93,8 +95,8 @@ pub fn write(verdict: &ReportVerdict, file: ReportFile) {
     file.write(&text);
 }
 
-/// The report for a person to read, a line each.
-fn lines(verdict: &ReportVerdict) -> Vec<String> {
+/// The report for a person to read, a line each; in tables, names are cut to fit into so many columns.
+fn lines(verdict: &ReportVerdict, columns: Option<usize>) -> Vec<String> {
     let misses = &verdict.misses;
     let reasons: Vec<String> = misses
         .by_reason
@@ -111,7 +113,7 @@ fn lines(verdict: &ReportVerdict) -> Vec<String> {
         if reasons.is_empty() { "" } else { ": " },
         reasons.join(", "),
     )];
-    lines.extend(table(&misses.misses, "misses"));
+    lines.extend(table(&misses.misses, "misses", columns));
     if !misses.others.is_empty() {
         let pages: u64 = misses.others.iter().map(|miss| miss.pages).sum();
         lines.push(format!(
@@ -119,7 +121,7 @@ fn lines(verdict: &ReportVerdict) -> Vec<String> {
             misses.others.len(),
             mib(pages * PAGE_SIZE)
         ));
-        lines.extend(table(&misses.others, "requests of others"));
+        lines.extend(table(&misses.others, "requests of others", columns));
     }
     if verdict.lost > 0 {
         lines.push(format!(
@@ -127,14 +129,20 @@ fn lines(verdict: &ReportVerdict) -> Vec<String> {
             verdict.lost
         ));
     }
-    lines.extend(waits::section(&verdict.waits, verdict.duration));
+    lines.extend(waits::section(&verdict.waits, verdict.duration, columns));
     lines
 }
 
-fn table(misses: &[Miss], what: &str) -> Vec<String> {
+fn table(misses: &[Miss], what: &str, columns: Option<usize>) -> Vec<String> {
     if misses.is_empty() {
         return Vec::new();
     }
+    const BEFORE_PLACE: usize = 10 + 1 + 14 + 1 + 10 + 1 + 6 + 2;
+    let room = columns.map(|columns| columns.saturating_sub(BEFORE_PLACE));
+    let shown = |place: String| match room {
+        Some(room) if room > 0 => cut_start(&place, room),
+        _ => place,
+    };
     let mut lines = vec![format!(
         "{:>10} {:<14} {:>10} {:>6}  what",
         "time ms", "reason", "page", "pages"
@@ -146,7 +154,7 @@ fn table(misses: &[Miss], what: &str) -> Vec<String> {
             miss.reason,
             miss.start,
             miss.pages,
-            place(&miss.place)
+            shown(place(&miss.place))
         )
     }));
     if let Some(more @ 1..) = misses.len().checked_sub(MOST_LINES) {
@@ -237,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_text_names_what_was_missed_and_why() {
-        let text = lines(&verdict(5));
+        let text = lines(&verdict(5), None);
         assert_eq!(
             text[0],
             "missed 5 of 1000 requests (0.5 %), 0.0 MiB, in 0.3 s: 5 late (0.0 MiB)"
@@ -252,10 +260,39 @@ mod tests {
     }
 
     #[test]
+    fn tables_fit_into_80_columns_whatever_the_paths_are() {
+        let mut verdict = verdict(2);
+        for miss in &mut verdict.misses.misses {
+            miss.reason = MissReason::NotInProfile;
+            (miss.time_us, miss.start, miss.pages) = (30_000_000, u64::from(u32::MAX), 131_072);
+            miss.place = MissedPlace::Data {
+                inode: 12,
+                path: Some(format!("/usr/lib/{}/end.so", "long".repeat(30)).into_bytes()),
+            };
+        }
+        let columns = 80 - super::super::BY.len();
+        let lines = lines(&verdict, Some(columns));
+        let rows: Vec<&String> = lines
+            .iter()
+            .filter(|line| line.contains("in-profile "))
+            .collect();
+        assert_eq!(rows.len(), 2);
+        for row in rows {
+            assert!(
+                row.chars().count() == columns && row.ends_with("long/end.so"),
+                "{row}"
+            );
+        }
+        let all = super::super::fitted(&lines, Some(columns));
+        let long = all.iter().find(|line| line.chars().count() > columns);
+        assert_eq!(long, None);
+    }
+
+    #[test]
     fn long_lists_are_cut_as_text_and_not_as_json() {
         let verdict = verdict(MOST_LINES + 2);
         assert!(
-            lines(&verdict)
+            lines(&verdict, None)
                 .iter()
                 .any(|line| line.starts_with("and 2 more misses"))
         );

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::Failure;
 use super::profiles::write_out;
 use super::service::{app_argument, failed, service_or_files};
-use super::tables::{apps_table, duration, launches_table, user_name};
-use super::terminal::joined;
+use super::tables::{apps_table, duration, launches_table, own_reads_table, user_name};
+use super::terminal::{columns, joined};
 use crate::cli::format;
 use crate::cli::format::date;
 use crate::policy::Warmth;
@@ -57,6 +57,11 @@ pub fn main(
     lines.push(String::new());
     let listed = &launches[..launches.len().min(LISTED)];
     lines.extend(launches_table(listed, user.is_none(), app.is_none()));
+    if app.is_some() {
+        let own_reads = own_reads_table(listed, columns());
+        lines.extend((!own_reads.is_empty()).then(String::new));
+        lines.extend(own_reads);
+    }
     write_out(&joined(&lines))
 }
 

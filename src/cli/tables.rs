@@ -3,9 +3,10 @@
 //! What has a bound comes first and names come last: without long names, rows fit into 80 columns.
 
 use crate::cli::format;
-use crate::cli::format::{date, day, mib};
+use crate::cli::format::{date, day, kib, mib};
+use crate::cli::terminal::cut_start;
 use crate::service::control::bus::EVERYBODY;
-use crate::service::control::{AppState, LaunchRecord, word};
+use crate::service::control::{AppState, FileReads, LaunchRecord, ReadKind, word};
 
 /// One line for each app, below a heading; with its user, if those of several are shown.
 pub fn apps_table(apps: &[AppState], shows_users: bool) -> Vec<String> {
@@ -66,6 +67,51 @@ pub fn launches_table(
         lines.extend(launch.note.iter().map(|note| format!("    {note}")));
     }
     lines
+}
+
+/// What the newest launch of which that is known read itself, a line for each file; empty if none is known.
+pub fn own_reads_table(launches: &[LaunchRecord], columns: Option<usize>) -> Vec<String> {
+    let known = |launch: &LaunchRecord| Some((launch.time_s, launch.own_reads.clone()?));
+    let Some((time_s, files)) = launches.iter().find_map(known) else {
+        return Vec::new();
+    };
+    let when = date(time_s);
+    if files.is_empty() {
+        return vec![format!(
+            "The prefetched launch of {when} read nothing itself."
+        )];
+    }
+    let mut lines = vec![
+        format!("What the prefetched launch of {when} still read itself:"),
+        format!(
+            "{:>6} {:>10} {:>14}  file",
+            "reads", "read", "not in profile"
+        ),
+    ];
+    const BEFORE_NAME: usize = 6 + 1 + 10 + 1 + 14 + 2;
+    lines.extend(files.iter().map(|file| {
+        let name = read_name(file);
+        let name = match columns.and_then(|columns| columns.checked_sub(BEFORE_NAME)) {
+            Some(room) if room > 0 => cut_start(name, room),
+            _ => name.to_owned(),
+        };
+        format!(
+            "{:>6} {:>10} {:>14}  {name}",
+            file.reads,
+            kib(file.bytes),
+            kib(file.not_in_profile_bytes),
+        )
+    }));
+    lines
+}
+
+/// What was read, in words.
+pub fn read_name(file: &FileReads) -> &str {
+    match (file.kind, file.path.as_str()) {
+        (ReadKind::Metadata, _) => "metadata of the file system",
+        (ReadKind::Data, "") => "a file whose name is not known",
+        (ReadKind::Data, path) => path,
+    }
 }
 
 /// One launch of any app.
@@ -179,6 +225,40 @@ mod tests {
     }
 
     #[test]
+    fn the_newest_launch_whose_own_reads_are_known_is_shown() {
+        let of = |own_reads| LaunchRecord {
+            own_reads,
+            ..LaunchRecord::default()
+        };
+        let file = |kind, path: &str| FileReads {
+            kind,
+            path: path.to_owned(),
+            reads: 2,
+            bytes: 40 << 10,
+            not_in_profile_bytes: 8 << 10,
+        };
+        let files = vec![
+            file(ReadKind::Data, "/usr/lib/a.so"),
+            file(ReadKind::Metadata, ""),
+            file(ReadKind::Data, ""),
+        ];
+        let table = |launches: &[LaunchRecord]| own_reads_table(launches, None);
+        let lines = table(&[of(None), of(Some(files)), of(Some(Vec::new()))]);
+        assert_eq!(
+            lines[1..],
+            [
+                " reads       read not in profile  file",
+                "     2     40 KiB          8 KiB  /usr/lib/a.so",
+                "     2     40 KiB          8 KiB  metadata of the file system",
+                "     2     40 KiB          8 KiB  a file whose name is not known",
+            ]
+        );
+        let nothing = table(&[of(Some(Vec::new()))]).concat();
+        assert!(nothing.ends_with(" read nothing itself."), "{nothing}");
+        assert!(table(&[of(None)]).is_empty());
+    }
+
+    #[test]
     fn rows_fit_into_80_columns() {
         let app = AppState {
             app: "/usr/bin/gimp".to_owned(),
@@ -200,7 +280,19 @@ mod tests {
             warmth: Some(crate::policy::Warmth::Partly),
             ..LaunchRecord::default()
         };
+        let own_reads = vec![FileReads {
+            path: "/usr/lib/".to_owned() + &"long/".repeat(20),
+            reads: 512,
+            bytes: 512 << 20,
+            not_in_profile_bytes: 512 << 20,
+            ..FileReads::default()
+        }];
+        let launch = LaunchRecord {
+            own_reads: Some(own_reads),
+            ..launch
+        };
         let mut lines = apps_table(&[app], true);
+        lines.extend(own_reads_table(std::slice::from_ref(&launch), Some(80)));
         lines.extend(launches_table(&[launch], true, false));
         let long = lines.iter().find(|line| line.chars().count() > 80);
         assert_eq!(long, None);

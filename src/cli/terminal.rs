@@ -24,6 +24,18 @@ pub fn columns() -> Option<usize> {
     io::stdout().is_terminal().then(|| size().1)
 }
 
+/// Columns that lines on standard error are to fit into, likewise.
+pub fn error_columns() -> Option<usize> {
+    let error = io::stderr();
+    if !error.is_terminal() {
+        return None;
+    }
+    match rustix::termios::tcgetwinsize(error) {
+        Ok(size) if size.ws_col > 0 => Some(size.ws_col.into()),
+        _ => Some(USUAL.1),
+    }
+}
+
 /// Whether standard output takes colours: a terminal does, unless the user wants none (no-color.org) or it knows none.
 pub fn takes_colours() -> bool {
     let variable = |name| std::env::var_os(name).unwrap_or_default();

@@ -37,6 +37,18 @@ impl LocalFile {
     /// # Errors
     /// When there is no such file, the way to it is too long, or it leads through such a file system.
     pub fn find(path: &Path, mounts: &MountTable) -> io::Result<LocalFile> {
+        Self::find_through(path, mounts, |_| true)
+    }
+
+    /// The same through directories that `may_pass` alone.
+    ///
+    /// # Errors
+    /// Those of [`LocalFile::find`], and `EACCES` for a directory that may not be passed.
+    pub fn find_through(
+        path: &Path,
+        mounts: &MountTable,
+        may_pass: impl Fn(&OwnedFd) -> bool,
+    ) -> io::Result<LocalFile> {
         let root = open("/", O_LOOKUP, Mode::empty())?;
         let mut left: VecDeque<OsString> = components(path).collect();
         // The directories that lead to the last component.
@@ -61,6 +73,9 @@ impl LocalFile {
                 _ => {}
             }
             check(directory, mounts)?;
+            if !may_pass(fd) {
+                return Err(io::Error::from_raw_os_error(libc::EACCES));
+            }
             let fd = openat(fd, &name, O_LOOKUP, Mode::empty())?;
             let node = OpenNode::of(&fd)?;
             if node.kind == FileType::Symlink {

@@ -16,3 +16,4 @@ pub mod residency;
 pub(crate) mod root_owned;
 pub(crate) mod safe_open;
 pub mod support;
+pub(crate) mod visible;

@@ -118,7 +118,7 @@ impl CachedProfile {
 }
 
 /// The device's number now.
-fn present_number(device: &Device, mounts: &MountTable) -> Option<u64> {
+pub fn present_number(device: &Device, mounts: &MountTable) -> Option<u64> {
     if mounts.of_device(device.dev).next().is_some() {
         return Some(device.dev);
     }

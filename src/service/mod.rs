@@ -33,6 +33,8 @@ mod marks;
 mod message;
 mod notify;
 mod own_process;
+mod own_profile;
+mod own_reads;
 mod packages;
 mod parts;
 mod pending_writes;

@@ -8,7 +8,7 @@ use paralfetch::service::control::{ControlCall, ControlError, ServiceCalls};
 use rustix::fs::{CWD, Mode as FileMode, mkfifoat};
 
 use crate::daemon::Daemon;
-use crate::fakes::{APP, Fake, OTHER, USER, launch, post, state};
+use crate::fakes::{APP, Fake, OTHER, USER, launch, post, profile, state};
 use crate::{Served, as_nobody, as_user};
 
 #[test]
@@ -40,6 +40,28 @@ fn a_user_reads_his_own_and_root_reads_all() {
 }
 
 #[test]
+fn a_profile_is_its_users_and_roots() {
+    let Some(served) = Served::start() else {
+        return;
+    };
+    let of = |user| served.client().profile(user, "gimp");
+    assert_eq!(as_nobody(|| of(Some(USER))), Ok(profile(USER)));
+    for user in [Some(0), Some(OTHER), None] {
+        let refused = as_nobody(|| of(user));
+        assert!(
+            matches!(refused, Err(ControlError::Refused(_))),
+            "{refused:?}"
+        );
+    }
+    let none = as_user(OTHER, || of(Some(OTHER)));
+    assert_eq!(none, Err(ControlError::Unknown("no app gimp".to_owned())));
+    assert_eq!(of(None), Ok(profile(0)));
+    // Names that he could not list are for the administrator alone.
+    let asked = served.fake.changed();
+    assert_eq!(asked, ["show gimp of 65534 by owner", "show gimp"]);
+}
+
+#[test]
 fn what_belongs_to_others_is_refused_before_it_is_looked_up() {
     let Some(served) = Served::start() else {
         return;
@@ -51,6 +73,7 @@ fn what_belongs_to_others_is_refused_before_it_is_looked_up() {
             client.launches(user, Some(app), 1).err(),
             client.apps(user, None).err(),
             client.launches(user, None, 1).err(),
+            client.profile(user, app).err(),
             client.ask(user, app, PhaseRequest::Learn).err(),
             client.forget(user, app).err(),
         ]

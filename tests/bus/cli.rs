@@ -63,6 +63,7 @@ fn commands_reach_the_service() {
     // It is named once for each user who has it, above its launches.
     assert_eq!(of_app.matches(APP).count(), 2, "{of_app}");
     assert_eq!(of_app.matches(" 1.234 s").count(), 20, "{of_app}");
+    assert_eq!(of_app.matches("/usr/lib/libgimp.so").count(), 1, "{of_app}");
     assert_eq!(of_app, served.run(&["stats", "gimp"]));
     let page = served.run(&["plot", "-o", "-", "gimp"]);
     assert!(
@@ -70,6 +71,7 @@ fn commands_reach_the_service() {
         "{page}"
     );
     assert!(page.contains("The newest 60 of 1000 launches"), "{page}");
+    assert!(page.contains("/usr/lib/libgimp.so"), "{page}");
     let of_app = served.run(&["status", "--json", "--user", "nobody", "gimp"]);
     let of_app: Value = serde_json::from_str(&of_app).unwrap();
     assert_eq!(of_app["apps"].as_array().unwrap().len(), 1);
@@ -122,9 +124,36 @@ fn commands_of_an_ordinary_user_are_about_his_own_apps() {
         assert!(succeeded && !said.contains("root"), "{said}");
         assert!(said.contains(APP) || arguments == ["status"], "{said}");
     }
-    let (succeeded, said) = of_user(USER, &["list", "--user", "root"]);
-    assert!(!succeeded && said.contains("only root may"), "{said}");
-    assert_eq!(said.lines().count(), 1);
+    let (succeeded, said) = of_user(USER, &["show", "gimp"]);
+    assert!(
+        succeeded && said.starts_with("app ") && said.contains("covered"),
+        "{said}"
+    );
+    let (succeeded, said) = of_user(USER, &["show", "--json", "gimp"]);
+    let shown: Value = serde_json::from_str(&said).unwrap();
+    assert!(succeeded && shown["entries"].is_array(), "{said}");
+    for other in [
+        &["list", "--user", "root"][..],
+        &["show", "--user", "root", "gimp"],
+    ] {
+        let (succeeded, said) = of_user(USER, other);
+        assert!(!succeeded && said.contains("only root may"), "{said}");
+        assert_eq!(said.lines().count(), 1);
+    }
+    let (succeeded, said) = of_user(OTHER, &["show", "gimp"]);
+    assert!(!succeeded && said.contains("no app gimp"), "{said}");
+    let nobody_answers = paralfetch_of(
+        USER,
+        "unix:path=/nonexistent/bus",
+        program,
+        &["show", "gimp"],
+    );
+    assert_eq!(nobody_answers.status.code(), Some(3));
+    let said = String::from_utf8(nobody_answers.stderr).unwrap();
+    assert!(
+        said.contains("not running") && said.lines().count() == 1,
+        "{said}"
+    );
     // Root sees whose they are.
     let all = served.run(&["stats"]);
     assert!(

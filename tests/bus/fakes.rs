@@ -4,10 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
+use paralfetch::model::UserApp;
 use paralfetch::policy::{PhaseRequest, Warmth};
+use paralfetch::profile::decode;
 use paralfetch::service::config::Mode;
 use paralfetch::service::control::{
-    Answer, AppState, Control, ControlError, LaunchRecord, Post, Reply, Status, word,
+    Answer, AppState, Control, ControlError, FileReads, LaunchRecord, Post, ProfileData, Reply,
+    Status, word,
 };
 use paralfetch::service::history::Kind;
 use zbus::interface;
@@ -90,8 +93,25 @@ pub fn launch(uid: u32) -> LaunchRecord {
         kind: Kind::Prefetched,
         warmth: Some(Warmth::Cold),
         duration_us: 1_234_000,
+        own_reads: Some(vec![FileReads {
+            path: "/usr/lib/libgimp.so".to_owned(),
+            reads: 3,
+            bytes: 12 << 10,
+            ..FileReads::default()
+        }]),
         ..LaunchRecord::default()
     }
+}
+
+/// A profile of the tests of the format.
+pub fn profile(uid: u32) -> ProfileData {
+    let pf = include_bytes!("../../src/profile/format/format-3.pf").to_vec();
+    let profile = decode(&pf).unwrap();
+    let key = UserApp {
+        uid,
+        id: APP.to_owned(),
+    };
+    ProfileData::new(key, &profile, pf)
 }
 
 fn of_user(user: Option<u32>) -> String {
@@ -140,6 +160,20 @@ impl Control for &Fake {
     ) {
         let known = app.map_or(Ok(()), |app| Fake::known(user, app));
         reply(known.map(|()| vec![launch(user.unwrap_or(0)); limit as usize]));
+    }
+
+    fn profile(
+        &mut self,
+        user: Option<u32>,
+        is_administrator: bool,
+        app: &str,
+        reply: Reply<ProfileData>,
+    ) {
+        reply(Fake::known(user, app).map(|()| {
+            let by = if is_administrator { "" } else { " by owner" };
+            self.change(format!("show {app}{}{by}", of_user(user)));
+            profile(user.unwrap_or(0))
+        }));
     }
 
     fn ask(

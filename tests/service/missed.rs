@@ -1,10 +1,13 @@
 //! What prefetched launches read themselves because their profile lacks it.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use paralfetch::drive::drop_caches;
 use paralfetch::profile::Store;
+use paralfetch::service::config::HistoryConfig;
+use paralfetch::service::history::{FILE_NAME, FileReads, History};
 use serde_json::Value;
 
 use crate::fake_bus::{APP, make_pipes, reading, served};
@@ -60,13 +63,29 @@ fn assert_joined(image: &Image) {
     assert_eq!(schedule.files, sequence.files);
 }
 
+/// The history names the file of launches that have read it themselves.
+fn assert_named(image: &Image) {
+    let path = image.root.state.path().join(FILE_NAME);
+    let (history, _) = History::open(&path, HistoryConfig::default()).unwrap();
+    let launches = history.launches(None, None, usize::MAX).unwrap();
+    let needed = image.root.path().join(format!("data/{NEEDED}"));
+    let is_named = |file: &FileReads| {
+        Path::new(&file.path) == needed
+            && file.not_in_profile_bytes == 4096 * (WHOLE.end - WHOLE.start)
+    };
+    let own_reads = launches.iter().map(|launch| launch.own_reads.as_deref());
+    let with_it = own_reads.filter(|files| files.unwrap_or_default().iter().any(is_named));
+    assert!(with_it.count() >= 2, "{launches:?}");
+}
+
 #[test]
 fn what_launches_read_from_some_day_on_joins_their_profile() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
     let list = image.root.path().join("list");
-    let reads = |files: &str| fs::write(&list, format!("/data/1 /data/2{files}\n")).unwrap();
+    // What comes after the last page of the launch that was learned is no part of it.
+    let reads = |files: &str| fs::write(&list, format!("/data/1{files} /data/2\n")).unwrap();
     reads("");
     image.script("app", "read -r files < /list; cat $files");
     image.enable("app");
@@ -84,6 +103,7 @@ fn what_launches_read_from_some_day_on_joins_their_profile() {
     image.prefetch_in_the_end(&mut service, "app");
     service.stop();
     assert_joined(&image);
+    assert_named(&image);
     drop_caches().unwrap();
     prefetch(&image.root, "app");
     assert_eq!(reads_of_launch(image.root.path(), &["/app"]), 0);

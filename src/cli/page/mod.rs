@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::format::{date, mib, seconds};
+use super::format::{date, kib, mib, seconds};
 use super::stats::SavedTime;
-use super::tables::user_name;
+use super::tables::{read_name, user_name};
 use crate::model::lower_median;
 use crate::policy::Warmth;
 use crate::service::control::{AppState, LaunchRecord, word};
@@ -19,6 +19,9 @@ use crate::service::history::Kind;
 
 /// Most launches that are shown.
 pub const SHOWN: usize = 60;
+
+/// Most launches whose own reads are shown.
+const READS_SHOWN: usize = 5;
 
 /// With this, and with nothing else, each page begins.
 pub const BEGIN: &str = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -91,6 +94,7 @@ pub fn page(page: &LaunchPage<'_>) -> String {
                         (times(&in_time, page.launches.len()))
                         (by_kind(&in_time))
                         (each(&in_time))
+                        (own_reads(&in_time))
                     }
                     (machine(page))
                 }
@@ -304,6 +308,47 @@ fn each(launches: &[LaunchRecord]) -> Markup {
     let caption = "The launches above, the newest first. Own reads: requests to the drive that the app made itself and \
                    waited for. Read: what the drive read for the launch and for prefetching it.";
     table("Each launch", caption, &columns, rows)
+}
+
+/// What the newest prefetched launches still read themselves, a row for each file.
+fn own_reads(launches: &[LaunchRecord]) -> Markup {
+    let numbered = launches.iter().enumerate().rev();
+    let known = numbered.filter_map(|(index, launch)| {
+        let files = launch.own_reads.as_deref()?;
+        (!files.is_empty()).then_some((index, files))
+    });
+    let rows: Vec<Vec<String>> = known
+        .take(READS_SHOWN)
+        .flat_map(|(index, files)| {
+            files.iter().map(move |file| {
+                vec![
+                    (index + 1).to_string(),
+                    file.reads.to_string(),
+                    kib(file.bytes),
+                    kib(file.not_in_profile_bytes),
+                    read_name(file).to_owned(),
+                ]
+            })
+        })
+        .collect();
+    if rows.is_empty() {
+        return html! {};
+    }
+    let caption = "The files from which the newest prefetched launches read most themselves until they were complete, \
+                   by the numbers of the launches. Not in profile: what prefetching does not know of; for the rest, \
+                   the app came before the prefetch.";
+    table(
+        "What launches still read themselves",
+        caption,
+        &[
+            ("no.", Cell::Number),
+            ("reads", Cell::Number),
+            ("read", Cell::Number),
+            ("not in profile", Cell::Number),
+            ("file", Cell::Text),
+        ],
+        rows.into_iter(),
+    )
 }
 
 /// What a column holds.

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::service::control::FileReads;
 
 fn app(app: &str) -> AppState {
     AppState {
@@ -106,6 +107,34 @@ fn the_newest_launches_are_shown_and_numbered_in_time() {
 }
 
 #[test]
+fn what_the_newest_launches_read_themselves_stands_with_its_files() {
+    let with = |files: usize| LaunchRecord {
+        own_reads: Some(vec![
+            FileReads {
+                path: "/usr/lib/<a>.so".to_owned(),
+                reads: 3,
+                bytes: 64 << 10,
+                not_in_profile_bytes: 4 << 10,
+                ..FileReads::default()
+            };
+            files
+        ]),
+        ..launch(Kind::Prefetched, Some(Warmth::Cold), 1_000_000)
+    };
+    let unknown = launch(Kind::Learned, None, 1_000_000);
+    let page_of = |launches: &[LaunchRecord]| made(&[app("/usr/bin/gimp")], launches);
+    let mut launches = vec![unknown.clone(), with(2), with(0)];
+    launches.extend(vec![with(1); READS_SHOWN]);
+    let page = page_of(&launches);
+    let row = "<td class=\"number\"><bdi>3</bdi></td><td class=\"number\"><bdi>64 KiB</bdi></td>\
+               <td class=\"number\"><bdi>4 KiB</bdi></td><td class=\"text\"><bdi>/usr/lib/&lt;a&gt;.so</bdi></td>";
+    assert_eq!(page.matches(row).count(), 2 + READS_SHOWN - 1, "{page}");
+    for launches in [&[unknown][..], &[with(0)]] {
+        assert!(!page_of(launches).contains("still read"));
+    }
+}
+
+#[test]
 fn users_are_named_where_there_are_several() {
     let own = launch(Kind::Learned, None, 1);
     let others = LaunchRecord {
@@ -196,6 +225,10 @@ proptest! {
             let launch = LaunchRecord {
                 app: texts[0].clone(),
                 note: Some(texts[4].clone()),
+                own_reads: Some(vec![FileReads {
+                    path: texts[2].clone(),
+                    ..FileReads::default()
+                }]),
                 ..launch(Kind::Prefetched, Some(Warmth::Cold), 1_000_000)
             };
             page(&LaunchPage {

@@ -40,8 +40,12 @@ impl LaunchWaits {
     }
 }
 
-/// The section for a person to read; `duration` is that of the launch.
-pub fn section(waits: &Result<LaunchWaits, String>, duration: Duration) -> Vec<String> {
+/// The section for a person to read, its table in so many columns; `duration` is that of the launch.
+pub fn section(
+    waits: &Result<LaunchWaits, String>,
+    duration: Duration,
+    columns: Option<usize>,
+) -> Vec<String> {
     let waits = match waits {
         Ok(waits) => waits,
         Err(why) => return vec![format!("waits for writes are not known: {why}")],
@@ -49,7 +53,7 @@ pub fn section(waits: &Result<LaunchWaits, String>, duration: Duration) -> Vec<S
     let summary = text::summary(&waits.totals, &waits.names, duration);
     let mut section = vec![format!("waits for writes: {summary}")];
     if waits.totals.all.count > 0 {
-        section.extend(text::causes(&waits.totals));
+        section.extend(text::causes(&waits.totals, columns));
     }
     section.extend((!waits.late.is_zero()).then(|| {
         format!(
@@ -117,7 +121,7 @@ mod tests {
 
     #[test]
     fn only_waits_for_writes_in_the_launch_are_listed() {
-        let section = section(&Ok(waits()), Duration::from_secs(2));
+        let section = section(&Ok(waits()), Duration::from_secs(2), None);
         assert_eq!(
             section,
             [
@@ -150,7 +154,7 @@ mod tests {
             ..SeenWaits::default()
         };
         let waits = Ok(LaunchWaits::of(seen, 0, u64::MAX));
-        let section = section(&waits, Duration::from_secs(1));
+        let section = section(&waits, Duration::from_secs(1), None);
         assert_eq!(
             section.last().unwrap(),
             "not looked at: 1 wait; there may be more for writes"
@@ -161,14 +165,14 @@ mod tests {
     #[test]
     fn without_the_detector_a_line_says_why() {
         let none = Err("no tracepoint".to_owned());
-        let text = section(&none, Duration::ZERO);
+        let text = section(&none, Duration::ZERO, None);
         assert_eq!(text, ["waits for writes are not known: no tracepoint"]);
         let lines = json_lines(&none);
         assert_eq!(
             lines,
             [json!({"type": "waits", "problem": "no tracepoint"})]
         );
-        let quiet = section(&Ok(LaunchWaits::default()), Duration::from_secs(1));
+        let quiet = section(&Ok(LaunchWaits::default()), Duration::from_secs(1), None);
         assert_eq!(quiet, ["waits for writes: no waits in 1.0 s"]);
     }
 }

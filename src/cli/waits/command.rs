@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::process::getpid;
 
 use super::super::report::ReportFile;
-use super::super::{Failure, say};
+use super::super::{Failure, said_columns, say, say_all};
 use super::{json, text};
 use crate::cli::args::WaitsArgs;
 use crate::judge::{SeenWaits, WaitLog};
@@ -51,7 +51,10 @@ pub fn main(args: &WaitsArgs) -> Result<(), Failure> {
         (Ok(seen), None) if args.json.is_some() => {
             let _ = io::stderr().write_all(json_lines(&seen).as_bytes());
         }
-        (Ok(seen), None) => report(&seen, args.cost).iter().for_each(|line| say(line)),
+        (Ok(seen), None) => {
+            let columns = said_columns();
+            say_all(&report(&seen, args.cost, columns), columns);
+        }
     }
     exit.finish()
 }
@@ -80,10 +83,12 @@ fn follow(
     }
 }
 
-fn report(seen: &SeenWaits, with_cost: bool) -> Vec<String> {
+fn report(seen: &SeenWaits, with_cost: bool, columns: Option<usize>) -> Vec<String> {
     let watched = text::watched(seen);
     let mut lines = vec![text::summary(&seen.totals, &seen.names, watched)];
-    lines.extend(text::tables(&seen.totals, &seen.names, MOST_ROWS));
+    let rows = MOST_ROWS;
+    let size = text::WaitTableSize { rows, columns };
+    lines.extend(text::tables(&seen.totals, &seen.names, size));
     lines.extend(text::caveats(seen.lost, &seen.missing));
     lines.extend(with_cost.then(|| text::cost(seen)));
     lines

@@ -105,8 +105,13 @@ fn close(face: Face, log: WaitLog, with_cost: bool) -> Result<(), Failure> {
         emit([json::totals(&seen, ended).to_string()])?;
         return Ok(());
     }
-    let mut lines = vec![text::summary(&seen.totals, &seen.names, watched)];
-    lines.extend(text::tables(&seen.totals, &seen.names, MOST_ROWS));
+    let summary = text::summary(&seen.totals, &seen.names, watched);
+    let mut lines = terminal::wrapped(&summary, terminal::columns(), 2);
+    let size = text::WaitTableSize {
+        rows: MOST_ROWS,
+        columns: terminal::columns(),
+    };
+    lines.extend(text::tables(&seen.totals, &seen.names, size));
     lines.extend(with_cost.then(|| text::cost(&seen)));
     if face == Face::Frames {
         lines.extend(text::caveats(seen.lost, &seen.missing));
@@ -123,16 +128,19 @@ fn draw(log: &WaitLog, watched: Duration) -> Result<bool, Failure> {
     let seen = log.seen();
     let under_way = log.waiting()?;
     let totals = seen.totals.with(&under_way);
-    let mut lines = vec![text::summary(&totals, &seen.names, watched)];
+    let size = terminal::size();
+    let summary = text::summary(&totals, &seen.names, watched);
+    let mut lines = terminal::wrapped(&summary, Some(size.1), 2);
     lines.push(format!("waiting now: {}", under_way.len()));
     let shown = under_way.iter().take(MOST_UNDER_WAY);
     lines.extend(shown.map(|wait| text::line(wait, seen.since_ns, &seen.names)));
     lines.extend(text::caveats(log.lost(), &[]));
-    let size = terminal::size();
     // Three tables with a head, a line for further rows, and a line for the cursor.
     let left = size.0.saturating_sub(lines.len() + 1);
     let rows = (left / 3).saturating_sub(2).max(1);
-    lines.extend(text::tables(&totals, &seen.names, rows));
+    let columns = Some(size.1);
+    let table = text::WaitTableSize { rows, columns };
+    lines.extend(text::tables(&totals, &seen.names, table));
     write(&terminal::frame(&lines, size))
 }
 

@@ -3,12 +3,17 @@
 use std::time::Duration;
 
 use crate::cli::format::text_of;
+use crate::cli::terminal::cut_start;
 use crate::judge::{SeenWaits, Tally, WaitNames, WaitProcess, WaitSum, WaitTotals, WaitedPlace};
 use crate::kernel::DetectorCost;
 use crate::model::Wait;
 
-/// Longest name in a table, in characters; of longer ones the end is shown.
+/// Longest name, in characters; of longer ones the end is shown.
 const LONGEST_NAME: usize = 56;
+
+/// Columns of a table before the name, and between the name and for whom tasks waited.
+const BEFORE_NAME: usize = 7 + 1 + 10 + 1 + 10 + 2;
+const BETWEEN: usize = 2;
 
 /// How many waits there were in how much time, and the worst of them.
 pub fn summary(totals: &WaitTotals, names: &WaitNames, watched: Duration) -> String {
@@ -33,54 +38,75 @@ pub fn counted(count: u64) -> String {
     }
 }
 
-/// Tables by cause, by process and by file or device, of at most so many rows each; none without waits.
-pub fn tables(totals: &WaitTotals, names: &WaitNames, most_rows: usize) -> Vec<String> {
+/// How large a table may become.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitTableSize {
+    /// Most rows.
+    pub rows: usize,
+    /// Columns that names are cut to fit into, if they are bounded.
+    pub columns: Option<usize>,
+}
+
+/// Tables by cause, by process and by file or device, each of this size at most; none without waits.
+pub fn tables(totals: &WaitTotals, names: &WaitNames, size: WaitTableSize) -> Vec<String> {
     if totals.all.count == 0 {
         return Vec::new();
     }
-    let causes = table(&totals.by_cause, "cause", most_rows, ToString::to_string);
-    let processes = table(&totals.by_process, "process", most_rows, |process| {
-        process.to_string()
-    });
-    let files = table(&totals.by_place, "file or device", most_rows, |place| {
+    let causes = table(&totals.by_cause, "cause", size, ToString::to_string);
+    let processes = table(&totals.by_process, "process", size, ToString::to_string);
+    let files = table(&totals.by_place, "file or device", size, |place| {
         place_name(*place, names)
     });
     [causes, processes, files].concat()
 }
 
 /// The table by cause alone.
-pub fn causes(totals: &WaitTotals) -> Vec<String> {
-    table(&totals.by_cause, "cause", usize::MAX, ToString::to_string)
+pub fn causes(totals: &WaitTotals, columns: Option<usize>) -> Vec<String> {
+    let rows = usize::MAX;
+    let size = WaitTableSize { rows, columns };
+    table(&totals.by_cause, "cause", size, ToString::to_string)
 }
 
 fn table<K: Ord>(
     tally: &Tally<K>,
     title: &str,
-    most_rows: usize,
+    size: WaitTableSize,
     name: impl Fn(&K) -> String,
 ) -> Vec<String> {
     let rows = tally.rows();
-    let shown = rows.iter().take(most_rows);
-    let named: Vec<(String, &WaitSum)> = shown
-        .map(|(key, sum)| (shortened(&name(key)), *sum))
-        .collect();
-    let lengths = named.iter().map(|(name, _)| name.chars().count());
-    let width = lengths.chain([title.len()]).max().unwrap_or(0);
+    let shown: Vec<_> = rows.iter().take(size.rows).collect();
+    let names: Vec<String> = shown.iter().map(|(key, _)| name(key)).collect();
+    let whom: Vec<String> = shown.iter().map(|(_, sum)| for_whom(sum)).collect();
+    let (room, whom_room) = match size.columns {
+        Some(columns) => {
+            let both = columns.saturating_sub(BEFORE_NAME + BETWEEN);
+            share_columns(both, longest(&names, title), longest(&whom, "for whom"))
+        }
+        None => (LONGEST_NAME, usize::MAX),
+    };
+    let names: Vec<String> = names.iter().map(|name| cut_start(name, room)).collect();
+    let width = longest(&names, title);
     let mut lines = vec![format!(
         "{:>7} {:>10} {:>10}  {title:<width$}  for whom",
         "waits", "total s", "worst ms"
     )];
-    lines.extend(named.iter().map(|(name, sum)| {
-        let line = format!(
-            "{:>7} {:>10.3} {:>10.1}  {name:<width$}  {}",
-            sum.count,
-            sum.total_ns as f64 / 1e9,
-            ms(sum.worst_ns),
-            for_whom(sum),
-        );
-        line.trim_end().to_owned()
-    }));
-    let hidden = rows.len() - named.len();
+    lines.extend(
+        shown
+            .iter()
+            .zip(names)
+            .zip(whom)
+            .map(|(((_, sum), name), whom)| {
+                let line = format!(
+                    "{:>7} {:>10.3} {:>10.1}  {name:<width$}  {}",
+                    sum.count,
+                    sum.total_ns as f64 / 1e9,
+                    ms(sum.worst_ns),
+                    cut_start(&whom, whom_room),
+                );
+                line.trim_end().to_owned()
+            }),
+    );
+    let hidden = rows.len() - shown.len();
     let rest = match (hidden, tally.rest.count) {
         (0, 0) => None,
         (hidden, 0) => Some(format!("{:>7} further rows", hidden)),
@@ -88,6 +114,20 @@ fn table<K: Ord>(
     };
     lines.extend(rest);
     lines
+}
+
+/// Characters of the longest of these, and of the head of their column.
+fn longest(texts: &[String], title: &str) -> usize {
+    let lengths = texts.iter().map(|text| text.chars().count());
+    lengths.chain([title.len()]).max().unwrap_or(0)
+}
+
+/// The columns that two texts get of those for both: as many as they are long or, where that is too much, as many as the
+/// other leaves, and half at least.
+fn share_columns(both: usize, name: usize, whom: usize) -> (usize, usize) {
+    let name = name.min(LONGEST_NAME);
+    let room = name.min(both.saturating_sub(whom).max(both / 2));
+    (room, both - room)
 }
 
 /// One wait, with the seconds since watching began.
@@ -104,7 +144,7 @@ fn what(wait: &Wait, names: &WaitNames) -> String {
     let place = WaitedPlace::from(wait);
     if place != WaitedPlace::default() {
         text.push_str(" at ");
-        text.push_str(&shortened(&place_name(place, names)));
+        text.push_str(&cut_start(&place_name(place, names), LONGEST_NAME));
     }
     if let Some(whom) = &wait.for_whom {
         text.push_str(&format!(", for {}", WaitProcess::from(whom)));
@@ -178,16 +218,6 @@ fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// Its end, if it is too long.
-fn shortened(name: &str) -> String {
-    let length = name.chars().count();
-    if length <= LONGEST_NAME {
-        return name.to_owned();
-    }
-    let end: String = name.chars().skip(length - LONGEST_NAME + 1).collect();
-    format!("…{end}")
-}
-
 #[cfg(test)]
 pub(in crate::cli) mod tests {
     use super::*;
@@ -231,8 +261,12 @@ pub(in crate::cli) mod tests {
             "  waits    total s   worst ms  file or device      for whom",
             "      2      1.520     1500.0  4000:77777 inode 9  dd[7] 100 %",
         ];
-        assert_eq!(tables(&totals, &names, 9), expected);
-        let cut = tables(&totals, &names, 1);
+        let size = |rows| WaitTableSize {
+            rows,
+            columns: None,
+        };
+        assert_eq!(tables(&totals, &names, size(9)), expected);
+        let cut = tables(&totals, &names, size(1));
         assert_eq!(cut[2], "      1 further rows");
         assert_eq!(
             summary(&totals, &names, Duration::from_secs(3)),
@@ -248,7 +282,11 @@ pub(in crate::cli) mod tests {
     fn without_waits_there_is_one_line() {
         let totals = WaitTotals::default();
         let names = WaitNames::default();
-        assert!(tables(&totals, &names, 9).is_empty());
+        let size = WaitTableSize {
+            rows: 9,
+            columns: None,
+        };
+        assert!(tables(&totals, &names, size).is_empty());
         let text = summary(&totals, &names, Duration::from_millis(1500));
         assert_eq!(text, "no waits in 1.5 s");
     }
@@ -289,9 +327,41 @@ pub(in crate::cli) mod tests {
     }
 
     #[test]
-    fn of_long_names_the_end_is_shown() {
-        let name = shortened(&"x/".repeat(100));
-        assert_eq!(name.chars().count(), LONGEST_NAME);
-        assert!(name.starts_with('…') && name.ends_with('/'));
+    fn tables_fit_into_80_columns_whatever_the_names_are() {
+        // The longest names and numbers that the kernel has.
+        let task = |pid| WaitTask {
+            pid,
+            tid: pid,
+            comm: "fifteen-letters".to_owned(),
+            uid: 1000,
+        };
+        let long = Wait {
+            task: task(4_194_304),
+            for_whom: Some(task(4_194_303)),
+            inode: Some(u64::MAX),
+            ..wait(WaitCause::JournalCommit, 99_999_000_000_000)
+        };
+        let totals: WaitTotals = [&long].into_iter().collect();
+        let names = WaitNames::default();
+        let size = |columns| WaitTableSize { rows: 9, columns };
+        let whole = tables(&totals, &names, size(None));
+        let is_long = |line: &String| line.chars().count() > 80;
+        assert!(whole.iter().any(is_long), "{whole:?}");
+        // On standard error each line begins with "paralfetch: ".
+        for columns in [80, 68] {
+            let mut fitted = tables(&totals, &names, size(Some(columns)));
+            fitted.extend(causes(&totals, Some(columns)));
+            let is_long = |line: &&String| line.chars().count() > columns;
+            assert_eq!(fitted.iter().find(is_long), None);
+        }
+        let fitted = tables(&totals, &names, size(Some(80)));
+        // The end of a name says most, and nothing is cut where there is room.
+        assert!(fitted[5].contains("73709551615  "), "{fitted:?}");
+        let whom = "-letters[4194303] 100 %";
+        assert!(fitted[5].ends_with(whom), "{fitted:?}");
+        assert_eq!(tables(&totals, &names, size(Some(200))), whole);
+        // A terminal that is too narrow for any of it.
+        let narrow = tables(&totals, &names, size(Some(1)));
+        assert_eq!(narrow.len(), fitted.len());
     }
 }

@@ -1,13 +1,20 @@
 //! The calls on the running service, on the thread of its event loop.
 
+use std::sync::Arc;
+
 use super::apps::{add_times, find, id_of, manage, new_record, states};
-use super::{Answer, AppState, Control, ControlError, LaunchRecord, Reply, ShieldSummary, Status};
+use super::{
+    Answer, AppState, Control, ControlError, LaunchRecord, ProfileData, Reply, ShieldSummary,
+    Status,
+};
 use crate::model::UserApp;
 use crate::policy::{Phase, PhaseRequest};
+use crate::profile::{decode, encode};
 use crate::service::config::{Mode, set_mode};
 use crate::service::event_loop::Service;
 use crate::service::history::History;
 use crate::service::message::Message;
+use crate::service::own_profile::hide_names;
 use crate::service::registry::Record;
 
 /// The answer to a call when too many others wait.
@@ -56,6 +63,35 @@ impl Control for Service {
                 .transpose()
                 .map(Option::unwrap_or_default)
                 .map_err(ControlError::failed)
+        });
+    }
+
+    fn profile(
+        &mut self,
+        user: Option<u32>,
+        is_administrator: bool,
+        app: &str,
+        reply: Reply<ProfileData>,
+    ) {
+        let managed = &self.parts.apps;
+        let found = match find(&managed.registry, user, app) {
+            Ok(found) => found,
+            Err(error) => return reply(Err(error)),
+        };
+        let packed = found.into_iter().find_map(|key| {
+            let packed = Arc::clone(&managed.profiles.get(&key)?.packed);
+            Some((key, packed))
+        });
+        let Some((key, packed)) = packed else {
+            let why = format!("there is no profile of {app} yet: launch it once or twice");
+            return reply(Err(ControlError::Unknown(why)));
+        };
+        if let Err(busy) = self.check_worker() {
+            return reply(Err(busy));
+        }
+        // Directories are looked at.
+        self.parts.worker.jobs.run(move |_| {
+            reply(profile_data(key, &packed, is_administrator).map_err(ControlError::Failed));
         });
     }
 
@@ -213,6 +249,20 @@ impl Service {
             reply(answer(records.history()));
         });
     }
+}
+
+/// A packed profile for its user, or for the administrator.
+fn profile_data(
+    key: UserApp,
+    packed: &[u8],
+    is_administrator: bool,
+) -> Result<ProfileData, String> {
+    let mut profile = decode(packed).map_err(|error| error.to_string())?;
+    if !is_administrator {
+        hide_names(&mut profile, key.uid)?;
+    }
+    let pf = encode(&profile).map_err(|error| error.to_string())?;
+    Ok(ProfileData::new(key, &profile, pf))
 }
 
 /// Resident memory of this process in bytes; 0 if /proc does not tell.

@@ -16,11 +16,11 @@ mod types;
 use thiserror::Error;
 
 pub use crate::service::dictionary::word;
-pub use crate::service::history::LaunchRecord;
+pub use crate::service::history::{FileReads, LaunchRecord, ReadKind};
 pub use changes::{PendingChanges, ReportedApps};
 pub use files::ServiceFiles;
 pub use shield::{MeasureState, ShieldSummary};
-pub use types::{AppChange, AppState, ChangeKind, ServiceSignal, Status};
+pub use types::{AppChange, AppState, ChangeKind, ProfileData, ServiceSignal, Status};
 
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
@@ -77,6 +77,16 @@ pub trait Control {
         app: Option<&str>,
         limit: u32,
         reply: Reply<Vec<LaunchRecord>>,
+    );
+
+    /// The profile of an app, of the first user of them who has one. Only the administrator is told names of files that
+    /// the user could not list.
+    fn profile(
+        &mut self,
+        user: Option<u32>,
+        is_administrator: bool,
+        app: &str,
+        reply: Reply<ProfileData>,
     );
 
     /// As [`ServiceCalls::ask`]. Only the administrator may name files that not everybody sees, and his word lifts

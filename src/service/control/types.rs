@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use zbus::zvariant::Type;
 
 use super::shield::ShieldSummary;
-use crate::model::UserApp;
+use crate::model::{Profile, UserApp};
 use crate::policy::Plan;
 use crate::service::dictionary::member;
 use crate::service::history::LaunchRecord;
@@ -200,6 +200,50 @@ impl AppChange {
             added_by: state.added_by,
             profile_bytes: state.profile_bytes,
             entries: state.entries,
+        }
+    }
+}
+
+/// The profile of an app.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+#[zvariant(signature = "a{sv}")]
+#[serde(default)]
+pub struct ProfileData {
+    /// See [`AppState::uid`].
+    #[serde(with = "member")]
+    pub uid: u32,
+    /// See [`AppState::app`].
+    #[serde(with = "member")]
+    pub app: String,
+    /// When it was learned, in seconds since the epoch.
+    #[serde(with = "member")]
+    pub created_s: u64,
+    /// Prefetch entries.
+    #[serde(with = "member")]
+    pub entries: u64,
+    /// Files of which data are prefetched.
+    #[serde(with = "member")]
+    pub files: u64,
+    /// Bytes that are prefetched.
+    #[serde(with = "member")]
+    pub bytes: u64,
+    /// The profile as the bytes of a `.pf` file, which [`crate::profile::decode`] reads; without the names of files that
+    /// its user could not list.
+    #[serde(with = "member")]
+    pub pf: Vec<u8>,
+}
+
+impl ProfileData {
+    /// The data of this app's profile, of which `pf` are the bytes.
+    pub fn new(key: UserApp, profile: &Profile, pf: Vec<u8>) -> Self {
+        ProfileData {
+            uid: key.uid,
+            app: key.id,
+            created_s: profile.created,
+            entries: profile.entries.len() as u64,
+            files: profile.scheduled_files() as u64,
+            bytes: profile.entries.iter().map(|entry| entry.span.bytes()).sum(),
+            pf,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::HistoryError;
 
 /// Version of the layout. A database of an [earlier one](EARLIER) is converted; one of another version is moved aside
 /// as if it were damaged.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 /// The table and its indices, in the order of their names.
 const LAYOUT: [&str; 4] = [
@@ -34,6 +34,7 @@ const LAYOUT: [&str; 4] = [
     background_writes INTEGER NOT NULL CHECK (background_writes IN (0, 1)),
     writeback_held_us INTEGER NOT NULL CHECK (writeback_held_us >= 0),
     waited_for_writes_us INTEGER CHECK (waited_for_writes_us >= 0),
+    own_reads TEXT,
     note TEXT
 ) STRICT",
     "CREATE INDEX launches_by_app ON launches (app, uid)",
@@ -51,8 +52,8 @@ struct EarlierLayout {
 }
 
 /// Version 1 did not record whose launch a row is: such rows are shown to the administrator alone. Version 2 knew
-/// nothing of background writes.
-const EARLIER: [EarlierLayout; 2] = [
+/// nothing of background writes, version 3 not what launches read themselves.
+const EARLIER: [EarlierLayout; 3] = [
     EarlierLayout {
         version: 1,
         names: &["launches", "launches_by_app", "launches_by_time"],
@@ -73,6 +74,21 @@ const EARLIER: [EarlierLayout; 2] = [
             own_readaheads, switches, entries, until_first_us, background_writes, writeback_held_us, note)
         SELECT id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
             own_readaheads, switches, entries, until_first_us, 0, 0, note FROM earlier",
+    },
+    EarlierLayout {
+        version: 3,
+        names: &[
+            "launches",
+            "launches_by_app",
+            "launches_by_time",
+            "launches_by_user",
+        ],
+        copy: "INSERT INTO launches (id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
+            own_readaheads, switches, entries, until_first_us, background_writes, writeback_held_us,
+            waited_for_writes_us, note)
+        SELECT id, time_s, uid, app, kind, warmth, duration_us, waiting_us, read_bytes,
+            own_readaheads, switches, entries, until_first_us, background_writes, writeback_held_us,
+            waited_for_writes_us, note FROM earlier",
     },
 ];
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use zbus::zvariant::Type;
 
+use super::MAX_READ_PATH;
 use crate::policy::Warmth;
 use crate::service::dictionary::{member, optional, optional_word};
 
@@ -27,6 +28,57 @@ pub enum Kind {
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
+    }
+}
+
+/// What the pages that a launch read itself belong to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+#[serde(rename_all = "kebab-case")]
+#[zvariant(signature = "s")]
+pub enum ReadKind {
+    /// A regular file.
+    #[default]
+    Data,
+    /// File systems: their inode tables, directories and extent blocks.
+    Metadata,
+}
+
+/// What a prefetched launch read itself of a file, or of the file systems' metadata.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
+#[zvariant(signature = "a{sv}")]
+#[serde(default)]
+pub struct FileReads {
+    /// What was read.
+    #[serde(with = "member")]
+    pub kind: ReadKind,
+    /// The file's path; empty for metadata, where it is not known, and where the launch's user could not list it. The
+    /// beginning of one that is too long is replaced.
+    #[serde(with = "member")]
+    pub path: String,
+    /// How many reads there were.
+    #[serde(with = "member")]
+    pub reads: u64,
+    /// Their size in bytes.
+    #[serde(with = "member")]
+    pub bytes: u64,
+    /// Bytes of those that the profile does not hold at all; for the others the app was faster than the prefetch, or
+    /// they were skipped.
+    #[serde(with = "member")]
+    pub not_in_profile_bytes: u64,
+}
+
+impl FileReads {
+    /// Keeps the end of a path that is too long.
+    pub fn cut(&mut self) {
+        if self.path.len() <= MAX_READ_PATH {
+            return;
+        }
+        let mark = "\u{2026}";
+        let mut start = self.path.len() - (MAX_READ_PATH - mark.len());
+        while !self.path.is_char_boundary(start) {
+            start += 1;
+        }
+        self.path.replace_range(..start, mark);
     }
 }
 
@@ -84,6 +136,10 @@ pub struct LaunchRecord {
     /// attached for it.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub waited_for_writes_us: Option<u64>,
+    /// The files from which a prefetched launch read most itself until it was complete, at most
+    /// [`super::MOST_READ_FILES`], the most first; `None` if that is not known.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub own_reads: Option<Vec<FileReads>>,
     /// What was decided after the launch, or what went wrong, as text. The history cuts it off after
     /// [`super::MAX_NOTE`] characters.
     #[serde(with = "optional_word")]

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use crate::model::UserApp;
 use crate::service::config::HistoryConfig;
 
-pub use launch::{Kind, LaunchRecord};
+pub use launch::{FileReads, Kind, LaunchRecord, ReadKind};
 pub use summary::{HistorySummary, Typical, WritesSummary};
 
 /// Name of the database in the state directory.
@@ -31,6 +31,12 @@ pub const MAX_APP_BYTES: usize = 4096;
 
 /// Longest note that is kept, in bytes; longer ones are cut off.
 pub const MAX_NOTE: usize = 500;
+
+/// Most files of a launch's own reads that are kept.
+pub const MOST_READ_FILES: usize = 5;
+
+/// Longest path of such a file, in bytes; of longer ones the end is kept.
+pub const MAX_READ_PATH: usize = 256;
 
 /// A summary's medians are those of this many cold launches of a kind, the last ones, because drives, apps
 /// and schedules change.
@@ -241,7 +247,8 @@ fn add_one(
         transaction.execute(
             &format!(
                 "WITH largest AS (SELECT uid, count(*) / 10 + 1 AS tenth FROM launches GROUP BY uid
-                    ORDER BY sum({ROW_BYTES} + length(app) + coalesce(length(note), 0)) DESC LIMIT 1)
+                    ORDER BY sum({ROW_BYTES} + length(app) + coalesce(length(note), 0)
+                        + coalesce(length(own_reads), 0)) DESC LIMIT 1)
                 DELETE FROM launches WHERE id IN (SELECT id FROM launches
                     WHERE uid = (SELECT uid FROM largest) ORDER BY id
                     LIMIT (SELECT tenth FROM largest))"
@@ -267,6 +274,10 @@ fn members(launch: &LaunchRecord) -> rusqlite::Result<Map<String, Value>> {
         }
         note.truncate(len);
     }
+    if let Some(reads) = &mut launch.own_reads {
+        reads.truncate(MOST_READ_FILES);
+        reads.iter_mut().for_each(FileReads::cut);
+    }
     match serde_json::to_value(launch) {
         Ok(Value::Object(members)) => Ok(members),
         Ok(_) => Ok(Map::new()),
@@ -274,18 +285,22 @@ fn members(launch: &LaunchRecord) -> rusqlite::Result<Map<String, Value>> {
     }
 }
 
-/// The value of a member in a row: an empty text is NULL.
+/// The value of a member in a row: an empty text is NULL, a list is its JSON.
 fn value_of(member: &Value) -> types::Value {
     match member {
         Value::Bool(is_so) => types::Value::Integer(i64::from(*is_so)),
         Value::Number(number) => types::Value::Integer(signed(number.as_u64().unwrap_or(0))),
         Value::String(text) if !text.is_empty() => types::Value::Text(text.clone()),
+        Value::Array(_) => types::Value::Text(member.to_string()),
         _ => types::Value::Null,
     }
 }
 
 /// Columns of which 0 and 1 stand for no and yes: SQLite has no other type for these.
 const YES_OR_NO: [&str; 1] = ["background_writes"];
+
+/// Columns that hold a list in JSON: it is read and removed with its launch alone.
+const LISTS: [&str; 1] = ["own_reads"];
 
 /// The launch in a row.
 fn read(row: &Row<'_>) -> rusqlite::Result<LaunchRecord> {
@@ -294,6 +309,11 @@ fn read(row: &Row<'_>) -> rusqlite::Result<LaunchRecord> {
         let member = match row.get_ref(index)? {
             types::ValueRef::Integer(number) if YES_OR_NO.contains(&column) => (number != 0).into(),
             types::ValueRef::Integer(number) => number.into(),
+            types::ValueRef::Text(text) if LISTS.contains(&column) => serde_json::from_slice(text)
+                .map_err(|error| {
+                    let kind = types::Type::Text;
+                    rusqlite::Error::FromSqlConversionFailure(index, kind, error.into())
+                })?,
             // SQLite does not check that texts are UTF-8.
             types::ValueRef::Text(text) => String::from_utf8_lossy(text).into(),
             _ => continue,

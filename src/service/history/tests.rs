@@ -35,7 +35,18 @@ fn launch(app: &str, time_s: u64) -> LaunchRecord {
         background_writes: true,
         writeback_held_us: 900_000,
         waited_for_writes_us: Some(50_000),
+        own_reads: Some(vec![reads_of("/usr/lib/libgimp.so"), FileReads::default()]),
         note: Some("raised the shift to 80 KiB".to_owned()),
+    }
+}
+
+fn reads_of(path: &str) -> FileReads {
+    FileReads {
+        kind: ReadKind::Data,
+        path: path.to_owned(),
+        reads: 3,
+        bytes: 48 << 10,
+        not_in_profile_bytes: 16 << 10,
     }
 }
 
@@ -107,6 +118,50 @@ fn launches_are_kept_as_they_are_and_returned_newest_first() {
     ] {
         let found = history.launches(None, app, limit).expect("read");
         assert!(found.iter().eq(expected), "{app:?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_launchs_own_reads_are_bounded_in_number_and_length() {
+    let (_dir, path) = place();
+    let mut history = open(&path, LIMITS);
+    let with = |own_reads| LaunchRecord {
+        own_reads,
+        ..launch("/a", NOW_S)
+    };
+    let ends = format!("{}/\"odd\u{0}\\name\n", "\u{e4}".repeat(20));
+    let long = "/x".repeat(MAX_READ_PATH) + &ends;
+    let many = vec![reads_of(&long); MOST_READ_FILES + 3];
+    for own_reads in [Some(many), Some(Vec::new()), None] {
+        history.add(&[with(own_reads)]).expect("added");
+    }
+    let found = history.launches(None, None, 9).expect("read");
+    assert_eq!(found[..2], [with(None), with(Some(Vec::new()))]);
+    let kept = found[2].own_reads.as_ref().unwrap();
+    assert_eq!(kept.len(), MOST_READ_FILES);
+    let cut = &kept[0].path;
+    assert!(cut.len() <= MAX_READ_PATH && cut.len() > MAX_READ_PATH - 4);
+    assert!(cut.starts_with('\u{2026}') && cut.ends_with(&ends), "{cut}");
+    let row = |cut: &str| FileReads {
+        path: cut.to_owned(),
+        ..reads_of("")
+    };
+    assert_eq!(kept[4], row(cut));
+}
+
+#[test]
+fn own_reads_that_are_no_list_are_a_damage() {
+    let (_dir, path) = place();
+    let mut history = open(&path, LIMITS);
+    history.add(&[launch("/a", NOW_S)]).expect("added");
+    for text in ["x", "{}", "[7]", "[{\"reads\":-1}]"] {
+        let set = "UPDATE launches SET own_reads = ?1";
+        Connection::open(&path)
+            .unwrap()
+            .execute(set, [text])
+            .unwrap();
+        let found = history.launches(None, None, 9);
+        assert!(matches!(found, Err(HistoryError::Damaged { .. })), "{text}");
     }
 }
 

@@ -372,6 +372,8 @@ impl FollowedLaunch {
             background_writes: self.writes.background,
             writeback_held_us: self.writes.held_us,
             waited_for_writes_us: self.writes.waited_us,
+            // Known once its reads were compared with its profile.
+            own_reads: None,
             note: self.note.clone(),
         }
     }

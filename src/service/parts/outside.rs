@@ -5,6 +5,8 @@ use std::time::{Instant, SystemTime};
 
 use super::Parts;
 use crate::drive::MemoryLimits;
+use crate::fs::mounts::MountTable;
+use crate::fs::visible::VisibleNames;
 use crate::judge::KnownFiles;
 use crate::learn::{LiveJob, MissedReads};
 use crate::model::{By, LaunchCounts, LaunchLimits, OwnRead, UserApp};
@@ -13,10 +15,11 @@ use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, thread_states};
 use crate::profile::decode;
 use crate::service::control::ServiceSignal;
-use crate::service::history::LaunchRecord;
+use crate::service::history::{FileReads, LaunchRecord};
 use crate::service::launch::{FollowedLaunch, LaunchStart, Outside, StateAction};
 use crate::service::launch_threads::{LIMIT, LaunchTask, ServedApp};
 use crate::service::message::Message;
+use crate::service::own_reads::{by_file, path_for};
 use crate::service::registry::Added;
 use crate::service::watchlist::ProbationVerdict;
 
@@ -271,7 +274,7 @@ impl Parts {
         };
         let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
         self.worker.jobs.run(move |_| {
-            let missed = Missed::find(&packed, &ended.figures, reads);
+            let missed = Missed::find(&packed, ended.key.uid, &ended.figures, reads);
             let launch = Box::new(ended);
             outbox.send(Message::Missed { launch, missed });
         });
@@ -283,8 +286,10 @@ impl Parts {
         if launch.is_comparable {
             self.observe_launch(&launch.key, &launch.figures);
         }
-        let reads = missed.map(|missed| missed.reads).unwrap_or_default();
-        self.take_in(&launch, reads);
+        if let Some(missed) = missed {
+            launch.row.own_reads = Some(missed.by_file);
+            self.take_in(&launch, missed.reads);
+        }
         self.enter(launch);
         self.refresh_marks();
     }
@@ -340,11 +345,18 @@ pub struct Missed {
     requests: u64,
     /// All that was noted, of helpers too, with the indices of devices in the profile's table.
     reads: Vec<(u16, OwnRead)>,
+    /// All that the launch tree read itself until it was complete, by file.
+    by_file: Vec<FileReads>,
 }
 
 impl Missed {
-    /// Compares what was noted with the profile; `None` if the launch has no report.
-    fn find(packed: &[u8], figures: &LaunchFigures, reads: Vec<OwnRead>) -> Option<Missed> {
+    /// Compares what was noted of a user's launch with the profile; `None` if the launch has no report.
+    fn find(
+        packed: &[u8],
+        uid: u32,
+        figures: &LaunchFigures,
+        reads: Vec<OwnRead>,
+    ) -> Option<Missed> {
         // This program has packed it.
         let (report, profile) = figures.report.as_ref().zip(decode(packed).ok())?;
         let known = KnownFiles::new(&profile, report);
@@ -354,6 +366,7 @@ impl Missed {
             |read: &&OwnRead| read.by == By::Tree && (end_ns == 0 || read.time_ns <= end_ns);
         // The first requests stand for those that found no room.
         let noted = (reads.iter().filter(of_tree).count() as u64).max(1);
+        let by_file = own_reads_of(uid, reads.iter().filter(of_tree), &known);
         let is_missed = |read: &OwnRead| !known.holds(read);
         let missed: Vec<OwnRead> = reads.into_iter().filter(is_missed).collect();
         let of_tree = missed.iter().filter(of_tree).count() as u64;
@@ -363,6 +376,20 @@ impl Missed {
         Some(Missed {
             requests: of_tree * figures.own_readaheads() / noted,
             reads: reads.collect(),
+            by_file,
         })
     }
+}
+
+/// A user's launch's own reads by file, with the names that he may know.
+fn own_reads_of<'a>(
+    uid: u32,
+    reads: impl Iterator<Item = &'a OwnRead>,
+    known: &KnownFiles<'_>,
+) -> Vec<FileReads> {
+    // Without a mount table, no file has a name.
+    let mounts = MountTable::read().unwrap_or_else(|_| MountTable::parse(b""));
+    let mut names = VisibleNames::new(uid, &mounts);
+    let name = |file| path_for(&mut names, &mounts, file);
+    by_file(reads, |read| known.holds(read), name)
 }

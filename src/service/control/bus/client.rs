@@ -23,7 +23,8 @@ use crate::model::UserApp;
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
 use crate::service::control::{
-    Answer, AppState, ControlError, LaunchRecord, ServiceCalls, ServiceSignal, Status, word,
+    Answer, AppState, ControlError, LaunchRecord, ProfileData, ServiceCalls, ServiceSignal, Status,
+    word,
 };
 use crate::service::dictionary::of_word;
 
@@ -94,6 +95,11 @@ impl Client {
     /// The service as a whole.
     pub fn status(&self) -> Answer<Status> {
         self.call("GetStatus", READ, &())
+    }
+
+    /// The profile of an app of this user or, `None`, of the first one who has one.
+    pub fn profile(&self, user: Option<u32>, app: &str) -> Answer<ProfileData> {
+        self.call("GetProfile", READ, &(user.unwrap_or(EVERYBODY), app))
     }
 
     /// Forgets an app of this user or, `None`, of all, its profiles and its launches.

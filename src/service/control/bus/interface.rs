@@ -17,7 +17,8 @@ use super::{EVERYBODY, MAX_ARGUMENT, MAX_LAUNCHES};
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
 use crate::service::control::{
-    Answer, AppChange, AppState, Control, ControlError, LaunchRecord, Post, Reply, Status,
+    Answer, AppChange, AppState, Control, ControlError, LaunchRecord, Post, ProfileData, Reply,
+    Status,
 };
 use crate::service::dictionary::of_word;
 use crate::service::rate::Rate;
@@ -189,6 +190,20 @@ impl Interface {
         let limit = limit.min(MAX_LAUNCHES);
         let (user, _) = self.whose(user, Effect::None, &call, connection).await?;
         self.call(move |control, reply| control.launches(user, app.as_deref(), limit, reply))
+            .await
+    }
+
+    #[zbus(out_args("profile"))]
+    async fn get_profile(
+        &self,
+        user: u32,
+        app: &str,
+        #[zbus(header)] call: Header<'_>,
+        #[zbus(connection)] connection: &Connection,
+    ) -> Result<ProfileData, ControlError> {
+        let app = bounded(app)?;
+        let (user, is_administrator) = self.whose(user, Effect::None, &call, connection).await?;
+        self.call(move |control, reply| control.profile(user, is_administrator, &app, reply))
             .await
     }
 

@@ -14,6 +14,7 @@
 //! | `GetStatus` | → `a{sv}` | the service as a whole ([`Status`](super::Status)), with numbers of the caller's apps, or for root of all |
 //! | `ListApps` | `us` → `aa{sv}` | managed apps ([`AppState`](super::AppState)): those of a name, or all for "" |
 //! | `ListLaunches` | `usu` → `aa{sv}` | the newest launches ([`LaunchRecord`](super::LaunchRecord)) of an app, or of all for "" |
+//! | `GetProfile` | `us` → `a{sv}` | the profile of an app ([`ProfileData`](super::ProfileData)), of the first user of them who has one |
 //! | `Ask` | `uss` → `s` | learn, prefetch or disable an app; its name |
 //! | `Forget` | `us` | forget an app, its profile and its launches |
 //! | `Listen` | | have the signals of launches and apps sent to this connection: the caller's, or for root all |

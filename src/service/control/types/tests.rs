@@ -8,7 +8,7 @@ use zbus::zvariant::{LE, Value, to_bytes};
 
 use super::*;
 use crate::policy::Warmth;
-use crate::service::history::Kind;
+use crate::service::history::{FileReads, Kind};
 
 fn on_the_bus(value: &(impl Serialize + Type)) -> Data<'static, 'static> {
     to_bytes(Context::new_dbus(LE, 0), value).unwrap()
@@ -30,7 +30,7 @@ fn unknown_numbers_have_no_member() {
     let (members, _): (HashMap<String, Value<'_>>, _) = data.deserialize().unwrap();
     assert_eq!(members["switches"], Value::U64(0));
     assert_eq!(members["background_writes"], Value::Bool(false));
-    for unknown in ["entries", "waited_for_writes_us"] {
+    for unknown in ["entries", "waited_for_writes_us", "own_reads"] {
         assert!(!members.contains_key(unknown), "{members:?}");
     }
     assert_eq!(
@@ -40,6 +40,33 @@ fn unknown_numbers_have_no_member() {
             "duration_us": 0, "waiting_us": 0, "read_bytes": 0, "own_readaheads": 0,
             "switches": 0, "background_writes": false, "writeback_held_us": 0, "note": "",
         })
+    );
+}
+
+#[test]
+fn a_launchs_own_reads_are_dictionaries_in_it() {
+    let launch = LaunchRecord {
+        own_reads: Some(vec![FileReads {
+            path: "/usr/lib/a.so".to_owned(),
+            reads: 2,
+            ..FileReads::default()
+        }]),
+        ..record()
+    };
+    let data = on_the_bus(&launch);
+    let (members, _): (HashMap<String, Value<'_>>, _) = data.deserialize().unwrap();
+    assert_eq!(members["own_reads"].value_signature(), "aa{sv}");
+    let (read, _): (LaunchRecord, _) = data.deserialize().unwrap();
+    assert_eq!(read, launch);
+    assert_eq!(
+        json!(launch)["own_reads"],
+        json!([{
+            "kind": "data", "path": "/usr/lib/a.so", "reads": 2, "bytes": 0, "not_in_profile_bytes": 0,
+        }])
+    );
+    assert_eq!(
+        serde_json::from_value::<LaunchRecord>(json!(launch)).unwrap(),
+        launch
     );
 }
 

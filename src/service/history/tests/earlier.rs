@@ -44,6 +44,31 @@ CREATE INDEX launches_by_time ON launches (time_s);
 CREATE INDEX launches_by_user ON launches (uid);
 PRAGMA user_version = 2;";
 
+/// The layout of before a launch's own reads were recorded.
+const LAYOUT_3: &str = "CREATE TABLE launches (
+    id INTEGER PRIMARY KEY,
+    time_s INTEGER NOT NULL CHECK (time_s >= 0),
+    uid INTEGER NOT NULL CHECK (uid BETWEEN 0 AND 4294967295),
+    app TEXT NOT NULL,
+    kind TEXT NOT NULL CHECK (kind IN ('learned', 'prefetched', 'withheld', 'watched')),
+    warmth TEXT CHECK (warmth IN ('cold', 'partly', 'warm')),
+    duration_us INTEGER NOT NULL CHECK (duration_us >= 0),
+    waiting_us INTEGER NOT NULL CHECK (waiting_us >= 0),
+    read_bytes INTEGER NOT NULL CHECK (read_bytes >= 0),
+    own_readaheads INTEGER NOT NULL CHECK (own_readaheads >= 0),
+    switches INTEGER CHECK (switches >= 0),
+    entries INTEGER CHECK (entries >= 0),
+    until_first_us INTEGER CHECK (until_first_us >= 0),
+    background_writes INTEGER NOT NULL CHECK (background_writes IN (0, 1)),
+    writeback_held_us INTEGER NOT NULL CHECK (writeback_held_us >= 0),
+    waited_for_writes_us INTEGER CHECK (waited_for_writes_us >= 0),
+    note TEXT
+) STRICT;
+CREATE INDEX launches_by_app ON launches (app, uid);
+CREATE INDEX launches_by_time ON launches (time_s);
+CREATE INDEX launches_by_user ON launches (uid);
+PRAGMA user_version = 3;";
+
 /// A database of an earlier layout, with rows.
 fn earlier(layout: &str, rows: &str) -> (tempfile::TempDir, PathBuf) {
     let (dir, path) = place();
@@ -81,6 +106,7 @@ fn launches_of_before_writes_were_recorded_keep_all_that_they_had() {
             background_writes: false,
             writeback_held_us: 0,
             waited_for_writes_us: None,
+            own_reads: None,
             note: Some("n".to_owned()),
         };
         assert_eq!(found, [expected]);
@@ -92,6 +118,43 @@ fn launches_of_before_writes_were_recorded_keep_all_that_they_had() {
             "in the order in which they were added"
         );
         assert!(all[0].background_writes && !all.last().unwrap().background_writes);
+    }
+}
+
+#[test]
+fn launches_of_before_own_reads_were_recorded_keep_all_that_they_had() {
+    let (_dir, path) = earlier(
+        LAYOUT_3,
+        "INSERT INTO launches VALUES
+            (7, 20, 1000, '/b', 'prefetched', 'cold', 1, 2, 3, 4, 5, 6, 7, 1, 8, 9, 'n')",
+    );
+    for _ in 0..2 {
+        let mut history = open(&path, LIMITS);
+        let found = history.launches(Some(USER), Some("/b"), 9).expect("read");
+        let expected = LaunchRecord {
+            time_s: 20,
+            uid: USER,
+            app: "/b".to_owned(),
+            kind: Kind::Prefetched,
+            warmth: Some(Warmth::Cold),
+            duration_us: 1,
+            waiting_us: 2,
+            read_bytes: 3,
+            own_readaheads: 4,
+            switches: Some(5),
+            entries: Some(6),
+            until_first_us: Some(7),
+            background_writes: true,
+            writeback_held_us: 8,
+            waited_for_writes_us: Some(9),
+            own_reads: None,
+            note: Some("n".to_owned()),
+        };
+        assert_eq!(found, [expected]);
+        let new = launch("/c", 30);
+        history.add(std::slice::from_ref(&new)).expect("added");
+        let newest = history.launches(None, None, 1).expect("read");
+        assert_eq!(newest, [new]);
     }
 }
 
@@ -121,6 +184,7 @@ fn launches_that_had_no_user_become_the_administrators() {
             background_writes: false,
             writeback_held_us: 0,
             waited_for_writes_us: None,
+            own_reads: None,
             note: Some("n".to_owned()),
         };
         assert_eq!((found.len(), &found[1]), (2, &expected));
