@@ -127,7 +127,10 @@ impl Work {
     fn learn_other(&mut self) -> Result<LearnedStore> {
         let other = self.job.background.clone();
         let other = other.context("no other app is given")?;
-        self.settle(&other)?;
+        let known = LearnedStore::open(&self.job.out, &self.job.device, &other.name)?;
+        if known.get(LearningRun::Exact).is_err() {
+            self.settle(&other)?;
+        }
         self.learn_all(&other, &[Scenario::Prefetched(Method::Infill)])
     }
 
@@ -231,6 +234,8 @@ impl Work {
         };
         let mut record = self.begin(&app.name, scenario);
         record.predicted = match &plan {
+            // No simulation knows of warm caches or of one processor.
+            Some(_) if scenario.is_warm() || scenario.has_one_processor() => None,
             Some(plan) => plan.predicted,
             None => self.predict_cold(scenario, store),
         };
