@@ -17,6 +17,8 @@ pub enum Record {
     Launch(Launch),
     /// A launch was judged.
     Missed(Missed),
+    /// An app was learned several times in the same way.
+    Lessons(Lessons),
     /// A benchmark ran beside a writer, or on a quiet drive.
     Written(Written),
 }
@@ -70,6 +72,30 @@ pub struct Learned {
     /// What dynamic scheduling did, for `dynamic`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuned: Option<Tuned>,
+}
+
+/// What several lessons of one app have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lessons {
+    /// Name of the drive's profile.
+    pub device: String,
+    /// Name of the app.
+    pub app: String,
+    /// Which learning run: `exact` or `as-read`.
+    pub how: String,
+    /// After the first lesson, the second, ….
+    pub steps: Vec<LessonsStep>,
+}
+
+/// What some lessons have in common, in 4 KiB pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LessonsStep {
+    /// In each of them: FAST's application launch sequence.
+    pub in_all: u64,
+    /// In two of them at least; of one lesson, in that.
+    pub in_two: u64,
+    /// In any of them.
+    pub in_any: u64,
 }
 
 /// What dynamic scheduling did in launches one after the other.
@@ -245,6 +271,10 @@ pub struct Launch {
     pub prefetch_bytes: u64,
     /// Processor time of the launch tree, in seconds.
     pub cpu: f64,
+    /// The same with context switches, and of the prefetcher, from the start until the launch is over; `None` where the
+    /// kernel does not tell, and in records from before that was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<Effort>,
     /// Processor time of the drive's emulator, in seconds.
     pub emulator_cpu: f64,
     /// When a simulation expected it to end, in seconds, where the drive's model was measured.
@@ -261,6 +291,23 @@ pub struct Launch {
     /// What the shield did, a line each, in `writer-shield` and `writer-responsive`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shield: Vec<String>,
+}
+
+/// What a launch cost the processors. Times are in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Effort {
+    /// Of the launch tree in user mode, helpers over the bus included, by clock ticks of mostly 10 ms.
+    pub user: f64,
+    /// The same in the kernel.
+    pub system: f64,
+    /// Of the launch tree in both, without these helpers, by the scheduler's clock.
+    pub app: f64,
+    /// Context switches of the launch tree, without these helpers.
+    pub switches: u64,
+    /// Processor time of the threads that prefetch in the laboratory's process.
+    pub prefetch: f64,
+    /// Their context switches.
+    pub prefetch_switches: u64,
 }
 
 /// What a writer achieved beside a launch or a benchmark, and for some seconds after it.

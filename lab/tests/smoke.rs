@@ -2,9 +2,12 @@
 //! live and while one of them is running; they are prefetched beside the launch, before it (`sorted`) and
 //! by the service.
 
+mod common;
+
 use std::path::Path;
 use std::process::Command;
 
+use common::{lab, possible};
 use lab::record::{Launch, Record, Share};
 use lab::report;
 
@@ -26,39 +29,6 @@ const LAUNCHES: u32 = 2;
 /// Share of what was learned exactly that every other learning run must have, of file data and of
 /// metadata. The rest is what differs from one launch to the next.
 const RECALL: (f64, f64) = (0.99, 0.98);
-
-/// Whether the machine has what the laboratory needs. Prints what is missing, and panics if
-/// `PARALFETCH_REQUIRE_PRIVILEGED` is 1.
-fn possible() -> bool {
-    let tools = ["Xvfb", "mmdebstrap", "losetup"];
-    let missing = tools.iter().find(|tool| {
-        !["/usr/bin", "/usr/sbin", "/sbin"]
-            .iter()
-            .any(|directory| Path::new(directory).join(tool).exists())
-    });
-    let why = if !rustix::process::geteuid().is_root() {
-        "this test needs root".to_owned()
-    } else if let Some(tool) = missing {
-        format!("this test needs {tool}")
-    } else if !Path::new("/dev/fuse").exists() {
-        "this test needs /dev/fuse".to_owned()
-    } else {
-        return true;
-    };
-    assert!(
-        std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
-        "{why}"
-    );
-    eprintln!("SKIPPED: {why}");
-    false
-}
-
-fn lab(arguments: &[&str]) -> std::process::Output {
-    Command::new(env!("CARGO_BIN_EXE_lab"))
-        .args(arguments)
-        .output()
-        .unwrap()
-}
 
 fn run(out: &str) -> std::process::Output {
     let turns = TURNS.to_string();

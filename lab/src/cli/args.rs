@@ -138,14 +138,17 @@ pub struct Run {
     /// The I/O scheduler of the drive: none, mq-deadline or bfq.
     #[arg(long, default_value_t, value_name = "NAME")]
     pub drive_scheduler: Scheduler,
-    /// Scenarios, or groups of them: standard, short, regions, background, live, service,
-    /// service-background, beside, writer (with the quiet ones), sweep-shift, sweep-distance, sweep-hole,
-    /// sweep-region, none.
+    /// Scenarios, or groups of them: standard, short, regions, wrong, one-core, background, live,
+    /// service, service-background, beside, writer (with the quiet ones), sweep-shift, sweep-distance,
+    /// sweep-hole, sweep-region, sweep-mobifetch-hole, sweep-mobifetch-distance, none.
     #[arg(long, default_value = "standard", value_name = "LIST")]
     pub scenarios: String,
     /// Launch so many apps at once, from the first on; several numbers are several experiments.
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub together: Vec<usize>,
+    /// Learn each app so many times as read and exactly, to see what lessons have in common.
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub lessons: u32,
     /// Turns: launches of each app in each scenario.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
@@ -155,7 +158,7 @@ pub struct Run {
     /// Where results go; what is there already is not measured again.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// The app that runs in the background where a scenario wants one.
+    /// The app that runs in the background where a scenario wants one, and the other app of `wrong-app`.
     #[arg(long, default_value = "writer", value_name = "APP")]
     pub background: String,
     /// Longest launch, in seconds; the wait for an app's window and its quiet second included.

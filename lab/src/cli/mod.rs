@@ -99,7 +99,7 @@ fn measure(args: args::Run) -> Result<ExitCode> {
     let needs_background = !scenarios.is_empty()
         && Scenario::parse_list(&scenarios)?
             .iter()
-            .any(|scenario| scenario.needs_background());
+            .any(|scenario| scenario.needs_other_app());
     paralfetch::kernel::check()?;
     let in_image: Vec<App> = match &background {
         Some(app) if needs_background && !apps.contains(app) => {
@@ -116,6 +116,7 @@ fn measure(args: args::Run) -> Result<ExitCode> {
         background,
         scenarios,
         together: args.together,
+        lessons: args.lessons,
         runs: args.runs,
         launches: args.launches,
         timelines: !args.no_timelines,

@@ -61,10 +61,10 @@ const IDLE: f64 = 0.03;
 /// Waits for a second in which this process's descendants hardly run; no longer than `timeout` from
 /// `begun` on, since some apps never rest.
 fn until_idle(begun: Instant, timeout: Duration) -> Result<()> {
-    let mut used = cpu_of_descendants()?;
+    let mut used = cpu_of_descendants()?.total();
     while begun.elapsed() < timeout {
         std::thread::sleep(Duration::from_secs(1));
-        let now = cpu_of_descendants()?;
+        let now = cpu_of_descendants()?.total();
         if now - used < IDLE {
             return Ok(());
         }

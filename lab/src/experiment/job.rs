@@ -37,6 +37,8 @@ pub struct Job {
     pub background: Option<App>,
     /// Scenarios, as [`super::scenario::Scenario::parse_list`] reads them.
     pub scenarios: String,
+    /// How often to learn the app in the same way; 0: it is launched instead.
+    pub lessons: u32,
     /// Turns.
     pub runs: u32,
     /// Launches of each round with the service on.
@@ -62,7 +64,9 @@ impl Job {
             journal,
             job: self,
         };
-        if work.job.apps.len() > 1 {
+        if work.job.lessons > 0 {
+            work.lessons(&records)
+        } else if work.job.apps.len() > 1 {
             work.together(&records)
         } else {
             work.one_app(&records)

@@ -14,8 +14,10 @@ use paralfetch::process::{Command, Spawn, Stdio, Subreaper, Supervisor};
 use rustix::process::{Pid, Rlimit};
 
 use super::disturbance::Counters;
+use super::effort::EffortMeter;
 use super::live::LiveLearning;
-use super::processes::{cpu_of, cpu_of_descendants};
+use super::one_processor::OneProcessor;
+use super::processes::{CpuTime, cpu_of, cpu_of_descendants};
 use super::service::Service;
 use super::wait::Wait;
 use super::writer::Shielded;
@@ -23,6 +25,7 @@ use crate::apps::SessionBus;
 use crate::clock::monotonic_ns;
 use crate::display::Watch;
 use crate::methods::{self, Plan, Running};
+use crate::record::Effort;
 
 /// Time that an app has to comply when it is asked to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -65,6 +68,29 @@ pub struct Request<'a> {
     pub service: Option<&'a mut Service>,
     /// The shield that learns of the launch.
     pub shield: Option<&'a mut Shielded>,
+    /// The app and its prefetchers share a processor.
+    pub one_processor: bool,
+    /// Everything is cached, so that prefetchers find nothing to do.
+    pub warm: bool,
+}
+
+impl<'a> Request<'a> {
+    /// A launch that nobody prefetches or watches and that nothing times.
+    pub fn of(command: &'a Command) -> Request<'a> {
+        Request {
+            command,
+            windows: Vec::new(),
+            completion: None,
+            plans: &[],
+            bus: None,
+            mark: None,
+            live: None,
+            service: None,
+            shield: None,
+            one_processor: false,
+            warm: false,
+        }
+    }
 }
 
 /// The measurements of a launch. Times are in seconds from the start of prefetching, or of the app
@@ -79,8 +105,10 @@ pub struct MeasuredLaunch {
     pub exit: Option<f64>,
     /// Reads of the app and of the prefetcher.
     pub reads: Metered,
-    /// Processor time of the launch tree, in seconds.
-    pub cpu: f64,
+    /// Processor time of the launch tree.
+    pub cpu: CpuTime,
+    /// The same with context switches, and of its prefetchers; `None` where the kernel does not tell.
+    pub effort: Option<Effort>,
     /// What each of the plans did.
     pub prefetched: Vec<methods::Report>,
     /// The start, CLOCK_MONOTONIC in nanoseconds.
@@ -181,9 +209,18 @@ impl Launcher {
         let aside: Vec<Pid> = service.iter().chain(&self.aside).copied().collect();
         let cpu_before = cpu_without(&aside)?;
         let before = Counters::now(&self.drive)?;
+        let mut effort = EffortMeter::begin();
+        let one_processor = match request.one_processor {
+            true => Some(OneProcessor::begin()?),
+            false => None,
+        };
         let begun = monotonic_ns();
         let running = self.prefetch(request.plans)?;
+        if let Some(effort) = &mut effort {
+            effort.app_starts()?;
+        }
         let started = self.supervisor.start(spawn)?;
+        drop(one_processor);
         let mut shield = request.shield;
         if let Some(shield) = &mut shield {
             shield.launch_begins(started.pid)?;
@@ -204,7 +241,17 @@ impl Launcher {
         if let Some(shield) = shield {
             shield.launch_ends()?;
         }
-        let cpu = cpu_without(&aside)? - cpu_before;
+        let cpu = wait.exit.map_or_else(
+            || Ok(cpu_without(&aside)? - cpu_before),
+            |(_, exit)| {
+                anyhow::Ok(CpuTime {
+                    user: exit.usage.user.as_secs_f64(),
+                    system: exit.usage.system.as_secs_f64(),
+                })
+            },
+        )?;
+        let effort = effort.map(|effort| effort.so_far(cpu)).transpose()?;
+        let finish = |running| finish(running, request.warm);
         let prefetched: Result<Vec<_>> = running.into_iter().map(finish).collect();
         let (_, completed_ns) = meter.times_ns();
         let reads = meter.finish();
@@ -224,9 +271,8 @@ impl Launcher {
             completion: (completed_ns > 0).then(|| since(completed_ns)),
             exit: wait.exit.map(|(ns, _)| since(ns)),
             reads,
-            cpu: wait.exit.map_or(cpu, |(_, exit)| {
-                (exit.usage.user + exit.usage.system).as_secs_f64()
-            }),
+            cpu,
+            effort,
             prefetched: prefetched?,
             begun_ns: begun,
             over_ns,
@@ -264,7 +310,7 @@ impl Launcher {
         let before = Counters::now(&self.drive)?;
         let mut running = Running::start(plan, &self.root)?;
         let seconds = running.hold()?.as_secs_f64();
-        finish(running)?;
+        finish(running, false)?;
         let after = Counters::now(&self.drive)?;
         let bytes = after.read.saturating_sub(before.read);
         Ok(MeasuredLaunch {
@@ -298,20 +344,21 @@ impl Launcher {
     }
 }
 
-/// Processor time, in seconds, of all processes that descend from us but these, which are no part of a
+/// Processor time of all processes that descend from us but these, which are no part of a
 /// launch. An app in the background descends from us, too: only its use during the launch is counted.
-fn cpu_without(aside: &[Pid]) -> Result<f64> {
-    let all = cpu_of_descendants()?;
-    let aside = aside
-        .iter()
-        .map(|pid| cpu_of(pid.as_raw_nonzero().get().unsigned_abs()));
-    Ok(all - aside.sum::<Result<f64>>()?)
+fn cpu_without(aside: &[Pid]) -> Result<CpuTime> {
+    let mut rest = cpu_of_descendants()?;
+    for pid in aside {
+        rest = rest - cpu_of(pid.as_raw_nonzero().get().unsigned_abs())?;
+    }
+    Ok(rest)
 }
 
-/// Ends a prefetch. One that prefetched nothing would make a cold launch under another name.
-fn finish(running: Running) -> Result<methods::Report> {
+/// Ends a prefetch. One that prefetched nothing would make a cold launch under another name, unless the launch is meant
+/// to be `warm`.
+fn finish(running: Running, warm: bool) -> Result<methods::Report> {
     let report = running.finish()?;
-    if report.warm {
+    if report.warm && !warm {
         bail!("the caches were not empty: nothing was prefetched");
     }
     match &report.prevented {

@@ -82,7 +82,7 @@ impl Work {
     }
 
     /// Learns an app in one launch. `earlier` is what an earlier one has shown.
-    fn learn(
+    pub(super) fn learn(
         &mut self,
         app: &App,
         how: Learned,

@@ -61,6 +61,7 @@ pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>, scenario: Scena
         app,
         store,
         completion,
+        ..
     } = prepared;
     let method = scenario.method().context("nothing is prefetched")?;
     let plan = work.plan(method, scenario, store, completion)?;
@@ -72,15 +73,12 @@ pub(super) fn record(work: &mut Work, prepared: PreparedApp<'_>, scenario: Scena
     let recorder = Recorder::attach(LaunchLimits::default())?;
     let started = SystemTime::now();
     let seen = work.launcher.launch(Request {
-        command: &command,
         windows,
         completion,
         plans: &[&plan],
         bus,
         mark: Some(recorder.start_mark()),
-        live: None,
-        service: None,
-        shield: None,
+        ..Request::of(&command)
     })?;
     let mut recording = recorder.finish()?;
     // Ending the app reads, too.

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use paralfetch::policy::ShieldProfile;
 
 use super::learned_store::Condition;
-use crate::methods::{Method, Swept, SweptParameter};
+use crate::methods::{Method, Swept, SweptParameter, WrongProfile};
 
 /// Whether another app runs in the background during a round with the service on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +19,19 @@ pub enum Beside {
     Always,
 }
 
+/// A launch that shares one processor with its prefetcher (Paralfetch §5.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OneCore {
+    /// As [`Scenario::Cold`].
+    Cold,
+    /// As [`Method::Infill`].
+    Prefetched,
+    /// As [`Scenario::Warm`].
+    Warm,
+    /// As [`Scenario::WarmPrefetch`].
+    WarmPrefetch,
+}
+
 /// How an app is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scenario {
@@ -28,12 +41,18 @@ pub enum Scenario {
     Warm,
     /// The same, while it is learned live: what live learning costs.
     WarmLive,
+    /// As [`Scenario::Warm`], while a prefetcher finds that there is nothing to do (Paralfetch §5.5).
+    WarmPrefetch,
     /// Nothing cached, with a prefetcher (for the `Only…` methods: the prefetcher alone).
     Prefetched(Method),
     /// The same, with a parameter of the schedule set by a sweep.
     Swept(Swept),
     /// The prefetcher of a sweep alone, without an app.
     SweptAlone(Swept),
+    /// Nothing cached, with the product's prefetcher and a profile that is wrong (FAST §5.2).
+    Wrong(WrongProfile),
+    /// The app and its prefetcher share a processor.
+    OneCore(OneCore),
     /// Nothing cached, while a large file is being rewritten on the same drive (QASIO §3, A).
     WriterCold,
     /// The same, with Paralfetch.
@@ -56,7 +75,7 @@ pub enum Scenario {
 }
 
 /// Scenarios that are asked for by one name.
-pub const GROUPS: [(&str, &[Scenario]); 9] = [
+pub const GROUPS: [(&str, &[Scenario]); 11] = [
     (
         "standard",
         &[
@@ -66,6 +85,7 @@ pub const GROUPS: [(&str, &[Scenario]); 9] = [
             Scenario::Prefetched(Method::Gsoc),
             Scenario::Prefetched(Method::Sorted),
             Scenario::Prefetched(Method::Fast),
+            Scenario::Prefetched(Method::Mobifetch),
             Scenario::Prefetched(Method::Traced),
             Scenario::Prefetched(Method::Shift),
             Scenario::Prefetched(Method::ShiftMerge),
@@ -92,6 +112,29 @@ pub const GROUPS: [(&str, &[Scenario]); 9] = [
             Scenario::Prefetched(Method::Regions),
             Scenario::Prefetched(Method::RegionsHeld),
             Scenario::Warm,
+        ],
+    ),
+    (
+        "wrong",
+        &[
+            Scenario::Cold,
+            Scenario::Prefetched(Method::Infill),
+            Scenario::Wrong(WrongProfile::OffByOne),
+            Scenario::Wrong(WrongProfile::OtherPages),
+            Scenario::Wrong(WrongProfile::OtherApp),
+        ],
+    ),
+    (
+        "one-core",
+        &[
+            Scenario::Cold,
+            Scenario::Prefetched(Method::Infill),
+            Scenario::OneCore(OneCore::Cold),
+            Scenario::OneCore(OneCore::Prefetched),
+            Scenario::Warm,
+            Scenario::WarmPrefetch,
+            Scenario::OneCore(OneCore::Warm),
+            Scenario::OneCore(OneCore::WarmPrefetch),
         ],
     ),
     (
@@ -228,10 +271,14 @@ impl Scenario {
             | Scenario::WarmLive
             | Scenario::WriterCold
             | Scenario::BesideCold
+            | Scenario::OneCore(OneCore::Cold | OneCore::Warm)
             | Scenario::Service(_) => None,
             Scenario::Prefetched(method) | Scenario::Background(method) => Some(method),
             Scenario::Swept(swept) | Scenario::SweptAlone(swept) => Some(swept.method()),
             Scenario::Live
+            | Scenario::WarmPrefetch
+            | Scenario::OneCore(OneCore::Prefetched | OneCore::WarmPrefetch)
+            | Scenario::Wrong(_)
             | Scenario::WriterPrefetch
             | Scenario::WriterShield(_)
             | Scenario::BesidePrefetch => Some(Method::Infill),
@@ -241,7 +288,28 @@ impl Scenario {
 
     /// Whether everything is cached but the completion block.
     pub fn is_warm(self) -> bool {
-        matches!(self, Scenario::Warm | Scenario::WarmLive)
+        matches!(
+            self,
+            Scenario::Warm
+                | Scenario::WarmLive
+                | Scenario::WarmPrefetch
+                | Scenario::OneCore(OneCore::Warm | OneCore::WarmPrefetch)
+        )
+    }
+
+    /// Whether the app and its prefetcher share a processor.
+    pub fn has_one_processor(self) -> bool {
+        matches!(self, Scenario::OneCore(_))
+    }
+
+    /// Whether what was learned of another app is prefetched.
+    pub fn takes_other_set(self) -> bool {
+        self == Scenario::Wrong(WrongProfile::OtherApp)
+    }
+
+    /// Whether there is another app in it, running or only learned.
+    pub fn needs_other_app(self) -> bool {
+        self.needs_background() || self.takes_other_set()
     }
 
     /// Whether the launch is learned live while it is measured.
@@ -316,6 +384,12 @@ impl fmt::Display for Scenario {
             Scenario::Prefetched(method) => f.write_str(method.name()),
             Scenario::Swept(swept) => write!(f, "{SWEEP}{swept}"),
             Scenario::SweptAlone(swept) => write!(f, "{SWEEP_ALONE}{swept}"),
+            Scenario::WarmPrefetch => f.write_str("warm-infill"),
+            Scenario::Wrong(how) => write!(f, "wrong-{how}"),
+            Scenario::OneCore(OneCore::Cold) => f.write_str("one-core-cold"),
+            Scenario::OneCore(OneCore::Prefetched) => f.write_str("one-core-infill"),
+            Scenario::OneCore(OneCore::Warm) => f.write_str("one-core-warm"),
+            Scenario::OneCore(OneCore::WarmPrefetch) => f.write_str("one-core-warm-infill"),
             Scenario::WriterCold => f.write_str("writer-cold"),
             Scenario::WriterPrefetch => f.write_str("writer-prefetch"),
             Scenario::WriterShield(ShieldProfile::Default) => f.write_str("writer-shield"),
@@ -335,6 +409,8 @@ impl fmt::Display for Scenario {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -387,6 +463,10 @@ mod tests {
         );
         let beside = list("background,service-background,beside");
         assert!(beside.iter().all(|s| s.needs_background()));
+        let wrong = list("wrong");
+        assert!(!wrong.iter().any(|s| s.needs_background()));
+        let others: Vec<_> = wrong.iter().filter(|s| s.needs_other_app()).collect();
+        assert_eq!(others, [&Scenario::Wrong(WrongProfile::OtherApp)]);
         assert_eq!(
             list("service-beside"),
             [Scenario::Service(Beside::Always)],
@@ -406,17 +486,8 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let mut names: Vec<String> = GROUPS
-            .iter()
-            // These have scenarios of `standard` with them.
-            .filter(|(name, _)| !["short", "regions", "writer"].contains(name))
-            .flat_map(|(_, scenarios)| scenarios.iter())
-            .chain(&TOGETHER)
-            .map(|scenario| scenario.to_string())
-            .collect();
-        let count = names.len();
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), count);
+        let scenarios: HashSet<Scenario> = Scenario::all().chain(TOGETHER).collect();
+        let names: HashSet<String> = scenarios.iter().map(Scenario::to_string).collect();
+        assert_eq!(names.len(), scenarios.len());
     }
 }

@@ -150,15 +150,10 @@ impl Work {
         let mut launch = self.begin(&app.name, Scenario::Service(Beside::Nothing));
         let emulator = self.emulator_cpu()?;
         let seen = self.launcher.launch(Request {
-            command: &command,
             windows,
-            completion: None,
-            plans: &[],
             bus,
-            mark: None,
-            live: None,
             service: Some(service),
-            shield: None,
+            ..Request::of(&command)
         })?;
         self.complete(&mut launch, &seen, emulator)?;
         let written = service.last()?;

@@ -37,6 +37,8 @@ pub struct SessionOptions {
     pub scenarios: String,
     /// How many apps to launch at once, from the first on; each number an experiment.
     pub together: Vec<usize>,
+    /// How often to learn each app in the same way, to see what lessons have in common; 0: not at all.
+    pub lessons: u32,
     /// Turns.
     pub runs: u32,
     /// Launches of each round with the service on.
@@ -160,6 +162,7 @@ fn jobs(
         apps,
         background: asked.background.clone(),
         scenarios: scenarios.to_owned(),
+        lessons: 0,
         runs: asked.runs,
         launches: asked.launches,
         timelines: asked.timelines,
@@ -182,6 +185,12 @@ fn jobs(
             );
         };
         all.push(job(apps.to_vec(), ""));
+    }
+    if asked.lessons > 0 {
+        all.extend(asked.apps.iter().map(|app| Job {
+            lessons: asked.lessons,
+            ..job(vec![app.clone()], "")
+        }));
     }
     let mut failed = Vec::new();
     for (index, job) in all.iter().enumerate() {

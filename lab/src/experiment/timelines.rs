@@ -74,6 +74,7 @@ pub(super) fn record(
         app,
         store,
         completion,
+        ..
     } = prepared;
     let plan = scenario
         .method()
@@ -100,15 +101,13 @@ pub(super) fn record(
     let mark = recorder.start_mark()?;
     let plans: Vec<&Plan> = plan.iter().collect();
     let seen = work.launcher.launch(Request {
-        command: &command,
         windows,
         completion,
         plans: &plans,
         bus,
         mark: Some(mark),
-        live: None,
-        service: None,
         shield: written.as_mut().and_then(WrittenDrive::shield),
+        ..Request::of(&command)
     })?;
     let raw = recorder.finish()?;
     if let Some(written) = written {

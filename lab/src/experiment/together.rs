@@ -55,15 +55,10 @@ impl Work {
             record.turn = task.turn;
             let emulator = self.emulator_cpu()?;
             let seen = self.launcher.launch(Request {
-                command: &command,
                 windows,
-                completion: None,
                 plans: &plans.iter().collect::<Vec<_>>(),
                 bus,
-                mark: None,
-                live: None,
-                service: None,
-                shield: None,
+                ..Request::of(&command)
             })?;
             self.complete(&mut record, &seen, emulator)?;
             self.journal.add(&Record::Launch(record.clone()))?;

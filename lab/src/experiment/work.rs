@@ -1,6 +1,6 @@
 //! The work of one process: learning an app, launching it in turns, recording the launches.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use paralfetch::bench::completion::{self, FoundCompletion};
 use paralfetch::kernel::{RecorderPool, TraceMode};
 
@@ -20,7 +20,7 @@ use super::turns::{Task, launches, missing};
 use super::writer::WrittenDrive;
 use crate::apps::App;
 use crate::display::{Display, Watch};
-use crate::methods::{LearningRun, Method, Plan, PlannedDrive, plan, swept_plan};
+use crate::methods::{LearningRun, Method, Plan, PlannedDrive, WrongProfile, plan, swept_plan};
 use crate::record::{Launch, Record};
 
 /// How often a failed launch or learning run is tried again.
@@ -31,6 +31,8 @@ pub(super) const TRIES: usize = 3;
 pub(super) struct PreparedApp<'a> {
     pub app: &'a App,
     pub store: &'a LearnedStore,
+    /// What was learned of another app, where a scenario prefetches that.
+    pub other: Option<&'a LearnedStore>,
     /// Its completion block, where launches can be timed by it.
     pub completion: Option<&'a FoundCompletion>,
 }
@@ -55,7 +57,7 @@ impl Work {
             // What ends by exit is too short for anything to go on beside it.
             .filter(|scenario| app.window.is_some() || !scenario.has_writer())
             // An app that is running already opens a window there: that is no launch.
-            .filter(|scenario| !scenario.needs_background() || !self.is_background(&app))
+            .filter(|scenario| !scenario.needs_other_app() || !self.is_background(&app))
             .collect();
         let done = launches(records, &self.job.device, &app.name);
         let order = |turn| Scenario::in_turn(&scenarios, turn);
@@ -73,10 +75,15 @@ impl Work {
         }
         self.settle(&app)?;
         let store = self.learn_all(&app, &scenarios)?;
+        let other = match scenarios.iter().any(|scenario| scenario.takes_other_set()) {
+            true => Some(self.learn_other()?),
+            false => None,
+        };
         let completion = completion::find(&store.get(LearningRun::Exact)?.profile);
         let prepared = PreparedApp {
             app: &app,
             store: &store,
+            other: other.as_ref(),
             completion: completion.as_ref(),
         };
         let mut progress = Progress::new(tasks.len());
@@ -109,17 +116,22 @@ impl Work {
         let windows = self.watch_window(app)?.into_iter().collect();
         let bus = self.start_bus()?;
         self.launcher.launch(Request {
-            command: &command,
             windows,
-            completion: None,
-            plans: &[],
             bus,
-            mark: None,
-            live: None,
-            service: None,
-            shield: None,
+            ..Request::of(&command)
         })?;
         Ok(())
+    }
+
+    /// Learns the other app, the one that runs in the background elsewhere.
+    fn learn_other(&mut self) -> Result<LearnedStore> {
+        let other = self.job.background.clone();
+        let other = other.context("no other app is given")?;
+        let known = LearnedStore::open(&self.job.out, &self.job.device, &other.name)?;
+        if known.get(LearningRun::Exact).is_err() {
+            self.settle(&other)?;
+        }
+        self.learn_all(&other, &[Scenario::Prefetched(Method::Infill)])
     }
 
     fn is_background(&self, app: &App) -> bool {
@@ -183,11 +195,15 @@ impl Work {
             app,
             store,
             mut completion,
+            ..
         } = prepared;
-        let plan = scenario
-            .method()
-            .map(|method| self.plan(method, scenario, store, completion))
-            .transpose()?;
+        let plan = match scenario {
+            Scenario::Wrong(how) => Some(self.wrong_plan(prepared, how)?),
+            _ => scenario
+                .method()
+                .map(|method| self.plan(method, scenario, store, completion))
+                .transpose()?,
+        };
         // Before anything is cached: in the service, it was loaded long before the launch.
         let recorder = if scenario.learns_live() {
             Some(RecorderPool::load(TraceMode::Touches)?)
@@ -218,6 +234,8 @@ impl Work {
         };
         let mut record = self.begin(&app.name, scenario);
         record.predicted = match &plan {
+            // No simulation knows of warm caches or of one processor.
+            Some(_) if scenario.is_warm() || scenario.has_one_processor() => None,
             Some(plan) => plan.predicted,
             None => self.predict_cold(scenario, store),
         };
@@ -232,15 +250,16 @@ impl Work {
                 .map(|recorder| LiveLearning::attach(recorder, &self.launcher.root))
                 .transpose()?;
             self.launcher.launch(Request {
-                command: &command,
                 windows,
                 completion: completion.filter(|_| app.window.is_some()),
                 plans: &plans,
                 bus,
                 mark: live.as_mut().and_then(LiveLearning::start_mark),
                 live,
-                service: None,
                 shield: written.as_mut().and_then(WrittenDrive::shield),
+                one_processor: scenario.has_one_processor(),
+                warm: scenario.is_warm(),
+                ..Request::of(&command)
             })?
         };
         self.complete(&mut record, &seen, emulator)?;
@@ -285,6 +304,25 @@ impl Work {
         })
     }
 
+    /// The plan of a profile that is wrong.
+    fn wrong_plan(&self, prepared: PreparedApp<'_>, how: WrongProfile) -> Result<Plan> {
+        let store = match how {
+            WrongProfile::OtherApp => prepared.other.context("no other app was learned")?,
+            WrongProfile::OffByOne | WrongProfile::OtherPages => prepared.store,
+        };
+        let scenario = Scenario::Wrong(how);
+        let plan = plan(
+            Method::Infill,
+            store.learned(scenario.condition()),
+            &self.planned_drive(),
+        )?;
+        let plan = plan.made_wrong(how);
+        Ok(match (prepared.completion, prepared.store.completion()?) {
+            (Some(_), Some(page)) => plan.without(&page),
+            _ => plan,
+        })
+    }
+
     fn planned_drive(&self) -> PlannedDrive {
         PlannedDrive {
             class: self.job.class,
@@ -324,7 +362,8 @@ impl Work {
         record.app_bytes = reads.app.bytes;
         record.prefetch_requests = reads.prefetch.requests;
         record.prefetch_bytes = reads.prefetch.bytes;
-        record.cpu = seen.cpu;
+        record.cpu = seen.cpu.total();
+        record.effort = seen.effort;
         record.emulator_cpu = self.emulator_cpu()? - emulator;
         record.disturbed = judge(
             seen.before,
@@ -335,7 +374,8 @@ impl Work {
     }
 
     pub(super) fn emulator_cpu(&self) -> Result<f64> {
-        self.job.emulator.map_or(Ok(0.0), cpu_of)
+        let time = self.job.emulator.map(cpu_of).transpose()?;
+        Ok(time.unwrap_or_default().total())
     }
 }
 

@@ -38,6 +38,11 @@ pub enum Method {
     /// that today's kernel honours. Symbolic links too long for their inode, which FAST reads by
     /// readlink(2), are not replayed.
     Fast,
+    /// Mobifetch (§2) as its authors describe it: the set as read with the metadata that the dependency check finds,
+    /// entries merged across holes of a few unneeded blocks where they are near in the sequence, in recorded order
+    /// otherwise, by a thread beside the app. Without the metadata shift, which came with Paralfetch. The thresholds, of
+    /// which the paper only says that there are two, follow the drive's class.
+    Mobifetch,
     /// Paralfetch without pre-scheduling, the first step of the paper's Figure 10: the sequence as
     /// read in recorded order, one prefetch entry for each log entry, metadata through the block
     /// device, started with the app. Missing metadata and pages that were cached before the learned
@@ -69,12 +74,13 @@ pub enum Method {
 
 impl Method {
     /// All methods, in the order in which reports show them.
-    pub const ALL: [Method; 13] = [
+    pub const ALL: [Method; 14] = [
         Method::OnlyAsRead,
         Method::OnlyExact,
         Method::Gsoc,
         Method::Sorted,
         Method::Fast,
+        Method::Mobifetch,
         Method::Traced,
         Method::Shift,
         Method::ShiftMerge,
@@ -93,6 +99,7 @@ impl Method {
             Method::Gsoc => "gsoc",
             Method::Sorted => "sorted",
             Method::Fast => "fast",
+            Method::Mobifetch => "mobifetch",
             Method::Traced => "traced",
             Method::Shift => "shift",
             Method::ShiftMerge => "shift+merge",
@@ -138,6 +145,7 @@ impl Method {
             Method::Fast => &[LearningRun::AsRead, LearningRun::AsReadAgain],
             Method::OnlyAsRead
             | Method::Sorted
+            | Method::Mobifetch
             | Method::Traced
             | Method::Shift
             | Method::ShiftMerge => &[LearningRun::AsRead],

@@ -16,6 +16,7 @@ mod drives;
 mod fast;
 mod learned;
 mod learned_files;
+mod lessons;
 mod lookup;
 mod method;
 mod order;
@@ -27,12 +28,15 @@ pub(crate) mod samples;
 mod swept;
 #[cfg(test)]
 mod tests;
+mod wrong;
 
 pub use blocks::{Block, BlockMap, Replay};
 pub use calls::{Call, Calls};
 pub use learned::{LearnedApp, LearnedSet, LearningRun};
+pub use lessons::{CommonPages, by_lessons};
 pub use method::Method;
 pub use pages::{Completion, common_sequence};
 pub use plan::{Plan, PlannedDrive, plan, swept_plan};
 pub use running::{Report, Running, together};
 pub use swept::{Swept, SweptParameter};
+pub use wrong::WrongProfile;

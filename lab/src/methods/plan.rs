@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use paralfetch::model::{DeviceParams, DriveClass, DriveModel};
+use paralfetch::model::{DeviceParams, DriveClass, DriveModel, Infill};
 use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Profile, Span};
 use paralfetch::schedule::{
     Choices, ChosenSchedule, LaunchSimulator, choose, metadata_shift, schedule,
@@ -15,6 +15,7 @@ use super::method::Method;
 use super::order::{by_inode, by_position, one_by_one};
 use super::pages::{Completion, common_sequence};
 use super::swept::Swept;
+use super::wrong::WrongProfile;
 
 /// The schedule for a launch.
 #[derive(Clone, Debug)]
@@ -105,6 +106,19 @@ impl Plan {
         }
     }
 
+    /// The plan with a profile that is wrong in this way; no simulation knows what that costs. For
+    /// [`WrongProfile::OtherApp`] it must have been made from the other app's set.
+    pub fn made_wrong(self, how: WrongProfile) -> Plan {
+        Plan {
+            profile: Arc::new(Profile {
+                entries: how.entries(&self.profile),
+                ..Profile::clone(&self.profile)
+            }),
+            predicted: None,
+            ..self
+        }
+    }
+
     /// The part that the app is held for and the rest, if both have entries.
     pub fn split(&self) -> Option<(Plan, Plan)> {
         let entries = &self.profile.entries;
@@ -136,6 +150,21 @@ impl Plan {
     }
 }
 
+/// Mobifetch's schedule (§2): entries are merged across small holes within an I/O distance, and nothing else is done to
+/// the order. The paper gives no thresholds; the hole is what the class's usual drive reads in the time of a request, as in
+/// [`Params::for_device`], and the distance is Paralfetch's (Table 2).
+pub(super) fn mobifetch(class: DriveClass) -> Params {
+    let usual = Params::for_device(class, true);
+    Params {
+        shift_bytes: 0,
+        infill: usual.infill.map(|infill| Infill {
+            distance: usual.merge_distance,
+            ..infill
+        }),
+        ..usual
+    }
+}
+
 /// Makes the plan of a method for a drive.
 ///
 /// # Errors
@@ -158,6 +187,11 @@ pub fn plan(method: Method, learned: &LearnedApp, drive: &PlannedDrive) -> Resul
         Method::OnlyExact | Method::Infill => {
             let log = &learned_set(LearningRun::Exact)?.log;
             (LearningRun::Exact, schedule(log, &exact), None)
+        }
+        Method::Mobifetch => {
+            let set = learned_set(LearningRun::AsRead)?;
+            let entries = schedule(&set.log, &mobifetch(class));
+            (LearningRun::AsRead, entries, None)
         }
         Method::Exact => {
             let params = Params {

@@ -1,4 +1,5 @@
-//! Sweeps: schedules of which one parameter takes one value after the other (Paralfetch, Figures 4, 6, 7 and 8).
+//! Sweeps: schedules of which one parameter takes one value after the other (Paralfetch, Figures 4, 6, 7 and 8; the two
+//! thresholds of Mobifetch, whose values its authors do not give).
 
 use std::fmt;
 
@@ -6,6 +7,7 @@ use paralfetch::model::{DriveClass, Infill, LogEntry, Params, PrefetchEntry};
 use paralfetch::schedule::{RegionPlan, regional, schedule};
 
 use super::method::Method;
+use super::plan::mobifetch;
 
 /// A parameter of schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +20,10 @@ pub enum SweptParameter {
     Hole,
     /// The number of regions, of equal recorded time, that the launch is cut into; of the exact set.
     Region,
+    /// The largest hole of Mobifetch, in 4 KiB pages.
+    MobifetchHole,
+    /// The I/O distance of Mobifetch, in positions.
+    MobifetchDistance,
 }
 
 /// A parameter with its value. The others have the values that the drive's class gives them.
@@ -31,11 +37,13 @@ pub struct Swept {
 
 impl SweptParameter {
     /// All of them.
-    pub const ALL: [SweptParameter; 4] = [
+    pub const ALL: [SweptParameter; 6] = [
         SweptParameter::Shift,
         SweptParameter::Distance,
         SweptParameter::Hole,
         SweptParameter::Region,
+        SweptParameter::MobifetchHole,
+        SweptParameter::MobifetchDistance,
     ];
 
     /// Its name in scenarios.
@@ -45,6 +53,8 @@ impl SweptParameter {
             SweptParameter::Distance => "distance",
             SweptParameter::Hole => "hole",
             SweptParameter::Region => "region",
+            SweptParameter::MobifetchHole => "mobifetch-hole",
+            SweptParameter::MobifetchDistance => "mobifetch-distance",
         }
     }
 
@@ -58,8 +68,10 @@ impl SweptParameter {
     pub fn values(self) -> &'static [u64] {
         match self {
             SweptParameter::Shift => &[0, 4, 16, 64, 128, 256, 512],
-            SweptParameter::Distance => &[0, 4, 8, 16, 32, 64, 1024],
-            SweptParameter::Hole => &[0, 2, 4, 8, 16, 64, 256],
+            SweptParameter::Distance | SweptParameter::MobifetchDistance => {
+                &[0, 4, 8, 16, 32, 64, 1024]
+            }
+            SweptParameter::Hole | SweptParameter::MobifetchHole => &[0, 2, 4, 8, 16, 64, 256],
             SweptParameter::Region => &[1, 2, 4, 8, 16, 32, 128],
         }
     }
@@ -68,7 +80,7 @@ impl SweptParameter {
 impl Swept {
     /// Reads a parameter and its value, such as `shift-64`.
     pub fn parse(text: &str) -> Option<Swept> {
-        let (name, value) = text.split_once('-')?;
+        let (name, value) = text.rsplit_once('-')?;
         let swept = Swept {
             parameter: SweptParameter::named(name)?,
             value: value.parse().ok()?,
@@ -83,6 +95,7 @@ impl Swept {
         match self.parameter {
             SweptParameter::Shift | SweptParameter::Distance => Method::ShiftMerge,
             SweptParameter::Hole | SweptParameter::Region => Method::Infill,
+            SweptParameter::MobifetchHole | SweptParameter::MobifetchDistance => Method::Mobifetch,
         }
     }
 
@@ -117,6 +130,30 @@ impl Swept {
                     ..infill
                 });
                 schedule(log, &Params { infill, ..exact })
+            }
+            SweptParameter::MobifetchHole => {
+                let usual = mobifetch(class);
+                let infill = usual.infill.map(|infill| Infill {
+                    hole_pages: self.value,
+                    ..infill
+                });
+                schedule(log, &Params { infill, ..usual })
+            }
+            SweptParameter::MobifetchDistance => {
+                let usual = mobifetch(class);
+                let infill = usual.infill.map(|infill| Infill {
+                    distance: self.value,
+                    ..infill
+                });
+                let merge_distance = self.value;
+                schedule(
+                    log,
+                    &Params {
+                        infill,
+                        merge_distance,
+                        ..usual
+                    },
+                )
             }
             SweptParameter::Region => {
                 let last_us = log.iter().map(|entry| entry.time_us).max();
@@ -186,6 +223,15 @@ mod tests {
             );
             let hole = exact.infill.map_or(0, |infill| infill.hole_pages);
             assert_eq!(swept(SweptParameter::Hole, hole), schedule(&log, &exact));
+            let usual = mobifetch(class);
+            let infill = usual.infill.unwrap();
+            for (parameter, value) in [
+                (SweptParameter::MobifetchHole, infill.hole_pages),
+                (SweptParameter::MobifetchDistance, infill.distance),
+            ] {
+                assert_eq!(swept(parameter, value), schedule(&log, &usual));
+                assert_ne!(swept(parameter, 0), schedule(&log, &usual), "{parameter:?}");
+            }
         }
     }
 }

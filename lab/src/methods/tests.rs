@@ -7,7 +7,7 @@ use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Span};
 use paralfetch::schedule::schedule;
 use proptest::prelude::*;
 
-use super::samples::{FILES, METADATA, learned_set, reads};
+use super::samples::{self, FILES, METADATA, learned_set, reads};
 use super::*;
 
 const CLASS: DriveClass = DriveClass::CommandQueuing;
@@ -66,7 +66,14 @@ fn launches_on_a_measured_drive_are_predicted() {
             "{method}"
         );
     }
-    for name in ["shift-4", "distance-16", "hole-2", "region-3"] {
+    for name in [
+        "shift-4",
+        "distance-16",
+        "hole-2",
+        "region-3",
+        "mobifetch-hole-4",
+        "mobifetch-distance-16",
+    ] {
         let swept = Swept::parse(name).unwrap();
         let [beside, alone] =
             [false, true].map(|alone| swept_plan(swept, &app, &measured, alone).unwrap());
@@ -110,6 +117,38 @@ fn sorted_goes_by_position_and_joins_within_a_place() {
             (false, 11, 1),
             (false, 12, 1)
         ]
+    );
+}
+
+#[test]
+fn mobifetch_merges_across_small_holes_of_what_is_near_and_reorders_nothing() {
+    // Holes of two and of three pages; metadata behind the data before which Paralfetch would read it.
+    let near = [(0, 0, 1), (1, 0, 1), (0, 3, 1), (1, 4, 1), (FILES, 0, 1)];
+    let planned = |reads: &[samples::Read]| {
+        let app = alike(learned_set(reads, false));
+        spans(
+            &plan(Method::Mobifetch, &app, &drive())
+                .unwrap()
+                .profile
+                .entries,
+        )
+        .iter()
+        .map(|span| (span.place.is_metadata(), span.start, span.len))
+        .collect::<Vec<_>>()
+    };
+    let metadata = (true, METADATA, 1);
+    assert_eq!(
+        planned(&near),
+        [(false, 0, 4), (false, 0, 1), (false, 4, 1), metadata]
+    );
+    // Nine positions away.
+    let mut far: Vec<samples::Read> = vec![(0, 0, 1)];
+    far.extend((0..8).map(|index| (2, index * 3 % 24, 1)));
+    far.push((0, 3, 1));
+    let parts = planned(&far);
+    assert_eq!(
+        (parts[0], parts[parts.len() - 1]),
+        ((false, 0, 1), (false, 3, 1))
     );
 }
 
@@ -311,7 +350,11 @@ proptest! {
             };
             let with_holes = matches!(
                 method,
-                Method::OnlyExact | Method::Infill | Method::Regions | Method::RegionsHeld
+                Method::OnlyExact
+                    | Method::Infill
+                    | Method::Mobifetch
+                    | Method::Regions
+                    | Method::RegionsHeld
             );
             if with_holes {
                 prop_assert!(expected.iter().all(|page| distinct.contains(page)), "{}", method);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::record::{Launch, Learned, Missed, Record, Session, Written};
+use crate::record::{Launch, Learned, Lessons, Missed, Record, Session, Written};
 
 /// Everything that a result directory's `results.jsonl` holds, in its order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,6 +18,8 @@ pub struct Results {
     pub launches: Vec<Launch>,
     /// Judged launches.
     pub missed: Vec<Missed>,
+    /// Apps that were learned several times.
+    pub lessons: Vec<Lessons>,
     /// Benchmarks of `lab writes`.
     pub written: Vec<Written>,
     /// What readers of the report should know about the file itself.
@@ -59,6 +61,7 @@ pub fn parse(text: &str) -> Result<Results> {
             Ok(Record::Learned(learned)) => results.learned.push(learned),
             Ok(Record::Launch(launch)) => results.launches.push(launch),
             Ok(Record::Missed(missed)) => results.missed.push(missed),
+            Ok(Record::Lessons(lessons)) => results.lessons.push(lessons),
             Ok(Record::Written(written)) => results.written.push(written),
             Err(_) if number == last && !whole => results.notes.push(format!(
                 "Line {number} of results.jsonl was cut off when the lab was interrupted, and is left out."

@@ -21,6 +21,10 @@ pub enum Kind {
     Service,
     /// Launches while another app runs in the background.
     Beside,
+    /// Launches with a profile that is wrong (FAST §5.2).
+    Wrong,
+    /// Launches that share a processor with their prefetcher, and warm ones beside it (Paralfetch §5.5).
+    OneCore,
     /// Launches while the drive is being written.
     Writer,
     /// Several apps at once (FAST Figure 8).
@@ -50,6 +54,10 @@ pub const SERVICE: &str = "service";
 pub const SERVICE_BACKGROUND: &str = "service-background";
 /// The same, while another app runs.
 pub const SERVICE_BESIDE: &str = "service-beside";
+/// The baseline of launches on one processor.
+const ONE_CORE_COLD: &str = "one-core-cold";
+/// What the names of these begin with.
+const ONE_CORE: &str = "one-core-";
 /// The baseline of launches beside another app.
 const BESIDE_COLD: &str = "beside-cold";
 /// t_ssd against t_warm, with the blocks that a cold launch read.
@@ -126,6 +134,12 @@ pub const SCENARIOS: &[Scenario] = &[
         "FAST",
         Kind::Rival,
         "FAST '11: the common sequence of two learning runs, in recorded order, by path with system calls, started with the app (FAST §4).",
+    ),
+    of(
+        "mobifetch",
+        "Mobifetch",
+        Kind::Rival,
+        "Mobifetch '13: the set as read with the metadata that a dependency check finds, merged across small holes between near entries, in access order, beside the app (Mobifetch §2).",
     ),
     of(
         "traced",
@@ -236,6 +250,54 @@ pub const SCENARIOS: &[Scenario] = &[
         "Warm, with everything that live learning has running meanwhile: what it costs while it is on.",
     ),
     of(
+        "wrong-page",
+        "off by one page",
+        Kind::Wrong,
+        "As + infill, but data of each file are asked for one 4 KiB page behind where they are; metadata are right.",
+    ),
+    of(
+        "wrong-pages",
+        "other pages",
+        Kind::Wrong,
+        "As + infill, but as much data of each file, where it has room, is asked for from pages that nobody needs; metadata are right: what an update of the app may leave (FAST §5.2).",
+    ),
+    of(
+        "wrong-app",
+        "another app's",
+        Kind::Wrong,
+        "What was learned of another app (LibreOffice Writer, if no other is named) is prefetched as in + infill (FAST §5.2).",
+    ),
+    of(
+        "warm-infill",
+        "warm, prefetched",
+        Kind::OneCore,
+        "Warm, with a prefetcher that finds everything cached and ends.",
+    ),
+    of(
+        ONE_CORE_COLD,
+        "cold, one processor",
+        Kind::OneCore,
+        "Cold start of an app that may use one processor. The emulator of the drive and the display have the others.",
+    ),
+    of(
+        "one-core-infill",
+        "+ infill, one processor",
+        Kind::OneCore,
+        "Paralfetch in full, with the app and the prefetch thread on one processor.",
+    ),
+    of(
+        "one-core-warm",
+        "warm, one processor",
+        Kind::OneCore,
+        "Warm start of an app that may use one processor.",
+    ),
+    of(
+        "one-core-warm-infill",
+        "warm, prefetched, one processor",
+        Kind::OneCore,
+        "The same, while a prefetch thread on the same processor finds everything cached.",
+    ),
+    of(
         "sweep-shift",
         "shift of so many KiB",
         Kind::Swept,
@@ -258,6 +320,30 @@ pub const SCENARIOS: &[Scenario] = &[
         "so many regions",
         Kind::Swept,
         "The exact set, cut into so many regions of equal recorded time, each in LBA order, beside the app.",
+    ),
+    of(
+        "sweep-mobifetch-hole",
+        "Mobifetch, holes of so many pages",
+        Kind::Swept,
+        "Mobifetch with holes of up to so many 4 KiB pages, beside the app.",
+    ),
+    of(
+        "sweep-mobifetch-distance",
+        "Mobifetch, I/O distance",
+        Kind::Swept,
+        "Mobifetch with this I/O distance, beside the app.",
+    ),
+    of(
+        "only-sweep-mobifetch-hole",
+        "Mobifetch, holes, alone",
+        Kind::Swept,
+        "The schedule of sweep-mobifetch-hole, prefetched alone, without a launch.",
+    ),
+    of(
+        "only-sweep-mobifetch-distance",
+        "Mobifetch, I/O distance, alone",
+        Kind::Swept,
+        "The schedule of sweep-mobifetch-distance, prefetched alone, without a launch.",
     ),
     of(
         "only-sweep-shift",
@@ -397,6 +483,7 @@ pub fn rank(name: &str) -> usize {
 pub fn baseline(name: &str) -> &'static str {
     match kind(name) {
         Kind::Beside => BESIDE_COLD,
+        Kind::OneCore if name.starts_with(ONE_CORE) => ONE_CORE_COLD,
         Kind::Service if unnumbered(name) == SERVICE_BESIDE => BESIDE_COLD,
         Kind::Writer => "writer-cold",
         Kind::Together => "together-cold",
@@ -437,6 +524,8 @@ mod tests {
         assert_eq!(baseline("together-fast"), "together-cold");
         assert_eq!(baseline("background-fast"), "cold");
         assert_eq!(baseline("beside-infill"), "beside-cold");
+        assert_eq!(baseline("one-core-warm"), "one-core-cold");
+        assert_eq!(["warm-infill", "wrong-app"].map(baseline), ["cold"; 2]);
         assert_eq!(baseline("service-beside-2"), "beside-cold");
         assert_eq!(baseline("service-background-2"), "cold");
     }

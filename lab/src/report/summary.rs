@@ -6,7 +6,7 @@ use super::app::App;
 use super::load::Results;
 use super::scenarios::{self, Kind};
 use super::stats::{Estimate, Statistic, gap_closed};
-use crate::record::{Launch, Learned, Missed, Session};
+use crate::record::{Launch, Learned, Lessons, Missed, Session};
 
 /// An average over apps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,6 +42,8 @@ pub struct Device {
     pub sessions: Vec<Session>,
     /// Learning runs, in order.
     pub learned: Vec<Learned>,
+    /// Apps that were learned several times, in order.
+    pub lessons: Vec<Lessons>,
     /// Judged launches, in order.
     pub missed: Vec<Missed>,
     /// Apps, in the order of their first launch.
@@ -84,6 +86,9 @@ impl Device {
                 .cloned()
                 .collect(),
             learned: latest(&results.learned, |l| {
+                (l.device == name).then_some((&l.app, &l.how))
+            }),
+            lessons: latest(&results.lessons, |l| {
                 (l.device == name).then_some((&l.app, &l.how))
             }),
             missed: latest(&results.missed, |m| {
@@ -159,8 +164,13 @@ pub fn devices(results: &Results) -> Vec<Device> {
         .learned
         .iter()
         .map(|learned| learned.device.as_str());
+    let lessons = results
+        .lessons
+        .iter()
+        .map(|lessons| lessons.device.as_str());
     for name in sessions
         .chain(learned)
+        .chain(lessons)
         .chain(results.launches.iter().map(|l| l.device.as_str()))
     {
         if !names.contains(&name) {

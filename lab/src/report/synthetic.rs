@@ -1,7 +1,7 @@
 //! Made-up results for tests of reports: what a session on one drive could leave behind.
 
 use crate::record::{Launch, Learned, Record, Session};
-use crate::timeline::{Miss, Timeline, Why};
+use crate::timeline::{Idle, Miss, Timeline, Why};
 
 /// Apps, with their cold time in seconds and the warm share of it.
 pub const APPS: &[(&str, f64, f64)] = &[
@@ -110,6 +110,7 @@ fn launch(
         },
         prefetch_bytes: if closed > 0.0 { (cold * 5e7) as u64 } else { 0 },
         cpu: cold * warm,
+        effort: None,
         emulator_cpu: 0.1,
         predicted: (scenario == "infill").then_some(time * 1.1),
         disturbed: if disturbed {
@@ -202,6 +203,7 @@ pub fn timeline(device: &str, app: &str, scenario: &str) -> Timeline {
         completion: Some(1.17),
         cpu: tasks(2.0, 3),
         waiting: tasks(if prefetching { 0.8 } else { 1.6 }, 11),
+        idle: Some(Idle::of([(3_000, 40_000), (180_000, 900_000)])),
         background: prefetching.then(|| vec![[200_000, 240_000, 1], [700_000, 712_000, 2]]),
         background_us: prefetching.then_some(52_000),
         queue: steps(2_000, end).map(|time| [time, depth(time)]).collect(),

@@ -6,6 +6,7 @@ use paralfetch::model::{PAGE_SIZE, PrefetchEntry};
 
 use super::event::{By, Event, FileId, Place, Raw, What};
 use super::format::{Facts, Miss, Timeline, Why};
+use super::idle::Idle;
 use super::pages::{Pages, Tables, schedule, sequence};
 use super::requests::{Request, Waited, requests};
 use super::steps::{Steps, count, intervals, push};
@@ -41,6 +42,15 @@ pub fn analyse(raw: &Raw, set: &LearnedSet, entries: &[PrefetchEntry], facts: Fa
         let done = request.done_ns.unwrap_or(u64::MAX);
         (request.issued_ns, done)
     });
+    let reads = requests
+        .iter()
+        .filter(|request| !request.write && request.by != By::Other)
+        .filter(|request| clock.is_within(request.issued_ns))
+        .map(|request| {
+            let done = request.done_ns.unwrap_or(u64::MAX);
+            (clock.micros(request.issued_ns), clock.micros(done))
+        });
+    let idle = Some(Idle::of(reads));
     let spans = facts.background.as_ref();
     let background = spans.map(|spans| intervals(&clock.count(spans.iter().copied()), end));
     let mut timeline = Timeline {
@@ -48,6 +58,7 @@ pub fn analyse(raw: &Raw, set: &LearnedSet, entries: &[PrefetchEntry], facts: Fa
         background,
         cpu: intervals(&clock.count(tasks.runs.iter().copied()), end),
         waiting: intervals(&clock.count(waits), end),
+        idle,
         queue: clock.count(in_flight),
         prefetch: position(&|event| match event.what {
             What::Added(By::Helper, place) => Some(place),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::idle::Idle;
 use super::summary::Totals;
 
 /// One launch in full. All times are in microseconds since the app's execve; what happened before
@@ -37,6 +38,9 @@ pub struct Timeline {
     /// Time in which at least one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background_us: Option<u64>,
+    /// Stretches without reads of the launch tree and its prefetcher; `None` in files from before they were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle: Option<Idle>,
     /// Steps `[time, requests in flight at the drive]`, reads and writes of anybody.
     pub queue: Vec<[u64; 2]>,
     /// Steps `[time, pages of the launch sequence that the prefetcher has asked for so far]`.

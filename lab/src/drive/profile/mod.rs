@@ -228,7 +228,20 @@ mod tests {
     fn shipped_profiles_are_sound() {
         let drives = built_in().unwrap();
         let names: Vec<&str> = drives.iter().map(|drive| &*drive.name).collect();
-        assert_eq!(names, ["nvme", "qlc-sata", "emmc", "microsd", "ufs", "hdd"]);
+        assert_eq!(
+            names,
+            [
+                "nvme",
+                "qlc-sata",
+                "emmc",
+                "microsd",
+                "ufs",
+                "hdd",
+                "sata-ide",
+                "usb-stick",
+                "nvme-dramless"
+            ]
+        );
         let classes: Vec<DriveClass> = drives.iter().map(DriveProfile::class).collect();
         assert_eq!(
             classes,
@@ -238,7 +251,10 @@ mod tests {
                 DriveClass::NoCommandQueuing,
                 DriveClass::NoCommandQueuing,
                 DriveClass::CommandQueuing,
-                DriveClass::Rotational
+                DriveClass::Rotational,
+                DriveClass::NoCommandQueuing,
+                DriveClass::NoCommandQueuing,
+                DriveClass::CommandQueuing,
             ]
         );
         assert!(!drives[0].is_emulated() && drives[1..].iter().all(DriveProfile::is_emulated));

@@ -16,7 +16,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::format::{change, percent, ratio};
 use super::scenarios::{self, BOUND_EXACT, Kind};
-use super::sections::{Picture, Section, average_bars, of_device, waits_for_writes};
+use super::sections::{
+    Picture, Section, average_bars, idle_stretches, of_device, waits_for_writes,
+};
 use super::summary::Device;
 use crate::timeline::Timeline;
 
@@ -137,6 +139,7 @@ fn of(device: &Device, index: usize, timelines: &[Timeline]) -> Markup {
         section.device id={ "drive-" (index) } {
             h2 { (device.name) }
             @for part in of_device(device) { (section(&part)) }
+            @if let Some(part) = idle_stretches(&own) { (section(&part)) }
             @if let Some(part) = waits_for_writes(&own) { (section(&part)) }
             (timelines_of(&own))
         }

@@ -163,6 +163,7 @@ pub fn requests(device: &Device) -> Option<Section> {
         Kind::Rival,
         Kind::Ours,
         Kind::Background,
+        Kind::Wrong,
     ];
     let mut columns = columns(device, &apps, &kinds);
     columns.extend(device.of_kinds(&[Kind::Unknown]));

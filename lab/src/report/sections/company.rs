@@ -1,5 +1,4 @@
-//! Launches and learning runs that are not alone on the machine: beside another app, a writer, each
-//! other.
+//! Launches and learning runs that are not alone on the machine: beside another app or a writer.
 
 use super::super::app::App;
 use super::super::format::{near_one_with_interval, or_nothing, ratio_with_interval, seconds};
@@ -290,29 +289,12 @@ fn throughput(apps: &[&App]) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// FAST's Figure 8: several apps launched at once.
-pub fn together(device: &Device) -> Option<Section> {
-    let (apps, mut section) = against(
-        device,
-        Kind::Together,
-        Heading {
-            title: "Several apps at once (FAST, Figure 8)".to_owned(),
-            text: "Until the last app is there, normalized to the same apps launched cold at once.",
-        },
-    )?;
-    let names = device.of_kinds(&[Kind::Together]);
-    let columns: Vec<(&str, &str)> = names
-        .into_iter()
-        .map(|name| (name, scenarios::label(name)))
-        .collect();
-    section
-        .tables
-        .push(in_seconds(&apps, "Until the last app is there", &columns));
-    Some(section)
-}
-
 /// Launches of a kind that has a baseline of its own, normalized to that; with the apps that are drawn.
-fn against(device: &Device, kind: Kind, heading: Heading) -> Option<(Vec<&App>, Section)> {
+pub(super) fn against(
+    device: &Device,
+    kind: Kind,
+    heading: Heading,
+) -> Option<(Vec<&App>, Section)> {
     let mut bars = device.of_kinds(&[kind]);
     bars.retain(|name| scenarios::baseline(name) != *name);
     let apps = having(device, &bars);

@@ -2,19 +2,26 @@
 
 mod checks;
 mod company;
+mod effort;
 mod figures;
+mod idle;
 mod launches;
 mod learned;
+mod lessons;
 mod misses;
+mod one_core;
 mod predicted;
 mod service;
 mod sweeps;
+mod together;
 mod writes;
+mod wrong;
 
 use super::app::App;
 use super::stats::{Estimate, Statistic};
 use super::summary::Device;
 use super::table::Table;
+pub use idle::idle_stretches;
 pub use writes::waits_for_writes;
 
 /// A part of a device's report.
@@ -137,11 +144,14 @@ pub fn of_device(device: &Device) -> Vec<Section> {
         company::live(device),
         company::beside(device),
         company::writer(device),
-        company::together(device),
+        wrong::wrong(device),
+        one_core::one_core(device),
+        together::together(device),
         checks::tiny(device),
         launches::seconds(device),
         predicted::predicted(device),
         checks::requests(device),
+        effort::effort(device),
         misses::misses(device),
         learned::learned(device),
         checks::ends(device),
@@ -149,7 +159,8 @@ pub fn of_device(device: &Device) -> Vec<Section> {
     ];
     let rounds = service::rounds(device)
         .into_iter()
-        .chain(sweeps::sweeps(device));
+        .chain(sweeps::sweeps(device))
+        .chain(lessons::lessons(device));
     let launches = launches.into_iter().flatten().chain(rounds);
     launches.chain(conditions.into_iter().flatten()).collect()
 }

@@ -19,7 +19,7 @@ struct Sweep {
     harm: Option<(u64, u64)>,
 }
 
-const SWEEPS: [Sweep; 4] = [
+const SWEEPS: [Sweep; 6] = [
     Sweep {
         name: "shift",
         title: "Launch time by metadata shift (Paralfetch, Figures 6 and 8)",
@@ -49,6 +49,21 @@ const SWEEPS: [Sweep; 4] = [
         axis: "regions in the launch",
         text: "The launch is cut into so many regions of equal recorded time, and each is read in the order of the drive. One \
                region is the sorted schedule, many are the launch sequence.",
+        harm: None,
+    },
+    Sweep {
+        name: "mobifetch-hole",
+        title: "Launch time by hole of Mobifetch (Mobifetch §2)",
+        axis: "largest hole, 4 KiB pages",
+        text: "Holes of up to so many pages are read along in the set as read, whose order is otherwise left as it is.",
+        harm: None,
+    },
+    Sweep {
+        name: "mobifetch-distance",
+        title: "Launch time by I/O distance of Mobifetch (Mobifetch §2)",
+        axis: "I/O distance",
+        text: "Entries of the set as read are merged, across holes too, if they are so many positions of the launch sequence \
+               apart.",
         harm: None,
     },
 ];

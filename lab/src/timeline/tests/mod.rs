@@ -329,7 +329,9 @@ fn the_file_has_the_agreed_shape() {
     let json = serde_json::to_string(&timeline).unwrap();
     let expected = concat!(
         r#"{"device":"qlc-sata","app":"gimp","scenario":"infill","seconds":0.001,"#,
-        r#""window":0.0005,"completion":null,"cpu":[],"waiting":[],"queue":[[20,1],[30,0]],"#,
+        r#""window":0.0005,"completion":null,"cpu":[],"waiting":[],"#,
+        r#""idle":{"stretches_us":[],"total_us":20,"until_us":30,"fewest_reads":null},"#,
+        r#""queue":[[20,1],[30,0]],"#,
         r#""prefetch":[],"app_position":[],"total_pages":4,"#,
         r#""misses":[{"time_us":20,"wait_us":0,"what":"/usr/lib/libfoo.so","offset":2,"#,
         r#""pages":1,"why":"not reached yet"}],"before":[[0,8000,4,0]],"after":[[0,8000,4,0]]}"#

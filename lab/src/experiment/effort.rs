@@ -1,0 +1,110 @@
+//! What a launch costs the processors: time and context switches of the launch tree, and of the threads that
+//! prefetch for it.
+
+use std::io;
+
+use anyhow::{Context, Result};
+
+use super::perf::{Count, Started};
+use super::processes::CpuTime;
+use crate::record::Effort;
+
+/// Counts one launch, from before its prefetchers are started. Prefetchers are threads of this process: the
+/// calling thread starts them before the app and none after it, so that what it starts first and what it
+/// starts later can be told apart. Helpers of a session bus, which others start, are not counted.
+#[derive(Debug)]
+pub struct EffortMeter {
+    everything: Counters,
+    app: Option<Counters>,
+}
+
+/// Processor time and context switches of the tasks that a thread starts.
+#[derive(Debug)]
+struct Counters {
+    time: Started,
+    switches: Started,
+}
+
+impl Counters {
+    fn begin() -> io::Result<Counters> {
+        Ok(Counters {
+            time: Started::count(Count::ProcessorTime)?,
+            switches: Started::count(Count::Switches)?,
+        })
+    }
+
+    /// Nanoseconds and context switches.
+    fn so_far(&self) -> io::Result<(u64, u64)> {
+        Ok((self.time.so_far()?, self.switches.so_far()?))
+    }
+}
+
+impl EffortMeter {
+    /// Begins to count what the calling thread starts; `None` where the kernel does not allow it.
+    pub fn begin() -> Option<EffortMeter> {
+        let everything = Counters::begin().ok()?;
+        Some(EffortMeter {
+            everything,
+            app: None,
+        })
+    }
+
+    /// Everything that prefetches was started: the app is next.
+    ///
+    /// # Errors
+    /// When the system has no more counters.
+    pub fn app_starts(&mut self) -> Result<()> {
+        self.app = Some(Counters::begin().context("cannot count context switches")?);
+        Ok(())
+    }
+
+    /// What was counted until now; `cpu` is the time of the launch tree as /proc tells it.
+    ///
+    /// # Errors
+    /// When a counter cannot be read.
+    pub fn so_far(&self, cpu: CpuTime) -> Result<Effort> {
+        let read = |counters: &Counters| counters.so_far().context("cannot read a counter");
+        // The app's first: what happens in between would otherwise be missing from the whole.
+        let (app_ns, app_switches) = self.app.as_ref().map(read).transpose()?.unwrap_or_default();
+        let (ns, switches) = read(&self.everything)?;
+        Ok(Effort {
+            user: cpu.user,
+            system: cpu.system,
+            app: app_ns as f64 / 1e9,
+            switches: app_switches,
+            prefetch: ns.saturating_sub(app_ns) as f64 / 1e9,
+            prefetch_switches: switches.saturating_sub(app_switches),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn prefetchers_are_what_is_started_before_the_app() {
+        let Some(mut meter) = EffortMeter::begin() else {
+            return;
+        };
+        let naps =
+            |count: u32| move || (0..count).for_each(|_| thread::sleep(Duration::from_micros(100)));
+        thread::spawn(naps(60)).join().unwrap();
+        meter.app_starts().unwrap();
+        let app = Command::new("/bin/sleep").arg("0.01").status();
+        assert!(app.unwrap().success());
+        let cpu = CpuTime {
+            user: 1.0,
+            system: 2.0,
+        };
+        let effort = meter.so_far(cpu).unwrap();
+        assert_eq!((effort.user, effort.system), (1.0, 2.0));
+        assert!(effort.prefetch_switches >= 60, "{effort:?}");
+        assert!((1..60).contains(&effort.switches), "{effort:?}");
+        assert!(effort.app > 0.0 && effort.prefetch > 0.0, "{effort:?}");
+    }
+}

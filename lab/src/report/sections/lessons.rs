@@ -1,0 +1,153 @@
+//! What several lessons of one app have in common (FAST, Figure 5).
+
+use super::super::format::{mebibytes, ratio};
+use super::super::summary::Device;
+use super::super::table::Table;
+use super::{Line, LineRole, Lines, Picture, Section};
+use crate::record::{Lessons, LessonsStep};
+
+const PAGE_BYTES: u64 = 4096;
+
+/// How the lessons were learned, and what is kept of them.
+struct Way {
+    how: &'static str,
+    title: &'static str,
+    text: &'static str,
+    kept: fn(&LessonsStep) -> u64,
+}
+
+const WAYS: [Way; 2] = [
+    Way {
+        how: "as-read",
+        title: "Size of the common sequence by number of lessons (FAST, Figure 5)",
+        text: "FAST keeps what the drive read in every one of its learning runs.",
+        kept: |step| step.in_all,
+    },
+    Way {
+        how: "exact",
+        title: "Size of the exact set by number of lessons",
+        text: "Paralfetch keeps what recurs: what launches touched in two of its lessons.",
+        kept: |step| step.in_two,
+    },
+];
+
+/// A section for each way that an app was learned in several times.
+pub fn lessons(device: &Device) -> Vec<Section> {
+    WAYS.iter().filter_map(|way| section(device, way)).collect()
+}
+
+fn section(device: &Device, way: &Way) -> Option<Section> {
+    let all: Vec<&Lessons> = device
+        .lessons
+        .iter()
+        .filter(|lessons| lessons.how == way.how && lessons.steps.len() > 1)
+        .collect();
+    let most = all.iter().map(|lessons| lessons.steps.len()).max()?;
+    let lines = Lines {
+        axis: "lessons".to_owned(),
+        values: (1..=most as u64).collect(),
+        lines: all.iter().map(|lessons| line(lessons, way, most)).collect(),
+    };
+    Some(Section {
+        title: way.title.to_owned(),
+        text: vec![format!("{} By the size of the first lesson.", way.text)],
+        tables: vec![table(&all, way, most)],
+        picture: Some(Picture::Lines(lines)),
+    })
+}
+
+fn line(lessons: &Lessons, way: &Way, most: usize) -> Line {
+    let kept: Vec<u64> = lessons.steps.iter().map(way.kept).collect();
+    let by_first = |count: &u64| *count as f64 / kept[0].max(1) as f64;
+    let mut points: Vec<Option<f64>> = kept.iter().map(|count| Some(by_first(count))).collect();
+    points.resize(most, None);
+    Line {
+        name: lessons.app.clone(),
+        role: LineRole::App,
+        points,
+    }
+}
+
+fn table(all: &[&Lessons], way: &Way, most: usize) -> Table {
+    let head = ["app".to_owned(), "first, MiB".to_owned()].into_iter();
+    let head = head.chain((2..=most).map(|count| count.to_string()));
+    let head = head.chain(["in any, MiB".to_owned()]);
+    let note = "MiB of the first lesson; of more lessons, by the first; what any of them had.";
+    let mut table = Table::new("By number of lessons", note, head);
+    for lessons in all {
+        let steps = &lessons.steps;
+        let points = line(lessons, way, most).points;
+        let cells = points[1..].iter().map(|point| match point {
+            Some(point) => ratio(*point),
+            None => super::super::table::NOTHING.to_owned(),
+        });
+        let any = steps.last().map_or(0, |step| step.in_any);
+        table.push(
+            [
+                lessons.app.clone(),
+                mebibytes((way.kept)(&steps[0]) * PAGE_BYTES),
+            ]
+            .into_iter()
+            .chain(cells)
+            .chain([mebibytes(any * PAGE_BYTES)]),
+        );
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::load::Results;
+    use super::super::super::summary::devices;
+    use super::*;
+
+    fn of(app: &str, how: &str, steps: &[(u64, u64, u64)]) -> Lessons {
+        Lessons {
+            device: "d".to_owned(),
+            app: app.to_owned(),
+            how: how.to_owned(),
+            steps: steps
+                .iter()
+                .map(|&(in_all, in_two, in_any)| LessonsStep {
+                    in_all,
+                    in_two,
+                    in_any,
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn each_way_shows_what_it_keeps() {
+        let steps = [(1024, 1024, 1024), (768, 768, 1280), (512, 1024, 1536)];
+        let results = Results {
+            lessons: vec![
+                of("vlc", "as-read", &steps[..2]),
+                of("vlc", "as-read", &steps),
+                of("vlc", "exact", &steps),
+                of("gimp", "as-read", &steps[..2]),
+                of("okular", "as-read", &steps[..1]),
+            ],
+            ..Results::default()
+        };
+        let sections = lessons(&devices(&results)[0]);
+        let rows = |index: usize| &sections[index].tables[0].rows;
+        assert_eq!(rows(0)[0], ["vlc", "4.0", "0.75", "0.50", "6.0"]);
+        assert_eq!(rows(0)[1], ["gimp", "4.0", "0.75", "–", "5.0"]);
+        assert_eq!(rows(0).len(), 2, "one lesson shows nothing");
+        assert_eq!(rows(1)[0], ["vlc", "4.0", "0.75", "1.00", "6.0"]);
+        let Some(Picture::Lines(lines)) = &sections[0].picture else {
+            panic!("no lines");
+        };
+        assert_eq!(lines.lines[1].points, [Some(1.0), Some(0.75), None]);
+    }
+
+    #[test]
+    fn an_app_that_was_learned_once_shows_nothing() {
+        let results = Results {
+            lessons: vec![of("vlc", "exact", &[(1, 1, 1)])],
+            ..Results::default()
+        };
+        assert!(lessons(&devices(&results)[0]).is_empty());
+    }
+}

@@ -1,0 +1,137 @@
+//! Several apps launched at once (FAST, Figure 8).
+
+use super::super::app::App;
+use super::super::format::{or_nothing, ratio, seconds};
+use super::super::scenarios::{self, Kind};
+use super::super::stats::median;
+use super::super::summary::Device;
+use super::super::table::Table;
+use super::company::against;
+use super::figures::Heading;
+use super::{Line, LineRole, Lines, Picture, Section};
+
+const COLD: &str = "together-cold";
+
+/// Until the last app is there, by how many are launched.
+pub fn together(device: &Device) -> Option<Section> {
+    let heading = Heading {
+        title: "Several apps at once (FAST, Figure 8)".to_owned(),
+        text: "Until the last app is there, normalized to the same apps launched cold at once.",
+    };
+    let (mut apps, mut section) = against(device, Kind::Together, heading)?;
+    apps.sort_by_key(|app| count(app));
+    let mut names = device.of_kinds(&[Kind::Together]);
+    names.retain(|name| apps.iter().any(|app| app.runs.contains_key(*name)));
+    let numbers = values(&apps);
+    // One set of apps for each number, or there is no line to draw.
+    if numbers.len() == apps.len() && apps.len() > 1 {
+        section.picture = Some(Picture::Lines(lines(&apps, numbers, &names)));
+        section.tables.clear();
+    }
+    section.tables.insert(0, table(&apps, &names));
+    Some(section)
+}
+
+/// How many apps are launched.
+fn count(app: &App) -> u64 {
+    app.name.split('+').count() as u64
+}
+
+fn values(apps: &[&App]) -> Vec<u64> {
+    let mut values: Vec<u64> = apps.iter().map(|app| count(app)).collect();
+    values.dedup();
+    values
+}
+
+fn lines(apps: &[&App], values: Vec<u64>, names: &[&str]) -> Lines {
+    let line = |name: &&str| Line {
+        name: scenarios::label(name).to_owned(),
+        role: match *name {
+            "together-infill" => LineRole::Launches,
+            _ => LineRole::App,
+        },
+        points: apps
+            .iter()
+            .map(|app| app.normalized(name).map(|estimate| estimate.value))
+            .collect(),
+    };
+    Lines {
+        axis: "apps at once".to_owned(),
+        values,
+        lines: names
+            .iter()
+            .filter(|name| **name != COLD)
+            .map(line)
+            .collect(),
+    }
+}
+
+fn table(apps: &[&App], names: &[&str]) -> Table {
+    let columns = names.iter().flat_map(|name| {
+        let label = scenarios::label(name);
+        let by_cold = (*name != COLD).then(|| format!("{label} by cold"));
+        [Some(format!("{label} s")), by_cold].into_iter().flatten()
+    });
+    let note = "Medians. Each row has one app more than those above it, or several.";
+    let head = ["apps".to_owned()].into_iter().chain(columns);
+    let mut table = Table::new(
+        "Until the last app is there",
+        note,
+        head.chain(["last".to_owned()]),
+    );
+    for app in apps {
+        let cells = names.iter().flat_map(|name| {
+            let times = app.times(name);
+            let time = or_nothing((!times.is_empty()).then(|| seconds(median(&times))));
+            let by_cold = app.normalized(name).map(|estimate| ratio(estimate.value));
+            let by_cold = (*name != COLD).then(|| or_nothing(by_cold));
+            [Some(time), by_cold].into_iter().flatten()
+        });
+        let last = app.name.rsplit('+').next().unwrap_or_default().to_owned();
+        table.push(
+            [count(app).to_string()]
+                .into_iter()
+                .chain(cells)
+                .chain([last]),
+        );
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::load::Results;
+    use super::super::super::summary::devices;
+    use super::*;
+    use crate::record::Launch;
+
+    #[test]
+    fn rows_are_in_order_of_numbers() {
+        let launch = |app: &str, scenario: &str, seconds: f64| Launch {
+            device: "d".to_owned(),
+            app: app.to_owned(),
+            scenario: scenario.to_owned(),
+            window: Some(seconds),
+            ..Launch::default()
+        };
+        let results = Results {
+            launches: vec![
+                launch("a+b+c", "together-cold", 4.0),
+                launch("a+b+c", "together-infill", 3.0),
+                launch("a+b", "together-cold", 2.0),
+                launch("a+b", "together-infill", 1.0),
+                launch("a+b", "together-fast", 1.5),
+            ],
+            ..Results::default()
+        };
+        let section = together(&devices(&results)[0]).unwrap();
+        let rows = &section.tables[0].rows;
+        assert_eq!(rows[0], ["2", "2.00", "1.50", "0.75", "1.00", "0.50", "b"]);
+        assert_eq!(rows[1], ["3", "4.00", "–", "–", "3.00", "0.75", "c"]);
+        let Some(Picture::Lines(lines)) = &section.picture else {
+            panic!("no lines");
+        };
+        assert_eq!(lines.values, [2, 3]);
+        assert_eq!(lines.lines[0].points, [Some(0.75), None]);
+    }
+}
