@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use paralfetch::model::DriveModel;
 use serde::{Deserialize, Serialize};
 
 /// One line of `results.jsonl`.
@@ -40,6 +41,9 @@ pub struct Session {
     pub version: String,
     /// read_ahead_kb of the drive, in KiB.
     pub read_ahead_kb: u32,
+    /// The drive's model as the product has measured it, if a scenario needs it: launches are predicted by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<DriveModel>,
 }
 
 /// What a learning run found.

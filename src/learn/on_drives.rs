@@ -1,15 +1,16 @@
 //! Making a schedule for the drives that a launch is read from.
 //!
-//! On disks with heads and drives that serve one command at a time the order of requests decides, so that a simulation
-//! chooses it ([`choose`]), by the drives' models: measured ones, or until then those of their classes. Elsewhere the
-//! schedule is that of the drives' classes.
+//! A simulation chooses the order of requests ([`choose`]) by the drives' models. On disks with heads and drives that
+//! serve one command at a time the order decides, so that until they are measured the models of their classes will do.
+//! Where a drive has a queue, what is gained is small beside what drives of the class differ by: until it is measured,
+//! the schedule is that of its class.
 
 use std::path::Path;
 
 use crate::drive::{KeptModels, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
 use crate::model::{
-    Device, DeviceParams, DriveClass, DriveModel, Learned, LogEntry, Params, PrefetchEntry,
+    Device, DeviceParams, DriveClass, DriveModel, Learned, LogEntry, Origin, Params, PrefetchEntry,
 };
 use crate::schedule::{Choices, choose, schedule_for};
 
@@ -52,7 +53,7 @@ impl OnDrives<'_> {
     }
 
     /// The models of the devices, in their order; `None` if one is unknown, lies on several drives, so that positions
-    /// tell no distance, or has a queue that keeps its order from mattering.
+    /// tell no distance, or is guessed where that does not do.
     fn models(&self) -> Option<Vec<DriveModel>> {
         // Models that cannot be read are reported by `doctor` and `probe`.
         let kept = KeptModels::load(self.state_dir?).unwrap_or_default();
@@ -65,15 +66,15 @@ impl OnDrives<'_> {
             };
             let mut drives = known_drives([dev], &sysfs, &mounts, &kept);
             let model = drives.pop()?.model;
-            (drives.is_empty() && is_order_decisive(&model)).then_some(model)
+            (drives.is_empty() && is_simulated(&model)).then_some(model)
         };
         self.devices.iter().map(model).collect()
     }
 }
 
-/// Whether the order of requests decides how long the drive takes for them.
-fn is_order_decisive(model: &DriveModel) -> bool {
-    model.has_heads() || model.useful_depth() == 1
+/// Whether a schedule may be chosen by this model.
+fn is_simulated(model: &DriveModel) -> bool {
+    model.origin == Origin::Measured || model.is_order_decisive()
 }
 
 #[cfg(test)]
@@ -81,11 +82,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drives_with_queues_keep_the_schedule_of_their_class() {
-        let is_decisive = |class| is_order_decisive(&DriveModel::guess(class));
-        assert!(!is_decisive(DriveClass::CommandQueuing));
-        assert!(is_decisive(DriveClass::NoCommandQueuing));
-        assert!(is_decisive(DriveClass::Rotational));
+    fn drives_with_queues_are_simulated_once_they_are_measured() {
+        for (class, by_a_guess) in [
+            (DriveClass::CommandQueuing, false),
+            (DriveClass::NoCommandQueuing, true),
+            (DriveClass::Rotational, true),
+        ] {
+            let mut model = DriveModel::guess(class);
+            assert_eq!(is_simulated(&model), by_a_guess, "{class:?}");
+            model.origin = Origin::Measured;
+            assert!(is_simulated(&model), "{class:?}");
+        }
     }
 
     #[test]

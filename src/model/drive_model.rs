@@ -42,6 +42,20 @@ pub struct QueuedCost {
     pub request_us: f64,
 }
 
+/// What reads cost whose addresses the drive has at hand: at random positions, all within some MiB. Flash keeps its table
+/// of addresses in flash, too, and most drives have room for a part of it only, so that a read far from all others waits
+/// for a page of that table. What a launch reads lies together in files.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NearCost {
+    /// Bytes of each read.
+    pub bytes: u64,
+    /// What one takes that is alone in flight, in µs.
+    pub alone_us: f64,
+    /// Time from one completion to the next with the queue filled, in µs.
+    pub queued_us: f64,
+}
+
 /// A drive's model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,6 +72,9 @@ pub struct DriveModel {
     pub seeks: Vec<SeekCost>,
     /// Costs by rising depth, from depth 1 on.
     pub queue: Vec<QueuedCost>,
+    /// Costs of near reads by rising size; empty for a drive with heads, and where they were not measured.
+    #[serde(default)]
+    pub near: Vec<NearCost>,
 }
 
 /// The KiB of the requests in [`DriveModel::queue`].
@@ -65,6 +82,10 @@ const SMALL_KIB: f64 = 4.0;
 
 /// A depth helps as long as requests cost this much more at it than at the best depth.
 const NEARLY_BEST: f64 = 1.1;
+
+/// Near reads help each other if the filled queue takes less than this share of the time: the way through the kernel
+/// alone is hidden by the next request, too.
+const NEAR_QUEUED: f64 = 0.75;
 
 /// The queue of a disk with heads reorders if the best depth takes less than this share of the time.
 const REORDERED: f64 = 0.8;
@@ -76,6 +97,7 @@ const MOST_HOLE_PAGES: u64 = 4096;
 const MOST_US: f64 = 1e8;
 const MOST_SEEKS: usize = 32;
 const MOST_DEPTHS: usize = 16;
+const MOST_SIZES: usize = 16;
 const MOST_DEPTH: u32 = 4096;
 
 impl DriveModel {
@@ -118,6 +140,7 @@ impl DriveModel {
                 _ => Vec::new(),
             },
             queue,
+            near: Vec::new(),
         }
     }
 
@@ -137,6 +160,65 @@ impl DriveModel {
     /// first.
     pub fn reorders(&self) -> bool {
         self.has_heads() && self.best_queued_us() < self.queued_us(1) * REORDERED
+    }
+
+    /// Whether the drive works on several requests at a time. Far from each other they may all wait for its table of
+    /// addresses.
+    pub fn is_queued(&self) -> bool {
+        let helps = |near: &NearCost| near.queued_us < near.alone_us * NEAR_QUEUED;
+        self.useful_depth() > 1 || self.near.first().is_some_and(helps)
+    }
+
+    /// Whether the order of requests decides how long the drive takes for them: heads have ways to go, and where one
+    /// request follows another, what is not needed yet delays what is.
+    pub fn is_order_decisive(&self) -> bool {
+        self.has_heads() || !self.is_queued()
+    }
+
+    /// What a read takes that is alone in flight and near others, in µs; on a drive without heads.
+    pub fn near_us(&self, bytes: u64) -> f64 {
+        match self.near.is_empty() {
+            true => self.request_us + bytes as f64 / 1024.0 * self.kib_us,
+            false => self.near_cost(bytes, |near| near.alone_us),
+        }
+    }
+
+    /// Time from one completion to the next of near reads with the queue filled, in µs; on a drive without heads.
+    pub fn near_queued_us(&self, bytes: u64) -> f64 {
+        let more_kib = bytes as f64 / 1024.0 - SMALL_KIB;
+        match self.near.is_empty() {
+            true => self.far_best_us() + more_kib * self.stream_kib_us,
+            false => self.near_cost(bytes, |near| near.queued_us),
+        }
+    }
+
+    /// What being far from all others adds to a read that is alone in flight, and to the time from one completion to the
+    /// next with the queue filled, in µs.
+    pub fn far_us(&self) -> (f64, f64) {
+        match self.near.is_empty() {
+            true => (0.0, 0.0),
+            false => {
+                let alone = self.queued_us(1) - self.near_us(PAGE_SIZE);
+                let queued = self.far_best_us() - self.near_queued_us(PAGE_SIZE);
+                (alone.max(0.0), queued.max(0.0))
+            }
+        }
+    }
+
+    fn far_best_us(&self) -> f64 {
+        self.queued_us(self.useful_depth())
+    }
+
+    fn near_cost(&self, bytes: u64, us: impl Fn(&NearCost) -> f64) -> f64 {
+        interpolate(
+            (self.near.iter()).map(|near| (near.bytes as f64, us(near))),
+            bytes as f64,
+        )
+    }
+
+    /// The deepest queue that was measured, in requests.
+    pub fn deepest(&self) -> u32 {
+        self.queue.last().map_or(1, |cost| cost.depth)
     }
 
     /// What a request that is alone in flight takes, in µs. `distance` is from the end of the request before it, in
@@ -224,6 +306,7 @@ impl DriveModel {
         let costs_something = |us: f64| within(us) && us > 0.0;
         let rises = |pair: &[SeekCost]| pair[0].distance < pair[1].distance;
         let deeper = |pair: &[QueuedCost]| pair[0].depth < pair[1].depth;
+        let larger = |pair: &[NearCost]| pair[0].bytes < pair[1].bytes;
         within(self.request_us)
             && costs_something(self.kib_us)
             && costs_something(self.stream_kib_us)
@@ -235,6 +318,10 @@ impl DriveModel {
             && (self.queue.iter())
                 .all(|cost| cost.depth <= MOST_DEPTH && costs_something(cost.request_us))
             && self.queue.windows(2).all(deeper)
+            && self.near.len() <= MOST_SIZES
+            && (self.near.iter())
+                .all(|near| costs_something(near.alone_us) && costs_something(near.queued_us))
+            && self.near.windows(2).all(larger)
     }
 
     /// The model in words, in one line.

@@ -17,7 +17,7 @@ mod wait;
 pub use access::{Access, By, InodeId, PathUse, Source, Use};
 pub use app::{App, AppKey, Identity, Key, UserApp};
 pub use drive_model::{
-    DriveModel, FitError, Origin, ProbeSample, QueuedCost, ReadPattern, SeekCost,
+    DriveModel, FitError, NearCost, Origin, ProbeSample, QueuedCost, ReadPattern, SeekCost,
 };
 pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Span};
 pub use hooks::{HookKind, Hooks};

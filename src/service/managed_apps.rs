@@ -14,7 +14,7 @@ use super::message::Message;
 use super::profile_room::{KeptProfile, without_room};
 use super::records::Records;
 use super::registry::{Added, Record, Registry};
-use super::reschedule::{extend, refresh, reschedule};
+use super::reschedule::{Rescheduled, extend, refresh, reschedule};
 use super::worker::Jobs;
 use crate::apps::Rules;
 use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads, launch_sequence};
@@ -261,18 +261,29 @@ impl ManagedApps {
             Occasion::Launch,
             move |profile, sequence, store| {
                 let rescheduled = reschedule(profile, sequence, params, store.dir());
-                let replace = |new: Profile| CachedProfile::store(&new, store);
-                Some(rescheduled.and_then(|new| new.map(replace).transpose()))
+                Some(rescheduled.and_then(|rescheduled| match rescheduled {
+                    Rescheduled::Anew(new) => {
+                        CachedProfile::store(&new, store).map(Rescheduled::Anew)
+                    }
+                    Rescheduled::Same => Ok(Rescheduled::Same),
+                    Rescheduled::Chosen => Ok(Rescheduled::Chosen),
+                }))
             },
             |apps, key, rescheduled| match rescheduled {
-                Ok(Some(profile)) => {
+                Ok(Rescheduled::Anew(profile)) => {
                     let params = profile.history.last().map(|revision| revision.params);
                     tracing::info!(app = key.id, uid = key.uid, ?params, "scheduled anew");
                     apps.profiles.insert(key, profile);
                     None
                 }
-                Ok(None) => {
+                Ok(Rescheduled::Same) => {
                     apps.observe(&key, &Observation::NoEffect);
+                    None
+                }
+                Ok(Rescheduled::Chosen) => {
+                    let what = "is not tuned: a simulation has chosen its schedule";
+                    tracing::info!(app = key.id, uid = key.uid, "{what}");
+                    apps.observe(&key, &Observation::NotRescheduled);
                     None
                 }
                 Err(why) => {

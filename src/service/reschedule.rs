@@ -30,9 +30,19 @@ use crate::service::clock::now_s;
 /// How long the metadata of a profile's files may be looked up.
 const LOOKUP_LIMIT: Duration = Duration::from_secs(30);
 
-/// The profile with other parameters, which are added to its history; `None` if the schedule would be the
-/// same. `sequence` is the launch sequence that was kept beside it, as a profile whose entries are in access
-/// order; `state_dir` is where the models of drives are kept.
+/// What other parameters make of a profile.
+#[derive(Debug, PartialEq)]
+pub enum Rescheduled<P = Profile> {
+    /// One with another schedule. The parameters are added to its history.
+    Anew(P),
+    /// The same schedule.
+    Same,
+    /// A simulation has put its data into another order than that of accesses, which these parameters do not change.
+    Chosen,
+}
+
+/// The profile with other parameters. `sequence` is the launch sequence that was kept beside it, as a profile whose
+/// entries are in access order; `state_dir` is where the models of drives are kept.
 ///
 /// # Errors
 /// Why it cannot be done.
@@ -41,15 +51,13 @@ pub fn reschedule(
     sequence: Option<Profile>,
     params: Params,
     state_dir: &Path,
-) -> Result<Option<Profile>, String> {
+) -> Result<Rescheduled, String> {
+    if !profile.is_in_access_order() {
+        return Ok(Rescheduled::Chosen);
+    }
     let in_force = profile.history.last().map(|revision| revision.params);
     let class = main_class(&profile);
     let tuned = in_force.and_then(|in_force| TunedParameter::of(class, &in_force));
-    if !profile.is_in_access_order() {
-        return Err(
-            "a simulation has chosen the schedule, and no parameter is left to tune".into(),
-        );
-    }
     let entries = if tuned.is_some_and(TunedParameter::is_order_only) {
         let of_devices = DeviceParams::new(&profile.devices, class, params);
         reorder(&profile.entries, &profile.files, &of_devices)
@@ -60,12 +68,12 @@ pub fn reschedule(
         on_drives(&profile, params, state_dir).schedule(&find_sequence(&sequence)?)
     };
     if entries == profile.entries {
-        return Ok(None);
+        return Ok(Rescheduled::Same);
     }
     profile.entries = entries;
     let time = now_s();
     profile.history.push(Revision { time, params });
-    Ok(Some(profile))
+    Ok(Rescheduled::Anew(profile))
 }
 
 /// What a profile is scheduled for.

@@ -99,7 +99,10 @@ pub fn run(asked: &SessionOptions) -> Result<Ended> {
     awake.back_memory()?;
     let (mut journal, _) = Journal::open(&out)?;
     let description = describe(&drive, asked)?;
-    journal.add(&Record::Session(conditions(&drive, asked, description)?))?;
+    journal.add(&Record::Session(Session {
+        model: model.clone(),
+        ..conditions(&drive, asked, description)?
+    }))?;
     drop(journal);
 
     let point = MountPoint::new(work.path())?;
@@ -271,5 +274,6 @@ fn conditions(drive: &Drive, asked: &SessionOptions, description: String) -> Res
             .trim()
             .parse()
             .context("read_ahead_kb is no number")?,
+        model: None,
     })
 }

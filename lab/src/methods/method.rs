@@ -66,7 +66,8 @@ pub enum Method {
     Dynamic,
     /// The exact set in the schedule that a simulation of launch and drive chooses, started with the app: regions of
     /// the launch sequence, each in the order of the disk, or the schedule of [`Method::Infill`] where nothing is
-    /// predicted to be 3 % better. What the product does on drives without command queuing and on disks.
+    /// predicted to be so much better that it is no error of the simulation. What the product does on drives that were
+    /// measured, and on disks and drives without command queuing in any case.
     Regions,
     /// The same, and the app may be held until the first region has arrived, or all of them.
     RegionsHeld,

@@ -187,7 +187,7 @@ pub const SCENARIOS: &[Scenario] = &[
         "regions",
         "regions",
         Kind::Ours,
-        "The exact set in the schedule that a simulation of launch and drive has chosen, beside the app: regions of the sequence, each in LBA order, or that of + infill where nothing is predicted to be 3 % better (Paralfetch §6).",
+        "The exact set in the schedule that a simulation of launch and drive has chosen, beside the app: regions of the sequence, each in LBA order, or that of + infill where nothing is predicted to be clearly better (Paralfetch §6).",
     ),
     of(
         SERVICE,

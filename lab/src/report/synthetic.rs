@@ -48,6 +48,7 @@ pub fn records(
         machine: "2 processors, 24 GiB".to_owned(),
         version: "0.1.0".to_owned(),
         read_ahead_kb: 128,
+        model: None,
     })];
     for (index, (app, cold, _)) in apps.iter().enumerate() {
         let size = (cold * 3000.0) as u64;

@@ -18,6 +18,22 @@ const MOST_DELAY: Duration = Duration::from_secs(5);
 /// How often another position is tried where a piece is too short.
 const TRIES: u32 = 32;
 
+/// Near reads are within so many bytes: what a page of a drive's table of addresses is for, as far as is known of such
+/// tables, or more.
+const NEAR_AREA: u64 = 4 << 20;
+
+/// Between the places of near reads: so that they begin anywhere in the drive's own pages, as those of launches do.
+const NEAR_GAP: u64 = 4096;
+
+/// From one near read to the next, in places, around the area: a prime number beyond that of places, so that it comes to
+/// each of them, and the reads look random.
+const NEAR_STEP: u64 = 617;
+
+/// Places for near reads of so many bytes.
+fn near_slots(bytes: u64) -> u64 {
+    NEAR_AREA / (bytes + NEAR_GAP)
+}
+
 /// From so far on, a read counts in both directions: what a drive reads on by itself lies ahead only.
 const BOTH_WAYS: u64 = 1 << 24;
 
@@ -83,6 +99,8 @@ struct Runner<'a> {
     queue: ReadQueue,
     random: Random,
     done: ProbeReads,
+    /// Where the near reads of the step are: the position of the first, and how many there were since.
+    near: Option<(u64, u64)>,
     begun: Instant,
     /// Time after `begun` at which the probe is given up.
     limit: Duration,
@@ -102,6 +120,7 @@ impl<'a> Runner<'a> {
             queue: ReadQueue::new(deepest, LARGE).map_err(ProbeError::Queue)?,
             random: Random(RandomState::new().hash_one(0) | 1),
             done: ProbeReads::default(),
+            near: None,
             begun: Instant::now(),
             limit: planned + MOST_DELAY,
         })
@@ -115,6 +134,7 @@ impl<'a> Runner<'a> {
 
     fn step(&mut self, step: &ProbeStep) -> Result<(), ProbeError> {
         let begun = Instant::now();
+        self.near = None;
         let mut last = None;
         let mut reads = 0;
         let mut last_begun = begun;
@@ -184,6 +204,7 @@ impl<'a> Runner<'a> {
         };
         match (step.pattern, last) {
             (ReadPattern::Random, _) => self.anywhere(step.bytes).map(follows),
+            (ReadPattern::Near, _) => self.near(step.bytes),
             (ReadPattern::Sequential, None) => self.sequence_start(step).map(follows),
             (ReadPattern::Sequential, Some(last)) => {
                 let behind = last.position + step.bytes;
@@ -213,6 +234,33 @@ impl<'a> Runner<'a> {
         })
     }
 
+    /// The next of the near reads. None repeats another until all of the area was read, as a drive may remember what it
+    /// has read.
+    fn near(&mut self, bytes: u64) -> Option<NextRead> {
+        let Some((first, count)) = &mut self.near else {
+            let mut read = self.anywhere(bytes)?;
+            let last = read.position + NEAR_AREA - bytes;
+            if self.area.near(last, bytes, 0).is_none() {
+                let back = read.position.saturating_sub(NEAR_AREA);
+                read = self.area.near(back, bytes, NEAR_AREA)?;
+            }
+            self.near = Some((read.position, 0));
+            // It comes from far away.
+            return Some(NextRead {
+                read,
+                follows: false,
+            });
+        };
+        *count += 1;
+        let slot = (*count * NEAR_STEP) % near_slots(bytes);
+        let position = *first + slot * (bytes + NEAR_GAP);
+        let read = self.area.near(position, bytes, NEAR_AREA)?;
+        Some(NextRead {
+            read,
+            follows: true,
+        })
+    }
+
     fn anywhere(&mut self, bytes: u64) -> Option<ProbeRead> {
         (0..TRIES).find_map(|_| self.area.random(self.random.share(), bytes))
     }
@@ -239,6 +287,28 @@ mod tests {
     use super::*;
     use crate::drive::probe::area::ReadablePiece;
     use crate::drive::probe::plan::plan;
+
+    #[test]
+    fn near_reads_are_in_one_area_and_none_is_repeated() {
+        let area = ReadableArea::new([ReadablePiece {
+            file: 0,
+            offset: 0,
+            position: 1 << 30,
+            length: 1 << 28,
+        }]);
+        let mut runner = Runner::new(&[], &area, &[]).unwrap();
+        for bytes in [4096, 16384, 32768] {
+            runner.near = None;
+            let slots = near_slots(bytes);
+            let reads: Vec<NextRead> = (0..slots).map_while(|_| runner.near(bytes)).collect();
+            let mut positions: Vec<u64> = reads.iter().map(|next| next.read.position).collect();
+            positions.sort_unstable();
+            positions.dedup();
+            assert_eq!(positions.len() as u64, slots);
+            assert!(positions[positions.len() - 1] - positions[0] < NEAR_AREA);
+            assert_eq!(reads.iter().filter(|next| !next.follows).count(), 1);
+        }
+    }
 
     #[test]
     fn nothing_is_begun_or_waited_for_beyond_the_limit() {

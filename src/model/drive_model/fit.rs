@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{DriveModel, Origin, QueuedCost, SMALL_KIB, SeekCost};
+use super::{DriveModel, NearCost, Origin, QueuedCost, SMALL_KIB, SeekCost};
 use crate::model::{PAGE_SIZE, median};
 
 /// How the reads of a sample follow each other.
@@ -10,6 +10,8 @@ use crate::model::{PAGE_SIZE, median};
 pub enum ReadPattern {
     /// Each somewhere else on the drive.
     Random,
+    /// Each somewhere else in one area of some MiB.
+    Near,
     /// Each so many bytes behind the end of the one before.
     Stride(u64),
     /// Each where the one before ended.
@@ -84,6 +86,10 @@ impl DriveModel {
         }
         let mut queue = groups.all_queued();
         make_monotone(&mut queue, |shallow, deep| shallow >= deep);
+        let near = match has_heads {
+            true => Vec::new(),
+            false => groups.near_costs(single, stream_kib_us),
+        };
         let model = DriveModel {
             origin: Origin::Measured,
             request_us,
@@ -97,6 +103,7 @@ impl DriveModel {
                 .into_iter()
                 .map(|(depth, request_us)| QueuedCost { depth, request_us })
                 .collect(),
+            near,
         };
         match model.is_sound() {
             true => Ok(model),
@@ -114,6 +121,8 @@ struct SampleGroups {
     single: BTreeMap<u64, Vec<f64>>,
     /// Small single reads, by distance: the power of two that is nearest to it, or 0.
     strides: BTreeMap<u64, Vec<f64>>,
+    /// Near reads, by bytes: alone, and with others in flight.
+    near: BTreeMap<u64, (Vec<f64>, Vec<f64>)>,
     /// µs of each KiB in sequence.
     stream: Vec<f64>,
 }
@@ -138,6 +147,13 @@ impl SampleGroups {
                             .entry(sample.bytes)
                             .or_default()
                             .push(sample.us);
+                    }
+                }
+                ReadPattern::Near => {
+                    let (alone, queued) = groups.near.entry(sample.bytes).or_default();
+                    match sample.depth {
+                        1 => alone.push(sample.us),
+                        _ => queued.push(sample.us),
                     }
                 }
                 ReadPattern::Stride(distance) if is_small && sample.depth == 1 => {
@@ -173,6 +189,38 @@ impl SampleGroups {
             .filter(|(_, us)| us.len() >= LEAST_SAMPLES);
         enough
             .filter_map(|(&distance, us)| Some((distance, median(us)?)))
+            .collect()
+    }
+
+    /// Costs of near reads, by size; none if those of a page were not measured. Larger ones than those that were follow
+    /// from single random reads, without what being far added to them, and from reads in sequence. A larger read never
+    /// costs less, nor does one in a filled queue cost more than one that is alone.
+    fn near_costs(&self, single_us: f64, stream_kib_us: f64) -> Vec<NearCost> {
+        let measured = self.near.iter();
+        let mut costs: Vec<(u64, f64, f64)> = measured
+            .filter_map(|(&bytes, (alone, queued))| Some((bytes, median(alone)?, median(queued)?)))
+            .collect();
+        let Some(&(PAGE_SIZE, alone_us, _)) = costs.first() else {
+            return Vec::new();
+        };
+        let largest = costs.last().map_or(0, |(bytes, ..)| *bytes);
+        let far_us = (single_us - alone_us).max(0.0);
+        for (&bytes, us) in self.single.range(largest + 1..) {
+            let stream_us = bytes as f64 / 1024.0 * stream_kib_us;
+            costs.extend(median(us).map(|us| (bytes, us - far_us, stream_us)));
+        }
+        let mut alone: Vec<(u64, f64)> = costs.iter().map(|cost| (cost.0, cost.1)).collect();
+        let mut queued: Vec<(u64, f64)> = costs.iter().map(|cost| (cost.0, cost.2)).collect();
+        make_monotone(&mut alone, |small, large| small <= large);
+        make_monotone(&mut queued, |small, large| small <= large);
+        alone
+            .into_iter()
+            .zip(queued)
+            .map(|((bytes, alone_us), (_, queued_us))| NearCost {
+                bytes,
+                alone_us,
+                queued_us: queued_us.min(alone_us),
+            })
             .collect()
     }
 

@@ -73,6 +73,21 @@ fn models_that_no_drive_has_are_found() {
     assert!(bad(&|model| model.queue[0].depth = 2));
     assert!(bad(&|model| model.seeks[1].distance = 0));
     assert!(bad(&|model| model.seeks = vec![model.seeks[0]; 40]));
+    let near = |bytes, us| NearCost {
+        bytes,
+        alone_us: us,
+        queued_us: us,
+    };
+    assert!(!bad(
+        &|model| model.near = vec![near(4096, 1.0), near(8192, 1.0)]
+    ));
+    assert!(bad(
+        &|model| model.near = vec![near(8192, 1.0), near(4096, 1.0)]
+    ));
+    assert!(bad(&|model| model.near = vec![near(4096, 0.0)]));
+    assert!(bad(
+        &|model| model.near = (1..40).map(|n| near(n, 1.0)).collect()
+    ));
 }
 
 #[test]

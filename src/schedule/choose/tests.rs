@@ -4,6 +4,12 @@ use super::super::generate::{check_merged, data, launch};
 use super::*;
 use crate::model::DriveClass;
 
+const CLASSES: [DriveClass; 3] = [
+    DriveClass::CommandQueuing,
+    DriveClass::NoCommandQueuing,
+    DriveClass::Rotational,
+];
+
 fn chosen(log: &[LogEntry], class: DriveClass, may_hold: bool) -> ChosenSchedule {
     let params = Params::for_device(class, true);
     let choices = Choices {
@@ -60,18 +66,49 @@ fn a_disk_does_not_read_large_holes_along() {
 }
 
 #[test]
-fn a_fast_drive_keeps_its_schedule_unless_another_gains_enough() {
+fn a_drive_with_a_queue_keeps_its_schedule_unless_regions_gain_enough() {
     let log = scattered();
     let found = chosen(&log, DriveClass::CommandQueuing, false);
-    let usual = schedule_for(
-        &log,
-        &DeviceParams::uniform(Params::for_device(DriveClass::CommandQueuing, true)),
-    );
-    let gain = 1.0 - found.predicted_us / found.usual_us;
+    let params = Params::for_device(DriveClass::CommandQueuing, true);
+    let usual = schedule_for(&log, &DeviceParams::uniform(params));
+    match found.plan {
+        SchedulePlan::Sequence(_) => assert_eq!(found.entries, usual),
+        SchedulePlan::Regions(_) => {
+            assert!(found.predicted_us <= found.usual_us * (1.0 - LEAST_GAIN_QUEUED));
+        }
+    }
+}
+
+/// Pages of a large file in an order of its own: one request after the other costs the prefetch thread time, and in the
+/// order of the file, they are few.
+#[test]
+fn a_drive_with_a_queue_takes_regions_that_save_many_requests() {
+    let pages = 4_000;
+    let log: Vec<LogEntry> = (0..pages)
+        .map(|index: u64| {
+            let page = index * 1_777 % pages;
+            LogEntry {
+                time_us: index * 2,
+                ..data(0, page, 1, page)
+            }
+        })
+        .collect();
+    let found = chosen(&log, DriveClass::CommandQueuing, false);
     assert!(
-        gain == 0.0 && found.entries == usual || gain >= LEAST_GAIN,
-        "{gain}"
+        matches!(found.plan, SchedulePlan::Regions(_)),
+        "{:?} {} {}",
+        found.plan,
+        found.predicted_us,
+        found.usual_us
     );
+    assert!(found.entries.len() < 100, "{}", found.entries.len());
+}
+
+#[test]
+fn holes_are_tried_once_each_and_small_ones_always() {
+    assert!(holes(0).eq([0, 1, 2, 4, 8]));
+    let of_a_disk: Vec<u64> = holes(256).collect();
+    assert_eq!(of_a_disk, [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
 }
 
 #[test]
@@ -86,10 +123,9 @@ proptest! {
     #[test]
     fn what_is_chosen_reads_each_page_once_and_is_never_predicted_worse(
         launch in launch(),
-        disk in any::<bool>(),
+        class in prop::sample::select(CLASSES.to_vec()),
         may_hold in any::<bool>(),
     ) {
-        let class = if disk { DriveClass::Rotational } else { DriveClass::NoCommandQueuing };
         let found = chosen(&launch.log, class, may_hold);
         check_merged(&launch, &found.entries, u64::MAX, u64::MAX)?;
         prop_assert!(found.predicted_us <= found.usual_us);

@@ -4,7 +4,8 @@
 //! drive, too: what a read may have taken is subtracted from the time that passed. Single reads take more or less
 //! than the model says, so that what is left of a read's cost counts against the next accesses.
 
-use super::drive_queue::way;
+use super::addresses::AddressesAtHand;
+use super::drive_queue::{in_parts, way};
 use crate::model::{DriveModel, Learned, LogEntry, PAGE_SIZE};
 
 /// A live launch that took less than this share of what its reads cost one by one had most of them cached.
@@ -47,15 +48,28 @@ pub(super) fn compute_times(log: &[LogEntry], models: &[DriveModel], learned: Le
 /// was read by itself.
 fn read_costs(log: &[LogEntry], models: &[DriveModel], by_page: bool) -> Vec<(f64, f64)> {
     let mut heads = vec![0; models.len()];
+    let mut at_hand = vec![AddressesAtHand::default(); models.len()];
     log.iter()
         .map(|entry| {
             let device = usize::from(entry.device);
             let (Some(model), Some(head)) = (models.get(device), heads.get_mut(device)) else {
                 return (0.0, 0.0);
             };
-            let distance = model.has_heads().then(|| way(*head, byte(entry.lba)));
-            *head = byte(entry.lba_end());
             let alone_us = model.request_cost_us(PAGE_SIZE, None);
+            if !model.has_heads() {
+                let (start, bytes) = (byte(entry.lba), entry.span.bytes());
+                let far_us = match at_hand[device].read(start, bytes) {
+                    true => 0.0,
+                    false => model.far_us().0,
+                };
+                let near_us = match by_page {
+                    false => in_parts(bytes, |bytes| model.near_us(bytes)),
+                    true => entry.span.len as f64 * model.near_us(PAGE_SIZE),
+                };
+                return (far_us + near_us, alone_us);
+            }
+            let distance = Some(way(*head, byte(entry.lba)));
+            *head = byte(entry.lba_end());
             let cost_us = match by_page {
                 false => model.request_cost_us(entry.span.bytes(), distance),
                 true => {

@@ -1,11 +1,13 @@
 //! A drive with its queue, as its model has it.
 
-use std::collections::VecDeque;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
 
+use super::addresses::AddressesAtHand;
 use crate::model::DriveModel;
 
-/// The kernel cuts larger requests, and each part costs the drive a command, in KiB.
-const PART_KIB: f64 = 128.0;
+/// The kernel cuts larger requests, and each part costs the drive a command, in bytes.
+const PART: u64 = 128 << 10;
 
 /// What the samples of [`DriveModel::queue`] read, in KiB.
 const SMALL_KIB: f64 = 4.0;
@@ -31,6 +33,35 @@ pub(super) struct QueuedRequest {
     pub bytes: u64,
 }
 
+/// The end of a request that is served.
+#[derive(Clone, Copy, Debug)]
+struct Completion {
+    /// In µs.
+    at: f64,
+    /// What the request was for.
+    id: u32,
+}
+
+impl Ord for Completion {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.at.total_cmp(&other.at).then(self.id.cmp(&other.id))
+    }
+}
+
+impl PartialOrd for Completion {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Completion {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Completion {}
+
 /// A drive that serves requests.
 pub(super) struct DriveQueue<'a> {
     model: &'a DriveModel,
@@ -41,12 +72,13 @@ pub(super) struct DriveQueue<'a> {
     /// By the number of requests to choose from, less one: the share of a seek's cost that remains.
     shares: Vec<f64>,
     waiting: VecDeque<QueuedRequest>,
-    /// When each is complete, in µs, and what it is for.
-    served: Vec<(f64, u32)>,
+    /// Those that are served, the next completion first.
+    served: BinaryHeap<Reverse<Completion>>,
     /// Where the heads are.
     head: u64,
     /// When the drive has delivered all that it serves, in µs, as fast as it can.
     delivered_us: f64,
+    at_hand: AddressesAtHand,
 }
 
 impl<'a> DriveQueue<'a> {
@@ -55,13 +87,17 @@ impl<'a> DriveQueue<'a> {
         let window = if model.reorders() { depth } else { 1 };
         DriveQueue {
             model,
-            slots: if model.has_heads() { 1 } else { depth },
+            slots: match model.is_order_decisive() {
+                true => 1,
+                false => model.deepest() as usize,
+            },
             window,
             shares: (1..=window).map(|count| seek_share(model, count)).collect(),
             waiting: VecDeque::new(),
-            served: Vec::new(),
+            served: BinaryHeap::new(),
             head: 0,
             delivered_us: 0.0,
+            at_hand: AddressesAtHand::default(),
         }
     }
 
@@ -78,17 +114,15 @@ impl<'a> DriveQueue<'a> {
 
     /// When the next request is complete, in µs; infinite if there is none.
     pub fn next_completion(&self) -> f64 {
-        let times = self.served.iter().map(|(time, _)| *time);
-        times.fold(f64::INFINITY, f64::min)
+        let next = self.served.peek();
+        next.map_or(f64::INFINITY, |Reverse(next)| next.at)
     }
 
     /// Ends the request that is complete next and serves others. Says when that is, and what it was for.
     pub fn complete(&mut self) -> Option<(f64, u32)> {
-        let times = self.served.iter().enumerate();
-        let (next, _) = times.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0))?;
-        let done = self.served.swap_remove(next);
-        self.serve(done.0);
-        Some(done)
+        let Reverse(done) = self.served.pop()?;
+        self.serve(done.at);
+        Some((done.at, done.id))
     }
 
     fn serve(&mut self, now: f64) {
@@ -100,12 +134,12 @@ impl<'a> DriveQueue<'a> {
                 return;
             };
             self.waiting.remove(index);
-            let done = match self.model.has_heads() {
+            let at = match self.model.has_heads() {
                 true => now + self.heads_us(&request, count),
                 false => self.flash_done(&request, now),
             };
             self.head = request.start.saturating_add(request.bytes);
-            self.served.push((done, request.id));
+            self.served.push(Reverse(Completion { at, id: request.id }));
         }
     }
 
@@ -122,20 +156,29 @@ impl<'a> DriveQueue<'a> {
         self.model.request_us + bytes_us + seek_us * share
     }
 
-    /// When a drive without heads has served a request that it begins with now.
+    /// When a drive without heads has served a request that it begins with now. With a queue it works on several, and
+    /// delivers them as fast as it does with the queue filled.
     fn flash_done(&mut self, request: &QueuedRequest, now: f64) -> f64 {
-        let (kib, model) = (kib(request.bytes), self.model);
-        let parts = (kib / PART_KIB).ceil();
+        let model = self.model;
+        let (far_us, far_queued_us) = match self.at_hand.read(request.start, request.bytes) {
+            true => (0.0, 0.0),
+            false => model.far_us(),
+        };
         if self.slots == 1 {
-            return now + parts * model.request_us + kib * model.kib_us;
+            return now + far_us + in_parts(request.bytes, |bytes| model.near_us(bytes));
         }
-        let latency = model.request_us + kib.min(PART_KIB) * model.kib_us;
-        let small_us = model.queued_us(model.useful_depth());
-        let request_us = (small_us - SMALL_KIB * model.stream_kib_us).max(0.0);
-        let occupied_us = parts * request_us + kib * model.stream_kib_us;
-        self.delivered_us = self.delivered_us.max(now) + occupied_us;
-        self.delivered_us.max(now + latency)
+        let occupied_us = in_parts(request.bytes, |bytes| model.near_queued_us(bytes));
+        self.delivered_us = self.delivered_us.max(now) + far_queued_us + occupied_us;
+        let latency_us = far_us + model.near_us(request.bytes.min(PART));
+        self.delivered_us.max(now + latency_us)
     }
+}
+
+/// The sum of what the parts of a request cost.
+pub(super) fn in_parts(bytes: u64, us: impl Fn(u64) -> f64) -> f64 {
+    let rest = bytes % PART;
+    let rest_us = if rest > 0 { us(rest) } else { 0.0 };
+    (bytes / PART) as f64 * us(PART) + rest_us
 }
 
 /// The way of the heads, in bytes forward.

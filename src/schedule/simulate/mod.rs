@@ -9,6 +9,7 @@
 //! unless they were read for another before, so those are taken that stand there. Each device counts as a drive of its
 //! own. The app is one thread, and its own reads bring nothing else along.
 
+mod addresses;
 mod compute_times;
 mod drive_queue;
 mod run;

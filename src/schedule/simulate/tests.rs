@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::super::generate::{data, launch, metadata, prefetch};
 use super::*;
-use crate::model::{DriveClass, PAGE_SIZE};
+use crate::model::{DriveClass, NearCost, PAGE_SIZE, QueuedCost};
 use crate::schedule::{RegionPlan, regional};
 
 const CLASSES: [DriveClass; 3] = [
@@ -137,6 +137,50 @@ fn random_reads_at_depth_take_what_the_model_says() {
         assert!(
             (0.75..1.25).contains(&(each_us / expected_us)),
             "{class:?}: {each_us} instead of {expected_us}"
+        );
+    }
+}
+
+/// A drive with room for a part of its table of addresses.
+fn forgetful() -> DriveModel {
+    let near = |pages, alone_us, queued_us| NearCost {
+        bytes: pages * PAGE_SIZE,
+        alone_us,
+        queued_us,
+    };
+    DriveModel {
+        near: vec![near(1, 90.0, 20.0), near(32, 330.0, 150.0)],
+        queue: vec![(1, 150.0), (8, 65.0), (32, 64.0)]
+            .into_iter()
+            .map(|(depth, request_us)| QueuedCost { depth, request_us })
+            .collect(),
+        ..DriveModel::guess(DriveClass::CommandQueuing)
+    }
+}
+
+#[test]
+fn near_reads_cost_less_than_far_ones_and_both_what_was_measured() {
+    let models = [forgetful()];
+    let reads = 1_000;
+    let end_us = |positions: &dyn Fn(u64) -> u64, pages| {
+        let log: Vec<LogEntry> = (0..reads)
+            .map(|index| data(0, index * 40, pages, positions(index)))
+            .collect();
+        let launch = LaunchSimulator::new(&log, &models, Learned::Live);
+        launch.simulate(&prefetch(&log), 0).end_us / reads as f64
+    };
+    let near = |index: u64| index * 617 % 1024;
+    let far = |index: u64| index * 1024;
+    for (expected_us, us) in [
+        (20.0, end_us(&near, 1)),
+        (64.0, end_us(&far, 1)),
+        (150.0, end_us(&near, 32)),
+        // Two parts: 128 KiB and a page.
+        (170.0, end_us(&near, 33)),
+    ] {
+        assert!(
+            (us / expected_us - 1.0).abs() < 0.03,
+            "{us}, not {expected_us}"
         );
     }
 }

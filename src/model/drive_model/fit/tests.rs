@@ -128,6 +128,64 @@ fn drives_of_each_kind_are_told_apart() {
     );
 }
 
+/// Near reads of some sizes, as a probe takes them.
+fn near_samples(alone: &[(u64, f64)], queued: &[(u64, f64)]) -> Vec<ProbeSample> {
+    let sample = |&(bytes, us): &(u64, f64), depth| ProbeSample {
+        pattern: ReadPattern::Near,
+        bytes,
+        depth,
+        us,
+    };
+    let alone = alone.iter().map(|cost| sample(cost, 1));
+    let queued = queued.iter().map(|cost| sample(cost, 32));
+    alone.chain(queued).collect()
+}
+
+#[test]
+fn what_being_far_adds_is_told_from_what_a_read_costs() {
+    let mut samples = CARD.samples(|| 1.0);
+    // Random ones wait 200 µs for their addresses, and a read of two pages is no dearer than one of a page.
+    let alone = [(4096, 750.0), (8192, 740.0), (32 << 10, 1600.0)];
+    let queued = [(4096, 740.0), (8192, 760.0), (32 << 10, 1700.0)];
+    samples.extend(near_samples(&alone, &queued));
+    let card = DriveModel::fit(&samples).unwrap();
+    let single = CARD.random_us(4096, 1);
+    assert_eq!(card.near_us(4096), 745.0);
+    assert_eq!(card.near_us(8192), 745.0);
+    assert_eq!(card.near_us(20 << 10), (745.0 + 1600.0) / 2.0);
+    let far_us = single - 745.0;
+    let large_us = CARD.random_us(128 << 10, 1) - (single - 750.0);
+    assert!(
+        (card.near_us(128 << 10) - large_us).abs() < 1e-6,
+        "{card:?}"
+    );
+    assert!((card.far_us().0 - far_us).abs() < 1e-6, "{card:?}");
+    assert_eq!(
+        card.near_queued_us(32 << 10),
+        1600.0,
+        "no dearer than alone"
+    );
+    assert!(card.is_sound() && card.is_order_decisive() && !card.is_queued());
+    // Without those of a page nothing is near.
+    let mut few = CARD.samples(|| 1.0);
+    few.extend(near_samples(&alone[1..], &queued[1..]));
+    assert_eq!(DriveModel::fit(&few), Ok(exact(CARD)));
+    // Nor on a disk.
+    let mut disk = DISK.samples(|| 1.0);
+    disk.extend(near_samples(&alone, &queued));
+    assert_eq!(DriveModel::fit(&disk), Ok(exact(DISK)));
+}
+
+/// All random reads may wait for the same table of addresses, while near ones help each other.
+#[test]
+fn a_queue_is_seen_by_near_reads_too() {
+    let mut samples = CARD.samples(|| 1.0);
+    samples.extend(near_samples(&[(4096, 750.0)], &[(4096, 100.0)]));
+    let model = DriveModel::fit(&samples).unwrap();
+    assert_eq!(model.useful_depth(), 1);
+    assert!(model.is_queued() && !model.is_order_decisive());
+}
+
 /// A remote drive takes milliseconds for each read, wherever it is: no heads are seen.
 #[test]
 fn slow_is_not_far() {

@@ -1,14 +1,18 @@
-//! What the product's simulation predicts of a disk with heads, held against the emulated one.
+//! What the product's simulation predicts of drives, held against the emulated ones.
 
 use paralfetch::model::{
-    DriveModel, LogEntry, PAGE_SIZE, Place, PrefetchEntry, ProbeSample, ReadPattern, Span,
+    DriveClass, DriveModel, LogEntry, PAGE_SIZE, Params, Place, PrefetchEntry, ProbeSample,
+    ReadPattern, Span,
 };
-use paralfetch::schedule::{LaunchSimulator, RegionPlan, regional};
+use paralfetch::schedule::{LaunchSimulator, RegionPlan, regional, schedule};
 
 use super::*;
 
-/// The disk that images are on, in bytes.
+/// The drive that images are on, in bytes.
 const DISK: u64 = 16 << 30;
+
+/// Largest request that the kernel makes, in bytes.
+const LARGEST: u64 = 128 << 10;
 
 /// Requests that the kernel has in flight.
 const DEPTH: usize = 32;
@@ -59,7 +63,7 @@ fn completions_us(drive: &DriveProfile, reads: &[(u64, u64)], depth: usize) -> V
     }
 }
 
-/// The model that a probe would make of the disk.
+/// The model that a probe would make of the drive.
 fn probed(drive: &DriveProfile) -> DriveModel {
     let mut numbers = Numbers(1);
     let mut samples = Vec::new();
@@ -80,7 +84,22 @@ fn probed(drive: &DriveProfile) -> DriveModel {
             .collect();
         sample(ReadPattern::Random, PAGE_SIZE, depth, &reads);
     }
-    let large = 128 << 10;
+    for bytes in [4096, 16384, 32768] {
+        for depth in [1, DEPTH] {
+            let place = bytes + PAGE_SIZE;
+            let places = (4 << 20) / place;
+            let base = numbers.below(DISK / PAGE_SIZE - 2048) * PAGE_SIZE;
+            let reads: Vec<_> = (0..places)
+                .map(|index| (base + index * 617 % places * place, bytes))
+                .collect();
+            sample(ReadPattern::Near, bytes, depth, &reads);
+        }
+    }
+    let large = LARGEST;
+    let reads: Vec<_> = (0..400)
+        .map(|_| (numbers.below(DISK / large) * large, large))
+        .collect();
+    sample(ReadPattern::Random, large, 1, &reads);
     let reads: Vec<_> = (0..400).map(|index| (index * large, large)).collect();
     sample(ReadPattern::Sequential, large, 8, &reads);
     for distance in [0, 1 << 16, 1 << 20, 1 << 24, 1 << 28, 1 << 32] {
@@ -125,36 +144,102 @@ fn launch() -> Vec<LogEntry> {
     log
 }
 
-fn emulated_us(drive: &DriveProfile, log: &[LogEntry], schedule: &[PrefetchEntry]) -> f64 {
-    let reads: Vec<_> = schedule
-        .iter()
-        .map(|entry| {
-            let first = log
-                .iter()
-                .find(|at| (at.span.place, at.span.start) == (entry.span.place, entry.span.start));
-            (first.unwrap().lba * 512, entry.span.bytes())
-        })
+/// The same in the order of accesses: files are read a few pages at a time, in turns.
+fn accessed() -> Vec<LogEntry> {
+    let mut numbers = Numbers(3);
+    let mut files: Vec<Vec<LogEntry>> = launch()
+        .chunk_by(|a, b| a.span.place == b.span.place)
+        .map(<[LogEntry]>::to_vec)
         .collect();
+    let mut log = Vec::new();
+    while !files.is_empty() {
+        // Programs begin with a few files and come to others later.
+        let file = numbers.below(files.len().min(12) as u64) as usize;
+        let count = (1 + numbers.below(6) as usize).min(files[file].len());
+        log.extend(files[file].drain(..count));
+        if files[file].is_empty() {
+            files.remove(file);
+        }
+    }
+    for (entry, time_us) in log.iter_mut().zip(0..) {
+        entry.time_us = time_us;
+    }
+    log
+}
+
+fn emulated_us(drive: &DriveProfile, log: &[LogEntry], schedule: &[PrefetchEntry]) -> f64 {
+    let mut reads = Vec::new();
+    for entry in schedule {
+        let first = log
+            .iter()
+            .find(|at| (at.span.place, at.span.start) == (entry.span.place, entry.span.start));
+        let (mut at, end) = (first.unwrap().lba * 512, entry.span.bytes());
+        let end = at + end;
+        while at < end {
+            let bytes = LARGEST.min(end - at);
+            reads.push((at, bytes));
+            at += bytes;
+        }
+    }
     let ends = completions_us(drive, &reads, DEPTH);
     ends[ends.len() - 1]
 }
 
-#[test]
-fn a_sweep_over_the_disk_takes_what_is_predicted_with_any_hole() {
-    let drive = profile("hdd");
+/// Errors of predictions beyond the tolerance.
+fn wrong(drive: &str, log: &[LogEntry], schedules: &[(String, Vec<PrefetchEntry>)]) -> Vec<String> {
+    let drive = profile(drive);
     let models = [probed(&drive)];
-    let log = launch();
-    let simulator = LaunchSimulator::new(&log, &models, paralfetch::model::Learned::Exact);
+    let simulator = LaunchSimulator::new(log, &models, paralfetch::model::Learned::Exact);
     let mut wrong = Vec::new();
-    for hole in [0, 2, 8, 32, 128, 512] {
-        let schedule = regional(&log, &RegionPlan::one(hole)).entries;
-        let predicted = simulator.simulate(&schedule, schedule.len()).held_us;
-        let measured = emulated_us(&drive, &log, &schedule);
+    for (name, schedule) in schedules {
+        let predicted = simulator.simulate(schedule, schedule.len()).held_us;
+        let measured = emulated_us(&drive, log, schedule);
         if (predicted / measured - 1.0).abs() > TOLERANCE {
             wrong.push(format!(
-                "{hole} pages: {predicted:.0} µs, not {measured:.0}"
+                "{}, {name}: {predicted:.0} µs, not {measured:.0}; {}",
+                drive.name,
+                models[0].describe()
             ));
         }
     }
-    assert!(wrong.is_empty(), "{wrong:?} {}", models[0].describe());
+    wrong
+}
+
+#[test]
+fn a_sweep_over_the_disk_takes_what_is_predicted_with_any_hole() {
+    let log = launch();
+    let sweep = |hole| {
+        let schedule = regional(&log, &RegionPlan::one(hole)).entries;
+        (format!("holes of {hole} pages"), schedule)
+    };
+    let wrong = wrong("hdd", &log, &[0, 2, 8, 32, 128, 512].map(sweep));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn flash_takes_what_is_predicted_in_the_order_of_accesses_and_in_regions() {
+    let log = accessed();
+    let mut schedules = Vec::new();
+    for class in [DriveClass::CommandQueuing, DriveClass::NoCommandQueuing] {
+        let params = Params::for_device(class, true);
+        schedules.push((format!("{class:?}"), schedule(&log, &params)));
+    }
+    for count in [1, 4, 32] {
+        for hole_pages in [0, 2, 8] {
+            let length_us = (log.len() as u64).div_ceil(count);
+            let plan = RegionPlan {
+                first_us: length_us,
+                length_us,
+                hole_pages,
+                shift_bytes: 0,
+            };
+            let name = format!("{count} regions, holes of {hole_pages} pages");
+            schedules.push((name, regional(&log, &plan).entries));
+        }
+    }
+    let drives = ["qlc-sata", "ufs", "emmc", "microsd"];
+    let wrong: Vec<String> = (drives.into_iter())
+        .flat_map(|drive| wrong(drive, &log, &schedules))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
