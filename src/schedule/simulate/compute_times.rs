@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn reads_are_no_computing_and_what_is_left_of_one_counts_against_the_next_accesses() {
         let models = [DriveModel::guess(DriveClass::NoCommandQueuing)];
-        let read = models[0].request_cost_us(PAGE_SIZE, None);
+        let read = models[0].near_us(PAGE_SIZE);
         let us = |reads: f64| (reads * read) as u64;
         // A short read, a long one, and one with computing behind it.
         let launch = log(&[0, us(0.5), us(2.0), us(6.0)]);

@@ -401,14 +401,14 @@ fn damaged_and_foreign_files_are_moved_aside() {
         assert!(found.contains(why), "{found}");
     }
     for (bytes, change) in [
-        (&sound[..], "PRAGMA user_version = 4"),
+        (&sound[..], "PRAGMA user_version = 5"),
         (
             &sound[..],
             "CREATE TRIGGER later AFTER INSERT ON launches BEGIN SELECT 1; END",
         ),
         (
             b"",
-            "PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); PRAGMA user_version = 3",
+            "PRAGMA journal_mode = WAL; CREATE TABLE theirs (x); PRAGMA user_version = 4",
         ),
         (
             b"",
@@ -420,7 +420,7 @@ fn damaged_and_foreign_files_are_moved_aside() {
         db.execute_batch(change).unwrap();
         drop(db);
         let found = moved_aside(&path);
-        assert!(found.contains("layout 3"), "{found}");
+        assert!(found.contains("layout 4"), "{found}");
     }
 }
 
