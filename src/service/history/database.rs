@@ -7,9 +7,10 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, TransactionBehavior};
 
-use super::HistoryError;
+use super::{FileReads, HistoryError};
 
 /// Version of the layout. A database of an [earlier one](EARLIER) is converted; one of another version is moved aside
 /// as if it were damaged.
@@ -242,6 +243,18 @@ fn check(db: &Connection) -> rusqlite::Result<()> {
     let verdict: String = db.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
         return corrupt(verdict.replace('\n', " "));
+    }
+    // SQLite takes lists for any text.
+    let mut query = db.prepare("SELECT own_reads FROM launches WHERE own_reads IS NOT NULL")?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        let text = match row.get_ref(0)? {
+            ValueRef::Text(text) => text,
+            _ => &[],
+        };
+        if let Err(error) = serde_json::from_slice::<Vec<FileReads>>(text) {
+            return corrupt(format!("own reads that are no list: {error}"));
+        }
     }
     // The file was opened for writing: its header claims a later version of SQLite's format.
     if db.is_readonly(MAIN_DB)? {
