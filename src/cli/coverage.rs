@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use super::format::{kib, text_of};
-use super::terminal::cut_start;
+use super::terminal::cut_behind;
 use crate::model::{PAGE_SIZE, Place, Profile};
 
 /// Characters of a bar; a file of fewer pages has one for each.
@@ -49,10 +49,7 @@ fn row(profile: &Profile, one: &Coverage, columns: Option<usize>) -> String {
             (bar(&one.spans, pages), format!("{share} %"), path)
         }
     };
-    let room = columns
-        .and_then(|columns| columns.checked_sub(BEFORE_PATH))
-        .filter(|room| *room > 0);
-    let name = room.map_or(name.clone(), |room| cut_start(&name, room));
+    let name = cut_behind(&name, BEFORE_PATH, columns);
     format!("{bar:<26}  {covered:>10}  {share:>5}  {name}")
 }
 

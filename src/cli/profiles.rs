@@ -61,14 +61,14 @@ fn profile_of_service(user: Option<u32>, app: &OsStr) -> Result<Profile, Failure
 
 /// The drives that a profile's devices are on. What cannot be known of them is left out, and said on standard error.
 fn drives(state_dir: &Path, profile: &Profile) -> Vec<KnownDrive> {
-    // Only root may read what was measured of them.
-    let kept = match is_the_services(state_dir) {
-        true => KeptModels::default(),
-        false => KeptModels::load(state_dir).unwrap_or_else(|error| {
-            say(&error.to_string());
-            KeptModels::default()
-        }),
-    };
+    // Only root may read what was measured of them, and a guess in its place would contradict that.
+    if is_the_services(state_dir) {
+        return Vec::new();
+    }
+    let kept = KeptModels::load(state_dir).unwrap_or_else(|error| {
+        say(&error.to_string());
+        KeptModels::default()
+    });
     let mounts = match MountTable::read() {
         Ok(mounts) => mounts,
         Err(error) => {

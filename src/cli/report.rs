@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::terminal::cut_start;
+use super::terminal::cut_behind;
 use super::{said_columns, say, say_all};
 use crate::cli::format::{mib, text_of};
 use crate::fs::mounts::MountTable;
@@ -138,11 +138,6 @@ fn table(misses: &[Miss], what: &str, columns: Option<usize>) -> Vec<String> {
         return Vec::new();
     }
     const BEFORE_PLACE: usize = 10 + 1 + 14 + 1 + 10 + 1 + 6 + 2;
-    let room = columns.map(|columns| columns.saturating_sub(BEFORE_PLACE));
-    let shown = |place: String| match room {
-        Some(room) if room > 0 => cut_start(&place, room),
-        _ => place,
-    };
     let mut lines = vec![format!(
         "{:>10} {:<14} {:>10} {:>6}  what",
         "time ms", "reason", "page", "pages"
@@ -154,7 +149,7 @@ fn table(misses: &[Miss], what: &str, columns: Option<usize>) -> Vec<String> {
             miss.reason,
             miss.start,
             miss.pages,
-            shown(place(&miss.place))
+            cut_behind(&place(&miss.place), BEFORE_PLACE, columns)
         )
     }));
     if let Some(more @ 1..) = misses.len().checked_sub(MOST_LINES) {

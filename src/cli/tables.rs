@@ -4,7 +4,7 @@
 
 use crate::cli::format;
 use crate::cli::format::{date, day, kib, mib};
-use crate::cli::terminal::cut_start;
+use crate::cli::terminal::cut_behind;
 use crate::service::control::bus::EVERYBODY;
 use crate::service::control::{AppState, FileReads, LaunchRecord, ReadKind, word};
 
@@ -90,11 +90,7 @@ pub fn own_reads_table(launches: &[LaunchRecord], columns: Option<usize>) -> Vec
     ];
     const BEFORE_NAME: usize = 6 + 1 + 10 + 1 + 14 + 2;
     lines.extend(files.iter().map(|file| {
-        let name = read_name(file);
-        let name = match columns.and_then(|columns| columns.checked_sub(BEFORE_NAME)) {
-            Some(room) if room > 0 => cut_start(name, room),
-            _ => name.to_owned(),
-        };
+        let name = cut_behind(read_name(file), BEFORE_NAME, columns);
         format!(
             "{:>6} {:>10} {:>14}  {name}",
             file.reads,

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 
 use super::format::text_of;
 
@@ -13,7 +14,11 @@ const LEAST_TEXT: usize = 20;
 
 /// Rows and columns of the terminal that standard output is.
 pub fn size() -> (usize, usize) {
-    match rustix::termios::tcgetwinsize(io::stdout()) {
+    size_of(io::stdout())
+}
+
+fn size_of(terminal: impl AsFd) -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(terminal) {
         Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row.into(), size.ws_col.into()),
         _ => USUAL,
     }
@@ -27,13 +32,7 @@ pub fn columns() -> Option<usize> {
 /// Columns that lines on standard error are to fit into, likewise.
 pub fn error_columns() -> Option<usize> {
     let error = io::stderr();
-    if !error.is_terminal() {
-        return None;
-    }
-    match rustix::termios::tcgetwinsize(error) {
-        Ok(size) if size.ws_col > 0 => Some(size.ws_col.into()),
-        _ => Some(USUAL.1),
-    }
+    error.is_terminal().then(|| size_of(error).1)
 }
 
 /// Whether standard output takes colours: a terminal does, unless the user wants none (no-color.org) or it knows none.
@@ -93,6 +92,15 @@ pub fn cut_start(text: &str, columns: usize) -> String {
     std::iter::once('…').chain(end).collect()
 }
 
+/// The same behind so many columns of a line that is to fit into `columns`, where these are bounded and leave any room.
+pub fn cut_behind(text: &str, before: usize, columns: Option<usize>) -> String {
+    let room = columns.and_then(|columns| columns.checked_sub(before));
+    match room.filter(|room| *room > 0) {
+        Some(room) => cut_start(text, room),
+        None => text.to_owned(),
+    }
+}
+
 /// The text that draws these lines over what was drawn before, cut to the terminal's size. Nothing has to be
 /// restored afterwards: the last frame stays.
 pub fn frame(lines: &[String], (rows, columns): (usize, usize)) -> String {
@@ -150,6 +158,10 @@ mod tests {
         assert_eq!(cut_start("/usr/bin/gimp", 13), "/usr/bin/gimp");
         assert_eq!(cut_start("/usr/bin/gimp", 9), "…bin/gimp");
         assert_eq!(cut_start("äöü", 1), "…");
+        assert_eq!(cut_behind("/usr/bin/gimp", 20, Some(29)), "…bin/gimp");
+        for columns in [None, Some(20), Some(33)] {
+            assert_eq!(cut_behind("/usr/bin/gimp", 20, columns), "/usr/bin/gimp");
+        }
     }
 
     #[test]

@@ -63,13 +63,15 @@ impl<'a> VisibleNames<'a> {
     }
 }
 
-/// Whether a user may list a directory and reach what is in it, as its owner or as anybody; groups are left out.
+/// Whether a user may list a directory and reach what is in it: as its owner, or where its group and all others may. His
+/// groups are not known here, and the kernel goes by the group's bits for those who are in it, also where they forbid what
+/// others may do.
 fn may_list(directory: &OwnedFd, uid: u32) -> bool {
     const LIST: u32 = 0o5;
     fstat(directory).is_ok_and(|found| {
         let bits = match found.st_uid == uid {
             true => found.st_mode >> 6,
-            false => found.st_mode,
+            false => found.st_mode & found.st_mode >> 3,
         };
         bits & LIST == LIST
     })
@@ -107,6 +109,7 @@ mod tests {
             (0o711, 0o755, false),
             (0o755, 0o711, false),
             (0o755, 0o750, false),
+            (0o755, 0o705, false),
         ] {
             set("top", top).unwrap();
             set("top/inner", inner).unwrap();

@@ -100,6 +100,12 @@ const MOST_DEPTHS: usize = 16;
 const MOST_SIZES: usize = 16;
 const MOST_DEPTH: u32 = 4096;
 
+impl NearCost {
+    /// Bytes within which reads are near: what a page of a drive's table of addresses is for, as far as is known of such
+    /// tables, or more.
+    pub const AREA: u64 = 4 << 20;
+}
+
 impl DriveModel {
     /// Figures of the class. With command queuing: a SATA drive of the 860 QVO's class; without: the MicroSD
     /// card of the FAST '23 paper (§5.3); with heads: a desktop disk of 7,200 rpm.

@@ -209,7 +209,7 @@ impl Launcher {
         let aside: Vec<Pid> = service.iter().chain(&self.aside).copied().collect();
         let cpu_before = cpu_without(&aside)?;
         let before = Counters::now(&self.drive)?;
-        let mut effort = EffortMeter::begin();
+        let mut effort = EffortMeter::begin()?;
         let one_processor = match request.one_processor {
             true => Some(OneProcessor::begin()?),
             false => None,

@@ -76,6 +76,14 @@ impl Started {
     }
 }
 
+/// Whether a counter cannot be had because the user may not count, or the kernel cannot.
+pub fn is_refused(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EACCES | libc::EPERM | libc::ENOSYS)
+    )
+}
+
 fn open(what: Count, flags: u64) -> io::Result<File> {
     let attributes = Attributes {
         kind: PERF_TYPE_SOFTWARE,
@@ -117,16 +125,11 @@ mod tests {
 
     use super::*;
 
-    /// `None` for users who may not count, and kernels that cannot.
     fn counter(what: Count) -> Option<Started> {
         match Started::count(what) {
             Ok(started) => Some(started),
-            Err(error)
-                if matches!(
-                    error.raw_os_error(),
-                    Some(libc::EACCES | libc::EPERM | libc::ENOSYS)
-                ) =>
-            {
+            Err(error) if is_refused(&error) => {
+                eprintln!("SKIPPED: only root may count, and not every kernel can ({error})");
                 None
             }
             Err(error) => panic!("{error}"),

@@ -9,7 +9,7 @@ use super::ProbeError;
 use super::area::{ProbeRead, ReadableArea};
 use super::plan::{LARGE, ProbeStep, samples_of_completions, vary};
 use super::queue::{CompletedRead, ReadQueue};
-use crate::model::{ProbeSample, ReadPattern};
+use crate::model::{NearCost, ProbeSample, ReadPattern};
 
 /// How much longer than planned all reads together may take. A drive that needs more is stuck or failing, and has no
 /// model.
@@ -17,10 +17,6 @@ const MOST_DELAY: Duration = Duration::from_secs(5);
 
 /// How often another position is tried where a piece is too short.
 const TRIES: u32 = 32;
-
-/// Near reads are within so many bytes: what a page of a drive's table of addresses is for, as far as is known of such
-/// tables, or more.
-const NEAR_AREA: u64 = 4 << 20;
 
 /// Between the places of near reads: so that they begin anywhere in the drive's own pages, as those of launches do.
 const NEAR_GAP: u64 = 4096;
@@ -31,7 +27,7 @@ const NEAR_STEP: u64 = 617;
 
 /// Places for near reads of so many bytes.
 fn near_slots(bytes: u64) -> u64 {
-    NEAR_AREA / (bytes + NEAR_GAP)
+    NearCost::AREA / (bytes + NEAR_GAP)
 }
 
 /// From so far on, a read counts in both directions: what a drive reads on by itself lies ahead only.
@@ -239,10 +235,10 @@ impl<'a> Runner<'a> {
     fn near(&mut self, bytes: u64) -> Option<NextRead> {
         let Some((first, count)) = &mut self.near else {
             let mut read = self.anywhere(bytes)?;
-            let last = read.position + NEAR_AREA - bytes;
+            let last = read.position + NearCost::AREA - bytes;
             if self.area.near(last, bytes, 0).is_none() {
-                let back = read.position.saturating_sub(NEAR_AREA);
-                read = self.area.near(back, bytes, NEAR_AREA)?;
+                let back = read.position.saturating_sub(NearCost::AREA);
+                read = self.area.near(back, bytes, NearCost::AREA)?;
             }
             self.near = Some((read.position, 0));
             // It comes from far away.
@@ -254,7 +250,7 @@ impl<'a> Runner<'a> {
         *count += 1;
         let slot = (*count * NEAR_STEP) % near_slots(bytes);
         let position = *first + slot * (bytes + NEAR_GAP);
-        let read = self.area.near(position, bytes, NEAR_AREA)?;
+        let read = self.area.near(position, bytes, NearCost::AREA)?;
         Some(NextRead {
             read,
             follows: true,
@@ -305,7 +301,7 @@ mod tests {
             positions.sort_unstable();
             positions.dedup();
             assert_eq!(positions.len() as u64, slots);
-            assert!(positions[positions.len() - 1] - positions[0] < NEAR_AREA);
+            assert!(positions[positions.len() - 1] - positions[0] < NearCost::AREA);
             assert_eq!(reads.iter().filter(|next| !next.follows).count(), 1);
         }
     }

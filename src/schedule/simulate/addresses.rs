@@ -1,9 +1,11 @@
-//! Which addresses a drive has at hand ([`crate::model::NearCost`]).
+//! Which addresses a drive has at hand.
 
 use std::collections::VecDeque;
 
-/// Bytes whose addresses come together: those of near reads of a probe.
-const AREA: u64 = 4 << 20;
+use crate::model::NearCost;
+
+/// Bytes whose addresses come together.
+const AREA: u64 = NearCost::AREA;
 
 /// Areas that a drive has at hand, those that were read last. Small controllers have room for a few, and many drives for
 /// all that a launch comes to; how many it is was not measured.

@@ -79,6 +79,26 @@ fn earlier(layout: &str, rows: &str) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
+/// The launch of /b in the rows below, as far as all layouts have it.
+fn of_b() -> LaunchRecord {
+    LaunchRecord {
+        time_s: 20,
+        uid: USER,
+        app: "/b".to_owned(),
+        kind: Kind::Prefetched,
+        warmth: Some(Warmth::Cold),
+        duration_us: 1,
+        waiting_us: 2,
+        read_bytes: 3,
+        own_readaheads: 4,
+        switches: Some(5),
+        entries: Some(6),
+        until_first_us: Some(7),
+        note: Some("n".to_owned()),
+        ..LaunchRecord::default()
+    }
+}
+
 #[test]
 fn launches_of_before_writes_were_recorded_keep_all_that_they_had() {
     let (_dir, path) = earlier(
@@ -90,26 +110,7 @@ fn launches_of_before_writes_were_recorded_keep_all_that_they_had() {
     for round in 0..2 {
         let mut history = open(&path, LIMITS);
         let found = history.launches(Some(USER), Some("/b"), 9).expect("read");
-        let expected = LaunchRecord {
-            time_s: 20,
-            uid: USER,
-            app: "/b".to_owned(),
-            kind: Kind::Prefetched,
-            warmth: Some(Warmth::Cold),
-            duration_us: 1,
-            waiting_us: 2,
-            read_bytes: 3,
-            own_readaheads: 4,
-            switches: Some(5),
-            entries: Some(6),
-            until_first_us: Some(7),
-            background_writes: false,
-            writeback_held_us: 0,
-            waited_for_writes_us: None,
-            own_reads: None,
-            note: Some("n".to_owned()),
-        };
-        assert_eq!(found, [expected]);
+        assert_eq!(found, [of_b()]);
         history.add(&[launch("/c", 30)]).expect("added");
         let all = history.launches(None, None, 9).expect("read");
         assert_eq!(
@@ -132,23 +133,10 @@ fn launches_of_before_own_reads_were_recorded_keep_all_that_they_had() {
         let mut history = open(&path, LIMITS);
         let found = history.launches(Some(USER), Some("/b"), 9).expect("read");
         let expected = LaunchRecord {
-            time_s: 20,
-            uid: USER,
-            app: "/b".to_owned(),
-            kind: Kind::Prefetched,
-            warmth: Some(Warmth::Cold),
-            duration_us: 1,
-            waiting_us: 2,
-            read_bytes: 3,
-            own_readaheads: 4,
-            switches: Some(5),
-            entries: Some(6),
-            until_first_us: Some(7),
             background_writes: true,
             writeback_held_us: 8,
             waited_for_writes_us: Some(9),
-            own_reads: None,
-            note: Some("n".to_owned()),
+            ..of_b()
         };
         assert_eq!(found, [expected]);
         let new = launch("/c", 30);
