@@ -1,6 +1,8 @@
 //! Stretches without reads inside cold launches (the choice of T_idle, FAST §5.2), by the launches whose
 //! timelines were recorded.
 
+use paralfetch::model::LaunchLimits;
+
 use super::super::format::{or_nothing, percent, seconds};
 use super::super::table::Table;
 use super::Section;
@@ -13,9 +15,6 @@ const BOUNDS: [(u64, u64, &str); 4] = [
     (100_000, 1_000_000, "0.1–1 s"),
     (1_000_000, u64::MAX, "over 1 s"),
 ];
-
-/// Reads in a second below which Paralfetch calls a launch complete (§4.2).
-const QUIET_READS: u64 = 10;
 
 /// The stretches of one drive's cold launches; nothing where none was recorded.
 pub fn idle_stretches(timelines: &[&Timeline]) -> Option<Section> {
@@ -60,25 +59,26 @@ pub fn idle_stretches(timelines: &[&Timeline]) -> Option<Section> {
     })
 }
 
-/// The launches that the rule of fewer than ten reads in a second would end too early.
+/// The launches that the product's rule, of too few reads in a second (§4.2), would end too early.
 fn cut_short(launches: &[(&str, &Idle)]) -> Option<String> {
+    let least = LaunchLimits::default().min_reads;
     let known = launches
         .iter()
         .filter(|(_, idle)| idle.fewest_reads.is_some());
     let (all, cut): (usize, Vec<&str>) = (
         known.clone().count(),
         known
-            .filter(|(_, idle)| idle.fewest_reads < Some(QUIET_READS))
+            .filter(|(_, idle)| idle.fewest_reads < Some(least as u64))
             .map(|(app, _)| *app)
             .collect(),
     );
     match (all, cut.as_slice()) {
         (0, _) => None,
         (_, []) => Some(format!(
-            "No second of a launch has fewer than {QUIET_READS} reads, by which Paralfetch calls it complete."
+            "No second of a launch has fewer than {least} reads, by which Paralfetch calls it complete."
         )),
         (_, cut) => Some(format!(
-            "A second with fewer than {QUIET_READS} reads, by which Paralfetch calls a launch complete where no task \
+            "A second with fewer than {least} reads, by which Paralfetch calls a launch complete where no task \
              waits for the drive, lies within those of {}.",
             cut.join(", ")
         )),

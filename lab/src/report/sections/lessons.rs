@@ -1,12 +1,12 @@
 //! What several lessons of one app have in common (FAST, Figure 5).
 
+use paralfetch::model::PAGE_SIZE;
+
 use super::super::format::{mebibytes, ratio};
 use super::super::summary::Device;
 use super::super::table::Table;
 use super::{Line, LineRole, Lines, Picture, Section};
 use crate::record::{Lessons, LessonsStep};
-
-const PAGE_BYTES: u64 = 4096;
 
 /// How the lessons were learned, and what is kept of them.
 struct Way {
@@ -85,11 +85,11 @@ fn table(all: &[&Lessons], way: &Way, most: usize) -> Table {
         table.push(
             [
                 lessons.app.clone(),
-                mebibytes((way.kept)(&steps[0]) * PAGE_BYTES),
+                mebibytes((way.kept)(&steps[0]) * PAGE_SIZE),
             ]
             .into_iter()
             .chain(cells)
-            .chain([mebibytes(any * PAGE_BYTES)]),
+            .chain([mebibytes(any * PAGE_SIZE)]),
         );
     }
     table
