@@ -39,7 +39,14 @@ INSTALLED=()
 # What every run of this script installed, a line for each; for removing it again.
 INSTALLED_LIST=$CACHE_DIR/installed
 
-installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
+# installed PACKAGE[:ARCHITECTURE]: without one, for this system's, whatever others it is installed for.
+installed() {
+    local architecture=${1#*:}
+    [[ $1 == *:* ]] || architecture=$(dpkg --print-architecture)
+    # shellcheck disable=SC2016 # for dpkg-query
+    dpkg-query -W -f '${Architecture} ${db:Status-Status}\n' "$1" 2>/dev/null |
+        grep -Eqx "($architecture|all) installed"
+}
 
 update_lists() {
     [[ $APT_UPDATED == no ]] || return 0

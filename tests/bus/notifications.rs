@@ -111,6 +111,8 @@ fn that_an_app_has_become_faster_is_shown_once() {
         let app = app.to_owned();
         ServiceSignal::Ended(LaunchRecord { app, ..launch(uid) })
     };
+    // Where it keeps what was shown, a moment after it was.
+    let kept = home.path().join(".local/state/paralfetch/faster-apps.json");
     // The service starts, these apps are launched until the last one is shown, and the service stops.
     let shown = |apps: &[&str]| {
         let bus = serve(post(&fake), daemon.address()).unwrap();
@@ -122,6 +124,10 @@ fn that_an_app_has_become_faster_is_shown_once() {
             }
             let shown = desktop.shown.lock().unwrap();
             shown.iter().any(|(heading, _)| *heading == last)
+        });
+        until("the last app is kept", || {
+            let text = fs::read_to_string(&kept).unwrap_or_default();
+            text.contains(apps.last().unwrap())
         });
         drop(bus);
         desktop.headings()
