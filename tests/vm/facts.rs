@@ -63,8 +63,6 @@ pub struct WaitFacts {
     pub commit_is_for_the_drive: bool,
     /// Reports that were lost.
     pub lost: u64,
-    /// How long all of it took.
-    pub seconds: u64,
 }
 
 /// What came of a learning run.

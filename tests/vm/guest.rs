@@ -15,6 +15,7 @@ use paralfetch::model::LaunchLimits;
 use paralfetch::model::Learned;
 use paralfetch::prefetch::{self, Prefetch};
 use paralfetch::process::{self, Spawn, Supervisor};
+use paralfetch::profile::Store;
 
 use crate::compare::{Page, found_in, log_of, recall, size};
 use crate::facts::{Facts, MARK};
@@ -40,6 +41,7 @@ const SYSTEM: [&str; 7] = [
 /// The file that the app reads parts of, as it is called from outside.
 const DATA: &str = "/srv/app/opt/data";
 const DATA_BYTES: usize = 1024 * 4096;
+const STATE_DIR: &str = "state";
 /// Longest launch and prefetch: emulated processors are slow.
 pub const LIMIT: Duration = Duration::from_secs(300);
 /// The same for the command line.
@@ -73,6 +75,9 @@ pub fn main() {
     let is_data = |page: &Page| page.is_of(DATA);
     begin("learn, run and bench");
     let learn_report = paralfetch("learn", &TIMEOUT);
+    // This launch may have ended in a quiet window before the app did. What follows is about a whole profile.
+    let store = Store::open(Path::new(STATE_DIR)).unwrap();
+    store.save(&idle.profile).unwrap();
     let run_report = {
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
         paralfetch("run", &["-v"])
@@ -170,6 +175,8 @@ pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> L
         app: identify_command(&Rules::builtin(), &command, 0).app,
         how,
         limits: LaunchLimits {
+            // An emulated processor may compute for longer than any window: only the app's exit ends its launch.
+            min_reads: 0,
             timeout: LIMIT,
             ..LaunchLimits::default()
         },
@@ -228,7 +235,7 @@ fn paralfetch(command: &str, options: &[&str]) -> String {
 
 fn output(args: &[&str]) -> Output {
     Command::new(PARALFETCH)
-        .args(["--state-dir", "state"])
+        .args(["--state-dir", STATE_DIR])
         .args(args)
         .output()
         .unwrap()

@@ -300,6 +300,5 @@ fn judge(facts: &Facts, kernel: &Kernel) -> Vec<String> {
         waits.commit_is_for_the_drive && waits.lost == 0,
         "waits for a commit are seen, and none is lost",
     );
-    check(waits.seconds < 60, "the waits are seen within a minute");
     wrong
 }

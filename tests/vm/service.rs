@@ -31,7 +31,7 @@ pub fn knob() -> String {
 pub fn learn() -> (Profile, KnobFacts) {
     let before = knob();
     fs::create_dir(CONFIG_DIR).unwrap();
-    let config = "mode = \"manual\"\nlog.level = \"debug\"\n[launch]\ntimeout_s = 300\nquiet_window_ms = 10000\n";
+    let config = "mode = \"manual\"\nlog.level = \"debug\"\n[launch]\ntimeout_s = 300\nquiet_reads = 1\nquiet_window_ms = 60000\n";
     fs::write(Path::new(CONFIG_DIR).join("config.toml"), config).unwrap();
     assert!(enable().success());
 

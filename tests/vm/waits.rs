@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use paralfetch::model::WaitCause;
 
@@ -15,7 +15,6 @@ use crate::rig::{PLAIN, Rig, Task, begin_writeback};
 const IMAGES: &str = env!("CARGO_TARGET_TMPDIR");
 
 pub fn named() -> WaitFacts {
-    let started = Instant::now();
     fs::create_dir_all(IMAGES).unwrap();
     let status = Command::new("modprobe").arg("loop").status().unwrap();
     assert!(status.success(), "modprobe loop: {status}");
@@ -59,7 +58,6 @@ pub fn named() -> WaitFacts {
         fsync_is_for_the_writer: fsync.for_whom.is_some_and(|whom| whom.tid == writer),
         commit_is_for_the_drive: commit.device == Some(rig.device()),
         lost: rig.detector.lost(),
-        seconds: started.elapsed().as_secs(),
     }
 }
 
