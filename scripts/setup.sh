@@ -14,7 +14,7 @@ BUILD_PACKAGES=(clang llvm libelf-dev zlib1g-dev libext2fs-dev pkg-config make g
 DEB_PACKAGES=(dpkg-dev debhelper pkg-config binutils python3)
 RPM_PACKAGES=(rpm python3 xz-utils binutils)
 # Debian's makepkg is pacman's; it calls bsdtar, which is in libarchive-tools, and does not ask for it.
-ARCH_PACKAGES=(makepkg libarchive-tools zstd python3 xz-utils binutils)
+ARCH_PACKAGES=(makepkg pacman-package-manager libarchive-tools zstd python3 xz-utils binutils)
 PIUPARTS_PACKAGES=(piuparts)
 # For building the program for arm64 on another processor, with the libraries of that one, and for trying it.
 # libext2fs-dev is not among them: it can be installed for one processor alone.

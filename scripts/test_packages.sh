@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the packages for rpm and pacman from a program that has been built, and checks what is in them, and what rpm's
-# linter says of mistakes. The Debian package has a test of its own (scripts/test_deb.sh).
+# Builds the packages for rpm and pacman from a program that has been built, and checks what is in them, what rpm's linter
+# says of mistakes, and, where there is root or sudo, how they are installed, upgraded and removed. The Debian package has
+# a test of its own (scripts/test_deb.sh).
 #
 #   scripts/test_packages.sh [PROGRAM]      (target/release/paralfetch)
 
@@ -38,6 +39,12 @@ main() {
     ! grep ': E: ' <<<"$said" | grep -vE "$ACCEPTED" >&2 || die "rpmlint has something to say: see above"
     arch=$("$REPO/scripts/arch.sh" --binary "$PROGRAM" "$WORK")
     tar --zstd --list --file "$arch" | sed -E '/\/$/d; /^\./d; s|^|/|' | compare Arch
+    if [[ $EUID -eq 0 ]] || sudo -n true 2>/dev/null; then
+        as_root "$REPO/scripts/package_life.sh" "$rpm"
+        as_root "$REPO/scripts/package_life.sh" "$arch"
+    else
+        warn "SKIPPED: rpm and pacman install nothing without root"
+    fi
     say "The packages for rpm and pacman are right: ${rpm##*/}, ${arch##*/}"
 }
 
