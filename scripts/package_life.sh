@@ -32,8 +32,8 @@ SCRIPT
     chmod 755 "$SYSTEM/usr/bin/systemctl"
 }
 
-# manage ARGUMENTS…: the package manager, for the system. What its scripts say must not be a failure of theirs: neither
-# manager's status tells.
+# manage ARGUMENTS…: the package manager, for the system. Neither manager's status tells that a script of the package has
+# failed; what they print does.
 manage() {
     : >"$SYSTEM/run/asked"
     case $PACKAGE in
@@ -77,7 +77,7 @@ kept() {
 
 # life SAVED: the rest is what both managers have in common; SAVED is how changed configuration is called afterwards.
 life() {
-    local before after
+    local before
     before=$(left)
     [[ -z $before ]] || die "this system has Paralfetch already: $before"
     manage "${INSTALL[@]}" "$PACKAGE"
@@ -90,21 +90,19 @@ life() {
     kept 'an upgrade'
     manage "${REMOVE[@]}" paralfetch
     asked 'at the removal' "${AT_REMOVAL[@]}"
-    after=$(printf '%s\n' ./etc/paralfetch ./var/lib/paralfetch)
-    diff <(echo "$after") <(left) >&2 || fail "removing leaves the above"
+    diff <(printf '%s\n' ./etc/paralfetch ./var/lib/paralfetch) <(left) >&2 || fail "removing leaves the above"
     diff <(printf '%s\n' app.pf "config.toml.$1") <(find "$SYSTEM"/{etc,var/lib}/paralfetch -type f -printf '%f\n' | sort) >&2 ||
         fail "removing keeps the above of profiles and changed configuration"
 }
 
 main() {
-    [[ $# -eq 1 && -f $1 ]] || die "usage: package_life.sh FILE.rpm|FILE.pkg.tar.zst"
-    [[ $EUID -eq 0 ]] || die "the system's layer needs root"
-    PACKAGE=$(realpath "$1")
-    if [[ ${IN_NAMESPACE:-} != yes ]]; then
-        IN_NAMESPACE=yes exec unshare --mount --propagation private "$0" "$PACKAGE"
+    if [[ $# -eq 1 && -f $1 ]]; then
+        [[ $EUID -eq 0 ]] || die "the system's layer needs root"
+        exec unshare --mount --propagation private "$0" --in-namespace "$(realpath "$1")"
     fi
+    [[ $# -eq 2 && $1 == --in-namespace ]] || die "usage: package_life.sh FILE.rpm|FILE.pkg.tar.zst"
+    PACKAGE=$2
     make_system
-    cp "$PACKAGE" "$SYSTEM/tmp"
     case $PACKAGE in
         *.rpm)
             INSTALL=(--install) UPGRADE=(--upgrade --replacepkgs) REMOVE=(--erase)

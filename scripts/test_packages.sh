@@ -42,6 +42,8 @@ main() {
     if [[ $EUID -eq 0 ]] || sudo -n true 2>/dev/null; then
         as_root "$REPO/scripts/package_life.sh" "$rpm"
         as_root "$REPO/scripts/package_life.sh" "$arch"
+    elif [[ ${PARALFETCH_REQUIRE_PRIVILEGED:-} == 1 ]]; then
+        die "rpm and pacman install nothing without root: become root, or allow sudo"
     else
         warn "SKIPPED: rpm and pacman install nothing without root"
     fi

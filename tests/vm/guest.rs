@@ -77,6 +77,8 @@ pub fn main() {
     let learn_report = paralfetch("learn", &TIMEOUT);
     // This launch may have ended in a quiet window before the app did. What follows is about a whole profile.
     let store = Store::open(Path::new(STATE_DIR)).unwrap();
+    let stored = store.load(idle.profile.app.key()).unwrap();
+    assert!(stored.is_some(), "learn has stored a profile of the app");
     store.save(&idle.profile).unwrap();
     let run_report = {
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();

@@ -19,10 +19,10 @@ use paralfetch::model::{Wait, WaitCause};
 
 use crate::common::{LoopExt4, succeed};
 
-/// After so long it is given up that something happens: several times what an emulated processor on a busy host needs.
-const LIMIT: Duration = Duration::from_secs(90);
+/// Longest time that anything in these tests may take to happen.
+const LIMIT: Duration = Duration::from_secs(20);
 /// After so many seconds a guard thaws what is frozen, whatever has become of the test.
-const FROZEN_SECONDS: &str = "120";
+const FROZEN_SECONDS: &str = "30";
 
 /// How the queue of the drive is set up.
 pub struct Queue {
