@@ -2,12 +2,17 @@
 
 mod common;
 
+use std::cell::Cell;
 use std::fs;
 use std::io::Write;
+use std::ops::ControlFlow;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use common::{LoopExt4, Mounted, privileged};
+use paralfetch::drive::{ProbeError, Sysfs, probe_drive};
+use paralfetch::fs::mounts::MountTable;
 use serde_json::Value;
 
 fn paralfetch(state: &Path, args: &[&str]) -> Output {
@@ -117,6 +122,30 @@ fn a_loop_device_over_memory_is_a_drive_without_heads() {
     assert_eq!(found["identities"], Value::Array(Vec::new()));
     drop(device);
     drop(memory);
+}
+
+/// A launch must not wait behind a probe.
+#[test]
+fn a_probe_stops_when_it_is_told_to() {
+    if !privileged() {
+        return;
+    }
+    let image = LoopExt4::new(8, &[]);
+    let sysfs = Sysfs::default();
+    let mounts = MountTable::read().unwrap();
+    let device = fs::metadata(image.device()).unwrap().rdev();
+    let drives = sysfs.drives_below(device);
+    let steps = Cell::new(0);
+    let tell = |_| {
+        steps.set(steps.get() + 1);
+        match steps.get() < 2 {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    };
+    let probed = probe_drive(&drives[0], image.device(), &sysfs, &mounts, true, tell);
+    assert!(matches!(probed, Err(ProbeError::Stopped)), "{probed:?}");
+    assert_eq!(steps.get(), 2);
 }
 
 #[test]

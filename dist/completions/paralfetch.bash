@@ -202,7 +202,7 @@ _paralfetch() {
             return 0
             ;;
         paralfetch__subcmd__learn)
-            opts="-h --json --timeout --as-read --live --root --help"
+            opts="-h --json --timeout --as-read --live --shift --distance --hole --root --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -213,6 +213,18 @@ _paralfetch() {
                     return 0
                     ;;
                 --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --shift)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --distance)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --hole)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

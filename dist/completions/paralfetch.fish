@@ -46,6 +46,9 @@ complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "watch" -d 'Pr
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "waits" -d 'Print who waits uninterruptibly, for what and for whom'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l json -d 'Report as one line of JSON, on standard error or into FILE, instead of text' -r -F
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l timeout -d 'Longest time that a launch may take' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l shift -d 'Read metadata so much earlier than data, in KiB (metadata shift), instead of as it suits the drive' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l distance -d 'Merge reads of neighbours that are so many reads apart at most (I/O distance)' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l hole -d 'Read along up to so many pages between two that are needed; 0: none' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l as-read -d 'Learn what the drive reads with its usual readahead, instead of exactly the pages that the app touches'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l live -d 'Learn from the launch as it comes, whatever is cached: drop no cache and change no readahead'

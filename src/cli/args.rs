@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, value_parser};
 
 use crate::bench::{LaunchEnd, Scenario};
 use crate::policy::PhaseRequest;
@@ -236,7 +236,23 @@ pub struct Learn {
     #[arg(long, conflicts_with = "as_read")]
     pub live: bool,
     #[command(flatten)]
+    pub schedule: ScheduleArgs,
+    #[command(flatten)]
     pub launch: LaunchArgs,
+}
+
+/// How the launch is scheduled, in place of what suits the drive.
+#[derive(Debug, Args)]
+pub struct ScheduleArgs {
+    /// Read metadata so much earlier than data, in KiB (metadata shift), instead of as it suits the drive
+    #[arg(long, value_name = "KIB", value_parser = value_parser!(u64).range(..=1 << 20))]
+    pub shift: Option<u64>,
+    /// Merge reads of neighbours that are so many reads apart at most (I/O distance)
+    #[arg(long, value_name = "NUMBER", value_parser = value_parser!(u64).range(..=1 << 20))]
+    pub distance: Option<u64>,
+    /// Read along up to so many pages between two that are needed; 0: none
+    #[arg(long, value_name = "PAGES", value_parser = value_parser!(u64).range(..=1 << 20))]
+    pub hole: Option<u64>,
 }
 
 /// How a launch is learned.

@@ -45,6 +45,12 @@ pub fn kib(bytes: u64) -> String {
     }
 }
 
+/// A number of things, such as `1 app` and `2 apps`.
+pub fn counted(number: u64, one: &str, several: &str) -> String {
+    let what = if number == 1 { one } else { several };
+    format!("{number} {what}")
+}
+
 /// Microseconds in seconds, with three decimals.
 pub fn seconds(us: u64) -> String {
     format!("{:.3} s", us as f64 / 1e6)
@@ -59,6 +65,12 @@ mod tests {
         assert_eq!(date(u64::MAX), "(no date)");
         assert_eq!(date(1_709_210_096).len(), "2024-02-29 12:34".len());
         assert_eq!(day(1_709_210_096).len(), "2024-02-29".len());
+    }
+
+    #[test]
+    fn one_thing_is_counted_as_one() {
+        let apps = |number| counted(number, "app", "apps");
+        assert_eq!([0, 1, 2].map(apps), ["0 apps", "1 app", "2 apps"]);
     }
 
     #[test]

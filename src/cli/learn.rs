@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::args::{Learn, Learning};
+use super::args::{Learn, Learning, ScheduleArgs};
 use super::show::app_name;
 use super::{Failure, say};
 use crate::apps::{CommandApp, LAUNCHERS_DIR, Rules, identify_command};
@@ -16,8 +16,7 @@ use crate::learn::{
     LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command,
     launch_sequence, learn,
 };
-use crate::model::LaunchLimits;
-use crate::model::{App, Learned, Profile};
+use crate::model::{App, GivenParams, LaunchLimits, Learned, Profile};
 use crate::process::{AppStatus, Command, Spawn, Supervisor, User};
 use crate::profile::Store;
 
@@ -38,6 +37,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
     };
     let mut options = options(&args.how, app.app.clone());
     options.state_dir = Some(state_dir.to_owned());
+    options.given = given(&args.schedule);
     if args.live {
         options.how = Learned::Live;
     }
@@ -102,6 +102,14 @@ pub fn identify(command: &Command, user: Option<&User>) -> CommandApp {
     identify_command(&rules, command, User::uid_of(user))
 }
 
+fn given(schedule: &ScheduleArgs) -> GivenParams {
+    GivenParams {
+        shift_bytes: schedule.shift.map(|kib| kib << 10),
+        merge_distance: schedule.distance,
+        hole_pages: schedule.hole,
+    }
+}
+
 /// How `learn` and `bench` learn.
 pub fn options(how: &Learning, app: App) -> LearnOptions {
     LearnOptions {
@@ -117,6 +125,7 @@ pub fn options(how: &Learning, app: App) -> LearnOptions {
         },
         keeper: keeper_command(Path::new(RUN_DIR), how.timeout),
         earlier: None,
+        given: GivenParams::default(),
         state_dir: None,
         tell: say,
     }

@@ -6,7 +6,7 @@ use super::profiles::write_out;
 use super::service::{failed, running};
 use super::terminal::joined;
 use super::{Failure, writes};
-use crate::cli::format::{date, mib};
+use crate::cli::format::{counted, date, mib};
 use crate::service::control::Status;
 
 /// Prints the state of the service.
@@ -34,14 +34,17 @@ fn status_text(report: &Status) -> String {
     } = report;
     let since = date(report.since_s);
     let (memory, profiles) = (mib(report.resident_bytes), mib(report.profiles_bytes));
+    let apps = counted(*managed, "app", "apps");
+    let launches = counted(*launches_seen, "launch", "launches");
+    let events = counted(*lost_events, "event", "events");
     let saved_s = report.saved_us as f64 / 1e6;
     let mut lines = vec![
         format!("paralfetch {version}, {mode} mode, since {since}"),
         format!(
-            "{managed} apps managed: {with_profile} with a profile, {learning} to be learned, \
+            "{apps} managed: {with_profile} with a profile, {learning} to be learned, \
              {disabled} disabled"
         ),
-        format!("{launches_seen} launches seen, {lost_events} events lost"),
+        format!("{launches} seen, {events} lost"),
         format!("{excess_execs} executions past the bound of their user"),
         format!("{saved_s:.1} s of waiting for the drive saved"),
         format!("{memory} of memory, {profiles} of profiles"),

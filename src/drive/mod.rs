@@ -23,8 +23,8 @@ pub use knobs::{
 pub use known_drives::{KnownDrive, known_drives, remark};
 pub use memory::{Memory, MemoryLimits};
 pub use page_out::{FileMapping, page_out_mapped};
-pub use probe::{ProbeError, ProbedDrive, probe};
-pub use stack::DriveBelow;
+pub use probe::{ProbeError, ProbedDrive, probe, probe_drive};
+pub use stack::{DriveBelow, of_file_system};
 pub use sysfs::{DriveClaim, Sysfs};
 pub use writes::{DirtyLimits, DirtyMemory, IoScheduler, WriteCounters};
 pub use written::WrittenDrive;

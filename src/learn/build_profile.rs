@@ -10,7 +10,7 @@ use crate::fs::mounts::MountTable;
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
-use crate::model::{App, DriveClass, Ended, Learned, Params, Profile, Revision};
+use crate::model::{App, DriveClass, Ended, GivenParams, Learned, Params, Profile, Revision};
 use crate::process::LaunchOver;
 
 /// A traced launch, apart from its trace.
@@ -23,6 +23,7 @@ pub(super) struct WatchedLaunch {
     /// The launch sequence that the app has already, in the form of a profile.
     pub earlier: Option<Profile>,
     pub sysfs: Sysfs,
+    pub given: GivenParams,
     /// Where the models of drives are kept, if schedules are chosen by them.
     pub state_dir: Option<PathBuf>,
 }
@@ -71,7 +72,7 @@ impl WatchedLaunch {
             main: class,
             params,
             learned: self.how,
-            state_dir: self.state_dir.as_deref(),
+            state_dir: self.state_dir.as_deref().filter(|_| self.given.is_empty()),
         };
         let entries = on_drives.schedule(&sequence.log);
         let scheduling = clock.elapsed();
@@ -119,6 +120,7 @@ impl WatchedLaunch {
     /// this launch is combined with. Never empty.
     fn history(&self, class: DriveClass, created: u64) -> Vec<Revision> {
         let params = Params::for_device(class, self.how.is_touched());
+        let params = self.given.in_place_of(params);
         let tuned = self.earlier.as_ref().filter(|earlier| {
             let first = earlier.history.first().map(|revision| revision.params);
             first == Some(params) && earlier.learned == Learned::Live && self.how == Learned::Live

@@ -16,7 +16,9 @@ use crate::fs::mounts::MountTable;
 use crate::kernel::{RecorderPool, TraceError, TraceExcess, TraceMode, Tracer};
 use crate::learn::build_profile::WatchedLaunch;
 use crate::learn::sequence::{Requirements, ResolveReport};
-use crate::model::{App, Ended, LaunchLimits, Learned, LogEntry, PrefetchEntry, Profile, Span};
+use crate::model::{
+    App, Ended, GivenParams, LaunchLimits, Learned, LogEntry, PrefetchEntry, Profile, Span,
+};
 use crate::process::{AppStatus, Exit, LaunchOver, Spawn, SpawnError, Started, Supervisor};
 
 /// How to learn, and what.
@@ -32,6 +34,8 @@ pub struct LearnOptions {
     /// The launch sequence that the app has already, in the form of a profile: it settles what this launch leaves
     /// open.
     pub earlier: Option<Profile>,
+    /// Thresholds of the schedule. If any is given, no other is chosen by simulation.
+    pub given: GivenParams,
     /// Where the models of drives are kept; `None`: the schedule is that of the drives' classes.
     pub state_dir: Option<PathBuf>,
     /// Tells the user which drives are slowed.
@@ -196,6 +200,7 @@ pub fn learn(
             exact_faults,
             earlier: options.earlier,
             sysfs: Sysfs::default(),
+            given: options.given,
             state_dir: options.state_dir,
         };
         // The user waits for the command, and can end it.

@@ -20,7 +20,7 @@ use crate::kernel::{RecorderLease, Tracer};
 use crate::learn::build_profile::WatchedLaunch;
 use crate::learn::cold::{LearnedProfile, NotLearned};
 use crate::learn::fault_around::FaultAroundKnob;
-use crate::model::{App, LaunchLimits, Learned, Profile};
+use crate::model::{App, GivenParams, LaunchLimits, Learned, Profile};
 use crate::process::LaunchOver;
 
 /// Most threads of a launch whose cgroups are looked at: each is a file of /proc.
@@ -143,6 +143,7 @@ fn learn(
         exact_faults,
         earlier: job.earlier.and_then(|load| load()),
         sysfs: job.sysfs,
+        given: GivenParams::default(),
         state_dir: Some(job.state_dir),
     };
     let until = Instant::now() + RESOLVE_LIMIT;

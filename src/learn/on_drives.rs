@@ -7,12 +7,12 @@
 
 use std::path::Path;
 
-use crate::drive::{KeptModels, Sysfs, known_drives};
+use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
 use crate::model::{
     Device, DeviceParams, DriveClass, DriveModel, Learned, LogEntry, Origin, Params, PrefetchEntry,
 };
-use crate::schedule::{Choices, choose, schedule_for};
+use crate::schedule::{Choices, LaunchSimulator, choose, schedule_for};
 
 /// Most log entries that are simulated: a candidate takes 1 µs of processor time for each, and there are some
 /// hundred.
@@ -52,23 +52,49 @@ impl OnDrives<'_> {
         choose(log, &models, &choices).entries
     }
 
-    /// The models of the devices, in their order; `None` if one is unknown, lies on several drives, so that positions
-    /// tell no distance, or is guessed where that does not do.
+    /// When a launch with this schedule should end, in µs since prefetching began, and the kernel's names of its drives.
+    /// `None` unless all of them were measured.
+    pub fn expected(
+        &self,
+        log: &[LogEntry],
+        schedule: &[PrefetchEntry],
+    ) -> Option<(f64, Vec<String>)> {
+        let drives = self.drives().filter(|_| log.len() <= MOST_ENTRIES)?;
+        if drives.iter().any(|drive| drive.measured.is_none()) {
+            return None;
+        }
+        let (names, models): (Vec<_>, Vec<_>) = drives
+            .into_iter()
+            .map(|drive| (drive.name, drive.model))
+            .unzip();
+        let launch = LaunchSimulator::new(log, &models, self.learned);
+        Some((launch.simulate(schedule, 0).end_us, names))
+    }
+
+    /// The models of the devices, in their order; `None` if one is not known well enough.
     fn models(&self) -> Option<Vec<DriveModel>> {
+        let drives = self.drives()?.into_iter().map(|drive| drive.model);
+        let models: Vec<DriveModel> = drives.collect();
+        models.iter().all(is_simulated).then_some(models)
+    }
+
+    /// The drives of the devices, in their order; `None` if one is unknown, or lies on several drives, so that positions
+    /// tell no distance.
+    fn drives(&self) -> Option<Vec<KnownDrive>> {
         // Models that cannot be read are reported by `doctor` and `probe`.
         let kept = KeptModels::load(self.state_dir?).unwrap_or_default();
         let mounts = MountTable::read().ok()?;
         let sysfs = Sysfs::default();
-        let model = |device: &Device| {
+        let drive = |device: &Device| {
             let dev = match mounts.of_device(device.dev).next() {
                 Some(_) => device.dev,
                 None => mounts.find_uuid(&device.fs_uuid)?,
             };
             let mut drives = known_drives([dev], &sysfs, &mounts, &kept);
-            let model = drives.pop()?.model;
-            (drives.is_empty() && is_simulated(&model)).then_some(model)
+            let drive = drives.pop()?;
+            drives.is_empty().then_some(drive)
         };
-        self.devices.iter().map(model).collect()
+        self.devices.iter().map(drive).collect()
     }
 }
 

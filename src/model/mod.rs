@@ -23,7 +23,7 @@ pub use entry::{LogEntry, PAGE_SIZE, Place, PrefetchEntry, SECTORS_PER_PAGE, Spa
 pub use hooks::{HookKind, Hooks};
 pub use launch::{LaunchCounts, LaunchLimits, OwnRead};
 pub use median::{lower_median, median};
-pub use params::{DeviceParams, DriveClass, Infill, Params};
+pub use params::{DeviceParams, DriveClass, GivenParams, Infill, Params};
 pub use prefetch_report::{PrefetchReport, Skipped};
 pub use profile::{
     DataPages, Device, Ended, File, HelperRead, Learned, MOST_LEARNED_LAUNCHES, Profile, Revision,

@@ -72,6 +72,43 @@ impl Params {
     }
 }
 
+/// Thresholds that somebody gives in place of those of the drive's class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GivenParams {
+    /// Of [`Params::shift_bytes`].
+    pub shift_bytes: Option<u64>,
+    /// Of [`Params::merge_distance`].
+    pub merge_distance: Option<u64>,
+    /// Of [`Infill::hole_pages`]; 0: nothing is merged across a hole.
+    pub hole_pages: Option<u64>,
+}
+
+impl GivenParams {
+    /// Whether no threshold is given.
+    pub fn is_empty(&self) -> bool {
+        *self == GivenParams::default()
+    }
+
+    /// The parameters of a drive's class with these thresholds.
+    pub fn in_place_of(&self, params: Params) -> Params {
+        let infill = match self.hole_pages {
+            None => params.infill,
+            Some(0) => None,
+            Some(hole_pages) => Some(Infill {
+                hole_pages,
+                distance: params
+                    .infill
+                    .map_or(Infill::ANY_DISTANCE, |infill| infill.distance),
+            }),
+        };
+        Params {
+            merge_distance: self.merge_distance.unwrap_or(params.merge_distance),
+            shift_bytes: self.shift_bytes.unwrap_or(params.shift_bytes),
+            infill,
+        }
+    }
+}
+
 /// The parameters of all devices of a launch sequence. Those in force are the main drive's, which dynamic
 /// scheduling tunes; devices of another class have the defaults of theirs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +173,35 @@ mod tests {
             assert_eq!([of(0), of(2)], [tuned, tuned]);
             assert_eq!(of(1), Params::for_device(card, exact));
         }
+    }
+
+    #[test]
+    fn given_thresholds_take_the_place_of_those_of_the_class() {
+        let params = Params::for_device(DriveClass::NoCommandQueuing, true);
+        let given = GivenParams::default();
+        assert!(given.is_empty());
+        assert_eq!(given.in_place_of(params), params);
+        let given = GivenParams {
+            shift_bytes: Some(0),
+            merge_distance: Some(16),
+            hole_pages: Some(3),
+        };
+        let infill = params.infill.map(|infill| Infill {
+            hole_pages: 3,
+            ..infill
+        });
+        let expected = Params {
+            merge_distance: 16,
+            shift_bytes: 0,
+            infill,
+        };
+        assert!(!given.is_empty());
+        assert_eq!(given.in_place_of(params), expected);
+        let none = GivenParams {
+            hole_pages: Some(0),
+            ..given
+        };
+        assert_eq!(none.in_place_of(params).infill, None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //!
 //! 1. If it was slower than the fastest level so far, and so was a second launch at its level, the fastest
 //!    level is restored and tuning ends. (The paper never goes back.)
-//! 2. If the launch tree's context switches are no more than 5 % of the read requests of a cold launch without
+//! 2. If the launch tree's context switches are no more than 5 % ([`TuningRules`]) of the read requests of a cold launch without
 //!    prefetching, the prefetch thread is in time, and tuning ends with this level (paper).
 //! 3. If none of the last three levels was the fastest so far, raising it further is pointless: context
 //!    switches have other causes, too. The fastest level is restored and tuning ends.
@@ -19,11 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{DriveClass, Params, Revision};
 use crate::policy::launch_figures::{LaunchFigures, Warmth};
-use crate::policy::tuned_parameter::TunedParameter;
-
-/// Context switches, in percent of the read requests of a cold launch without prefetching, up to which
-/// prefetching is in time (paper §3.3).
-const IN_TIME_PERCENT: u64 = 5;
+use crate::policy::tuned_parameter::{TunedParameter, TuningRules};
 
 /// By how many percent a launch must be longer than one at the fastest level to count as slower: about the
 /// spread of equal launches. All levels are compared with the fastest, so that small losses do not add up.
@@ -129,6 +125,7 @@ impl Tuning {
         history: &[Revision],
         figures: &LaunchFigures,
         cold_requests: u64,
+        rules: &TuningRules,
     ) -> Option<Params> {
         let in_force = history.last()?.params;
         self.recognise(in_force, history);
@@ -140,16 +137,16 @@ impl Tuning {
             return None;
         }
         let in_time = u128::from(figures.switches) * 100
-            <= u128::from(cold_requests) * u128::from(IN_TIME_PERCENT);
-        self.judge(figures.duration_us(), in_time)
+            <= u128::from(cold_requests) * u128::from(rules.in_time_percent);
+        self.judge(figures.duration_us(), in_time, rules)
     }
 
     /// The parameters to try instead of the last ones if those would not change the schedule, so that no
     /// launch is wasted on them.
-    pub fn no_effect(&mut self) -> Option<Params> {
+    pub fn no_effect(&mut self, rules: &TuningRules) -> Option<Params> {
         let wanted = self.wanted.take()?;
         match self.ended {
-            None => self.raise(&wanted),
+            None => self.raise(&wanted, rules),
             Some(_) => None,
         }
     }
@@ -198,7 +195,7 @@ impl Tuning {
         }
     }
 
-    fn judge(&mut self, duration_us: u64, in_time: bool) -> Option<Params> {
+    fn judge(&mut self, duration_us: u64, in_time: bool, rules: &TuningRules) -> Option<Params> {
         let level = self.levels.last_mut()?;
         level.launches = level.launches.saturating_add(1);
         level.fastest_us = level.fastest_us.min(duration_us);
@@ -218,7 +215,7 @@ impl Tuning {
         if self.levels.len() - at > LEVELS_WITHOUT_GAIN {
             return self.end(TuningEnd::NoGain);
         }
-        self.raise(&level.params)
+        self.raise(&level.params, rules)
     }
 
     /// The fastest level (the oldest of equals) and its index; `level` if there are no levels.
@@ -229,8 +226,8 @@ impl Tuning {
             .unwrap_or((0, level))
     }
 
-    fn raise(&mut self, from: &Params) -> Option<Params> {
-        match TunedParameter::of(self.class, from).and_then(|tuned| tuned.raise(from)) {
+    fn raise(&mut self, from: &Params, rules: &TuningRules) -> Option<Params> {
+        match TunedParameter::of(self.class, from).and_then(|tuned| tuned.raise(from, rules)) {
             Some(raised) => {
                 self.wanted = Some(raised);
                 Some(raised)

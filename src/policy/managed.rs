@@ -7,6 +7,7 @@ use super::dynamic::Tuning;
 use super::gain::{Gain, GainVerdict};
 use super::learned_launches::LearnedLaunches;
 use super::relearn::Relearning;
+use super::tuned_parameter::TuningRules;
 use crate::model::{DriveClass, Revision};
 use crate::policy::launch_figures::{LaunchFigures, Warmth};
 use crate::policy::types::{Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan};
@@ -135,9 +136,14 @@ impl Managed {
                 }
             }
             _ if self.phase != Phase::Prefetching => Decision::Keep,
-            Observation::Launched { history, figures } => self.launched(now_s, history, figures),
-            Observation::NoEffect => {
-                let params = self.tuning.as_mut().and_then(Tuning::no_effect);
+            Observation::Launched {
+                history,
+                figures,
+                rules,
+            } => self.launched(now_s, history, figures, &rules),
+            Observation::NoEffect(rules) => {
+                let tuning = self.tuning.as_mut();
+                let params = tuning.and_then(|tuning| tuning.no_effect(&rules));
                 params.map_or(Decision::Keep, Decision::Reschedule)
             }
             Observation::NotRescheduled => {
@@ -172,7 +178,13 @@ impl Managed {
 
     /// First checks whether the profile is wrong, then whether it is of any use, and only then how it could
     /// be better.
-    fn launched(&mut self, now_s: u64, history: &[Revision], figures: &LaunchFigures) -> Decision {
+    fn launched(
+        &mut self,
+        now_s: u64,
+        history: &[Revision],
+        figures: &LaunchFigures,
+        rules: &TuningRules,
+    ) -> Decision {
         let warmth = figures.warmth();
         let Some(report) = &figures.report else {
             self.gain.withheld(warmth, figures.waiting_us());
@@ -208,7 +220,7 @@ impl Managed {
             decision => return decision,
         }
         let tuning = self.tuning.as_mut();
-        match tuning.and_then(|tuning| tuning.next(history, figures, cold_requests)) {
+        match tuning.and_then(|tuning| tuning.next(history, figures, cold_requests, rules)) {
             Some(params) => Decision::Reschedule(params),
             None if is_stale => Decision::Refresh,
             None if is_due => {

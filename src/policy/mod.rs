@@ -29,6 +29,7 @@ mod launch_figures;
 mod learned_launches;
 mod managed;
 mod obsolete;
+mod probe_times;
 mod relearn;
 mod shield;
 mod tuned_parameter;
@@ -41,12 +42,13 @@ pub use launch_figures::{LaunchFigures, Warmth};
 pub use learned_launches::LearnedLaunches;
 pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
 pub use obsolete::{Checked, Finding, check_files};
+pub use probe_times::{ProbeEnd, ProbeTimes, is_to_be_measured};
 pub use relearn::Relearning;
 pub use shield::{
     DirtyThresholds, DriveLook, Measure, MeasureEnd, MeasureKind, MemoryLook, ShieldAction,
     ShieldEvent, ShieldLook, ShieldProfile, ShieldSettings, ShieldState, WriterLook, WriterMemory,
 };
-pub use tuned_parameter::TunedParameter;
+pub use tuned_parameter::{TunedParameter, TuningRules};
 pub use types::{
     ColdLaunch, Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan,
 };

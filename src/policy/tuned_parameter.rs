@@ -4,28 +4,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{DriveClass, Infill, Params};
 
-/// Step of the metadata shift, in bytes (paper §3.3).
-const SHIFT_STEP: u64 = 16 << 10;
+/// How dynamic scheduling goes from one level to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TuningRules {
+    /// Context switches, in percent of the read requests of a cold launch without prefetching, up to which prefetching is
+    /// in time.
+    pub in_time_percent: u64,
+    /// Step of the metadata shift, in bytes.
+    pub shift_step: u64,
+    /// Largest shift that is tried, in bytes.
+    pub max_shift: u64,
+    /// Step of the I/O distance, in positions of the launch sequence.
+    pub distance_step: u64,
+    /// Largest I/O distance that is tried.
+    pub max_distance: u64,
+    /// Step of infill's hole, in 4 KiB pages.
+    pub hole_step: u64,
+    /// Largest hole that is tried, in 4 KiB pages.
+    pub max_hole: u64,
+}
 
-/// Largest shift that is tried, in bytes. The paper names no bound; at 256 KiB, used for
-/// all its apps alike, their launches became 3.8 % longer on average (§5). Twelve steps from the
-/// default.
-const MAX_SHIFT: u64 = 256 << 10;
-
-/// Step of the I/O distance, in positions of the launch sequence (paper §3.3).
-const DISTANCE_STEP: u64 = 4;
-
-/// Largest I/O distance that is tried. The paper names no bound. Entries so far apart are merged on
-/// drives with command queuing, across holes, without loss (`Params::for_device`); fourteen steps
-/// from the default.
-const MAX_DISTANCE: u64 = 64;
-
-/// Step of infill's hole, in 4 KiB pages.
-const HOLE_STEP: u64 = 2;
-
-/// Largest hole that is tried, in 4 KiB pages: reading it takes the time of two random reads on the
-/// paper's MicroSD card (§5.3). With it, a scattered page makes a request of 64 KiB at most.
-const MAX_HOLE: u64 = 15;
+impl Default for TuningRules {
+    fn default() -> Self {
+        TuningRules {
+            // Paper §3.3, as the steps of the shift and the I/O distance.
+            in_time_percent: 5,
+            shift_step: 16 << 10,
+            // The paper names no bound; at 256 KiB, used for all its apps alike, their launches became 3.8 % longer on
+            // average (§5). Twelve steps from the default.
+            max_shift: 256 << 10,
+            distance_step: 4,
+            // The paper names no bound. Entries so far apart are merged on drives with command queuing, across holes,
+            // without loss (`Params::for_device`); fourteen steps from the default.
+            max_distance: 64,
+            hole_step: 2,
+            // Reading it takes the time of two random reads on the paper's MicroSD card (§5.3). With it, a scattered
+            // page makes a request of 64 KiB at most.
+            max_hole: 15,
+        }
+    }
+}
 
 /// The parameter that dynamic scheduling may raise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +66,9 @@ impl TunedParameter {
         match (class, params.infill) {
             (DriveClass::Rotational, _) => None,
             (DriveClass::CommandQueuing, _) => Some(TunedParameter::Shift),
-            (DriveClass::NoCommandQueuing, Some(infill)) if infill.distance > MAX_DISTANCE => {
+            (DriveClass::NoCommandQueuing, Some(infill))
+                if infill.distance == Infill::ANY_DISTANCE =>
+            {
                 Some(TunedParameter::Hole)
             }
             (DriveClass::NoCommandQueuing, _) => Some(TunedParameter::Distance),
@@ -56,26 +76,30 @@ impl TunedParameter {
     }
 
     /// The parameters with the tuned one a step higher; `None` if that is beyond its range.
-    pub fn raise(self, params: &Params) -> Option<Params> {
+    pub fn raise(self, params: &Params, rules: &TuningRules) -> Option<Params> {
         let up = |value: u64, step: u64, most: u64| {
             value.checked_add(step).filter(|&raised| raised <= most)
         };
         let mut raised = *params;
         match self {
             TunedParameter::Shift => {
-                raised.shift_bytes = up(params.shift_bytes, SHIFT_STEP, MAX_SHIFT)?
+                raised.shift_bytes = up(params.shift_bytes, rules.shift_step, rules.max_shift)?
             }
             TunedParameter::Distance => {
-                raised.merge_distance = up(params.merge_distance, DISTANCE_STEP, MAX_DISTANCE)?;
+                raised.merge_distance = up(
+                    params.merge_distance,
+                    rules.distance_step,
+                    rules.max_distance,
+                )?;
                 // Infill merge joins what is contiguous, too, so that the larger distance decides.
                 if let Some(infill) = &mut raised.infill {
-                    infill.distance = up(infill.distance, DISTANCE_STEP, MAX_DISTANCE)?;
+                    infill.distance = up(infill.distance, rules.distance_step, rules.max_distance)?;
                 }
             }
             TunedParameter::Hole => {
                 let infill = params.infill?;
                 raised.infill = Some(Infill {
-                    hole_pages: up(infill.hole_pages, HOLE_STEP, MAX_HOLE)?,
+                    hole_pages: up(infill.hole_pages, rules.hole_step, rules.max_hole)?,
                     ..infill
                 });
             }
@@ -121,7 +145,8 @@ mod tests {
         ] {
             let first = Params::for_device(class, touched);
             let tuned = TunedParameter::of(class, &first).expect("flash");
-            let levels = std::iter::successors(Some(first), |params| tuned.raise(params));
+            let rules = TuningRules::default();
+            let levels = std::iter::successors(Some(first), |params| tuned.raise(params, &rules));
             let expected = expected.map(|number| {
                 let mut params = first;
                 *value(&mut params) = number;
@@ -148,7 +173,7 @@ mod tests {
             Some(TunedParameter::Distance)
         );
         let levels = std::iter::successors(Some(params), |params| {
-            TunedParameter::Distance.raise(params)
+            TunedParameter::Distance.raise(params, &TuningRules::default())
         });
         let distances =
             levels.map(|level| (level.merge_distance, level.infill.map_or(0, |i| i.distance)));
@@ -167,7 +192,11 @@ mod tests {
             TunedParameter::Distance,
             TunedParameter::Hole,
         ] {
-            assert_eq!(tuned.raise(&params), None, "{tuned:?}");
+            assert_eq!(
+                tuned.raise(&params, &TuningRules::default()),
+                None,
+                "{tuned:?}"
+            );
         }
     }
 }

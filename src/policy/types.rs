@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{DataPages, DriveClass, Params, Revision};
 use crate::policy::launch_figures::LaunchFigures;
+use crate::policy::tuned_parameter::TuningRules;
 
 /// What the next launch is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,9 +127,11 @@ pub enum Observation<'a> {
         history: &'a [Revision],
         /// The figures.
         figures: &'a LaunchFigures,
+        /// How schedules are tuned.
+        rules: TuningRules,
     },
-    /// The last [`Decision::Reschedule`] would not change the schedule.
-    NoEffect,
+    /// The last [`Decision::Reschedule`] would not change the schedule, tuned so.
+    NoEffect(TuningRules),
     /// The last [`Decision::Reschedule`] could not be carried out.
     NotRescheduled,
     /// The daily pass ([`super::check_files`]) has removed or refreshed obsolete entries.

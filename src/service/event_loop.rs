@@ -156,6 +156,7 @@ impl Service {
         let until_given_up = self.parts.threads.until_next(now);
         let others = until_watchdog.into_iter().chain(until_sweep);
         let others = others.chain(until_given_up);
+        let others = others.chain(self.parts.probes.until_due(now));
         Some(others.fold(until_check, Duration::min))
     }
 
@@ -247,6 +248,7 @@ impl Service {
             begun: Clocks::now(),
             began: SystemTime::now(),
         };
+        self.parts.probes.stop();
         self.launches.begin(launch, start, &mut self.parts);
     }
 
@@ -398,6 +400,8 @@ impl Service {
             Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
             Message::Missed { launch, missed } => self.parts.judge_late(*launch, missed),
             Message::Marked { marked, warnings } => self.parts.marked(marked, warnings),
+            Message::DrivesProbed(ended) => self.parts.drives_probed(ended),
+            Message::Expected(launch) => self.parts.probes.compare(&launch),
             Message::Located(found) => self.parts.watchlist.catalogue.located(found),
             Message::Warning(warning) => self.parts.warn(warning),
             Message::Control(call) => call(self),
@@ -424,6 +428,9 @@ impl Service {
         self.on_watchdog(now);
         self.sweep(now);
         self.warn_of_excess();
+        if self.launches.is_empty() && self.parts.probes.until_due(now) == Some(Duration::ZERO) {
+            self.parts.probe_drives();
+        }
         if self.until_check(now).is_zero() {
             self.packages_at_rest = None;
             self.parts.refresh_profiles();

@@ -1,6 +1,8 @@
 //! The managed apps: their records, their profiles, and what is decided from what happens to them.
 
-use std::collections::HashMap;
+mod on_drives;
+
+use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -19,7 +21,9 @@ use super::worker::Jobs;
 use crate::apps::Rules;
 use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads, launch_sequence};
 use crate::model::{App, Params, Profile, UserApp};
-use crate::policy::{ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Plan};
+use crate::policy::{
+    ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Plan, TuningRules,
+};
 use crate::profile::{Store, decode};
 
 /// What the log says of a launcher that has a profile or was managed.
@@ -35,6 +39,8 @@ pub struct ManagedApps {
     pub profiles: CachedProfiles,
     /// Whether schedules may be tuned (`prefetch.dynamic`).
     pub tunes: bool,
+    /// In which steps, and how far.
+    pub rules: TuningRules,
     /// How many launches of an app are learned in a row, at most (`prefetch.max_learned_launches`).
     pub most_learned: u32,
     /// Bytes that the profiles of one user's apps may take, besides those that the administrator has named
@@ -42,6 +48,8 @@ pub struct ManagedApps {
     pub most_bytes: u64,
     /// Whether an app may have changed since that was last looked at, to be reported on the bus.
     pub may_have_changed: bool,
+    /// Apps that were not launched since drives were measured.
+    unscheduled: HashSet<UserApp>,
     store: Store,
     jobs: Jobs,
     outbox: Outbox,
@@ -90,9 +98,11 @@ impl ManagedApps {
             registry,
             profiles,
             tunes: true,
+            rules: TuningRules::default(),
             most_learned: 1,
             most_bytes: u64::MAX,
             may_have_changed: false,
+            unscheduled: HashSet::new(),
             store,
             jobs,
             outbox,
@@ -277,7 +287,7 @@ impl ManagedApps {
                     None
                 }
                 Ok(Rescheduled::Same) => {
-                    apps.observe(&key, &Observation::NoEffect);
+                    apps.observe(&key, &Observation::NoEffect(apps.rules));
                     None
                 }
                 Ok(Rescheduled::Chosen) => {

@@ -2,6 +2,7 @@
 
 use super::cached_profile::{CachedProfile, CachedProfiles};
 use super::config::WritesConfig;
+use super::drive_probes::{ExpectedLaunch, ProbesEnded};
 use super::event_loop::Service;
 use super::executables::{LocatedExecutables, MarkedInodes};
 use super::managed_apps::{KnownProfiles, ManagedApps};
@@ -65,6 +66,10 @@ pub enum Message {
         marked: MarkedInodes,
         warnings: Vec<String>,
     },
+    /// Drives were measured, or not.
+    DrivesProbed(ProbesEnded),
+    /// What a cold launch took, and what the models of its drives had led to expect.
+    Expected(ExpectedLaunch),
     /// Where the executables of the apps are.
     Located(LocatedExecutables),
     /// Something is wrong.

@@ -21,6 +21,7 @@ pub mod control;
 mod diagnostics;
 mod dictionary;
 mod discovery;
+mod drive_probes;
 mod event_loop;
 mod exec_gate;
 mod executables;

@@ -18,6 +18,7 @@ use super::control::bus::Bus;
 use super::control::{ReportedApps, ServiceSignal};
 use super::diagnostics::Diagnostics;
 use super::discovery;
+use super::drive_probes::{DriveProbes, ProbesEnded};
 use super::exec_gate::MarkedExecutables;
 use super::executables::{ExecutableFinder, MarkedInodes};
 use super::launch::{LaunchPolicy, StateEvent};
@@ -37,7 +38,7 @@ use crate::fs::blockdev;
 use crate::kernel::{CountingWaits, ExecGate, Watch};
 use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
 use crate::model::UserApp;
-use crate::policy::{Observation, Phase, PhaseRequest, Plan};
+use crate::policy::{Observation, Phase, PhaseRequest, Plan, TuningRules};
 
 /// A profile that a recorder has made.
 pub struct RecordedProfile {
@@ -61,6 +62,8 @@ pub struct Parts {
     /// The threads that learn and prefetch.
     pub threads: LaunchThreads,
     pub apps: ManagedApps,
+    /// Has drives measured.
+    pub probes: DriveProbes,
     /// The apps as listeners on the bus know them.
     pub reported: ReportedApps,
     pub watchlist: Watchlist,
@@ -110,6 +113,7 @@ impl Parts {
             self.warn("watch.early takes effect when the service is started again".to_owned());
         }
         self.apps.tunes = config.prefetch.dynamic;
+        self.apps.rules = TuningRules::from(&config.tuning);
         self.apps.most_learned = config.prefetch.max_learned_launches as u32;
         self.apps.most_bytes = config.automatic.max_profiles_mib << 20;
         self.configure_shield(config.writes);
@@ -218,6 +222,26 @@ impl Parts {
     ) {
         self.apps.loaded_again(found, new, known);
         self.watch_for_launches();
+    }
+
+    /// Has the drives measured that profiles lie on, if that is due and not switched off.
+    pub fn probe_drives(&mut self) {
+        let profiles = self.apps.profiles.values();
+        let profiles = profiles.filter(|_| self.config.prefetch.probe);
+        let profiles = profiles.map(|profile| Arc::clone(&profile.packed));
+        let started = self.probes.start(profiles.collect());
+        self.check("drives are not measured", started);
+    }
+
+    /// Drives were measured, or not.
+    pub fn drives_probed(&mut self, ended: ProbesEnded) {
+        self.probes.ended(&ended);
+        if !ended.measured.is_empty() {
+            self.apps.drives_measured();
+        }
+        for warning in ended.warnings {
+            self.warn(warning);
+        }
     }
 
     /// Has .desktop entries looked for, in automatic mode. In manual mode there are no candidates.

@@ -76,6 +76,47 @@ pub fn reschedule(
     Ok(Rescheduled::Anew(profile))
 }
 
+/// The profile with the schedule that the present models of its drives lead to, by the parameters in force; `None` if
+/// it has that.
+///
+/// # Errors
+/// Why it cannot be made.
+pub fn schedule_for_drives(
+    mut profile: Profile,
+    sequence: Option<Profile>,
+    state_dir: &Path,
+) -> Result<Option<Profile>, String> {
+    let kept = sequence.filter(|sequence| sequence.created == profile.created);
+    let (Some(sequence), Some(revision)) = (kept, profile.history.last()) else {
+        return Ok(None);
+    };
+    // Whoever has learned it by hand may have given other parameters, which no simulation replaces.
+    let usual = Params::for_device(main_class(&profile), profile.learned.is_touched());
+    if profile.history[0].params != usual {
+        return Ok(None);
+    }
+    let log = find_sequence(&sequence)?;
+    let entries = on_drives(&profile, revision.params, state_dir).schedule(&log);
+    if entries == profile.entries {
+        return Ok(None);
+    }
+    profile.entries = entries;
+    Ok(Some(profile))
+}
+
+/// When a launch that is prefetched with this profile should end, in µs, and the kernel's names of the drives that it is
+/// read from. `None` unless all of them were measured.
+pub fn expected_launch(
+    profile: &Profile,
+    sequence: Option<Profile>,
+    state_dir: &Path,
+) -> Option<(f64, Vec<String>)> {
+    let sequence = sequence.filter(|sequence| sequence.created == profile.created)?;
+    let params = profile.history.last()?.params;
+    let log = find_sequence(&sequence).ok()?;
+    on_drives(profile, params, state_dir).expected(&log, &profile.entries)
+}
+
 /// What a profile is scheduled for.
 fn on_drives<'a>(profile: &'a Profile, params: Params, state_dir: &'a Path) -> OnDrives<'a> {
     OnDrives {

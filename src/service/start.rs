@@ -12,6 +12,7 @@ use super::config::Config;
 use super::control::bus::{Address, serve};
 use super::control::{ControlCall, ReportedApps};
 use super::diagnostics::Diagnostics;
+use super::drive_probes::DriveProbes;
 use super::event_loop::Service;
 use super::exec_gate::MarkedExecutables;
 use super::executables::ExecutableFinder;
@@ -39,6 +40,7 @@ use crate::fs::handle::check_paths;
 use crate::fs::mounts::MountTable;
 use crate::kernel::{ExecGate, Watch, WatchOptions};
 use crate::learn::{FaultAroundKnob, keeper_command};
+use crate::policy::TuningRules;
 use crate::prefetch::raise_open_files;
 use crate::process::signals::Inherited;
 use crate::profile::Store;
@@ -163,6 +165,7 @@ fn assemble(
     )?;
     warnings.0.extend(unusable);
     apps.tunes = config.prefetch.dynamic;
+    apps.rules = TuningRules::from(&config.tuning);
     apps.most_learned = config.prefetch.max_learned_launches as u32;
     apps.most_bytes = config.automatic.max_profiles_mib << 20;
     let members = warnings.keep("what launches wait for is not seen", kernel.members());
@@ -184,6 +187,11 @@ fn assemble(
         fault_around,
         threads: LaunchThreads::default(),
         apps,
+        probes: DriveProbes::new(
+            places.state_dir.clone(),
+            places.sysfs.clone(),
+            outbox.clone(),
+        ),
         watchlist,
         shield,
         bus: None,

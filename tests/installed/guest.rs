@@ -115,7 +115,7 @@ fn prepare() {
 
 /// Has the service say all that it does, and learn one launch of each app.
 fn log_all() {
-    let text = "log.level = \"debug\"\nprefetch.max_learned_launches = 1\n";
+    let text = "log.level = \"debug\"\nprefetch.max_learned_launches = 1\nprefetch.probe = false\n";
     fs::create_dir_all(DROP_INS).unwrap();
     fs::write(format!("{DROP_INS}/10-log.toml"), text).unwrap();
 }

@@ -53,6 +53,27 @@ fn learning_as_read_finds_what_the_drive_read() {
 }
 
 #[test]
+fn thresholds_that_are_given_make_the_schedule() {
+    let Some((root, _turn)) = set_up() else {
+        return;
+    };
+    // Two holes: of 2 pages and of 7.
+    let read = "for page in 10 13 21; do dd if=/sparse/big bs=4096 skip=$page count=1; done";
+    for (hole, expected) in [
+        ("0", vec![10, 13, 21]),
+        ("2", vec![10, 11, 12, 13, 21]),
+        ("7", (10..=21).collect()),
+    ] {
+        let options = ["--shift", "20", "--distance", "3", "--hole", hole];
+        root.learn(&options, &["/bin/sh", "-c", read]);
+        let profile = root.show("sh");
+        assert_eq!(pages_of(&profile, "/sparse/big"), expected, "{hole}");
+        assert_eq!(profile["params"]["shift_bytes"], 20 << 10);
+        assert_eq!(profile["params"]["merge_distance"], 3);
+    }
+}
+
+#[test]
 fn every_file_comes_with_its_metadata() {
     let Some((root, _turn)) = set_up() else {
         return;

@@ -16,6 +16,7 @@ mod helpers;
 mod hostile;
 mod killed;
 mod launches;
+mod measured;
 mod missed;
 #[path = "../common/reads.rs"]
 mod reads;

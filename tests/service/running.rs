@@ -20,6 +20,11 @@ use crate::root::Root;
 const LEARNED_LAUNCHES: &str = "prefetch.max_learned_launches";
 const ONCE: &str = "prefetch.max_learned_launches = 1\n";
 
+/// The setting of whether drives are measured, and what it is unless a test sets it: what is measured in one test may
+/// change the schedules of another.
+const PROBE: &str = "prefetch.probe";
+const NO_PROBE: &str = "prefetch.probe = false\n";
+
 /// How long to wait for something that is sure to come, unless it is broken.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
@@ -93,18 +98,22 @@ impl Image {
     }
 
     /// Writes config.toml. Without it, everything is as it comes, but for the mode, since the machine's own
-    /// apps are no part of these tests, and [`ONCE`].
+    /// apps are no part of these tests, and [`ONCE`] and [`NO_PROBE`].
     pub fn configure(&self, text: &str) {
         let (dir, early) = (self.config_dir(), self.early);
         let learned = match text.contains(LEARNED_LAUNCHES) {
             true => "",
             false => ONCE,
         };
+        let probe = match text.contains(PROBE) {
+            true => "",
+            false => NO_PROBE,
+        };
         fs::create_dir_all(&dir).unwrap();
         fs::write(
             dir.join("config.toml"),
             format!(
-                "mode = \"manual\"\nlog.level = \"debug\"\nwatch.early = {early}\n{learned}{text}"
+                "mode = \"manual\"\nlog.level = \"debug\"\nwatch.early = {early}\n{learned}{probe}{text}"
             ),
         )
         .unwrap();

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use paralfetch::apps::{Rules, identify_command};
 use paralfetch::learn::{LearnOptions, LearnedProfile, learn};
-use paralfetch::model::LaunchLimits;
 use paralfetch::model::Learned;
+use paralfetch::model::{GivenParams, LaunchLimits};
 use paralfetch::prefetch::{self, Prefetch};
 use paralfetch::process::{self, Spawn, Supervisor};
 use paralfetch::profile::Store;
@@ -184,6 +184,7 @@ pub fn learned(app: &[impl AsRef<OsStr>], root: Option<&str>, how: Learned) -> L
         },
         keeper: None,
         earlier: None,
+        given: GivenParams::default(),
         state_dir: None,
         tell: |_| (),
     };

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use paralfetch::drive::{ProbedDrive, Sysfs, probe};
-use paralfetch::model::DriveModel;
+use paralfetch::model::{DriveModel, median};
 
-use super::check::{Load, READING, READS, TOLERANCE, Unit, amount, attach_alone};
-use super::fio;
+use super::check::{Load, READS, TOLERANCE, Unit, amount, attach_alone};
+use super::fio::{self, Extent};
 use super::profile::DriveProfile;
 
 /// A figure of a drive, by the probe's model and by fio.
@@ -48,33 +48,56 @@ impl fmt::Display for ProbedFigure {
     }
 }
 
-/// Attaches a drive with a scratch file for its content, has the product probe it, and measures the same with fio.
+/// Turns of probe and fio: the machine is busy with other things now and then.
+const TURNS: usize = 5;
+
+/// How long fio reads in each.
+const READING: Extent = Extent {
+    ramp: 0,
+    seconds: 1,
+    bytes: None,
+};
+
+/// Attaches a drive with a scratch file for its content, has the product probe it and measures the same with fio, in turns. The
+/// figures are medians, the probed drive is that of the last turn.
 pub fn probe_alone(profile: &DriveProfile) -> Result<(ProbedDrive, Vec<ProbedFigure>)> {
     attach_alone(profile, |drive| {
-        // The emulator has just been started: its drive is idle, and what others do on the host's own is in fio's figures too.
-        let mut probed = probe(drive.node(), &Sysfs::default(), true, |_, _| ())
-            .with_context(|| format!("probing {}", drive.node().display()))?;
-        ensure!(probed.len() == 1, "{} drives are below", probed.len());
-        let probed = probed.remove(0);
-        let figures = READS
-            .iter()
-            .map(|load| figure(Path::new(&probed.through), load, &probed.model))
-            .collect::<Result<_>>()?;
-        Ok((probed, figures))
+        let mut turns = Vec::with_capacity(TURNS);
+        for _ in 0..TURNS {
+            // The emulator has just been started: its drive is idle, and what others do on the host's own is in fio's
+            // figures too.
+            let mut probed = probe(drive.node(), &Sysfs::default(), true, |_, _| ())
+                .with_context(|| format!("probing {}", drive.node().display()))?;
+            ensure!(probed.len() == 1, "{} drives are below", probed.len());
+            let probed = probed.remove(0);
+            // What the probe has read: the drive's node, or the file behind a loop device, which costs time of its own.
+            let through = Path::new(&probed.through);
+            let rates = READS
+                .iter()
+                .map(|load| Ok(load.unit.amount(&fio::run(through, load.io, READING)?)))
+                .collect::<Result<Vec<f64>>>()?;
+            turns.push((probed, rates));
+        }
+        let figures = READS.iter().enumerate().map(|(index, load)| {
+            let us = turns
+                .iter()
+                .map(|(probed, _)| predicted_us(load, &probed.model));
+            let rates = turns.iter().map(|(_, rates)| rates[index]);
+            ProbedFigure {
+                what: load.what,
+                probed: load.unit.per_second(median_of(us), load.bytes()),
+                measured: median_of(rates),
+                unit: load.unit,
+            }
+        });
+        let figures = figures.collect();
+        let last = turns.pop().context("there was no turn")?;
+        Ok((last.0, figures))
     })
 }
 
-/// `through` is what the probe has read: the drive's node, or the file behind a loop device, which costs time of its own.
-fn figure(through: &Path, load: &Load, model: &DriveModel) -> Result<ProbedFigure> {
-    let read = fio::run(through, load.io, READING)?;
-    Ok(ProbedFigure {
-        what: load.what,
-        probed: load
-            .unit
-            .per_second(predicted_us(load, model), load.bytes()),
-        measured: load.unit.amount(&read),
-        unit: load.unit,
-    })
+fn median_of(values: impl Iterator<Item = f64>) -> f64 {
+    median(&values.collect::<Vec<_>>()).unwrap_or(f64::NAN)
 }
 
 /// Time from one completion to the next, in µs, by the model.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use paralfetch::apps::{Rules, identify_command};
 use paralfetch::drive::drop_caches;
 use paralfetch::learn::{LearnOptions, LearnSummary, learn};
-use paralfetch::model::{LaunchLimits, Learned, Profile};
+use paralfetch::model::{GivenParams, LaunchLimits, Learned, Profile};
 use paralfetch::process::User;
 
 use super::background;
@@ -105,6 +105,7 @@ impl Work {
                 // What a killed learning run leaves changed are settings of a drive that goes with it.
                 keeper: None,
                 earlier: earlier.cloned(),
+                given: GivenParams::default(),
                 state_dir: None,
                 tell: |_| (),
             };

@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 /// Manages enabled apps only and prefetches each of their launches: a withheld launch would look like a
-/// failed prefetch. The debug log says when a launch can be learned.
+/// failed prefetch. Drives are not measured between launches, which would be by chance. The debug log says when a
+/// launch can be learned.
 const CONFIGURATION: &str =
-    "mode = \"manual\"\nlog.level = \"debug\"\n[prefetch]\nwithhold = false\n";
+    "mode = \"manual\"\nlog.level = \"debug\"\n[prefetch]\nwithhold = false\nprobe = false\n";
 
 /// The argument of `lab service`, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
@@ -112,6 +113,6 @@ mod tests {
     fn the_configuration_is_valid() {
         let state = State::new().unwrap();
         let config = Config::load(&state.0.path().join("etc")).unwrap();
-        assert!(!config.prefetch.withhold && config.prefetch.dynamic);
+        assert!(!config.prefetch.withhold && !config.prefetch.probe && config.prefetch.dynamic);
     }
 }

@@ -19,7 +19,7 @@ use lab::methods::{
 use paralfetch::apps::{Rules, identify_command};
 use paralfetch::drive::KnobError;
 use paralfetch::learn::{LearnError, LearnOptions, learn};
-use paralfetch::model::LaunchLimits;
+use paralfetch::model::{GivenParams, LaunchLimits};
 use paralfetch::model::{Place, PrefetchEntry, Span};
 use paralfetch::process::{Command, Spawn, Stdio, Supervisor};
 
@@ -64,6 +64,7 @@ fn learned(image: &Image, supervisor: &mut Supervisor) -> LearnedApp {
                 limits: LaunchLimits::default(),
                 keeper: None,
                 earlier: None,
+                given: GivenParams::default(),
                 state_dir: None,
                 tell: |_| (),
             };

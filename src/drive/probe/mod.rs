@@ -13,6 +13,7 @@ mod run;
 
 use std::fs;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -79,6 +80,9 @@ pub enum ProbeError {
     /// The reads took so long that the drive is taken to be stuck or failing.
     #[error("the drive is stuck or failing: given up after {:.0} s", .0.as_secs_f64())]
     Stalled(Duration),
+    /// It was told to stop.
+    #[error("stopped")]
+    Stopped,
     /// The times make no model.
     #[error("no model can be made: {0}")]
     Fit(#[from] FitError),
@@ -147,8 +151,11 @@ pub fn probe(
     measure_each(&drives, |drive| {
         let before = drives.iter().take_while(|other| other.dev != drive.dev);
         let before = before.count() as f64;
-        let tell = |share: f64| tell(&drive.name, (before + share) / drives.len() as f64);
-        measure(drive, &path, sysfs, &mounts, busy, tell)
+        let tell = |share: f64| {
+            tell(&drive.name, (before + share) / drives.len() as f64);
+            ControlFlow::Continue(())
+        };
+        probe_drive(drive, &path, sysfs, &mounts, busy, tell)
     })
 }
 
@@ -174,13 +181,17 @@ fn measure_each(
     Ok(measured)
 }
 
-fn measure(
+/// Measures one of the drives below a path. `tell` is called some twenty times with the share that is done, and says whether to go on.
+///
+/// # Errors
+/// [`ProbeError`].
+pub fn probe_drive(
     drive: &DriveBelow,
     path: &Path,
     sysfs: &Sysfs,
     mounts: &MountTable,
     busy: bool,
-    tell: impl Fn(f64),
+    tell: impl Fn(f64) -> ControlFlow<()>,
 ) -> Result<ProbedDrive, ProbeError> {
     if !busy && let Err(not_idle) = idle::ensure_idle(sysfs, drive.dev) {
         let drive = drive.name.clone();

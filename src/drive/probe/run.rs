@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -44,15 +45,15 @@ pub struct ProbeReads {
     pub bytes: u64,
 }
 
-/// Carries out all steps, and tells after each which share of the planned time is over.
+/// Carries out all steps, and tells after each which share of the planned time is over; `tell` says whether to go on.
 ///
 /// # Errors
-/// [`ProbeError::Read`] and [`ProbeError::Stalled`].
+/// [`ProbeError::Read`], [`ProbeError::Stalled`] and [`ProbeError::Stopped`].
 pub fn run(
     files: &[OwnedFd],
     area: &ReadableArea,
     steps: &[ProbeStep],
-    tell: impl Fn(f64),
+    tell: impl Fn(f64) -> ControlFlow<()>,
 ) -> Result<ProbeReads, ProbeError> {
     let mut runner = Runner::new(files, area, steps)?;
     let planned: Duration = steps.iter().map(|step| step.time).sum();
@@ -65,7 +66,9 @@ pub fn run(
             return Err(error);
         }
         over += step.time;
-        tell(over.as_secs_f64() / planned.as_secs_f64());
+        if tell(over.as_secs_f64() / planned.as_secs_f64()).is_break() {
+            return Err(ProbeError::Stopped);
+        }
     }
     Ok(runner.done)
 }

@@ -26,8 +26,12 @@ impl SimulatedApp {
     /// A cold launch of so many microseconds with so many context switches, which makes 100 requests without
     /// prefetching. What tuning asks for is left undone.
     fn ask(&mut self, duration_us: u64, switches: u64) -> Option<Params> {
-        self.tuning
-            .next(&self.history, &figures(duration_us, switches), 100)
+        self.tuning.next(
+            &self.history,
+            &figures(duration_us, switches),
+            100,
+            &TuningRules::default(),
+        )
     }
 
     /// The same, done.
@@ -151,7 +155,11 @@ fn launches_not_cold_or_not_prefetched_change_nothing() {
     withheld.report = None;
     refused.report.as_mut().expect("a report").refused = Some("no memory".to_owned());
     for launch in [warm, withheld, refused] {
-        assert_eq!(app.tuning.next(&app.history, &launch, 100), None);
+        assert_eq!(
+            app.tuning
+                .next(&app.history, &launch, 100, &TuningRules::default()),
+            None
+        );
     }
     assert_eq!(app.tuning, SimulatedApp::queued().tuning);
 }
@@ -160,7 +168,10 @@ fn launches_not_cold_or_not_prefetched_change_nothing() {
 fn steps_without_effect_are_skipped() {
     let mut app = SimulatedApp::queued();
     app.ask(1000, LATE);
-    let params = app.tuning.no_effect().expect("96 KiB is in range");
+    let params = app
+        .tuning
+        .no_effect(&TuningRules::default())
+        .expect("96 KiB is in range");
     assert_eq!(params.shift_bytes, 96 << 10);
     app.put_in_force(params);
     app.launch(900, LATE);
@@ -171,7 +182,7 @@ fn steps_without_effect_are_skipped() {
             .eq([64, 96])
     );
     // Up to the end of the range.
-    let steps = std::iter::from_fn(|| app.tuning.no_effect()).count();
+    let steps = std::iter::from_fn(|| app.tuning.no_effect(&TuningRules::default())).count();
     assert_eq!(steps, (256 - 112) / 16);
     assert_eq!(app.tuning.ended(), Some(TuningEnd::AtLimit));
 }
@@ -233,5 +244,8 @@ fn nothing_is_tuned_on_disks_with_heads_or_without_parameters() {
     assert_eq!(app.launch(1000, LATE), None);
     let mut none = Tuning::new(DriveClass::CommandQueuing, &[]);
     assert_eq!(none.ended(), Some(TuningEnd::NothingFree));
-    assert_eq!(none.next(&[], &figures(1000, LATE), 100), None);
+    assert_eq!(
+        none.next(&[], &figures(1000, LATE), 100, &TuningRules::default()),
+        None
+    );
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::{DataPages, LaunchCounts, Params, PrefetchReport};
-use crate::policy::{ColdLaunch, TuningEnd};
+use crate::policy::{ColdLaunch, TuningEnd, TuningRules};
 
 mod properties;
 
@@ -65,11 +65,19 @@ fn stale(switches: u64) -> LaunchFigures {
     })
 }
 
+fn launched<'a>(history: &'a [Revision], figures: &'a LaunchFigures) -> Observation<'a> {
+    Observation::Launched {
+        history,
+        figures,
+        rules: TuningRules::default(),
+    }
+}
+
 fn launch(app: &mut Managed, figures: LaunchFigures) -> Decision {
     let history = history();
     let history = &history;
     let figures = &figures;
-    app.next(NOW, &Observation::Launched { history, figures })
+    app.next(NOW, &launched(history, figures))
 }
 
 #[test]
@@ -169,7 +177,7 @@ fn a_profile_that_is_wrong_is_learned_again() {
     let [few, many] = [own(10), own(11)];
     let [held, unknown] = [missed(40, Some(10)), missed(40, None)];
     let history = &history()[..];
-    let launched = |figures| Observation::Launched { history, figures };
+    let launched = |figures| launched(history, figures);
     let checked = |obsolete| Observation::Checked {
         obsolete,
         entries: 50,
@@ -231,7 +239,7 @@ fn a_launch_that_waits_is_scheduled_anew() {
     };
     let mut app = prefetching();
     assert_eq!(launch(&mut app, late), Decision::Reschedule(params(80)));
-    let next = app.next(NOW, &Observation::NoEffect);
+    let next = app.next(NOW, &Observation::NoEffect(TuningRules::default()));
     assert_eq!(next, Decision::Reschedule(params(96)));
     let next = app.next(NOW, &Observation::NotRescheduled);
     assert_eq!(next, Decision::Keep);

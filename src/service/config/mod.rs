@@ -23,7 +23,7 @@ use crate::model::LaunchLimits;
 
 pub use values::{
     AutomaticConfig, HistoryConfig, LaunchConfig, LogConfig, LogLevel, Mode, PrefetchConfig,
-    WatchConfig,
+    TuningConfig, WatchConfig,
 };
 pub use writes::WritesConfig;
 
@@ -68,6 +68,8 @@ pub struct Config {
     pub watch: WatchConfig,
     /// How launches are prefetched.
     pub prefetch: PrefetchConfig,
+    /// How schedules are tuned.
+    pub tuning: TuningConfig,
     /// What may be done so that launches do not wait for other programs' writes.
     pub writes: WritesConfig,
     /// Which programs automatic mode takes on.

@@ -10,6 +10,7 @@ use toml::Value;
 
 use crate::drive::MemoryLimits;
 use crate::model::LaunchLimits;
+use crate::policy::TuningRules;
 
 /// Whose launches are managed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -88,6 +89,8 @@ pub struct PrefetchConfig {
     pub dynamic: bool,
     /// Whether prefetching is withheld from a small share of cold launches, to know its gain.
     pub withhold: bool,
+    /// Whether drives are measured while nobody uses them.
+    pub probe: bool,
     /// A schedule of more bytes than this share of MemAvailable is not prefetched, in percent.
     #[serde(deserialize_with = "whole::<_, 1, 90>")]
     pub max_memory_percent: u64,
@@ -111,6 +114,8 @@ impl Default for PrefetchConfig {
             // Only withheld launches show what prefetching is worth. They cost a twentieth of the gain
             // (`policy::WITHHELD_ONE_IN`).
             withhold: true,
+            // Two seconds of reads every three months; without them, schedules rest on guesses.
+            probe: true,
             // The launch needs memory beside the pages that are prefetched for it, and so do other apps.
             max_memory_percent: 30,
             // The largest of the laboratory's apps needs 270 MB.
@@ -128,6 +133,62 @@ impl From<&PrefetchConfig> for MemoryLimits {
         MemoryLimits {
             available_percent: prefetch.max_memory_percent,
             pressure_percent: prefetch.pressure_percent,
+        }
+    }
+}
+
+/// `[tuning]`: how far dynamic scheduling goes, and in which steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TuningConfig {
+    /// Context switches, in percent of the read requests of a cold launch, up to which prefetching is in time.
+    #[serde(deserialize_with = "whole::<_, 0, 100>")]
+    pub in_time_percent: u64,
+    /// Step of the metadata shift, in KiB.
+    #[serde(deserialize_with = "whole::<_, 4, 1024>")]
+    pub shift_step_kib: u64,
+    /// Largest metadata shift, in KiB.
+    #[serde(deserialize_with = "whole::<_, 0, 4096>")]
+    pub max_shift_kib: u64,
+    /// Step of the I/O distance, in positions of the launch sequence.
+    #[serde(deserialize_with = "whole::<_, 1, 1024>")]
+    pub distance_step: u64,
+    /// Largest I/O distance.
+    #[serde(deserialize_with = "whole::<_, 0, 1024>")]
+    pub max_distance: u64,
+    /// Step of infill's hole, in pages.
+    #[serde(deserialize_with = "whole::<_, 1, 1024>")]
+    pub hole_step: u64,
+    /// Largest hole, in pages.
+    #[serde(deserialize_with = "whole::<_, 0, 1024>")]
+    pub max_hole: u64,
+}
+
+impl Default for TuningConfig {
+    fn default() -> Self {
+        let rules = TuningRules::default();
+        TuningConfig {
+            in_time_percent: rules.in_time_percent,
+            shift_step_kib: rules.shift_step >> 10,
+            max_shift_kib: rules.max_shift >> 10,
+            distance_step: rules.distance_step,
+            max_distance: rules.max_distance,
+            hole_step: rules.hole_step,
+            max_hole: rules.max_hole,
+        }
+    }
+}
+
+impl From<&TuningConfig> for TuningRules {
+    fn from(tuning: &TuningConfig) -> TuningRules {
+        TuningRules {
+            in_time_percent: tuning.in_time_percent,
+            shift_step: tuning.shift_step_kib << 10,
+            max_shift: tuning.max_shift_kib << 10,
+            distance_step: tuning.distance_step,
+            max_distance: tuning.max_distance,
+            hole_step: tuning.hole_step,
+            max_hole: tuning.max_hole,
         }
     }
 }

@@ -215,6 +215,7 @@ impl Parts {
         });
         let key = &launch.start.key;
         self.apps.keep(key, recorded.cached, recorded.learned, cold);
+        self.probes.times.learned(Instant::now());
         self.refresh_marks();
     }
 
@@ -232,8 +233,12 @@ impl Parts {
             let observation = Observation::Launched {
                 history: &history,
                 figures,
+                rules: self.apps.rules,
             };
             self.apps.observe(key, &observation);
+        }
+        if figures.is_prefetched() && figures.warmth() == Warmth::Cold {
+            self.apps.expect(key, figures.duration_us());
         }
     }
 
@@ -310,7 +315,11 @@ impl Parts {
     }
 
     fn enter(&mut self, launch: EndedLaunch) {
-        let EndedLaunch { figures, row, .. } = launch;
+        let EndedLaunch {
+            key, figures, row, ..
+        } = launch;
+        self.probes.times.launch_ended(Instant::now());
+        self.apps.schedule_for_drives(&key);
         // First the registry: a program that finds the launch in the history finds what it changed, too.
         self.apps.save();
         tracing::info!(

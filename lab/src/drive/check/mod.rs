@@ -24,7 +24,7 @@ pub(super) const TOLERANCE: f64 = 0.15;
 const SCRATCH: u64 = 1 << 30;
 
 /// How long each read load goes on.
-pub(super) const READING: Extent = Extent {
+const READING: Extent = Extent {
     ramp: 0,
     seconds: 2,
     bytes: None,

@@ -69,7 +69,7 @@ proptest! {
         for (duration_us, switches, fate, forgotten) in launches {
             let mut step = app.ask(duration_us, switches);
             if fate == 0 && app.tuning.ended().is_none() && step.is_some() {
-                step = app.tuning.no_effect();
+                step = app.tuning.no_effect(&TuningRules::default());
             }
             let Some(params) = step else { continue };
             prop_assert!(is_allowed(&params, &first), "{:?}", params);

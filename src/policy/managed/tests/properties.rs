@@ -75,10 +75,11 @@ impl ObservedApp {
                 Observation::Launched {
                     history: &self.history,
                     figures: &figures,
+                    rules: TuningRules::default(),
                 }
             }
             4 => Observation::NotLearned,
-            5 => Observation::NoEffect,
+            5 => Observation::NoEffect(TuningRules::default()),
             6 => Observation::NotRescheduled,
             7 => Observation::Checked {
                 obsolete: figures.own_readaheads(),
