@@ -45,7 +45,7 @@ complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "plot" -d 'Wri
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "watch" -d 'Print launches as they begin and end'
 complete -c paralfetch -n "__fish_paralfetch_needs_command" -f -a "waits" -d 'Print who waits uninterruptibly, for what and for whom'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l json -d 'Report as one line of JSON, on standard error or into FILE, instead of text' -r -F
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l timeout -d 'Longest time that a launch may take' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l timeout -d 'Longest time that a launch may take [default: 30, or 300 to learn exactly from a disk with heads]' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l shift -d 'Read metadata so much earlier than data, in KiB (metadata shift), instead of as it suits the drive' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l distance -d 'Merge reads of neighbours that are so many reads apart at most (I/O distance)' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand learn" -l hole -d 'Read along up to so many pages between two that are needed; 0: none' -r
@@ -75,7 +75,7 @@ complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l until -d
 quiet\t'The arrival of the completion block, the last that the app read before its disk fell quiet; the app is then ended'"
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l export-json -d 'Write the results to FILE as JSON, in which `results` is as in hyperfine\'s' -r -F
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l export-markdown -d 'Write the times to FILE as a table in Markdown' -r -F
-complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l timeout -d 'Longest time that a launch may take' -r
+complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l timeout -d 'Longest time that a launch may take [default: 30, or 300 to learn exactly from a disk with heads]' -r
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l root -d 'Run CMD chrooted into DIR, such as a mounted image' -r -F
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l json -d 'Print the results as JSON'
 complete -c paralfetch -n "__fish_paralfetch_using_subcommand bench" -l as-read -d 'Learn what the drive reads with its usual readahead, instead of exactly the pages that the app touches'

@@ -258,9 +258,9 @@ pub struct ScheduleArgs {
 /// How a launch is learned.
 #[derive(Debug, Args)]
 pub struct Learning {
-    /// Longest time that a launch may take
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
-    pub timeout: Duration,
+    /// Longest time that a launch may take [default: 30, or 300 to learn exactly from a disk with heads]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
     /// Learn what the drive reads with its usual readahead, instead of exactly the pages that the app touches
     #[arg(long)]
     pub as_read: bool,

@@ -32,9 +32,10 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     let mut supervisor = Supervisor::new()?;
     let subreaper = Subreaper::new()?;
     let store = Store::create(state_dir)?;
+    let usual = LaunchLimits::default();
     let limits = LaunchLimits {
-        timeout: args.how.timeout,
-        ..LaunchLimits::default()
+        timeout: args.how.timeout.unwrap_or(usual.timeout),
+        ..usual
     };
     let mut launcher = AppLauncher {
         command: &command,
@@ -126,7 +127,7 @@ fn learn_first(
     args: &args::Bench,
     store: &Store,
 ) -> Result<(), Failure> {
-    let options = options(&args.how, launcher.app.clone());
+    let options = options(&args.how, false, launcher.app.clone(), launcher.command);
     let learned = learn(launcher.spawn(), options, launcher.supervisor);
     let leader = learned.as_ref().ok().map(|learned| learned.started.pid);
     launcher.end_tree(leader)?;

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -11,14 +13,18 @@ use super::show::app_name;
 use super::{Failure, say};
 use crate::apps::{CommandApp, LAUNCHERS_DIR, Rules, identify_command};
 use crate::cli::format::{mib, text_of};
+use crate::drive::Sysfs;
 use crate::kernel::check;
 use crate::learn::{
     LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command,
     launch_sequence, learn,
 };
-use crate::model::{App, GivenParams, LaunchLimits, Learned, Profile};
+use crate::model::{App, DriveClass, GivenParams, LaunchLimits, Learned, Profile};
 use crate::process::{AppStatus, Command, Spawn, Supervisor, User};
 use crate::profile::Store;
+
+/// The longest launch that is learned exactly from a disk with heads: Chromium's reads 30,000 pages.
+const LONGEST_ON_DISK: Duration = Duration::from_secs(300);
 
 /// Learns one launch, keeps the profile, and ends as the app ends.
 pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
@@ -35,12 +41,11 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
         user,
         ..Spawn::new(command)
     };
-    let mut options = options(&args.how, app.app.clone());
-    options.state_dir = Some(state_dir.to_owned());
-    options.given = given(&args.schedule);
-    if args.live {
-        options.how = Learned::Live;
-    }
+    let mut options = LearnOptions {
+        state_dir: Some(state_dir.to_owned()),
+        given: given(&args.schedule),
+        ..options(&args.how, args.live, app.app.clone(), &spawn.command)
+    };
     match store.load_latest_sequence(app.app.key()) {
         Ok(earlier) => options.earlier = earlier,
         // This learning run replaces it.
@@ -50,7 +55,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
         // The terminal is the app's until it ends: there is no place for a line that moves.
         say(&format!(
             "recording until the app exits or its disk falls quiet, {} s at most",
-            args.how.timeout.as_secs_f64().ceil()
+            options.limits.timeout.as_secs_f64().ceil()
         ));
     }
     let learned = learn(spawn, options, &mut supervisor).map_err(from_learn)?;
@@ -110,24 +115,40 @@ fn given(schedule: &ScheduleArgs) -> GivenParams {
     }
 }
 
-/// How `learn` and `bench` learn.
-pub fn options(how: &Learning, app: App) -> LearnOptions {
+/// How `learn` and `bench` learn an app that this command starts.
+pub fn options(how: &Learning, live: bool, app: App, command: &Command) -> LearnOptions {
+    let learned = match (live, how.as_read) {
+        (true, _) => Learned::Live,
+        (false, true) => Learned::AsRead,
+        (false, false) => Learned::Exact,
+    };
+    let timeout = how.timeout.unwrap_or_else(|| longest(learned, command));
     LearnOptions {
         app,
-        how: if how.as_read {
-            Learned::AsRead
-        } else {
-            Learned::Exact
-        },
+        how: learned,
         limits: LaunchLimits {
-            timeout: how.timeout,
+            timeout,
             ..LaunchLimits::default()
-        },
-        keeper: keeper_command(Path::new(RUN_DIR), how.timeout),
+        }
+        .for_lesson(),
+        keeper: keeper_command(Path::new(RUN_DIR), timeout),
         earlier: None,
         given: GivenParams::default(),
         state_dir: None,
         tell: say,
+    }
+}
+
+/// The longest time that a launch may take while it is learned. Without readahead, a disk with heads needs ten
+/// milliseconds for each page.
+fn longest(learned: Learned, command: &Command) -> Duration {
+    let dev = fs::metadata(command.file()).map(|file| file.dev());
+    let is_slow = |dev: &u64| {
+        learned == Learned::Exact && Sysfs::default().class(*dev) == DriveClass::Rotational
+    };
+    match dev.ok().filter(is_slow) {
+        Some(_) => LONGEST_ON_DISK,
+        None => LaunchLimits::default().timeout,
     }
 }
 

@@ -50,6 +50,9 @@ pub struct LaunchCounts {
     pub completed_requests: u64,
 }
 
+/// Quiet windows in a row that end a launch that is learned.
+const LESSON_WINDOWS: u32 = 3;
+
 /// When a launch counts as complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchLimits {
@@ -74,6 +77,21 @@ impl Default for LaunchLimits {
 }
 
 impl LaunchLimits {
+    /// The same for a launch that is learned, which has to be quiet for three times as long, at the same rate of reads: an app
+    /// may compute for longer than one window before it reads the rest, and its profile would lack that for good. GIMP does for
+    /// 2.1 s on a slow processor. Unchanged if the launch would have no time for that.
+    pub fn for_lesson(self) -> LaunchLimits {
+        let window = self.window.saturating_mul(LESSON_WINDOWS);
+        if window >= self.timeout {
+            return self;
+        }
+        LaunchLimits {
+            min_reads: self.min_reads.saturating_mul(LESSON_WINDOWS as usize),
+            window,
+            ..self
+        }
+    }
+
     pub(crate) fn window_ns(&self) -> u64 {
         nanoseconds(self.window)
     }
@@ -87,4 +105,29 @@ impl LaunchLimits {
 /// Durations beyond 584 years become "never".
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lesson_is_quiet_for_three_windows_if_there_is_time() {
+        let usual = LaunchLimits::default();
+        let lesson = usual.for_lesson();
+        assert_eq!(
+            (lesson.min_reads, lesson.window, lesson.timeout),
+            (30, Duration::from_secs(3), usual.timeout)
+        );
+        let short = LaunchLimits {
+            timeout: Duration::from_secs(3),
+            ..usual
+        };
+        assert_eq!(short.for_lesson(), short);
+        let endless = LaunchLimits {
+            min_reads: 0,
+            ..usual
+        };
+        assert_eq!(endless.for_lesson().min_reads, 0);
+    }
 }

@@ -26,6 +26,7 @@ use super::registry::{Added, Record};
 use super::watchdog::Watchdog;
 use crate::kernel::{HeldExec, LaunchEvent, LaunchEventKind};
 use crate::model::{App, LaunchLimits, UserApp};
+use crate::policy::Plan;
 use crate::process::Clocks;
 
 /// How long after the service's start the daily check of the profiles comes at the earliest: the system may be
@@ -239,12 +240,16 @@ impl Service {
                 .launches
                 .end(launch, StateEvent::Cancelled, &mut self.parts);
         };
+        let limits = LaunchLimits::from(&self.parts.config.launch);
         let start = LaunchStart {
             key: found.key,
             app: found.app,
             pid,
             policy,
-            limits: LaunchLimits::from(&self.parts.config.launch),
+            limits: match policy.plan {
+                Plan::Learn => limits.for_lesson(),
+                _ => limits,
+            },
             begun: Clocks::now(),
             began: SystemTime::now(),
         };

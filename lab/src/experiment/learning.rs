@@ -101,7 +101,8 @@ impl Work {
                 limits: LaunchLimits {
                     timeout: Duration::from_secs(self.job.timeout),
                     ..LaunchLimits::default()
-                },
+                }
+                .for_lesson(),
                 // What a killed learning run leaves changed are settings of a drive that goes with it.
                 keeper: None,
                 earlier: earlier.cloned(),

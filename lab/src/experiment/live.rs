@@ -66,7 +66,7 @@ impl LiveLearning {
         }
         let follow = self
             .follow
-            .get_or_insert_with(|| Follow::new(tracer, HOW, LaunchLimits::default()));
+            .get_or_insert_with(|| Follow::new(tracer, HOW, LaunchLimits::default().for_lesson()));
         match follow.look(tracer, false)? {
             Some(_) => self.detach(),
             None => Ok(()),

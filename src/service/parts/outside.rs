@@ -9,7 +9,7 @@ use crate::fs::mounts::MountTable;
 use crate::fs::visible::VisibleNames;
 use crate::judge::KnownFiles;
 use crate::learn::{LiveJob, MissedReads};
-use crate::model::{By, LaunchCounts, LaunchLimits, OwnRead, UserApp};
+use crate::model::{By, LaunchCounts, OwnRead, UserApp};
 use crate::policy::{ColdLaunch, LaunchFigures, Observation, Plan, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, thread_states};
@@ -142,7 +142,7 @@ impl Parts {
         if self.threads.hangs_for(&app.key) {
             return Err(format!("not learned: {HANGS}"));
         }
-        let limits = LaunchLimits::from(&self.config.launch);
+        let limits = start.limits;
         let job = LiveJob {
             launch: launch.number,
             app: start.app.clone(),
