@@ -46,7 +46,7 @@ pub struct LiveJob {
     /// What kinds of drives there are.
     pub sysfs: Sysfs,
     /// Where the models of drives are kept.
-    pub state_dir: PathBuf,
+    pub state_dir: Option<PathBuf>,
     /// Narrowed while the launch is learned, where the kernel allows that.
     pub fault_around: Option<Arc<FaultAroundKnob>>,
     /// Lives while the launch is being prefetched.
@@ -144,7 +144,7 @@ fn learn(
         earlier: job.earlier.and_then(|load| load()),
         sysfs: job.sysfs,
         given: GivenParams::default(),
-        state_dir: Some(job.state_dir),
+        state_dir: job.state_dir,
     };
     let until = Instant::now() + RESOLVE_LIMIT;
     launch.build_profile(&trace, &mounts, &|| Instant::now() >= until)

@@ -6,6 +6,7 @@ use super::cold_requests::ColdRequests;
 use super::dynamic::Tuning;
 use super::gain::{Gain, GainVerdict};
 use super::learned_launches::LearnedLaunches;
+use super::order_trial::OrderTrial;
 use super::relearn::Relearning;
 use super::tuned_parameter::TuningRules;
 use crate::model::{DriveClass, Revision};
@@ -35,6 +36,8 @@ pub struct Managed {
     cold_requests: ColdRequests,
     relearning: Relearning,
     #[serde(default)]
+    order: OrderTrial,
+    #[serde(default)]
     learned: LearnedLaunches,
     /// Whether the last launch found replaced files, so that they were looked up again.
     #[serde(default)]
@@ -50,6 +53,7 @@ impl Default for Managed {
             gain: Gain::default(),
             cold_requests: ColdRequests::default(),
             relearning: Relearning::default(),
+            order: OrderTrial::default(),
             learned: LearnedLaunches::default(),
             stale: false,
         }
@@ -113,6 +117,7 @@ impl Managed {
             } => {
                 self.tuning = Some(Tuning::new(class, history));
                 self.gain.new_profile();
+                self.order.learned();
                 if let Some(cold) = cold {
                     self.gain.learned(cold.waiting_us);
                     self.cold_requests.measured(cold.requests);
@@ -140,7 +145,12 @@ impl Managed {
                 history,
                 figures,
                 rules,
-            } => self.launched(now_s, history, figures, &rules),
+                is_chosen,
+            } => match self.is_order_refuted(figures, is_chosen) {
+                // With another order, the next launch is another one: this one is not judged any further.
+                true => Decision::ScheduleAsAccessed,
+                false => self.launched(now_s, history, figures, &rules),
+            },
             Observation::NoEffect(rules) => {
                 let tuning = self.tuning.as_mut();
                 let params = tuning.and_then(|tuning| tuning.no_effect(&rules));
@@ -161,6 +171,21 @@ impl Managed {
             }
             Observation::NewExecutable => self.relearn(DecisionReason::NewExecutable),
         }
+    }
+
+    /// Whether a simulation may choose the order of the app's reads: launches have not shown that this is slower.
+    pub fn may_choose_order(&self) -> bool {
+        self.order.may_choose()
+    }
+
+    /// A drive was measured: the order of reads may be chosen anew.
+    pub fn drive_measured(&mut self) {
+        self.order.drive_measured();
+    }
+
+    fn is_order_refuted(&mut self, figures: &LaunchFigures, is_chosen: bool) -> bool {
+        let counts = figures.is_prefetched() && figures.warmth() == Warmth::Cold;
+        counts && self.order.next(is_chosen, figures.duration_us())
     }
 
     /// Whether the launch made so many read requests itself that it counts how many of them were for what the

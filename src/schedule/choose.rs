@@ -29,8 +29,8 @@ const LEAST_GAIN_QUEUED: f64 = 0.08;
 const PRICE_OF_PAGES: f64 = 0.02;
 
 /// The same where a disk chooses the nearest of what is queued: a large request leaves it less to choose from. On an emulated
-/// one, a sweep that read the pages of the launch once more took 6 to 10 % longer than by the model, which has mean costs.
-const PRICE_OF_PAGES_REORDERED: f64 = 0.06;
+/// one, a sweep that read the pages of the launch once more took 6 to 17 % longer than by the model, which has mean costs.
+const PRICE_OF_PAGES_REORDERED: f64 = 0.12;
 
 /// Numbers of regions that are tried.
 const REGIONS: [u64; 11] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128];

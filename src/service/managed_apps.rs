@@ -172,6 +172,7 @@ impl ManagedApps {
             Decision::Reschedule(_) => {
                 record.managed.next(now_s(), &Observation::NotRescheduled);
             }
+            Decision::ScheduleAsAccessed => self.schedule_as_accessed(key),
             Decision::Refresh => self.refresh_profile(key, Occasion::Launch),
             Decision::Relearn(reason) => {
                 let reason = reason_text(reason);
@@ -266,11 +267,12 @@ impl ManagedApps {
 
     /// Has a profile scheduled anew.
     fn reschedule(&mut self, key: &UserApp, params: Params) {
+        let models = self.models_for(key);
         let is_taken = self.change_profile(
             key,
             Occasion::Launch,
             move |profile, sequence, store| {
-                let rescheduled = reschedule(profile, sequence, params, store.dir());
+                let rescheduled = reschedule(profile, sequence, params, models.as_deref());
                 Some(rescheduled.and_then(|rescheduled| match rescheduled {
                     Rescheduled::Anew(new) => {
                         CachedProfile::store(&new, store).map(Rescheduled::Anew)
@@ -346,11 +348,13 @@ impl ManagedApps {
 
     /// Has a profile take in what a prefetched launch missed, unless it would have more than `most` bytes then.
     pub fn take_in(&self, key: &UserApp, missed: MissedReads, most: Option<u64>) {
+        let models = self.models_for(key);
         self.change_profile(
             key,
             Occasion::Launch,
             move |profile, sequence, store| {
-                let stored = extend(profile, sequence, &missed, store.dir()).and_then(|extended| {
+                let extended = extend(profile, sequence, &missed, models.as_deref());
+                let stored = extended.and_then(|extended| {
                     let Some(extended) = extended else {
                         return Ok(None);
                     };

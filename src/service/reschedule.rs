@@ -42,7 +42,8 @@ pub enum Rescheduled<P = Profile> {
 }
 
 /// The profile with other parameters. `sequence` is the launch sequence that was kept beside it, as a profile whose
-/// entries are in access order; `state_dir` is where the models of drives are kept.
+/// entries are in access order; `models` is where those of drives are kept, if the order
+/// may be chosen by them.
 ///
 /// # Errors
 /// Why it cannot be done.
@@ -50,7 +51,7 @@ pub fn reschedule(
     mut profile: Profile,
     sequence: Option<Profile>,
     params: Params,
-    state_dir: &Path,
+    models: Option<&Path>,
 ) -> Result<Rescheduled, String> {
     if !profile.is_in_access_order() {
         return Ok(Rescheduled::Chosen);
@@ -65,7 +66,7 @@ pub fn reschedule(
         let sequence = sequence
             .filter(|sequence| sequence.created == profile.created)
             .ok_or("the launch sequence is not there any more")?;
-        on_drives(&profile, params, state_dir).schedule(&find_sequence(&sequence)?)
+        on_drives(&profile, params, models).schedule(&find_sequence(&sequence)?)
     };
     if entries == profile.entries {
         return Ok(Rescheduled::Same);
@@ -76,15 +77,15 @@ pub fn reschedule(
     Ok(Rescheduled::Anew(profile))
 }
 
-/// The profile with the schedule that the present models of its drives lead to, by the parameters in force; `None` if
-/// it has that.
+/// The profile with the schedule that the present models of its drives, kept in this directory, lead to by the parameters in
+/// force, or that in the order of accesses without them. `None` if it has that.
 ///
 /// # Errors
 /// Why it cannot be made.
-pub fn schedule_for_drives(
+pub fn order_anew(
     mut profile: Profile,
     sequence: Option<Profile>,
-    state_dir: &Path,
+    models: Option<&Path>,
 ) -> Result<Option<Profile>, String> {
     let kept = sequence.filter(|sequence| sequence.created == profile.created);
     let (Some(sequence), Some(revision)) = (kept, profile.history.last()) else {
@@ -96,7 +97,7 @@ pub fn schedule_for_drives(
         return Ok(None);
     }
     let log = find_sequence(&sequence)?;
-    let entries = on_drives(&profile, revision.params, state_dir).schedule(&log);
+    let entries = on_drives(&profile, revision.params, models).schedule(&log);
     if entries == profile.entries {
         return Ok(None);
     }
@@ -114,17 +115,17 @@ pub fn expected_launch(
     let sequence = sequence.filter(|sequence| sequence.created == profile.created)?;
     let params = profile.history.last()?.params;
     let log = find_sequence(&sequence).ok()?;
-    on_drives(profile, params, state_dir).expected(&log, &profile.entries)
+    on_drives(profile, params, Some(state_dir)).expected(&log, &profile.entries)
 }
 
 /// What a profile is scheduled for.
-fn on_drives<'a>(profile: &'a Profile, params: Params, state_dir: &'a Path) -> OnDrives<'a> {
+fn on_drives<'a>(profile: &'a Profile, params: Params, models: Option<&'a Path>) -> OnDrives<'a> {
     OnDrives {
         devices: &profile.devices,
         main: main_class(profile),
         params,
         learned: profile.learned,
-        state_dir: Some(state_dir),
+        state_dir: models,
     }
 }
 
@@ -162,7 +163,7 @@ pub fn extend(
     mut profile: Profile,
     sequence: Option<Profile>,
     missed: &MissedReads,
-    state_dir: &Path,
+    models: Option<&Path>,
 ) -> Result<Option<Extended>, String> {
     let kept = sequence.filter(|kept| kept.created == profile.created);
     let live = kept.filter(|_| profile.learned == Learned::Live);
@@ -175,7 +176,7 @@ pub fn extend(
     }
     if noted.joined > 0 {
         let log = find_sequence(&sequence)?;
-        profile.entries = on_drives(&profile, revision.params, state_dir).schedule(&log);
+        profile.entries = on_drives(&profile, revision.params, models).schedule(&log);
         profile.log_entries = u32::try_from(log.len()).unwrap_or(u32::MAX);
         sequence.log_entries = profile.log_entries;
     }

@@ -161,7 +161,8 @@ pub struct Run {
     /// The app that runs in the background where a scenario wants one, and the other app of `wrong-app`.
     #[arg(long, default_value = "writer", value_name = "APP")]
     pub background: String,
-    /// Longest launch, in seconds; the wait for an app's window and its quiet second included.
+    /// Longest launch, in seconds; the wait for an app's window and its quiet second included. One that is learned exactly
+    /// may take 900.
     #[arg(long, default_value_t = 120, value_name = "S", value_parser = clap::value_parser!(u64).range(5..=3600))]
     pub timeout: u64,
     /// Do not record timelines, nor judge misses.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use paralfetch::apps::{Rules, identify_command};
 use paralfetch::drive::drop_caches;
 use paralfetch::learn::{LearnOptions, LearnSummary, learn};
-use paralfetch::model::{GivenParams, LaunchLimits, Learned, Profile};
+use paralfetch::model::{Ended, GivenParams, LaunchLimits, Learned, Profile};
 use paralfetch::process::User;
 
 use super::background;
@@ -17,6 +17,10 @@ use super::work::{TRIES, Work};
 use crate::apps::{App, SessionBus};
 use crate::methods::{LearnedSet, LearningRun};
 use crate::record::{Record, Required, Tuned};
+
+/// How long a launch may take that is learned exactly: without readahead, a disk with heads needs ten milliseconds for each
+/// page, and Chromium reads 30,000.
+const LONGEST_LESSON: Duration = Duration::from_secs(900);
 
 /// A learned set and its figures.
 pub(super) struct LearningResult {
@@ -95,11 +99,15 @@ impl Work {
                 "lab: learning {} on {} ({how:?})",
                 app.name, self.job.device
             );
+            let timeout = match how {
+                Learned::Exact => LONGEST_LESSON.max(Duration::from_secs(self.job.timeout)),
+                _ => Duration::from_secs(self.job.timeout),
+            };
             let options = LearnOptions {
                 app: identify_command(&Rules::builtin(), &command, User::uid_of(None)).app,
                 how,
                 limits: LaunchLimits {
-                    timeout: Duration::from_secs(self.job.timeout),
+                    timeout,
                     ..LaunchLimits::default()
                 }
                 .for_lesson(),
@@ -122,6 +130,13 @@ impl Work {
                 Ok(profile) => {
                     let required = required(&profile.summary);
                     let mut set = LearnedSet::from(profile);
+                    if set.profile.ended == Ended::Timeout {
+                        eprintln!(
+                            "lab: {}: its launch was not over after {} s: what it reads later is missing",
+                            app.name,
+                            timeout.as_secs()
+                        );
+                    }
                     set.window = window_ns
                         .and_then(|at| at.checked_sub(learned.started.time_ns))
                         .map(Duration::from_nanos);

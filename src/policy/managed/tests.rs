@@ -70,6 +70,7 @@ fn launched<'a>(history: &'a [Revision], figures: &'a LaunchFigures) -> Observat
         history,
         figures,
         rules: TuningRules::default(),
+        is_chosen: false,
     }
 }
 
@@ -248,6 +249,31 @@ fn a_launch_that_waits_is_scheduled_anew() {
     // A new profile is tuned from the start.
     app.next(NOW, &learned(&history()));
     assert_eq!(app.tuning().and_then(Tuning::ended), None);
+}
+
+#[test]
+fn a_chosen_order_that_is_slower_is_given_up_until_the_drive_is_measured() {
+    let mut app = prefetching();
+    let launch = |app: &mut Managed, us: u64, is_chosen| {
+        let figures = changed(|figures| figures.counts.last_ns = us * 1000);
+        let observation = Observation::Launched {
+            history: &history(),
+            figures: &figures,
+            rules: TuningRules::default(),
+            is_chosen,
+        };
+        app.next(NOW, &observation)
+    };
+    assert_eq!(launch(&mut app, 1000, false), Decision::Keep);
+    assert_eq!(launch(&mut app, 1030, true), Decision::Keep);
+    assert!(app.may_choose_order());
+    let step = launch(&mut app, 1030, true);
+    assert_eq!(step, Decision::ScheduleAsAccessed);
+    assert!(!app.may_choose_order());
+    app.next(NOW, &learned(&history()));
+    assert!(!app.may_choose_order());
+    app.drive_measured();
+    assert!(app.may_choose_order());
 }
 
 /// Cold launches, prefetched and withheld as the plan says, of which the withheld ones wait for

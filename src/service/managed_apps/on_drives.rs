@@ -1,5 +1,6 @@
 //! Profiles and the drives that were measured.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{ManagedApps, Occasion};
@@ -8,13 +9,16 @@ use crate::profile::decode;
 use crate::service::cached_profile::CachedProfile;
 use crate::service::drive_probes::ExpectedLaunch;
 use crate::service::message::Message;
-use crate::service::reschedule::{expected_launch, schedule_for_drives};
+use crate::service::reschedule::{expected_launch, order_anew};
 
 impl ManagedApps {
     /// Drives were measured: each profile is to be scheduled for what they can do once its app has been launched. All of
     /// them at once would keep a processor busy for a minute.
     pub fn drives_measured(&mut self) {
         self.unscheduled = self.profiles.keys().cloned().collect();
+        for record in self.registry.records.values_mut() {
+            record.managed.drive_measured();
+        }
     }
 
     /// Has a profile scheduled for what its drives can do, if they were measured since it was made.
@@ -22,25 +26,43 @@ impl ManagedApps {
         if !self.unscheduled.remove(key) {
             return;
         }
+        let models = self.models_for(key);
+        self.schedule_anew(key, models, "scheduled for what its drive can do");
+    }
+
+    /// Has a profile scheduled in the order of accesses: launches in the order that a simulation has chosen are slower.
+    pub(super) fn schedule_as_accessed(&mut self, key: &UserApp) {
+        let what = "scheduled as it accesses its files: the order that was chosen is slower";
+        self.schedule_anew(key, None, what);
+    }
+
+    /// Where the models of drives are, if the order of an app's reads may be chosen by them.
+    pub fn models_for(&self, key: &UserApp) -> Option<PathBuf> {
+        let record = self.registry.records.get(key);
+        let may_choose = record.is_none_or(|record| record.managed.may_choose_order());
+        may_choose.then(|| self.store.dir().to_owned())
+    }
+
+    /// Has a profile scheduled with the parameters in force, by the models in this directory or in the order of accesses.
+    fn schedule_anew(&mut self, key: &UserApp, models: Option<PathBuf>, what: &'static str) {
         self.change_profile(
             key,
             Occasion::Launch,
-            |profile, sequence, store| {
-                let scheduled = schedule_for_drives(profile, sequence, store.dir());
+            move |profile, sequence, store| {
+                let scheduled = order_anew(profile, sequence, models.as_deref());
                 let stored = scheduled.and_then(|scheduled| {
                     let store = |profile| CachedProfile::store(&profile, store);
                     scheduled.map(store).transpose()
                 });
                 stored.transpose()
             },
-            |apps, key, stored| match stored {
+            move |apps, key, stored| match stored {
                 Ok(profile) => {
-                    let what = "scheduled for what its drive can do";
                     tracing::info!(app = key.id, uid = key.uid, "{what}");
                     apps.profiles.insert(key, profile);
                     None
                 }
-                Err(why) => Some(format!("{key} is not scheduled for its drive: {why}")),
+                Err(why) => Some(format!("{key} is not scheduled anew: {why}")),
             },
         );
     }

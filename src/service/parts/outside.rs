@@ -149,7 +149,7 @@ impl Parts {
             earlier: self.apps.load_sequence(&start.key),
             limits,
             sysfs: self.places.sysfs.clone(),
-            state_dir: self.places.state_dir.clone(),
+            state_dir: self.apps.models_for(&start.key),
             fault_around: self.fault_around.clone(),
             prefetching: self.prefetchers.under_way(launch.number),
             held: None,
@@ -229,11 +229,13 @@ impl Parts {
 
     fn observe_launch(&mut self, key: &UserApp, figures: &LaunchFigures) {
         let profile = self.apps.profiles.get(key);
-        if let Some(history) = profile.map(|profile| profile.history.clone()) {
+        let known = profile.map(|profile| (profile.history.clone(), profile.is_order_chosen));
+        if let Some((history, is_chosen)) = known {
             let observation = Observation::Launched {
                 history: &history,
                 figures,
                 rules: self.apps.rules,
+                is_chosen,
             };
             self.apps.observe(key, &observation);
         }
