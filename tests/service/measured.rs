@@ -14,10 +14,13 @@ fn the_drive_of_a_profile_is_measured_and_its_model_kept() {
     image.configure("prefetch.probe = true\n");
     image.enable("app");
     let kept = image.root.state.path().join("drives.json");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    image.until_stored("app");
+    service.stop();
     until("the drive is measured", || {
         // One that was found in use is left alone for minutes, unless the service starts again.
         let mut service = image.start();
-        service.line(&["ready"]);
         image.launch("app");
         service.launch_of(&image.id("app"));
         let line = service.line(&["measured", "drive="]);
