@@ -70,9 +70,10 @@ impl EffortMeter {
     /// When a counter cannot be read.
     pub fn so_far(&self, cpu: CpuTime) -> Result<Effort> {
         let read = |counters: &Counters| counters.so_far().context("cannot read a counter");
-        // The app's first: what happens in between would otherwise be missing from the whole.
-        let (app_ns, app_switches) = self.app.as_ref().map(read).transpose()?.unwrap_or_default();
+        // The whole first: the app runs on, and what it does in between would otherwise count as a prefetcher's, even where
+        // there is none.
         let (ns, switches) = read(&self.everything)?;
+        let (app_ns, app_switches) = self.app.as_ref().map(read).transpose()?.unwrap_or_default();
         Ok(Effort {
             user: cpu.user,
             system: cpu.system,
