@@ -33,18 +33,9 @@ pub fn known_drives(
     mounts: &MountTable,
     kept: &KeptModels,
 ) -> Vec<KnownDrive> {
-    let mut drives: Vec<DriveBelow> = Vec::new();
-    for dev in devices {
-        let mount = mounts.of_device(dev).next();
-        for drive in sysfs.drives_below(of_file_system(dev, mount)) {
-            if drives.iter().all(|known| known.dev != drive.dev) {
-                drives.push(drive);
-            }
-        }
-    }
-    drives
+    drives_of(devices, sysfs, mounts)
         .into_iter()
-        .map(|drive| {
+        .map(|(drive, _)| {
             let claim = sysfs.claim(drive.dev);
             let kept = kept.find(&identities(sysfs, drive.dev, mounts));
             KnownDrive {
@@ -55,6 +46,25 @@ pub fn known_drives(
             }
         })
         .collect()
+}
+
+/// The drives that these file systems (`st_dev`) or block devices are on, each once, with the first of the devices that is
+/// on it.
+pub fn drives_of(
+    devices: impl IntoIterator<Item = u64>,
+    sysfs: &Sysfs,
+    mounts: &MountTable,
+) -> Vec<(DriveBelow, u64)> {
+    let mut drives: Vec<(DriveBelow, u64)> = Vec::new();
+    for dev in devices {
+        let mount = mounts.of_device(dev).next();
+        for drive in sysfs.drives_below(of_file_system(dev, mount)) {
+            if drives.iter().all(|(known, _)| known.dev != drive.dev) {
+                drives.push((drive, dev));
+            }
+        }
+    }
+    drives
 }
 
 /// The guess for a drive by what it claims. That a virtual drive rotates is not believed.

@@ -20,11 +20,11 @@ pub use knobs::{
     ChangeId, IoClass, KnobError, Knobs, Setting, SystemBus, Undone, UnitProperty, check_record,
     keep, restore_leftovers,
 };
-pub use known_drives::{KnownDrive, known_drives, remark};
+pub use known_drives::{KnownDrive, drives_of, known_drives, remark};
 pub use memory::{Memory, MemoryLimits};
 pub use page_out::{FileMapping, page_out_mapped};
 pub use probe::{ProbeError, ProbedDrive, probe, probe_drive};
-pub use stack::{DriveBelow, of_file_system};
+pub use stack::DriveBelow;
 pub use sysfs::{DriveClaim, Sysfs};
 pub use writes::{DirtyLimits, DirtyMemory, IoScheduler, WriteCounters};
 pub use written::WrittenDrive;

@@ -176,7 +176,7 @@ fn number(attribute: &Path) -> Option<u64> {
 
 /// The block device that a mounted file system is on, from the number that its files have (`st_dev`) and its mount. Some
 /// file systems, such as btrfs, give their files a number of no device: then it is the one that the mount's source names.
-pub fn of_file_system(dev: u64, mount: Option<&Mount>) -> u64 {
+pub(super) fn of_file_system(dev: u64, mount: Option<&Mount>) -> u64 {
     let named = || fs::metadata(source(mount?)?).ok().map(|found| found.rdev());
     match major(dev) {
         0 => named().filter(|&dev| dev != 0).unwrap_or(dev),

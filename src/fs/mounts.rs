@@ -178,6 +178,15 @@ impl MountTable {
         chain
     }
 
+    /// The number (`st_dev`) that a file system has now, which had `dev` before: a drive may have another one each time that it
+    /// is attached.
+    pub fn present_number(&self, dev: u64, uuid: &[u8; 16]) -> Option<u64> {
+        match self.of_device(dev).next() {
+            Some(_) => Some(dev),
+            None => self.find_uuid(uuid),
+        }
+    }
+
     /// Device (`st_dev`) of the mounted ext2, ext3 or ext4 file system with this UUID. File systems that cannot
     /// be opened are skipped.
     pub fn find_uuid(&self, uuid: &[u8; 16]) -> Option<u64> {

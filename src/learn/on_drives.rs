@@ -53,21 +53,22 @@ impl OnDrives<'_> {
     }
 
     /// When a launch with this schedule should end, in µs since prefetching began, and the kernel's names of its drives.
-    /// `None` unless all of them were measured.
+    /// `None` unless all of them were measured; only then the launch sequence is asked for.
     pub fn expected(
         &self,
-        log: &[LogEntry],
         schedule: &[PrefetchEntry],
+        log: impl FnOnce() -> Option<Vec<LogEntry>>,
     ) -> Option<(f64, Vec<String>)> {
-        let drives = self.drives().filter(|_| log.len() <= MOST_ENTRIES)?;
+        let drives = self.drives()?;
         if drives.iter().any(|drive| drive.measured.is_none()) {
             return None;
         }
+        let log = log().filter(|log| log.len() <= MOST_ENTRIES)?;
         let (names, models): (Vec<_>, Vec<_>) = drives
             .into_iter()
             .map(|drive| (drive.name, drive.model))
             .unzip();
-        let launch = LaunchSimulator::new(log, &models, self.learned);
+        let launch = LaunchSimulator::new(&log, &models, self.learned);
         Some((launch.simulate(schedule, 0).end_us, names))
     }
 
@@ -86,10 +87,7 @@ impl OnDrives<'_> {
         let mounts = MountTable::read().ok()?;
         let sysfs = Sysfs::default();
         let drive = |device: &Device| {
-            let dev = match mounts.of_device(device.dev).next() {
-                Some(_) => device.dev,
-                None => mounts.find_uuid(&device.fs_uuid)?,
-            };
+            let dev = mounts.present_number(device.dev, &device.fs_uuid)?;
             let mut drives = known_drives([dev], &sysfs, &mounts, &kept);
             let drive = drives.pop()?;
             drives.is_empty().then_some(drive)

@@ -27,7 +27,7 @@ pub struct OrderTrial {
 }
 
 impl OrderTrial {
-    /// Takes a cold, prefetched launch. True if the chosen order is to be given up, since two launches with it were slower
+    /// Takes a cold, prefetched launch. True, once, if the chosen order is to be given up, since two launches with it were slower
     /// than one in the order of accesses. Without such a launch there is nothing to compare.
     pub fn next(&mut self, is_chosen: bool, duration_us: u64) -> bool {
         let launches = match is_chosen {
@@ -43,8 +43,9 @@ impl OrderTrial {
             return false;
         }
         let bound = u128::from(self.as_accessed.fastest_us) * u128::from(100 + SLOWER_PERCENT);
+        let was_refuted = self.is_refuted;
         self.is_refuted = u128::from(self.chosen.fastest_us) * 100 > bound;
-        self.is_refuted
+        self.is_refuted && !was_refuted
     }
 
     /// Whether a simulation may choose the order.
@@ -78,6 +79,8 @@ mod tests {
         assert!(!trial.next(false, 900));
         assert!(!trial.next(true, 1000));
         assert!(trial.next(true, 919));
+        // The schedule may not have been made: without a launch sequence, it cannot.
+        assert!(!trial.next(true, 919));
         assert!(!trial.may_choose());
         trial.learned();
         assert!(!trial.may_choose());

@@ -8,7 +8,7 @@ use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::WatchedPage;
 use crate::model::{
-    App, DataPages, Device, DriveClass, Learned, PAGE_SIZE, Place, Profile, Revision, UserApp,
+    App, DataPages, DriveClass, Learned, PAGE_SIZE, Place, Profile, Revision, UserApp,
 };
 use crate::policy::estimate_cold_requests;
 use crate::prefetch::HeadStart;
@@ -97,7 +97,7 @@ impl CachedProfile {
                 let file = profile.files.get(file as usize)?;
                 let device = profile.devices.get(usize::from(file.device))?;
                 Some(WatchedPage {
-                    dev: present_number(device, mounts)?,
+                    dev: mounts.present_number(device.dev, &device.fs_uuid)?,
                     ino: file.ino,
                     index: span.start * PAGE_SIZE / page_bytes,
                 })
@@ -118,14 +118,6 @@ impl CachedProfile {
             bytes: profile.entries.iter().map(|entry| entry.span.bytes()).sum(),
         })
     }
-}
-
-/// The device's number now.
-pub fn present_number(device: &Device, mounts: &MountTable) -> Option<u64> {
-    if mounts.of_device(device.dev).next().is_some() {
-        return Some(device.dev);
-    }
-    mounts.find_uuid(&device.fs_uuid)
 }
 
 /// Class of the drive that most of the schedule is read from.

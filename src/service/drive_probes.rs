@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::cached_profile::present_number;
 use super::clock::now_s;
 use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::{release_heap, work_behind};
 use crate::drive::{
-    DriveBelow, KeptModel, KeptModels, ProbeError, Sysfs, identities, of_file_system, probe_drive,
+    DriveBelow, KeptModel, KeptModels, ProbeError, Sysfs, drives_of, identities, probe_drive,
 };
 use crate::fs::mounts::MountTable;
 use crate::policy::{ProbeEnd, ProbeTimes, is_to_be_measured};
@@ -197,22 +196,16 @@ impl ProbeRound {
             // This program has packed it.
             let profile = decode(packed).into_iter();
             let found = profile.flat_map(|profile| profile.devices);
-            devices.extend(found.filter_map(|device| present_number(&device, mounts)));
+            devices.extend(
+                found.filter_map(|device| mounts.present_number(device.dev, &device.fs_uuid)),
+            );
         }
-        devices.sort_unstable();
-        devices.dedup();
-        let mut drives: Vec<(DriveBelow, PathBuf)> = Vec::new();
-        for device in devices {
-            let Some(mount) = mounts.of_device(device).next() else {
-                continue;
-            };
-            for drive in self.sysfs.drives_below(of_file_system(device, Some(mount))) {
-                if drives.iter().all(|(known, _)| known.dev != drive.dev) {
-                    drives.push((drive, mount.mount_point.clone()));
-                }
-            }
-        }
-        drives
+        let drives = drives_of(devices, &self.sysfs, mounts).into_iter();
+        let found = drives.filter_map(|(drive, device)| {
+            let mount = mounts.of_device(device).next()?;
+            Some((drive, mount.mount_point.clone()))
+        });
+        found.collect()
     }
 
     fn is_due(&self, drive: &DriveBelow, mounts: &MountTable, warnings: &mut Vec<String>) -> bool {

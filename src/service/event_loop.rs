@@ -253,8 +253,8 @@ impl Service {
             begun: Clocks::now(),
             began: SystemTime::now(),
         };
-        self.parts.probes.stop();
         self.launches.begin(launch, start, &mut self.parts);
+        self.parts.probes.stop();
     }
 
     /// Programs that are held at the exec gate.

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use crate::fs::mounts::{Mount, MountTable};
 use crate::fs::visible::VisibleNames;
 use crate::model::{File, Profile};
-use crate::service::cached_profile::present_number;
 
 /// Takes the names of files away that this user could not list: processes of others may have read them for his app.
 ///
@@ -21,7 +20,7 @@ pub fn hide_names(profile: &mut Profile, uid: u32) -> Result<(), String> {
         .devices
         .iter()
         .map(|device| {
-            let of_device = mounts.of_device(present_number(device, &mounts)?);
+            let of_device = mounts.of_device(mounts.present_number(device.dev, &device.fs_uuid)?);
             of_device.min_by_key(|mount| mount.root.len())
         })
         .collect();

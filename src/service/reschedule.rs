@@ -114,8 +114,8 @@ pub fn expected_launch(
 ) -> Option<(f64, Vec<String>)> {
     let sequence = sequence.filter(|sequence| sequence.created == profile.created)?;
     let params = profile.history.last()?.params;
-    let log = find_sequence(&sequence).ok()?;
-    on_drives(profile, params, Some(state_dir)).expected(&log, &profile.entries)
+    let log = || find_sequence(&sequence).ok();
+    on_drives(profile, params, Some(state_dir)).expected(&profile.entries, log)
 }
 
 /// What a profile is scheduled for.

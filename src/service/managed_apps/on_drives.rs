@@ -68,7 +68,7 @@ impl ManagedApps {
     }
 
     /// Has the worker find out how long a cold launch should have taken by the models of its drives.
-    pub fn expect(&self, key: &UserApp, took_us: u64) {
+    pub fn compare_with_models(&self, key: &UserApp, took_us: u64) {
         let profile = self.profiles.get(key);
         let Some(profile) = profile.filter(|_| !self.jobs.are_many()) else {
             return;

@@ -240,7 +240,7 @@ impl Parts {
             self.apps.observe(key, &observation);
         }
         if figures.is_prefetched() && figures.warmth() == Warmth::Cold {
-            self.apps.expect(key, figures.duration_us());
+            self.apps.compare_with_models(key, figures.duration_us());
         }
     }
 
