@@ -3,10 +3,19 @@
 //! A launch that was recorded with everything cached tells that directly. One that was recorded cold waited for the
 //! drive, too: what a read may have taken is subtracted from the time that passed. Single reads take more or less
 //! than the model says, so that what is left of a read's cost counts against the next accesses.
+//!
+//! How the launch was recorded says what it read. An exact lesson read each page by itself, and one as read the entries as
+//! they are. Of a live one the log has the pages that were touched, while the kernel's readahead brought them in by
+//! clusters.
+
+use std::collections::HashSet;
 
 use super::addresses::AddressesAtHand;
 use super::drive_queue::{in_parts, way};
 use crate::model::{DriveModel, Learned, LogEntry, PAGE_SIZE};
+
+/// Bytes that the kernel reads around a page that was touched, by default (`VM_READAHEAD_PAGES`).
+const CLUSTER: u64 = 128 << 10;
 
 /// A live launch that took less than this share of what its reads cost one by one had most of them cached.
 const MOSTLY_CACHED: f64 = 0.5;
@@ -26,7 +35,14 @@ const MOST_CARRIED_FLASH: f64 = 2.0;
 
 /// The time that the app computes before each access, in µs.
 pub(super) fn compute_times(log: &[LogEntry], models: &[DriveModel], learned: Learned) -> Vec<f64> {
-    let costs = read_costs(log, models, learned == Learned::Exact);
+    let mut drives: Vec<DriveOfLesson> = models.iter().map(DriveOfLesson::new).collect();
+    let costs: Vec<(f64, f64)> = log
+        .iter()
+        .map(|entry| match drives.get_mut(usize::from(entry.device)) {
+            Some(drive) => (drive.read_cost_us(entry, learned), drive.most_carried_us()),
+            None => (0.0, 0.0),
+        })
+        .collect();
     let mut before = 0;
     let passed = log.iter().map(|entry| {
         let time = entry.time_us.max(before);
@@ -49,47 +65,87 @@ pub(super) fn compute_times(log: &[LogEntry], models: &[DriveModel], learned: Le
         .collect()
 }
 
-/// What the read of each entry costs if none other is under way, and how much of such costs is carried on at most, in µs.
-/// `by_page`: each page was read by itself.
-fn read_costs(log: &[LogEntry], models: &[DriveModel], by_page: bool) -> Vec<(f64, f64)> {
-    let mut heads = vec![0; models.len()];
-    let mut at_hand = vec![AddressesAtHand::default(); models.len()];
-    log.iter()
-        .map(|entry| {
-            let device = usize::from(entry.device);
-            let (Some(model), Some(head)) = (models.get(device), heads.get_mut(device)) else {
-                return (0.0, 0.0);
-            };
-            let most = match model.has_heads() {
-                true => MOST_CARRIED,
-                false => MOST_CARRIED_FLASH,
-            };
-            let most_us = model.request_cost_us(PAGE_SIZE, None) * most;
-            if !model.has_heads() {
-                let (start, bytes) = (byte(entry.lba), entry.span.bytes());
-                let far_us = match at_hand[device].read(start, bytes) {
-                    true => 0.0,
-                    false => model.far_us().0,
-                };
-                let near_us = match by_page {
-                    false => in_parts(bytes, |bytes| model.near_us(bytes)),
-                    true => entry.span.len as f64 * model.near_us(PAGE_SIZE),
-                };
-                return (far_us + near_us, most_us);
+/// A drive while a launch is recorded, on which no two reads are under way at once.
+struct DriveOfLesson<'a> {
+    model: &'a DriveModel,
+    /// Where the heads are, in bytes.
+    head: u64,
+    at_hand: AddressesAtHand,
+    /// The clusters that a live launch has touched.
+    clusters: HashSet<u64>,
+}
+
+impl<'a> DriveOfLesson<'a> {
+    fn new(model: &'a DriveModel) -> Self {
+        DriveOfLesson {
+            model,
+            head: 0,
+            at_hand: AddressesAtHand::default(),
+            clusters: HashSet::new(),
+        }
+    }
+
+    /// What the reads that an entry stands for cost, in µs.
+    fn read_cost_us(&mut self, entry: &LogEntry, learned: Learned) -> f64 {
+        let (start, bytes) = (byte(entry.lba), entry.span.bytes());
+        match learned {
+            Learned::Exact => self.pages_us(start, entry.span.len),
+            Learned::AsRead => self.request_us(start, bytes),
+            Learned::Live => {
+                let last = start.saturating_add(bytes.max(1) - 1);
+                (start / CLUSTER..=last / CLUSTER)
+                    .map(|cluster| match self.clusters.insert(cluster) {
+                        true => self.request_us(cluster * CLUSTER, CLUSTER),
+                        false => 0.0,
+                    })
+                    .sum()
             }
-            let distance = Some(way(*head, byte(entry.lba)));
-            *head = byte(entry.lba_end());
-            let cost_us = match by_page {
-                false => model.request_cost_us(entry.span.bytes(), distance),
-                true => {
-                    let others = (entry.span.len - 1) as f64;
-                    model.request_cost_us(PAGE_SIZE, distance)
-                        + others * model.request_cost_us(PAGE_SIZE, Some(0))
-                }
-            };
-            (cost_us, most_us)
-        })
-        .collect()
+        }
+    }
+
+    /// Reads of single pages, one after the other.
+    fn pages_us(&mut self, start: u64, pages: u64) -> f64 {
+        let first_us = self.request_us(start, PAGE_SIZE);
+        let others = pages.saturating_sub(1);
+        let other_us = match self.model.has_heads() {
+            true => self.model.request_cost_us(PAGE_SIZE, Some(0)),
+            false => self.model.near_us(PAGE_SIZE),
+        };
+        let rest = others.saturating_mul(PAGE_SIZE);
+        self.head = self.head.saturating_add(rest);
+        let far_us = self.addresses_us(start.saturating_add(PAGE_SIZE), rest);
+        first_us + others as f64 * other_us + far_us
+    }
+
+    /// One read, which the block layer cuts into requests.
+    fn request_us(&mut self, start: u64, bytes: u64) -> f64 {
+        let distance = way(self.head, start);
+        self.head = start.saturating_add(bytes);
+        match self.model.has_heads() {
+            true => self.model.request_cost_us(bytes, Some(distance)),
+            false => {
+                let far_us = self.addresses_us(start, bytes);
+                far_us + in_parts(bytes, |bytes| self.model.near_us(bytes))
+            }
+        }
+    }
+
+    /// What finding the addresses of a read costs, on flash.
+    fn addresses_us(&mut self, start: u64, bytes: u64) -> f64 {
+        if self.model.has_heads() || bytes == 0 || self.at_hand.read(start, bytes) {
+            return 0.0;
+        }
+        self.model.far_us().0
+    }
+
+    /// How much of the costs of reads is carried on at most, in µs.
+    fn most_carried_us(&self) -> f64 {
+        let reads = match self.model.has_heads() {
+            true => MOST_CARRIED,
+            false => MOST_CARRIED_FLASH,
+        };
+        self.model.request_cost_us(PAGE_SIZE, None) * reads
+    }
 }
 
 /// First byte of a sector.
@@ -120,6 +176,21 @@ mod tests {
     }
 
     #[test]
+    fn a_cold_launch_that_was_learned_live_read_by_clusters() {
+        let model = DriveModel::guess(DriveClass::Rotational);
+        let seek_us = model.request_cost_us(CLUSTER, Some(1 << 30));
+        // Sixteen clusters far from each other. Of each, eight pages were touched at once, in no order.
+        let pages = (0..128u64).map(|index| (index / 8, index % 8 * 3 % 8));
+        let entries = pages.map(|(cluster, page)| LogEntry {
+            time_us: ((cluster + u64::from(page > 0)) as f64 * seek_us) as u64,
+            ..data(0, cluster << 20 | page, 1, (cluster << 20) + page * 8)
+        });
+        let launch: Vec<LogEntry> = entries.collect();
+        let times = compute_times(&launch, &[model], Learned::Live);
+        assert!(times.iter().sum::<f64>() < seek_us * 2.0, "{times:?}");
+    }
+
+    #[test]
     fn reads_are_no_computing_and_what_is_left_of_one_counts_against_the_next_accesses() {
         let models = [DriveModel::guess(DriveClass::NoCommandQueuing)];
         let read = models[0].near_us(PAGE_SIZE);
@@ -127,7 +198,7 @@ mod tests {
         // A short read, a long one, and one with computing behind it.
         let launch = log(&[0, us(0.5), us(2.0), us(6.0)]);
         let computed_us = (6.0 - 3.0 * MARGIN) * read;
-        for learned in [Learned::AsRead, Learned::Exact, Learned::Live] {
+        for learned in [Learned::AsRead, Learned::Exact] {
             let times = compute_times(&launch, &models, learned);
             assert_eq!(times[..3], [0.0; 3], "{learned:?}");
             assert!(
