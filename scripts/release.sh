@@ -36,6 +36,10 @@ main() {
     local program kind
     "$REPO/scripts/setup.sh" build deb rpm arch
     "$REPO/scripts/versions.py"
+    # The sources are packed as they are. Outside of git, they are somebody's packed sources.
+    if [[ -e $REPO/.git && -n $(as_invoker git -C "$REPO" status --porcelain --untracked-files=no) ]]; then
+        die "the tree has changes that are not committed: a release is what a commit has"
+    fi
     build_programs
     rm -rf "$ARTEFACTS"
     mkdir -p "$ARTEFACTS"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that the project has one version, or prints its changes for a package.
 
-  scripts/versions.py               Cargo.toml, CHANGELOG.md, the AppStream metadata and the packages name the same one
+  scripts/versions.py               Cargo.toml, CHANGELOG.md, the AppStream metadata, the manual and the packages name the same one
   scripts/versions.py --version     that version
   scripts/versions.py --debian      CHANGELOG.md as debian/changelog
   scripts/versions.py --rpm         CHANGELOG.md as an rpm specification has it after %changelog
@@ -23,6 +23,7 @@ CHANGELOG = ROOT / "CHANGELOG.md"
 METAINFO = ROOT / "dist/org.paralfetch.Paralfetch.metainfo.xml"
 # With the version's place in them.
 PACKAGES = {"packaging/rpm/paralfetch.spec": r"(?m)^Version: *(.*)$", "packaging/arch/PKGBUILD": r"(?m)^pkgver=(.*)$"}
+PAGES = ["man/paralfetch.1", "man/paralfetch.toml.5"]
 CONTROL = ROOT / "packaging/debian/control"
 
 
@@ -75,6 +76,10 @@ def check():
         problems.append(f"CHANGELOG.md begins with version {newest}, and Cargo.toml has {version}")
     if metainfo[1] != version or midnight(metainfo[2]) != date:
         problems.append(f"{METAINFO.name} has version {metainfo[1]} of {metainfo[2]}, and CHANGELOG.md another")
+    for page in PAGES:
+        heading = re.match(r'\.TH \S+ \d "(.*?)" "paralfetch (.*?)" ', (ROOT / page).read_text())
+        if heading is None or heading[2] != version or midnight(heading[1]) != date:
+            problems.append(f"{page} does not begin with version {version} and the date of CHANGELOG.md")
     for name, place in PACKAGES.items():
         found = re.search(place, (ROOT / name).read_text())[1]
         if found != version:

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::args;
-use super::learn::{from_learn, identify, options, report};
+use super::learn::{from_learn, identify, options, report, say_limit};
 use super::profiles::write_out;
 use super::progress::Progress;
 use super::show::list_line;
@@ -128,6 +128,7 @@ fn learn_first(
     store: &Store,
 ) -> Result<(), Failure> {
     let options = options(&args.how, false, launcher.app.clone(), launcher.command);
+    say_limit(options.limits.timeout);
     let learned = learn(launcher.spawn(), options, launcher.supervisor);
     let leader = learned.as_ref().ok().map(|learned| learned.started.pid);
     launcher.end_tree(leader)?;

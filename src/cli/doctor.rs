@@ -16,7 +16,7 @@ use crate::service::control::bus::{Address, Client};
 /// Columns of the mark, where lines go on.
 const INDENT: usize = 8;
 
-/// Prints what was found, and fails if learning and prefetching do not work.
+/// Prints what was found, and fails if learning or prefetching does not work.
 pub fn main(state_dir: &Path, json: bool) -> Result<(), Failure> {
     let diagnosis = diagnose(state_dir);
     let shield = shield();
@@ -34,8 +34,10 @@ pub fn main(state_dir: &Path, json: bool) -> Result<(), Failure> {
             "learning and prefetching do not both work here: see what is marked as broken",
         ));
     }
-    let less = |check: &AbilityCheck| check.level == AbilityLevel::Less;
-    if !json && diagnosis.checks.iter().any(less) {
+    let has = |level| diagnosis.checks.iter().any(|check| check.level == level);
+    if !json && has(AbilityLevel::Unknown) {
+        say("nothing is known to be broken; what only root can look at is marked as unknown");
+    } else if !json && has(AbilityLevel::Less) {
         say("learning and prefetching work, with the losses that are named");
     }
     Ok(())
@@ -74,6 +76,7 @@ fn fitted(line: &str, columns: Option<usize>) -> Vec<String> {
 fn mark(level: AbilityLevel) -> (&'static str, Style) {
     match level {
         AbilityLevel::Ok => ("ok", AnsiColor::Green.on_default()),
+        AbilityLevel::Unknown => ("unknown", AnsiColor::Yellow.on_default()),
         AbilityLevel::Less => ("less", AnsiColor::Yellow.on_default()),
         AbilityLevel::Broken => ("broken", AnsiColor::Red.on_default().bold()),
     }

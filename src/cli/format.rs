@@ -16,6 +16,11 @@ pub fn date(seconds: u64) -> String {
     local(seconds, "%Y-%m-%d %H:%M")
 }
 
+/// Seconds since the epoch as local time of the day, such as `17:05:59`.
+pub fn time_of_day(seconds: u64) -> String {
+    local(seconds, "%H:%M:%S")
+}
+
 /// Seconds since the epoch as local date, such as `2026-01-31`.
 pub fn day(seconds: u64) -> String {
     local(seconds, "%Y-%m-%d")

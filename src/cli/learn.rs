@@ -51,13 +51,7 @@ pub fn main(state_dir: &Path, args: Learn) -> Result<(), Failure> {
         // This learning run replaces it.
         Err(error) => say(&format!("nothing is known of earlier launches: {error}")),
     }
-    if io::stderr().is_terminal() {
-        // The terminal is the app's until it ends: there is no place for a line that moves.
-        say(&format!(
-            "recording until the app exits or its disk falls quiet, {} s at most",
-            options.limits.timeout.as_secs_f64().ceil()
-        ));
-    }
+    say_limit(options.limits.timeout);
     let learned = learn(spawn, options, &mut supervisor).map_err(from_learn)?;
     match learned.profile {
         Ok(LearnedProfile {
@@ -194,6 +188,17 @@ fn json(profile: &Profile, summary: &LearnSummary) -> Value {
         "exact_faults": summary.exact_faults,
         "lost_paths": summary.lost_paths,
     })
+}
+
+/// Says on a terminal how long learning may take. The terminal is the app's until it ends: there is no place for a line that
+/// moves.
+pub fn say_limit(timeout: Duration) {
+    if io::stderr().is_terminal() {
+        say(&format!(
+            "recording until the app exits or its disk falls quiet, {} s at most",
+            timeout.as_secs_f64().ceil()
+        ));
+    }
 }
 
 /// Says in a few lines what was learned.

@@ -57,6 +57,9 @@ use args::{AppRequest, Cli, CliCommand, WhichUser};
 /// Exit status of a command that has failed.
 const FAILED: u8 = 1;
 
+/// Exit status of wrong usage, as clap has it.
+const WRONG_USAGE: u8 = 2;
+
 /// Exit status of a command that needs the service, which is not running, as that of systemctl(1).
 const NOT_RUNNING: u8 = 3;
 
@@ -179,6 +182,14 @@ impl Failure {
     fn not_running(why: impl std::fmt::Display) -> Self {
         Failure {
             code: Some(NOT_RUNNING),
+            ..Failure::from(why)
+        }
+    }
+
+    /// What the arguments ask for together cannot be done.
+    fn wrong_usage(why: impl std::fmt::Display) -> Self {
+        Failure {
+            code: Some(WRONG_USAGE),
             ..Failure::from(why)
         }
     }

@@ -14,9 +14,6 @@ use crate::drive::{
 };
 use crate::profile::Store;
 
-/// Others' share of the requests, from which on the figures are doubted, in percent.
-const DISTURBED_PERCENT: u64 = 10;
-
 /// Measures the drives below `path`, prints each in words and keeps its model, also if one after it cannot be measured.
 pub fn main(state_dir: &Path, path: &Path, busy: bool, json: bool) -> Result<(), Failure> {
     let sysfs = Sysfs::default();
@@ -58,7 +55,7 @@ pub fn main(state_dir: &Path, path: &Path, busy: bool, json: bool) -> Result<(),
         }
     };
     write_out(&text)?;
-    for drive in probed.iter().filter(|drive| is_disturbed(drive)) {
+    for drive in probed.iter().filter(|drive| drive.is_disturbed()) {
         say(&format!(
             "others made {} requests to {} meanwhile: its figures may be too slow",
             drive.others.unwrap_or(0),
@@ -100,11 +97,6 @@ fn explained(error: ProbeError) -> Failure {
         ProbeError::Closed { .. } if !is_root => Failure::from(format!("{text}; try with sudo")),
         _ => Failure::from(text),
     }
-}
-
-fn is_disturbed(drive: &ProbedDrive) -> bool {
-    let others = drive.others.unwrap_or(0);
-    others * 100 > drive.reads * DISTURBED_PERCENT
 }
 
 fn probed_text(drive: &ProbedDrive, known: &KnownDrive) -> String {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::args::DEFAULT_STATE_DIR;
@@ -10,6 +11,7 @@ use super::service::{app_argument, failed, running};
 use super::tables::{apps_table, user_column};
 use super::terminal::{columns, joined};
 use super::{Failure, say, show as print};
+use crate::cli::format::text_of;
 use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
 use crate::model::Profile;
@@ -173,7 +175,10 @@ pub fn forget(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<(), Fa
             match service.forget(user, &app_argument(app)?) {
                 // There may be a profile of an app that is not managed.
                 Err(ControlError::Unknown(_)) if is_root => {}
-                forgotten => return forgotten.map_err(failed),
+                forgotten => {
+                    forgotten.map_err(failed)?;
+                    return say_forgotten(app);
+                }
             }
         }
     }
@@ -189,7 +194,11 @@ pub fn forget(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<(), Fa
         store.remove(profile.app.key())?;
     }
     super::service::tell_of_profiles(state_dir);
-    Ok(())
+    say_forgotten(app)
+}
+
+fn say_forgotten(app: &OsStr) -> Result<(), Failure> {
+    write_out(&format!("{}: forgotten\n", text_of(app.as_bytes())))
 }
 
 fn find(store: &Store, user: Option<u32>, app: &OsStr) -> Result<Profile, Failure> {
@@ -209,11 +218,17 @@ fn no_profile(app: &OsStr) -> Failure {
 
 /// Writes to standard output. A reader that has exited, such as `head`, is not an error.
 pub fn write_out(text: &str) -> Result<(), Failure> {
+    write_while_read(text).map(|_| ())
+}
+
+/// The same for a command that goes on writing; false if nobody reads any more.
+pub fn write_while_read(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::from(format!(
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::from(format!(
             "cannot write to standard output: {error}"
         ))),
-        _ => Ok(()),
     }
 }

@@ -1,7 +1,9 @@
 //! How far a command is, on a terminal: a line on standard error that is drawn again and again, and removed in the end.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
+
+use super::terminal::draws;
 
 /// Time from which on a rate says something.
 const LEAST: Duration = Duration::from_millis(500);
@@ -13,10 +15,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of work that begins now. Nothing is drawn where standard error is no terminal.
+    /// Of work that begins now. Nothing is drawn where standard error is no terminal, or one of lines alone.
     pub fn new() -> Self {
         Progress {
-            is_shown: io::stderr().is_terminal(),
+            is_shown: draws(&io::stderr()),
             begun: Instant::now(),
         }
     }

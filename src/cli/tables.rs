@@ -63,7 +63,8 @@ pub fn launches_table(
     )];
     for launch in launches {
         let app = if shows_apps { &*launch.app } else { "" };
-        lines.push(figures(launch, shows_users) + app);
+        let when = date(launch.time_s);
+        lines.push(format!("{when:<16} {}{app}", figures(launch, shows_users)));
         lines.extend(launch.note.iter().map(|note| format!("    {note}")));
     }
     lines
@@ -110,17 +111,17 @@ pub fn read_name(file: &FileReads) -> &str {
     }
 }
 
-/// One launch of any app.
+/// One launch of any app, which was over just now.
 pub fn launch_line(launch: &LaunchRecord, shows_user: bool) -> String {
     let note = launch.note.as_ref();
     let note = note.map_or(String::new(), |note| format!(" ({note})"));
-    format!("{}{}{note}", figures(launch, shows_user), launch.app)
+    let when = format::time_of_day(launch.time_s);
+    format!("{when} {}{}{note}", figures(launch, shows_user), launch.app)
 }
 
 fn figures(launch: &LaunchRecord, shows_user: bool) -> String {
     format!(
-        "{:<16} {:<10} {:<6} {:>8} {:>8} {:>10}  {}",
-        date(launch.time_s),
+        "{:<10} {:<6} {:>8} {:>8} {:>10}  {}",
         launch.kind,
         launch.warmth.map_or(String::new(), word),
         format::seconds(launch.duration_us),
@@ -211,7 +212,7 @@ mod tests {
         };
         for (shows_user, app) in [(false, "/a"), (true, "root /a")] {
             let line = launch_line(&launch, shows_user);
-            let words: Vec<&str> = line.split_whitespace().skip(2).collect();
+            let words: Vec<&str> = line.split_whitespace().skip(1).collect();
             let expected = format!("learned 0.000 s 1.250 s 0.0 MiB {app} (n)");
             assert_eq!(words.join(" "), expected);
         }

@@ -1,6 +1,6 @@
 //! What standard output is: the size of its terminal, whether it takes colours, and text that fits.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 
@@ -35,14 +35,26 @@ pub fn error_columns() -> Option<usize> {
     error.is_terminal().then(|| size_of(error).1)
 }
 
-/// Whether standard output takes colours: a terminal does, unless the user wants none (no-color.org) or it knows none.
+/// Whether what was written can be drawn over: on terminals, unless they know no more than lines.
+pub fn draws(output: &impl IsTerminal) -> bool {
+    output.is_terminal() && can_draw(&variable("TERM"))
+}
+
+/// Whether standard output takes colours: a terminal that can be drawn on does, unless the user wants none (no-color.org).
 pub fn takes_colours() -> bool {
-    let variable = |name| std::env::var_os(name).unwrap_or_default();
     io::stdout().is_terminal() && wants_colours(&variable("NO_COLOR"), &variable("TERM"))
 }
 
+fn can_draw(term: &OsStr) -> bool {
+    term != "dumb"
+}
+
 fn wants_colours(no_color: &OsStr, term: &OsStr) -> bool {
-    no_color.is_empty() && term != "dumb"
+    no_color.is_empty() && can_draw(term)
+}
+
+fn variable(name: &str) -> OsString {
+    std::env::var_os(name).unwrap_or_default()
 }
 
 /// The lines as text that fits the terminal, without control characters that names may contain.

@@ -2,23 +2,33 @@
 
 use serde_json::{Value, json};
 
-use super::profiles::write_out;
+use super::profiles::write_while_read;
 use super::service::{failed, running};
 use super::tables::{launch_line, user_column};
-use super::terminal::joined;
+use super::terminal::{columns, joined};
 use super::{Failure, say};
 use crate::service::control::bus::BusError;
 use crate::service::control::{ServiceSignal, word};
 
-/// Prints a line for each signal until the service stops or the user interrupts.
+/// Prints a line for each signal until the service stops, the user interrupts or nobody reads any more.
 pub fn main(json: bool) -> Result<(), Failure> {
     let shows_users = rustix::process::getuid().is_root();
-    for signal in running()?.signals().map_err(failed)? {
-        match signal {
-            Ok(signal) if json => write_out(&format!("{}\n", json_line(&signal)))?,
-            Ok(signal) => write_out(&joined(&[line(&signal, shows_users)]))?,
+    let signals = running()?.signals().map_err(failed)?;
+    if !json && columns().is_some() {
+        say("waiting for launches; Ctrl-C ends");
+    }
+    for signal in signals {
+        let text = match signal {
+            Ok(signal) if json => format!("{}\n", json_line(&signal)),
+            Ok(signal) => joined(&[line(&signal, shows_users)]),
             Err(error @ BusError::Gone) => return Err(Failure::not_running(error)),
-            Err(error) => say(&error.to_string()),
+            Err(error) => {
+                say(&error.to_string());
+                continue;
+            }
+        };
+        if !write_while_read(&text)? {
+            break;
         }
     }
     Ok(())

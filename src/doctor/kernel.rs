@@ -18,15 +18,9 @@ fn found(there: bool, found: &str, otherwise: impl Into<String>) -> Found {
 
 /// What learning needs before a program can be loaded.
 pub fn conditions() -> [AbilityCheck; 4] {
-    let uid = rustix::process::geteuid();
-    let user = format!("user {}", uid.as_raw());
     let btf = Path::new(VMLINUX_BTF).exists();
     [
-        AbilityCheck::needed(
-            "privileges",
-            found(uid.is_root(), "root", user),
-            "learning and prefetching need root: run it with sudo",
-        ),
+        privileges(),
         AbilityCheck::needed(
             "BPF",
             found(bpf_syscall_exists(), "there", "not in this kernel"),
@@ -39,6 +33,18 @@ pub fn conditions() -> [AbilityCheck; 4] {
         ),
         judge_lockdown(fs::read_to_string(LOCKDOWN).ok().as_deref()),
     ]
+}
+
+/// The service has root; whoever looks needs it to look at everything.
+fn privileges() -> AbilityCheck {
+    const NAME: &str = "privileges";
+    let uid = rustix::process::geteuid();
+    if uid.is_root() {
+        return AbilityCheck::ok(NAME, "root");
+    }
+    let user = format!("user {}", uid.as_raw());
+    let cost = "the service has root; to look at everything here, too: sudo paralfetch doctor";
+    AbilityCheck::unknown(NAME, user, cost)
 }
 
 /// `modes` is the content of the file, with the mode in force in brackets; `None` without it.
@@ -67,9 +73,14 @@ fn judge_lockdown(modes: Option<&str>) -> AbilityCheck {
     }
 }
 
-/// Loads and attaches the programs of a learning session.
+/// Loads and attaches the programs of a learning session, which takes root.
 pub fn hooks() -> (Option<Hooks>, Vec<AbilityCheck>) {
     const ADDITIONS: &str = "hook: pages added to the cache";
+    if !rustix::process::geteuid().is_root() {
+        let cost = "whether a launch can be learned is only known when the programs were attached";
+        let additions = AbilityCheck::unknown(ADDITIONS, "not tried", cost);
+        return (None, vec![additions]);
+    }
     match Tracer::attach(TraceMode::Reads).map(|tracer| tracer.hooks()) {
         Ok(hooks) => {
             let additions = AbilityCheck::ok(ADDITIONS, HookKind::Tracepoint.to_string());

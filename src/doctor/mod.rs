@@ -20,6 +20,8 @@ use crate::model::Hooks;
 pub enum AbilityLevel {
     /// As it should be.
     Ok,
+    /// Only root can look at it.
+    Unknown,
     /// Paralfetch works, but not as well as it could.
     Less,
     /// Learning or prefetching does not work.
@@ -35,7 +37,7 @@ pub struct AbilityCheck {
     pub level: AbilityLevel,
     /// What was found.
     pub found: String,
-    /// What it costs that it is not as it should be, and what to do; `None` if it is.
+    /// What it costs that it is not as it should be or not known to be, and what to do; `None` if it is.
     pub cost: Option<String>,
 }
 
@@ -45,6 +47,16 @@ type Found = Result<String, String>;
 impl AbilityCheck {
     fn ok(name: impl Into<String>, found: impl Into<String>) -> Self {
         AbilityCheck::useful(name, Ok(found.into()), "")
+    }
+
+    /// An ability that this user cannot look at.
+    fn unknown(name: impl Into<String>, found: impl Into<String>, cost: impl Into<String>) -> Self {
+        AbilityCheck {
+            name: name.into(),
+            level: AbilityLevel::Unknown,
+            found: found.into(),
+            cost: Some(cost.into()),
+        }
     }
 
     /// An ability without which Paralfetch works less well.
@@ -74,17 +86,17 @@ impl AbilityCheck {
 /// All that was found.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
-    /// Whether learning and prefetching work: nothing is [`AbilityLevel::Broken`].
+    /// Whether learning and prefetching work: nothing is [`AbilityLevel::Broken`], as far as this user can look.
     pub works: bool,
     /// The running kernel's release, such as `6.1.0-25-amd64`.
     pub kernel: String,
-    /// How a learning session sees uses of cached pages; `None` if none could be attached.
+    /// How a learning session sees uses of cached pages; `None` if none could be attached, which takes root.
     pub hooks: Option<Hooks>,
     /// Each ability, in the order in which they build on each other.
     pub checks: Vec<AbilityCheck>,
 }
 
-/// Looks at everything. Takes part of a second; the calling thread must be the process's main thread,
+/// Looks at everything, without root at what everybody may. Takes part of a second; the calling thread must be the process's main thread,
 /// as for learning. Changes nothing. `state_dir` is where models of drives are kept.
 pub fn diagnose(state_dir: &Path) -> Diagnosis {
     let uname = rustix::system::uname();

@@ -11,6 +11,7 @@ use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
 use crate::model::{
     Device, DeviceParams, DriveClass, DriveModel, Learned, LogEntry, Origin, Params, PrefetchEntry,
+    Span,
 };
 use crate::schedule::{Choices, LaunchSimulator, choose, schedule_for};
 
@@ -52,11 +53,13 @@ impl OnDrives<'_> {
         choose(log, &models, &choices).entries
     }
 
-    /// When a launch with this schedule should end, in µs since prefetching began, and the kernel's names of its drives.
-    /// `None` unless all of them were measured; only then the launch sequence is asked for.
+    /// When a launch with this schedule should come to its completion page, in µs since prefetching began, and the kernel's
+    /// names of its drives, each once. What a launch accesses later is no part of the time that it takes. `None` unless all
+    /// of them were measured; only then the launch sequence is asked for.
     pub fn expected(
         &self,
         schedule: &[PrefetchEntry],
+        completion: Span,
         log: impl FnOnce() -> Option<Vec<LogEntry>>,
     ) -> Option<(f64, Vec<String>)> {
         let drives = self.drives()?;
@@ -64,12 +67,18 @@ impl OnDrives<'_> {
             return None;
         }
         let log = log().filter(|log| log.len() <= MOST_ENTRIES)?;
-        let (names, models): (Vec<_>, Vec<_>) = drives
+        let last = log
+            .iter()
+            .position(|entry| holds(&entry.span, completion))?;
+        let (mut names, models): (Vec<_>, Vec<_>) = drives
             .into_iter()
             .map(|drive| (drive.name, drive.model))
             .unzip();
+        names.sort_unstable();
+        names.dedup();
         let launch = LaunchSimulator::new(&log, &models, self.learned);
-        Some((launch.simulate(schedule, 0).end_us, names))
+        let accessed_us = launch.simulate(schedule, 0).accessed_us;
+        Some((*accessed_us.get(last)?, names))
     }
 
     /// The models of the devices, in their order; `None` if one is not known well enough.
@@ -94,6 +103,11 @@ impl OnDrives<'_> {
         };
         self.devices.iter().map(drive).collect()
     }
+}
+
+/// Whether a span has the first page of another.
+fn holds(span: &Span, other: Span) -> bool {
+    span.place == other.place && (span.start..span.end()).contains(&other.start)
 }
 
 /// Whether a schedule may be chosen by this model.

@@ -14,6 +14,9 @@ const COLD_PERCENT: u64 = 75;
 /// Share in percent below which a launch counts as warm: it read too little to be evidence of anything.
 const WARM_PERCENT: u64 = 5;
 
+/// The same for launches that decide by their times alone.
+const WHOLE_PERCENT: u64 = 90;
+
 /// How much of what a launch needs had to come from the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -61,6 +64,18 @@ impl LaunchFigures {
             (completed_ns, _) => completed_ns,
         };
         end_ns.saturating_sub(self.counts.start_ns) / 1000
+    }
+
+    /// Whether its completion page was used, so that it took as long as a launch of the app takes: one that exits early, as
+    /// with `--version`, says nothing of others.
+    pub fn is_completed(&self) -> bool {
+        self.counts.completed_ns != 0
+    }
+
+    /// Whether the drive read nearly all of the schedule, so that times of such launches can be compared with each other.
+    pub fn is_whole(&self) -> bool {
+        u128::from(self.read_bytes()) * 100
+            >= u128::from(self.schedule_bytes) * u128::from(WHOLE_PERCENT)
     }
 
     /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up.

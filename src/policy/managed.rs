@@ -37,6 +37,9 @@ pub struct Managed {
     relearning: Relearning,
     #[serde(default)]
     order: OrderTrial,
+    /// A drive was measured, and the profile is not scheduled for that yet.
+    #[serde(default)]
+    order_is_due: bool,
     #[serde(default)]
     learned: LearnedLaunches,
     /// Whether the last launch found replaced files, so that they were looked up again.
@@ -54,6 +57,7 @@ impl Default for Managed {
             cold_requests: ColdRequests::default(),
             relearning: Relearning::default(),
             order: OrderTrial::default(),
+            order_is_due: false,
             learned: LearnedLaunches::default(),
             stale: false,
         }
@@ -118,6 +122,7 @@ impl Managed {
                 self.tuning = Some(Tuning::new(class, history));
                 self.gain.new_profile();
                 self.order.learned();
+                self.order_is_due = false;
                 if let Some(cold) = cold {
                     self.gain.learned(cold.waiting_us);
                     self.cold_requests.measured(cold.requests);
@@ -178,13 +183,33 @@ impl Managed {
         self.order.may_choose()
     }
 
-    /// A drive was measured: the order of reads may be chosen anew.
+    /// A drive of the profile was measured: the order of reads may be chosen anew.
     pub fn drive_measured(&mut self) {
         self.order.drive_measured();
+        self.order_is_due = true;
+    }
+
+    /// Whether the profile is to be scheduled for what its drives can do.
+    pub fn is_order_due(&self) -> bool {
+        self.order_is_due
+    }
+
+    /// The profile is scheduled for what its drives can do.
+    pub fn order_is_made(&mut self) {
+        self.order_is_due = false;
+    }
+
+    /// What launches were seen to miss has joined the profile: it is another set of pages, in an order made for it.
+    pub fn extended(&mut self) {
+        self.order.learned();
+        self.order_is_due = false;
     }
 
     fn is_order_refuted(&mut self, figures: &LaunchFigures, is_chosen: bool) -> bool {
-        let counts = figures.is_prefetched() && figures.warmth() == Warmth::Cold;
+        let counts = figures.is_prefetched()
+            && figures.warmth() == Warmth::Cold
+            && figures.is_whole()
+            && figures.is_completed();
         counts && self.order.next(is_chosen, figures.duration_us())
     }
 

@@ -3,7 +3,7 @@
 //! A drive is measured a little after a launch, when it is awake and the user has what he wanted, and seldom. Its model is
 //! measured again when it is old, and when launches contradict it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// How long after a launch. Whether others use the drive is looked at then.
@@ -18,7 +18,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// Seconds after which a model is old: flash slows down as it fills and ages.
 const OLD_S: u64 = 90 * 24 * 60 * 60;
 
-/// Seconds after which a model that launches contradict is measured again. If they still do then, the reason is another.
+/// Seconds after which a model that launches contradict is measured again. If they still do then, the reason is another, and
+/// the model is believed until it is old.
 const DOUBTED_S: u64 = 24 * 60 * 60;
 
 /// A launch contradicts a model that expects it to take so many times as long, or as short. The simulation is wrong by
@@ -44,13 +45,17 @@ pub enum ProbeEnd {
 /// When drives are measured.
 #[derive(Clone, Debug)]
 pub struct ProbeTimes {
-    /// Launches that end before change nothing.
+    /// Nothing is looked at before.
     not_before: Instant,
+    /// Whether a launch that ends before has drives looked at then.
+    tries_again: bool,
     /// When the last launch will be some time ago.
     at_rest: Option<Instant>,
     is_under_way: bool,
     /// Launches in a row that contradict the model of a drive, by its name.
     contradictions: HashMap<String, u32>,
+    /// Drives that were measured again since launches contradicted their models.
+    believed: HashSet<String>,
 }
 
 impl ProbeTimes {
@@ -58,17 +63,21 @@ impl ProbeTimes {
     pub fn new(now: Instant) -> Self {
         ProbeTimes {
             not_before: now,
+            tries_again: false,
             at_rest: None,
             is_under_way: false,
             contradictions: HashMap::new(),
+            believed: HashSet::new(),
         }
     }
 
-    /// A launch of a managed app is over.
-    pub fn launch_ended(&mut self, now: Instant) {
-        if now >= self.not_before {
-            self.at_rest = Some(now + REST);
+    /// A launch of a managed app is over. Says whether drives will be looked at for that.
+    pub fn launch_ended(&mut self, now: Instant) -> bool {
+        let counts = now >= self.not_before || self.tries_again;
+        if counts {
+            self.at_rest = Some((now + REST).max(self.not_before));
         }
+        counts
     }
 
     /// There is another profile, perhaps on another drive.
@@ -92,6 +101,7 @@ impl ProbeTimes {
     /// That has ended.
     pub fn ended(&mut self, now: Instant, end: ProbeEnd) {
         self.is_under_way = false;
+        self.tries_again = end == ProbeEnd::Disturbed;
         self.not_before = now
             + match end {
                 ProbeEnd::Done => LOOK_AGAIN,
@@ -105,7 +115,11 @@ impl ProbeTimes {
 
     /// A drive was measured.
     pub fn measured(&mut self, drive: &str) {
-        self.contradictions.remove(drive);
+        let contradictions = self.contradictions.remove(drive).unwrap_or(0);
+        self.believed.remove(drive);
+        if contradictions >= CONTRADICTIONS && self.believed.len() < MOST_DRIVES {
+            self.believed.insert(drive.to_owned());
+        }
     }
 
     /// A cold launch from these drives took so long, in µs, where a simulation by their measured models expected so much.
@@ -128,11 +142,12 @@ impl ProbeTimes {
         }
     }
 
-    /// The drives whose models launches contradict.
+    /// The drives whose models launches contradict, and that were not measured for that before.
     pub fn doubted(&self) -> impl Iterator<Item = &str> {
         let counts = self.contradictions.iter();
         let doubted = counts.filter(|&(_, &count)| count >= CONTRADICTIONS);
-        doubted.map(|(drive, _)| drive.as_str())
+        let doubted = doubted.map(|(drive, _)| drive.as_str());
+        doubted.filter(|&drive| !self.believed.contains(drive))
     }
 }
 
@@ -142,8 +157,8 @@ pub fn is_to_be_measured(measured_s: Option<u64>, is_doubted: bool, now_s: u64) 
     let Some(measured_s) = measured_s else {
         return true;
     };
-    // A clock that was ahead makes a model of tomorrow, which is as good as any.
-    let age_s = now_s.saturating_sub(measured_s);
+    // Where the clock was ahead, the model may seem to be of tomorrow.
+    let age_s = now_s.abs_diff(measured_s);
     age_s >= if is_doubted { DOUBTED_S } else { OLD_S }
 }
 
@@ -164,13 +179,13 @@ mod tests {
         times.begin();
         assert_eq!(times.until_due(at(60)), None);
         times.ended(at(60), ProbeEnd::Disturbed);
+        assert!(times.launch_ended(at(100)));
+        assert_eq!(times.until_due(at(110)), Some(Duration::from_secs(550)));
         times.launch_ended(at(659));
-        assert_eq!(times.until_due(at(700)), None);
-        times.launch_ended(at(660));
-        assert_eq!(times.until_due(at(670)), Some(Duration::ZERO));
+        assert_eq!(times.until_due(at(660)), Some(Duration::from_secs(9)));
         times.begin();
         times.ended(at(670), ProbeEnd::Done);
-        times.launch_ended(at(7000));
+        assert!(!times.launch_ended(at(7000)));
         assert_eq!(times.until_due(at(8000)), None);
         times.learned(at(9000));
         assert_eq!(times.until_due(at(9000)), Some(REST));
@@ -212,6 +227,11 @@ mod tests {
         assert_eq!(doubted(&times), "sda");
         times.measured("sda");
         assert_eq!(doubted(&times), "");
+        for _ in 0..5 {
+            times.compare(["sda"], 1e6, 2.6e6);
+        }
+        assert_eq!(doubted(&times), "", "the reason is another");
+        times.measured("sda");
         for number in 0..=MOST_DRIVES {
             times.compare([number.to_string().as_str()], 1e6, 1.0);
         }
@@ -227,5 +247,6 @@ mod tests {
         assert!(!is_to_be_measured(Some(now_s - DOUBTED_S + 1), true, now_s));
         assert!(is_to_be_measured(Some(now_s - DOUBTED_S), true, now_s));
         assert!(!is_to_be_measured(Some(now_s + 1), true, now_s));
+        assert!(is_to_be_measured(Some(now_s + OLD_S), false, now_s));
     }
 }

@@ -2,7 +2,7 @@
 
 mod on_drives;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::error::Error;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -48,8 +48,6 @@ pub struct ManagedApps {
     pub most_bytes: u64,
     /// Whether an app may have changed since that was last looked at, to be reported on the bus.
     pub may_have_changed: bool,
-    /// Apps that were not launched since drives were measured.
-    unscheduled: HashSet<UserApp>,
     store: Store,
     jobs: Jobs,
     outbox: Outbox,
@@ -102,7 +100,6 @@ impl ManagedApps {
             most_learned: 1,
             most_bytes: u64::MAX,
             may_have_changed: false,
-            unscheduled: HashSet::new(),
             store,
             jobs,
             outbox,
@@ -375,6 +372,11 @@ impl ManagedApps {
                     apps.profiles.insert(key.clone(), profile);
                     apps.make_room(key.uid);
                     let NotedReads { joined, kept } = noted;
+                    if joined > 0
+                        && let Some(record) = apps.registry.records.get_mut(&key)
+                    {
+                        record.managed.extended();
+                    }
                     let what = "what the launch missed was noted";
                     tracing::debug!(app = key.id, uid = key.uid, joined, kept, "{what}");
                     None

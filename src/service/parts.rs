@@ -226,9 +226,9 @@ impl Parts {
 
     /// Has the drives measured that profiles lie on, if that is due and not switched off.
     pub fn probe_drives(&mut self) {
-        let profiles = self.apps.profiles.values();
+        let profiles = self.apps.profiles.iter();
         let profiles = profiles.filter(|_| self.config.prefetch.probe);
-        let profiles = profiles.map(|profile| Arc::clone(&profile.packed));
+        let profiles = profiles.map(|(key, profile)| (key.clone(), Arc::clone(&profile.packed)));
         let started = self.probes.start(profiles.collect());
         self.check("drives are not measured", started);
     }
@@ -236,9 +236,7 @@ impl Parts {
     /// Drives were measured, or not.
     pub fn drives_probed(&mut self, ended: ProbesEnded) {
         self.probes.ended(&ended);
-        if !ended.measured.is_empty() {
-            self.apps.drives_measured();
-        }
+        self.apps.drives_measured(&ended.apps);
         for warning in ended.warnings {
             self.warn(warning);
         }

@@ -105,8 +105,8 @@ pub fn order_anew(
     Ok(Some(profile))
 }
 
-/// When a launch that is prefetched with this profile should end, in µs, and the kernel's names of the drives that it is
-/// read from. `None` unless all of them were measured.
+/// When a launch that is prefetched with this profile should come to its completion page, in µs, and the kernel's names of
+/// the drives that it is read from. `None` unless it has such a page and all drives were measured.
 pub fn expected_launch(
     profile: &Profile,
     sequence: Option<Profile>,
@@ -115,7 +115,8 @@ pub fn expected_launch(
     let sequence = sequence.filter(|sequence| sequence.created == profile.created)?;
     let params = profile.history.last()?.params;
     let log = || find_sequence(&sequence).ok();
-    on_drives(profile, params, Some(state_dir)).expected(&profile.entries, log)
+    let completion = profile.completion?;
+    on_drives(profile, params, Some(state_dir)).expected(&profile.entries, completion, log)
 }
 
 /// What a profile is scheduled for.

@@ -331,10 +331,12 @@ impl Scenario {
         }
     }
 
-    /// Whether the drive's measured model is of use: a simulation chooses the schedule by it, or is held against what is
-    /// measured.
+    /// Whether the drive's measured model is of use: the service has it, a simulation chooses the schedule by it, or is held
+    /// against what is measured.
     pub fn needs_model(self) -> bool {
-        self.method().is_some_and(Method::simulates) || self.swept().is_some()
+        self.method().is_some_and(Method::simulates)
+            || self.swept().is_some()
+            || matches!(self, Scenario::Service(_))
     }
 
     /// The condition under which its set was learned.

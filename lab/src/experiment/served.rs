@@ -131,6 +131,9 @@ impl Work {
         app: &paralfetch::model::App,
     ) -> Result<Service> {
         let dev = std::fs::metadata(&self.job.root)?.dev();
+        if let Some(model) = &self.job.model {
+            state.keep_model(dev, model)?;
+        }
         let service = Service::start(state, app, (dev, self.job.class))?;
         // It does not end with the launches.
         self.launcher.subreaper.spare(service.pid())?;

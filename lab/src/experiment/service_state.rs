@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
-use paralfetch::drive::Sysfs;
-use paralfetch::model::{App, DriveClass};
+use anyhow::{Context, Result, anyhow, ensure};
+use paralfetch::drive::{KeptModel, KeptModels, Sysfs, drives_of, identities};
+use paralfetch::fs::mounts::MountTable;
+use paralfetch::model::{App, DriveClass, DriveModel};
 use paralfetch::policy::PhaseRequest;
 use paralfetch::profile::Store;
 use paralfetch::service::Places;
@@ -14,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 /// Manages enabled apps only and prefetches each of their launches: a withheld launch would look like a
-/// failed prefetch. Drives are not measured between launches, which would be by chance. The debug log says when a
-/// launch can be learned.
+/// failed prefetch. Drives are not measured between launches, which would be by chance: the service knows before the first
+/// launch what the drive can do. The debug log says when a launch can be learned.
 const CONFIGURATION: &str =
     "mode = \"manual\"\nlog.level = \"debug\"\n[prefetch]\nwithhold = false\nprobe = false\n";
 
@@ -74,6 +75,24 @@ impl State {
     /// When the directory cannot be used.
     pub fn store(&self) -> Result<Store> {
         Ok(Store::create(&state_dir(self.0.path()))?)
+    }
+
+    /// Has the service know what the drive of a file system (`st_dev`) can do, as if it had measured it.
+    ///
+    /// # Errors
+    /// When the file system has no drive by which a model can be found again, or the file cannot be written.
+    pub fn keep_model(&self, dev: u64, model: &DriveModel) -> Result<()> {
+        let (sysfs, mounts) = (Sysfs::default(), MountTable::read()?);
+        let drives = drives_of([dev], &sysfs, &mounts);
+        let (drive, _) = drives.first().context("the image is on no drive")?;
+        let mut models = KeptModels::default();
+        let is_kept = models.keep(KeptModel {
+            identities: identities(&sysfs, drive.dev, &mounts),
+            measured: jiff::Timestamp::now().as_second().unsigned_abs(),
+            model: model.clone(),
+        });
+        ensure!(is_kept, "the image's drive has no identity");
+        Ok(models.save(&state_dir(self.0.path()))?)
     }
 
     /// Enables an app, as `paralfetch enable` does.

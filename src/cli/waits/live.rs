@@ -1,6 +1,6 @@
 //! The waits of the whole system as they happen.
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use super::super::{Failure, say, terminal};
 use super::{json, text};
 use crate::cli::args::WaitsArgs;
+use crate::cli::profiles::{write_out, write_while_read};
 use crate::judge::WaitLog;
 use crate::kernel::WaitOptions;
 use crate::process::signals::Inherited;
@@ -44,12 +45,12 @@ enum Face {
 pub fn main(args: &WaitsArgs) -> Result<(), Failure> {
     let face = match args.json {
         Some(Some(_)) => {
-            return Err(Failure::from(
+            return Err(Failure::wrong_usage(
                 "--json=FILE is for a command: redirect standard output",
             ));
         }
         Some(None) => Face::Json,
-        None if io::stdout().is_terminal() => Face::Frames,
+        None if terminal::draws(&io::stdout()) => Face::Frames,
         None => Face::Lines,
     };
     let (inherited, signals) = Inherited::replace(&TO_END)?;
@@ -117,7 +118,7 @@ fn close(face: Face, log: WaitLog, with_cost: bool) -> Result<(), Failure> {
         lines.extend(text::caveats(seen.lost, &seen.missing));
         // The whole of it, even if the screen is smaller.
         let whole = (usize::MAX, usize::MAX);
-        return write(&terminal::frame(&lines, whole)).map(|_| ());
+        return write_out(&terminal::frame(&lines, whole));
     }
     lines.extend(text::caveats(seen.lost, &[]));
     emit(lines).map(|_| ())
@@ -141,24 +142,13 @@ fn draw(log: &WaitLog, watched: Duration) -> Result<bool, Failure> {
     let columns = Some(size.1);
     let table = text::WaitTableSize { rows, columns };
     lines.extend(text::tables(&totals, &seen.names, table));
-    write(&terminal::frame(&lines, size))
+    write_while_read(&terminal::frame(&lines, size))
 }
 
 /// Prints lines; false if nobody reads them any more.
 fn emit(lines: impl IntoIterator<Item = String>) -> Result<bool, Failure> {
     let text: String = lines.into_iter().map(|line| line + "\n").collect();
-    write(&text)
-}
-
-fn write(text: &str) -> Result<bool, Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::from(format!(
-            "cannot write to standard output: {error}"
-        ))),
-    }
+    write_while_read(&text)
 }
 
 /// Waits until the descriptor can be read, but no longer than so.

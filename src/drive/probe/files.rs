@@ -1,6 +1,6 @@
 //! Files of a drive whose node cannot be opened, to read the drive through.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -59,7 +59,16 @@ pub fn find_large(root: &OwnedFd, directories: &[&str], dev: u64) -> Vec<(OwnedF
         .iter()
         .filter_map(|&path| look_up(root, path, dev));
     let mut waiting: VecDeque<OwnedFd> = known.collect();
+    // Directories may lie in each other, and files have several names.
+    let mut seen = HashSet::new();
+    let mut is_new = |file: &OwnedFd| {
+        let stat = rustix::fs::fstat(file);
+        stat.is_ok_and(|stat| seen.insert(stat.st_ino))
+    };
     while let Some(directory) = waiting.pop_front() {
+        if !is_new(&directory) {
+            continue;
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(readable) = openat(&directory, ".", flags, Mode::empty()) else {
             continue;
@@ -84,7 +93,7 @@ pub fn find_large(root: &OwnedFd, directories: &[&str], dev: u64) -> Vec<(OwnedF
                         let stat = rustix::fs::fstat(file);
                         stat.is_ok_and(|stat| stat.st_size as u64 >= LEAST_BYTES)
                     };
-                    let file = here().filter(is_large);
+                    let file = here().filter(is_large).filter(&mut is_new);
                     found.extend(file.and_then(|file| open_found(&file).ok().flatten()));
                 }
                 _ => {}
@@ -135,6 +144,8 @@ mod tests {
         let direct = usize::from(matches!(large, Ok(Some(_))));
         assert_eq!(found("usr/lib", dev), direct);
         assert_eq!(found(".", dev), direct);
+        let nested = find_large(&root, &["usr/lib", "usr", "."], dev);
+        assert_eq!(nested.len(), direct, "each file once");
         assert_eq!(found("other", dev), 0);
         assert_eq!(found("missing", dev), 0);
         assert_eq!(found("usr/lib", dev + 1), 0);

@@ -121,6 +121,16 @@ pub struct ProbedDrive {
     pub others: Option<u64>,
 }
 
+/// Others' share of the requests, from which on the figures are doubted, in percent.
+const DISTURBED_PERCENT: u64 = 10;
+
+impl ProbedDrive {
+    /// Whether others used the drive so much meanwhile that it may be faster than measured.
+    pub fn is_disturbed(&self) -> bool {
+        self.others.unwrap_or(0).saturating_mul(100) > self.reads.saturating_mul(DISTURBED_PERCENT)
+    }
+}
+
 /// Measures the drives below a block device, or below the file system that a path is on, one after the other. With
 /// `busy`, also while others use them. `tell` is called again and again with the name of the drive that is being measured
 /// and the share of all that is done.
@@ -181,7 +191,7 @@ fn measure_each(
     Ok(measured)
 }
 
-/// Measures one of the drives below a path. `tell` is called some twenty times with the share that is done, and says whether to go on.
+/// Measures one of the drives below a path. `tell` is called again and again with the share that is done, and says whether to go on.
 ///
 /// # Errors
 /// [`ProbeError`].
@@ -205,7 +215,7 @@ pub fn probe_drive(
     let before = count();
     let begun = Instant::now();
     let steps = plan::plan(readable.area.span());
-    let done = run::run(&readable.files, &readable.area, &steps, tell)?;
+    let done = run::run(&readable.files, &readable.area, &steps, &tell)?;
     let time = begun.elapsed();
     let made = |(before, after): (DriveRequests, DriveRequests)| {
         let requests = after.completed.saturating_sub(before.completed);

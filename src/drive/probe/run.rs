@@ -16,6 +16,9 @@ use crate::model::{NearCost, ProbeSample, ReadPattern};
 /// model.
 const MOST_DELAY: Duration = Duration::from_secs(5);
 
+/// How often it is asked whether to go on.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// How often another position is tried where a piece is too short.
 const TRIES: u32 = 32;
 
@@ -45,7 +48,7 @@ pub struct ProbeReads {
     pub bytes: u64,
 }
 
-/// Carries out all steps, and tells after each which share of the planned time is over; `tell` says whether to go on.
+/// Carries out all steps, and tells again and again which share of the planned time is over; `tell` says whether to go on.
 ///
 /// # Errors
 /// [`ProbeError::Read`], [`ProbeError::Stalled`] and [`ProbeError::Stopped`].
@@ -53,22 +56,18 @@ pub fn run(
     files: &[OwnedFd],
     area: &ReadableArea,
     steps: &[ProbeStep],
-    tell: impl Fn(f64) -> ControlFlow<()>,
+    tell: &dyn Fn(f64) -> ControlFlow<()>,
 ) -> Result<ProbeReads, ProbeError> {
-    let mut runner = Runner::new(files, area, steps)?;
-    let planned: Duration = steps.iter().map(|step| step.time).sum();
-    let mut over = Duration::ZERO;
+    let mut runner = Runner::new(files, area, steps, tell)?;
     for step in steps {
         if let Err(error) = runner.step(step) {
-            if runner.queue.in_flight() > 0 {
+            if !runner.drain() {
                 runner.queue.abandon();
             }
             return Err(error);
         }
-        over += step.time;
-        if tell(over.as_secs_f64() / planned.as_secs_f64()).is_break() {
-            return Err(ProbeError::Stopped);
-        }
+        runner.over += step.time;
+        runner.ask()?;
     }
     Ok(runner.done)
 }
@@ -101,8 +100,14 @@ struct Runner<'a> {
     /// Where the near reads of the step are: the position of the first, and how many there were since.
     near: Option<(u64, u64)>,
     begun: Instant,
+    /// Time that all steps are planned to take, and those that are over.
+    planned: Duration,
+    over: Duration,
     /// Time after `begun` at which the probe is given up.
     limit: Duration,
+    tell: &'a dyn Fn(f64) -> ControlFlow<()>,
+    /// When it was asked last whether to go on.
+    asked: Instant,
 }
 
 impl<'a> Runner<'a> {
@@ -110,6 +115,7 @@ impl<'a> Runner<'a> {
         files: &'a [OwnedFd],
         area: &'a ReadableArea,
         steps: &[ProbeStep],
+        tell: &'a dyn Fn(f64) -> ControlFlow<()>,
     ) -> Result<Runner<'a>, ProbeError> {
         let deepest = steps.iter().map(|step| step.depth).max().unwrap_or(1);
         let planned: Duration = steps.iter().map(|step| step.time).sum();
@@ -121,8 +127,34 @@ impl<'a> Runner<'a> {
             done: ProbeReads::default(),
             near: None,
             begun: Instant::now(),
+            planned,
+            over: Duration::ZERO,
             limit: planned + MOST_DELAY,
+            tell,
+            asked: Instant::now(),
         })
+    }
+
+    /// [`ProbeError::Stopped`] if the probe is not to go on.
+    fn ask(&mut self) -> Result<(), ProbeError> {
+        self.asked = Instant::now();
+        let share = self.over.as_secs_f64() / self.planned.as_secs_f64();
+        match (self.tell)(share) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(ProbeError::Stopped),
+        }
+    }
+
+    /// Waits for the reads under way, whatever becomes of them, since the drive still writes into the buffer; false if it does
+    /// not answer in time.
+    fn drain(&mut self) -> bool {
+        while self.queue.in_flight() > 0 {
+            let Ok(left) = self.time_left() else {
+                return false;
+            };
+            let _ = self.queue.completed(left);
+        }
+        true
     }
 
     /// Time until the probe is given up; [`ProbeError::Stalled`] if none is left.
@@ -187,7 +219,10 @@ impl<'a> Runner<'a> {
     fn wait(&mut self) -> Result<Vec<CompletedRead>, ProbeError> {
         loop {
             let left = self.time_left()?;
-            match self.queue.completed(left) {
+            if self.asked.elapsed() >= LOOK {
+                self.ask()?;
+            }
+            match self.queue.completed(left.min(LOOK)) {
                 Ok(completed) if completed.is_empty() => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 completed => return completed.map_err(ProbeError::Read),
@@ -287,6 +322,8 @@ mod tests {
     use crate::drive::probe::area::ReadablePiece;
     use crate::drive::probe::plan::plan;
 
+    const GO_ON: fn(f64) -> ControlFlow<()> = |_| ControlFlow::Continue(());
+
     #[test]
     fn near_reads_are_in_one_area_and_none_is_repeated() {
         let area = ReadableArea::new([ReadablePiece {
@@ -295,7 +332,7 @@ mod tests {
             position: 1 << 30,
             length: 1 << 28,
         }]);
-        let mut runner = Runner::new(&[], &area, &[]).unwrap();
+        let mut runner = Runner::new(&[], &area, &[], &GO_ON).unwrap();
         for bytes in [4096, 16384, 32768] {
             runner.near = None;
             let slots = near_slots(bytes);
@@ -321,7 +358,7 @@ mod tests {
             length: 1 << 16,
         }]);
         let step = plan(0)[0];
-        let mut runner = Runner::new(&files, &area, &[step, step]).unwrap();
+        let mut runner = Runner::new(&files, &area, &[step, step], &GO_ON).unwrap();
         assert_eq!(runner.limit, 2 * step.time + MOST_DELAY);
         runner.step(&step).unwrap();
         let reads = runner.done.reads;

@@ -254,8 +254,7 @@ fn a_launch_that_waits_is_scheduled_anew() {
 #[test]
 fn a_chosen_order_that_is_slower_is_given_up_until_the_drive_is_measured() {
     let mut app = prefetching();
-    let launch = |app: &mut Managed, us: u64, is_chosen| {
-        let figures = changed(|figures| figures.counts.last_ns = us * 1000);
+    let launch_of = |app: &mut Managed, figures: LaunchFigures, is_chosen| {
         let observation = Observation::Launched {
             history: &history(),
             figures: &figures,
@@ -264,7 +263,17 @@ fn a_chosen_order_that_is_slower_is_given_up_until_the_drive_is_measured() {
         };
         app.next(NOW, &observation)
     };
+    let completed = |us: u64| changed(|figures| figures.counts.completed_ns = us * 1000);
+    let launch = |app: &mut Managed, us, is_chosen| launch_of(app, completed(us), is_chosen);
     assert_eq!(launch(&mut app, 1000, false), Decision::Keep);
+    // Neither a launch that exits early nor one that had part of it cached says how long others take.
+    let early = changed(|figures| figures.exited_ns = Some(1000));
+    launch_of(&mut app, early, false);
+    let mut partly = completed(100);
+    partly.counts.bytes = partly.counts.bytes * 4 / 5;
+    partly.counts.prefetch_bytes = partly.counts.prefetch_bytes * 4 / 5;
+    assert!(partly.warmth() == Warmth::Cold && !partly.is_whole());
+    launch_of(&mut app, partly, false);
     assert_eq!(launch(&mut app, 1030, true), Decision::Keep);
     assert!(app.may_choose_order());
     let step = launch(&mut app, 1030, true);
@@ -273,7 +282,9 @@ fn a_chosen_order_that_is_slower_is_given_up_until_the_drive_is_measured() {
     app.next(NOW, &learned(&history()));
     assert!(!app.may_choose_order());
     app.drive_measured();
-    assert!(app.may_choose_order());
+    assert!(app.may_choose_order() && app.is_order_due());
+    app.order_is_made();
+    assert!(!app.is_order_due());
 }
 
 /// Cold launches, prefetched and withheld as the plan says, of which the withheld ones wait for

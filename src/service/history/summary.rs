@@ -19,7 +19,7 @@ pub struct Typical {
 pub struct HistorySummary {
     /// Of those that were prefetched.
     pub with: Option<Typical>,
-    /// Of those that were not: learned, or withheld.
+    /// Of those that were not: learned without a profile, or withheld.
     pub without: Option<Typical>,
 }
 
@@ -60,6 +60,8 @@ impl History {
                 "SELECT duration_us, waiting_us FROM launches
                     WHERE app = ?1 AND uid = ?2 AND warmth = 'cold' AND kind <> 'watched'
                         AND (kind = 'prefetched') = ?3
+                        -- A launch that is learned again is prefetched, too, and its prefetch has left these.
+                        AND (?3 OR (entries IS NULL AND until_first_us IS NULL))
                     ORDER BY id DESC LIMIT ?4",
                 params![app.id, app.uid, prefetched, signed(RECENT as u64)],
                 |row| Ok((row.get(0)?, row.get(1)?)),

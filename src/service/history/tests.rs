@@ -219,15 +219,26 @@ fn summaries_compare_the_last_cold_launches_with_and_without() {
         ("/c", Kind::Prefetched, cold, 7, 0),
         ("/c", Kind::Withheld, cold, 7, 0),
     ]);
-    for (app, kind, warmth, duration_us, waiting_us) in given {
+    let mut add = |app, kind, warmth, duration_us, waiting_us, is_prefetched: bool| {
         let launch = LaunchRecord {
             kind,
             warmth,
             duration_us,
             waiting_us,
+            entries: is_prefetched.then_some(2500),
+            until_first_us: is_prefetched.then_some(150),
             ..launch(app, NOW_S)
         };
         history.add(std::slice::from_ref(&launch)).expect("added");
+    };
+    for (app, kind, warmth, duration_us, waiting_us) in given {
+        let is_prefetched = kind == Kind::Prefetched;
+        add(app, kind, warmth, duration_us, waiting_us, is_prefetched);
+    }
+    // Learned again, beside a prefetch.
+    for app in ["/a", "/b"] {
+        add(app, Kind::Learned, cold, 100, 1, true);
+        add(app, Kind::Learned, cold, 100, 1, true);
     }
     for (app, with, without, gain) in [
         ("/a", Some((109, 50)), Some((436, 200)), Some(0.75)),

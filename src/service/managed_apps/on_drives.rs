@@ -12,18 +12,23 @@ use crate::service::message::Message;
 use crate::service::reschedule::{expected_launch, order_anew};
 
 impl ManagedApps {
-    /// Drives were measured: each profile is to be scheduled for what they can do once its app has been launched. All of
-    /// them at once would keep a processor busy for a minute.
-    pub fn drives_measured(&mut self) {
-        self.unscheduled = self.profiles.keys().cloned().collect();
-        for record in self.registry.records.values_mut() {
-            record.managed.drive_measured();
+    /// Drives of these apps were measured: each profile is to be scheduled for what they can do once its app has been launched.
+    /// All of them at once would keep a processor busy for a minute.
+    pub fn drives_measured(&mut self, apps: &[UserApp]) {
+        for key in apps {
+            if let Some(record) = self.registry.records.get_mut(key) {
+                record.managed.drive_measured();
+            }
+        }
+        if !apps.is_empty() {
+            self.save();
         }
     }
 
     /// Has a profile scheduled for what its drives can do, if they were measured since it was made.
     pub fn schedule_for_drives(&mut self, key: &UserApp) {
-        if !self.unscheduled.remove(key) {
+        let record = self.registry.records.get(key);
+        if !record.is_some_and(|record| record.managed.is_order_due()) {
             return;
         }
         let models = self.models_for(key);
@@ -50,16 +55,20 @@ impl ManagedApps {
             Occasion::Launch,
             move |profile, sequence, store| {
                 let scheduled = order_anew(profile, sequence, models.as_deref());
-                let stored = scheduled.and_then(|scheduled| {
+                Some(scheduled.and_then(|scheduled| {
                     let store = |profile| CachedProfile::store(&profile, store);
                     scheduled.map(store).transpose()
-                });
-                stored.transpose()
+                }))
             },
             move |apps, key, stored| match stored {
                 Ok(profile) => {
-                    tracing::info!(app = key.id, uid = key.uid, "{what}");
-                    apps.profiles.insert(key, profile);
+                    if let Some(record) = apps.registry.records.get_mut(&key) {
+                        record.managed.order_is_made();
+                    }
+                    if let Some(profile) = profile {
+                        tracing::info!(app = key.id, uid = key.uid, "{what}");
+                        apps.profiles.insert(key, profile);
+                    }
                     None
                 }
                 Err(why) => Some(format!("{key} is not scheduled anew: {why}")),

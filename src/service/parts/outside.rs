@@ -215,7 +215,7 @@ impl Parts {
         });
         let key = &launch.start.key;
         self.apps.keep(key, recorded.cached, recorded.learned, cold);
-        self.probes.times.learned(Instant::now());
+        self.probes.learned(key);
         self.refresh_marks();
     }
 
@@ -239,7 +239,7 @@ impl Parts {
             };
             self.apps.observe(key, &observation);
         }
-        if figures.is_prefetched() && figures.warmth() == Warmth::Cold {
+        if figures.is_prefetched() && figures.warmth() == Warmth::Cold && figures.is_completed() {
             self.apps.compare_with_models(key, figures.duration_us());
         }
     }
@@ -320,7 +320,9 @@ impl Parts {
         let EndedLaunch {
             key, figures, row, ..
         } = launch;
-        self.probes.times.launch_ended(Instant::now());
+        if self.apps.profiles.contains_key(&key) {
+            self.probes.launch_ended(&key);
+        }
         self.apps.schedule_for_drives(&key);
         // First the registry: a program that finds the launch in the history finds what it changed, too.
         self.apps.save();

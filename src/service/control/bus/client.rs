@@ -41,6 +41,9 @@ const READ: (MethodFlags, Duration) = (MethodFlags::NoAutoStart, Duration::from_
 const CHANGE: (MethodFlags, Duration) =
     (MethodFlags::AllowInteractiveAuth, Duration::from_secs(330));
 
+/// Looking at what others have: the user may have to type a password.
+const READ_OF_OTHERS: (MethodFlags, Duration) = CHANGE;
+
 /// systemd's answer when the unit that the bus asks it to start is not enabled.
 const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
 
@@ -99,7 +102,11 @@ impl Client {
 
     /// The profile of an app of this user or, `None`, of the first one who has one.
     pub fn profile(&self, user: Option<u32>, app: &str) -> Answer<ProfileData> {
-        self.call("GetProfile", READ, &(user.unwrap_or(EVERYBODY), app))
+        self.call(
+            "GetProfile",
+            looking_at(user),
+            &(user.unwrap_or(EVERYBODY), app),
+        )
     }
 
     /// Forgets an app of this user or, `None`, of all, its profiles and its launches.
@@ -130,7 +137,7 @@ impl Client {
 impl ServiceCalls for Client {
     fn apps(&self, user: Option<u32>, app: Option<&str>) -> Answer<Vec<AppState>> {
         let arguments = (user.unwrap_or(EVERYBODY), app.unwrap_or_default());
-        self.call("ListApps", READ, &arguments)
+        self.call("ListApps", looking_at(user), &arguments)
     }
 
     fn launches(
@@ -140,7 +147,7 @@ impl ServiceCalls for Client {
         limit: u32,
     ) -> Answer<Vec<LaunchRecord>> {
         let arguments = (user.unwrap_or(EVERYBODY), app.unwrap_or_default(), limit);
-        self.call("ListLaunches", READ, &arguments)
+        self.call("ListLaunches", looking_at(user), &arguments)
     }
 
     fn ask(&self, user: Option<u32>, app: &str, request: PhaseRequest) -> Answer<String> {
@@ -155,6 +162,15 @@ impl ServiceCalls for Client {
 
     fn set_mode(&self, mode: Mode) -> Answer<()> {
         self.call("SetMode", CHANGE, &mode.to_string())
+    }
+}
+
+/// How to call for what this user has; `None`: the caller, or for root all.
+fn looking_at(user: Option<u32>) -> (MethodFlags, Duration) {
+    let own = rustix::process::getuid();
+    match user {
+        Some(uid) if uid != own.as_raw() && !own.is_root() => READ_OF_OTHERS,
+        _ => READ,
     }
 }
 
