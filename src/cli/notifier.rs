@@ -92,9 +92,9 @@ mod tests {
     fn an_app_is_faster_once_it_saves_what_people_notice() {
         let app = |cold_with_us, cold_without_us, gain_percent| AppState {
             app: "/usr/bin/gimp".to_owned(),
-            cold_with_us,
-            cold_without_us,
-            gain_percent,
+            cold_with_us: Some(cold_with_us),
+            cold_without_us: Some(cold_without_us),
+            gain_percent: Some(gain_percent),
             ..AppState::default()
         };
         let told = news(&app(300_000, 750_000, 60)).unwrap();
@@ -104,7 +104,7 @@ mod tests {
             app(700_000, 750_000, 7),
             app(9_400_000, 10_000_000, 6),
             app(900_000, 750_000, -20),
-            app(0, 0, AppState::GAIN_UNKNOWN),
+            AppState::default(),
         ] {
             assert_eq!(news(&slow), None);
         }

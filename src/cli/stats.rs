@@ -71,13 +71,10 @@ fn app_lines(app: &AppState, launches: &[LaunchRecord]) -> Vec<String> {
         "" => String::new(),
         why => format!(": {why}"),
     };
-    let last = match app.last_s {
-        0 => "never".to_owned(),
-        seconds => date(seconds),
-    };
+    let last = app.last_s.map_or_else(|| "never".to_owned(), date);
     let mut lines = vec![
         format!("{} ({}) of {}", app.app, app.name, user_name(app.uid)),
-        format!("  phase     {}{why}; added by {}", app.phase, app.added_by),
+        format!("  phase     {}{why}; {}", app.phase, why_managed(app)),
         match app.profile_bytes {
             0 => "  profile   none is known".to_owned(),
             bytes => format!(
@@ -92,7 +89,7 @@ fn app_lines(app: &AppState, launches: &[LaunchRecord]) -> Vec<String> {
         ),
         format!("  typical   {}", duration(app.duration_us)),
         match (app.cold_with_us, app.cold_without_us) {
-            (0, 0) => "  waiting   not known before cold launches".to_owned(),
+            (None, None) => "  waiting   not known before cold launches".to_owned(),
             (with_us, without_us) => format!(
                 "  waiting   for the drive {} when cold, {} without prefetching",
                 duration(with_us),
@@ -105,6 +102,19 @@ fn app_lines(app: &AppState, launches: &[LaunchRecord]) -> Vec<String> {
     lines.extend(writes.next().map(|line| format!("  writes    {line}")));
     lines.extend(writes.map(|line| format!("          {line}")));
     lines
+}
+
+/// Why an app is managed, in words.
+fn why_managed(app: &AppState) -> String {
+    match app.added_by.as_str() {
+        "user" => "named by the administrator".to_owned(),
+        "owner" => "named by its user".to_owned(),
+        "desktop" => "it has a .desktop entry".to_owned(),
+        "discovered" => "its launches are large and slow".to_owned(),
+        "announced" => "its launcher announced it".to_owned(),
+        // Of a later version.
+        other => format!("added: {other}"),
+    }
 }
 
 /// What prefetching has saved of an app's waiting for the drive: at each prefetched cold launch that is known, what it
@@ -123,7 +133,8 @@ impl SavedTime {
     /// By what is typical of the app, and by those of these launches that are its user's. `None` before cold launches
     /// with and without prefetching.
     pub fn of(app: &AppState, launches: &[LaunchRecord]) -> Option<Self> {
-        let percent = app.gain()?;
+        let percent = app.gain_percent?;
+        let (with_us, without_us) = (app.cold_with_us?, app.cold_without_us?);
         let has_saved = |launch: &&LaunchRecord| {
             launch.uid == app.uid
                 && launch.app == app.app
@@ -133,7 +144,7 @@ impl SavedTime {
         let signed = |us: u64| i64::try_from(us).unwrap_or(i64::MAX);
         Some(SavedTime {
             launches: launches.iter().filter(has_saved).count(),
-            each_us: signed(app.cold_without_us) - signed(app.cold_with_us),
+            each_us: signed(without_us) - signed(with_us),
             percent,
         })
     }
@@ -215,7 +226,7 @@ mod tests {
         let waiting = |app: &AppState| app_lines(app, &[]).swap_remove(5);
         assert_eq!(waiting(&app), "  waiting   not known before cold launches");
         let app = AppState {
-            cold_without_us: 750_000,
+            cold_without_us: Some(750_000),
             ..app
         };
         let known = waiting(&app);
@@ -229,9 +240,9 @@ mod tests {
     fn what_was_saved_is_that_of_the_apps_own_cold_launches() {
         let app = AppState {
             app: "/a".to_owned(),
-            gain_percent: 60,
-            cold_with_us: 300_000,
-            cold_without_us: 750_000,
+            gain_percent: Some(60),
+            cold_with_us: Some(300_000),
+            cold_without_us: Some(750_000),
             beside_writes: 1,
             ..AppState::default()
         };
@@ -262,7 +273,7 @@ mod tests {
             "{lines:?}"
         );
         let app = AppState {
-            gain_percent: AppState::GAIN_UNKNOWN,
+            gain_percent: None,
             ..app
         };
         assert!(saved(&app, &launches).starts_with("not known"));

@@ -27,10 +27,7 @@ pub fn apps_table(apps: &[AppState], shows_users: bool) -> Vec<String> {
             "{:<11} {:>8} {:<10} {:>8} {:>13}  {}{}",
             app.phase,
             app.launches,
-            match app.last_s {
-                0 => "never".to_owned(),
-                seconds => day(seconds),
-            },
+            app.last_s.map_or_else(|| "never".to_owned(), day),
             duration(app.duration_us),
             gain(app),
             user_column(app.uid, shows_users),
@@ -158,22 +155,21 @@ pub fn user_name(uid: u32) -> String {
 
 /// What prefetching saves of the waiting time, and of each cold launch.
 fn gain(app: &AppState) -> String {
-    let Some(percent) = app.gain() else {
+    let Some(percent) = app.gain_percent else {
         return "-".to_owned();
     };
-    let saved_us = app.cold_without_us as i64 - app.cold_with_us as i64;
     match (app.cold_with_us, app.cold_without_us) {
-        (0, _) | (_, 0) => format!("{percent} %"),
-        _ => format!("{percent} % {:.2} s", saved_us as f64 / 1e6),
+        (Some(with_us), Some(without_us)) => {
+            let saved_us = without_us as f64 - with_us as f64;
+            format!("{percent} % {:.2} s", saved_us / 1e6)
+        }
+        _ => format!("{percent} %"),
     }
 }
 
-/// A time in microseconds; 0 stands for unknown.
-pub fn duration(us: u64) -> String {
-    match us {
-        0 => "-".to_owned(),
-        us => format::seconds(us),
-    }
+/// A time in microseconds, if it is known.
+pub fn duration(us: Option<u64>) -> String {
+    us.map_or_else(|| "-".to_owned(), format::seconds)
 }
 
 #[cfg(test)]
@@ -186,16 +182,15 @@ mod tests {
         let app = AppState {
             app: "/a".to_owned(),
             phase: "learning".to_owned(),
-            gain_percent: AppState::GAIN_UNKNOWN,
             ..AppState::default()
         };
         let line = apps_table(&[app], false).remove(1);
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words, ["learning", "0", "never", "-", "-", "/a"]);
         let app = AppState {
-            gain_percent: 60,
-            cold_with_us: 280_000,
-            cold_without_us: 700_000,
+            gain_percent: Some(60),
+            cold_with_us: Some(280_000),
+            cold_without_us: Some(700_000),
             ..AppState::default()
         };
         assert_eq!(gain(&app), "60 % 0.42 s");
@@ -261,11 +256,11 @@ mod tests {
             app: "/usr/bin/gimp".to_owned(),
             phase: "prefetching".to_owned(),
             launches: 99_999,
-            last_s: 1_700_000_000,
-            duration_us: 99_999_000,
-            gain_percent: 100,
-            cold_with_us: 1,
-            cold_without_us: 10_000_000,
+            last_s: Some(1_700_000_000),
+            duration_us: Some(99_999_000),
+            gain_percent: Some(100),
+            cold_with_us: Some(1),
+            cold_without_us: Some(10_000_000),
             ..AppState::default()
         };
         let launch = LaunchRecord {

@@ -80,7 +80,7 @@ pub fn state(uid: u32) -> AppState {
         name: "GIMP".to_owned(),
         phase: "prefetching".to_owned(),
         launches: 5,
-        gain_percent: -12,
+        gain_percent: Some(-12),
         ..AppState::default()
     }
 }
@@ -138,9 +138,9 @@ impl Control for &Fake {
         let state = |uid| {
             let mut state = state(uid);
             if let Some(ms) = cold_with_ms {
-                state.gain_percent = 100 - ms as i32 / 10;
-                state.cold_with_us = 1000 * u64::from(ms);
-                state.cold_without_us = 1_000_000;
+                state.gain_percent = Some(100 - ms as i32 / 10);
+                state.cold_with_us = Some(1000 * u64::from(ms));
+                state.cold_without_us = Some(1_000_000);
             }
             if let Some(path) = app.filter(|app| app.starts_with('/')) {
                 state.app = path.to_owned();

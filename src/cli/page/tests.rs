@@ -8,9 +8,9 @@ fn app(app: &str) -> AppState {
         app: app.to_owned(),
         name: "Gimp".to_owned(),
         phase: "prefetching".to_owned(),
-        gain_percent: 60,
-        cold_with_us: 300_000,
-        cold_without_us: 750_000,
+        gain_percent: Some(60),
+        cold_with_us: Some(300_000),
+        cold_without_us: Some(750_000),
         ..AppState::default()
     }
 }
@@ -163,8 +163,8 @@ fn users_are_named_where_there_are_several() {
 #[test]
 fn time_that_prefetching_costs_is_not_called_saved() {
     let slower = AppState {
-        gain_percent: -20,
-        cold_with_us: 900_000,
+        gain_percent: Some(-20),
+        cold_with_us: Some(900_000),
         app: "/usr/bin/gimp".to_owned(),
         ..app("/usr/bin/gimp")
     };
@@ -189,9 +189,9 @@ fn extremes_do_not_break_the_page() {
     };
     let state = AppState {
         uid: u32::MAX,
-        gain_percent: i32::MAX,
-        cold_with_us: 0,
-        cold_without_us: u64::MAX,
+        gain_percent: Some(i32::MAX),
+        cold_with_us: Some(0),
+        cold_without_us: Some(u64::MAX),
         ..app("/usr/bin/gimp")
     };
     let least = LaunchRecord::default();

@@ -134,8 +134,8 @@ pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppS
         | GainVerdict::DoesNotHelp {
             with_us,
             without_us,
-        } if without_us > 0 => (100 - with_us as i128 * 100 / i128::from(without_us)) as i32,
-        _ => AppState::GAIN_UNKNOWN,
+        } if without_us > 0 => Some((100 - with_us as i128 * 100 / i128::from(without_us)) as i32),
+        _ => None,
     };
     AppState {
         uid: record.key.uid,
@@ -145,7 +145,7 @@ pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppS
         why,
         added_by: word(record.added),
         launches: record.launches,
-        last_s: record.last_s.last().copied().unwrap_or(0),
+        last_s: record.last_s.last().copied(),
         prefetched: record.prefetched,
         gain_percent: gain,
         profile_bytes: profile.map_or(0, |profile| profile.packed.len() as u64),
@@ -172,7 +172,7 @@ pub(super) fn states<'a>(
 
 /// Adds what the history knows of the apps' launches.
 pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Vec<AppState>> {
-    let waiting = |typical: Option<Typical>| typical.map_or(0, |typical| typical.waiting_us);
+    let waiting = |typical: Option<Typical>| typical.map(|typical| typical.waiting_us);
     for app in &mut apps {
         let key = UserApp::new(app.uid, app.app.as_str());
         let summary = history.summary(&key).map_err(ControlError::failed)?;
@@ -183,9 +183,9 @@ pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Ve
         app.cold_with_us = waiting(summary.with);
         app.cold_without_us = waiting(summary.without);
         let typical = summary.with.or(summary.without);
-        app.duration_us = typical.map_or(0, |typical| typical.duration_us);
+        app.duration_us = typical.map(|typical| typical.duration_us);
         if let Some(gain) = summary.waiting_gain() {
-            app.gain_percent = (gain * 100.0).round() as i32;
+            app.gain_percent = Some((gain * 100.0).round() as i32);
         }
     }
     Ok(apps)

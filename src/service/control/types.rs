@@ -7,7 +7,7 @@ use zbus::zvariant::Type;
 use super::shield::ShieldSummary;
 use crate::model::{Profile, UserApp};
 use crate::policy::Plan;
-use crate::service::dictionary::member;
+use crate::service::dictionary::{member, optional};
 use crate::service::history::LaunchRecord;
 
 /// One managed app.
@@ -37,24 +37,24 @@ pub struct AppState {
     /// Launches that the service has seen.
     #[serde(with = "member")]
     pub launches: u64,
-    /// When the last launch began, in seconds since the epoch; 0 if there was none.
-    #[serde(with = "member")]
-    pub last_s: u64,
+    /// When the last launch began, in seconds since the epoch; `None` if there was none.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub last_s: Option<u64>,
     /// Launches that were prefetched.
     #[serde(with = "member")]
     pub prefetched: u64,
-    /// Typical time that a prefetched cold launch waits for the drive, in microseconds; 0 for unknown.
-    #[serde(with = "member")]
-    pub cold_with_us: u64,
+    /// Typical time that a prefetched cold launch waits for the drive, in microseconds; `None` before there were any.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub cold_with_us: Option<u64>,
     /// The same without prefetching.
-    #[serde(with = "member")]
-    pub cold_without_us: u64,
-    /// Typical time of a launch, in microseconds; 0 for unknown.
-    #[serde(with = "member")]
-    pub duration_us: u64,
-    /// What prefetching saves of the waiting time, in percent; [`AppState::GAIN_UNKNOWN`] for unknown.
-    #[serde(with = "member")]
-    pub gain_percent: i32,
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub cold_without_us: Option<u64>,
+    /// Typical time of a cold launch, in microseconds; `None` before there were any.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub duration_us: Option<u64>,
+    /// What prefetching saves of the waiting time, in percent, below 0 where it costs time; `None` if that is not known.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub gain_percent: Option<i32>,
     /// Launches in the history beside other programs' writes.
     #[serde(with = "member")]
     pub beside_writes: u64,
@@ -70,16 +70,6 @@ pub struct AppState {
     /// Prefetch entries of the profile.
     #[serde(with = "member")]
     pub entries: u64,
-}
-
-impl AppState {
-    /// Stands for a gain that is not known.
-    pub const GAIN_UNKNOWN: i32 = -1000;
-
-    /// The gain in percent, if it is known.
-    pub fn gain(&self) -> Option<i32> {
-        (self.gain_percent != Self::GAIN_UNKNOWN).then_some(self.gain_percent)
-    }
 }
 
 /// The service as a whole. Apps, profiles and launches are those of the asking user, and all for the administrator.

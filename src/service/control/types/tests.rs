@@ -82,7 +82,7 @@ fn missing_members_are_the_default_and_unknown_members_are_skipped() {
     let (app, _): (AppState, _) = data.deserialize().unwrap();
     let expected = AppState {
         app: "/a".to_owned(),
-        gain_percent: -3,
+        gain_percent: Some(-3),
         ..AppState::default()
     };
     assert_eq!(app, expected);
