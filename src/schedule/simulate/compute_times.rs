@@ -50,15 +50,7 @@ pub(super) fn compute_times(log: &[LogEntry], models: &[DriveModel], learned: Le
     let launch_us = log.iter().map(|entry| entry.time_us).max().unwrap_or(0) as f64;
     let reads_us: f64 = costs.iter().map(|(cost, _)| cost).sum();
     if learned == Learned::Live && launch_us < reads_us * MOSTLY_CACHED {
-        let timed = passed.zip(log);
-        return timed
-            .map(
-                |(passed_us, entry)| match models.get(usize::from(entry.device)) {
-                    Some(model) if model.has_heads() => passed_us.min(longest_us(model)),
-                    _ => passed_us,
-                },
-            )
-            .collect();
+        return passed.collect();
     }
     // An access is recorded when its read begins.
     let mut left_us: f64 = 0.0;
@@ -70,14 +62,6 @@ pub(super) fn compute_times(log: &[LogEntry], models: &[DriveModel], learned: Le
             passed_us - waited_us
         })
         .collect()
-}
-
-/// Longest time, in µs, that an app is believed to compute between two accesses on a disk with heads, where it had most of
-/// them cached: a random read. A later lesson is recorded beside a prefetch, and where the app waits longer, it waits for
-/// the sweep. Taken for computing, such waits make the order of that sweep look like the one that the app needs, and the next
-/// schedule of it, in several regions, is slower.
-fn longest_us(model: &DriveModel) -> f64 {
-    model.request_cost_us(PAGE_SIZE, None)
 }
 
 /// A drive while a launch is recorded, on which no two reads are under way at once.
@@ -208,19 +192,6 @@ mod tests {
         let launch: Vec<LogEntry> = entries.collect();
         let times = compute_times(&launch, &[model], Learned::Live);
         assert!(times.iter().sum::<f64>() < seek_us * 2.0, "{times:?}");
-    }
-
-    #[test]
-    fn on_a_disk_long_waits_of_a_cached_launch_are_those_for_its_prefetch() {
-        let models = [DriveModel::guess(DriveClass::Rotational)];
-        let entries = (0..400u64).map(|index| LogEntry {
-            time_us: index * 300 + if index < 100 { 0 } else { 600_000 },
-            ..data(0, index << 10, 1, index << 10)
-        });
-        let launch: Vec<LogEntry> = entries.collect();
-        let times = compute_times(&launch, &models, Learned::Live);
-        assert_eq!((times[99], times[101]), (300.0, 300.0));
-        assert!((1_000.0..100_000.0).contains(&times[100]), "{}", times[100]);
     }
 
     #[test]
