@@ -445,6 +445,8 @@ mod tests {
             assert_eq!(scenario.is_prefetch_only(), name.starts_with("only-"));
             assert!(scenario.needs_model());
         }
+        assert!(Scenario::parse_list("service").unwrap()[0].needs_model());
+        assert!(!Scenario::parse_list("cold").unwrap()[0].needs_model());
         assert_eq!(
             Scenario::parse_list("sweep-shift-96").unwrap()[0].method(),
             Some(Method::ShiftMerge)

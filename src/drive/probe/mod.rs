@@ -191,7 +191,8 @@ fn measure_each(
     Ok(measured)
 }
 
-/// Measures one of the drives below a path. `tell` is called again and again with the share that is done, and says whether to go on.
+/// Measures one of the drives below a path. `tell` is called again and again with the share that is done, and says whether
+/// to go on.
 ///
 /// # Errors
 /// [`ProbeError`].

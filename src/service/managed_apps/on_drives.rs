@@ -50,6 +50,7 @@ impl ManagedApps {
 
     /// Has a profile scheduled with the parameters in force, by the models in this directory or in the order of accesses.
     fn schedule_anew(&mut self, key: &UserApp, models: Option<PathBuf>, what: &'static str) {
+        let is_chosen = models.is_some();
         self.change_profile(
             key,
             Occasion::Launch,
@@ -62,7 +63,10 @@ impl ManagedApps {
             },
             move |apps, key, stored| match stored {
                 Ok(profile) => {
-                    if let Some(record) = apps.registry.records.get_mut(&key) {
+                    // A drive may have been measured while this one was made.
+                    if let Some(record) = apps.registry.records.get_mut(&key)
+                        && record.managed.may_choose_order() == is_chosen
+                    {
                         record.managed.order_is_made();
                     }
                     if let Some(profile) = profile {

@@ -215,7 +215,9 @@ impl Parts {
         });
         let key = &launch.start.key;
         self.apps.keep(key, recorded.cached, recorded.learned, cold);
-        self.probes.learned(key);
+        if self.config.prefetch.probe {
+            self.probes.learned(key);
+        }
         self.refresh_marks();
     }
 
@@ -320,7 +322,7 @@ impl Parts {
         let EndedLaunch {
             key, figures, row, ..
         } = launch;
-        if self.apps.profiles.contains_key(&key) {
+        if self.config.prefetch.probe && self.apps.profiles.contains_key(&key) {
             self.probes.launch_ended(&key);
         }
         self.apps.schedule_for_drives(&key);
