@@ -13,7 +13,7 @@ use super::show::app_name;
 use super::{Failure, say};
 use crate::apps::{CommandApp, LAUNCHERS_DIR, Rules, identify_command};
 use crate::cli::format::{mib, text_of};
-use crate::drive::Sysfs;
+use crate::drive::{DriveBelow, Sysfs};
 use crate::kernel::check;
 use crate::learn::{
     LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command,
@@ -134,12 +134,14 @@ pub fn options(how: &Learning, live: bool, app: App, command: &Command) -> Learn
 }
 
 /// The longest time that a launch may take while it is learned. Without readahead, a disk with heads needs ten
-/// milliseconds for each page.
+/// milliseconds for each page. A claim to rotate is believed here of virtual drives, too: a disk may be below one, and
+/// nothing but time is lost where none is.
 fn longest(learned: Learned, command: &Command) -> Duration {
     let dev = fs::metadata(command.file()).map(|file| file.dev());
-    let is_slow = |dev: &u64| {
-        learned == Learned::Exact && Sysfs::default().class(*dev) == DriveClass::Rotational
-    };
+    let sysfs = Sysfs::default();
+    let rotates = |drive: DriveBelow| sysfs.claim(drive.dev).class == DriveClass::Rotational;
+    let is_slow =
+        |dev: &u64| learned == Learned::Exact && sysfs.drives_below(*dev).into_iter().any(rotates);
     match dev.ok().filter(is_slow) {
         Some(_) => LONGEST_ON_DISK,
         None => LaunchLimits::default().timeout,

@@ -89,8 +89,8 @@ pub fn list(state_dir: &Path, user: Option<u32>, json: bool) -> Result<(), Failu
         let apps = running()?.apps(user, None).map_err(failed)?;
         return write_out(&match json {
             true => {
-                let of = |app: &AppState| serde_json::json!({"path": app.app, "uid": app.uid, "service": app});
-                format!("{:#}\n", apps.iter().map(of).collect::<serde_json::Value>())
+                let apps = apps.iter().map(json_without_profile);
+                format!("{:#}\n", apps.collect::<serde_json::Value>())
             }
             false => joined(&apps_table(&apps, user.is_none())),
         });
@@ -111,11 +111,7 @@ pub fn list(state_dir: &Path, user: Option<u32>, json: bool) -> Result<(), Failu
     profiles.sort_by(|a, b| (&a.app.path, &a.app.root).cmp(&(&b.app.path, &b.app.root)));
     let managed = managed(state_dir, user);
     let text = if json {
-        let all: Vec<_> = profiles
-            .iter()
-            .map(|profile| list_json(profile, &managed))
-            .collect();
-        format!("{:#}\n", serde_json::Value::from(all))
+        format!("{:#}\n", list_json(&profiles, &managed))
     } else {
         let line = |profile: &Profile| {
             let user = user_column(profile.app.uid, user.is_none());
@@ -131,16 +127,26 @@ pub fn list(state_dir: &Path, user: Option<u32>, json: bool) -> Result<(), Failu
     write_out(&text)
 }
 
-/// A profile, with what the service knows of the app's launches.
-fn list_json(profile: &Profile, managed: &[AppState]) -> serde_json::Value {
-    let mut value = print::list_json(profile);
-    let state = managed
-        .iter()
-        .find(|state| state.uid == profile.app.uid && state.app.as_bytes() == profile.app.id());
-    if let Some(state) = state {
-        value["service"] = serde_json::json!(state);
-    }
-    value
+/// The profiles, each with what the service knows of the app's launches, and then the managed apps that have none.
+fn list_json(profiles: &[Profile], managed: &[AppState]) -> serde_json::Value {
+    let is_of = |state: &AppState, profile: &Profile| {
+        state.uid == profile.app.uid && state.app.as_bytes() == profile.app.id()
+    };
+    let with_profile = profiles.iter().map(|profile| {
+        let mut value = print::list_json(profile);
+        if let Some(state) = managed.iter().find(|state| is_of(state, profile)) {
+            value["service"] = serde_json::json!(state);
+        }
+        value
+    });
+    let has_none = |state: &&AppState| !profiles.iter().any(|profile| is_of(state, profile));
+    let without = managed.iter().filter(has_none).map(json_without_profile);
+    with_profile.chain(without).collect()
+}
+
+/// An app of which no profile can be read.
+fn json_without_profile(app: &AppState) -> serde_json::Value {
+    serde_json::json!({"path": app.app, "uid": app.uid, "service": app})
 }
 
 /// The apps that the service manages, if it runs and uses this state directory. `list` goes on without

@@ -41,7 +41,10 @@ pub fn known_drives(
             KnownDrive {
                 name: drive.name,
                 claim,
-                model: kept.map_or_else(|| guess(claim), |kept| kept.model.clone()),
+                model: kept.map_or_else(
+                    || DriveModel::guess(claim.likely_class()),
+                    |kept| kept.model.clone(),
+                ),
                 measured: kept.map(|kept| kept.measured),
             }
         })
@@ -65,14 +68,6 @@ pub fn drives_of(
         }
     }
     drives
-}
-
-/// The guess for a drive by what it claims. That a virtual drive rotates is not believed.
-fn guess(claim: DriveClaim) -> DriveModel {
-    DriveModel::guess(match claim.class {
-        DriveClass::Rotational if claim.is_virtual => DriveClass::CommandQueuing,
-        class => class,
-    })
 }
 
 /// What a drive's claim is worth, where its model says something else.

@@ -17,6 +17,16 @@ pub struct DriveClaim {
     pub is_virtual: bool,
 }
 
+impl DriveClaim {
+    /// The class that the drive is taken for. That a virtual drive rotates is not believed.
+    pub fn likely_class(self) -> DriveClass {
+        match self.class {
+            DriveClass::Rotational if self.is_virtual => DriveClass::CommandQueuing,
+            class => class,
+        }
+    }
+}
+
 /// A view of sysfs. Tests use another root than /sys.
 #[derive(Clone, Debug)]
 pub struct Sysfs {
@@ -130,19 +140,20 @@ impl Sysfs {
     /// What the drive itself claims to be. A whole disk, encoded as `st_rdev`.
     pub fn claim(&self, drive: u64) -> DriveClaim {
         let disk = self.disk(drive);
-        let is_below = |dir: &str| {
-            disk.as_ref()
-                .is_some_and(|disk| disk.starts_with(self.root.join(dir)))
-        };
-        let has_prefix = |prefixes: &[&str]| {
-            let name = disk.as_ref().and_then(|disk| disk.file_name()?.to_str());
-            name.is_some_and(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)))
-        };
         let class = disk.as_deref().and_then(own_class);
         DriveClaim {
             class: class.unwrap_or(DriveClass::CommandQueuing),
-            is_virtual: is_below("devices/virtual") || has_prefix(&["vd", "xvd", "nbd", "loop"]),
+            is_virtual: disk.is_some_and(|disk| self.is_virtual(&disk)),
         }
+    }
+
+    /// Whether a host or a file is behind a disk, by its directory.
+    fn is_virtual(&self, disk: &Path) -> bool {
+        let prefixes = ["vd", "xvd", "nbd", "loop"];
+        let name = disk.file_name().and_then(|name| name.to_str());
+        let has_prefix =
+            name.is_some_and(|name| prefixes.iter().any(|prefix| name.starts_with(prefix)));
+        has_prefix || disk.starts_with(self.root.join("devices/virtual"))
     }
 
     fn class_below(&self, dev: u64, depth: u32) -> Option<DriveClass> {
@@ -154,9 +165,13 @@ impl Sysfs {
         let below = below
             .iter()
             .filter_map(|lower| self.class_below(lower.dev, depth + 1));
+        let own = own_class(&disk).map(|class| DriveClaim {
+            class,
+            is_virtual: self.is_virtual(&disk),
+        });
         // A stack of devices is as slow as its slowest part.
         below
-            .chain(own_class(&disk))
+            .chain(own.map(DriveClaim::likely_class))
             .max_by_key(|class| match class {
                 DriveClass::CommandQueuing => 0,
                 DriveClass::NoCommandQueuing => 1,
@@ -259,8 +274,12 @@ pub(super) mod tests {
                 ("179:8", "mmcblk1"),
                 ("259:0", "nvme0n1"),
                 ("253:0", "dm-0"),
+                ("254:0", "vda"),
+                ("7:0", "virtual/block/loop0"),
             ],
             &[
+                ("devices/vda/queue/rotational", "1"),
+                ("devices/virtual/block/loop0/queue/rotational", "1"),
                 ("devices/sda/device/queue_depth", "32"),
                 ("devices/sdb/device/queue_depth", "1"),
                 ("devices/sdc/queue/rotational", "1"),
@@ -278,9 +297,15 @@ pub(super) mod tests {
             (179, 8, CommandQueuing),
             (259, 0, CommandQueuing),
             (253, 0, NoCommandQueuing),
+            (254, 0, CommandQueuing),
+            (7, 0, CommandQueuing),
             (1, 1, CommandQueuing),
         ] {
             assert_eq!(sysfs.class(makedev(major, minor)), class, "{major}:{minor}");
+        }
+        for dev in [makedev(254, 0), makedev(7, 0)] {
+            let claim = sysfs.claim(dev);
+            assert_eq!((claim.class, claim.is_virtual), (Rotational, true));
         }
         assert!(!sysfs.claim(makedev(8, 32)).is_virtual);
         assert_eq!(sysfs.claim(makedev(8, 32)).class, Rotational);

@@ -12,6 +12,7 @@ use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
 use crate::model::{App, DriveClass, Ended, GivenParams, Learned, Params, Profile, Revision};
 use crate::process::LaunchOver;
+use crate::schedule::main_device;
 
 /// A traced launch, apart from its trace.
 pub(super) struct WatchedLaunch {
@@ -63,7 +64,9 @@ impl WatchedLaunch {
             }));
         }
         let clock = Instant::now();
-        let class = main_class(&sequence);
+        // The parameters of the drive that most is read from are tuned.
+        let main = main_device(&sequence.log).unwrap_or(0);
+        let class = sequence.devices[main].class;
         let created = self.created_s();
         let history = self.history(class, created);
         let params = history[history.len() - 1].params;
@@ -167,16 +170,6 @@ impl WatchedLaunch {
         let since = self.started.duration_since(UNIX_EPOCH);
         since.map_or(0, |since| since.as_secs())
     }
-}
-
-/// The class of the drive from which most of the launch is read: its parameters are tuned.
-fn main_class(sequence: &Sequence) -> DriveClass {
-    let mut pages = vec![0; sequence.devices.len()];
-    for entry in &sequence.log {
-        pages[usize::from(entry.device)] += entry.span.len;
-    }
-    let device = (0..pages.len()).max_by_key(|&device| pages[device]);
-    sequence.devices[device.unwrap_or(0)].class
 }
 
 /// When the launch ended, CLOCK_MONOTONIC in nanoseconds: at its completion block, if it fell quiet. Reads in

@@ -3,8 +3,10 @@
 //! A simulation chooses the order of requests ([`choose`]) by the drives' models. On disks with heads and drives that
 //! serve one command at a time the order decides, so that until they are measured the models of their classes will do.
 //! Where a drive has a queue, what is gained is small beside what drives of the class differ by: until it is measured,
-//! the schedule is that of its class.
+//! the schedule is that of its class. The drive that most is read from decides ([`main_device`]): of the others, on which
+//! an app has a few files, guesses will do.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
@@ -13,7 +15,7 @@ use crate::model::{
     Device, DeviceParams, DriveClass, DriveModel, Learned, LogEntry, Origin, Params, PrefetchEntry,
     Span,
 };
-use crate::schedule::{Choices, LaunchSimulator, choose, schedule_for};
+use crate::schedule::{Choices, LaunchSimulator, choose, main_device, schedule_for};
 
 /// Most log entries that are simulated: a candidate takes 1 µs of processor time for each, and there are some
 /// hundred.
@@ -38,7 +40,7 @@ impl OnDrives<'_> {
     pub fn schedule(&self, log: &[LogEntry]) -> Vec<PrefetchEntry> {
         let usual = DeviceParams::new(self.devices, self.main, self.params);
         let models = match log.len() <= MOST_ENTRIES {
-            true => self.models(),
+            true => self.models(main_device(log)),
             false => None,
         };
         let Some(models) = models else {
@@ -55,7 +57,7 @@ impl OnDrives<'_> {
 
     /// When a launch with this schedule should come to its completion page, in µs since prefetching began, and the kernel's
     /// names of its drives, each once. What a launch accesses later is no part of the time that it takes. `None` unless all
-    /// of them were measured; only then the launch sequence is asked for.
+    /// that the launch sequence is read from were measured.
     pub fn expected(
         &self,
         schedule: &[PrefetchEntry],
@@ -63,34 +65,40 @@ impl OnDrives<'_> {
         log: impl FnOnce() -> Option<Vec<LogEntry>>,
     ) -> Option<(f64, Vec<String>)> {
         let drives = self.drives()?;
-        if drives.iter().any(|drive| drive.measured.is_none()) {
+        // Where none was measured, the launch sequence is not asked for: it has to be found on the disks.
+        let is_measured = |drive: &Option<KnownDrive>| {
+            let measured = drive.as_ref().and_then(|drive| drive.measured);
+            measured.is_some()
+        };
+        if !drives.iter().any(is_measured) {
             return None;
         }
         let log = log().filter(|log| log.len() <= MOST_ENTRIES)?;
+        let mut names = Vec::new();
+        for device in devices_of(&log) {
+            let drive = drives.get(device).filter(|drive| is_measured(drive))?;
+            names.extend(drive.as_ref().map(|drive| drive.name.clone()));
+        }
+        names.sort_unstable();
+        names.dedup();
         let last = log
             .iter()
             .position(|entry| holds(&entry.span, completion))?;
-        let (mut names, models): (Vec<_>, Vec<_>) = drives
-            .into_iter()
-            .map(|drive| (drive.name, drive.model))
-            .unzip();
-        names.sort_unstable();
-        names.dedup();
+        let models = models_or_guesses(drives, self.devices);
         let launch = LaunchSimulator::new(&log, &models, self.learned);
         let accessed_us = launch.simulate(schedule, 0).accessed_us;
         Some((*accessed_us.get(last)?, names))
     }
 
-    /// The models of the devices, in their order; `None` if one is not known well enough.
-    fn models(&self) -> Option<Vec<DriveModel>> {
-        let drives = self.drives()?.into_iter().map(|drive| drive.model);
-        let models: Vec<DriveModel> = drives.collect();
-        models.iter().all(is_simulated).then_some(models)
+    /// The models of the devices, in their order; `None` if that of the main device is not known well enough.
+    fn models(&self, main: Option<usize>) -> Option<Vec<DriveModel>> {
+        let drives = self.drives()?;
+        is_known_well(&drives, main?).then(|| models_or_guesses(drives, self.devices))
     }
 
-    /// The drives of the devices, in their order; `None` if one is unknown, or lies on several drives, so that positions
-    /// tell no distance.
-    fn drives(&self) -> Option<Vec<KnownDrive>> {
+    /// The drives of the devices, in their order. `None` in place of one that is unknown, or lies on several drives, so that
+    /// positions tell no distance; `None` in place of all without models, or a mount table.
+    fn drives(&self) -> Option<Vec<Option<KnownDrive>>> {
         // Models that cannot be read are reported by `doctor` and `probe`.
         let kept = KeptModels::load(self.state_dir?).unwrap_or_default();
         let mounts = MountTable::read().ok()?;
@@ -101,8 +109,31 @@ impl OnDrives<'_> {
             let drive = drives.pop()?;
             drives.is_empty().then_some(drive)
         };
-        self.devices.iter().map(drive).collect()
+        Some(self.devices.iter().map(drive).collect())
     }
+}
+
+/// Whether a schedule may be chosen where most is read from this drive.
+fn is_known_well(drives: &[Option<KnownDrive>], main: usize) -> bool {
+    let main = drives.get(main).and_then(Option::as_ref);
+    main.is_some_and(|drive| is_simulated(&drive.model))
+}
+
+/// The models of the devices, in their order. Of those that are not known, guesses by their classes.
+fn models_or_guesses(drives: Vec<Option<KnownDrive>>, devices: &[Device]) -> Vec<DriveModel> {
+    let known = drives.into_iter().zip(devices);
+    known
+        .map(|(drive, device)| match drive {
+            Some(drive) => drive.model,
+            None => DriveModel::guess(device.class),
+        })
+        .collect()
+}
+
+/// The devices that a launch sequence is read from, each once.
+fn devices_of(log: &[LogEntry]) -> BTreeSet<usize> {
+    let devices = log.iter().map(|entry| usize::from(entry.device));
+    devices.collect()
 }
 
 /// Whether a span has the first page of another.
@@ -118,6 +149,7 @@ fn is_simulated(model: &DriveModel) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::DriveClaim;
 
     #[test]
     fn drives_with_queues_are_simulated_once_they_are_measured() {
@@ -133,15 +165,47 @@ mod tests {
         }
     }
 
-    #[test]
-    fn without_models_nothing_is_simulated() {
-        let device = Device {
+    fn device(class: DriveClass) -> Device {
+        Device {
             dev: 0,
             name: String::new(),
             fs: String::new(),
             fs_uuid: [0; 16],
-            class: DriveClass::Rotational,
-        };
+            class,
+        }
+    }
+
+    fn drive(class: DriveClass) -> KnownDrive {
+        let is_virtual = false;
+        KnownDrive {
+            name: String::new(),
+            claim: DriveClaim { class, is_virtual },
+            model: DriveModel::guess(class),
+            measured: None,
+        }
+    }
+
+    #[test]
+    fn the_main_drive_decides_whether_a_launch_is_simulated() {
+        use DriveClass::{CommandQueuing, NoCommandQueuing, Rotational};
+        let disk = || Some(drive(Rotational));
+        let ssd = || Some(drive(CommandQueuing));
+        assert!(is_known_well(&[disk(), ssd()], 0));
+        assert!(!is_known_well(&[disk(), ssd()], 1), "a guess of a queue");
+        assert!(is_known_well(&[None, disk()], 1));
+        assert!(!is_known_well(&[None, disk()], 0), "it is unknown");
+        assert!(!is_known_well(&[disk()], 1), "there is no such device");
+        let devices = [device(NoCommandQueuing), device(Rotational)];
+        let models = models_or_guesses(vec![None, disk()], &devices);
+        assert_eq!(
+            models,
+            [NoCommandQueuing, Rotational].map(DriveModel::guess)
+        );
+    }
+
+    #[test]
+    fn without_models_nothing_is_simulated() {
+        let device = device(DriveClass::Rotational);
         let directory = tempfile::tempdir().unwrap();
         for state_dir in [None, Some(directory.path())] {
             let on_drives = OnDrives {
@@ -151,7 +215,7 @@ mod tests {
                 learned: Learned::Exact,
                 state_dir,
             };
-            assert_eq!(on_drives.models(), None);
+            assert_eq!(on_drives.models(Some(0)), None);
         }
     }
 }

@@ -11,8 +11,8 @@
 use std::collections::BTreeSet;
 
 use super::regions::{RegionPlan, regional};
-use super::schedule_for;
 use super::simulate::LaunchSimulator;
+use super::{main_device, schedule_for};
 use crate::model::{DeviceParams, DriveModel, Infill, Learned, LogEntry, Params, PrefetchEntry};
 
 /// A launch must be predicted to end so much earlier for a schedule to take the place of that of the drive's class, as
@@ -111,10 +111,12 @@ pub struct Choices<'a> {
 }
 
 /// The schedule with which the launch is predicted to end first. `models` are those of the devices, by their index in
-/// the device table. The usual one stays unless another gains 3 %, or on drives with queues 8 %.
+/// the device table; that of the [`main_device`] says what is tried. The usual one stays unless another gains 3 %, or on
+/// drives with queues 8 %.
 pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> ChosenSchedule {
     let entries = schedule_for(log, choices.usual);
-    let reorders = models.iter().any(DriveModel::reorders);
+    let main = main_device(log).and_then(|device| models.get(device));
+    let reorders = main.is_some_and(DriveModel::reorders);
     let mut search = ScheduleSearch {
         log,
         launch: LaunchSimulator::new(log, models, choices.learned),
@@ -135,9 +137,9 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
         usual_us,
         candidates: 1,
     };
-    let hole = (models.iter().map(DriveModel::hole_pages).max()).unwrap_or(0);
+    let hole = main.map_or(0, DriveModel::hole_pages);
     let mut best = None;
-    let is_decisive = models.iter().all(DriveModel::is_order_decisive);
+    let is_decisive = main.is_some_and(DriveModel::is_order_decisive);
     if is_decisive {
         search.sequences(hole, choices.params, usual_us, &mut best);
     }

@@ -16,6 +16,8 @@ mod simulate;
 #[cfg(test)]
 mod generate;
 
+use std::collections::BTreeMap;
+
 use crate::model::{DeviceParams, Infill, LogEntry, Params, PrefetchEntry};
 
 pub use choose::{Choices, ChosenSchedule, SchedulePlan, choose};
@@ -23,6 +25,27 @@ pub use regions::{RegionPlan, RegionalSchedule, regional};
 pub use reschedule::{Located, Resequenced, reorder, resequence};
 pub use shift::metadata_shift;
 pub use simulate::{AppWait, LaunchSimulator, QueueLength, Simulation};
+
+/// The device that most pages of a launch sequence are on, by its index in the device table: its drive decides how the
+/// launch is scheduled. `None` if the sequence is empty.
+pub fn main_device(log: &[LogEntry]) -> Option<usize> {
+    most_pages(
+        log.iter()
+            .map(|entry| (usize::from(entry.device), entry.span.len)),
+    )
+}
+
+/// The device with most pages, of numbers of pages and their devices.
+pub fn most_pages(pages: impl Iterator<Item = (usize, u64)>) -> Option<usize> {
+    let mut of_devices = BTreeMap::new();
+    for (device, pages) in pages {
+        *of_devices.entry(device).or_default() += pages;
+    }
+    let most = of_devices
+        .into_iter()
+        .max_by_key(|&(_, pages): &(_, u64)| pages);
+    most.map(|(device, _)| device)
+}
 
 /// All of pre-scheduling: range merge, infill merge if `params` say so, metadata shift.
 ///

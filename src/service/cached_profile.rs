@@ -13,6 +13,7 @@ use crate::model::{
 use crate::policy::estimate_cold_requests;
 use crate::prefetch::HeadStart;
 use crate::profile::{Store, encode};
+use crate::schedule::most_pages;
 
 /// A profile that can be prefetched at once.
 #[derive(Clone)]
@@ -122,14 +123,11 @@ impl CachedProfile {
 
 /// Class of the drive that most of the schedule is read from.
 pub fn main_class(profile: &Profile) -> DriveClass {
-    let mut pages = vec![0; profile.devices.len()];
-    for entry in &profile.entries {
+    let pages = profile.entries.iter().map(|entry| {
         let device = entry.span.place.device(&profile.files);
-        pages[usize::from(device)] += entry.span.len;
-    }
-    (0..pages.len())
-        .max_by_key(|&device| pages[device])
-        .map_or(DriveClass::CommandQueuing, |device| {
-            profile.devices[device].class
-        })
+        (usize::from(device), entry.span.len)
+    });
+    most_pages(pages).map_or(DriveClass::CommandQueuing, |device| {
+        profile.devices[device].class
+    })
 }

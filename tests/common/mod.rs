@@ -5,8 +5,11 @@
 #![allow(dead_code)]
 
 use std::fs::{self, File};
+use std::io::{self, Write};
+use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +17,7 @@ use tempfile::TempDir;
 
 /// Whether tests that need root can run. If not, says so loudly; where CI forbids that, fails.
 pub fn privileged() -> bool {
+    tell_panics_at_once();
     if rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists() {
         return true;
     }
@@ -24,6 +28,20 @@ pub fn privileged() -> bool {
     );
     eprintln!("SKIPPED: {why}");
     false
+}
+
+/// Has panics told when they happen. The test harness keeps what a test prints until all have ended: a program that is
+/// ended at its time limit would take the reasons of its failures along.
+fn tell_panics_at_once() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            // The harness keeps what eprintln prints, and not what is written to the stream itself.
+            let _ = writeln!(io::stderr(), "{info}");
+            usual(info);
+        }));
+    });
 }
 
 /// An ext4 file system on a loop device with direct I/O and a readahead of 128 KiB.

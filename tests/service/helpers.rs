@@ -1,6 +1,9 @@
 //! What other processes do for an app that the service learns: a service that a bus starts, and an older process of
 //! the app's user.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use paralfetch::drive::drop_caches;
@@ -54,6 +57,15 @@ fn learned(image: &Image, file: usize) -> Vec<u64> {
     pages_of(&image.root.show("app"), &format!("/data/{file}"))
 }
 
+/// The files that helpers of the learned launch accessed, by their inodes.
+fn helper_inodes(image: &Image) -> Vec<u64> {
+    let profile = image.root.show("app");
+    let helpers = profile["helpers"].as_array().unwrap().iter();
+    helpers
+        .map(|read| read["inode"].as_u64().unwrap())
+        .collect()
+}
+
 /// A service that learns the app again.
 fn start_to_learn_again(image: &Image, service: Running) -> Running {
     service.stop();
@@ -71,6 +83,11 @@ fn reads_of_a_helper_are_learned_when_they_recur() {
     learn(&image, &mut service, &[50, 51], "");
     assert!(learned(&image, 1).into_iter().eq(WHOLE));
     assert!(learned(&image, 50).is_empty(), "it may have been chance");
+    let noted = helper_inodes(&image);
+    let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+    assert!(noted.contains(&inode(&image.root.path().join("data/50"))));
+    // What records a launch starts a process of the same program.
+    assert!(!noted.contains(&inode(env!("CARGO_BIN_EXE_paralfetch").as_ref())));
     let mut service = start_to_learn_again(&image, service);
     learn(&image, &mut service, &[50, 52], "");
     service.stop();

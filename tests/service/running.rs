@@ -315,10 +315,11 @@ impl Running {
         let limit = Instant::now() + LIMIT;
         loop {
             let left = limit.saturating_duration_since(Instant::now());
-            let line = self
-                .lines
-                .recv_timeout(left)
-                .unwrap_or_else(|error| panic!("no line with {words:?}: {error}"));
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|error| {
+                let last = self.heard.len().saturating_sub(20);
+                let last = self.heard[last..].join("\n");
+                panic!("no line with {words:?}: {error}; the last ones are\n{last}")
+            });
             self.heard.push(line.clone());
             if are_in(words, &line) {
                 return line;

@@ -19,6 +19,8 @@ mod tests;
 mod unreported_reads;
 mod walk;
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::time::SystemTime;
 
 use accessed_file::FileGroups;
@@ -33,7 +35,7 @@ use super::probe::LiveProbe;
 use crate::fs::mounts::MountTable;
 use crate::kernel::Namespaces;
 use crate::model::{
-    Access, Device, DriveClass, File, HelperRead, LogEntry, PathUse, Span, UnusedPages,
+    Access, By, Device, DriveClass, File, HelperRead, LogEntry, PathUse, Span, UnusedPages,
 };
 
 /// Most files of helpers alone that the system is asked about. On a system that starts thousands of programs
@@ -103,6 +105,9 @@ pub fn resolve(
     let mut probe = LiveProbe::new(mounts, class, observed.started, is_late);
     let (implied, paths) = implied_accesses(observed, mounts, &mut probe);
     let mut accesses = [observed.accesses, &implied].concat();
+    if let Ok(program) = fs::metadata("/proc/self/exe") {
+        leave_to_others(&mut accesses, program.dev(), program.ino());
+    }
     // The sort is stable: reads for a look-up are traced before the look-up is reported, and stay before it.
     accesses.sort_by_key(|access| access.time_ns);
     if observed.touches {
@@ -117,6 +122,16 @@ pub fn resolve(
     sequence.report.paths = paths;
     sequence.report.warnings = probe.warnings;
     (!is_late()).then_some(sequence)
+}
+
+/// Takes helpers that read this program's own file for other tasks: what records a launch starts processes of it, which
+/// do nothing for the app.
+fn leave_to_others(accesses: &mut [Access], dev: u64, ino: u64) {
+    for access in accesses {
+        if access.by == By::Helper && (access.dev, access.ino) == (dev, ino) {
+            access.by = By::Other;
+        }
+    }
 }
 
 /// The launch sequence of what was traced, apart from paths, by the answers of `probe`.

@@ -164,6 +164,17 @@ pub(super) fn run_after(
 }
 
 #[test]
+fn helpers_of_this_program_are_none_of_the_app() {
+    let mut all =
+        accesses("helper read 11:0+4, read 11:4+1, helper read 12:0+1, daemon added 11:5+1");
+    leave_to_others(&mut all, EXT4, 11);
+    let by: Vec<By> = all.iter().map(|access| access.by).collect();
+    assert_eq!(by, [By::Other, By::Tree, By::Helper, By::Daemon]);
+    leave_to_others(&mut all, ELSEWHERE, 12);
+    assert_eq!(all[2].by, By::Helper, "it is another device");
+}
+
+#[test]
 fn each_page_comes_once_at_its_first_access_after_its_metadata() {
     let trace = "added 0:10+1, added 11:0+4, read 11:2+4, added 0:12+1, added 12:0+1, fault 11:0+8";
     let mut system = fake([file(11, 8), file(12, 8)]);

@@ -104,6 +104,28 @@ fn a_drive_with_a_queue_takes_regions_that_save_many_requests() {
     assert!(found.entries.len() < 100, "{}", found.entries.len());
 }
 
+/// A few pages on another drive, such as the program that starts an app, change nothing for a disk.
+#[test]
+fn the_drive_that_most_is_read_from_says_what_is_tried() {
+    let mut log = scattered();
+    log[7].device = 1;
+    let params = Params::for_device(DriveClass::Rotational, true);
+    let choices = Choices {
+        usual: &DeviceParams::uniform(params),
+        params,
+        learned: Learned::Live,
+        may_hold: false,
+    };
+    let models = [DriveClass::Rotational, DriveClass::CommandQueuing].map(DriveModel::guess);
+    let found = choose(&log, &models, &choices);
+    assert!(
+        matches!(found.plan, SchedulePlan::Regions(_)),
+        "{:?}",
+        found.plan
+    );
+    assert!(found.predicted_us <= found.usual_us * (1.0 - LEAST_GAIN));
+}
+
 #[test]
 fn holes_are_tried_once_each_and_small_ones_always() {
     assert!(holes(0).eq([0, 1, 2, 4, 8]));
