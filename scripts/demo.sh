@@ -5,8 +5,7 @@
 #
 #   scripts/demo.sh
 #
-# Environment: PARALFETCH_DEMO_DIR, where the image goes (/var/tmp/paralfetch-demo; on a real disk);
-# PARALFETCH_ROTATIONAL=0 or 1, where the drive misreports whether it rotates.
+# Environment: PARALFETCH_DEMO_DIR, where the image goes (/var/tmp/paralfetch-demo; on a real disk).
 
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"

@@ -75,15 +75,13 @@ mount_image() {
     queue=/sys/block/${device#/dev/}/queue
     # The same knob as the read_ahead_kb of the device's bdi, where ext4 takes it from.
     echo "$READ_AHEAD_KB" >"$queue/read_ahead_kb"
-    # A virtual machine's disk may call itself rotational, and the loop device repeats it.
-    [[ -z ${PARALFETCH_ROTATIONAL:-} ]] || echo "$PARALFETCH_ROTATIONAL" >"$queue/rotational"
     mount -t proc proc "$MNT/proc"
     mount --rbind /sys "$MNT/sys"
     mount --rbind /dev "$MNT/dev"
     for directory in dev/shm tmp run; do
         mount -t tmpfs -o mode=1777 tmpfs "$MNT/$directory"
     done
-    say "Mounted $IMAGE on $device: direct I/O, read_ahead_kb $READ_AHEAD_KB, rotational $(<"$queue/rotational")"
+    say "Mounted $IMAGE on $device: direct I/O, read_ahead_kb $READ_AHEAD_KB"
 }
 
 # require_direct_loop DEVICE IMAGE: direct I/O on, or an end with the reason.

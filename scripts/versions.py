@@ -23,7 +23,7 @@ CHANGELOG = ROOT / "CHANGELOG.md"
 METAINFO = ROOT / "dist/org.paralfetch.Paralfetch.metainfo.xml"
 # With the version's place in them.
 PACKAGES = {"packaging/rpm/paralfetch.spec": r"(?m)^Version: *(.*)$", "packaging/arch/PKGBUILD": r"(?m)^pkgver=(.*)$"}
-PAGES = ["man/paralfetch.1", "man/paralfetch.toml.5"]
+PAGES = ["man/paralfetch.1", "man/paralfetch.toml.5", "man/paralfetch.service.8"]
 CONTROL = ROOT / "packaging/debian/control"
 
 
