@@ -6,6 +6,9 @@
 # A package with a suite, such as bookworm-backports, is taken from that suite of the distribution's
 # own archive.
 #
+# PARALFETCH_IMAGE_SUITE names another release of the distribution than this system's, such as trixie: the image holds
+# that one's base system and packages, from the same servers.
+#
 # The file is sparse: SIZE_GIB bounds it, the disk pays for what is in it. A second call with the
 # same packages finds the image complete and returns at once. The work is done on IMAGE.part, which
 # becomes IMAGE only when it is complete; it is done in mount and process namespaces that die with
@@ -38,6 +41,9 @@ distribution_sources() {
     apt-get indextargets --format "deb $options\$(REPO_URI) \$(RELEASE) \$(COMPONENT)" \
         'Created-By: Packages' "Origin: $origin" | sort -u
 }
+
+# of_suite: these sources, read from standard input, for the image's suite: its own, its updates, its security updates.
+of_suite() { sed -E "s/^(deb .*) $HOST_SUITE(-[a-z]+)? ([^ ]*)\$/\1 $SUITE\2 \3/"; }
 
 # also_from SUITE…: of these sources, read from standard input, those of the distribution's suite itself
 # (not its updates), again for each of the suites.
@@ -130,7 +136,7 @@ main() {
     fi
     local suites
     mapfile -t suites < <(named_suites)
-    distribution_sources "$origin" | also_from "${suites[@]}" >"$WORK/sources.list"
+    distribution_sources "$origin" | of_suite | also_from "${suites[@]}" >"$WORK/sources.list"
     [[ -s $WORK/sources.list ]] || die "apt has no source of $origin itself: see 'apt-cache policy'"
     host_apt_options >"$WORK/apt.conf"
 
@@ -163,5 +169,6 @@ main() {
 IMAGE=$(realpath -ms "$1")
 SIZE_GIB=$2
 PACKAGES=("${@:3}")
-SUITE=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+HOST_SUITE=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+SUITE=${PARALFETCH_IMAGE_SUITE:-$HOST_SUITE}
 main

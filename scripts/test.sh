@@ -39,7 +39,7 @@ build_programs() {
 }
 
 # Longest time that one test program may take, in minutes: several times what the slowest one needs.
-PROGRAM_MINUTES=25
+PROGRAM_MINUTES=40
 
 # run_program PROGRAM: where cargo runs tests, and as root, as which cargo itself would not run them. One that
 # hangs fails, and what it leaves behind cannot hold this script by keeping its output open.
@@ -71,14 +71,27 @@ resume_reclaim() {
     done
 }
 
-# The machine that older kernels are tested in, where it can be built; elsewhere its tests are skipped.
-build_machine() {
+# start_machine: begins to build the machine that older kernels are tested in, where it can be built. That mostly waits for
+# downloads, so it goes on beside the compiler, into a log of its own.
+start_machine() {
+    MACHINE=
     if ! "$REPO/scripts/vm.sh" possible; then
         [[ ${PARALFETCH_REQUIRE_PRIVILEGED:-} != 1 ]] || die "the virtual machine needs Debian 12 for x86-64"
         warn "SKIPPED: older kernels are only tested on Debian 12 for x86-64"
     elif [[ ${#TEST_USER[@]} -gt 0 ]]; then
-        as_root "$REPO/scripts/vm.sh" image
+        MACHINE_LOG=$TARGET_DIR/machine.log
+        as_root "$REPO/scripts/vm.sh" image >"$MACHINE_LOG" 2>&1 </dev/null &
+        MACHINE=$!
+        # Ctrl-C does not reach what runs in the background.
+        trap 'as_root kill "$MACHINE" 2>/dev/null || true' EXIT
     fi
+}
+
+# build_machine: waits until that has been built.
+build_machine() {
+    [[ -n $MACHINE ]] || return 0
+    tail --pid="$MACHINE" --lines=+1 --follow "$MACHINE_LOG"
+    "$REPO/scripts/vm.sh" ready || die "the virtual machine could not be built: see above"
 }
 
 # The packages are made of the program that the release tests are built with.
@@ -96,12 +109,15 @@ main() {
     if "$REPO/scripts/vm.sh" possible; then needs+=(vm); fi
     "$REPO/scripts/setup.sh" "${needs[@]}"
     choose_test_user
+    as_invoker mkdir -p "$TARGET_DIR"
+    start_machine
     check
     part "Fuzz targets, ten seconds each" "$REPO/scripts/fuzz.sh" 10
     TEST_PROGRAMS=$TARGET_DIR/test-programs
     part "Build of the release tests" build_programs
     part "Packages" test_packages
     part "Virtual machine" build_machine
+    trap - EXIT
     [[ ${#TEST_USER[@]} -eq 0 ]] || pause_reclaim
     mapfile -t programs <"$TEST_PROGRAMS"
     for program in "${programs[@]}"; do

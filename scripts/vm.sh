@@ -1,45 +1,72 @@
 #!/usr/bin/env bash
 # Runs a program in a virtual machine with one of Debian 12's kernels: older ones than the host may
-# have, with everything in them that hosts may lack (fentry, debugfs, kernel lockdown off).
+# have, with everything in them that hosts may lack (fentry, debugfs, kernel lockdown off). Or with Debian 13.
 #
-#   scripts/vm.sh image                          builds the machine's disk, once
+#   scripts/vm.sh image [SYSTEM]                 builds the machine's disk, once
 #   scripts/vm.sh possible                       succeeds if this system can build and run it
-#   scripts/vm.sh ready                          succeeds if it has been built
+#   scripts/vm.sh ready [SYSTEM]                 succeeds if it has been built
 #   scripts/vm.sh run SECONDS PROGRAM [FILE…]    boots it and executes PROGRAM, named `guest`, as root
 #
+# SYSTEM is `debian12` (also when it is not given) or `debian13`, a machine of its own.
+#
 # PARALFETCH_VM_KERNEL says which kernel is booted: `stock` (6.1; also when it is not set), or
-# `backports` (6.12, from bookworm-backports). PARALFETCH_VM_INIT says what is process 1: `guest`,
+# `backports` (6.12, from bookworm-backports), which are on the one disk of Debian 12; or `debian13`, the machine of
+# Debian 13 with that system's own kernel (6.12). PARALFETCH_VM_INIT says what is process 1: `guest`,
 # PROGRAM alone (also when it is not set), or `systemd`, which starts PROGRAM as a service of its own
-# when all others have been started. All of them are on the one disk.
+# when all others have been started.
+#
+# PARALFETCH_VM_BOOTS is how often the machine may be booted (1 when it is not set). With more than one, PROGRAM ends with
+# status 75 when it wants a reboot: processes and file systems are ended as on any machine, and PROGRAM is executed again
+# after the next boot. What is on the disks stays from one boot to the next.
 #
 # PARALFETCH_VM_DISK_MIB gives the machine another disk of so many MiB, /dev/vdc: empty, and as slow as
 # PARALFETCH_VM_DISK_MB_S says, in MB (10⁶ bytes) a second (20 when it is not set). It takes 32 requests at a
 # time, as SATA drives do. It is a sparse file in TMPDIR that is removed with the machine.
 #
 # PROGRAM is executed in a directory in memory that holds it and the FILEs; the machine's own disk is
-# an ext4 that can be written to and forgets everything. What PROGRAM prints is printed, its exit
+# an ext4 that can be written to and forgets everything in the end. What PROGRAM prints is printed, its exit
 # status is passed through. The machine is emulated (no /dev/kvm): slow, and the same everywhere.
-# It has no network. After SECONDS it is switched off.
+# It has no network. After SECONDS, all boots together, it is switched off.
 
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
 
 VM_DIR=$(realpath -ms "${PARALFETCH_VM_DIR:-/var/tmp/paralfetch-vm}")
-IMAGE=$VM_DIR/debian12.img
 IMAGE_GIB=2
-# The kernels; what our binary is linked with; and Python, as an app with many files and libraries.
-# Of backports the flavour for virtual machines: the same code with fewer drivers, and a package name
-# of its own, so that apt installs both.
-PACKAGES=(linux-image-amd64 linux-image-cloud-amd64/bookworm-backports zstd libext2fs2 libelf1 zlib1g python3)
-# What the installed service is tested with.
-PACKAGES+=(systemd-sysv dbus polkitd bubblewrap)
 # What the kernels' releases look like, as extended regular expressions.
-declare -A RELEASES=([stock]='[0-9.-]+-amd64' [backports]='.+-cloud-amd64')
+declare -A RELEASES=([stock]='[0-9.-]+-amd64' [backports]='.+-cloud-amd64' [debian13]='[0-9.]+\+deb13-amd64')
+# The systems' names for Debian's releases.
+declare -A SUITES=([debian12]=bookworm [debian13]=trixie)
+# choose_system SYSTEM: sets IMAGE, KERNELS and PACKAGES: the kernels; what our binary is linked with; Python, as an app
+# with many files and libraries; and what the installed service is tested with.
+choose_system() {
+    SYSTEM=$1
+    IMAGE=$VM_DIR/$SYSTEM.img
+    PACKAGES=(linux-image-amd64)
+    case $SYSTEM in
+        debian12)
+            KERNELS=(stock backports)
+            # Of backports the flavour for virtual machines: the same code with fewer drivers, and a package name of its
+            # own, so that apt installs both.
+            PACKAGES+=(linux-image-cloud-amd64/bookworm-backports zstd libext2fs2 libelf1)
+            ;;
+        debian13)
+            KERNELS=(debian13)
+            # There, the base system has no mkfs.ext4.
+            PACKAGES+=(e2fsprogs zstd libext2fs2t64 libelf1t64)
+            ;;
+        *) die "the system is '$SYSTEM': debian12 and debian13 are known" ;;
+    esac
+    PACKAGES+=(zlib1g python3 systemd-sysv dbus polkitd bubblewrap)
+}
+
 MEMORY_MIB=2048
 # Requests that the other disk takes at a time.
 DISK_DEPTH=32
 # Exit status when the machine has not come to an end of its own, as timeout(1) has it.
 TIMED_OUT=124
+# Exit status with which the program asks for a reboot.
+REBOOT=75
 
 # is_debian_12: whether this system's packages, and programs built here, are Debian 12's.
 is_debian_12() { (
@@ -60,9 +87,9 @@ build_image() {
     is_debian_12 || die "the machine can only be built on Debian 12 for x86-64: programs built elsewhere would not run in it"
     trusted_directory "$VM_DIR"
     need_room_for "$IMAGE" "$IMAGE_GIB"
-    "$REPO/scripts/image.sh" "$IMAGE" "$IMAGE_GIB" "${PACKAGES[@]}"
+    PARALFETCH_IMAGE_SUITE=${SUITES[$SYSTEM]} "$REPO/scripts/image.sh" "$IMAGE" "$IMAGE_GIB" "${PACKAGES[@]}"
     local kernel
-    for kernel in "${!RELEASES[@]}"; do
+    for kernel in "${KERNELS[@]}"; do
         take_out vmlinuz "$kernel"
         take_out initrd.img "$kernel"
     done
@@ -72,7 +99,7 @@ build_image() {
 ready() {
     local kernel
     [[ -f $IMAGE.stamp ]] || return 1
-    for kernel in "${!RELEASES[@]}"; do
+    for kernel in "${KERNELS[@]}"; do
         [[ -f $VM_DIR/vmlinuz-$kernel && -f $VM_DIR/initrd.img-$kernel ]] || return 1
     done
 }
@@ -99,7 +126,7 @@ INIT
         systemd)
             cat >>"$file" <<INIT
 for unit in ${MASKED[*]}; do
-    ln -s /dev/null /etc/systemd/system/\$unit
+    ln -sf /dev/null /etc/systemd/system/\$unit
 done
 mkdir -p /etc/systemd/system/multi-user.target.wants
 cat >/etc/systemd/system/guest.service <<UNIT
@@ -110,7 +137,7 @@ After=multi-user.target
 WorkingDirectory=\$PWD
 ExecStart=\$PWD/run
 UNIT
-ln -s ../guest.service /etc/systemd/system/multi-user.target.wants/guest.service
+ln -sf ../guest.service /etc/systemd/system/multi-user.target.wants/guest.service
 exec /lib/systemd/systemd
 INIT
             ;;
@@ -120,14 +147,19 @@ INIT
 
 # What executes the program. Its end is the machine's.
 write_run() {
-    cat >"$1" <<'RUN'
+    cat >"$1" <<RUN
 #!/bin/sh
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
 stty -F /dev/ttyS1 raw -echo
 ./guest </dev/null >/dev/ttyS1 2>&1
-echo "exit status $?" >/dev/ttyS1
+status=\$?
+echo "exit status \$status" >/dev/ttyS1
 # The device sends what it has before the machine is reset, which ends the emulator.
 stty -F /dev/ttyS1 -a >/dev/null && sleep 1
+if [ "\$status" = $REBOOT ]; then
+    sync
+    [ ! -d /run/systemd/system ] || exec systemctl --no-block reboot
+fi
 echo b >/proc/sysrq-trigger
 RUN
     chmod +x "$1"
@@ -136,74 +168,114 @@ RUN
 # pack FILE COPY: of programs without debugging information, which would only cost memory and time.
 pack() { objcopy --strip-debug "$1" "$2" 2>/dev/null || cp "$1" "$2"; }
 
-run() {
-    local seconds=$1 program=$2 files=("${@:3}") work payload out status=0 last
-    local kernel=${PARALFETCH_VM_KERNEL:-stock} init=${PARALFETCH_VM_INIT:-guest}
-    [[ $init == guest || $init == systemd ]] || die "PARALFETCH_VM_INIT is '$init': guest and systemd are known"
-    [[ -n ${RELEASES[$kernel]:-} ]] || die "PARALFETCH_VM_KERNEL is '$kernel': stock and backports are known"
-    local disk_mib=${PARALFETCH_VM_DISK_MIB:-0} disk_mb_s=${PARALFETCH_VM_DISK_MB_S:-20}
-    [[ $disk_mib =~ ^(0|[1-9][0-9]{0,5})$ ]] || die "PARALFETCH_VM_DISK_MIB is '$disk_mib': a size in MiB is wanted"
-    [[ $disk_mb_s =~ ^[1-9][0-9]{0,4}$ ]] || die "PARALFETCH_VM_DISK_MB_S is '$disk_mb_s': MB a second are wanted"
-    ready || die "there is no machine: run 'scripts/vm.sh image'"
-    work=$(mktemp -d)
-    # shellcheck disable=SC2064 # its name now
-    trap "rm -rf '$work'" EXIT
-    payload=$work/payload
-    out=$work/out
+# pack_payload WORK INIT PROGRAM FILE…: what the machine executes, as WORK/payload.tar.
+pack_payload() {
+    local work=$1 init=$2 program=$3 payload=$1/payload file
     mkdir "$payload"
     write_init "$payload/init" "$init"
     write_run "$payload/run"
     pack "$program" "$payload/guest"
-    local file
-    for file in "${files[@]}"; do
+    for file in "${@:4}"; do
         pack "$file" "$payload/$(basename "$file")"
     done
     tar -C "$payload" -cf "$work/payload.tar" .
-    # A processor that is emulated by a thread of its own may go on executing a breakpoint that another one has removed
-    # from the code, for ever: Linux sets them while tracepoints are attached and detached. All processors take turns in
-    # one thread instead; a whole system, which would then be too slow to attach within the exec gate's limit, has one.
-    local processors=2
-    [[ $init == guest ]] || processors=1
-    local disk=() parameters=
+}
+
+# boot WORK SECONDS: with what run has prepared there. What the program printed goes to WORK/out, and what the kernel and
+# process 1 did to WORK/console. Sets ENDED to the emulator's status.
+boot() {
+    local work=$1 seconds=$2
+    ENDED=0
+    # Without cmpxchg16b: under QEMU 7.2, Linux 6.12 has crashed right behind that instruction.
+    # no_timer_check: where the host is busy, the emulated timer fires too late for the check at boot.
+    # A disk's readahead is the kernel's usual 128 KiB.
+    setpriv --pdeathsig TERM timeout --kill-after=5 "$seconds" \
+        setpriv --pdeathsig KILL qemu-system-x86_64 \
+        -nodefaults -no-reboot -display none -accel tcg,thread=single -cpu max,-cx16 -smp "$PROCESSORS" -m "$MEMORY_MIB" \
+        -kernel "$VM_DIR/vmlinuz-$KERNEL" -initrd "$VM_DIR/initrd.img-$KERNEL" \
+        -drive "$ROOT_DISK" \
+        -drive "file=$work/payload.tar,format=raw,if=virtio,readonly=on" \
+        "${OTHER_DISK[@]}" \
+        -serial "file:$work/console" -serial "file:$work/out" \
+        -append "root=/dev/vda rw fsck.mode=skip console=ttyS0 quiet panic=-1 mitigations=off no_timer_check$PARAMETERS init=/bin/sh -- -c \"mount -t tmpfs tmpfs /mnt && tar -C /mnt -xf /dev/vdb && cd /mnt && exec ./init\"" \
+        </dev/null || ENDED=$?
+    touch "$work/out"
+}
+
+# prepare_disks WORK BOOTS: sets ROOT_DISK, OTHER_DISK and PARAMETERS of the kernel that belong to them.
+prepare_disks() {
+    local work=$1 boots=$2
+    local disk_mib=${PARALFETCH_VM_DISK_MIB:-0} disk_mb_s=${PARALFETCH_VM_DISK_MB_S:-20}
+    [[ $disk_mib =~ ^(0|[1-9][0-9]{0,5})$ ]] || die "PARALFETCH_VM_DISK_MIB is '$disk_mib': a size in MiB is wanted"
+    [[ $disk_mb_s =~ ^[1-9][0-9]{0,4}$ ]] || die "PARALFETCH_VM_DISK_MB_S is '$disk_mb_s': MB a second are wanted"
+    # The image is not written to.
+    ROOT_DISK="file=$IMAGE,format=raw,if=virtio,snapshot=on"
+    if ((boots > 1)); then
+        # The emulator's snapshot ends with it. The machine's copy takes as much room as is in the image, and shares it
+        # where the file system can.
+        cp --sparse=always --reflink=auto "$IMAGE" "$work/root"
+        ROOT_DISK="file=$work/root,format=raw,if=virtio,cache=unsafe"
+    fi
+    OTHER_DISK=() PARAMETERS=
     if ((disk_mib > 0)); then
         truncate -s "${disk_mib}M" "$work/disk"
         # Nothing outlives the machine, so flushes need not reach the host's drive, which would set the pace.
-        disk=(-drive "file=$work/disk,format=raw,if=virtio,cache=unsafe,throttling.bps-total=${disk_mb_s}000000")
+        OTHER_DISK=(-drive "file=$work/disk,format=raw,if=virtio,cache=unsafe,throttling.bps-total=${disk_mb_s}000000")
         # Otherwise as many as fit into the device's ring: 256, seconds of such a disk.
-        parameters=" virtio_blk.queue_depth=$DISK_DEPTH"
+        PARAMETERS=" virtio_blk.queue_depth=$DISK_DEPTH"
     fi
-    # Without cmpxchg16b: under QEMU 7.2, Linux 6.12 has crashed right behind that instruction.
-    # no_timer_check: where the host is busy, the emulated timer fires too late for the check at boot.
-    # The root disk's file is not written to. A disk's readahead is the kernel's usual 128 KiB.
-    setpriv --pdeathsig TERM timeout --kill-after=5 "$seconds" \
-        setpriv --pdeathsig KILL qemu-system-x86_64 \
-        -nodefaults -no-reboot -display none -accel tcg,thread=single -cpu max,-cx16 -smp "$processors" -m "$MEMORY_MIB" \
-        -kernel "$VM_DIR/vmlinuz-$kernel" -initrd "$VM_DIR/initrd.img-$kernel" \
-        -drive "file=$IMAGE,format=raw,if=virtio,snapshot=on" \
-        -drive "file=$work/payload.tar,format=raw,if=virtio,readonly=on" \
-        "${disk[@]}" \
-        -serial "file:$work/console" -serial "file:$out" \
-        -append "root=/dev/vda rw fsck.mode=skip console=ttyS0 quiet panic=-1 mitigations=off no_timer_check$parameters init=/bin/sh -- -c \"mount -t tmpfs tmpfs /mnt && tar -C /mnt -xf /dev/vdb && cd /mnt && exec ./init\"" \
-        </dev/null || status=$?
-    touch "$out"
-    last=$(tail -n 1 "$out")
-    if [[ $last =~ ^exit\ status\ ([0-9]+)$ ]]; then
-        head -n -1 "$out"
-        exit "${BASH_REMATCH[1]}"
-    fi
-    cat "$out"
-    warn "the machine with the $kernel kernel did not come to its end (status $status, limit $seconds s); its console said last:"
+}
+
+run() {
+    local seconds=$1 boots=${PARALFETCH_VM_BOOTS:-1} init=${PARALFETCH_VM_INIT:-guest} work status boot end
+    KERNEL=${PARALFETCH_VM_KERNEL:-stock}
+    [[ $init == guest || $init == systemd ]] || die "PARALFETCH_VM_INIT is '$init': guest and systemd are known"
+    [[ -n ${RELEASES[$KERNEL]:-} ]] || die "PARALFETCH_VM_KERNEL is '$KERNEL': stock, backports and debian13 are known"
+    [[ $boots =~ ^[1-9]$ ]] || die "PARALFETCH_VM_BOOTS is '$boots': a number from 1 to 9 is wanted"
+    if [[ $KERNEL == debian13 ]]; then choose_system debian13; else choose_system debian12; fi
+    ready || die "there is no machine: run 'scripts/vm.sh image $SYSTEM'"
+    work=$(mktemp -d)
+    # shellcheck disable=SC2064 # its name now
+    trap "rm -rf '$work'" EXIT
+    pack_payload "$work" "$init" "${@:2}"
+    prepare_disks "$work" "$boots"
+    # A processor that is emulated by a thread of its own may go on executing a breakpoint that another one has removed
+    # from the code, for ever: Linux sets them while tracepoints are attached and detached. All processors take turns in
+    # one thread instead; a whole system, which would then be too slow to attach within the exec gate's limit, has one.
+    PROCESSORS=2
+    [[ $init == guest ]] || PROCESSORS=1
+    end=$((SECONDS + seconds))
+    for ((boot = 1; boot <= boots; boot++)); do
+        ((end > SECONDS)) || break
+        boot "$work" $((end - SECONDS))
+        status=$(sed -nE '$s/^exit status ([0-9]+)$/\1/p' "$work/out")
+        [[ -n $status ]] || break
+        head -n -1 "$work/out"
+        # Also where the machine has not gone down by itself in time, which it says.
+        if ((ENDED == 0)) && ((status != REBOOT || boot == boots)); then
+            exit "$status"
+        fi
+        ((ENDED == 0)) || break
+    done
+    [[ -n $status ]] || cat "$work/out"
+    warn "the machine with the $KERNEL kernel did not come to its end (boot $boot, status $ENDED, limit $seconds s); its console said last:"
     tail -n 80 "$work/console" >&2 || true
     exit "$TIMED_OUT"
 }
 
 case ${1:-}:$# in
     possible:1) is_debian_12 ;;
-    image:1) build_image ;;
-    ready:1) ready ;;
+    image:[12])
+        choose_system "${2:-debian12}"
+        build_image
+        ;;
+    ready:[12])
+        choose_system "${2:-debian12}"
+        ready
+        ;;
     run:[3-9] | run:[1-9][0-9])
         [[ $2 =~ ^[1-9][0-9]*$ ]] || die "a number of seconds is wanted, not '$2'"
         run "${@:2}"
         ;;
-    *) die "usage: vm.sh possible | vm.sh image | vm.sh ready | vm.sh run SECONDS PROGRAM [FILE…]" ;;
+    *) die "usage: vm.sh possible | vm.sh image [SYSTEM] | vm.sh ready [SYSTEM] | vm.sh run SECONDS PROGRAM [FILE…]" ;;
 esac

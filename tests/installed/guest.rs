@@ -5,20 +5,17 @@ use std::process::Child;
 use std::time::Instant;
 
 use crate::apps::{self, APP, BOXED, ForkServer};
-use crate::journal::{Journal, now_us};
+use crate::journal::{Journal, TellJournal, now_us};
+use crate::package::PACKAGE;
 use crate::system::{
-    GROUP, STATE_DIR, USER, as_user, files, main_pid, outcome, output, property, refusal,
-    status_of, until,
+    GROUP, NAME, SOCKET, STATE_DIR, UNIT, USER, as_user, files, main_pid, nothing_runs, outcome,
+    output, property, refusal, status_of, until,
 };
 use crate::{drive, upheavals, week};
 
-/// The packed source tree, which the host sends along, and the package that it has built from it.
+/// The packed source tree, which the host sends along, with the package that it has built from it.
 pub const TREE: &str = "tree.tar";
-pub const PACKAGE: &str = "paralfetch.deb";
 
-const UNIT: &str = "paralfetch.service";
-const SOCKET: &str = "paralfetch.socket";
-const NAME: &str = "org.paralfetch.Paralfetch1";
 const OBJECT: &str = "/org/paralfetch/Paralfetch1";
 const DROP_INS: &str = "/etc/paralfetch/config.toml.d";
 const UNIT_DROP_INS: &str = "/etc/systemd/system/paralfetch.service.d";
@@ -506,25 +503,4 @@ fn installed_by_hand(service: &Journal, before: &[String]) {
 fn left(before: &[String]) -> Vec<String> {
     let is_new = |file: &String| !before.contains(file);
     files().into_iter().filter(is_new).collect()
-}
-
-/// Neither on the bus nor for systemd.
-fn nothing_runs() {
-    for unit in [UNIT, SOCKET] {
-        assert_eq!(property(unit, "LoadState"), "not-found", "{unit}");
-    }
-    let call = outcome(&["busctl", "--system", "status", NAME]);
-    assert!(!call.status.success(), "nobody has the name on the bus");
-}
-
-/// Prints the journal's end if something went wrong.
-struct TellJournal;
-
-impl Drop for TellJournal {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let journal = outcome(&["journalctl", "--no-pager", "--lines=60"]);
-            println!("{}", String::from_utf8_lossy(&journal.stdout));
-        }
-    }
 }

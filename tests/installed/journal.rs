@@ -1,5 +1,8 @@
 //! The journal, followed.
 
+// Each test program uses its own part of this.
+#![allow(dead_code)]
+
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
+
+use crate::system::outcome;
 
 /// How long to wait for something that is sure to come, unless it is broken.
 const LIMIT: Duration = Duration::from_secs(300);
@@ -156,5 +161,17 @@ impl Entry {
         let own = all.filter(|(name, _)| name.starts_with("F_"));
         own.map(|(name, value)| format!("{name}={} ", value.as_str().unwrap_or_default()))
             .collect()
+    }
+}
+
+/// Prints the journal's end if something went wrong.
+pub struct TellJournal;
+
+impl Drop for TellJournal {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let journal = outcome(&["journalctl", "--no-pager", "--lines=60"]);
+            println!("{}", String::from_utf8_lossy(&journal.stdout));
+        }
     }
 }

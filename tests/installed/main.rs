@@ -1,5 +1,5 @@
 //! The installed service on a whole system: systemd as process 1, dbus-daemon and polkit, in the
-//! virtual machine (`scripts/vm.sh`), with Debian 12's stock kernel.
+//! virtual machine (`scripts/vm.sh`), with Debian 12's stock kernel, and on Debian 13 where its machine has been built.
 //!
 //! This program is its own harness, since the same file runs on both sides: in the machine, where it
 //! is called `guest`, it does what an administrator and users do, and ends at the first thing that is
@@ -11,19 +11,23 @@ mod guest;
 mod journal;
 #[path = "../common/machine.rs"]
 mod machine;
+#[path = "../common/package.rs"]
+mod package;
 mod system;
 mod upheavals;
 mod week;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Instant;
 
-use machine::Init;
+use machine::{DEBIAN_13, Init};
 
-/// The test, and the kernel that it is done with, as `scripts/vm.sh` knows it. Under emulation, that of
+/// The tests, and the kernels that they are done with, as `scripts/vm.sh` knows them. Under emulation, that of
 /// the backports has crashed while code was patched for tracing.
-const TESTS: [(&str, &str); 1] = [("the_installed_service_works_on_the_stock_kernel", "stock")];
+const TESTS: [(&str, &str); 2] = [
+    ("the_installed_service_works_on_the_stock_kernel", "stock"),
+    ("the_installed_service_works_on_debian_13", DEBIAN_13),
+];
 
 /// What of the source tree is needed for installing, packed for the machine.
 const TREE: [&str; 5] = ["scripts", "dist", "docs", "man", "packaging"];
@@ -33,48 +37,23 @@ fn main() -> ExitCode {
         guest::main();
         return ExitCode::SUCCESS;
     }
+    let mut tests = TESTS.to_vec();
+    tests.retain(|(test, kernel)| machine::is_possible(test, kernel));
     machine::run_tests(
-        &TESTS,
+        &tests,
         |(test, _)| test,
-        |(test, kernel)| holds(test, kernel),
+        |(test, kernel)| machine::holds(test, || boot(kernel)),
     )
 }
 
-fn holds(test: &str, kernel: &str) -> bool {
-    let started = Instant::now();
+fn boot(kernel: &str) -> Result<String, String> {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let tree = directory.path().join(guest::TREE);
-    build_package(directory.path());
+    package::build(directory.path());
     pack(&tree, directory.path());
     let fork_server = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/fork_server.py");
     let files = [tree.as_path(), Path::new(fork_server)];
-    let verdict = match machine::boot(kernel, Init::Systemd, &files) {
-        Ok(text) => {
-            print!("{text}");
-            "ok"
-        }
-        Err(text) => {
-            eprintln!("{text}");
-            "FAILED"
-        }
-    };
-    let seconds = started.elapsed().as_secs_f64();
-    println!("test {test} ... {verdict} ({seconds:.0} s)");
-    verdict == "ok"
-}
-
-/// The Debian package of the program that is tested, as [`guest::PACKAGE`].
-fn build_package(directory: &Path) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let built = Command::new(root.join("scripts/deb.sh"))
-        .args(["--binary", env!("CARGO_BIN_EXE_paralfetch")])
-        .arg(directory)
-        .output()
-        .expect("scripts/deb.sh can be run");
-    let told = String::from_utf8_lossy(&built.stderr);
-    assert!(built.status.success(), "scripts/deb.sh: {told}");
-    let file = String::from_utf8(built.stdout).expect("a path of ours");
-    std::fs::rename(file.trim(), directory.join(guest::PACKAGE)).expect("it is there");
+    machine::boot(kernel, Init::Systemd, &files)
 }
 
 /// The tree, and the package from `directory`.
@@ -86,7 +65,7 @@ fn pack(to: &Path, directory: &Path) {
         .args(TREE)
         .arg("-C")
         .arg(directory)
-        .arg(guest::PACKAGE)
+        .arg(package::PACKAGE)
         .status()
         .expect("tar can be run");
     assert!(packed.success(), "tar: {packed}");

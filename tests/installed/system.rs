@@ -1,5 +1,8 @@
 //! Programs of the system, and who executes them.
 
+// Each test program uses its own part of this.
+#![allow(dead_code)]
+
 use std::fs;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -8,6 +11,11 @@ use std::time::{Duration, Instant};
 pub const USER: &str = "alice";
 /// The group that a polkit rule is made for.
 pub const GROUP: &str = "launchers";
+
+/// The service's units, and its name on the bus.
+pub const UNIT: &str = "paralfetch.service";
+pub const SOCKET: &str = "paralfetch.socket";
+pub const NAME: &str = "org.paralfetch.Paralfetch1";
 
 /// Where the service keeps what it has learned.
 pub const STATE_DIR: &str = "/var/lib/paralfetch";
@@ -64,7 +72,16 @@ pub fn property(unit: &str, name: &str) -> String {
 
 /// The service's process.
 pub fn main_pid() -> u32 {
-    property("paralfetch.service", "MainPID").parse().unwrap()
+    property(UNIT, "MainPID").parse().unwrap()
+}
+
+/// Neither on the bus nor for systemd.
+pub fn nothing_runs() {
+    for unit in [UNIT, SOCKET] {
+        assert_eq!(property(unit, "LoadState"), "not-found", "{unit}");
+    }
+    let call = outcome(&["busctl", "--system", "status", NAME]);
+    assert!(!call.status.success(), "nobody has the name on the bus");
 }
 
 /// A line of /proc/PID/status.
