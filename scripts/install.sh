@@ -61,13 +61,24 @@ systemd_runs() { [[ -z $DESTDIR && -d /run/systemd/system ]] && command -v syste
 # put MODE SOURCE TARGET
 put() { change install -D -m "$1" "$2" "$DESTDIR$3"; }
 
-# put_caller MODE SOURCE TARGET: like put, with the program's path filled in.
-put_caller() {
+# put_adapted MODE SOURCE TARGET SED…: like put, of what sed makes of the source.
+put_adapted() {
     local adapted
     adapted=$(mktemp)
-    sed "s|/usr/bin/paralfetch|$PREFIX/bin/paralfetch|" "$2" >"$adapted"
+    sed "${@:4}" "$2" >"$adapted"
     put "$1" "$adapted" "$3"
     rm -f "$adapted"
+}
+
+# put_caller MODE SOURCE TARGET: with the program's path filled in.
+put_caller() { put_adapted "$@" "s|/usr/bin/paralfetch|$PREFIX/bin/paralfetch|"; }
+
+# put_page MODE SOURCE TARGET: a page of docs. Links to what is not installed, and pictures, become the text that stands for
+# them; those that stay have a mark meanwhile.
+put_page() {
+    local pages
+    pages=$(sed -n 's|.* docs/\(.*\)\.md .*|\1|p' "$REPO/dist/installed-files" | paste -sd '|')
+    put_adapted "$@" -zE "s~(\]\()(#|https?:|($pages)\.md)~\1\x01\2~g; s~!?\[([^]]*)\]\([^)\x01]*\)~\1~g; s~\x01~~g"
 }
 
 # put_configuration SOURCE TARGET: unless there is one.
@@ -85,6 +96,7 @@ install_one() {
     case $how:$source in
         [67]*:-) put "$how" "$binary" "$target" ;;
         [67]*:dist/paralfetch*.service | [67]*:dist/desktop/*) put_caller "$how" "$REPO/$source" "$target" ;;
+        [67]*:docs/*.md) put_page "$how" "$REPO/$source" "$target" ;;
         [67]*:*) put "$how" "$REPO/$source" "$target" ;;
         conf:*) put_configuration "$REPO/$source" "$target" ;;
         link:*) change ln -sfn "$source" "$DESTDIR$target" ;;

@@ -32,6 +32,14 @@ expect "installed" "$(all /usr)"
 cmp "$REPO/dist/paralfetch.service" "$DESTDIR$UNITS/paralfetch.service"
 [[ $(stat -c %a "$DESTDIR/etc/paralfetch/config.toml.d") == 755 ]] || die "drop-ins are not for everybody to read"
 
+# What the installed pages link is installed.
+pages=$DESTDIR/usr/share/doc/paralfetch
+while read -r page link; do
+    [[ -e $pages/${link%%#*} ]] || die "$page links $link, which is not installed"
+done < <(cd "$pages" && grep -oE '\]\([^)#][^)]*\)' -- *.md | grep -v 'https\?:' | sed -E 's/^([^:]*):\]\((.*)\)$/\1 \2/')
+grep -q '](json.md' "$pages/use.md" || die "pages lose the links to each other"
+! grep -rl $'\x01' "$pages" >&2 || die "the pages above have marks in them"
+
 "$INSTALL" uninstall >/dev/null
 expect "removed" ""
 [[ ! -e $DESTDIR/etc/paralfetch ]] || die "removed: /etc/paralfetch is left, and empty"
