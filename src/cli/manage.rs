@@ -8,6 +8,7 @@ use super::notification::Notification;
 use super::page::short_name;
 use super::profiles::write_out;
 use super::service::{absolute_argument, app_argument, failed, service_or_files};
+use super::terminal::joined;
 use crate::cli::format::text_of;
 use crate::policy::PhaseRequest;
 use crate::service::config::Mode;
@@ -35,7 +36,7 @@ pub fn ask(state_dir: &Path, asked: AppRequest, request: PhaseRequest) -> Result
     if asked.notify {
         notification(&answer, request).show();
     }
-    write_out(&format!("{}: {}\n", answer?, done(request)))
+    write_out(&joined(&[format!("{}: {}", answer?, done(request))]))
 }
 
 /// The id of the app, once it is done.

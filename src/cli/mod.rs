@@ -203,9 +203,9 @@ impl Failure {
     }
 }
 
-/// Prints one line on standard error. The app runs even if that fails.
+/// Prints one line on standard error, on a terminal broken between words. The app runs even if that fails.
 fn say(message: &str) {
-    let _ = writeln!(io::stderr(), "{BY}{message}");
+    say_all(&[message.to_owned()], said_columns());
 }
 
 /// By whom a line on standard error is: the app that was started writes there, too.
@@ -218,7 +218,9 @@ fn said_columns() -> Option<usize> {
 
 /// Prints lines on standard error. Those that are longer than so many columns are broken between words.
 fn say_all(lines: &[String], columns: Option<usize>) {
-    fitted(lines, columns).iter().for_each(|line| say(line));
+    for line in fitted(lines, columns) {
+        let _ = writeln!(io::stderr(), "{BY}{line}");
+    }
 }
 
 fn fitted(lines: &[String], columns: Option<usize>) -> Vec<String> {

@@ -20,6 +20,7 @@ use super::mailbox::Inbox;
 use super::marks::Marks;
 use super::message::Message;
 use super::notify::{NotifyState, notify, watchdog_interval};
+use super::own_commands::OwnCommands;
 use super::packages::{Packages, REST};
 use super::parts::Parts;
 use super::registry::{Added, Record};
@@ -47,6 +48,7 @@ pub struct Service {
     inbox: Inbox,
     announcements: Announcements,
     packages: Option<Packages>,
+    own_commands: OwnCommands,
     signals: SignalFd,
     /// When the daily check of the profiles may come at the earliest.
     check_after: Instant,
@@ -78,6 +80,7 @@ impl Service {
             inbox,
             announcements,
             packages,
+            own_commands: OwnCommands::of_this_program(),
             signals,
             check_after: now + AFTER_START,
             lost: 0,
@@ -230,10 +233,10 @@ impl Service {
         self.launches.happened(launch, event, &mut self.parts);
     }
 
-    /// execve was called for a launch, which is followed from now on if there is room for it and its app is
-    /// managed.
+    /// execve was called for a launch, which is followed from now on if there is room for it, its app is managed and
+    /// no other command of ours has started it.
     fn begin(&mut self, launch: u64, pid: u32, found: FoundApp) {
-        let room = self.launches.has_room_for(&found.key);
+        let room = self.launches.has_room_for(&found.key) && !self.own_commands.have_started(pid);
         let policy = room.then(|| self.parts.plan(&found)).flatten();
         let Some(policy) = policy else {
             return self

@@ -33,6 +33,7 @@ mod managed_apps;
 mod marks;
 mod message;
 mod notify;
+mod own_commands;
 mod own_process;
 mod own_profile;
 mod own_reads;

@@ -42,8 +42,8 @@ const SETTINGS: [&str; 5] = [
 ];
 /// Below each drive in /sys/block.
 const DRIVE_SETTINGS: [&str; 2] = ["queue", "bdi"];
-/// What was written there last, by this test, too.
-const NO_SETTING: &str = "/proc/sys/vm/drop_caches";
+/// No settings: what was written there last, by this test, too; and a drive's shares of the memory that is free now.
+const NO_SETTINGS: [&str; 3] = ["/drop_caches", "/bdi/max_bytes", "/bdi/min_bytes"];
 
 /// Files, units and users.
 pub fn stored() -> Inventory {
@@ -147,7 +147,7 @@ fn settings() -> Vec<String> {
     });
     // Some can only be written, and not all kernels have all of them.
     files
-        .filter(|file| file != NO_SETTING)
+        .filter(|file| !NO_SETTINGS.iter().any(|name| file.ends_with(name)))
         .filter_map(|file| Some(format!("{file} {}", fs::read_to_string(&file).ok()?.trim())))
         .collect()
 }

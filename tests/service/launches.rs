@@ -131,6 +131,22 @@ fn other_programs_and_other_roots_are_left_alone() {
     assert!(!text.contains(twin.to_str().unwrap()), "{text}");
 }
 
+/// They record, prefetch or measure a launch themselves.
+#[test]
+fn launches_of_our_own_commands_are_left_to_them() {
+    seen_early_and_late(|image| {
+        image.enable("app");
+        let mut service = image.start();
+        image.learn(&mut service, "app");
+        image.root.learn(&[], &["/app"]);
+        let line = image.launch_cold(&mut service, "app");
+        assert!(line.contains("kind=Prefetched"), "{line}");
+        let begun = ["launch begins", &format!("app=\"{}\"", image.id("app"))];
+        assert_eq!(service.heard(&begun).len(), 2);
+        service.stop();
+    });
+}
+
 /// A container has a root and mounts of its own. A path there is another file's, even if it reads the same.
 #[test]
 fn an_equal_path_in_a_container_is_not_taken_for_the_app() {
