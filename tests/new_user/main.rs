@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         return guest::main();
     }
     let mut tests = TESTS.to_vec();
-    tests.retain(|(test, kernel)| is_asked_for(test) && machine::is_possible(test, kernel));
+    tests.retain(|(test, kernel)| machine::is_possible(test, kernel) && is_asked_for(test));
     machine::run_tests(
         &tests,
         |(test, _)| test,
