@@ -128,6 +128,7 @@ pub fn main() -> ExitCode {
                 config_dir,
                 run_dir,
                 sysfs: Sysfs::default(),
+                leaves_own_commands: true,
             };
             serve(&places, (!no_bus).then(Address::default)).map_err(Failure::of_service)
         }

@@ -74,13 +74,14 @@ impl Service {
         signals: SignalFd,
     ) -> Self {
         let now = Instant::now();
+        let own_commands = OwnCommands::of_this_program(parts.places.leaves_own_commands);
         Service {
             launches: Launches::default(),
             parts,
             inbox,
             announcements,
             packages,
-            own_commands: OwnCommands::of_this_program(),
+            own_commands,
             signals,
             check_after: now + AFTER_START,
             lost: 0,

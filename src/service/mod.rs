@@ -75,6 +75,9 @@ pub struct Places {
     pub run_dir: PathBuf,
     /// Where the kernel says what kinds of drives there are.
     pub sysfs: Sysfs,
+    /// Whether apps that a process of this very program starts are its own affair, as those of `learn`, `run` and
+    /// `bench` are. The laboratory's program starts apps as users do.
+    pub leaves_own_commands: bool,
 }
 
 /// The directory of `config.toml`.

@@ -7,25 +7,30 @@ use crate::process::task_state;
 
 /// Tells them apart from launches of users.
 pub struct OwnCommands {
+    /// `None`: there are none.
     program: Option<Inode>,
 }
 
 impl OwnCommands {
-    /// Those of the program that this process executes.
-    pub fn of_this_program() -> Self {
+    /// Those of the program that this process executes, if it has such commands.
+    pub fn of_this_program(has_commands: bool) -> Self {
+        let this = || executed(Path::new("/proc/self"));
         OwnCommands {
-            program: executed(Path::new("/proc/self")),
+            program: has_commands.then(this).flatten(),
         }
     }
 
     /// Whether one of them has started the process, and is still there. To prefetch such a launch, or learn from it,
     /// would spoil what the command does, and count for its user's app.
     pub fn have_started(&self, pid: u32) -> bool {
+        let Some(program) = self.program else {
+            return false;
+        };
         let Ok(Some(process)) = task_state(pid as i32) else {
             return false;
         };
         let parent = format!("/proc/{}", process.parent);
-        self.program.is_some() && executed(Path::new(&parent)) == self.program
+        executed(Path::new(&parent)) == Some(program)
     }
 }
 
@@ -38,9 +43,10 @@ mod tests {
     #[test]
     fn children_of_the_program_are_told_from_others() {
         // This test is the program here.
-        let own = OwnCommands::of_this_program();
+        let own = OwnCommands::of_this_program(true);
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         assert!(own.have_started(child.id()));
+        assert!(!OwnCommands::of_this_program(false).have_started(child.id()));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert!(!own.have_started(child.id()), "it has ended");

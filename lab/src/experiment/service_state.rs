@@ -41,6 +41,7 @@ impl Serve {
             config_dir: self.dir.join("etc"),
             run_dir: self.dir.join("run"),
             sysfs: Sysfs::default().knowing(dev, class),
+            leaves_own_commands: false,
         };
         paralfetch::cli::serve(&places, None).map_err(|error| anyhow!("the service: {error}"))
     }
