@@ -39,7 +39,7 @@ build_programs() {
 }
 
 # Longest time that one test program may take, in minutes: several times what the slowest one needs.
-PROGRAM_MINUTES=40
+PROGRAM_MINUTES=25
 
 # run_program PROGRAM: where cargo runs tests, and as root, as which cargo itself would not run them. One that
 # hangs fails, and what it leaves behind cannot hold this script by keeping its output open.
@@ -119,6 +119,8 @@ main() {
     part "Virtual machine" build_machine
     trap - EXIT
     [[ ${#TEST_USER[@]} -eq 0 ]] || pause_reclaim
+    # Tests that boot virtual machines then do so with both systems.
+    if "$REPO/scripts/vm.sh" ready debian13; then PROGRAM_MINUTES=50; fi
     mapfile -t programs <"$TEST_PROGRAMS"
     for program in "${programs[@]}"; do
         name=${program##*/}
