@@ -75,20 +75,20 @@ resume_reclaim() {
 # downloads, so it goes on beside the compiler, into a log of its own.
 start_machine() {
     MACHINE=
-    if ! "$REPO/scripts/vm.sh" possible; then
-        [[ ${PARALFETCH_REQUIRE_PRIVILEGED:-} != 1 ]] || die "the virtual machine needs Debian 12 for x86-64"
-        warn "SKIPPED: older kernels are only tested on Debian 12 for x86-64"
-    elif [[ ${#TEST_USER[@]} -gt 0 ]]; then
-        MACHINE_LOG=$TARGET_DIR/machine.log
-        as_root "$REPO/scripts/vm.sh" image >"$MACHINE_LOG" 2>&1 </dev/null &
-        MACHINE=$!
-        # Ctrl-C does not reach what runs in the background.
-        trap 'as_root kill "$MACHINE" 2>/dev/null || true' EXIT
-    fi
+    if [[ ${#TEST_USER[@]} -eq 0 ]] || ! "$REPO/scripts/vm.sh" possible; then return 0; fi
+    MACHINE_LOG=$TARGET_DIR/machine.log
+    as_root "$REPO/scripts/vm.sh" image >"$MACHINE_LOG" 2>&1 </dev/null &
+    MACHINE=$!
+    # Ctrl-C does not reach what runs in the background.
+    trap 'as_root kill "$MACHINE" 2>/dev/null || true' EXIT
 }
 
 # build_machine: waits until that has been built.
 build_machine() {
+    if ! "$REPO/scripts/vm.sh" possible; then
+        [[ ${PARALFETCH_REQUIRE_PRIVILEGED:-} != 1 ]] || die "the virtual machine needs Debian 12 for x86-64"
+        warn "SKIPPED: older kernels are only tested on Debian 12 for x86-64"
+    fi
     [[ -n $MACHINE ]] || return 0
     tail --pid="$MACHINE" --lines=+1 --follow "$MACHINE_LOG"
     "$REPO/scripts/vm.sh" ready || die "the virtual machine could not be built: see above"
