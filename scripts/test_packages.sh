@@ -12,8 +12,8 @@ PROGRAM=${1:-$PARALFETCH}
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
 # What rpmlint 2 takes for mistakes and is none: packages are not signed here, groups and compressed manuals are other
-# distributions' rules, and it reads the section of paralfetch.toml.5 from the first dot on.
-ACCEPTED='no-signature|no-group-tag|bad-manual-page-folder .*paralfetch\.toml\.5'
+# distributions' rules, and it reads the sections of paralfetch.toml.5 and paralfetch.service.8 from the first dot on.
+ACCEPTED='no-signature|no-group-tag|bad-manual-page-folder .*paralfetch\.(toml\.5|service\.8)'
 
 # wanted: the files that should be there.
 wanted() {
