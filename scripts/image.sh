@@ -1,10 +1,7 @@
 #!/usr/bin/env bash
 # Builds an ext4 image that holds this distribution's base system and some packages.
 #
-#   scripts/image.sh IMAGE SIZE_GIB PACKAGE[/SUITE]…
-#
-# A package with a suite, such as bookworm-backports, is taken from that suite of the distribution's
-# own archive.
+#   scripts/image.sh IMAGE SIZE_GIB PACKAGE…
 #
 # PARALFETCH_IMAGE_SUITE names another release of the distribution than this system's, such as trixie: the image holds
 # that one's base system and packages, from the same servers.
@@ -44,21 +41,6 @@ distribution_sources() {
 
 # of_suite: these sources, read from standard input, for the image's suite: its own, its updates, its security updates.
 of_suite() { sed -E "s/^(deb .*) $HOST_SUITE(-[a-z]+)? ([^ ]*)\$/\1 $SUITE\2 \3/"; }
-
-# also_from SUITE…: of these sources, read from standard input, those of the distribution's suite itself
-# (not its updates), again for each of the suites.
-also_from() {
-    local sources suite
-    sources=$(cat)
-    [[ -n $sources ]] || return 0
-    printf '%s\n' "$sources"
-    for suite in "$@"; do
-        sed -n "s|^\(deb .*\) $SUITE \([^ ]*\)\$|\1 $suite \2|p" <<<"$sources"
-    done
-}
-
-# The suites that packages are named with, each once.
-named_suites() { printf '%s\n' "${PACKAGES[@]}" | sed -n 's|.*/||p' | sort -u; }
 
 # How the host's apt reaches its sources: proxies, certificates, leniency about dates.
 host_apt_options() { apt-config dump --no-empty Acquire | grep -E '^Acquire::(http|https|Check-|Retries|ForceIPv)' || true; }
@@ -134,9 +116,7 @@ main() {
     if [[ -z $(distribution_sources "$origin") ]]; then
         apt-get -q update || die "apt-get update failed: check the network and the sources in /etc/apt"
     fi
-    local suites
-    mapfile -t suites < <(named_suites)
-    distribution_sources "$origin" | of_suite | also_from "${suites[@]}" >"$WORK/sources.list"
+    distribution_sources "$origin" | of_suite >"$WORK/sources.list"
     [[ -s $WORK/sources.list ]] || die "apt has no source of $origin itself: see 'apt-cache policy'"
     host_apt_options >"$WORK/apt.conf"
 
@@ -164,7 +144,7 @@ main() {
     say "Image $IMAGE is complete: $(du -h "$IMAGE" | cut -f1) on disk"
 }
 
-[[ $# -ge 3 && $2 =~ ^[1-9][0-9]*$ ]] || die "usage: image.sh IMAGE SIZE_GIB PACKAGE[/SUITE]…"
+[[ $# -ge 3 && $2 =~ ^[1-9][0-9]*$ ]] || die "usage: image.sh IMAGE SIZE_GIB PACKAGE…"
 # Symbolic links stay in it: trusted_directory is to see them.
 IMAGE=$(realpath -ms "$1")
 SIZE_GIB=$2

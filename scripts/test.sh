@@ -71,9 +71,9 @@ resume_reclaim() {
     done
 }
 
-# start_machine: begins to build the machine that older kernels are tested in, where it can be built. That mostly waits for
-# downloads, so it goes on beside the compiler, into a log of its own.
-start_machine() {
+# start_machines: begins to build the machines that other kernels are tested in, where they can be built. That mostly waits
+# for downloads, so it goes on beside the compiler, into a log of its own.
+start_machines() {
     MACHINE=
     if [[ ${#TEST_USER[@]} -eq 0 ]] || ! "$REPO/scripts/vm.sh" possible; then return 0; fi
     MACHINE_LOG=$TARGET_DIR/machine.log
@@ -83,15 +83,15 @@ start_machine() {
     trap 'as_root kill "$MACHINE" 2>/dev/null || true' EXIT
 }
 
-# build_machine: waits until that has been built.
-build_machine() {
+# build_machines: waits until they have been built.
+build_machines() {
     if ! "$REPO/scripts/vm.sh" possible; then
-        [[ ${PARALFETCH_REQUIRE_PRIVILEGED:-} != 1 ]] || die "the virtual machine needs Debian 12 for x86-64"
-        warn "SKIPPED: older kernels are only tested on Debian 12 for x86-64"
+        [[ ${PARALFETCH_REQUIRE_PRIVILEGED:-} != 1 ]] || die "the virtual machines need Debian 12 for x86-64"
+        warn "SKIPPED: other kernels are only tested on Debian 12 for x86-64"
     fi
     [[ -n $MACHINE ]] || return 0
     tail --pid="$MACHINE" --lines=+1 --follow "$MACHINE_LOG"
-    "$REPO/scripts/vm.sh" ready || die "the virtual machine could not be built: see above"
+    "$REPO/scripts/vm.sh" ready || die "the virtual machines could not be built: see above"
 }
 
 # The packages are made of the program that the release tests are built with.
@@ -110,17 +110,17 @@ main() {
     "$REPO/scripts/setup.sh" "${needs[@]}"
     choose_test_user
     as_invoker mkdir -p "$TARGET_DIR"
-    start_machine
+    start_machines
     check
     part "Fuzz targets, ten seconds each" "$REPO/scripts/fuzz.sh" 10
     TEST_PROGRAMS=$TARGET_DIR/test-programs
     part "Build of the release tests" build_programs
     part "Packages" test_packages
-    part "Virtual machine" build_machine
+    part "Virtual machines" build_machines
     trap - EXIT
     [[ ${#TEST_USER[@]} -eq 0 ]] || pause_reclaim
-    # Tests that boot virtual machines then do so with both systems.
-    if "$REPO/scripts/vm.sh" ready debian13; then PROGRAM_MINUTES=50; fi
+    # Tests that boot a machine for many minutes then do so with both systems.
+    [[ ${PARALFETCH_LONG_TESTS:-} != 1 ]] || PROGRAM_MINUTES=50
     mapfile -t programs <"$TEST_PROGRAMS"
     for program in "${programs[@]}"; do
         name=${program##*/}

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Measures in virtual machines what the shield does for operations beside a writer: `lab writes` on an ext4 on a slow
-# disk of its own, in a whole system with cgroups of version 2, once with each of Debian 12's kernels (scripts/vm.sh).
+# disk of its own, in a whole system with cgroups of version 2, once in each virtual machine (scripts/vm.sh).
 #
-#   scripts/vm-writes.sh [KERNEL…]
+#   scripts/vm-writes.sh [SYSTEM…]
 #
-# KERNEL is `stock` or `backports`; both without. BENCHMARKS (m1,m2,m4) and MEASURES (group,shield) are as `lab writes`
+# SYSTEM is `debian12` or `debian13`; both without. BENCHMARKS (m1,m2,m4) and MEASURES (group,shield) are as `lab writes`
 # has them; LIMIT (20) seconds is the longest that a benchmark goes on, MB_S (20) what the disk writes in a second. Prints
-# the tables. Needs the machine (`scripts/vm.sh image`) and the laboratory (`make lab`).
+# the tables. Needs the machines (`scripts/vm.sh image`) and the laboratory (`make lab`).
 
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"
@@ -26,8 +26,8 @@ PATIENCE=1800
 LAB=$TARGET_DIR/release/lab
 [[ -x $LAB ]] || die "$LAB is missing: make lab"
 "$REPO/scripts/vm.sh" ready || die "there is no machine: run 'scripts/vm.sh image'"
-KERNELS=("$@")
-((${#KERNELS[@]} > 0)) || KERNELS=(stock backports)
+SYSTEMS=("$@")
+((${#SYSTEMS[@]} > 0)) || SYSTEMS=(debian12 debian13)
 
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
@@ -41,7 +41,7 @@ exec ./lab writes ${words[*]@Q} --image-dir "\$PWD"
 GUEST
 chmod +x "$WORK/guest"
 
-for kernel in "${KERNELS[@]}"; do
-    say "the $kernel kernel, a disk of $PARALFETCH_VM_DISK_MB_S MB/s"
-    PARALFETCH_VM_KERNEL=$kernel "$REPO/scripts/vm.sh" run "$PATIENCE" "$WORK/guest" "$LAB"
+for system in "${SYSTEMS[@]}"; do
+    say "$system, a disk of $PARALFETCH_VM_DISK_MB_S MB/s"
+    PARALFETCH_VM_SYSTEM=$system "$REPO/scripts/vm.sh" run "$PATIENCE" "$WORK/guest" "$LAB"
 done

@@ -1,19 +1,17 @@
 #!/usr/bin/env bash
-# Runs a program in a virtual machine with one of Debian 12's kernels: older ones than the host may
-# have, with everything in them that hosts may lack (fentry, debugfs, kernel lockdown off). Or with Debian 13.
+# Runs a program in a virtual machine with Debian 12 or Debian 13 and its kernel: with everything in it that hosts may
+# lack (fentry, debugfs, file systems as modules, kernel lockdown off).
 #
 #   scripts/vm.sh image [SYSTEM]                 builds the machine's disk, once
 #   scripts/vm.sh possible                       succeeds if this system can build and run it
 #   scripts/vm.sh ready [SYSTEM]                 succeeds if it has been built
 #   scripts/vm.sh run SECONDS PROGRAM [FILE…]    boots it and executes PROGRAM, named `guest`, as root
 #
-# SYSTEM is `debian12` (also when it is not given) or `debian13`, a machine of its own.
+# SYSTEM is `debian12` (Linux 6.1) or `debian13` (6.12); without it, both.
 #
-# PARALFETCH_VM_KERNEL says which kernel is booted: `stock` (6.1; also when it is not set), or
-# `backports` (6.12, from bookworm-backports), which are on the one disk of Debian 12; or `debian13`, the machine of
-# Debian 13 with that system's own kernel (6.12). PARALFETCH_VM_INIT says what is process 1: `guest`,
-# PROGRAM alone (also when it is not set), or `systemd`, which starts PROGRAM as a service of its own
-# when all others have been started.
+# PARALFETCH_VM_SYSTEM says which is booted (debian12 when it is not set), PARALFETCH_VM_INIT what is process 1: `guest`,
+# PROGRAM alone (also when it is not set), or `systemd`, which starts PROGRAM as a service of its own when all others have
+# been started.
 #
 # PARALFETCH_VM_BOOTS is how often the machine may be booted (1 when it is not set). With more than one, PROGRAM ends with
 # status 75 when it wants a reboot: processes and file systems are ended as on any machine, and PROGRAM is executed again
@@ -33,28 +31,19 @@ source "$(dirname "$0")/common.sh"
 
 VM_DIR=$(realpath -ms "${PARALFETCH_VM_DIR:-/var/tmp/paralfetch-vm}")
 IMAGE_GIB=2
-# What the kernels' releases look like, as extended regular expressions.
-declare -A RELEASES=([stock]='[0-9.-]+-amd64' [backports]='.+-cloud-amd64' [debian13]='[0-9.]+\+deb13-amd64')
 # The systems' names for Debian's releases.
 declare -A SUITES=([debian12]=bookworm [debian13]=trixie)
-# choose_system SYSTEM: sets IMAGE, KERNELS and PACKAGES: the kernels; what our binary is linked with; Python, as an app
-# with many files and libraries; and what the installed service is tested with.
+
+# choose_system SYSTEM: sets IMAGE and PACKAGES: the kernel; what our binary is linked with; Python, as an app with many
+# files and libraries; and what the installed service is tested with.
 choose_system() {
     SYSTEM=$1
     IMAGE=$VM_DIR/$SYSTEM.img
-    PACKAGES=(linux-image-amd64)
+    PACKAGES=(linux-image-amd64 zstd)
     case $SYSTEM in
-        debian12)
-            KERNELS=(stock backports)
-            # Of backports the flavour for virtual machines: the same code with fewer drivers, and a package name of its
-            # own, so that apt installs both.
-            PACKAGES+=(linux-image-cloud-amd64/bookworm-backports zstd libext2fs2 libelf1)
-            ;;
-        debian13)
-            KERNELS=(debian13)
-            # There, the base system has no mkfs.ext4.
-            PACKAGES+=(e2fsprogs zstd libext2fs2t64 libelf1t64)
-            ;;
+        debian12) PACKAGES+=(libext2fs2 libelf1) ;;
+        # There, the base system has no mkfs.ext4.
+        debian13) PACKAGES+=(e2fsprogs libext2fs2t64 libelf1t64) ;;
         *) die "the system is '$SYSTEM': debian12 and debian13 are known" ;;
     esac
     PACKAGES+=(zlib1g python3 systemd-sysv dbus polkitd bubblewrap)
@@ -75,32 +64,39 @@ is_debian_12() { (
     [[ $ID == debian && $VERSION_ID == 12 && $(uname -m) == x86_64 ]]
 ); }
 
-# take_out FILE KERNEL: copies what is at /boot/FILE-RELEASE in the image to FILE-KERNEL beside it.
+# take_out FILE: copies what is at /boot/FILE-RELEASE in the image to FILE-SYSTEM beside it.
 take_out() {
     local name
-    name=$(debugfs -R 'ls -p /boot' "$IMAGE" 2>/dev/null | cut -d / -f 6 | grep -xE "$1-${RELEASES[$2]}" | sort -V | tail -n 1)
-    [[ -n $name ]] || die "there is no $1 of the $2 kernel in $IMAGE: remove it, and build it again"
-    debugfs -R "dump /boot/$name $VM_DIR/$1-$2" "$IMAGE" 2>/dev/null
+    name=$(debugfs -R 'ls -p /boot' "$IMAGE" 2>/dev/null | cut -d / -f 6 | grep -xE "$1-[0-9].*" | sort -V | tail -n 1)
+    [[ -n $name ]] || die "there is no $1 in $IMAGE: remove it, and build it again"
+    debugfs -R "dump /boot/$name $VM_DIR/$1-$SYSTEM" "$IMAGE" 2>/dev/null
 }
 
+# build_image SYSTEM
 build_image() {
-    is_debian_12 || die "the machine can only be built on Debian 12 for x86-64: programs built elsewhere would not run in it"
-    trusted_directory "$VM_DIR"
-    need_room_for "$IMAGE" "$IMAGE_GIB"
+    choose_system "$1"
     PARALFETCH_IMAGE_SUITE=${SUITES[$SYSTEM]} "$REPO/scripts/image.sh" "$IMAGE" "$IMAGE_GIB" "${PACKAGES[@]}"
-    local kernel
-    for kernel in "${KERNELS[@]}"; do
-        take_out vmlinuz "$kernel"
-        take_out initrd.img "$kernel"
+    take_out vmlinuz
+    take_out initrd.img
+}
+
+# build_images SYSTEM…
+build_images() {
+    local system
+    is_debian_12 || die "the machines can only be built on Debian 12 for x86-64: programs built elsewhere would not run in them"
+    trusted_directory "$VM_DIR"
+    need_room_for "$VM_DIR/image" $((IMAGE_GIB * $#))
+    for system; do
+        build_image "$system"
     done
 }
 
-# Whether all that is booted is there.
+# ready SYSTEM…: whether all that is booted is there.
 ready() {
-    local kernel
-    [[ -f $IMAGE.stamp ]] || return 1
-    for kernel in "${KERNELS[@]}"; do
-        [[ -f $VM_DIR/vmlinuz-$kernel && -f $VM_DIR/initrd.img-$kernel ]] || return 1
+    local system
+    for system; do
+        choose_system "$system"
+        [[ -f $IMAGE.stamp && -f $VM_DIR/vmlinuz-$SYSTEM && -f $VM_DIR/initrd.img-$SYSTEM ]] || return 1
     done
 }
 
@@ -192,7 +188,7 @@ boot() {
     setpriv --pdeathsig TERM timeout --kill-after=5 "$seconds" \
         setpriv --pdeathsig KILL qemu-system-x86_64 \
         -nodefaults -no-reboot -display none -accel tcg,thread=single -cpu max,-cx16 -smp "$PROCESSORS" -m "$MEMORY_MIB" \
-        -kernel "$VM_DIR/vmlinuz-$KERNEL" -initrd "$VM_DIR/initrd.img-$KERNEL" \
+        -kernel "$VM_DIR/vmlinuz-$SYSTEM" -initrd "$VM_DIR/initrd.img-$SYSTEM" \
         -drive "$ROOT_DISK" \
         -drive "file=$work/payload.tar,format=raw,if=virtio,readonly=on" \
         "${OTHER_DISK[@]}" \
@@ -228,12 +224,9 @@ prepare_disks() {
 
 run() {
     local seconds=$1 boots=${PARALFETCH_VM_BOOTS:-1} init=${PARALFETCH_VM_INIT:-guest} work status boot end
-    KERNEL=${PARALFETCH_VM_KERNEL:-stock}
     [[ $init == guest || $init == systemd ]] || die "PARALFETCH_VM_INIT is '$init': guest and systemd are known"
-    [[ -n ${RELEASES[$KERNEL]:-} ]] || die "PARALFETCH_VM_KERNEL is '$KERNEL': stock, backports and debian13 are known"
     [[ $boots =~ ^[1-9]$ ]] || die "PARALFETCH_VM_BOOTS is '$boots': a number from 1 to 9 is wanted"
-    if [[ $KERNEL == debian13 ]]; then choose_system debian13; else choose_system debian12; fi
-    ready || die "there is no machine: run 'scripts/vm.sh image $SYSTEM'"
+    ready "${PARALFETCH_VM_SYSTEM:-debian12}" || die "there is no machine: run 'scripts/vm.sh image $SYSTEM'"
     work=$(mktemp -d)
     # shellcheck disable=SC2064 # its name now
     trap "rm -rf '$work'" EXIT
@@ -258,21 +251,17 @@ run() {
         ((ENDED == 0)) || break
     done
     [[ -n $status ]] || cat "$work/out"
-    warn "the machine with the $KERNEL kernel did not come to its end (boot $boot, status $ENDED, limit $seconds s); its console said last:"
+    warn "the machine with $SYSTEM did not come to its end (boot $boot, status $ENDED, limit $seconds s); its console said last:"
     tail -n 80 "$work/console" >&2 || true
     exit "$TIMED_OUT"
 }
 
+SYSTEMS=("${@:2}")
+((${#SYSTEMS[@]} > 0)) || SYSTEMS=(debian12 debian13)
 case ${1:-}:$# in
     possible:1) is_debian_12 ;;
-    image:[12])
-        choose_system "${2:-debian12}"
-        build_image
-        ;;
-    ready:[12])
-        choose_system "${2:-debian12}"
-        ready
-        ;;
+    image:[12]) build_images "${SYSTEMS[@]}" ;;
+    ready:[12]) ready "${SYSTEMS[@]}" ;;
     run:[3-9] | run:[1-9][0-9])
         [[ $2 =~ ^[1-9][0-9]*$ ]] || die "a number of seconds is wanted, not '$2'"
         run "${@:2}"

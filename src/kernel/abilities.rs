@@ -58,7 +58,7 @@ pub enum TraceError {
         what: &'static str,
         /// What the kernel or libbpf said.
         error: String,
-        /// libbpf's last warning, if there was one.
+        /// The verifier's last word, or libbpf's last warning, if there was one.
         detail: String,
     },
     /// A system call failed.
@@ -91,7 +91,7 @@ impl TraceError {
                 return TraceError::Lockdown;
             }
         }
-        let detail = super::object::last_warning()
+        let detail = super::libbpf_log::take_reason()
             .map(|warning| format!(" ({warning})"))
             .unwrap_or_default();
         TraceError::Bpf {

@@ -16,6 +16,7 @@ mod globals;
 mod hooks;
 mod launch_event;
 mod launcher;
+mod libbpf_log;
 mod meter;
 mod name_filter;
 mod namespaces;

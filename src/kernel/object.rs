@@ -5,18 +5,18 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::sync::Mutex;
 use std::{io, ptr};
 
 use libbpf_rs::libbpf_sys::bpf_raw_tracepoint_open;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, OpenObject, PrintLevel, ProgramMut, RingBuffer, RingBufferBuilder,
+    MapCore, MapFlags, MapHandle, OpenObject, ProgramMut, RingBuffer, RingBufferBuilder,
 };
 use rustix::process::Pid;
 
 use super::abilities::{TraceError, check};
 use super::globals::Globals;
+use super::libbpf_log;
 use super::skel::{OpenParalfetchSkel, ParalfetchMaps, ParalfetchSkel, ParalfetchSkelBuilder};
 
 /// The maps and the globals of the loaded object, which threads share.
@@ -99,7 +99,7 @@ pub(super) fn open(
     storage: &mut MaybeUninit<OpenObject>,
 ) -> Result<OpenParalfetchSkel<'_>, TraceError> {
     check()?;
-    capture_warnings();
+    libbpf_log::capture();
     let mut open = ParalfetchSkelBuilder::default()
         .open(storage)
         .map_err(|error| TraceError::from_bpf("opening the BPF object", error))?;
@@ -175,19 +175,4 @@ pub(super) fn ring_reader(
         builder.build()
     };
     build().map_err(|error| TraceError::from_bpf("reading the ring buffer", error))
-}
-
-static LAST_WARNING: Mutex<Option<String>> = Mutex::new(None);
-
-/// Keeps libbpf from writing to the terminal; its last warning becomes part of the error.
-pub(super) fn capture_warnings() {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, message| {
-        if let Ok(mut last) = LAST_WARNING.lock() {
-            *last = Some(message.trim().to_owned());
-        }
-    })));
-}
-
-pub(super) fn last_warning() -> Option<String> {
-    LAST_WARNING.lock().ok()?.take()
 }

@@ -1,4 +1,4 @@
-//! The virtual machine that other kernels and a whole system are tested in (`scripts/vm.sh`).
+//! The virtual machines that other kernels and whole systems are tested in (`scripts/vm.sh`).
 
 // Each test program uses its own part of this.
 #![allow(dead_code)]
@@ -13,9 +13,8 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/vm.sh");
 /// five and more where others take half of them.
 const LIMIT_SECONDS: u32 = 1800;
 
-/// The kernel of Debian 13, with which `scripts/vm.sh` boots a machine of that system. It is built by
-/// who wants it.
-pub const DEBIAN_13: &str = "debian13";
+/// Asks for the tests that take longer than most changes are worth.
+const LONG_TESTS: &str = "PARALFETCH_LONG_TESTS";
 
 /// The exit status with which the guest asks for a reboot, where the machine has boots left.
 pub const REBOOT: u8 = 75;
@@ -35,28 +34,23 @@ pub fn is_guest() -> bool {
     arg0.is_some_and(|arg0| Path::new(&arg0).file_name() == Some("guest".as_ref()))
 }
 
-/// Whether the machine of this system has been built.
-pub fn is_built(system: &str) -> bool {
-    Command::new(SCRIPT)
-        .args(["ready", system])
-        .output()
-        .is_ok_and(|output| output.status.success())
-}
-
-/// Whether the machine that a test boots with this kernel is there, as far as it need not be.
-pub fn is_possible(test: &str, kernel: &str) -> bool {
-    let is_possible = kernel != DEBIAN_13 || is_built(DEBIAN_13);
-    if !is_possible {
-        println!("left out: {test}: build its machine with 'scripts/vm.sh image {DEBIAN_13}'");
+/// Whether tests of many minutes are to be done; says so of `test` if not.
+pub fn is_long_test_wanted(test: &str) -> bool {
+    let is_wanted = std::env::var(LONG_TESTS).is_ok_and(|value| value == "1");
+    if !is_wanted {
+        println!("left out: {test}: it takes ten minutes, with {LONG_TESTS}=1 in the environment");
     }
-    is_possible
+    is_wanted
 }
 
-/// Whether there is a machine of Debian 12; it need not be.
-fn has_machine() -> bool {
-    let ready = is_built("debian12");
+/// Whether the machines have been built; they need not be.
+fn has_machines() -> bool {
+    let ready = Command::new(SCRIPT)
+        .arg("ready")
+        .output()
+        .is_ok_and(|output| output.status.success());
     if !ready {
-        let why = "the virtual machine has not been built: 'scripts/vm.sh image'";
+        let why = "the virtual machines have not been built: 'scripts/vm.sh image'";
         assert!(
             std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
             "{why}"
@@ -72,7 +66,7 @@ fn is_wanted(test: &str) -> bool {
     filter.is_none_or(|filter| test.contains(&filter))
 }
 
-/// Runs the tests that are wanted, by name, if there is a machine, and prints the closing line of a test
+/// Runs the tests that are wanted, by name, if there are machines, and prints the closing line of a test
 /// program; `holds` boots the machine and says whether all was as it should be.
 pub fn run_tests<T>(
     tests: &[T],
@@ -80,7 +74,7 @@ pub fn run_tests<T>(
     holds: impl Fn(&T) -> bool,
 ) -> ExitCode {
     let (mut passed, mut failed) = (0, 0);
-    if !tests.is_empty() && has_machine() {
+    if !tests.is_empty() && has_machines() {
         for test in tests.iter().filter(|test| is_wanted(name(test))) {
             match holds(test) {
                 true => passed += 1,
@@ -111,13 +105,13 @@ pub fn holds(test: &str, boot: impl FnOnce() -> Result<String, String>) -> bool 
     verdict == "ok"
 }
 
-/// Boots the machine with a kernel, as `scripts/vm.sh` knows it, and executes this very program there,
+/// Boots the machine of a system, as `scripts/vm.sh` knows it, and executes this very program there,
 /// beside the product's and `files`.
 ///
 /// # Errors
 /// All that the guest and the machine said, if the guest did not succeed.
-pub fn boot(kernel: &str, init: Init, files: &[&Path]) -> Result<String, String> {
-    boot_with(kernel, init, files, &[])
+pub fn boot(system: &str, init: Init, files: &[&Path]) -> Result<String, String> {
+    boot_with(system, init, files, &[])
 }
 
 /// The same with other settings of `scripts/vm.sh`, which are variables of its environment.
@@ -125,14 +119,14 @@ pub fn boot(kernel: &str, init: Init, files: &[&Path]) -> Result<String, String>
 /// # Errors
 /// All that the guest and the machine said, if the guest did not succeed.
 pub fn boot_with(
-    kernel: &str,
+    system: &str,
     init: Init,
     files: &[&Path],
     settings: &[(&str, &str)],
 ) -> Result<String, String> {
     let output = Command::new(SCRIPT)
         .envs(settings.iter().copied())
-        .env("PARALFETCH_VM_KERNEL", kernel)
+        .env("PARALFETCH_VM_SYSTEM", system)
         .env(
             "PARALFETCH_VM_INIT",
             match init {

@@ -20,16 +20,13 @@ mod system;
 use std::path::Path;
 use std::process::ExitCode;
 
-use machine::{DEBIAN_13, Init};
+use machine::Init;
 
-/// The tests, and the kernels that the machine is booted with.
+/// The tests, and the systems of the machines.
 const TESTS: [(&str, &str); 2] = [
-    ("a_new_user_is_served_on_debian_12", "stock"),
-    ("a_new_user_is_served_on_debian_13", DEBIAN_13),
+    ("a_new_user_is_served_on_debian_12", "debian12"),
+    ("a_new_user_is_served_on_debian_13", "debian13"),
 ];
-
-/// Asks for the test on Debian 12. Who has built the machine of Debian 13 has asked for both.
-const ASKED: &str = "PARALFETCH_NEW_USER";
 
 /// How the machine is booted: three times, with a disk that is slow enough for an emulated processor to be fast.
 const SETTINGS: [(&str, &str); 3] = [
@@ -43,29 +40,19 @@ fn main() -> ExitCode {
         return guest::main();
     }
     let mut tests = TESTS.to_vec();
-    tests.retain(|(test, kernel)| machine::is_possible(test, kernel) && is_asked_for(test));
+    tests.retain(|(test, _)| machine::is_long_test_wanted(test));
     machine::run_tests(
         &tests,
         |(test, _)| test,
-        |(test, kernel)| machine::holds(test, || boot(kernel)),
+        |(test, system)| machine::holds(test, || boot(system)),
     )
 }
 
-/// Whether this test is to be done, as far as it is a matter of its ten minutes.
-fn is_asked_for(test: &str) -> bool {
-    let is_asked_for =
-        std::env::var(ASKED).is_ok_and(|value| value == "1") || machine::is_built(DEBIAN_13);
-    if !is_asked_for {
-        println!("left out: {test}: it takes ten minutes, with {ASKED}=1 in the environment");
-    }
-    is_asked_for
-}
-
-fn boot(kernel: &str) -> Result<String, String> {
+fn boot(system: &str) -> Result<String, String> {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let package = package::build(directory.path());
     let earlier = package::pack_earlier(&package);
     let app = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/new_user/app.py");
     let files = [package.as_path(), earlier.as_path(), Path::new(app)];
-    machine::boot_with(kernel, Init::Systemd, &files, &SETTINGS)
+    machine::boot_with(system, Init::Systemd, &files, &SETTINGS)
 }

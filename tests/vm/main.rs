@@ -1,5 +1,5 @@
-//! Debian 12's kernels in a virtual machine (`scripts/vm.sh`): they have no tracepoints for uses of
-//! cached pages, but allow programs on their functions, which the host may not.
+//! Debian's kernels in virtual machines (`scripts/vm.sh`): before and after the tracepoints for uses of cached pages, and
+//! with all that the host's may lack: programs on functions, file systems as modules.
 //!
 //! This program is its own harness, since the same file runs on both sides: in the machine, where it
 //! is called `guest`, it launches an app and prints figures; on the host it judges them.
@@ -22,11 +22,11 @@ use std::time::Instant;
 use facts::{Facts, MARK};
 use machine::Init;
 
-/// A kernel that the machine can be booted with, and the test that does.
+/// A system whose kernel is booted, and the test that does.
 struct Kernel {
     test: &'static str,
     /// As `scripts/vm.sh` knows it.
-    name: &'static str,
+    system: &'static str,
     /// What its release begins with.
     release: &'static str,
     /// By what means uses of cached pages are seen on it.
@@ -38,15 +38,15 @@ struct Kernel {
 /// Before and after the tracepoints for uses of cached pages.
 const KERNELS: [Kernel; 2] = [
     Kernel {
-        test: "the_stock_kernel_is_learned_from",
-        name: "stock",
+        test: "debian_12s_kernel_is_learned_from",
+        system: "debian12",
         release: "6.1.",
         means: "fentry",
         missing: &["for which file a journal handle is wanted: only the file system"],
     },
     Kernel {
-        test: "the_backports_kernel_is_learned_from",
-        name: "backports",
+        test: "debian_13s_kernel_is_learned_from",
+        system: "debian13",
         release: "6.12.",
         means: "tracepoint",
         missing: &[],
@@ -127,7 +127,7 @@ fn tell(facts: &Facts) {
 
 /// What the guest found with this kernel, or all that it and the machine said instead.
 fn boot(kernel: &Kernel) -> Result<Facts, String> {
-    let text = machine::boot(kernel.name, Init::Guest, &[])?;
+    let text = machine::boot(kernel.system, Init::Guest, &[])?;
     let facts = text
         .lines()
         .find_map(|line| line.strip_prefix(MARK))

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What a task is about to wait for: pages, the file of an operation, locks.
+ *
+ * Where ext4 and jbd2 are modules, as in distributions' kernels, the verifier takes each pointer that their tracepoints
+ * pass for one that may be null (btf_ctx_access, since 6.14 and in stable kernels), and wants to see that it is not.
  */
 #ifndef PARALFETCH_WAIT_FILES_H
 #define PARALFETCH_WAIT_FILES_H
@@ -16,7 +19,7 @@ static __always_inline void note_operation(struct inode *inode)
 {
 	struct sleeper *sleeper = sleeper_of_current();
 
-	if (sleeper)
+	if (sleeper && inode)
 		note_inode(&sleeper->operation, inode);
 }
 
@@ -49,7 +52,8 @@ int BPF_PROG(writeback_waited, struct folio *folio, struct address_space *mappin
 SEC("?tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_entered, struct file *file, int datasync)
 {
-	note_operation(BPF_CORE_READ(file, f_inode));
+	if (file)
+		note_operation(BPF_CORE_READ(file, f_inode));
 	return 0;
 }
 
@@ -85,7 +89,7 @@ static __always_inline void note_file_system(struct super_block *sb)
 {
 	struct sleeper *sleeper = sleeper_of_current();
 
-	if (!sleeper)
+	if (!sleeper || !sb)
 		return;
 	__builtin_memset(&sleeper->operation, 0, sizeof(sleeper->operation));
 	sleeper->operation.dev = BPF_CORE_READ(sb, s_dev);

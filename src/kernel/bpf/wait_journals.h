@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Who holds a transaction of a journal up.
+ * Who holds a transaction of a journal up. Why pointers are compared with null, the head of wait_files.h says.
  */
 #ifndef PARALFETCH_WAIT_JOURNALS_H
 #define PARALFETCH_WAIT_JOURNALS_H
@@ -38,9 +38,12 @@ struct journal_s {
 SEC("?tp_btf/jbd2_commit_locking")
 int BPF_PROG(transaction_locked, struct journal_s *of, void *transaction)
 {
-	__u32 dev = BPF_CORE_READ(of, j_fs_dev, bd_dev);
 	struct journal journal = {.is_locked = 1};
+	__u32 dev;
 
+	if (!of)
+		return 0;
+	dev = BPF_CORE_READ(of, j_fs_dev, bd_dev);
 	bpf_map_update_elem(&journals, &dev, &journal, BPF_ANY);
 	__sync_fetch_and_add(&locked_transactions, 1);
 	return 0;
@@ -49,9 +52,13 @@ int BPF_PROG(transaction_locked, struct journal_s *of, void *transaction)
 SEC("?tp_btf/jbd2_commit_flushing")
 int BPF_PROG(transaction_unlocked, struct journal_s *of, void *transaction)
 {
-	__u32 dev = BPF_CORE_READ(of, j_fs_dev, bd_dev);
-	struct journal *journal = bpf_map_lookup_elem(&journals, &dev);
+	struct journal *journal;
+	__u32 dev;
 
+	if (!of)
+		return 0;
+	dev = BPF_CORE_READ(of, j_fs_dev, bd_dev);
+	journal = bpf_map_lookup_elem(&journals, &dev);
 	if (!journal || !journal->is_locked)
 		return 0;
 	journal->is_locked = 0;

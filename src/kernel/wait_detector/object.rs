@@ -14,7 +14,8 @@ use super::skel::WaitsSkelBuilder;
 use super::skel::types::bss;
 use super::tracepoints::Tracepoints;
 use crate::kernel::abilities::{TraceError, check};
-use crate::kernel::object::{attach, capture_warnings};
+use crate::kernel::libbpf_log;
+use crate::kernel::object::attach;
 
 /// The loaded object: what is used of it, by descriptors.
 pub(super) struct DetectorObject {
@@ -34,7 +35,7 @@ impl DetectorObject {
     /// Says which privilege or kernel ability is missing.
     pub fn start(options: &WaitOptions, tracepoints: &Tracepoints) -> Result<Self, TraceError> {
         check()?;
-        capture_warnings();
+        libbpf_log::capture();
         let bpf = TraceError::from_bpf;
         let mut storage = MaybeUninit::uninit();
         let mut open = WaitsSkelBuilder::default()
