@@ -77,11 +77,13 @@ impl WatchedLaunch {
             learned: self.how,
             state_dir: self.state_dir.as_deref().filter(|_| self.given.is_empty()),
         };
-        let entries = on_drives.schedule(&sequence.log);
-        let scheduling = clock.elapsed();
-
         let end_ns = end_of_launch(trace, self.over);
         let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
+        let data_until = Duration::from_micros(sequence.data_until_us);
+        let completion = completion_page(&sequence.log, duration, data_until);
+        let entries = on_drives.schedule(&sequence.log, completion);
+        let scheduling = clock.elapsed();
+
         let summary = LearnSummary {
             duration,
             required: Requirements::of(&sequence, trace.hooks.faults.sees()),
@@ -91,7 +93,6 @@ impl WatchedLaunch {
             exact_faults: self.exact_faults,
             lost_paths: trace.lost_paths,
         };
-        let data_until = Duration::from_micros(sequence.data_until_us);
         let log = sequence.log;
         let profile = Profile {
             app: self.app,
@@ -107,7 +108,7 @@ impl WatchedLaunch {
             unused: sequence.unused,
             learned_at,
             helpers: sequence.helpers,
-            completion: completion_page(&log, duration, data_until),
+            completion,
             log_entries: log.len() as u32,
             obsolete: 0,
         };

@@ -36,8 +36,9 @@ pub struct OnDrives<'a> {
 }
 
 impl OnDrives<'_> {
-    /// The schedule of a launch sequence in access order.
-    pub fn schedule(&self, log: &[LogEntry]) -> Vec<PrefetchEntry> {
+    /// The schedule of a launch sequence in access order, whose launch is over with this page; with its last access where
+    /// there is none.
+    pub fn schedule(&self, log: &[LogEntry], completion: Option<Span>) -> Vec<PrefetchEntry> {
         let usual = DeviceParams::new(self.devices, self.main, self.params);
         let models = match log.len() <= MOST_ENTRIES {
             true => self.models(main_device(log)),
@@ -50,6 +51,7 @@ impl OnDrives<'_> {
             usual: &usual,
             params: self.params,
             learned: self.learned,
+            over_at: completion.and_then(|page| position(log, page)),
             may_hold: false,
         };
         choose(log, &models, &choices).entries
@@ -81,9 +83,7 @@ impl OnDrives<'_> {
         }
         names.sort_unstable();
         names.dedup();
-        let last = log
-            .iter()
-            .position(|entry| holds(&entry.span, completion))?;
+        let last = position(&log, completion)?;
         let models = models_or_guesses(drives, self.devices);
         let launch = LaunchSimulator::new(&log, &models, self.learned);
         let accessed_us = launch.simulate(schedule, 0).accessed_us;
@@ -136,9 +136,12 @@ fn devices_of(log: &[LogEntry]) -> BTreeSet<usize> {
     devices.collect()
 }
 
-/// Whether a span has the first page of another.
-fn holds(span: &Span, other: Span) -> bool {
-    span.place == other.place && (span.start..span.end()).contains(&other.start)
+/// The position in the log of the read of a page.
+fn position(log: &[LogEntry], page: Span) -> Option<usize> {
+    log.iter().position(|entry| {
+        let span = entry.span;
+        span.place == page.place && (span.start..span.end()).contains(&page.start)
+    })
 }
 
 /// Whether a schedule may be chosen by this model.

@@ -89,7 +89,7 @@ pub struct ChosenSchedule {
     pub plan: SchedulePlan,
     /// So many entries, from the start, should have arrived before the app starts; 0: it starts at once.
     pub held: usize,
-    /// When the launch ends, in µs since prefetching began.
+    /// When the launch is over, in µs since prefetching began.
     pub predicted_us: f64,
     /// The same with the schedule of the drive's class.
     pub usual_us: f64,
@@ -106,11 +106,14 @@ pub struct Choices<'a> {
     pub params: Params,
     /// How the times of the launch sequence were recorded.
     pub learned: Learned,
+    /// The access in the log with which the launch is over. What an app reads later, until it falls quiet, is prefetched
+    /// too, but nobody waits for it. `None`: the last.
+    pub over_at: Option<usize>,
     /// Whether the app can be held.
     pub may_hold: bool,
 }
 
-/// The schedule with which the launch is predicted to end first. `models` are those of the devices, by their index in
+/// The schedule with which the launch is predicted to be over first. `models` are those of the devices, by their index in
 /// the device table; that of the [`main_device`] says what is tried. The usual one stays unless another gains 3 %, or on
 /// drives with queues 8 %.
 pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> ChosenSchedule {
@@ -120,6 +123,7 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
     let mut search = ScheduleSearch {
         log,
         launch: LaunchSimulator::new(log, models, choices.learned),
+        over_at: choices.over_at.unwrap_or(log.len().saturating_sub(1)),
         may_hold: choices.may_hold,
         reorders,
         price_of_pages: match reorders {
@@ -128,7 +132,7 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
         },
         candidates: 1,
     };
-    let usual_us = search.launch.simulate(&entries, 0).end_us;
+    let usual_us = search.over_us(&entries, 0);
     let usual = ChosenSchedule {
         entries,
         plan: SchedulePlan::Sequence(choices.params),
@@ -160,6 +164,7 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
 struct ScheduleSearch<'a> {
     log: &'a [LogEntry],
     launch: LaunchSimulator<'a>,
+    over_at: usize,
     may_hold: bool,
     /// Whether a disk chooses the nearest of what is queued.
     reorders: bool,
@@ -195,8 +200,8 @@ impl ScheduleSearch<'_> {
 
     /// Takes regions in place of the best if they are better.
     fn regions(&mut self, hole: u64, usual_us: f64, best: &mut Option<ChosenSchedule>) {
-        let last_us = self.log.iter().map(|entry| entry.time_us).max();
-        let launch_us = last_us.unwrap_or(0) + 1;
+        let over_us = self.log.get(self.over_at).map(|entry| entry.time_us);
+        let launch_us = over_us.unwrap_or(0) + 1;
         let mut plan = RegionPlan::one(match self.reorders {
             true => hole.min(FIRST_HOLE_REORDERED),
             false => hole,
@@ -258,6 +263,13 @@ impl ScheduleSearch<'_> {
         }
     }
 
+    /// When the launch is over with this schedule, in µs since prefetching began.
+    fn over_us(&self, entries: &[PrefetchEntry], held: usize) -> f64 {
+        let done = self.launch.simulate(entries, held);
+        let over = done.accessed_us.get(self.over_at);
+        over.copied().unwrap_or(done.end_us)
+    }
+
     /// The lower, the better.
     fn score(&self, schedule: &ChosenSchedule) -> f64 {
         let needed: u64 = self.log.iter().map(|entry| entry.span.len).sum();
@@ -282,7 +294,7 @@ impl ScheduleSearch<'_> {
     ) -> ChosenSchedule {
         self.candidates += 1;
         ChosenSchedule {
-            predicted_us: self.launch.simulate(&entries, held).end_us,
+            predicted_us: self.over_us(&entries, held),
             entries,
             plan,
             held,

@@ -66,7 +66,7 @@ pub fn reschedule(
         let sequence = sequence
             .filter(|sequence| sequence.created == profile.created)
             .ok_or("the launch sequence is not there any more")?;
-        on_drives(&profile, params, models).schedule(&find_sequence(&sequence)?)
+        on_drives(&profile, params, models).schedule(&find_sequence(&sequence)?, profile.completion)
     };
     if entries == profile.entries {
         return Ok(Rescheduled::Same);
@@ -97,7 +97,7 @@ pub fn order_anew(
         return Ok(None);
     }
     let log = find_sequence(&sequence)?;
-    let entries = on_drives(&profile, revision.params, models).schedule(&log);
+    let entries = on_drives(&profile, revision.params, models).schedule(&log, profile.completion);
     if entries == profile.entries {
         return Ok(None);
     }
@@ -177,7 +177,8 @@ pub fn extend(
     }
     if noted.joined > 0 {
         let log = find_sequence(&sequence)?;
-        profile.entries = on_drives(&profile, revision.params, models).schedule(&log);
+        profile.entries =
+            on_drives(&profile, revision.params, models).schedule(&log, profile.completion);
         profile.log_entries = u32::try_from(log.len()).unwrap_or(u32::MAX);
         sequence.log_entries = profile.log_entries;
     }

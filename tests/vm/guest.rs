@@ -28,15 +28,14 @@ pub const APP: [&str; 2] = ["/usr/bin/python3", "/opt/app.py"];
 /// A system of the app's own: what this program and the machine's first process have mapped, and so
 /// keep in the cache, is no part of it. An idle launch is then read from the drive to the last page.
 pub const ROOT: &str = "/srv/app";
-/// What is copied into it.
-const SYSTEM: [&str; 7] = [
+/// What is copied into it, beside the interpreter and its modules.
+const SYSTEM: [&str; 6] = [
     "/bin",
     "/lib",
     "/lib64",
     "/usr/lib64",
     "/etc/ld.so.cache",
     "/usr/lib/x86_64-linux-gnu",
-    "/usr/lib/python3.11",
 ];
 /// The file that the app reads parts of, as it is called from outside.
 const DATA: &str = "/srv/app/opt/data";
@@ -151,10 +150,17 @@ fn reads_of(prepare: impl FnOnce()) -> u64 {
 fn install() {
     fs::create_dir_all(format!("{ROOT}/opt")).unwrap();
     fs::create_dir_all(format!("{ROOT}/usr/bin")).unwrap();
+    // A link to the version that the system has.
+    let version = fs::read_link(APP[0]).unwrap();
+    let version = version.to_str().unwrap();
     let copied = Command::new("cp")
         .args(["-a", "--parents"])
         .args(SYSTEM)
-        .args(["/usr/bin/python3", "/usr/bin/python3.11"])
+        .args([
+            APP[0],
+            &format!("/usr/bin/{version}"),
+            &format!("/usr/lib/{version}"),
+        ])
         .arg(ROOT)
         // Where it looks for the parents' owners and modes.
         .current_dir("/")

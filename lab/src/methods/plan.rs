@@ -62,6 +62,7 @@ impl PlannedDrive {
             usual: &DeviceParams::uniform(params),
             params,
             learned: set.profile.learned,
+            over_at: over_at(set),
             may_hold,
         };
         choose(&set.log, &models, &choices)
@@ -73,14 +74,8 @@ impl PlannedDrive {
         let models = models(self.model.clone()?, set);
         let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned);
         let done = launch.simulate(entries, held);
-        let window_us = set.window.map_or(f64::INFINITY, |at| at.as_micros() as f64);
-        let mut accesses = set.log.iter().zip(&done.accessed_us).rev();
-        let last = accesses.find(|(entry, _)| entry.time_us as f64 <= window_us);
-        let end_us = match last {
-            Some((_, at)) if set.window.is_some() => *at,
-            _ => done.end_us,
-        };
-        Some(end_us / 1e6)
+        let over_us = over_at(set).and_then(|access| done.accessed_us.get(access));
+        Some(over_us.copied().unwrap_or(done.end_us) / 1e6)
     }
 
     /// When a simulation expects all entries to have arrived, in seconds, while no app runs.
@@ -89,6 +84,13 @@ impl PlannedDrive {
         let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned);
         Some(launch.simulate(entries, entries.len()).held_us / 1e6)
     }
+}
+
+/// The last access before the main window, in the log of a set that was learned with one.
+fn over_at(set: &LearnedSet) -> Option<usize> {
+    let window_us = set.window?.as_micros();
+    let before = |entry: &LogEntry| u128::from(entry.time_us) <= window_us;
+    set.log.iter().rposition(before)
 }
 
 /// The model for each device of a set.
