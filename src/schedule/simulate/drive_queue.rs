@@ -109,7 +109,7 @@ impl<'a> DriveQueue<'a> {
     /// Takes a request at the time `now`, in µs.
     pub fn push(&mut self, request: QueuedRequest, now: f64) {
         self.waiting.push_back(request);
-        self.serve(now);
+        self.serve(now, false);
     }
 
     /// When the next request is complete, in µs; infinite if there is none.
@@ -121,11 +121,12 @@ impl<'a> DriveQueue<'a> {
     /// Ends the request that is complete next and serves others. Says when that is, and what it was for.
     pub fn complete(&mut self) -> Option<(f64, u32)> {
         let Reverse(done) = self.served.pop()?;
-        self.serve(done.at);
+        self.serve(done.at, true);
         Some((done.at, done.id))
     }
 
-    fn serve(&mut self, now: f64) {
+    /// Begins with requests. `have_waited`: for another to be complete.
+    fn serve(&mut self, now: f64, have_waited: bool) {
         while self.served.len() < self.slots {
             let count = self.waiting.len().min(self.window);
             let candidates = self.waiting.iter().take(count).enumerate();
@@ -136,7 +137,7 @@ impl<'a> DriveQueue<'a> {
             self.waiting.remove(index);
             let at = match self.model.has_heads() {
                 true => now + self.heads_us(&request, count),
-                false => self.flash_done(&request, now),
+                false => self.flash_done(&request, now, have_waited),
             };
             self.head = request.start.saturating_add(request.bytes);
             self.served.push(Reverse(Completion { at, id: request.id }));
@@ -157,17 +158,21 @@ impl<'a> DriveQueue<'a> {
     }
 
     /// When a drive without heads has served a request that it begins with now. With a queue it works on several, and
-    /// delivers them as fast as it does with the queue filled.
-    fn flash_done(&mut self, request: &QueuedRequest, now: f64) -> f64 {
+    /// delivers them as fast as it does with the queue filled. One that serves a request at a time is as fast as that where
+    /// the request has waited for the one before: the way to the drive and back is over meanwhile.
+    fn flash_done(&mut self, request: &QueuedRequest, now: f64, has_waited: bool) -> f64 {
         let model = self.model;
         let (far_us, far_queued_us) = match self.at_hand.read(request.start, request.bytes) {
             true => (0.0, 0.0),
             false => model.far_us(),
         };
-        if self.slots == 1 {
-            return now + far_us + in_parts(request.bytes, |bytes| model.near_us(bytes));
-        }
         let occupied_us = in_parts(request.bytes, |bytes| model.near_queued_us(bytes));
+        if self.slots == 1 {
+            return match has_waited {
+                true => now + far_queued_us + occupied_us,
+                false => now + far_us + in_parts(request.bytes, |bytes| model.near_us(bytes)),
+            };
+        }
         self.delivered_us = self.delivered_us.max(now) + far_queued_us + occupied_us;
         let latency_us = far_us + model.near_us(request.bytes.min(PART));
         self.delivered_us.max(now + latency_us)

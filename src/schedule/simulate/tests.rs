@@ -185,6 +185,39 @@ fn near_reads_cost_less_than_far_ones_and_both_what_was_measured() {
     }
 }
 
+/// One request at a time; the way to the drive and back takes 80 µs.
+fn one_at_a_time() -> DriveModel {
+    let near = |pages: u64, alone_us| NearCost {
+        bytes: pages * PAGE_SIZE,
+        alone_us,
+        queued_us: alone_us - 80.0,
+    };
+    DriveModel {
+        near: vec![near(1, 370.0), near(32, 1000.0)],
+        queue: [1, 8, 32]
+            .map(|depth| QueuedCost {
+                depth,
+                request_us: 370.0,
+            })
+            .to_vec(),
+        ..DriveModel::guess(DriveClass::NoCommandQueuing)
+    }
+}
+
+#[test]
+fn the_way_to_a_drive_is_over_for_a_request_that_has_waited_for_another() {
+    let models = [one_at_a_time()];
+    let log: Vec<LogEntry> = (0..100)
+        .map(|index| data(0, index * 40, 1, index * 617 % 1024))
+        .collect();
+    let launch = LaunchSimulator::new(&log, &models, Learned::Live);
+    let prefetched = launch.simulate(&prefetch(&log), 0);
+    // The thread asks for the first page, too, which the app is reading.
+    assert_eq!(prefetched.end_us, 370.0 + 100.0 * 290.0);
+    let cold = launch.simulate(&[], 0);
+    assert_eq!(cold.end_us, 100.0 * 370.0);
+}
+
 fn class() -> impl Strategy<Value = DriveClass> {
     (0..CLASSES.len()).prop_map(|index| CLASSES[index])
 }
