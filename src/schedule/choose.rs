@@ -28,7 +28,7 @@ const LEAST_GAIN_FLASH: f64 = 0.08;
 /// On a drive without heads, the requests of a schedule may keep the drive longer by such a share than those of the drive's
 /// class, with nothing else to do. What an app computes is known worst: in a lesson on a busy machine, waiting looks like
 /// computing, and a schedule that hides behind that is late in each launch. Chromium's launch from an emulated eMMC took twice
-/// as long in some thirty regions, which cost 10,700 requests.
+/// as long in 128 regions, which cost 10,700 requests.
 const MORE_FOR_THE_DRIVE: f64 = 0.03;
 
 /// What is read along takes memory, and passes other requests: reading the pages of the launch once more must be worth
