@@ -18,9 +18,12 @@ fn build_skeleton(name: &str) {
     let dir = root.join("src/kernel/bpf");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     println!("cargo:rerun-if-changed={}", dir.display());
+    // The lines of the sources are in the object, which becomes a part of the program: by names that say nothing of where
+    // the tree lies, so that the same tree makes the same program everywhere.
+    let names = format!("-ffile-prefix-map={}=paralfetch", root.display());
     if let Err(error) = SkeletonBuilder::new()
         .source(dir.join(format!("{name}.bpf.c")))
-        .clang_args(["-mcpu=v3", "-Wall", "-Werror"])
+        .clang_args(["-mcpu=v3", "-Wall", "-Werror", &names])
         // Nobody reads the skeleton, and rustup's minimal profile has a rustfmt that only fails: name
         // one that does not exist, and formatting is skipped.
         .rustfmt("no-rustfmt")
