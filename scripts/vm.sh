@@ -72,20 +72,20 @@ take_out() {
     debugfs -R "dump /boot/$name $VM_DIR/$1-$SYSTEM" "$IMAGE" 2>/dev/null
 }
 
-# build_image SYSTEM
+# build_image SYSTEM: its disk, and the kernel and initial file system beside it.
 build_image() {
     choose_system "$1"
+    need_room_for "$IMAGE" "$IMAGE_GIB"
     PARALFETCH_IMAGE_SUITE=${SUITES[$SYSTEM]} "$REPO/scripts/image.sh" "$IMAGE" "$IMAGE_GIB" "${PACKAGES[@]}"
     take_out vmlinuz
     take_out initrd.img
 }
 
-# build_images SYSTEM…
+# build_images SYSTEM…: one after the other.
 build_images() {
     local system
     is_debian_12 || die "the machines can only be built on Debian 12 for x86-64: programs built elsewhere would not run in them"
     trusted_directory "$VM_DIR"
-    need_room_for "$VM_DIR/image" $((IMAGE_GIB * $#))
     for system; do
         build_image "$system"
     done

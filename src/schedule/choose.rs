@@ -26,8 +26,8 @@ const LEAST_GAIN: f64 = 0.03;
 const LEAST_GAIN_FLASH: f64 = 0.08;
 
 /// On a drive without heads, the requests of a schedule may keep the drive longer by such a share than those of the drive's
-/// class, with nothing else to do. What an app computes is known worst: in a lesson on a busy machine, waiting looks like
-/// computing, and a schedule that hides behind that is late in each launch. Chromium's launch from an emulated eMMC took twice
+/// class, with nothing else to do. What an app computes is known worst: where reads of a lesson took longer than the model
+/// says, that looks like computing, and a schedule that hides behind that is late in each launch. Chromium's launch from an emulated eMMC took twice
 /// as long in 128 regions, which cost 10,700 requests.
 const MORE_FOR_THE_DRIVE: f64 = 0.03;
 
@@ -217,8 +217,8 @@ impl ScheduleSearch<'_> {
 
     /// The best regions.
     fn regions(&mut self, hole: u64, usual_us: f64) -> Option<ChosenSchedule> {
-        let over_us = self.log.get(self.over_at).map(|entry| entry.time_us);
-        let launch_us = over_us.unwrap_or(0) + 1;
+        let last_us = self.log.get(self.over_at).map(|entry| entry.time_us);
+        let launch_us = last_us.unwrap_or(0) + 1;
         let mut plan = RegionPlan::one(match self.reorders {
             true => hole.min(FIRST_HOLE_REORDERED),
             false => hole,

@@ -3,7 +3,7 @@
  * What a task is about to wait for: pages, the file of an operation, locks.
  *
  * Where ext4 and jbd2 are modules, as in distributions' kernels, the verifier takes each pointer that their tracepoints
- * pass for one that may be null (btf_ctx_access, since 6.14 and in stable kernels), and wants to see that it is not.
+ * pass for one that may be null (btf_ctx_access; seen with Debian's 6.12.118), and wants to see that it is not.
  */
 #ifndef PARALFETCH_WAIT_FILES_H
 #define PARALFETCH_WAIT_FILES_H
