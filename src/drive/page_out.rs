@@ -49,19 +49,12 @@ fn page_out(pid: Pid, devices: &[u64]) -> io::Result<u64> {
 /// /proc/PID/smaps. Those with pages of the process's own among them would go to the swap, and locked
 /// ones are refused.
 fn unchanged(smaps: &str, devices: &[u64]) -> Vec<Range<u64>> {
-    let mut ranges = Vec::new();
-    // Whether the last range of the list is the mapping that the lines are about.
-    let mut is_listed = false;
-    for line in smaps.lines() {
-        if let Some(mapping) = FileMapping::parse(line) {
-            is_listed = mapping.read_only && devices.contains(&mapping.dev);
-            ranges.extend(is_listed.then_some(mapping.addresses));
-        } else if is_listed && says_own_or_locked(line) {
-            ranges.pop();
-            is_listed = false;
-        }
-    }
-    ranges
+    let mappings = FileMapping::all_in(smaps).into_iter();
+    mappings
+        .filter(|mapping| mapping.read_only && !mapping.own_or_locked)
+        .filter(|mapping| devices.contains(&mapping.dev))
+        .map(|mapping| mapping.addresses)
+        .collect()
 }
 
 /// Whether the line says that some of the mapping is anonymous or locked memory.
@@ -70,18 +63,35 @@ fn says_own_or_locked(line: &str) -> bool {
     matches!(fields.next(), Some("Anonymous:" | "Locked:")) && fields.next() != Some("0")
 }
 
-/// A mapping in /proc/PID/maps or smaps (proc_pid_maps(5)).
+/// A mapping in /proc/PID/smaps (proc_pid_smaps(5)).
 pub struct FileMapping {
     /// Its addresses.
     pub addresses: Range<u64>,
     /// Whether it maps a file that can be read and not written through it.
     pub read_only: bool,
+    /// Whether it is code.
+    pub executable: bool,
+    /// Whether some of its pages are the process's own, changed before it became read-only, or are locked.
+    pub own_or_locked: bool,
     dev: u64,
 }
 
 impl FileMapping {
-    /// `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE [PATH]`; `None` for other lines of smaps.
-    pub fn parse(line: &str) -> Option<Self> {
+    /// All mappings of a process, in the contents of its smaps.
+    pub fn all_in(smaps: &str) -> Vec<Self> {
+        let mut mappings: Vec<FileMapping> = Vec::new();
+        for line in smaps.lines() {
+            if let Some(mapping) = FileMapping::parse(line) {
+                mappings.push(mapping);
+            } else if let Some(last) = mappings.last_mut() {
+                last.own_or_locked |= says_own_or_locked(line);
+            }
+        }
+        mappings
+    }
+
+    /// `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE [PATH]`; `None` for other lines.
+    fn parse(line: &str) -> Option<Self> {
         let hex = |text| u64::from_str_radix(text, 16).ok();
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
@@ -91,6 +101,8 @@ impl FileMapping {
         Some(FileMapping {
             addresses: hex(start)?..hex(end)?,
             read_only: inode != 0 && permissions.starts_with("r-"),
+            executable: permissions.contains('x'),
+            own_or_locked: false,
             dev: makedev(hex(major)? as u32, hex(minor)? as u32),
         })
     }

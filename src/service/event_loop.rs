@@ -21,6 +21,7 @@ use super::marks::Marks;
 use super::message::Message;
 use super::notify::{NotifyState, notify, watchdog_interval};
 use super::own_commands::OwnCommands;
+use super::own_process::lock_code;
 use super::packages::{Packages, REST};
 use super::parts::Parts;
 use super::registry::{Added, Record};
@@ -33,6 +34,9 @@ use crate::process::Clocks;
 /// How long after the service's start the daily check of the profiles comes at the earliest: the system may be
 /// starting, too.
 const AFTER_START: Duration = Duration::from_secs(60);
+
+/// How long after its start the service has come to rest: its threads have loaded, read and made ready what they need.
+const STARTING: Duration = Duration::from_secs(10);
 
 /// Batches of launch events that are taken before programs are held: as many as the kernel keeps.
 const MOST_BATCHES: usize = 16;
@@ -52,6 +56,8 @@ pub struct Service {
     signals: SignalFd,
     /// When the daily check of the profiles may come at the earliest.
     check_after: Instant,
+    /// When the service's own code is locked in memory; `None` once it is.
+    lock_code_at: Option<Instant>,
     /// Events and launches that the kernel side has lost so far.
     lost: u64,
     /// Executions that the kernel side has left alone so far because their user makes too many.
@@ -84,6 +90,7 @@ impl Service {
             own_commands,
             signals,
             check_after: now + AFTER_START,
+            lock_code_at: Some(now + STARTING),
             lost: 0,
             excess_execs: 0,
             sweep_at: None,
@@ -160,7 +167,10 @@ impl Service {
             .map(|(at, _)| at.saturating_duration_since(now));
         let until_given_up = self.parts.threads.until_next(now);
         let others = until_watchdog.into_iter().chain(until_sweep);
-        let others = others.chain(until_given_up);
+        let until_lock = self
+            .lock_code_at
+            .map(|at| at.saturating_duration_since(now));
+        let others = others.chain(until_given_up).chain(until_lock);
         let others = others.chain(self.parts.probes.until_due(now));
         Some(others.fold(until_check, Duration::min))
     }
@@ -436,6 +446,7 @@ impl Service {
         self.give_up_hanging(now);
         self.on_watchdog(now);
         self.sweep(now);
+        self.lock_code(now);
         self.warn_of_excess();
         if self.launches.is_empty() && self.parts.probes.until_due(now) == Some(Duration::ZERO) {
             self.parts.probe_drives();
@@ -443,6 +454,17 @@ impl Service {
         if self.until_check(now).is_zero() {
             self.packages_at_rest = None;
             self.parts.refresh_profiles();
+        }
+    }
+
+    /// Keeps the service's own code in memory from now on, once the service has come to rest.
+    fn lock_code(&mut self, now: Instant) {
+        if self.launches.is_empty() && self.lock_code_at.is_some_and(|at| at <= now) {
+            self.lock_code_at = None;
+            if let Err(error) = lock_code() {
+                let warning = format!("its own code may be read from the drive again: {error}");
+                self.parts.warn(warning);
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::thread::{Builder, JoinHandle};
 
 use rustix::io::Errno;
-use rustix::mm::{MlockFlags, mlock_with};
+use rustix::mm::{Advice, MlockFlags, madvise, mlock_with};
 use rustix::process::{getpriority_process, setpriority_process};
 
 use super::mailbox::Outbox;
@@ -18,18 +18,25 @@ const HIGHEST: i32 = -20;
 /// them. The kernel would reclaim the code of a service that has been idle for days first, and at the next
 /// launch each page would be a read from the drive before the first prefetch request.
 ///
+/// Code in use until now is unmapped first: what only the start needs would be locked for as long as the service runs.
+/// What is used again is found in the page cache.
+///
 /// # Errors
 /// When /proc cannot be read, or RLIMIT_MEMLOCK does not allow it.
 pub fn lock_code() -> io::Result<()> {
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    for mapping in maps.lines().filter_map(FileMapping::parse) {
-        if mapping.read_only {
-            let start = std::ptr::without_provenance_mut(mapping.addresses.start as usize);
-            let length = (mapping.addresses.end - mapping.addresses.start) as usize;
-            // SAFETY: locking changes no contents. If the mapping is gone by now, the call fails or locks
-            // another mapping of this process.
-            unsafe { mlock_with(start, length, MlockFlags::ONFAULT)? };
+    let smaps = std::fs::read_to_string("/proc/self/smaps")?;
+    let mappings = FileMapping::all_in(&smaps).into_iter();
+    for mapping in mappings.filter(|mapping| mapping.read_only) {
+        let start = std::ptr::without_provenance_mut(mapping.addresses.start as usize);
+        let length = (mapping.addresses.end - mapping.addresses.start) as usize;
+        if mapping.executable && !mapping.own_or_locked {
+            // SAFETY: none of the mapping's pages has been changed, so that each is found in its file again. No thread
+            // unmaps code, so that no other mapping has taken its place.
+            unsafe { madvise(start, length, Advice::LinuxDontNeed)? };
         }
+        // SAFETY: locking changes no contents. If the mapping is gone by now, the call fails or locks
+        // another mapping of this process.
+        unsafe { mlock_with(start, length, MlockFlags::ONFAULT)? };
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use super::mailbox::{Outbox, mailbox};
 use super::managed_apps::ManagedApps;
 use super::message::Message;
 use super::notify::{NotifyState, notify};
-use super::own_process::{lock_code, raise_priority, release_heap};
+use super::own_process::{raise_priority, release_heap};
 use super::packages::Packages;
 use super::parts::Parts;
 use super::prefetchers::Prefetchers;
@@ -98,7 +98,6 @@ pub fn run(places: &Places, bus: Option<Address>) -> Result<(), Box<dyn Error>> 
         profiles = parts.apps.profiles.len(),
         "ready"
     );
-    warnings.keep("its own code may be read from the drive again", lock_code());
     // The threads that stay have been started, at the ordinary priority.
     warnings.keep(
         "launches are seen a little late (CAP_SYS_NICE)",

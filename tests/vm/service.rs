@@ -18,8 +18,9 @@ const ONE_PAGE: &str = "4096";
 const STATE_DIR: &str = "state-service";
 const CONFIG_DIR: &str = "config-service";
 const LOG: &str = "log-service";
-const HELD_TOO_LONG: &str = "held for too long";
-/// Launches in a row that may have been held for too long.
+/// What the service says of a launch that ran on before its recorder was attached.
+const LATE: [&str; 2] = ["it was held for too long", "it was not held"];
+/// Launches in a row that may have done so.
 const MOST_LATE: usize = 5;
 
 pub fn knob() -> String {
@@ -44,11 +45,11 @@ pub fn learn() -> (Profile, KnobFacts) {
     let killed = knob();
     drop(launch);
 
-    // An emulated processor may need longer to attach a recorder than the exec gate holds a program. The service
-    // says so, and such a launch is learned in part.
+    // An emulated processor may need longer to attach a recorder, or to hear of the launch, than the exec gate holds a
+    // program. The service says so, and such a launch is learned in part.
     let (mut service, mut sequence) = learn_launch();
     for _ in 0..MOST_LATE {
-        if !has_said(HELD_TOO_LONG) {
+        if !was_late() {
             break;
         }
         service.kill().unwrap();
@@ -67,7 +68,7 @@ pub fn learn() -> (Profile, KnobFacts) {
         killed,
         learned,
         is_exact: has_said("exact_faults=true"),
-        was_late: has_said(HELD_TOO_LONG),
+        was_late: was_late(),
         faults_wide: faults(),
         faults_narrow: {
             let wide = knob();
@@ -137,6 +138,10 @@ fn start() -> Child {
 
 fn has_said(words: &str) -> bool {
     fs::read_to_string(LOG).is_ok_and(|log| log.contains(words))
+}
+
+fn was_late() -> bool {
+    LATE.into_iter().any(has_said)
 }
 
 fn until(what: &str, is_so: impl Fn() -> bool) {

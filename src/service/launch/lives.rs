@@ -222,6 +222,23 @@ fn a_launch_whose_program_the_gate_lets_go_early_is_recorded_and_says_so() {
 }
 
 #[test]
+fn a_launch_that_ran_on_before_anybody_looked_says_so() {
+    // The gate's thread has let the program go, and what came of that is heard of first.
+    for (late, said) in [
+        (false, "Recorded; it was not held when it began"),
+        (true, "Recorded; it was held for too long and let go"),
+    ] {
+        let mut scene = Scene::with_profiles(&[]);
+        scene.call(1, APP, Plan::Learn);
+        scene.execute(1, APP, Plan::Learn);
+        scene.system.late.extend(late.then_some(1));
+        scene.hold(1);
+        scene.record(1, StateEvent::Recorded);
+        assert_eq!(scene.only_row().note.as_deref(), Some(said));
+    }
+}
+
+#[test]
 fn a_launch_that_the_recorder_refuses_goes_on_at_once_and_is_asked_for_once() {
     let mut scene = Scene::with_profiles(&[]);
     scene.system.no_recorder = true;

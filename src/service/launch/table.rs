@@ -18,6 +18,12 @@ pub const TICK: Duration = Duration::from_millis(100);
 /// How long execve may take from its call to its success.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(5);
 
+/// What is said of a launch that ran on before its recorder was attached: the gate has held it, and let it go.
+const HELD_TOO_LONG: &str = "it was held for too long and let go";
+
+/// The same: it was not held, or had been let go when that was heard of.
+const NOT_HELD: &str = "it was not held when it began";
+
 /// Launches that are followed at a time, and those of one user; others are left alone.
 const MOST_FOLLOWED: usize = 48;
 pub(super) const MOST_OF_A_USER: usize = 16;
@@ -197,7 +203,7 @@ impl Launches {
         outside: &mut impl Outside,
     ) {
         if let Some(followed) = self.followed.get_mut(&launch) {
-            // Of a program that was held for too long, the first reads were not seen: its row says so, too.
+            // It goes on to say so if the launch ran on before it was recorded.
             followed.note = Some(match followed.note.take() {
                 Some(noted) => format!("{note}; {noted}"),
                 None => note,
@@ -264,7 +270,6 @@ impl Launches {
         let age = Duration::from_nanos(now.monotonic_ns.saturating_sub(begun_ns));
         let mut events = Vec::new();
         if outside.was_held_too_long(launch) {
-            followed.note = Some("it was held for too long and let go".to_owned());
             events.push(StateEvent::HeldTooLong);
         }
         if age > CALL_LIMIT {
@@ -309,6 +314,11 @@ impl FollowedLaunch {
                 self.figures.schedule_bytes = outside.schedule_bytes(&self.start.key);
             }
             StateAction::WriteDown(_) if self.is_forgotten => return None,
+            // Its first reads were not seen in either case, and its row says so.
+            StateAction::InvalidateGate => self.note = Some(NOT_HELD.to_owned()),
+            StateAction::LetGo if outside.was_held_too_long(self.number) => {
+                self.note = Some(HELD_TOO_LONG.to_owned());
+            }
             _ => {}
         }
         self.note = Some(outside.perform(action, self).err()?);
