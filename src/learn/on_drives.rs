@@ -138,10 +138,7 @@ fn devices_of(log: &[LogEntry]) -> BTreeSet<usize> {
 
 /// The position in the log of the read of a page.
 fn position(log: &[LogEntry], page: Span) -> Option<usize> {
-    log.iter().position(|entry| {
-        let span = entry.span;
-        span.place == page.place && (span.start..span.end()).contains(&page.start)
-    })
+    log.iter().position(|entry| entry.span.holds(page))
 }
 
 /// Whether a schedule may be chosen by this model.

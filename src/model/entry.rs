@@ -74,6 +74,11 @@ impl Span {
         self.start + self.len
     }
 
+    /// Whether the first page of another span is in it.
+    pub fn holds(&self, page: Span) -> bool {
+        self.place == page.place && self.pages().contains(&page.start)
+    }
+
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.len * PAGE_SIZE

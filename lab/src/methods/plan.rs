@@ -62,7 +62,7 @@ impl PlannedDrive {
             usual: &DeviceParams::uniform(params),
             params,
             learned: set.profile.learned,
-            over_at: over_at(set),
+            over_at: completed_at(set),
             may_hold,
         };
         choose(&set.log, &models, &choices)
@@ -84,6 +84,14 @@ impl PlannedDrive {
         let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned);
         Some(launch.simulate(entries, entries.len()).held_us / 1e6)
     }
+}
+
+/// The access in the log of a set with which the service would call its launch complete. The main window comes before: but a
+/// launch that waits for the drive a tenth of the time is done in another order, and threads that the lesson has seen
+/// after the window read before it.
+fn completed_at(set: &LearnedSet) -> Option<usize> {
+    let page = set.profile.completion?;
+    set.log.iter().position(|entry| entry.span.holds(page))
 }
 
 /// The last access before the main window, in the log of a set that was learned with one.
