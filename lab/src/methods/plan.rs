@@ -86,9 +86,9 @@ impl PlannedDrive {
     }
 }
 
-/// The access in the log of a set with which the service would call its launch complete. The main window comes before: but a
-/// launch that waits for the drive a tenth of the time is done in another order, and threads that the lesson has seen
-/// after the window read before it.
+/// The access in the log of a set with which the service would call its launch complete. The main window comes earlier, and
+/// does not tell what it needs: in a prefetched launch, threads that waited for the drive in the lesson go on sooner, and
+/// read before the window what the lesson has seen behind it.
 fn completed_at(set: &LearnedSet) -> Option<usize> {
     let page = set.profile.completion?;
     set.log.iter().position(|entry| entry.span.holds(page))
