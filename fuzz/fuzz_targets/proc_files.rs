@@ -9,7 +9,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
     let _ = parse_stat(bytes);
     let _ = user_and_nesting(&text);
-    for mapping in text.lines().filter_map(FileMapping::parse) {
+    for mapping in FileMapping::all_in(&text) {
         let _ = mapping.addresses.is_empty();
     }
 });
