@@ -90,6 +90,9 @@ const NEAR_QUEUED: f64 = 0.75;
 /// The queue of a disk with heads reorders if the best depth takes less than this share of the time.
 const REORDERED: f64 = 0.8;
 
+/// The largest request that a model without measured sizes tells the cost of, in bytes.
+const LARGEST_GUESSED: u64 = 128 << 10;
+
 /// Largest hole that is looked at, in pages: 16 MiB.
 const MOST_HOLE_PAGES: u64 = 4096;
 
@@ -196,6 +199,13 @@ impl DriveModel {
             true => self.far_best_us() + more_kib * self.stream_kib_us,
             false => self.near_cost(bytes, |near| near.queued_us),
         }
+    }
+
+    /// The largest read whose cost [`DriveModel::near_us`] and [`DriveModel::near_queued_us`] tell, in bytes. A larger one
+    /// costs what reads of that size do: the kernel cuts requests that are larger than the drive takes.
+    pub fn largest_read(&self) -> u64 {
+        let measured = self.near.last().map(|near| near.bytes);
+        measured.unwrap_or(LARGEST_GUESSED).max(PAGE_SIZE)
     }
 
     /// What being far from all others adds to a read that is alone in flight, and to the time from one completion to the

@@ -81,15 +81,18 @@ impl Counters {
     }
 }
 
+/// Says how much of the processors' time other guests of the host took between two moments, if it was too much.
+pub fn stolen(before: Counters, after: Counters) -> Option<String> {
+    let total = after.total.saturating_sub(before.total);
+    let steal = after.steal.saturating_sub(before.steal);
+    let too_much = steal as f64 > MAX_STEAL * total as f64;
+    too_much.then(|| format!("other guests took {steal} of {total} clock ticks"))
+}
+
 /// Describes what disturbed a launch between two moments; `known` is the number of bytes that the launch
 /// and its prefetcher read.
 pub fn judge(before: Counters, after: Counters, known: u64) -> Vec<String> {
-    let mut found = Vec::new();
-    let total = after.total.saturating_sub(before.total);
-    let steal = after.steal.saturating_sub(before.steal);
-    if steal as f64 > MAX_STEAL * total as f64 {
-        found.push(format!("other guests took {steal} of {total} clock ticks"));
-    }
+    let mut found: Vec<String> = stolen(before, after).into_iter().collect();
     let foreign = after.read.saturating_sub(before.read).saturating_sub(known);
     let limit = FOREIGN_ALLOWANCE.max((known as f64 * MAX_FOREIGN_SHARE) as u64);
     if foreign > limit {

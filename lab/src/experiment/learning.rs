@@ -10,6 +10,7 @@ use paralfetch::model::{Ended, GivenParams, LaunchLimits, Learned, Profile};
 use paralfetch::process::User;
 
 use super::background;
+use super::disturbance::{Counters, stolen};
 use super::learned_store::{Condition, LearnedStore, describe, needed};
 use super::meanwhile::window_during;
 use super::scenario::Scenario;
@@ -85,7 +86,8 @@ impl Work {
         self.learn(app, how.learned(), Some(&first.set.profile))
     }
 
-    /// Learns an app in one launch. `earlier` is what an earlier one has shown.
+    /// Learns an app in one launch. `earlier` is what an earlier one has shown. A launch beside which other guests of the
+    /// host took much of the processors' time is repeated: its access times would be taken for the app's computing.
     pub(super) fn learn(
         &mut self,
         app: &App,
@@ -121,13 +123,18 @@ impl Work {
             let watch = self.watch_window(app)?;
             let _bus = self.start_bus()?;
             let spawn = self.launcher.spawn(&command);
+            let before = Counters::now(&self.launcher.drive)?;
             let supervisor = &mut self.launcher.supervisor;
             let (learned, window_ns) = window_during(watch, || learn(spawn, options, supervisor))?;
+            let stolen = stolen(before, Counters::now(&self.launcher.drive)?);
             let leader = learned.as_ref().ok().map(|learned| learned.started.pid);
             self.launcher.end_tree(leader)?;
             let learned = learned?;
-            match learned.profile {
-                Ok(profile) => {
+            match (learned.profile, stolen) {
+                (Ok(_), Some(stolen)) if tries < TRIES => {
+                    eprintln!("lab: {}: {stolen}; again", app.name);
+                }
+                (Ok(profile), _) => {
                     let required = required(&profile.summary);
                     let mut set = LearnedSet::from(profile);
                     if set.profile.ended == Ended::Timeout {
@@ -146,10 +153,10 @@ impl Work {
                         tuned: None,
                     });
                 }
-                Err(error) if tries >= TRIES => {
+                (Err(error), _) if tries >= TRIES => {
                     return Err(error).with_context(|| format!("learning {}", app.name));
                 }
-                Err(error) => eprintln!("lab: {}: {error}; again", app.name),
+                (Err(error), _) => eprintln!("lab: {}: {error}; again", app.name),
             }
             tries += 1;
         }

@@ -22,7 +22,11 @@ pub struct ProbeStep {
 }
 
 /// Bytes of large reads.
-pub const LARGE: u64 = 128 << 10;
+const LARGE: u64 = 128 << 10;
+
+/// Bytes of the largest reads, about the largest requests that most drives take. What a command costs weighs less in
+/// them than in large ones, which tells what long prefetch entries cost where commands are slow.
+const LARGEST: u64 = 512 << 10;
 
 /// Requests in flight while reading in sequence.
 const SEQUENCE_DEPTH: u32 = 8;
@@ -40,7 +44,7 @@ const STRIDES: [u64; 8] = [
 ];
 
 /// Time for all strides together, in ms.
-const STRIDES_MS: u64 = 470;
+const STRIDES_MS: u64 = 440;
 
 /// Bytes of near reads, with the most reads that are made one at a time and with the queue filled. Larger ones need not be
 /// measured: see [`DriveModel::fit`](crate::model::DriveModel::fit).
@@ -69,11 +73,12 @@ pub fn plan(span: u64) -> Vec<ProbeStep> {
             counts: false,
             ..random(PAGE_SIZE, 1, 64, 60)
         },
-        random(PAGE_SIZE, 1, 256, 300),
-        random(LARGE, 1, 36, 160),
-        random(PAGE_SIZE, 8, 512, 180),
+        random(PAGE_SIZE, 1, 256, 280),
+        random(LARGE, 1, 24, 160),
+        random(LARGEST, 1, 5, 60),
+        random(PAGE_SIZE, 8, 512, 170),
         random(PAGE_SIZE, FILLED, 1536, 330),
-        step(ReadPattern::Sequential, LARGE, SEQUENCE_DEPTH, 64, 130),
+        step(ReadPattern::Sequential, LARGE, SEQUENCE_DEPTH, 54, 130),
     ];
     for (bytes, alone, queued) in NEAR {
         steps.push(step(ReadPattern::Near, bytes, 1, alone, 50));
@@ -148,14 +153,14 @@ mod tests {
             let far = |step: &ProbeStep| matches!(step.pattern, ReadPattern::Stride(far) if far > span / 2);
             assert!(!steps.iter().any(far));
         }
-        assert_eq!(plan(1 << 40).len(), 20);
+        assert_eq!(plan(1 << 40).len(), 21);
     }
 
     #[test]
     fn rates_are_of_groups_and_a_pause_is_in_one_of_them() {
         let step = ProbeStep {
             depth: 8,
-            ..plan(0)[3]
+            ..plan(0)[4]
         };
         assert_eq!(samples_of_completions(&step, &[]), []);
         assert_eq!(samples_of_completions(&step, &[5.0]), []);

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::ProbeError;
 use super::area::{ProbeRead, ReadableArea};
-use super::plan::{LARGE, ProbeStep, samples_of_completions, vary};
+use super::plan::{ProbeStep, samples_of_completions, vary};
 use super::queue::{CompletedRead, ReadQueue};
-use crate::model::{NearCost, ProbeSample, ReadPattern};
+use crate::model::{NearCost, PAGE_SIZE, ProbeSample, ReadPattern};
 
 /// How much longer than planned all reads together may take. A drive that needs more is stuck or failing, and has no
 /// model.
@@ -118,11 +118,14 @@ impl<'a> Runner<'a> {
         tell: &'a dyn Fn(f64) -> ControlFlow<()>,
     ) -> Result<Runner<'a>, ProbeError> {
         let deepest = steps.iter().map(|step| step.depth).max().unwrap_or(1);
+        // Only what is read into takes memory.
+        let largest = steps.iter().map(|step| step.bytes).max();
         let planned: Duration = steps.iter().map(|step| step.time).sum();
         Ok(Runner {
             files,
             area,
-            queue: ReadQueue::new(deepest, LARGE).map_err(ProbeError::Queue)?,
+            queue: ReadQueue::new(deepest, largest.unwrap_or(PAGE_SIZE))
+                .map_err(ProbeError::Queue)?,
             random: Random(RandomState::new().hash_one(0) | 1),
             done: ProbeReads::default(),
             near: None,

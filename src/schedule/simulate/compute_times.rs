@@ -10,7 +10,7 @@
 use super::addresses::AddressesAtHand;
 use super::drive_queue::{in_parts, way};
 use crate::model::ranges::RangeSet;
-use crate::model::{DriveModel, Learned, LogEntry, PAGE_SIZE};
+use crate::model::{DriveModel, Learned, LogEntry, PAGE_SIZE, median};
 
 /// Pages that the kernel reads before a page that was touched, and from it on, by default (`VM_READAHEAD_PAGES`, which
 /// `do_sync_mmap_readahead` puts around the page).
@@ -24,6 +24,16 @@ const MOSTLY_CACHED: f64 = 0.5;
 /// learning run of 67 s, 4 s instead of the 0.2 s that the app computes.
 const MARGIN: f64 = 1.3;
 
+/// The same on flash, where reads are alike, beyond what they cost in the launch ([`dearer`]).
+const MARGIN_FLASH: f64 = 1.2;
+
+/// Fewer reads do not tell what they cost in a launch.
+const LEAST_READS: usize = 32;
+
+/// Reads of a launch are taken for at most so many times as dear as the model says: beyond that, it is the app that
+/// computes between them.
+const MOST_DEARER: f64 = 2.0;
+
 /// Most reads, at random positions, whose cost is carried on, on a disk with heads: single ones take from nothing to twice
 /// their mean.
 const MOST_CARRIED: f64 = 32.0;
@@ -35,11 +45,11 @@ const MOST_CARRIED_FLASH: f64 = 2.0;
 /// The time that the app computes before each access, in µs.
 pub(super) fn compute_times(log: &[LogEntry], models: &[DriveModel], learned: Learned) -> Vec<f64> {
     let mut drives: Vec<DriveOfLesson> = models.iter().map(DriveOfLesson::new).collect();
-    let costs: Vec<(f64, f64)> = log
+    let mut costs: Vec<ReadCost> = log
         .iter()
         .map(|entry| match drives.get_mut(usize::from(entry.device)) {
-            Some(drive) => (drive.read_cost_us(entry, learned), drive.most_carried_us()),
-            None => (0.0, 0.0),
+            Some(drive) => drive.read_cost(entry, learned),
+            None => ReadCost::default(),
         })
         .collect();
     let mut before = 0;
@@ -47,21 +57,54 @@ pub(super) fn compute_times(log: &[LogEntry], models: &[DriveModel], learned: Le
         let time = entry.time_us.max(before);
         (time - std::mem::replace(&mut before, time)) as f64
     });
+    let passed: Vec<f64> = passed.collect();
     let launch_us = log.iter().map(|entry| entry.time_us).max().unwrap_or(0) as f64;
-    let reads_us: f64 = costs.iter().map(|(cost, _)| cost).sum();
+    let reads_us: f64 = costs.iter().map(|cost| cost.us).sum();
     if learned == Learned::Live && launch_us < reads_us * MOSTLY_CACHED {
-        return passed.collect();
+        return passed;
+    }
+    let dearer = dearer(&passed, &costs);
+    for cost in &mut costs {
+        cost.us *= if cost.is_flash {
+            MARGIN_FLASH * dearer
+        } else {
+            MARGIN
+        };
     }
     // An access is recorded when its read begins.
     let mut left_us: f64 = 0.0;
     passed
+        .into_iter()
         .zip(&costs)
-        .map(|(passed_us, &(cost_us, most_us))| {
+        .map(|(passed_us, cost)| {
             let waited_us = left_us.min(passed_us);
-            left_us = (left_us - waited_us).min(most_us) + cost_us * MARGIN;
+            left_us = (left_us - waited_us).min(cost.most_carried_us) + cost.us;
             passed_us - waited_us
         })
         .collect()
+}
+
+/// What an access of a launch cost.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReadCost {
+    /// In µs; 0 if it read nothing.
+    us: f64,
+    /// How much of the costs before is carried on at most, in µs.
+    most_carried_us: f64,
+    is_flash: bool,
+}
+
+/// How many times as long as the model says the reads of a launch from flash took, by the median: the drive was measured
+/// at another time, and other programs and guests of the host share drive and processors. 1 if they were faster, or few.
+fn dearer(passed_us: &[f64], costs: &[ReadCost]) -> f64 {
+    // An access is recorded when its read begins.
+    let reads = passed_us.iter().skip(1).zip(costs);
+    let reads = reads.filter(|(_, cost)| cost.is_flash && cost.us > 0.0);
+    let ratios: Vec<f64> = reads.map(|(passed_us, cost)| passed_us / cost.us).collect();
+    match median(&ratios) {
+        Some(ratio) if ratios.len() >= LEAST_READS => ratio.clamp(1.0, MOST_DEARER),
+        _ => 1.0,
+    }
 }
 
 /// A drive while a launch is recorded, on which no two reads are under way at once.
@@ -84,13 +127,17 @@ impl<'a> DriveOfLesson<'a> {
         }
     }
 
-    /// What the reads that an entry stands for cost, in µs.
-    fn read_cost_us(&mut self, entry: &LogEntry, learned: Learned) -> f64 {
+    /// What the reads that an entry stands for cost by the model.
+    fn read_cost(&mut self, entry: &LogEntry, learned: Learned) -> ReadCost {
         let (start, bytes) = (byte(entry.lba), entry.span.bytes());
-        match learned {
-            Learned::Exact => self.pages_us(start, entry.span.len),
-            Learned::AsRead => self.request_us(start, bytes),
-            Learned::Live => self.around_us(start / PAGE_SIZE, entry.span.len),
+        ReadCost {
+            us: match learned {
+                Learned::Exact => self.pages_us(start, entry.span.len),
+                Learned::AsRead => self.request_us(start, bytes),
+                Learned::Live => self.around_us(start / PAGE_SIZE, entry.span.len),
+            },
+            most_carried_us: self.most_carried_us(),
+            is_flash: !self.model.has_heads(),
         }
     }
 
@@ -129,7 +176,7 @@ impl<'a> DriveOfLesson<'a> {
             true => self.model.request_cost_us(bytes, Some(distance)),
             false => {
                 let far_us = self.addresses_us(start, bytes);
-                far_us + in_parts(bytes, |bytes| self.model.near_us(bytes))
+                far_us + in_parts(self.model, bytes, |bytes| self.model.near_us(bytes))
             }
         }
     }
@@ -195,13 +242,33 @@ mod tests {
     }
 
     #[test]
+    fn reads_that_were_dearer_in_the_lesson_than_in_the_probe_are_no_computing() {
+        let models = [DriveModel::guess(DriveClass::NoCommandQueuing)];
+        let read = models[0].near_us(PAGE_SIZE);
+        let launch = |dearer: f64| {
+            log(&std::array::from_fn::<_, 100, _>(|n| {
+                (n as f64 * read * dearer) as u64
+            }))
+        };
+        let computed_us = |dearer| {
+            compute_times(&launch(dearer), &models, Learned::Exact)
+                .iter()
+                .sum::<f64>()
+        };
+        assert!(computed_us(1.1) < read);
+        assert!(computed_us(1.9) < read);
+        // That is an app which computes.
+        assert!(computed_us(4.0) > 100.0 * read);
+    }
+
+    #[test]
     fn reads_are_no_computing_and_what_is_left_of_one_counts_against_the_next_accesses() {
         let models = [DriveModel::guess(DriveClass::NoCommandQueuing)];
         let read = models[0].near_us(PAGE_SIZE);
         let us = |reads: f64| (reads * read) as u64;
         // A short read, a long one, and one with computing behind it.
         let launch = log(&[0, us(0.5), us(2.0), us(6.0)]);
-        let computed_us = (6.0 - 3.0 * MARGIN) * read;
+        let computed_us = (6.0 - 3.0 * MARGIN_FLASH) * read;
         for learned in [Learned::AsRead, Learned::Exact] {
             let times = compute_times(&launch, &models, learned);
             assert_eq!(times[..3], [0.0; 3], "{learned:?}");

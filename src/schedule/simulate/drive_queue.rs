@@ -6,9 +6,6 @@ use std::collections::{BinaryHeap, VecDeque};
 use super::addresses::AddressesAtHand;
 use crate::model::DriveModel;
 
-/// The kernel cuts larger requests, and each part costs the drive a command, in bytes.
-const PART: u64 = 128 << 10;
-
 /// What the samples of [`DriveModel::queue`] read, in KiB.
 const SMALL_KIB: f64 = 4.0;
 
@@ -166,24 +163,27 @@ impl<'a> DriveQueue<'a> {
             true => (0.0, 0.0),
             false => model.far_us(),
         };
-        let occupied_us = in_parts(request.bytes, |bytes| model.near_queued_us(bytes));
+        let occupied_us = in_parts(model, request.bytes, |bytes| model.near_queued_us(bytes));
         if self.slots == 1 {
             return match has_waited {
                 true => now + far_queued_us + occupied_us,
-                false => now + far_us + in_parts(request.bytes, |bytes| model.near_us(bytes)),
+                false => {
+                    now + far_us + in_parts(model, request.bytes, |bytes| model.near_us(bytes))
+                }
             };
         }
         self.delivered_us = self.delivered_us.max(now) + far_queued_us + occupied_us;
-        let latency_us = far_us + model.near_us(request.bytes.min(PART));
+        let latency_us = far_us + model.near_us(request.bytes.min(model.largest_read()));
         self.delivered_us.max(now + latency_us)
     }
 }
 
-/// The sum of what the parts of a request cost.
-pub(super) fn in_parts(bytes: u64, us: impl Fn(u64) -> f64) -> f64 {
-    let rest = bytes % PART;
+/// The sum of what the parts of a request cost that the model knows.
+pub(super) fn in_parts(model: &DriveModel, bytes: u64, us: impl Fn(u64) -> f64) -> f64 {
+    let part = model.largest_read();
+    let rest = bytes % part;
     let rest_us = if rest > 0 { us(rest) } else { 0.0 };
-    (bytes / PART) as f64 * us(PART) + rest_us
+    (bytes / part) as f64 * us(part) + rest_us
 }
 
 /// The way of the heads, in bytes forward.

@@ -161,22 +161,34 @@ fn forgetful() -> DriveModel {
 #[test]
 fn near_reads_cost_less_than_far_ones_and_both_what_was_measured() {
     let models = [forgetful()];
+    let larger = NearCost {
+        bytes: 128 * PAGE_SIZE,
+        alone_us: 700.0,
+        queued_us: 390.0,
+    };
+    let near_costs = models[0].near.iter().copied().chain([larger]).collect();
+    let measured_larger = [DriveModel {
+        near: near_costs,
+        ..forgetful()
+    }];
     let reads = 1_000;
-    let end_us = |positions: &dyn Fn(u64) -> u64, pages| {
+    let end_us = |models: &[DriveModel], positions: &dyn Fn(u64) -> u64, pages| {
         let log: Vec<LogEntry> = (0..reads)
-            .map(|index| data(0, index * 40, pages, positions(index)))
+            .map(|index| data(0, index * 200, pages, positions(index)))
             .collect();
-        let launch = LaunchSimulator::new(&log, &models, Learned::Live);
+        let launch = LaunchSimulator::new(&log, models, Learned::Live);
         launch.simulate(&prefetch(&log), 0).end_us / reads as f64
     };
     let near = |index: u64| index * 617 % 1024;
     let far = |index: u64| index * 1024;
     for (expected_us, us) in [
-        (20.0, end_us(&near, 1)),
-        (64.0, end_us(&far, 1)),
-        (150.0, end_us(&near, 32)),
-        // Two parts: 128 KiB and a page.
-        (170.0, end_us(&near, 33)),
+        (20.0, end_us(&models, &near, 1)),
+        (64.0, end_us(&models, &far, 1)),
+        (150.0, end_us(&models, &near, 32)),
+        // Two parts, the largest that was measured and a page.
+        (170.0, end_us(&models, &near, 33)),
+        (230.0, end_us(&measured_larger, &near, 64)),
+        (410.0, end_us(&measured_larger, &near, 129)),
     ] {
         assert!(
             (us / expected_us - 1.0).abs() < 0.03,
