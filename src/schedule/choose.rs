@@ -16,9 +16,9 @@ use super::{main_device, schedule_for};
 use crate::model::{DeviceParams, DriveModel, Infill, Learned, LogEntry, Params, PrefetchEntry};
 
 /// A launch must be predicted to end so much earlier for a schedule to take the place of that of the drive's class, as
-/// a share of the time with that. Of one drive's schedules, the simulation predicts what one takes by another within a few
-/// percent: on emulated ones that serve a request at a time, larger holes than those of the class took 4 to 5 % less, where
-/// it expected 1 to 2.
+/// a share of the time with that. Two schedules of one launch are compared more exactly than either is predicted: from
+/// emulated drives that serve a request at a time, larger holes than those of the class took 4 to 5 % less, where the
+/// simulation expected 1 to 2 %.
 const LEAST_GAIN: f64 = 0.01;
 
 /// The same for regions on drives without heads: a queue hides most of what another order saves, and one request at a time
