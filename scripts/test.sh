@@ -115,6 +115,7 @@ main() {
     part "Fuzz targets, ten seconds each" "$REPO/scripts/fuzz.sh" 10
     TEST_PROGRAMS=$TARGET_DIR/test-programs
     part "Build of the release tests" build_programs
+    part "Order of functions" "$REPO/scripts/run_order.py" --check
     part "Packages" test_packages
     part "Virtual machines" build_machines
     trap - EXIT
