@@ -69,7 +69,7 @@ fn build_ext4_shim() {
 /// Has what `paralfetch run` executes linked side by side: a launch waits for each page of the program that is not cached,
 /// one after another.
 ///
-/// This also moves nothing if a compiler names functions by other rules; `scripts/run_order.py --check` would tell.
+/// Where the compiler names functions by other rules, nothing is moved: `scripts/run_order.py --check` tells.
 fn order_functions() {
     const LIST: &str = "src/cli/run.order";
     println!("cargo:rerun-if-changed={LIST}");
