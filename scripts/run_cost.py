@@ -4,7 +4,7 @@ the drive reads of the program until then, beside the same with all of it cached
 
   sudo scripts/run_cost.py [PROGRAM…]      (target/release/paralfetch; several are compared by turns)
 
-Copies the programs, stripped, to /var/tmp. The drive's readahead is 128 KiB meanwhile, as distributions set it.
+The app has no profile. Copies the programs, stripped, to /var/tmp. The drive's readahead is 128 KiB meanwhile, as distributions set it.
 """
 
 import os
@@ -64,7 +64,7 @@ def measure(programs, directory):
             for cached in True, False:
                 launches[copy][cached].append(launch(copy, state, device, cached))
     for program, copy in zip(programs, copies):
-        times = {cached: [time for time, _, _ in launches[copy][cached]] for cached in (True, False)}
+        times = {cached: [taken for taken, _, _ in launches[copy][cached]] for cached in (True, False)}
         more = [cold - warm for warm, cold in zip(times[True], times[False])]
         low, middle, high = statistics.quantiles(more, n=4)
         requests, read = (statistics.median(values) for values in list(zip(*launches[copy][False]))[1:])
@@ -80,9 +80,10 @@ def main():
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         setting = block_device(directory) / "queue/read_ahead_kb"
         found = setting.read_text()
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
-        setting.write_text(READAHEAD_KIB)
+        for ending in signal.SIGTERM, signal.SIGHUP:
+            signal.signal(ending, lambda *_: sys.exit("ended"))
         try:
+            setting.write_text(READAHEAD_KIB)
             measure(programs, directory)
         finally:
             setting.write_text(found)

@@ -7,6 +7,8 @@ program is linked, so that they lie together (build.rs).
 
 A launch by `run` waits for the pages of the program that are not cached, and a page fault reads the 128 KiB around it. It is
 time for a new list when functions that `run` needs have been renamed, or when the compiler names them by other rules.
+
+Under emulation no file system is found, and nothing is prefetched: the functions that make a profile's requests are not listed.
 """
 
 import bisect
