@@ -9,6 +9,7 @@ mod coverage;
 mod doctor;
 mod entry;
 mod format;
+mod held_start;
 mod help;
 mod learn;
 mod manage;

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use std::{io, thread};
 
 use super::args::RunArgs;
+use super::held_start::HeldStart;
 use super::learn::identify;
 use super::report::{ReportFile, ReportVerdict, judge, print, write};
 use super::shielded::ShieldedRun;
@@ -16,7 +17,7 @@ use crate::apps::CommandApp;
 use crate::cli::format::mib;
 use crate::judge::{Recorder, Recording, WaitWatch};
 use crate::kernel::WaitOptions;
-use crate::model::{App, Ended, LaunchLimits, PrefetchReport, Profile};
+use crate::model::{App, Ended, Hold, LaunchLimits, PrefetchReport, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions, raise_open_files};
 use crate::process::{Command, Exit, Spawn, Supervisor, User};
 use crate::profile::Store;
@@ -46,7 +47,8 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
             .inspect_err(|why| say(&format!("{why}; there will be no report")))
             .ok()
     });
-    let running = PrefetchedApp::start(state_dir, &app)
+    let held_start = HeldStart::of(&command_app);
+    let running = PrefetchedApp::start(state_dir, &app, held_start.clone())
         .inspect_err(|why| say_unprefetched(why))
         .ok();
     // Without a prefetch every read is a miss, and the report would say nothing.
@@ -61,6 +63,9 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
         spawn.before_exec = Some(Box::new(move || mark.set()));
     }
     let started = SystemTime::now();
+    if let (Some(held), Some((app, _))) = (&held_start, &running) {
+        app.hold(held, &supervisor, args.verbose);
+    }
     let launched = supervisor.start(spawn).map_err(Failure::not_started)?;
     // After the prefetch and the app have been started, so that they do not wait for it.
     super::restore_after_crash();
@@ -142,11 +147,17 @@ struct LoadedProfile {
     ended: Ended,
     /// Stale files that the user has been warned about.
     known_obsolete: u32,
+    /// What the app is held for.
+    hold: Option<Hold>,
 }
 
 impl PrefetchedApp {
     /// Starts the prefetch thread, which loads the profile. If there is none, the thread says so.
-    fn start(state_dir: &Path, command: &CommandApp) -> Result<(Self, Prefetch), String> {
+    fn start(
+        state_dir: &Path,
+        command: &CommandApp,
+        held_start: Option<Arc<HeldStart>>,
+    ) -> Result<(Self, Prefetch), String> {
         if !rustix::process::geteuid().is_root() {
             return Err("prefetching needs root".to_owned());
         }
@@ -173,9 +184,23 @@ impl PrefetchedApp {
                 .inspect_err(|why| say_unprefetched(why))
                 .ok()
         };
-        let prefetch = Prefetch::start(load, PrefetchOptions::default())
+        let arrived = move || held_start.iter().for_each(|held| held.arrived());
+        let prefetch = Prefetch::start_then(load, PrefetchOptions::default(), arrived, || ())
             .map_err(|error| format!("cannot start the prefetch thread: {error}"))?;
         Ok((app, prefetch))
+    }
+
+    /// Waits for what the app is held for.
+    fn hold(&self, held_start: &HeldStart, supervisor: &Supervisor, verbose: bool) {
+        let hold = || self.loaded.get()?.hold;
+        match held_start.wait(supervisor.signal_fd(), hold) {
+            Ok(held) if verbose && hold().is_some() => say(&format!(
+                "held the app for {} ms, until the first region of its schedule had arrived",
+                held.as_millis()
+            )),
+            Ok(_) => {}
+            Err(error) => say(&format!("the app is not held: {error}")),
+        }
     }
 
     /// Loads the profile. `by_path` is the app that the command was taken for before launchers were told
@@ -197,6 +222,7 @@ impl PrefetchedApp {
             created: profile.created,
             ended: profile.ended,
             known_obsolete: profile.obsolete,
+            hold: profile.hold,
         });
         Ok(profile)
     }

@@ -28,6 +28,8 @@ fn status_text(report: &Status) -> String {
         learning,
         disabled,
         launches_seen,
+        held_apps,
+        held_launches,
         lost_events,
         excess_execs,
         ..
@@ -37,6 +39,9 @@ fn status_text(report: &Status) -> String {
     let apps = counted(*managed, "app", "apps");
     let launches = counted(*launches_seen, "launch", "launches");
     let events = counted(*lost_events, "event", "events");
+    let held = counted(*held_apps, "app is", "apps are");
+    let held_launches = counted(*held_launches, "launch", "launches");
+    let longest_hold_ms = report.longest_hold_us / 1000;
     let saved_s = report.saved_us as f64 / 1e6;
     let mut lines = vec![
         format!("paralfetch {version}, {mode} mode, since {since}"),
@@ -45,6 +50,10 @@ fn status_text(report: &Status) -> String {
              {disabled} disabled"
         ),
         format!("{launches} seen, {events} lost"),
+        format!(
+            "{held} held for what is read ahead; {held_launches} so far, the longest for \
+             {longest_hold_ms} ms"
+        ),
         format!("{excess_execs} executions past the bound of their user"),
         format!("{saved_s:.1} s of waiting for the drive saved"),
         format!("{memory} of memory, {profiles} of profiles"),

@@ -1,13 +1,16 @@
 //! Holding programs at their execve, by fanotify's permission events.
 //!
 //! Live learning has to be attached before the app runs, or the profile misses the first milliseconds of
-//! the launch. So the executables of apps that are to be learned, and no other files, are marked, and a
-//! process that executes one waits until it is let go. If this process dies, the kernel lets all of them
-//! go; for as long as it lives, it must answer.
+//! the launch. And where the I/O scheduler would serve an app before its prefetch, the first region of its schedule is
+//! read before the app runs. So the executables of such apps and of those that are to be learned, and no other files,
+//! are marked, and a process that executes one waits until it is let go. If this process dies, the kernel lets all of
+//! them go; for as long as it lives, it must answer.
 //!
 //! A thread of its own answers, and does nothing else:
 //!
-//! 1. It hands each program on and lets it go by itself after [`HOLD_LIMIT`]. Any thread may let it go earlier.
+//! 1. It hands each program on and lets it go by itself after [`HOLD_LIMIT`], or after the longer time that whoever has
+//!    taken it asks for ([`HeldExec::hold_for`]), but after [`LONGEST_HOLD`] in any case. Any thread may let it go
+//!    earlier.
 //! 2. It opens no file, closes none (a thread beside it does, since to close a deleted file may free all of its blocks),
 //!    takes no lock and allocates nothing.
 //! 3. If a program's time ran out because nobody took it, no other is held until all that were handed on are taken.
@@ -29,8 +32,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{AtFlags, StatxFlags, makedev, statx};
 
-/// How long a program is held at most.
+/// How long a program is held at most, unless whoever has taken it asks for more.
 pub const HOLD_LIMIT: Duration = Duration::from_millis(100);
+
+/// How long a program is held at most, whoever asks for more.
+pub const LONGEST_HOLD: Duration = crate::model::Hold::LONGEST;
+
+const _: () = assert!(LONGEST_HOLD.as_millis() <= u16::MAX as u128);
 
 /// Programs that are held at a time, at most. Others go on at once.
 const MOST_HELD: usize = 16;
@@ -74,7 +82,7 @@ pub struct ExecGate {
 #[derive(Clone)]
 pub struct GateMarks(Arc<Shared>);
 
-/// A process that waits in its execve. It goes on when this is dropped, or after [`HOLD_LIMIT`].
+/// A process that waits in its execve. It goes on when this is dropped, or at its limit.
 pub struct HeldExec {
     shared: Arc<Shared>,
     hold: Hold,
@@ -96,12 +104,41 @@ struct Hold {
     event: RawFd,
 }
 
+/// How long a hold lasts for which more than [`HOLD_LIMIT`] was asked. It names the hold, since another one may have
+/// begun in its place when it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LongerHold {
+    number: u64,
+    most_ms: u16,
+}
+
+impl LongerHold {
+    fn new(number: u64, limit: Duration) -> Self {
+        let most_ms = limit.clamp(HOLD_LIMIT, LONGEST_HOLD).as_millis() as u16;
+        LongerHold { number, most_ms }
+    }
+
+    /// Of holds there are far fewer than 2⁴⁸. Of two, the greater is that of the later hold, or the longer one.
+    fn packed(self) -> u64 {
+        self.number << 16 | u64::from(self.most_ms)
+    }
+
+    fn unpacked(packed: u64) -> Self {
+        LongerHold {
+            number: packed >> 16,
+            most_ms: packed as u16,
+        }
+    }
+}
+
 /// What the thread and those who let programs go have in common.
 struct Shared {
     fanotify: OwnedFd,
     /// Numbers of the holds under way; 0 or a number with [`LATE`] where there is none. Whoever changes the number of a
     /// hold to one of these answers for the program.
     holds: [AtomicU64; MOST_HELD],
+    /// How long holds last that were made longer, as [`LongerHold::packed`]; 0 or an earlier hold's where none was.
+    longer: [AtomicU64; MOST_HELD],
     /// Holds that were taken by [`ExecGate::waiting`]: with the dropped ones, all up to this number.
     taken: AtomicU64,
     /// Readable when a program was handed on.
@@ -116,15 +153,8 @@ impl ExecGate {
     /// # Errors
     /// [`GateError::NoFanotify`], [`GateError::NoThread`].
     pub fn new() -> Result<Self, GateError> {
-        let counter = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let no_thread = |error: rustix::io::Errno| GateError::NoThread(error.into());
-        let shared = Arc::new(Shared {
-            fanotify: init_fanotify().map_err(GateError::NoFanotify)?,
-            holds: Default::default(),
-            taken: AtomicU64::new(0),
-            ready: counter().map_err(no_thread)?,
-            asked: counter().map_err(no_thread)?,
-        });
+        let fanotify = init_fanotify().map_err(GateError::NoFanotify)?;
+        let shared = Arc::new(Shared::new(fanotify).map_err(GateError::NoThread)?);
         let (held, waiting) = sync_channel(MOST_HELD);
         let (started, has_started) = sync_channel(1);
         let for_thread = Arc::clone(&shared);
@@ -134,15 +164,7 @@ impl ExecGate {
                 Err(error) => return drop(started.send(Err(error))),
             };
             let _ = started.send(Ok(()));
-            let thread = GateThread {
-                shared: for_thread,
-                held,
-                closer,
-                under_way: [None; MOST_HELD],
-                last: 0,
-                unanswered: None,
-            };
-            thread.run();
+            GateThread::new(for_thread, held, closer).run();
         };
         Builder::new()
             .name("pf-gate".to_owned())
@@ -233,6 +255,14 @@ impl HeldExec {
         self.shared.end(self.hold, 0);
     }
 
+    /// Holds the program until so long after it was held first, [`LONGEST_HOLD`] at most, unless it is let go earlier.
+    /// It never shortens the time. Does nothing if the program has been let go.
+    pub fn hold_for(&self, limit: Duration) {
+        if self.is_held() {
+            self.shared.make_longer(self.hold, limit);
+        }
+    }
+
     /// Whether nobody has let the program go yet.
     pub fn is_held(&self) -> bool {
         let number = self.shared.holds[self.hold.place].load(Ordering::Acquire);
@@ -253,6 +283,33 @@ impl Drop for HeldExec {
 }
 
 impl Shared {
+    fn new(fanotify: OwnedFd) -> io::Result<Self> {
+        let counter = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        Ok(Shared {
+            fanotify,
+            holds: Default::default(),
+            longer: Default::default(),
+            taken: AtomicU64::new(0),
+            ready: counter()?,
+            asked: counter()?,
+        })
+    }
+
+    /// Changes nothing if a later hold in this place was made longer meanwhile.
+    fn make_longer(&self, hold: Hold, limit: Duration) {
+        let longer = LongerHold::new(hold.number, limit).packed();
+        self.longer[hold.place].fetch_max(longer, Ordering::AcqRel);
+    }
+
+    /// For how long a program is held.
+    fn limit(&self, hold: Hold) -> Duration {
+        let longer = LongerHold::unpacked(self.longer[hold.place].load(Ordering::Acquire));
+        match longer.number == hold.number {
+            true => Duration::from_millis(longer.most_ms.into()),
+            false => HOLD_LIMIT,
+        }
+    }
+
     /// Lets the program go and notes `end` for the hold; false if that was done before.
     fn end(&self, hold: Hold, end: u64) -> bool {
         let ended = self.holds[hold.place]
@@ -286,7 +343,7 @@ struct GateThread {
     shared: Arc<Shared>,
     held: SyncSender<HeldExec>,
     closer: Closer,
-    /// The holds under way, by place, with the event's file and the time at which they end.
+    /// The holds under way, by place, with the time at which they began.
     under_way: [Option<(Hold, Instant)>; MOST_HELD],
     /// Number of the last hold.
     last: u64,
@@ -295,6 +352,17 @@ struct GateThread {
 }
 
 impl GateThread {
+    fn new(shared: Arc<Shared>, held: SyncSender<HeldExec>, closer: Closer) -> Self {
+        GateThread {
+            shared,
+            held,
+            closer,
+            under_way: [None; MOST_HELD],
+            last: 0,
+            unanswered: None,
+        }
+    }
+
     fn run(mut self) {
         // A program would wait for a thread that has unwound for as long as this process lives.
         let _abort = AbortOnPanic;
@@ -320,17 +388,19 @@ impl GateThread {
     }
 
     /// Closes the files of programs that were let go, and lets those go whose time is over. Returns the time until
-    /// there is more to do.
+    /// there is more to do: nobody tells the thread that another one has let a program go, so it looks every
+    /// [`HOLD_LIMIT`], and no file stays open for as long as its program might have been held.
     fn let_late_ones_go(&mut self, now: Instant) -> Option<Duration> {
         let mut next: Option<Duration> = None;
         for under_way in &mut self.under_way {
-            let Some((hold, end)) = *under_way else {
+            let Some((hold, begun)) = *under_way else {
                 continue;
             };
-            let left = end.saturating_duration_since(now);
+            let held = now.saturating_duration_since(begun);
+            let left = self.shared.limit(hold).saturating_sub(held);
             let number = self.shared.holds[hold.place].load(Ordering::Acquire);
             if number == hold.number && !left.is_zero() {
-                next = Some(next.map_or(left, |next| next.min(left)));
+                next = Some(next.unwrap_or(HOLD_LIMIT).min(left));
                 continue;
             }
             let was_late = self.shared.end(hold, hold.number | LATE);
@@ -386,7 +456,7 @@ impl GateThread {
             number: self.last + 1,
             event,
         };
-        self.under_way[place] = Some((hold, Instant::now() + HOLD_LIMIT));
+        self.under_way[place] = Some((hold, Instant::now()));
         self.shared.holds[place].store(hold.number, Ordering::Release);
         let held = HeldExec {
             shared: Arc::clone(&self.shared),
@@ -500,6 +570,7 @@ fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+    use std::os::fd::IntoRawFd;
     use std::path::{Path, PathBuf};
     use std::process::Command;
 
@@ -546,6 +617,180 @@ mod tests {
         assert_eq!(held.inode, (stat.st_dev, stat.st_ino));
         drop(held);
         assert!(launched.join().unwrap());
+    }
+
+    /// Executes the program and has it held for longer, with a time before it was held.
+    fn hold_longer(
+        gate: &ExecGate,
+        program: &Path,
+        limit: Duration,
+    ) -> (std::thread::JoinHandle<bool>, HeldExec, Instant) {
+        loop {
+            let before = Instant::now();
+            let launched = execute(program);
+            let held = next(gate);
+            held.hold_for(limit);
+            if held.is_held() {
+                return (launched, held, before);
+            }
+            // This host was so busy that the program was let go before.
+            assert!(launched.join().unwrap());
+        }
+    }
+
+    #[test]
+    fn the_gate_lets_a_program_go_that_is_held_for_longer() {
+        let Some((_dir, gate, program)) = gate() else {
+            return;
+        };
+        let limit = 4 * HOLD_LIMIT;
+        let (launched, held, before) = hold_longer(&gate, &program, limit);
+        assert!(launched.join().unwrap());
+        assert!(before.elapsed() >= limit);
+        assert!(held.was_late() && !held.is_held());
+        // It was taken, so others are held.
+        let launched = execute(&program);
+        drop(next(&gate));
+        assert!(launched.join().unwrap());
+    }
+
+    #[test]
+    fn a_program_that_is_held_for_longer_can_be_let_go_earlier() {
+        let Some((_dir, gate, program)) = gate() else {
+            return;
+        };
+        let (launched, held, _) = hold_longer(&gate, &program, LONGEST_HOLD);
+        // The gate has looked at it at least once.
+        std::thread::sleep(2 * HOLD_LIMIT);
+        assert!(held.is_held() && !launched.is_finished());
+        held.let_go();
+        assert!(launched.join().unwrap());
+        assert!(!held.was_late() && !held.is_held());
+    }
+
+    #[test]
+    fn no_hold_is_longer_than_the_longest() {
+        let longer = |limit| LongerHold::new(7, limit);
+        assert_eq!(longer(Duration::MAX).most_ms, 5_000);
+        assert_eq!(longer(Duration::ZERO).most_ms, 100);
+        let hold = longer(Duration::from_millis(2_345));
+        assert_eq!(LongerHold::unpacked(hold.packed()), hold);
+        assert_ne!(LongerHold::unpacked(0).number, 1, "holds count from 1");
+    }
+
+    /// A gate whose thread does not run, so that a test has its clock. Its answers go nowhere.
+    struct StoppedGate {
+        gate: ExecGate,
+        thread: GateThread,
+        begun: Instant,
+    }
+
+    impl StoppedGate {
+        fn new() -> Self {
+            let answers = File::options().write(true).open("/dev/null").unwrap();
+            let shared = Arc::new(Shared::new(answers.into()).unwrap());
+            let (held, waiting) = sync_channel(MOST_HELD);
+            let closer = Closer::start().unwrap();
+            let thread = GateThread::new(Arc::clone(&shared), held, closer);
+            StoppedGate {
+                gate: ExecGate { shared, waiting },
+                thread,
+                begun: Instant::now(),
+            }
+        }
+
+        /// Whether a program that is executed is held. All holds begin at the same time.
+        fn execute(&mut self) -> bool {
+            let event = rustix::io::fcntl_dupfd_cloexec(&self.gate.shared.ready, 0).unwrap();
+            let event = event.into_raw_fd();
+            let is_held = self.thread.hold(event, 1);
+            match is_held {
+                true => self
+                    .thread
+                    .under_way
+                    .iter_mut()
+                    .flatten()
+                    .for_each(|(_, begun)| *begun = self.begun),
+                false => close_event(event),
+            }
+            is_held
+        }
+
+        fn hold(&mut self) -> HeldExec {
+            assert!(self.execute());
+            self.gate.waiting().next().unwrap()
+        }
+
+        /// Runs the thread, so long after the holds have begun.
+        fn run_at(&mut self, held: Duration) -> Option<Duration> {
+            self.thread.let_late_ones_go(self.begun + held)
+        }
+    }
+
+    #[test]
+    fn a_hold_lasts_as_long_as_was_asked_for_and_no_longer() {
+        let mut gate = StoppedGate::new();
+        let millisecond = Duration::from_millis(1);
+        for (asked, limit) in [
+            (&[][..], HOLD_LIMIT),
+            (&[Duration::ZERO], HOLD_LIMIT),
+            (&[4 * HOLD_LIMIT], 4 * HOLD_LIMIT),
+            (&[4 * HOLD_LIMIT, 2 * HOLD_LIMIT], 4 * HOLD_LIMIT),
+            (&[Duration::MAX], LONGEST_HOLD),
+        ] {
+            let held = gate.hold();
+            asked.iter().for_each(|&asked| held.hold_for(asked));
+            assert_eq!(gate.run_at(Duration::ZERO), Some(HOLD_LIMIT));
+            assert_eq!(gate.run_at(limit - millisecond), Some(millisecond));
+            assert!(held.is_held(), "{asked:?}");
+            assert_eq!(gate.run_at(limit), None);
+            assert!(!held.is_held() && held.was_late(), "{asked:?}");
+            assert_eq!(gate.thread.unanswered, None, "it was taken");
+        }
+    }
+
+    #[test]
+    fn a_hold_that_is_over_makes_no_other_longer() {
+        let mut gate = StoppedGate::new();
+        let late = gate.hold();
+        gate.run_at(HOLD_LIMIT);
+        late.hold_for(LONGEST_HOLD);
+        assert!(late.was_late());
+        let over = gate.hold();
+        over.let_go();
+        over.hold_for(LONGEST_HOLD);
+        assert_eq!(gate.run_at(Duration::ZERO), None);
+        let held = gate.hold();
+        assert_eq!((held.hold.place, over.hold.place), (0, 0));
+        assert_eq!(gate.gate.shared.longer[0].load(Ordering::Relaxed), 0);
+        // It was let go just after `hold_for` had looked.
+        gate.gate.shared.make_longer(over.hold, LONGEST_HOLD);
+        assert_eq!(gate.gate.shared.limit(held.hold), HOLD_LIMIT);
+        held.hold_for(2 * HOLD_LIMIT);
+        gate.gate.shared.make_longer(over.hold, LONGEST_HOLD);
+        assert_eq!(gate.gate.shared.limit(held.hold), 2 * HOLD_LIMIT);
+    }
+
+    #[test]
+    fn longer_holds_keep_no_others_from_being_held_while_there_is_place() {
+        let mut gate = StoppedGate::new();
+        let mut long: Vec<HeldExec> = (0..MOST_HELD).map(|_| gate.hold()).collect();
+        long.iter().for_each(|held| held.hold_for(LONGEST_HOLD));
+        gate.run_at(2 * HOLD_LIMIT);
+        assert!(!gate.execute(), "there is no place");
+        drop(long.pop());
+        gate.run_at(2 * HOLD_LIMIT);
+        // One that nobody takes.
+        assert!(gate.execute());
+        gate.run_at(2 * HOLD_LIMIT);
+        assert!(!gate.execute());
+        assert_eq!(gate.gate.waiting().count(), 1);
+        drop(gate.hold());
+        // The long ones were not touched, and their end is nothing that others pay for.
+        assert!(long.iter().all(HeldExec::is_held));
+        assert_eq!(gate.run_at(LONGEST_HOLD), None);
+        assert!(long.iter().all(HeldExec::was_late));
+        drop(gate.hold());
     }
 
     #[test]
@@ -598,7 +843,6 @@ mod tests {
     fn a_file_whose_last_close_takes_long_is_not_waited_for() {
         use std::io::{Read, Write};
         use std::net::{TcpListener, TcpStream};
-        use std::os::fd::IntoRawFd;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sending = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut receiving, _) = listener.accept().unwrap();

@@ -81,7 +81,7 @@ impl WatchedLaunch {
         let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
         let data_until = Duration::from_micros(sequence.data_until_us);
         let completion = completion_page(&sequence.log, duration, data_until);
-        let entries = on_drives.schedule(&sequence.log, completion);
+        let scheduled = on_drives.schedule(&sequence.log, completion);
         let scheduling = clock.elapsed();
 
         let summary = LearnSummary {
@@ -103,7 +103,8 @@ impl WatchedLaunch {
             history,
             devices: sequence.devices,
             files: sequence.files,
-            entries,
+            entries: scheduled.entries,
+            hold: scheduled.hold,
             fault_around: sequence.fault_around,
             unused: sequence.unused,
             learned_at,

@@ -25,7 +25,7 @@ pub use file_metadata::FileMetadata;
 pub use follow::Follow;
 pub use live::{LiveJob, LiveLearner, LiveResult, LoadSequence};
 pub use missed_reads::{MissedReads, NotedReads};
-pub use on_drives::OnDrives;
+pub use on_drives::{OnDrives, ScheduledLaunch};
 pub use reads::ReadCounter;
 pub use sequence::{Earlier, Observed, ResolveReport, Sequence, resolve};
 pub use settings::{LearningSettings, RUN_DIR, keeper_command};

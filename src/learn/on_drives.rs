@@ -12,10 +12,12 @@ use std::path::Path;
 use crate::drive::{KeptModels, KnownDrive, Sysfs, known_drives};
 use crate::fs::mounts::MountTable;
 use crate::model::{
-    Device, DeviceParams, DriveClass, DriveModel, Learned, LogEntry, Origin, Params, PrefetchEntry,
-    Span,
+    Device, DeviceParams, DriveClass, DriveModel, Hold, Learned, LogEntry, Origin, Params,
+    PrefetchEntry, Profile, Span,
 };
-use crate::schedule::{Choices, LaunchSimulator, choose, main_device, schedule_for};
+use crate::schedule::{
+    Choices, ChosenSchedule, Elevator, Holding, LaunchSimulator, choose, main_device, schedule_for,
+};
 
 /// Most log entries that are simulated: a candidate takes 1 µs of processor time for each, and there are some
 /// hundred.
@@ -35,26 +37,72 @@ pub struct OnDrives<'a> {
     pub state_dir: Option<&'a Path>,
 }
 
+/// How many times as long as predicted an app is held: predictions are wrong by as much.
+const PATIENCE: f64 = 2.0;
+
+/// How a launch is prefetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScheduledLaunch {
+    /// In prefetch order.
+    pub entries: Vec<PrefetchEntry>,
+    /// What the app is held for.
+    pub hold: Option<Hold>,
+}
+
+impl From<ChosenSchedule> for ScheduledLaunch {
+    /// The app is held for no longer than it is predicted to gain, nor much longer than it is predicted to take.
+    fn from(chosen: ChosenSchedule) -> Self {
+        let gained_us = chosen.unheld_us - chosen.predicted_us;
+        let most_ms = (chosen.held_us * PATIENCE).min(gained_us) / 1000.0;
+        // Both casts saturate.
+        let most_ms = (most_ms as u16).min(Hold::LONGEST.as_millis() as u16);
+        let hold = Hold {
+            entries: chosen.held as u32,
+            most_ms,
+        };
+        ScheduledLaunch {
+            entries: chosen.entries,
+            hold: (chosen.held > 0 && most_ms > 0).then_some(hold),
+        }
+    }
+}
+
+impl ScheduledLaunch {
+    /// Whether a profile has it.
+    pub fn is_of(&self, profile: &Profile) -> bool {
+        self.hold == profile.hold && self.entries == profile.entries
+    }
+
+    /// Puts it in the place of a profile's.
+    pub fn put_into(self, profile: &mut Profile) {
+        let ScheduledLaunch { entries, hold } = self;
+        (profile.entries, profile.hold) = (entries, hold);
+    }
+}
+
 impl OnDrives<'_> {
     /// The schedule of a launch sequence in access order, whose launch is over with this page; with its last access where
     /// there is none.
-    pub fn schedule(&self, log: &[LogEntry], completion: Option<Span>) -> Vec<PrefetchEntry> {
+    pub fn schedule(&self, log: &[LogEntry], completion: Option<Span>) -> ScheduledLaunch {
         let usual = DeviceParams::new(self.devices, self.main, self.params);
-        let models = match log.len() <= MOST_ENTRIES {
-            true => self.models(main_device(log)),
-            false => None,
-        };
-        let Some(models) = models else {
-            return schedule_for(log, &usual);
+        let main = main_device(log).filter(|_| log.len() <= MOST_ENTRIES);
+        let known = main.and_then(|main| Some((main, self.drives_with(main)?)));
+        let Some((main, drives)) = known else {
+            return ScheduledLaunch {
+                entries: schedule_for(log, &usual),
+                hold: None,
+            };
         };
         let choices = Choices {
             usual: &usual,
             params: self.params,
             learned: self.learned,
             over_at: completion.and_then(|page| position(log, page)),
-            may_hold: false,
+            elevator: self.elevator(main),
+            holding: Holding::WhereItGains,
         };
-        choose(log, &models, &choices).entries
+        let models = models_or_guesses(drives, self.devices);
+        ScheduledLaunch::from(choose(log, &models, &choices))
     }
 
     /// When a launch with this schedule should come to its completion page, in µs since prefetching began, and the kernel's
@@ -62,7 +110,7 @@ impl OnDrives<'_> {
     /// that the launch sequence is read from were measured.
     pub fn expected(
         &self,
-        schedule: &[PrefetchEntry],
+        ScheduledLaunch { entries, hold }: &ScheduledLaunch,
         completion: Span,
         log: impl FnOnce() -> Option<Vec<LogEntry>>,
     ) -> Option<(f64, Vec<String>)> {
@@ -84,16 +132,30 @@ impl OnDrives<'_> {
         names.sort_unstable();
         names.dedup();
         let last = position(&log, completion)?;
+        let elevator = self.elevator(main_device(&log)?);
         let models = models_or_guesses(drives, self.devices);
-        let launch = LaunchSimulator::new(&log, &models, self.learned);
-        let accessed_us = launch.simulate(schedule, 0).accessed_us;
+        let launch = LaunchSimulator::new(&log, &models, self.learned).with_elevator(elevator);
+        let held = hold.map_or(0, |hold| hold.entries as usize);
+        let accessed_us = launch.simulate(entries, held).accessed_us;
         Some((*accessed_us.get(last)?, names))
     }
 
-    /// The models of the devices, in their order; `None` if that of the main device is not known well enough.
-    fn models(&self, main: Option<usize>) -> Option<Vec<DriveModel>> {
-        let drives = self.drives()?;
-        is_known_well(&drives, main?).then(|| models_or_guesses(drives, self.devices))
+    /// What the I/O scheduler of a device does.
+    fn elevator(&self, device: usize) -> Elevator {
+        let dev = || {
+            let device = self.devices.get(device)?;
+            let mounts = MountTable::read().ok()?;
+            mounts.present_number(device.dev, &device.fs_uuid)
+        };
+        match dev().is_some_and(|dev| Sysfs::default().favours_readers(dev)) {
+            true => Elevator::FavoursReaders,
+            false => Elevator::Sorts,
+        }
+    }
+
+    /// The drives of the devices, in their order; `None` if that of the main device is not known well enough.
+    fn drives_with(&self, main: usize) -> Option<Vec<Option<KnownDrive>>> {
+        self.drives().filter(|drives| is_known_well(drives, main))
     }
 
     /// The drives of the devices, in their order. `None` in place of one that is unknown, or lies on several drives, so that
@@ -150,6 +212,7 @@ fn is_simulated(model: &DriveModel) -> bool {
 mod tests {
     use super::*;
     use crate::drive::DriveClaim;
+    use crate::schedule::{RegionPlan, SchedulePlan};
 
     #[test]
     fn drives_with_queues_are_simulated_once_they_are_measured() {
@@ -204,6 +267,30 @@ mod tests {
     }
 
     #[test]
+    fn an_app_is_held_for_no_longer_than_that_gains() {
+        let chosen = |held, held_us, gained_us| ChosenSchedule {
+            entries: Vec::new(),
+            plan: SchedulePlan::Regions(RegionPlan::one(0)),
+            held,
+            held_us,
+            predicted_us: 3e6,
+            unheld_us: 3e6 + gained_us,
+            usual_us: 9e6,
+            candidates: 1,
+        };
+        let most_ms = |held, held_us, gained_us| {
+            let scheduled = ScheduledLaunch::from(chosen(held, held_us, gained_us));
+            scheduled.hold.map(|hold| (hold.entries, hold.most_ms))
+        };
+        assert_eq!(most_ms(7, 1e6, 4e6), Some((7, 2_000)), "twice as long");
+        assert_eq!(most_ms(7, 1e6, 5e5), Some((7, 500)), "what it gains");
+        assert_eq!(most_ms(7, 4e6, 9e9), Some((7, 5_000)), "the longest");
+        for (held, held_us, gained_us) in [(0, 0.0, 0.0), (7, 1e6, -1.0), (7, 1e6, 900.0)] {
+            assert_eq!(most_ms(held, held_us, gained_us), None);
+        }
+    }
+
+    #[test]
     fn without_models_nothing_is_simulated() {
         let device = device(DriveClass::Rotational);
         let directory = tempfile::tempdir().unwrap();
@@ -215,7 +302,7 @@ mod tests {
                 learned: Learned::Exact,
                 state_dir,
             };
-            assert_eq!(on_drives.models(Some(0)), None);
+            assert_eq!(on_drives.drives_with(0), None);
         }
     }
 }

@@ -26,7 +26,7 @@ pub use median::{lower_median, median};
 pub use params::{DeviceParams, DriveClass, GivenParams, Infill, Params};
 pub use prefetch_report::{PrefetchReport, Skipped};
 pub use profile::{
-    DataPages, Device, Ended, File, HelperRead, Learned, MOST_LEARNED_LAUNCHES, Profile, Revision,
-    UnusedPages,
+    DataPages, Device, Ended, File, HelperRead, Hold, Learned, MOST_LEARNED_LAUNCHES, Profile,
+    Revision, UnusedPages,
 };
 pub use wait::{Wait, WaitCause, WaitTask};

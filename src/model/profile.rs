@@ -1,5 +1,7 @@
 //! A profile: all that is needed to prefetch one app.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::model::App;
@@ -124,6 +126,32 @@ pub struct DataPages {
     pub fault_around: u64,
 }
 
+/// What an app is held for, before it runs: the first region of its schedule (paper §6; A-5 of its slides). An I/O scheduler
+/// may serve an app that reads page by page before the prefetch thread, and then little is read ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// So many prefetch entries, from the start of the schedule, are to arrive first. At least 1.
+    pub entries: u32,
+    /// For how long the app is held at most, in milliseconds, at least 1 and at most [`Hold::LONGEST`]: no longer than it is predicted to gain.
+    pub most_ms: u16,
+}
+
+impl Hold {
+    /// The longest that any app is held.
+    pub const LONGEST: Duration = Duration::from_secs(5);
+
+    /// For how long the app is held at most.
+    pub fn most(self) -> Duration {
+        Duration::from_millis(self.most_ms.into())
+    }
+
+    /// The same for a schedule that has only so many entries; `None` if it has none.
+    pub fn within(self, entries: usize) -> Option<Hold> {
+        let entries = self.entries.min(u32::try_from(entries).unwrap_or(u32::MAX));
+        (entries > 0).then_some(Hold { entries, ..self })
+    }
+}
+
 /// All that is needed to prefetch one app.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
@@ -145,6 +173,8 @@ pub struct Profile {
     pub files: Vec<File>,
     /// The schedule, in prefetch order.
     pub entries: Vec<PrefetchEntry>,
+    /// What the app is held for. `None`: it starts with the prefetch.
+    pub hold: Option<Hold>,
     /// Pages of the launch sequence that only faults on other pages mapped, so that the launches that were
     /// learned need not have touched them. The next one may tell.
     pub fault_around: Vec<Span>,

@@ -8,6 +8,7 @@
 mod cached;
 mod devices;
 mod files;
+mod first_region;
 mod head_start;
 mod headroom;
 mod reader;

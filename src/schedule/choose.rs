@@ -7,11 +7,14 @@
 //!
 //! Where a drive serves several requests at a time and has no heads, the sequence stays with the parameters of its class,
 //! which dynamic scheduling tunes, and only regions may take its place.
+//!
+//! An app is held ([`Holding`]) where its own reads would keep the prefetch from the drive ([`Elevator::FavoursReaders`]), and
+//! only for what the simulation says that this gains. The rest of the launch goes on beside the app.
 
 use std::collections::BTreeSet;
 
 use super::regions::{RegionPlan, regional};
-use super::simulate::LaunchSimulator;
+use super::simulate::{Elevator, LaunchSimulator};
 use super::{main_device, schedule_for};
 use crate::model::{DeviceParams, DriveModel, Infill, Learned, LogEntry, Params, PrefetchEntry};
 
@@ -32,6 +35,11 @@ const LEAST_GAIN_FLASH: f64 = 0.08;
 /// says, that looks like computing, and a schedule that hides behind that is late in each launch. Chromium's launch from an emulated eMMC took twice
 /// as long in 128 regions, which cost 10,700 requests.
 const MORE_FOR_THE_DRIVE: f64 = 0.03;
+
+/// A launch must be predicted to end so much earlier for the app to be held, as a share of the best time with the app
+/// not held. Each time that the service makes an app wait is a risk: should the prefetch stall, or the prediction be wrong,
+/// the user waits for nothing.
+const LEAST_GAIN_OF_HOLDING: f64 = 0.05;
 
 /// What is read along takes memory, and passes other requests: reading the pages of the launch once more must be worth
 /// such a share of the time.
@@ -98,12 +106,29 @@ pub struct ChosenSchedule {
     pub plan: SchedulePlan,
     /// So many entries, from the start, should have arrived before the app starts; 0: it starts at once.
     pub held: usize,
+    /// When these have arrived, in µs since prefetching began; 0 if the app is not held.
+    pub held_us: f64,
     /// When the launch is over, in µs since prefetching began.
     pub predicted_us: f64,
+    /// The same with this schedule and the app not held: what lies between the two is gained by holding.
+    pub unheld_us: f64,
     /// The same with the schedule of the drive's class.
     pub usual_us: f64,
     /// Schedules that were simulated.
     pub candidates: usize,
+}
+
+/// Whether a schedule may be chosen that holds the app until its first region has arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Holding {
+    /// The app starts at once.
+    #[default]
+    Never,
+    /// On a drive with heads whose I/O scheduler is [`Elevator::FavoursReaders`], where that is predicted to gain 5 %. With
+    /// others it gains nothing, as measured: with mq-deadline, launches took as long held as not held.
+    WhereItGains,
+    /// Wherever it is predicted to gain anything: the laboratory measures whether it does.
+    Always,
 }
 
 /// What may be chosen.
@@ -118,13 +143,15 @@ pub struct Choices<'a> {
     /// The access in the log with which the launch is over. What an app reads later, until it falls quiet, is prefetched
     /// too, but nobody waits for it. `None`: the last.
     pub over_at: Option<usize>,
-    /// Whether the app can be held.
-    pub may_hold: bool,
+    /// The I/O scheduler of the drive that most is read from.
+    pub elevator: Elevator,
+    /// Whether the app may be held.
+    pub holding: Holding,
 }
 
 /// The schedule with which the launch is predicted to be over first. `models` are those of the devices, by their index in
 /// the device table; that of the [`main_device`] says what is tried. The usual one stays unless another gains 1 %, or
-/// regions on a drive without heads 8 %.
+/// regions on a drive without heads 8 %, and the app is held only for what [`Holding`] asks for.
 pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> ChosenSchedule {
     let entries = schedule_for(log, choices.usual);
     let main = main_device(log).and_then(|device| models.get(device));
@@ -132,9 +159,17 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
     let has_heads = main.is_some_and(DriveModel::has_heads);
     let mut search = ScheduleSearch {
         log,
-        launch: LaunchSimulator::new(log, models, choices.learned),
+        launch: LaunchSimulator::new(log, models, choices.learned).with_elevator(choices.elevator),
         over_at: choices.over_at.unwrap_or(log.len().saturating_sub(1)),
-        may_hold: choices.may_hold,
+        may_hold: match choices.holding {
+            Holding::Never => false,
+            Holding::WhereItGains => has_heads && choices.elevator == Elevator::FavoursReaders,
+            Holding::Always => true,
+        },
+        least_gain_of_holding: match choices.holding {
+            Holding::Always => 0.0,
+            Holding::Never | Holding::WhereItGains => LEAST_GAIN_OF_HOLDING,
+        },
         reorders,
         price_of_pages: match reorders {
             true => PRICE_OF_PAGES_REORDERED,
@@ -143,7 +178,7 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
         most_alone_us: f64::INFINITY,
         candidates: 1,
     };
-    let usual_us = search.over_us(&entries, 0);
+    let (usual_us, _) = search.over_and_held_us(&entries, 0);
     if !has_heads {
         search.most_alone_us = search.alone_us(&entries) * (1.0 + MORE_FOR_THE_DRIVE);
     }
@@ -151,24 +186,24 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
         entries,
         plan: SchedulePlan::Sequence(choices.params),
         held: 0,
+        held_us: 0.0,
         predicted_us: usual_us,
+        unheld_us: usual_us,
         usual_us,
         candidates: 1,
     };
-    let gains =
-        |least: f64| move |found: &ChosenSchedule| found.predicted_us <= usual_us * (1.0 - least);
     let hole = main.map_or(0, DriveModel::hole_pages);
     let mut best = None;
     if main.is_some_and(DriveModel::is_order_decisive) {
         search.sequences(hole, choices.params, usual_us, &mut best);
-        best = best.filter(gains(LEAST_GAIN));
+        best = best.filter(|found| search.gains(found, LEAST_GAIN));
     }
     let least_gain = match has_heads {
         true => LEAST_GAIN,
         false => LEAST_GAIN_FLASH,
     };
     let regions = search.regions(hole, usual_us);
-    if let Some(regions) = regions.filter(gains(least_gain)) {
+    if let Some(regions) = regions.filter(|found| search.gains(found, least_gain)) {
         search.keep_better(&mut best, regions);
     }
     ChosenSchedule {
@@ -183,6 +218,7 @@ struct ScheduleSearch<'a> {
     launch: LaunchSimulator<'a>,
     over_at: usize,
     may_hold: bool,
+    least_gain_of_holding: f64,
     /// Whether a disk chooses the nearest of what is queued.
     reorders: bool,
     price_of_pages: f64,
@@ -267,11 +303,15 @@ impl ScheduleSearch<'_> {
         for plan in plans {
             let schedule = regional(self.log, &plan);
             let how = SchedulePlan::Regions(plan);
+            let beside = self.judge(schedule.entries, how, 0, usual_us);
             if self.may_hold {
-                let held = self.judge(schedule.entries.clone(), how, schedule.first, usual_us);
+                let entries = beside.entries.clone();
+                let held = ChosenSchedule {
+                    unheld_us: beside.predicted_us,
+                    ..self.judge(entries, how, schedule.first, usual_us)
+                };
                 self.keep_better(found, held);
             }
-            let beside = self.judge(schedule.entries, how, 0, usual_us);
             self.keep_better(found, beside);
         }
         match found.as_ref()?.plan {
@@ -280,11 +320,11 @@ impl ScheduleSearch<'_> {
         }
     }
 
-    /// When the launch is over with this schedule, in µs since prefetching began.
-    fn over_us(&self, entries: &[PrefetchEntry], held: usize) -> f64 {
+    /// When the launch is over with this schedule, and until when the app is held, in µs since prefetching began.
+    fn over_and_held_us(&self, entries: &[PrefetchEntry], held: usize) -> (f64, f64) {
         let done = self.launch.simulate(entries, held);
         let over = done.accessed_us.get(self.over_at);
-        over.copied().unwrap_or(done.end_us)
+        (over.copied().unwrap_or(done.end_us), done.held_us)
     }
 
     /// How long the drives need for a schedule while no app runs, in µs.
@@ -297,12 +337,26 @@ impl ScheduleSearch<'_> {
         self.most_alone_us.is_infinite() || self.alone_us(entries) <= self.most_alone_us
     }
 
+    /// What is predicted of a schedule, in µs; of one that holds the app so much more that it must gain enough to be as good as
+    /// one that does not.
+    fn judged_us(&self, schedule: &ChosenSchedule) -> f64 {
+        match schedule.held {
+            0 => schedule.predicted_us,
+            _ => schedule.predicted_us / (1.0 - self.least_gain_of_holding),
+        }
+    }
+
+    /// Whether a schedule gains at least such a share of the time with the usual one.
+    fn gains(&self, schedule: &ChosenSchedule, least: f64) -> bool {
+        self.judged_us(schedule) <= schedule.usual_us * (1.0 - least)
+    }
+
     /// The lower, the better.
     fn score(&self, schedule: &ChosenSchedule) -> f64 {
         let needed: u64 = self.log.iter().map(|entry| entry.span.len).sum();
         let read: u64 = schedule.entries.iter().map(|entry| entry.span.len).sum();
         let share = read as f64 / needed.max(1) as f64;
-        schedule.predicted_us * (1.0 + self.price_of_pages * share)
+        self.judged_us(schedule) * (1.0 + self.price_of_pages * share)
     }
 
     fn keep_better(&self, best: &mut Option<ChosenSchedule>, other: ChosenSchedule) {
@@ -320,11 +374,14 @@ impl ScheduleSearch<'_> {
         usual_us: f64,
     ) -> ChosenSchedule {
         self.candidates += 1;
+        let (predicted_us, held_us) = self.over_and_held_us(&entries, held);
         ChosenSchedule {
-            predicted_us: self.over_us(&entries, held),
             entries,
             plan,
             held,
+            held_us,
+            predicted_us,
+            unheld_us: predicted_us,
             usual_us,
             candidates: 0,
         }

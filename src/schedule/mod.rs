@@ -20,11 +20,11 @@ use std::collections::BTreeMap;
 
 use crate::model::{DeviceParams, Infill, LogEntry, Params, PrefetchEntry};
 
-pub use choose::{Choices, ChosenSchedule, SchedulePlan, choose};
+pub use choose::{Choices, ChosenSchedule, Holding, SchedulePlan, choose};
 pub use regions::{RegionPlan, RegionalSchedule, regional};
 pub use reschedule::{Located, Resequenced, reorder, resequence};
 pub use shift::metadata_shift;
-pub use simulate::{AppWait, LaunchSimulator, QueueLength, Simulation};
+pub use simulate::{AppWait, Elevator, LaunchSimulator, QueueLength, Simulation};
 
 /// The device that most pages of a launch sequence are on, by its index in the device table: its drive decides how the
 /// launch is scheduled. `None` if the sequence is empty.

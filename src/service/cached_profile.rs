@@ -8,7 +8,7 @@ use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::WatchedPage;
 use crate::model::{
-    App, DataPages, DriveClass, Learned, PAGE_SIZE, Place, Profile, Revision, UserApp,
+    App, DataPages, DriveClass, Hold, Learned, PAGE_SIZE, Place, Profile, Revision, UserApp,
 };
 use crate::policy::estimate_cold_requests;
 use crate::prefetch::HeadStart;
@@ -33,6 +33,8 @@ pub struct CachedProfile {
     pub class: DriveClass,
     /// Whether a simulation has chosen the order of its reads, and not that of accesses.
     pub is_order_chosen: bool,
+    /// What its app is held for.
+    pub hold: Option<Hold>,
     /// Prefetch entries.
     pub entries: u64,
     /// Bytes of the schedule.
@@ -113,6 +115,7 @@ impl CachedProfile {
             history: profile.history.clone(),
             class: main_class(profile),
             is_order_chosen: !profile.is_in_access_order(),
+            hold: profile.hold,
             entries: profile.entries.len() as u64,
             learned_live: (profile.learned == Learned::Live).then(|| profile.data_pages()),
             cold_requests: estimate_cold_requests(&profile.entries),

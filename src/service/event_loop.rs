@@ -290,13 +290,13 @@ impl Service {
         }
     }
 
-    /// Lets the program go at once, unless its launch is about to be learned.
+    /// Lets the program go at once, unless its launch is about to be learned, or is held for what is read ahead.
     fn on_held_program(&mut self, held: HeldExec) {
         let pid = held.pid;
         let Some(id) = self.parts.gate.app(held.inode).cloned() else {
             return;
         };
-        if let Some(launch) = self.launches.to_learn(&id, pid as u32) {
+        if let Some(launch) = self.launches.to_hold(&id, pid as u32) {
             return self.hold(launch, held);
         }
         let Some(found) = self.parts.watchlist.catalogue.of_process(&id, pid) else {
@@ -402,6 +402,7 @@ impl Service {
                 task,
                 device,
             } => self.parts.shield.foreground_waits(launch, &task, device),
+            Message::RegionArrived(launch) => self.happened(launch, StateEvent::RegionArrived),
             Message::Prefetched(launch) => {
                 self.parts.threads.ended(LaunchTask::Prefetch, launch);
                 self.happened(launch, StateEvent::PrefetchEnded);

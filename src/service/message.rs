@@ -44,6 +44,8 @@ pub enum Message {
         task: WaitTask,
         device: u32,
     },
+    /// What the app of this launch is held for has arrived.
+    RegionArrived(u64),
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
     /// The profiles that are in the store now.

@@ -6,6 +6,7 @@ mod shielding;
 
 pub use outside::{EndedLaunch, Missed};
 
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -139,7 +140,8 @@ impl Parts {
                 return None;
             }
         }
-        let policy = self.apps.plan(key, self.config.prefetch.withhold);
+        let prefetch = &self.config.prefetch;
+        let policy = self.apps.plan(key, prefetch.withhold, prefetch.hold);
         if policy.plan == Plan::Learn && !learns {
             // Its profile is lost.
             self.refresh_marks();
@@ -329,11 +331,13 @@ impl Parts {
     }
 
     /// Marks the executables of the apps whose next launch is to be learned, and has recorders ready for
-    /// them.
+    /// them; and those of apps that are held for what is read ahead.
     pub fn refresh_marks(&mut self) {
         let to_learn = self.watchlist.to_learn(&self.apps.registry);
         let apps = to_learn.len();
-        self.gate.set(to_learn, &self.executables);
+        let to_hold = self.apps.to_hold().filter(|_| self.config.prefetch.hold);
+        let marked: HashSet<String> = to_learn.into_iter().chain(to_hold).collect();
+        self.gate.set(marked, &self.executables);
         let kept = self.recorders.keep(apps);
         self.check("no learning thread can be started", kept);
         self.say_ready(apps);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use libbpf_rs::{MapCore, MapFlags};
@@ -35,10 +36,18 @@ impl RunningThreads {
     }
 }
 
+/// The prefetch of a launch.
+struct RunningPrefetch {
+    prefetch: Prefetch,
+    /// Dead once the thread has ended.
+    under_way: Weak<()>,
+    /// Whether what the app is held for has arrived.
+    has_arrived: Arc<AtomicBool>,
+}
+
 /// The prefetch threads, by launch.
 pub struct Prefetchers {
-    /// The second value lives while the thread runs.
-    running: HashMap<u64, (Prefetch, Weak<()>)>,
+    running: HashMap<u64, RunningPrefetch>,
     /// With those whose launches are over.
     threads: RunningThreads,
     outbox: Outbox,
@@ -100,21 +109,41 @@ impl Prefetchers {
             let _ = helpers.delete(&own_tid());
             outbox.send(Message::Prefetched(launch));
         };
-        let prefetch = start_behind(|| Prefetch::start_then(load, options, done))?;
+        let has_arrived = Arc::new(AtomicBool::new(false));
+        let (arriving, outbox) = (Arc::clone(&has_arrived), self.outbox.clone());
+        let holds = profile.hold.is_some();
+        let arrived = move || {
+            arriving.store(true, Ordering::Release);
+            if holds {
+                outbox.send(Message::RegionArrived(launch));
+            }
+        };
+        let prefetch = start_behind(|| Prefetch::start_then(load, options, arrived, done))?;
         self.threads.0.push((uid, Weak::clone(&under_way)));
-        self.running.insert(launch, (prefetch, under_way));
+        let running = RunningPrefetch {
+            prefetch,
+            under_way,
+            has_arrived,
+        };
+        self.running.insert(launch, running);
         Ok(())
     }
 
     /// A reference that is dead unless the launch is being prefetched, for other threads.
     pub fn under_way(&self, launch: u64) -> Weak<()> {
         let running = self.running.get(&launch);
-        running.map_or_else(Weak::new, |(_, under_way)| Weak::clone(under_way))
+        running.map_or_else(Weak::new, |running| Weak::clone(&running.under_way))
+    }
+
+    /// Whether the app of this launch is to be held on: what it is held for has not arrived.
+    pub fn is_awaited(&self, launch: u64) -> bool {
+        let running = self.running.get(&launch);
+        running.is_some_and(|running| !running.has_arrived.load(Ordering::Acquire))
     }
 
     /// The report of a thread that has ended by itself. One that has not is stopped.
     pub fn end(&mut self, launch: u64) -> Option<PrefetchReport> {
-        let (prefetch, _) = self.running.remove(&launch)?;
+        let RunningPrefetch { prefetch, .. } = self.running.remove(&launch)?;
         let report = prefetch.poll();
         if report.is_none() {
             prefetch.stop();

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::cached_profile::CachedProfile;
 use super::mailbox::Outbox;
@@ -34,9 +35,9 @@ pub struct Recorders {
     pool: Option<Arc<RecorderPool>>,
     /// By launch, with whose it is.
     learners: HashMap<u64, (u32, LiveLearner)>,
-    /// Programs that are held, by launch. The recorder lets them go when it is ready, and the gate when that takes too
-    /// long.
-    holds: HashMap<u64, Arc<HeldExec>>,
+    /// Programs that are held, by launch, with the time since when. The recorder lets them go when it is ready, and the gate
+    /// when that takes too long.
+    holds: HashMap<u64, (Arc<HeldExec>, Instant)>,
     /// Apps that are to be learned.
     apps: usize,
     /// Whether a thread makes or frees tables.
@@ -107,24 +108,36 @@ impl Recorders {
 
     /// The exec gate holds the program of this launch.
     pub fn hold(&mut self, launch: u64, held: HeldExec) {
-        self.holds.insert(launch, Arc::new(held));
+        self.holds.insert(launch, (Arc::new(held), Instant::now()));
+    }
+
+    /// Holds the program of this launch on, so long at most since it was held first.
+    pub fn hold_for(&mut self, launch: u64, limit: Duration) {
+        if let Some((held, _)) = self.holds.get(&launch) {
+            held.hold_for(limit);
+        }
     }
 
     /// Whether the exec gate has let the program of this launch go before anybody else did.
     pub fn was_held_too_long(&self, launch: u64) -> bool {
-        self.holds.get(&launch).is_some_and(|held| held.was_late())
+        self.holds
+            .get(&launch)
+            .is_some_and(|(held, _)| held.was_late())
     }
 
     /// Whether the program of this launch is held.
     fn is_held(&self, launch: u64) -> bool {
-        self.holds.get(&launch).is_some_and(|held| held.is_held())
+        self.holds
+            .get(&launch)
+            .is_some_and(|(held, _)| held.is_held())
     }
 
-    /// Lets the program of this launch go, if it is held.
-    pub fn let_go(&mut self, launch: u64) {
-        if let Some(held) = self.holds.remove(&launch) {
-            held.let_go();
-        }
+    /// Lets the program of this launch go, if it is held. Returns for how long it was; `None` if it was not, or if that was
+    /// asked before.
+    pub fn let_go(&mut self, launch: u64) -> Option<Duration> {
+        let (held, since) = self.holds.remove(&launch)?;
+        held.let_go();
+        Some(since.elapsed())
     }
 
     /// Has a launch recorded; false if as many are as can be, or it would be recorded too late. The thread
@@ -145,7 +158,7 @@ impl Recorders {
             return Ok(false);
         };
         let held = self.holds.get(&launch);
-        job.held = held.map(|held| Box::new(LetGo(Arc::clone(held))) as Box<dyn Send>);
+        job.held = held.map(|(held, _)| Box::new(LetGo(Arc::clone(held))) as Box<dyn Send>);
         let outbox = self.outbox.clone();
         let tell = move |result: LiveResult| {
             let learned = result.profile.as_ref().ok();

@@ -18,7 +18,7 @@ use crate::fs::fiemap::{extents, pieces};
 use crate::fs::handle::{self, CachedFile};
 use crate::fs::mounts::{MountTable, OpenMount};
 use crate::fs::safe_open;
-use crate::learn::{FileMetadata, MissedReads, NotedReads, OnDrives};
+use crate::learn::{FileMetadata, MissedReads, NotedReads, OnDrives, ScheduledLaunch};
 use crate::model::{
     Device, DeviceParams, File, Learned, LogEntry, PAGE_SIZE, Params, Place, Profile, Revision,
 };
@@ -59,19 +59,22 @@ pub fn reschedule(
     let in_force = profile.history.last().map(|revision| revision.params);
     let class = main_class(&profile);
     let tuned = in_force.and_then(|in_force| TunedParameter::of(class, &in_force));
-    let entries = if tuned.is_some_and(TunedParameter::is_order_only) {
+    let scheduled = if tuned.is_some_and(TunedParameter::is_order_only) {
         let of_devices = DeviceParams::new(&profile.devices, class, params);
-        reorder(&profile.entries, &profile.files, &of_devices)
+        ScheduledLaunch {
+            entries: reorder(&profile.entries, &profile.files, &of_devices),
+            hold: None,
+        }
     } else {
         let sequence = sequence
             .filter(|sequence| sequence.created == profile.created)
             .ok_or("the launch sequence is not there any more")?;
         on_drives(&profile, params, models).schedule(&find_sequence(&sequence)?, profile.completion)
     };
-    if entries == profile.entries {
+    if scheduled.is_of(&profile) {
         return Ok(Rescheduled::Same);
     }
-    profile.entries = entries;
+    scheduled.put_into(&mut profile);
     let time = now_s();
     profile.history.push(Revision { time, params });
     Ok(Rescheduled::Anew(profile))
@@ -97,11 +100,11 @@ pub fn order_anew(
         return Ok(None);
     }
     let log = find_sequence(&sequence)?;
-    let entries = on_drives(&profile, revision.params, models).schedule(&log, profile.completion);
-    if entries == profile.entries {
+    let scheduled = on_drives(&profile, revision.params, models).schedule(&log, profile.completion);
+    if scheduled.is_of(&profile) {
         return Ok(None);
     }
-    profile.entries = entries;
+    scheduled.put_into(&mut profile);
     Ok(Some(profile))
 }
 
@@ -116,7 +119,11 @@ pub fn expected_launch(
     let params = profile.history.last()?.params;
     let log = || find_sequence(&sequence).ok();
     let completion = profile.completion?;
-    on_drives(profile, params, Some(state_dir)).expected(&profile.entries, completion, log)
+    let scheduled = ScheduledLaunch {
+        entries: profile.entries.clone(),
+        hold: profile.hold,
+    };
+    on_drives(profile, params, Some(state_dir)).expected(&scheduled, completion, log)
 }
 
 /// What a profile is scheduled for.
@@ -177,8 +184,9 @@ pub fn extend(
     }
     if noted.joined > 0 {
         let log = find_sequence(&sequence)?;
-        profile.entries =
-            on_drives(&profile, revision.params, models).schedule(&log, profile.completion);
+        on_drives(&profile, revision.params, models)
+            .schedule(&log, profile.completion)
+            .put_into(&mut profile);
         profile.log_entries = u32::try_from(log.len()).unwrap_or(u32::MAX);
         sequence.log_entries = profile.log_entries;
     }
@@ -237,6 +245,9 @@ pub fn refresh(profile: Profile, sequence: Option<Profile>) -> Option<Refreshed>
     let metadata = FileMetadata::find(&profile, &entries, &new, &lost, &mounts, &is_late);
     for profile in sequence.iter_mut().chain([&mut profile]) {
         profile.entries = metadata.apply(&profile.entries);
+        profile.hold = profile
+            .hold
+            .and_then(|hold| hold.within(profile.entries.len()));
     }
     Some(Refreshed {
         profile,

@@ -22,7 +22,8 @@ impl Slowed {
         Some((Slowed::by_drive(root.image.device())?, files, read))
     }
 
-    fn by_drive(device: &Path) -> Option<Slowed> {
+    /// Processes that get one read request in a second from this drive.
+    pub fn by_drive(device: &Path) -> Option<Slowed> {
         let id = rustix::fs::stat(device).unwrap().st_rdev;
         let limit = format!("{}:{} 1", major(id), minor(id));
         Slowed::by("blkio", &[("blkio.throttle.read_iops_device", &limit)])
@@ -62,6 +63,11 @@ impl Slowed {
             fs::write(slowed.0.join(file), limit).unwrap();
         }
         Some(slowed)
+    }
+
+    /// A running process is one of the group from now on.
+    pub fn take(&self, pid: u32) {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
     }
 
     /// The same command, as a process of the group.

@@ -12,6 +12,7 @@ mod doctor;
 mod fake_bus;
 mod faults;
 mod helpers;
+mod holds;
 mod identity;
 mod known;
 mod learning;
@@ -26,6 +27,7 @@ mod reads;
 mod root;
 mod sandbox;
 #[path = "../common/slowed.rs"]
+#[expect(dead_code, reason = "the other tests use more of it")]
 mod slowed;
 mod stalls;
 mod threads;

@@ -13,6 +13,7 @@ mod fake_bus;
 mod fault_around;
 mod faults;
 mod helpers;
+mod holds;
 mod hostile;
 mod killed;
 mod launches;

@@ -25,13 +25,14 @@ const ATTACHING: Duration = Duration::from_secs(20);
 
 /// The scenarios that are shown, and the set that the launch sequence is taken from. Those with a writer are shown where
 /// they are measured.
-const SHOWN: [(Scenario, LearningRun); 5] = [
+const SHOWN: [(Scenario, LearningRun); 6] = [
     (Scenario::Cold, LearningRun::Exact),
     (
         Scenario::Prefetched(Method::ShiftMerge),
         LearningRun::AsRead,
     ),
     (Scenario::Prefetched(Method::Infill), LearningRun::Exact),
+    (Scenario::Prefetched(Method::Regions), LearningRun::Exact),
     (Scenario::WriterCold, LearningRun::Exact),
     (Scenario::WriterPrefetch, LearningRun::Exact),
 ];

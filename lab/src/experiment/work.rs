@@ -1,8 +1,13 @@
 //! The work of one process: learning an app, launching it in turns, recording the launches.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
 use anyhow::{Context, Result};
 use paralfetch::bench::completion::{self, FoundCompletion};
+use paralfetch::drive::Sysfs;
 use paralfetch::kernel::{RecorderPool, TraceMode};
+use paralfetch::schedule::Elevator;
 
 use super::disturbance::judge;
 use super::job::Job;
@@ -327,6 +332,16 @@ impl Work {
         PlannedDrive {
             class: self.job.class,
             model: self.job.model.clone(),
+            elevator: self.elevator(),
+        }
+    }
+
+    /// What the I/O scheduler of the drive does.
+    fn elevator(&self) -> Elevator {
+        let dev = fs::metadata(&self.job.root).map(|root| root.dev());
+        match dev.is_ok_and(|dev| Sysfs::default().favours_readers(dev)) {
+            true => Elevator::FavoursReaders,
+            false => Elevator::Sorts,
         }
     }
 

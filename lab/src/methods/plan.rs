@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use paralfetch::model::{DeviceParams, DriveClass, DriveModel, Infill};
 use paralfetch::model::{LogEntry, Params, Place, PrefetchEntry, Profile, Span};
 use paralfetch::schedule::{
-    Choices, ChosenSchedule, LaunchSimulator, choose, metadata_shift, schedule,
+    Choices, ChosenSchedule, Elevator, Holding, LaunchSimulator, choose, metadata_shift, schedule,
 };
 
 use super::calls::{Calls, generate};
@@ -44,16 +44,22 @@ pub struct PlannedDrive {
     pub class: DriveClass,
     /// Its model, if it was measured.
     pub model: Option<DriveModel>,
+    /// What its I/O scheduler does.
+    pub elevator: Elevator,
 }
 
 impl PlannedDrive {
     /// A drive that was not measured.
     pub fn of(class: DriveClass) -> PlannedDrive {
-        PlannedDrive { class, model: None }
+        PlannedDrive {
+            class,
+            model: None,
+            elevator: Elevator::default(),
+        }
     }
 
     /// The best schedule of a set by simulation.
-    fn choose(&self, set: &LearnedSet, may_hold: bool) -> ChosenSchedule {
+    fn choose(&self, set: &LearnedSet, holding: Holding) -> ChosenSchedule {
         let params = Params::for_device(self.class, true);
         let model = self.model.clone();
         let model = model.unwrap_or_else(|| DriveModel::guess(self.class));
@@ -63,7 +69,8 @@ impl PlannedDrive {
             params,
             learned: set.profile.learned,
             over_at: completed_at(set),
-            may_hold,
+            elevator: self.elevator,
+            holding,
         };
         choose(&set.log, &models, &choices)
     }
@@ -72,7 +79,8 @@ impl PlannedDrive {
     /// `None` for a drive that was not measured. The app is held for the first `held` entries.
     pub fn predict(&self, set: &LearnedSet, entries: &[PrefetchEntry], held: usize) -> Option<f64> {
         let models = models(self.model.clone()?, set);
-        let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned);
+        let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned)
+            .with_elevator(self.elevator);
         let done = launch.simulate(entries, held);
         let over_us = over_at(set).and_then(|access| done.accessed_us.get(access));
         Some(over_us.copied().unwrap_or(done.end_us) / 1e6)
@@ -81,7 +89,8 @@ impl PlannedDrive {
     /// When a simulation expects all entries to have arrived, in seconds, while no app runs.
     pub fn predict_alone(&self, set: &LearnedSet, entries: &[PrefetchEntry]) -> Option<f64> {
         let models = models(self.model.clone()?, set);
-        let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned);
+        let launch = LaunchSimulator::new(&set.log, &models, set.profile.learned)
+            .with_elevator(self.elevator);
         Some(launch.simulate(entries, entries.len()).held_us / 1e6)
     }
 }
@@ -213,7 +222,12 @@ pub fn plan(method: Method, learned: &LearnedApp, drive: &PlannedDrive) -> Resul
         }
         Method::Regions | Method::RegionsHeld => {
             let set = learned_set(LearningRun::Exact)?;
-            let found = drive.choose(set, method == Method::RegionsHeld);
+            let holding = match method {
+                Method::RegionsHeld => Holding::Always,
+                // As the product does.
+                _ => Holding::WhereItGains,
+            };
+            let found = drive.choose(set, holding);
             let entries = found.entries.clone();
             chosen = Some(Arc::new(found));
             (LearningRun::Exact, entries, None)
@@ -271,6 +285,8 @@ pub fn plan(method: Method, learned: &LearnedApp, drive: &PlannedDrive) -> Resul
     };
     let profile = Profile {
         entries,
+        // The plan says what the app is held for.
+        hold: None,
         ..set.profile.clone()
     };
     Ok(Plan {
@@ -305,6 +321,7 @@ pub fn swept_plan(
     Ok(Plan {
         profile: Arc::new(Profile {
             entries,
+            hold: None,
             ..set.profile.clone()
         }),
         predicted,

@@ -95,6 +95,7 @@ pub fn learned_set(reads: &[Read], turn: bool) -> LearnedSet {
         }],
         files,
         entries,
+        hold: None,
         fault_around: Vec::new(),
         unused: Vec::new(),
         learned_at: Vec::new(),

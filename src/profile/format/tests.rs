@@ -6,7 +6,8 @@ use crate::model::Place;
 use crate::profile::generate::{profile, realistic, sample};
 
 fn body_of(profile: &Profile) -> Vec<u8> {
-    unseal(&encode(profile).expect("a valid profile")).expect("just written")
+    let file = encode(profile).expect("a valid profile");
+    unseal(&file).expect("just written").1
 }
 
 /// As [`encode`] rounds them.
@@ -26,16 +27,23 @@ fn decode_any(bytes: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A file of format 3, byte for byte. If reading it fails, profiles in the field have become
+/// A file of this format, byte for byte. If reading it fails, profiles in the field have become
 /// unreadable: the format changed, and [`VERSION`] must change with it.
 #[test]
-fn format_3_stays_readable() {
-    let file = include_bytes!("format-3.pf");
+fn format_4_stays_readable() {
+    let file = include_bytes!("format-4.pf");
     let mut expected = sample("/usr/bin/gimp-2.10");
     assert_eq!(decode(file), Ok(expected.clone()));
-    assert_eq!(Ok(body_of(&expected)), unseal(file));
+    assert_eq!(Ok((VERSION, body_of(&expected))), unseal(file));
     expected.created += 1;
     assert_ne!(decode(file), Ok(expected));
+}
+
+#[test]
+fn format_3_is_read_too_and_holds_nobody() {
+    let mut expected = sample("/usr/bin/gimp-2.10");
+    expected.hold = None;
+    assert_eq!(decode(include_bytes!("format-3.pf")), Ok(expected));
 }
 
 /// Fuzzing that begins with files of an older format never comes past the header.
@@ -45,9 +53,10 @@ fn fuzz_seeds_are_of_this_format() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
         std::fs::read(path.join(name)).unwrap()
     };
-    let file = include_bytes!("format-3.pf");
+    let file = include_bytes!("format-4.pf");
     assert_eq!(seed("profile_reader/profile"), file, "copy it");
-    assert_eq!(Ok(seed("profile_body/body")), unseal(file), "inflate it");
+    let body = seed("profile_body/body");
+    assert_eq!(Ok((VERSION, body)), unseal(file), "inflate it");
 }
 
 #[test]
@@ -70,8 +79,10 @@ fn foreign_and_damaged_files_are_named() {
     let last = good.len() - 1;
     assert_eq!(decode(&good[..last]), Err(FormatError::Truncated));
     let mut newer = good.clone();
-    newer[8] = 4;
-    assert_eq!(decode(&newer), Err(FormatError::Version(4)));
+    for other in [2, VERSION + 1] {
+        newer[8] = other as u8;
+        assert_eq!(decode(&newer), Err(FormatError::Version(other)));
+    }
     let mut flipped = good.clone();
     flipped[last] ^= 4;
     assert_eq!(decode(&flipped), Err(FormatError::Checksum));
@@ -103,7 +114,7 @@ fn forged(packed: &[u8], body_bytes: usize) -> Vec<u8> {
 #[test]
 fn bytes_behind_the_contents_are_refused() {
     let good = encode(&sample("/bin/true")).expect("valid");
-    let body = unseal(&good).expect("valid");
+    let (_, body) = unseal(&good).expect("valid");
     let packed = &good[HEADER_BYTES..];
     assert_eq!(forged(packed, body.len()), good);
     let padded = [packed, &[0]].concat();
@@ -122,7 +133,7 @@ fn shared_prefixes_cannot_multiply() {
     let long = [b"/".as_slice(), &[b'a'; 4_000]].concat();
     profile.files[0].path = Some(long);
     profile.files = vec![profile.files[0].clone(); limits::MAX_FILES];
-    let file = seal(&postcard::to_allocvec(&Body::new(&profile)).expect("serialisable"));
+    let file = seal(&contents(&profile).expect("serialisable"));
     assert!(file.len() < 16 << 10);
     let too_large = |result| matches!(result, Err(FormatError::TooLarge { .. }));
     assert!(too_large(decode(&file).map(drop)));
@@ -163,6 +174,18 @@ fn contradictions_are_refused() {
         ("foreign completion", |p| {
             p.completion.as_mut().expect("set").place = Place::Data { file: 1 };
         }),
+        ("hold for nothing", |p| {
+            p.hold.as_mut().expect("set").entries = 0
+        }),
+        ("hold for more", |p| {
+            p.hold.as_mut().expect("set").entries = 99
+        }),
+        ("endless hold", |p| {
+            p.hold.as_mut().expect("set").most_ms = 5001
+        }),
+        ("hold for no time", |p| {
+            p.hold.as_mut().expect("set").most_ms = 0
+        }),
         ("many entries", |p| {
             p.entries = vec![p.entries[0]; limits::MAX_ENTRIES + 1];
         }),
@@ -172,7 +195,7 @@ fn contradictions_are_refused() {
         let mut profile = sample("/bin/true");
         break_rule(&mut profile);
         assert!(encode(&profile).is_err(), "{name} was written");
-        let body = postcard::to_allocvec(&Body::new(&profile)).expect("serialisable");
+        let body = contents(&profile).expect("serialisable");
         assert!(decode(&seal(&body)).is_err(), "{name} was read");
     }
     // These cannot even be expressed in a file.

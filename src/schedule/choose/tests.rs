@@ -10,14 +10,28 @@ const CLASSES: [DriveClass; 3] = [
     DriveClass::Rotational,
 ];
 
-fn chosen(log: &[LogEntry], class: DriveClass, may_hold: bool) -> ChosenSchedule {
+const ELEVATORS: [Elevator; 2] = [Elevator::Sorts, Elevator::FavoursReaders];
+
+const HOLDINGS: [Holding; 3] = [Holding::Never, Holding::WhereItGains, Holding::Always];
+
+fn chosen(log: &[LogEntry], class: DriveClass, holding: Holding) -> ChosenSchedule {
+    chosen_beside(log, class, Elevator::Sorts, holding)
+}
+
+fn chosen_beside(
+    log: &[LogEntry],
+    class: DriveClass,
+    elevator: Elevator,
+    holding: Holding,
+) -> ChosenSchedule {
     let params = Params::for_device(class, true);
     let choices = Choices {
         usual: &DeviceParams::uniform(params),
         params,
         learned: Learned::Live,
         over_at: None,
-        may_hold,
+        elevator,
+        holding,
     };
     choose(log, &[class, class].map(DriveModel::guess), &choices)
 }
@@ -35,16 +49,40 @@ fn scattered() -> Vec<LogEntry> {
 #[test]
 fn a_disk_reads_in_its_own_order() {
     let log = scattered();
-    let found = chosen(&log, DriveClass::Rotational, true);
+    let found = chosen(&log, DriveClass::Rotational, Holding::Always);
     assert!(
         matches!(found.plan, SchedulePlan::Regions(_)),
         "{:?}",
         found.plan
     );
     assert!(found.predicted_us <= found.usual_us * (1.0 - LEAST_GAIN));
-    let free = chosen(&log, DriveClass::Rotational, false);
+    let free = chosen(&log, DriveClass::Rotational, Holding::Never);
     assert_eq!(free.held, 0);
     assert!(free.predicted_us >= found.predicted_us * 0.95);
+}
+
+#[test]
+fn an_app_is_held_where_its_own_reads_would_keep_the_prefetch_from_the_drive() {
+    let log = scattered();
+    let disk = DriveClass::Rotational;
+    let chosen = |elevator, holding| chosen_beside(&log, disk, elevator, holding);
+    let held = chosen(Elevator::FavoursReaders, Holding::WhereItGains);
+    assert!(held.held > 0, "{:?}", held.plan);
+    assert!(held.held_us > 0.0 && held.held_us < held.predicted_us);
+    assert!(held.predicted_us * 1.2 < held.unheld_us);
+    let beside = chosen(Elevator::FavoursReaders, Holding::Never);
+    assert_eq!((beside.held, beside.held_us), (0, 0.0));
+    assert_eq!(beside.unheld_us, beside.predicted_us);
+    assert!(held.predicted_us <= beside.predicted_us * (1.0 - LEAST_GAIN_OF_HOLDING));
+    let sorted = chosen(Elevator::Sorts, Holding::WhereItGains);
+    assert_eq!(sorted.held, 0);
+    assert!(sorted.predicted_us < beside.predicted_us);
+    assert!(held.predicted_us < sorted.predicted_us * 1.05);
+    let flash = |holding| {
+        let class = DriveClass::NoCommandQueuing;
+        chosen_beside(&log, class, Elevator::FavoursReaders, holding)
+    };
+    assert_eq!(flash(Holding::WhereItGains), flash(Holding::Never));
 }
 
 /// A disk passes holes in any case: reading them along costs bytes, and saves little.
@@ -61,7 +99,7 @@ fn a_disk_does_not_read_large_holes_along() {
             }
         })
         .collect();
-    let found = chosen(&log, DriveClass::Rotational, false);
+    let found = chosen(&log, DriveClass::Rotational, Holding::Never);
     let read: u64 = found.entries.iter().map(|entry| entry.span.len).sum();
     assert!(read < 8_000, "{read} pages, {:?}", found.plan);
 }
@@ -69,7 +107,7 @@ fn a_disk_does_not_read_large_holes_along() {
 #[test]
 fn a_drive_with_a_queue_keeps_its_schedule_unless_regions_gain_enough() {
     let log = scattered();
-    let found = chosen(&log, DriveClass::CommandQueuing, false);
+    let found = chosen(&log, DriveClass::CommandQueuing, Holding::Never);
     let params = Params::for_device(DriveClass::CommandQueuing, true);
     let usual = schedule_for(&log, &DeviceParams::uniform(params));
     match found.plan {
@@ -94,7 +132,7 @@ fn a_drive_with_a_queue_takes_regions_that_save_many_requests() {
             }
         })
         .collect();
-    let found = chosen(&log, DriveClass::CommandQueuing, false);
+    let found = chosen(&log, DriveClass::CommandQueuing, Holding::Never);
     assert!(
         matches!(found.plan, SchedulePlan::Regions(_)),
         "{:?} {} {}",
@@ -116,7 +154,8 @@ fn the_drive_that_most_is_read_from_says_what_is_tried() {
         params,
         learned: Learned::Live,
         over_at: None,
-        may_hold: false,
+        elevator: Elevator::Sorts,
+        holding: Holding::Never,
     };
     let models = [DriveClass::Rotational, DriveClass::CommandQueuing].map(DriveModel::guess);
     let found = choose(&log, &models, &choices);
@@ -150,7 +189,8 @@ fn only_the_time_until_the_launch_is_over_counts() {
             params,
             learned: Learned::Live,
             over_at,
-            may_hold: false,
+            elevator: Elevator::Sorts,
+            holding: Holding::Never,
         };
         choose(&log, &models, &choices)
     };
@@ -176,7 +216,7 @@ fn a_drive_without_heads_is_not_kept_longer_behind_what_the_app_is_said_to_compu
         })
         .collect();
     let class = DriveClass::NoCommandQueuing;
-    let found = chosen(&log, class, false);
+    let found = chosen(&log, class, Holding::Never);
     let models = [DriveModel::guess(class)];
     let launch = LaunchSimulator::new(&log, &models, Learned::Live);
     let alone = |entries: &[PrefetchEntry]| launch.simulate(entries, entries.len()).held_us;
@@ -196,7 +236,7 @@ fn holes_are_tried_once_each_and_small_ones_always() {
 
 #[test]
 fn an_empty_launch_has_an_empty_schedule() {
-    let found = chosen(&[], DriveClass::Rotational, true);
+    let found = chosen(&[], DriveClass::Rotational, Holding::Always);
     assert_eq!(found.entries, []);
 }
 
@@ -207,13 +247,19 @@ proptest! {
     fn what_is_chosen_reads_each_page_once_and_is_never_predicted_worse(
         launch in launch(),
         class in prop::sample::select(CLASSES.to_vec()),
-        may_hold in any::<bool>(),
+        elevator in prop::sample::select(ELEVATORS.to_vec()),
+        holding in prop::sample::select(HOLDINGS.to_vec()),
     ) {
-        let found = chosen(&launch.log, class, may_hold);
+        let found = chosen_beside(&launch.log, class, elevator, holding);
         check_merged(&launch, &found.entries, u64::MAX, u64::MAX)?;
         prop_assert!(found.predicted_us <= found.usual_us);
         prop_assert!(found.held <= found.entries.len());
-        prop_assert!(may_hold || found.held == 0);
+        prop_assert!(holding != Holding::Never || found.held == 0);
+        prop_assert!(found.held > 0 || (found.held_us, found.unheld_us) == (0.0, found.predicted_us));
+        if holding == Holding::WhereItGains && found.held > 0 {
+            prop_assert_eq!((elevator, class), (Elevator::FavoursReaders, DriveClass::Rotational));
+            prop_assert!(found.predicted_us <= found.unheld_us * (1.0 - LEAST_GAIN_OF_HOLDING) + 1e-6);
+        }
         let models = [class, class].map(DriveModel::guess);
         if !models[0].has_heads() {
             let simulator = LaunchSimulator::new(&launch.log, &models, Learned::Live);
@@ -222,6 +268,6 @@ proptest! {
             let usual = alone(&schedule_for(&launch.log, &params));
             prop_assert!(alone(&found.entries) <= usual * (1.0 + MORE_FOR_THE_DRIVE));
         }
-        prop_assert_eq!(chosen(&launch.log, class, may_hold), found);
+        prop_assert_eq!(chosen_beside(&launch.log, class, elevator, holding), found);
     }
 }

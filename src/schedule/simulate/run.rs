@@ -119,7 +119,9 @@ impl<'a> Run<'a> {
         Run {
             launch,
             schedule,
-            drives: launch.models.iter().map(DriveQueue::new).collect(),
+            drives: (launch.models.iter())
+                .map(|model| DriveQueue::new(model, launch.elevator))
+                .collect(),
             scheduled_by,
             first_covered,
             scheduled: vec![Cached::No; schedule.len()],
@@ -157,7 +159,7 @@ impl<'a> Run<'a> {
         self.done
     }
 
-    /// A drive has completed a read.
+    /// A drive has completed a read, or has been idle for long enough.
     fn complete(&mut self, drive: usize) {
         let Some((now, id)) = self.drives[drive].complete() else {
             return;
@@ -222,7 +224,7 @@ impl<'a> Run<'a> {
             Cached::UnderWay => self.app_waits(target, false),
             Cached::No => {
                 self.app_waits(Target::Single(index), true);
-                self.request(Target::Single(index), *entry, entry.span.bytes(), now);
+                self.request(Target::Single(index), *entry, entry.span.bytes(), now, true);
             }
         }
     }
@@ -275,7 +277,7 @@ impl<'a> Run<'a> {
         }
         self.thread.next += 1;
         self.thread.at = self.thread.at.max(now) + CALL_US;
-        self.request(Target::Scheduled(index), at, entry.span.bytes(), now);
+        self.request(Target::Scheduled(index), at, entry.span.bytes(), now, false);
     }
 
     /// Opens a file for the prefetch thread; false if it has to wait for the file's metadata first.
@@ -294,7 +296,7 @@ impl<'a> Run<'a> {
                 Cached::No => {
                     self.thread.pause = Pause::Read(target);
                     let entry = self.launch.log[metadata as usize];
-                    self.request(target, entry, entry.span.bytes(), now);
+                    self.request(target, entry, entry.span.bytes(), now, false);
                     return false;
                 }
             }
@@ -304,8 +306,8 @@ impl<'a> Run<'a> {
         true
     }
 
-    /// Reads `bytes` from where `at` lies.
-    fn request(&mut self, target: Target, at: LogEntry, bytes: u64, now: f64) {
+    /// Reads `bytes` from where `at` lies. `by_app`: the app asks, not the prefetch thread.
+    fn request(&mut self, target: Target, at: LogEntry, bytes: u64, now: f64, by_app: bool) {
         let id = self.id(target);
         match target {
             Target::Scheduled(index) => self.scheduled[index] = Cached::UnderWay,
@@ -315,7 +317,13 @@ impl<'a> Run<'a> {
             return self.arrived(target, now);
         };
         let start = byte(at.lba);
-        queue.push(QueuedRequest { id, start, bytes }, now);
+        let request = QueuedRequest {
+            id,
+            start,
+            bytes,
+            by_app,
+        };
+        queue.push(request, now);
         self.note_queue(now);
     }
 

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::super::generate::{data, launch, metadata, prefetch};
+use super::drive_queue::{DriveQueue, QueuedRequest};
 use super::*;
 use crate::model::{DriveClass, NearCost, PAGE_SIZE, QueuedCost};
 use crate::schedule::{RegionPlan, regional};
@@ -102,6 +103,69 @@ fn on_a_disk_the_order_of_the_disk_is_faster_than_that_of_accesses() {
     // Flash has no way to go.
     let card = DriveClass::NoCommandQueuing;
     assert!(end_us(&sorted, card) >= end_us(&prefetch(&log), card) * 0.99);
+}
+
+/// 600 pages all over 8 GiB.
+fn scattered() -> Vec<LogEntry> {
+    let page = |index: u64| LogEntry {
+        time_us: index * 50,
+        ..data(index as u32, 0, 1, index * 7919 % 997 * 2048)
+    };
+    (0..600).map(page).collect()
+}
+
+#[test]
+fn an_elevator_that_favours_readers_keeps_a_sweep_from_a_disk_unless_the_app_is_held() {
+    let log = scattered();
+    let sweep = regional(&log, &RegionPlan::one(0)).entries;
+    let simulated = |class, elevator, schedule: &[PrefetchEntry], held| {
+        let models = models(class);
+        let launch = LaunchSimulator::new(&log, &models, Learned::Live).with_elevator(elevator);
+        launch.simulate(schedule, held)
+    };
+    let end_us = |elevator, schedule: &[PrefetchEntry], held| {
+        simulated(DriveClass::Rotational, elevator, schedule, held).end_us
+    };
+    let (sorts, favours) = (Elevator::Sorts, Elevator::FavoursReaders);
+    assert!(end_us(favours, &sweep, 0) > 1.5 * end_us(sorts, &sweep, 0));
+    let held = sweep.len();
+    assert_eq!(end_us(favours, &sweep, held), end_us(sorts, &sweep, held));
+    assert!(end_us(favours, &sweep, held) < 1.1 * end_us(sorts, &sweep, 0));
+    // Alone, the app is served as it asks.
+    assert_eq!(end_us(favours, &[], 0), end_us(sorts, &[], 0));
+    for flash in [DriveClass::CommandQueuing, DriveClass::NoCommandQueuing] {
+        let of = |elevator| simulated(flash, elevator, &sweep, 0);
+        assert_eq!(of(favours), of(sorts));
+    }
+}
+
+#[test]
+fn a_disk_is_idle_behind_the_apps_own_read_until_its_next_or_for_8_ms() {
+    let disk = DriveModel::guess(DriveClass::Rotational);
+    let mut queue = DriveQueue::new(&disk, Elevator::FavoursReaders);
+    let request = |id, by_app| QueuedRequest {
+        id,
+        start: u64::from(id) << 30,
+        bytes: PAGE_SIZE,
+        by_app,
+    };
+    for id in 1..4 {
+        queue.push(request(id, false), 0.0);
+    }
+    queue.push(request(4, true), 1.0);
+    let (_, under_way) = queue.complete().expect("the first is served at once");
+    assert_eq!(under_way, 1);
+    let (at, own) = queue.complete().expect("the app's goes before the others");
+    assert_eq!(own, 4);
+    assert_eq!(queue.next_completion(), at + 8_000.0);
+    queue.push(request(5, true), at + 7_000.0);
+    let (at, own) = queue.complete().expect("the app's next ends that");
+    assert_eq!(own, 5);
+    assert_eq!(queue.next_completion(), at + 8_000.0);
+    assert_eq!(queue.complete(), None);
+    assert!(queue.next_completion() > at + 8_000.0);
+    assert!(queue.complete().is_some() && queue.complete().is_some());
+    assert_eq!((queue.len(), queue.next_completion()), (0, f64::INFINITY));
 }
 
 #[test]
@@ -241,6 +305,7 @@ proptest! {
         class in class(),
         held in 0..40usize,
         take in 0..60usize,
+        favours_readers in any::<bool>(),
     ) {
         let log = &launch.log;
         // Any schedule: some of the entries, backwards.
@@ -248,7 +313,11 @@ proptest! {
         schedule.reverse();
         schedule.truncate(take);
         let models = models(class);
-        let simulated = LaunchSimulator::new(log, &models, Learned::Live);
+        let elevator = match favours_readers {
+            true => Elevator::FavoursReaders,
+            false => Elevator::Sorts,
+        };
+        let simulated = LaunchSimulator::new(log, &models, Learned::Live).with_elevator(elevator);
         let done = simulated.simulate(&schedule, held);
         prop_assert_eq!(&simulated.simulate(&schedule, held), &done);
         let computed: f64 = simulated.compute_us.iter().sum();

@@ -1,6 +1,7 @@
 //! The calls on the running service, on the thread of its event loop.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::apps::{add_times, find, id_of, manage, new_record, states};
 use super::{
@@ -162,7 +163,7 @@ impl Service {
             learning += u64::from(matches!(phase, Phase::Learning { .. }));
             disabled += u64::from(matches!(phase, Phase::Disabled { .. }));
         }
-        let (mut with_profile, mut profiles_bytes) = (0, 0);
+        let (mut with_profile, mut held_apps, mut profiles_bytes) = (0, 0, 0);
         for (_, profile) in self
             .parts
             .apps
@@ -171,9 +172,15 @@ impl Service {
             .filter(|(key, _)| is_theirs(key.uid))
         {
             with_profile += 1;
+            held_apps += u64::from(profile.hold.is_some());
             profiles_bytes += profile.packed.len() as u64;
         }
         let diagnostics = &self.parts.diagnostics;
+        let holds = diagnostics.holds.iter();
+        let holds = holds.filter(|(uid, _)| is_theirs(**uid)).map(|(_, of)| of);
+        let (held_launches, longest_hold) = holds.fold((0, Duration::ZERO), |(count, most), of| {
+            (count + of.count, most.max(of.longest))
+        });
         let seen = diagnostics.launches_seen.iter();
         let warnings = match user {
             None => diagnostics.warnings(),
@@ -192,6 +199,9 @@ impl Service {
                 .filter(|(uid, _)| is_theirs(**uid))
                 .map(|(_, seen)| seen)
                 .sum(),
+            held_apps: held_apps * u64::from(self.parts.config.prefetch.hold),
+            held_launches,
+            longest_hold_us: longest_hold.as_micros() as u64,
             saved_us: 0,
             lost_events: self.parts.kernel.lost(),
             excess_execs: self.parts.kernel.excess_execs().0,

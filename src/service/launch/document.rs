@@ -6,9 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use super::{LaunchPolicy, LaunchStage, LaunchState, StateAction, StateEvent, ThreadPhase, step};
+use crate::model::Hold;
 use crate::policy::Plan;
 
-const EVENTS: [StateEvent; 16] = [
+const EVENTS: [StateEvent; 17] = [
     StateEvent::Called,
     StateEvent::Executed,
     StateEvent::ExecutedAnother,
@@ -21,6 +22,7 @@ const EVENTS: [StateEvent; 16] = [
     StateEvent::RecordUnusable,
     StateEvent::PrefetchFailed,
     StateEvent::PrefetchEnded,
+    StateEvent::RegionArrived,
     StateEvent::Quiet,
     StateEvent::Exited,
     StateEvent::SlotLost,
@@ -28,10 +30,11 @@ const EVENTS: [StateEvent; 16] = [
 ];
 
 /// A plan with and without a profile, as far as there are such launches.
-const POLICIES: [(LaunchPolicy, &str); 6] = [
+const POLICIES: [(LaunchPolicy, &str); 7] = [
     (policy(Plan::Learn, false), "learn, no profile"),
     (policy(Plan::Learn, true), "learn"),
     (policy(Plan::Prefetch, true), "prefetch"),
+    (HELD, "prefetch and hold"),
     (policy(Plan::Withhold, true), "withhold"),
     (policy(Plan::Leave, false), "leave"),
     (policy(Plan::Leave, true), "leave, profile"),
@@ -67,8 +70,20 @@ fn name(state: LaunchState) -> String {
 }
 
 const fn policy(plan: Plan, has_profile: bool) -> LaunchPolicy {
-    LaunchPolicy { plan, has_profile }
+    LaunchPolicy {
+        plan,
+        has_profile,
+        hold: None,
+    }
 }
+
+const HELD: LaunchPolicy = LaunchPolicy {
+    hold: Some(Hold {
+        entries: 1,
+        most_ms: 1000,
+    }),
+    ..policy(Plan::Prefetch, true)
+};
 
 /// All states, in the order of a life.
 fn states() -> Vec<LaunchState> {
@@ -78,6 +93,11 @@ fn states() -> Vec<LaunchState> {
         let threads = [ThreadPhase::None, ThreadPhase::Running, ThreadPhase::Ended];
         states.extend(threads.map(|thread| LaunchState { stage, thread }));
     }
+    // It waits for its prefetch.
+    states.push(LaunchState {
+        stage: S::Waiting,
+        thread: ThreadPhase::Running,
+    });
     states.push(LaunchState::OVER);
     states
 }

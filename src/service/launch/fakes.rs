@@ -7,7 +7,7 @@ use super::{
     FollowedLaunch, LaunchPolicy, LaunchStart, LaunchWrites, Launches, Outside, StateAction,
     StateEvent, TICK,
 };
-use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport, UserApp};
+use crate::model::{App, Hold, LaunchCounts, LaunchLimits, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, TaskState};
 use crate::service::history::LaunchRecord;
@@ -37,6 +37,8 @@ pub struct FakeSystem {
     pub no_recorder: bool,
     pub no_thread: bool,
     pub no_waits: bool,
+    /// What all apps are held for.
+    pub holds: Option<Hold>,
     /// Apps with a profile.
     pub profiles: BTreeSet<UserApp>,
     /// All actions.
@@ -190,6 +192,7 @@ impl Scene {
             policy: LaunchPolicy {
                 plan,
                 has_profile: self.system.profiles.contains(&key),
+                hold: self.system.holds.filter(|_| plan == Plan::Prefetch),
             },
             key,
             limits: LaunchLimits::default(),
@@ -228,12 +231,12 @@ impl Scene {
         self.launches.end(launch, event, &mut self.system);
     }
 
-    /// The exec gate holds the program of a launch, if it is to be learned.
+    /// The exec gate holds the program of a launch, if it is to be learned or held for what is read ahead.
     pub fn hold(&mut self, launch: u64) {
         let Some(app) = self.launches.app_of(launch) else {
             return;
         };
-        if (self.launches.to_learn(&app.id, launch as u32 + 1000)).is_some() {
+        if (self.launches.to_hold(&app.id, launch as u32 + 1000)).is_some() {
             self.system.held.insert(launch);
             self.launches.held(launch, (1, 2), &mut self.system);
         }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::fakes::{Scene, USER};
 use super::table::MOST_OF_A_USER;
 use super::{StateAction, StateEvent, TICK};
-use crate::model::{PrefetchReport, UserApp};
+use crate::model::{Hold, PrefetchReport, UserApp};
 use crate::policy::Plan;
 use crate::service::history::Kind;
 
@@ -41,6 +41,73 @@ fn a_launch_is_held_recorded_and_learned() {
     let row = scene.only_row();
     assert_eq!(row.kind, Kind::Learned);
     assert_eq!(row.note.as_deref(), Some("Recorded"));
+    assert!(scene.system.is_at_rest() && scene.launches.is_empty());
+}
+
+/// A prefetched launch whose program the gate holds.
+fn held_launch() -> Scene {
+    let mut scene = Scene::with_profiles(&[APP]);
+    scene.system.holds = Some(Hold {
+        entries: 3,
+        most_ms: 4_000,
+    });
+    scene.call(1, APP, Plan::Prefetch);
+    scene.hold(1);
+    assert!(scene.system.held.contains(&1));
+    let action = StateAction::HoldForRegion;
+    assert!(scene.system.done.contains(&action));
+    scene
+}
+
+#[test]
+fn a_program_is_held_until_its_first_region_has_arrived() {
+    let mut scene = held_launch();
+    scene.pass(SECOND);
+    assert!(scene.system.held.contains(&1), "it has not");
+    scene.happened(1, StateEvent::RegionArrived);
+    assert!(scene.system.held.is_empty());
+    scene.execute(1, APP, Plan::Prefetch);
+    scene.end_prefetch(1, report());
+    scene.end(1, StateEvent::Exited);
+    assert_eq!(scene.only_row().kind, Kind::Prefetched);
+    assert!(scene.system.is_at_rest() && scene.launches.is_empty());
+}
+
+#[test]
+fn a_program_is_held_no_longer_than_its_prefetch_lasts_or_the_service() {
+    for event in [
+        StateEvent::PrefetchFailed,
+        StateEvent::HeldTooLong,
+        StateEvent::CallTimedOut,
+        StateEvent::Cancelled,
+    ] {
+        let mut scene = held_launch();
+        scene.happened(1, event);
+        assert!(scene.system.held.is_empty(), "{event:?}");
+    }
+    let mut scene = held_launch();
+    scene.end_prefetch(1, report());
+    assert!(scene.system.held.is_empty());
+    // A hold of four seconds is no call that has failed.
+    let mut scene = held_launch();
+    scene.pass(6 * SECOND);
+    assert!(scene.launches.follows(1));
+    scene.pass(4 * SECOND);
+    assert!(scene.system.held.is_empty() && scene.launches.is_empty());
+}
+
+#[test]
+fn a_program_that_the_gate_has_let_go_is_a_launch_as_any_other() {
+    let mut scene = held_launch();
+    scene.system.late.insert(1);
+    scene.execute(1, APP, Plan::Prefetch);
+    assert!(scene.system.held.is_empty() && scene.launches.follows(1));
+    // What it was held for arrives later.
+    scene.happened(1, StateEvent::RegionArrived);
+    scene.end_prefetch(1, report());
+    scene.end(1, StateEvent::Exited);
+    let note = scene.only_row().note.as_deref();
+    assert_eq!(note, Some("it was held for too long and let go"));
     assert!(scene.system.is_at_rest() && scene.launches.is_empty());
 }
 

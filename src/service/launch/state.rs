@@ -1,6 +1,7 @@
 //! The life of a launch: its states, what happens to it, and what the service then does. Pure: no kernel, no
 //! file, no clock. docs/service.md has the whole table; a test in `document.rs` keeps it true.
 
+use crate::model::Hold;
 use crate::policy::Plan;
 use crate::service::history::Kind;
 
@@ -11,6 +12,8 @@ pub struct LaunchPolicy {
     pub plan: Plan,
     /// Whether the app has a profile.
     pub has_profile: bool,
+    /// What the app is held for, before it runs.
+    pub hold: Option<Hold>,
 }
 
 /// How far a launch is.
@@ -24,6 +27,8 @@ pub enum LaunchStage {
     Refused,
     /// The recorder has it, and execve has not succeeded: the exec gate may hold its program.
     Held,
+    /// execve has not succeeded: the exec gate holds the program until the first region of its schedule has arrived.
+    Waiting,
     /// The app runs and is recorded.
     Recording,
     /// The app runs.
@@ -79,6 +84,8 @@ pub enum StateEvent {
     PrefetchFailed,
     /// The prefetch thread has ended.
     PrefetchEnded,
+    /// What the app is held for has arrived.
+    RegionArrived,
     /// The end detector calls the launch over.
     Quiet,
     /// Its last task has exited.
@@ -106,6 +113,8 @@ pub enum StateAction {
     InvalidateGate,
     /// Hand the launch, with its held program, to the recorder.
     StartRecording,
+    /// Hold the program on, until the first region of its schedule has arrived.
+    HoldForRegion,
     /// Let a held program go.
     LetGo,
     /// Take the report of the prefetch thread.
@@ -144,6 +153,11 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
         (_, E::Cancelled) => state.give_up(),
         (S::New, E::Called) => state.begin(policy),
         (S::New, _) => stay(&[]),
+        (S::Waiting, E::PrefetchFailed) => state.runs_on(ThreadPhase::None, &[A::LetGo]),
+        (S::Waiting, E::PrefetchEnded) => {
+            state.runs_on(ThreadPhase::Ended, &[A::TakeReport, A::LetGo])
+        }
+        (S::Waiting, E::RegionArrived | E::HeldTooLong) => to(S::Called, &[A::LetGo]),
         (_, E::PrefetchFailed) if state.is_prefetching() => {
             state.with_thread(ThreadPhase::None, &[])
         }
@@ -152,6 +166,9 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
         }
 
         (S::Called, E::ProgramHeld) if learns => to(S::Held, &[A::StartRecording]),
+        (S::Called, E::ProgramHeld) if policy.hold.is_some() && state.is_prefetching() => {
+            to(S::Waiting, &[A::HoldForRegion])
+        }
         // A late look at execve holds the program after the launch has begun.
         (_, E::ProgramHeld) => stay(&[A::LetGo]),
         (S::Held | S::Recording, E::HeldTooLong) => stay(&[A::LetGo]),
@@ -162,6 +179,8 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
             &[A::CountLaunch, A::InvalidateGate, A::StartRecording],
         ),
         (S::Called | S::Refused, E::Executed) => to(S::Running, &[A::CountLaunch]),
+        // The gate has let it go by itself.
+        (S::Waiting, E::Executed) => to(S::Running, &[A::LetGo, A::CountLaunch]),
         (S::Held, E::Executed) => to(S::Recording, &[A::CountLaunch]),
 
         (S::Held, E::RecorderRefused) => to(S::Refused, &[A::LetGo]),
@@ -178,7 +197,7 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
             state.finish(policy, false)
         }
         (_, E::Quiet | E::Exited | E::SlotLost | E::ExecutedAnother) => state.give_up(),
-        (S::Called | S::Refused | S::Held, E::CallTimedOut) => state.give_up(),
+        (S::Called | S::Refused | S::Held | S::Waiting, E::CallTimedOut) => state.give_up(),
         _ => stay(&[]),
     }
 }
@@ -226,6 +245,12 @@ impl LaunchState {
         (self, actions)
     }
 
+    /// Its program is held no more.
+    fn runs_on(self, thread: ThreadPhase, actions: &[StateAction]) -> Next {
+        let stage = LaunchStage::Called;
+        (LaunchState { stage, thread }, actions.to_vec())
+    }
+
     fn with_thread(self, thread: ThreadPhase, actions: &[StateAction]) -> Next {
         (LaunchState { thread, ..self }, actions.to_vec())
     }
@@ -269,7 +294,8 @@ impl LaunchState {
 
     /// Ends everything that was begun for the launch, without a row of the history.
     fn give_up(self) -> Next {
-        let let_go = self.is_recorded().then_some(StateAction::LetGo);
+        let may_be_held = self.is_recorded() || self.stage == LaunchStage::Waiting;
+        let let_go = may_be_held.then_some(StateAction::LetGo);
         let stop = self.is_prefetching().then_some(StateAction::StopPrefetch);
         let actions = [let_go, stop, Some(StateAction::CloseSlot)];
         (LaunchState::OVER, actions.into_iter().flatten().collect())

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::pending_execs::PendingExecs;
 use super::{LaunchPolicy, LaunchStage, LaunchState, Outside, StateAction, StateEvent, step};
-use crate::model::{App, LaunchCounts, LaunchLimits, OwnRead, PrefetchReport, UserApp};
+use crate::model::{App, Hold, LaunchCounts, LaunchLimits, OwnRead, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};
 use crate::service::clock::epoch_s;
@@ -71,6 +71,8 @@ pub struct FollowedLaunch {
     pub own_reads: Option<Vec<OwnRead>>,
     /// What other programs' writes were to it. Taken with the last counts.
     pub writes: LaunchWrites,
+    /// For how long its program was held for the first region of its schedule.
+    pub held: Option<Duration>,
     /// Whether its app was forgotten meanwhile: then it is not written down.
     is_forgotten: bool,
     /// What the history says of it beside the figures.
@@ -132,11 +134,13 @@ impl Launches {
         }
     }
 
-    /// The launch of this app that this process begins, if it is to be learned.
-    pub fn to_learn(&self, id: &str, pid: u32) -> Option<u64> {
+    /// The launch of this app that this process begins, if its program is to be held.
+    pub fn to_hold(&self, id: &str, pid: u32) -> Option<u64> {
         let found = self.followed.values().find(|followed| {
             let start = &followed.start;
-            start.pid == pid && start.key.id == id && start.policy.plan == Plan::Learn
+            let policy = &start.policy;
+            let is_held = policy.plan == Plan::Learn || policy.hold.is_some();
+            start.pid == pid && start.key.id == id && is_held
         });
         found.map(|followed| followed.number)
     }
@@ -170,6 +174,7 @@ impl Launches {
             recorded: None,
             own_reads: None,
             writes: LaunchWrites::default(),
+            held: None,
             is_forgotten: false,
             note: None,
             state: LaunchState::NEW,
@@ -272,7 +277,12 @@ impl Launches {
         if outside.was_held_too_long(launch) {
             events.push(StateEvent::HeldTooLong);
         }
-        if age > CALL_LIMIT {
+        let held = followed
+            .start
+            .policy
+            .hold
+            .map_or(Duration::ZERO, Hold::most);
+        if age > CALL_LIMIT + held {
             events.push(StateEvent::CallTimedOut);
         }
         if followed.is_quiet(now, &counts, outside) {
@@ -361,6 +371,13 @@ impl FollowedLaunch {
         self.figures.schedule_bytes > 0 && self.figures.counts.waits_counted && !cut_off
     }
 
+    fn held_note(&self) -> Option<String> {
+        let held = self.held?.as_millis();
+        Some(format!(
+            "held for {held} ms while the first region of its schedule was read"
+        ))
+    }
+
     /// The launch's row of the history.
     pub fn row(&self, kind: Kind) -> LaunchRecord {
         let figures = &self.figures;
@@ -384,7 +401,7 @@ impl FollowedLaunch {
             waited_for_writes_us: self.writes.waited_us,
             // Known once its reads were compared with its profile.
             own_reads: None,
-            note: self.note.clone(),
+            note: self.note.clone().or_else(|| self.held_note()),
         }
     }
 }

@@ -79,7 +79,8 @@ impl Outside for Parts {
             }
             StateAction::CountLaunch => self.count_launch(&launch.start),
             StateAction::InvalidateGate => self.gate.invalidate(),
-            StateAction::LetGo => self.recorders.let_go(number),
+            StateAction::HoldForRegion => self.hold_for_region(launch),
+            StateAction::LetGo => self.let_go(launch),
             StateAction::TakeReport | StateAction::StopPrefetch => {
                 launch.set_report(self.prefetchers.end(number));
             }
@@ -128,6 +129,31 @@ impl Parts {
         self.threads
             .started(LaunchTask::Prefetch, launch.number, app, until);
         Ok(())
+    }
+
+    /// Holds a program on. The gate lets it go after the limit, whatever becomes of this thread.
+    fn hold_for_region(&mut self, launch: &mut FollowedLaunch) {
+        let Some(hold) = launch.start.policy.hold else {
+            return;
+        };
+        self.recorders.hold_for(launch.number, hold.most());
+        tracing::debug!(
+            app = launch.start.key.id,
+            most_ms = hold.most_ms,
+            "held for what is read ahead"
+        );
+        // It may have arrived before the program was held: everything is cached.
+        if !self.prefetchers.is_awaited(launch.number) {
+            self.let_go(launch);
+        }
+    }
+
+    fn let_go(&mut self, launch: &mut FollowedLaunch) {
+        let held = self.recorders.let_go(launch.number);
+        if let Some(held) = held.filter(|_| launch.start.policy.hold.is_some()) {
+            launch.held = Some(held);
+            self.diagnostics.held(launch.start.key.uid, held);
+        }
     }
 
     fn start_recording(&mut self, launch: &FollowedLaunch) -> Result<(), String> {

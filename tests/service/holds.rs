@@ -1,0 +1,121 @@
+//! Apps that are held before they run, until the first region of their schedule has arrived.
+
+use std::time::{Duration, Instant};
+
+use paralfetch::drive::drop_caches;
+use paralfetch::model::{Hold, Profile};
+use paralfetch::profile::Store;
+
+use crate::reads::profile;
+use crate::running::{Image, Running};
+use crate::set_up;
+use crate::slowed::Slowed;
+
+/// How many data files the schedule keeps where its drive stands still: each request takes a second then.
+const FEW: usize = 3;
+
+/// Learns the app, and has it held for what `change` leaves in its schedule, so long at most.
+fn hold(image: &Image, most_ms: u16, change: impl FnOnce(&mut Profile)) {
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    image.until_recorded("app");
+    service.stop();
+    let mut learned = profile(&image.root, "app");
+    change(&mut learned);
+    learned.hold = Some(Hold {
+        entries: learned.entries.len() as u32,
+        most_ms,
+    });
+    let store = Store::open(image.root.state.path()).unwrap();
+    store.save(&learned).unwrap();
+}
+
+/// Leaves a few data files in a schedule.
+fn few_files(learned: &mut Profile) {
+    let mut files = 0;
+    learned.entries.retain(|entry| {
+        let is_data = !entry.span.place.is_metadata() && entry.span.len > 1;
+        files += usize::from(is_data);
+        is_data && files <= FEW
+    });
+    assert_eq!(learned.entries.len(), FEW);
+}
+
+/// A service whose requests to the image's drive take a second each.
+fn on_a_drive_that_stands_still(image: &Image) -> Option<(Running, Slowed)> {
+    let slowed = Slowed::by_drive(image.root.image.device())?;
+    let service = image.start();
+    slowed.take(service.pid());
+    Some((service, slowed))
+}
+
+#[test]
+fn an_app_is_held_until_its_first_region_has_arrived() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    hold(&image, 5_000, |_| ());
+    let mut service = image.start();
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    assert!(line.contains("note=\"held for "), "{line}");
+    let status = image.paralfetch(&["status"]);
+    assert!(!status.status.success(), "there is no bus: {status:?}");
+    // Warm, it waits for nothing.
+    image.launch("app");
+    let line = service.launch_of(&image.id("app"));
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    service.stop();
+
+    image.configure("prefetch.hold = false\n");
+    let mut service = image.start();
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    assert!(!line.contains("held for"), "{line}");
+    service.stop();
+}
+
+#[test]
+fn an_app_whose_drive_stands_still_is_let_go() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    hold(&image, 700, few_files);
+    let Some((mut service, _slowed)) = on_a_drive_that_stands_still(&image) else {
+        return;
+    };
+    drop_caches().unwrap();
+    let begun = Instant::now();
+    let app = image.spawn("app");
+    service.line(&["held for what is read ahead"]);
+    app.succeed();
+    assert!(begun.elapsed() >= Duration::from_millis(700));
+    let line = service.launch_of(&image.id("app"));
+    assert!(line.contains("held for too long and let go"), "{line}");
+    service.stop();
+}
+
+#[test]
+fn an_app_that_is_held_goes_on_when_the_service_ends_or_is_killed() {
+    for kill in [true, false] {
+        let Some((image, _turn)) = set_up() else {
+            return;
+        };
+        image.script("app", "echo >/begun; cat /data/*");
+        hold(&image, 5_000, few_files);
+        std::fs::remove_file(image.root.path().join("begun")).unwrap();
+        let Some((mut service, _slowed)) = on_a_drive_that_stands_still(&image) else {
+            return;
+        };
+        drop_caches().unwrap();
+        let app = image.spawn("app");
+        service.line(&["held for what is read ahead"]);
+        match kill {
+            true => service.kill(),
+            false => service.stop(),
+        }
+        app.succeed();
+        assert!(image.root.path().join("begun").exists());
+    }
+}
