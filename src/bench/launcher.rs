@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -276,13 +277,14 @@ impl AppLauncher<'_> {
 
     /// Brings the caches into the scenario's state, launches once, and measures.
     fn launch(&mut self, scenario: Scenario) -> Result<Sample, BenchError> {
+        let profile = self.store.load(self.app.key())?;
         let block = match self.end {
             LaunchEnd::Exit => None,
             LaunchEnd::Quiet => {
-                let Some(profile) = self.store.load(self.app.key())? else {
+                let Some(profile) = &profile else {
                     return failed(NO_PROFILE);
                 };
-                let block = completion::find(&profile);
+                let block = completion::find(profile);
                 if block.is_none() {
                     return failed(
                         "the profile has no completion block that a launch could be timed by: use \
@@ -305,6 +307,7 @@ impl AppLauncher<'_> {
             }
             Scenario::Cold | Scenario::Prefetch => drop_caches()?,
         }
+        let hold = profile.and_then(|profile| profile.hold);
         let left_out = block.as_ref().map(|block| block.span);
         let awaited = match block {
             None => Awaited::Exit,
@@ -320,7 +323,17 @@ impl AppLauncher<'_> {
                 left_out,
                 ..PrefetchOptions::default()
             };
-            Ok(Some(Prefetch::start(load, options)?))
+            let (tell, arrived) = sync_channel(1);
+            let tell = move || {
+                // Nobody may wait for it.
+                let _ = tell.send(());
+            };
+            let prefetch = Prefetch::start_then(load, options, tell, || ())?;
+            // As `run` and the service do.
+            if let Some(hold) = hold {
+                let _ = arrived.recv_timeout(hold.most());
+            }
+            Ok(Some(prefetch))
         })
     }
 }

@@ -85,7 +85,7 @@ pub struct GateMarks(Arc<Shared>);
 /// A process that waits in its execve. It goes on when this is dropped, or at its limit.
 pub struct HeldExec {
     shared: Arc<Shared>,
-    hold: Hold,
+    hold: GateHold,
     /// The process, in our pid namespace.
     pub pid: i32,
     /// Device (`st_dev`) and inode number of the file.
@@ -94,7 +94,7 @@ pub struct HeldExec {
 
 /// One holding of a program.
 #[derive(Clone, Copy)]
-struct Hold {
+struct GateHold {
     /// Index in [`Shared::holds`].
     place: usize,
     /// Counts from 1.
@@ -296,13 +296,13 @@ impl Shared {
     }
 
     /// Changes nothing if a later hold in this place was made longer meanwhile.
-    fn make_longer(&self, hold: Hold, limit: Duration) {
+    fn make_longer(&self, hold: GateHold, limit: Duration) {
         let longer = LongerHold::new(hold.number, limit).packed();
         self.longer[hold.place].fetch_max(longer, Ordering::AcqRel);
     }
 
     /// For how long a program is held.
-    fn limit(&self, hold: Hold) -> Duration {
+    fn limit(&self, hold: GateHold) -> Duration {
         let longer = LongerHold::unpacked(self.longer[hold.place].load(Ordering::Acquire));
         match longer.number == hold.number {
             true => Duration::from_millis(longer.most_ms.into()),
@@ -311,7 +311,7 @@ impl Shared {
     }
 
     /// Lets the program go and notes `end` for the hold; false if that was done before.
-    fn end(&self, hold: Hold, end: u64) -> bool {
+    fn end(&self, hold: GateHold, end: u64) -> bool {
         let ended = self.holds[hold.place]
             .compare_exchange(hold.number, end, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
@@ -344,7 +344,7 @@ struct GateThread {
     held: SyncSender<HeldExec>,
     closer: Closer,
     /// The holds under way, by place, with the time at which they began.
-    under_way: [Option<(Hold, Instant)>; MOST_HELD],
+    under_way: [Option<(GateHold, Instant)>; MOST_HELD],
     /// Number of the last hold.
     last: u64,
     /// The hold whose time ran out before anybody took it.
@@ -451,7 +451,7 @@ impl GateThread {
         let Some(inode) = inode_of(unsafe { BorrowedFd::borrow_raw(event) }) else {
             return false;
         };
-        let hold = Hold {
+        let hold = GateHold {
             place,
             number: self.last + 1,
             event,

@@ -7,7 +7,7 @@ use paralfetch::model::{Hold, Profile};
 use paralfetch::profile::Store;
 
 use crate::reads::profile;
-use crate::running::{Image, Running};
+use crate::running::{Image, Running, until};
 use crate::set_up;
 use crate::slowed::Slowed;
 
@@ -118,4 +118,22 @@ fn an_app_that_is_held_goes_on_when_the_service_ends_or_is_killed() {
         app.succeed();
         assert!(image.root.path().join("begun").exists());
     }
+}
+
+#[test]
+fn an_app_that_is_held_goes_on_when_its_drive_is_lost() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    hold(&image, 5_000, few_files);
+    let Some((mut service, _slowed)) = on_a_drive_that_stands_still(&image) else {
+        return;
+    };
+    drop_caches().unwrap();
+    let mut app = image.spawn("app");
+    service.line(&["held for what is read ahead"]);
+    image.root.image.pull_out();
+    // It fails, as it would without the service.
+    until("it has ended", || app.0.try_wait().unwrap().is_some());
+    service.stop();
 }
