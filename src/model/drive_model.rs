@@ -243,6 +243,8 @@ impl DriveModel {
         let kib = bytes as f64 / 1024.0;
         match distance {
             Some(distance) => self.request_us + kib * self.kib_us + self.seek_us(distance),
+            // A line through the sizes would not do: a stick senses the pages of a large read together.
+            None if !self.near.is_empty() => self.far_us().0 + self.near_us(bytes),
             None => (self.queued_us(1) + (kib - SMALL_KIB) * self.kib_us).max(0.0),
         }
     }
