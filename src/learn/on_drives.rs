@@ -37,9 +37,6 @@ pub struct OnDrives<'a> {
     pub state_dir: Option<&'a Path>,
 }
 
-/// How many times as long as predicted an app is held: predictions are wrong by as much.
-const PATIENCE: f64 = 2.0;
-
 /// How a launch is prefetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScheduledLaunch {
@@ -50,10 +47,11 @@ pub struct ScheduledLaunch {
 }
 
 impl From<ChosenSchedule> for ScheduledLaunch {
-    /// The app is held for no longer than it is predicted to gain, nor much longer than it is predicted to take.
+    /// The app is held for no longer than the launch is predicted to gain by all of its prefetch, so that one that is let go
+    /// then has lost no more than that. A limit nearer to what the hold is predicted to take would end holds that are
+    /// worth seconds: predictions of it are wrong, too.
     fn from(chosen: ChosenSchedule) -> Self {
-        let gained_us = chosen.unheld_us - chosen.predicted_us;
-        let most_ms = (chosen.held_us * PATIENCE).min(gained_us) / 1000.0;
+        let most_ms = (chosen.cold_us - chosen.predicted_us) / 1000.0;
         // Both casts saturate.
         let most_ms = (most_ms as u16).min(Hold::LONGEST.as_millis() as u16);
         let hold = Hold {
@@ -268,25 +266,25 @@ mod tests {
 
     #[test]
     fn an_app_is_held_for_no_longer_than_that_gains() {
-        let chosen = |held, held_us, gained_us| ChosenSchedule {
+        let chosen = |held, gained_us| ChosenSchedule {
             entries: Vec::new(),
             plan: SchedulePlan::Regions(RegionPlan::one(0)),
             held,
-            held_us,
+            held_us: 2e6,
             predicted_us: 3e6,
-            unheld_us: 3e6 + gained_us,
+            unheld_us: 4e6,
             usual_us: 9e6,
+            cold_us: 3e6 + gained_us,
             candidates: 1,
         };
-        let most_ms = |held, held_us, gained_us| {
-            let scheduled = ScheduledLaunch::from(chosen(held, held_us, gained_us));
+        let most_ms = |held, gained_us| {
+            let scheduled = ScheduledLaunch::from(chosen(held, gained_us));
             scheduled.hold.map(|hold| (hold.entries, hold.most_ms))
         };
-        assert_eq!(most_ms(7, 1e6, 4e6), Some((7, 2_000)), "twice as long");
-        assert_eq!(most_ms(7, 1e6, 5e5), Some((7, 500)), "what it gains");
-        assert_eq!(most_ms(7, 4e6, 9e9), Some((7, 5_000)), "the longest");
-        for (held, held_us, gained_us) in [(0, 0.0, 0.0), (7, 1e6, -1.0), (7, 1e6, 900.0)] {
-            assert_eq!(most_ms(held, held_us, gained_us), None);
+        assert_eq!(most_ms(7, 4e6), Some((7, 4_000)));
+        assert_eq!(most_ms(7, 9e9), Some((7, 5_000)), "the longest");
+        for (held, gained_us) in [(0, 4e6), (7, -1.0), (7, 900.0)] {
+            assert_eq!(most_ms(held, gained_us), None);
         }
     }
 

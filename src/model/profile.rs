@@ -132,7 +132,7 @@ pub struct DataPages {
 pub struct Hold {
     /// So many prefetch entries, from the start of the schedule, are to arrive first. At least 1.
     pub entries: u32,
-    /// For how long the app is held at most, in milliseconds, at least 1 and at most [`Hold::LONGEST`]: no longer than it is predicted to gain.
+    /// For how long the app is held at most, in milliseconds, at least 1 and at most [`Hold::LONGEST`]: no longer than its launch is predicted to gain.
     pub most_ms: u16,
 }
 

@@ -114,6 +114,8 @@ pub struct ChosenSchedule {
     pub unheld_us: f64,
     /// The same with the schedule of the drive's class.
     pub usual_us: f64,
+    /// The same with nothing prefetched.
+    pub cold_us: f64,
     /// Schedules that were simulated.
     pub candidates: usize,
 }
@@ -182,6 +184,7 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
     if !has_heads {
         search.most_alone_us = search.alone_us(&entries) * (1.0 + MORE_FOR_THE_DRIVE);
     }
+    let (cold_us, _) = search.over_and_held_us(&[], 0);
     let usual = ChosenSchedule {
         entries,
         plan: SchedulePlan::Sequence(choices.params),
@@ -190,6 +193,7 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
         predicted_us: usual_us,
         unheld_us: usual_us,
         usual_us,
+        cold_us,
         candidates: 1,
     };
     let hole = main.map_or(0, DriveModel::hole_pages);
@@ -208,6 +212,7 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
     }
     ChosenSchedule {
         candidates: search.candidates,
+        cold_us,
         ..best.unwrap_or(usual)
     }
 }
@@ -383,6 +388,7 @@ impl ScheduleSearch<'_> {
             predicted_us,
             unheld_us: predicted_us,
             usual_us,
+            cold_us: 0.0,
             candidates: 0,
         }
     }

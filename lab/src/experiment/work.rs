@@ -292,11 +292,12 @@ impl Work {
         };
         if let Some(chosen) = &plan.chosen {
             eprintln!(
-                "\nlab: {method}: {:?}, {} of {} entries held; predicted {:.3} s, with the usual schedule {:.3} s \
+                "\nlab: {method}: {:?}, {} of {} entries held, for {:.3} s; predicted {:.3} s, with the usual schedule {:.3} s \
                  ({} candidates)",
                 chosen.plan,
                 chosen.held,
                 chosen.entries.len(),
+                chosen.held_us / 1e6,
                 chosen.predicted_us / 1e6,
                 chosen.usual_us / 1e6,
                 chosen.candidates
