@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use super::completion;
 use super::results::{Results, Sample, Scenario};
-use crate::drive::drop_caches;
+use crate::drive::{Sysfs, drop_caches};
 use crate::kernel::{CompletionBlock, DRAIN_INTERVAL, Meter};
-use crate::model::{App, LaunchLimits};
+use crate::model::{App, LaunchLimits, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::process::{
     AppStatus, Clocks, Command, EndDetector, LaunchLook, ReadSample, Spawn, Stdio, Subreaper,
@@ -277,7 +277,10 @@ impl AppLauncher<'_> {
 
     /// Brings the caches into the scenario's state, launches once, and measures.
     fn launch(&mut self, scenario: Scenario) -> Result<Sample, BenchError> {
-        let profile = self.store.load(self.app.key())?;
+        let profile = match (self.end, scenario) {
+            (LaunchEnd::Exit, Scenario::Cold | Scenario::Warm) => None,
+            _ => self.store.load(self.app.key())?,
+        };
         let block = match self.end {
             LaunchEnd::Exit => None,
             LaunchEnd::Quiet => {
@@ -307,7 +310,9 @@ impl AppLauncher<'_> {
             }
             Scenario::Cold | Scenario::Prefetch => drop_caches()?,
         }
-        let hold = profile.and_then(|profile| profile.hold);
+        // As `run` does.
+        let may_hold = Sysfs::default().favours_readers(self.app.dev);
+        let hold = profile.and_then(|profile| profile.hold.filter(|_| may_hold));
         let left_out = block.as_ref().map(|block| block.span);
         let awaited = match block {
             None => Awaited::Exit,
@@ -318,7 +323,10 @@ impl AppLauncher<'_> {
                 return Ok(None);
             }
             let (store, app) = (launcher.store.clone(), launcher.app.clone());
-            let load = move || store.load(app.key()).ok().flatten();
+            let load = move || {
+                let profile = store.load(app.key()).ok().flatten()?;
+                Some(Profile { hold, ..profile })
+            };
             let options = PrefetchOptions {
                 left_out,
                 ..PrefetchOptions::default()
@@ -329,7 +337,6 @@ impl AppLauncher<'_> {
                 let _ = tell.send(());
             };
             let prefetch = Prefetch::start_then(load, options, tell, || ())?;
-            // As `run` and the service do.
             if let Some(hold) = hold {
                 let _ = arrived.recv_timeout(hold.most());
             }

@@ -31,7 +31,7 @@ impl HeldStart {
         if !Sysfs::default().favours_readers(app.dev) {
             return None;
         }
-        // What is wrong with the configuration, the shield says.
+        // The service and the shield say what is wrong with the configuration.
         let config = Config::load(Path::new(CONFIG_DIR)).ok()?;
         let ready = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()?;
         config.prefetch.hold.then(|| {

@@ -178,9 +178,10 @@ impl PrefetchedApp {
             loaded: Arc::default(),
         };
         let (loader, by_path) = (app.clone(), command.by_path.clone());
+        let may_hold = held_start.is_some();
         let load = move || {
             loader
-                .load(by_path.as_ref(), missing)
+                .load(by_path.as_ref(), missing, may_hold)
                 .inspect_err(|why| say_unprefetched(why))
                 .ok()
         };
@@ -195,7 +196,7 @@ impl PrefetchedApp {
         let hold = || self.loaded.get()?.hold;
         match held_start.wait(supervisor.signal_fd(), hold) {
             Ok(held) if verbose && hold().is_some() => say(&format!(
-                "held the app for {} ms, until the first region of its schedule had arrived",
+                "held the app for {} ms for the first region of its schedule",
                 held.as_millis()
             )),
             Ok(_) => {}
@@ -205,9 +206,14 @@ impl PrefetchedApp {
 
     /// Loads the profile. `by_path` is the app that the command was taken for before launchers were told
     /// from their apps; `missing` is the error if neither has a profile.
-    fn load(&self, by_path: Option<&App>, missing: String) -> Result<Profile, String> {
+    fn load(
+        &self,
+        by_path: Option<&App>,
+        missing: String,
+        may_hold: bool,
+    ) -> Result<Profile, String> {
         let found = self.store.load(self.app.key());
-        let Some(profile) = found.map_err(|error| error.to_string())? else {
+        let Some(mut profile) = found.map_err(|error| error.to_string())? else {
             let is_stored = |old: &&App| matches!(self.store.load(old.key()), Ok(Some(_)));
             return Err(by_path.filter(is_stored).map_or(missing, |old| {
                 format!(
@@ -218,6 +224,7 @@ impl PrefetchedApp {
                 )
             }));
         };
+        profile.hold = profile.hold.filter(|_| may_hold);
         self.loaded.get_or_init(|| LoadedProfile {
             created: profile.created,
             ended: profile.ended,

@@ -50,14 +50,16 @@ fn status_text(report: &Status) -> String {
              {disabled} disabled"
         ),
         format!("{launches} seen, {events} lost"),
-        format!(
-            "{held} held for what is read ahead; {held_launches} so far, the longest for \
-             {longest_hold_ms} ms"
-        ),
         format!("{excess_execs} executions past the bound of their user"),
         format!("{saved_s:.1} s of waiting for the drive saved"),
         format!("{memory} of memory, {profiles} of profiles"),
     ];
+    if *held_apps > 0 || report.held_launches > 0 {
+        lines.push(format!(
+            "{held} held for what is read ahead; {held_launches} held so far, the longest for \
+             {longest_hold_ms} ms"
+        ));
+    }
     lines.extend(writes::lines(&report.shield));
     lines.extend(report.abilities.iter().map(|line| format!("  {line}")));
     let warnings = report.warnings.iter();

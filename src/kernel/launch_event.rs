@@ -37,7 +37,11 @@ pub struct LaunchEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchEventKind {
     /// execve was called; it may fail yet.
-    Called,
+    Called {
+        /// Whether the parent does nothing until execve has succeeded: it has made the process by vfork(2) or
+        /// posix_spawn(3).
+        parent_waits: bool,
+    },
     /// A program was executed.
     Executed,
     /// The launch's last task exited.
@@ -52,7 +56,9 @@ pub enum LaunchEventKind {
 pub fn parse(record: &[u8]) -> Option<LaunchEvent> {
     let raw: pf_launch_event = record_bytes::read(record, size_of::<pf_launch_event>())?;
     let kind = match raw.kind {
-        kind if kind == pf_launch_kind::PF_LAUNCH_CALLED.0 => LaunchEventKind::Called,
+        kind if kind == pf_launch_kind::PF_LAUNCH_CALLED.0 => LaunchEventKind::Called {
+            parent_waits: raw.value != 0,
+        },
         kind if kind == pf_launch_kind::PF_LAUNCH_EXECUTED.0 => LaunchEventKind::Executed,
         kind if kind == pf_launch_kind::PF_LAUNCH_ENDED.0 => LaunchEventKind::Ended,
         kind if kind == pf_launch_kind::PF_LARGE_READER.0 => LaunchEventKind::Large(raw.value),
@@ -119,7 +125,8 @@ mod tests {
         assert_eq!(found.root, (rustix::fs::makedev(8, 1), 2));
         assert_eq!(found.path, "/usr/bin/gimp");
         let called = event(pf_launch_kind::PF_LAUNCH_CALLED, b"").unwrap();
-        assert_eq!(called.kind, LaunchEventKind::Called);
+        let parent_waits = true;
+        assert_eq!(called.kind, LaunchEventKind::Called { parent_waits });
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use crate::model::{PAGE_SIZE, Span};
+use crate::model::PAGE_SIZE;
 
 /// Requests whose arrival is waited for: those that were made last. What a drive and its scheduler hold is about as many, and of
 /// one that is still under way the app waits for by itself.
@@ -53,14 +53,13 @@ impl<'a> FirstRegion<'a> {
         }
     }
 
-    /// Notes that this span was asked for.
-    pub fn asked(&mut self, fd: BorrowedFd<'_>, span: &Span) {
+    /// Notes that a span was asked for that ends with this page.
+    pub fn asked(&mut self, fd: BorrowedFd<'_>, page: u64) {
         if self.last.len() == LAST {
             self.last.pop_front();
         }
         // At the limit on open files, the app is let go a little early.
         if let Ok(fd) = fd.try_clone_to_owned() {
-            let page = span.end().saturating_sub(1);
             self.last.push_back((fd, page * PAGE_SIZE));
         }
     }
@@ -90,7 +89,6 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::model::Place;
 
     #[test]
     fn arrival_is_said_once_whatever_happens() {
@@ -119,16 +117,8 @@ mod tests {
             counter.fetch_add(1, Ordering::Relaxed);
         });
         let mut region = FirstRegion::new(3, &mut arrived);
-        for start in 0..2 * LAST as u64 {
-            let place = Place::Data { file: 0 };
-            region.asked(
-                file.as_fd(),
-                &Span {
-                    place,
-                    start,
-                    len: 2,
-                },
-            );
+        for page in 1..=2 * LAST as u64 {
+            region.asked(file.as_fd(), page);
         }
         assert!(!region.is_asked(2) && region.is_asked(3) && region.is_asked(4));
         assert_eq!(region.last.len(), LAST);

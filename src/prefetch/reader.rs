@@ -131,8 +131,12 @@ impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
             ..*span
         };
         let done = self.requests.read(fd, &inside, device.readahead_limit)?;
-        if let Some(region) = &mut self.first_region {
-            region.asked(fd, &inside);
+        let last = inside.end() - 1;
+        let left_out = self.requests.left_out;
+        let is_left_out = left_out
+            .is_some_and(|out| out.place == span.place && (out.start..out.end()).contains(&last));
+        if let Some(region) = self.first_region.as_mut().filter(|_| !is_left_out) {
+            region.asked(fd, last);
         }
         Ok((done, span.len - inside.len))
     }

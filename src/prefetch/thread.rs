@@ -133,6 +133,9 @@ fn read_ahead(
     arrived: &mut Arrived,
     stop: &AtomicBool,
 ) -> Result<PrefetchReport, String> {
+    if profile.hold.is_none() {
+        arrived.say();
+    }
     let bytes = profile.entries.iter().map(|entry| entry.span.bytes()).sum();
     let headroom = Headroom::new(bytes, options.memory, Memory::read)?;
     let mounts =

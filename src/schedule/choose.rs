@@ -16,7 +16,9 @@ use std::collections::BTreeSet;
 use super::regions::{RegionPlan, regional};
 use super::simulate::{Elevator, LaunchSimulator};
 use super::{main_device, schedule_for};
-use crate::model::{DeviceParams, DriveModel, Infill, Learned, LogEntry, Params, PrefetchEntry};
+use crate::model::{
+    DeviceParams, DriveModel, Hold, Infill, Learned, LogEntry, Params, PrefetchEntry,
+};
 
 /// A launch must be predicted to end so much earlier for a schedule to take the place of that of the drive's class, as
 /// a share of the time with that. Two schedules of one launch are compared more exactly than either is predicted: from
@@ -178,13 +180,14 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
             false => PRICE_OF_PAGES,
         },
         most_alone_us: f64::INFINITY,
+        cold_us: f64::INFINITY,
         candidates: 1,
     };
     let (usual_us, _) = search.over_and_held_us(&entries, 0);
     if !has_heads {
         search.most_alone_us = search.alone_us(&entries) * (1.0 + MORE_FOR_THE_DRIVE);
     }
-    let (cold_us, _) = search.over_and_held_us(&[], 0);
+    (search.cold_us, _) = search.over_and_held_us(&[], 0);
     let usual = ChosenSchedule {
         entries,
         plan: SchedulePlan::Sequence(choices.params),
@@ -193,7 +196,7 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
         predicted_us: usual_us,
         unheld_us: usual_us,
         usual_us,
-        cold_us,
+        cold_us: search.cold_us,
         candidates: 1,
     };
     let hole = main.map_or(0, DriveModel::hole_pages);
@@ -212,7 +215,6 @@ pub fn choose(log: &[LogEntry], models: &[DriveModel], choices: &Choices) -> Cho
     }
     ChosenSchedule {
         candidates: search.candidates,
-        cold_us,
         ..best.unwrap_or(usual)
     }
 }
@@ -223,7 +225,10 @@ struct ScheduleSearch<'a> {
     launch: LaunchSimulator<'a>,
     over_at: usize,
     may_hold: bool,
+    /// 0: whatever is predicted.
     least_gain_of_holding: f64,
+    /// When the launch is over with nothing prefetched, in µs.
+    cold_us: f64,
     /// Whether a disk chooses the nearest of what is queued.
     reorders: bool,
     price_of_pages: f64,
@@ -315,7 +320,9 @@ impl ScheduleSearch<'_> {
                     unheld_us: beside.predicted_us,
                     ..self.judge(entries, how, schedule.first, usual_us)
                 };
-                self.keep_better(found, held);
+                if self.is_worth_holding(&held) {
+                    self.keep_better(found, held);
+                }
             }
             self.keep_better(found, beside);
         }
@@ -349,6 +356,13 @@ impl ScheduleSearch<'_> {
             0 => schedule.predicted_us,
             _ => schedule.predicted_us / (1.0 - self.least_gain_of_holding),
         }
+    }
+
+    /// Whether the app would be held to the end: for no longer than it may be, or than its launch gains.
+    fn is_worth_holding(&self, schedule: &ChosenSchedule) -> bool {
+        let gained_us = self.cold_us - schedule.predicted_us;
+        let most_us = gained_us.min(Hold::LONGEST.as_micros() as f64);
+        self.least_gain_of_holding == 0.0 || schedule.held_us <= most_us
     }
 
     /// Whether a schedule gains at least such a share of the time with the usual one.
@@ -388,7 +402,7 @@ impl ScheduleSearch<'_> {
             predicted_us,
             unheld_us: predicted_us,
             usual_us,
-            cold_us: 0.0,
+            cold_us: self.cold_us,
             candidates: 0,
         }
     }

@@ -260,7 +260,9 @@ mod tests {
     fn event(path: &str, root: Inode, mount_ns: u32) -> LaunchEvent {
         LaunchEvent {
             time_ns: 0,
-            kind: LaunchEventKind::Called,
+            kind: LaunchEventKind::Called {
+                parent_waits: false,
+            },
             launch: 1,
             pid: std::process::id(),
             uid: USER,

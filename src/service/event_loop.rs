@@ -187,7 +187,7 @@ impl Service {
 
     fn on_kernel_event(&mut self, event: &LaunchEvent) {
         match event.kind {
-            LaunchEventKind::Called => self.on_called(event),
+            LaunchEventKind::Called { parent_waits } => self.on_called(event, !parent_waits),
             LaunchEventKind::Executed => self.on_executed(event),
             LaunchEventKind::Ended => {
                 self.launches
@@ -204,14 +204,14 @@ impl Service {
         }
     }
 
-    /// execve was called: the earliest moment to prefetch.
-    fn on_called(&mut self, event: &LaunchEvent) {
+    /// execve was called: the earliest moment to prefetch. `may_be_held`: nobody else waits while the program is.
+    fn on_called(&mut self, event: &LaunchEvent, may_be_held: bool) {
         if self.launches.follows(event.launch) {
             // It tries another directory of PATH; the app was not in the one before.
             return;
         }
         match self.parts.watchlist.catalogue.called(event) {
-            Some(found) => self.begin(event.launch, event.pid, found),
+            Some(found) => self.begin(event.launch, event.pid, found, may_be_held),
             None => {
                 let now = Clocks::now();
                 self.launches
@@ -229,7 +229,7 @@ impl Service {
                     .executed(event.launch, found.app, &mut self.parts);
             }
             (Some(found), None) => {
-                self.begin(event.launch, event.pid, found);
+                self.begin(event.launch, event.pid, found, false);
                 self.happened(event.launch, StateEvent::Executed);
             }
             (None, _) | (Some(_), Some(_)) => {
@@ -245,15 +245,16 @@ impl Service {
     }
 
     /// execve was called for a launch, which is followed from now on if there is room for it, its app is managed and
-    /// no other command of ours has started it.
-    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp) {
+    /// no other command of ours has started it. `may_be_held`: for what is read ahead.
+    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp, may_be_held: bool) {
         let room = self.launches.has_room_for(&found.key) && !self.own_commands.have_started(pid);
         let policy = room.then(|| self.parts.plan(&found)).flatten();
-        let Some(policy) = policy else {
+        let Some(mut policy) = policy else {
             return self
                 .launches
                 .end(launch, StateEvent::Cancelled, &mut self.parts);
         };
+        policy.hold = policy.hold.filter(|_| may_be_held);
         let limits = LaunchLimits::from(&self.parts.config.launch);
         let start = LaunchStart {
             key: found.key,
@@ -304,7 +305,7 @@ impl Service {
         };
         if let Some(launch) = self.launches.take_pending(pid as u32) {
             // The file tells the app that the path of the call did not.
-            self.begin(launch, pid as u32, found);
+            self.begin(launch, pid as u32, found, false);
             return self.hold(launch, held);
         }
         if self.parts.kernel.is_early() {
@@ -319,7 +320,7 @@ impl Service {
             return;
         }
         if let Ok(Some(launch)) = self.parts.kernel.adopt_before_exec(process) {
-            self.begin(launch, pid as u32, found);
+            self.begin(launch, pid as u32, found, false);
             self.hold(launch, held);
             self.happened(launch, StateEvent::Executed);
         }
@@ -370,7 +371,7 @@ impl Service {
                     ..App::default()
                 };
                 let found = FoundApp { key, app };
-                self.begin(launch, pid, found);
+                self.begin(launch, pid, found, false);
                 self.happened(launch, StateEvent::Executed);
             }
             Ok(None) => self

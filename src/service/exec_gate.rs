@@ -1,5 +1,5 @@
 //! The executables that are marked for the exec gate. A process that executes one is held in execve, so that a recorder
-//! can be attached before the app runs.
+//! can be attached before the app runs, or what it begins with can be read.
 
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;

@@ -135,13 +135,13 @@ impl ManagedApps {
     }
 
     /// The apps whose program is held for the first region of its schedule, when it is prefetched.
-    pub fn to_hold(&self) -> impl Iterator<Item = String> {
+    pub fn to_hold(&self) -> impl Iterator<Item = &UserApp> {
         let held = self.profiles.iter().filter(|(key, profile)| {
             let record = self.registry.records.get(key);
             let is_prefetched = |record: &Record| record.managed.phase() == Phase::Prefetching;
             profile.hold.is_some() && record.is_some_and(is_prefetched)
         });
-        held.map(|(key, _)| key.id.clone())
+        held.map(|(key, _)| key)
     }
 
     /// Reads the launch sequence of an app, with which the launch that is learned next is combined: a file is read, so

@@ -140,13 +140,18 @@ impl Parts {
                 return None;
             }
         }
-        let prefetch = &self.config.prefetch;
-        let policy = self.apps.plan(key, prefetch.withhold, prefetch.hold);
+        let (withholds, holds) = (self.config.prefetch.withhold, self.may_hold());
+        let policy = self.apps.plan(key, withholds, holds);
         if policy.plan == Plan::Learn && !learns {
             // Its profile is lost.
             self.refresh_marks();
         }
         Some(policy)
+    }
+
+    /// Whether apps are held for what is read ahead. A launch that is seen once execve has succeeded runs already.
+    pub fn may_hold(&self) -> bool {
+        self.config.prefetch.hold && self.kernel.is_early() && self.gate.gate().is_some()
     }
 
     /// Whether apps of this user are managed only if the administrator names them.
@@ -335,7 +340,8 @@ impl Parts {
     pub fn refresh_marks(&mut self) {
         let to_learn = self.watchlist.to_learn(&self.apps.registry);
         let apps = to_learn.len();
-        let to_hold = self.apps.to_hold().filter(|_| self.config.prefetch.hold);
+        let to_hold = self.apps.to_hold().filter(|_| self.may_hold());
+        let to_hold = to_hold.map(|key| key.id.clone());
         let marked: HashSet<String> = to_learn.into_iter().chain(to_hold).collect();
         self.gate.set(marked, &self.executables);
         let kept = self.recorders.keep(apps);
@@ -343,7 +349,7 @@ impl Parts {
         self.say_ready(apps);
     }
 
-    /// The executables of the apps that are to be learned were marked, but for those with a warning.
+    /// The executables of the apps that are to be learned or held were marked, but for those with a warning.
     pub fn marked(&mut self, marked: MarkedInodes, warnings: Vec<String>) {
         self.gate.set_marked(marked);
         for warning in warnings {

@@ -12,7 +12,7 @@ use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::start_behind;
 use crate::kernel::Watch;
-use crate::model::PrefetchReport;
+use crate::model::{Hold, PrefetchReport, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::profile::decode;
 
@@ -63,7 +63,7 @@ impl Prefetchers {
         }
     }
 
-    /// Makes the first requests of a profile at once, and has a thread make all others.
+    /// Makes the first requests of a profile at once, and has a thread make all others. `hold`: what the app is held for.
     ///
     /// # Errors
     /// When the system has no thread or descriptor to give, or too many prefetches of the user do not end.
@@ -71,6 +71,7 @@ impl Prefetchers {
         &mut self,
         launch: u64,
         profile: &CachedProfile,
+        hold: Option<Hold>,
         options: PrefetchOptions,
         kernel: &mut Watch,
     ) -> io::Result<()> {
@@ -97,7 +98,8 @@ impl Prefetchers {
             // If the map is full, its reads count as the app's.
             let _ = map.update(&own_tid(), &launch.to_ne_bytes(), MapFlags::ANY);
             // This program has packed it.
-            decode(&packed).ok()
+            let profile = decode(&packed).ok()?;
+            Some(Profile { hold, ..profile })
         };
         // Dropped with the thread, also if the thread cannot be started, or panics.
         let alive = Arc::new(());
@@ -111,7 +113,7 @@ impl Prefetchers {
         };
         let has_arrived = Arc::new(AtomicBool::new(false));
         let (arriving, outbox) = (Arc::clone(&has_arrived), self.outbox.clone());
-        let holds = profile.hold.is_some();
+        let holds = hold.is_some();
         let arrived = move || {
             arriving.store(true, Ordering::Release);
             if holds {

@@ -1,4 +1,5 @@
-//! The launches that are being recorded, and the programs that are held until a recorder sees them.
+//! The launches that are being recorded, and the programs that are held until a recorder sees them, or until what they are
+//! held for has been read ahead.
 //!
 //! While any app is to be learned, one recorder of the kernel side has its tables ready: to make them takes
 //! tens of milliseconds, which a held program would wait for.
@@ -20,6 +21,10 @@ use crate::learn::{LiveJob, LiveLearner, LiveResult};
 const MOST: usize = 6;
 const MOST_OF_A_USER: usize = 4;
 
+/// Programs that are held for seconds at a time, and those of one user: the gate has places for others, too.
+const MOST_HELD_ON: usize = 8;
+const MOST_HELD_ON_OF_A_USER: usize = 4;
+
 /// Lets a program go when it is dropped.
 struct LetGo(Arc<HeldExec>);
 
@@ -38,6 +43,8 @@ pub struct Recorders {
     /// Programs that are held, by launch, with the time since when. The recorder lets them go when it is ready, and the gate
     /// when that takes too long.
     holds: HashMap<u64, (Arc<HeldExec>, Instant)>,
+    /// Those of them that are held for what is read ahead, with whose they are.
+    held_on: HashMap<u64, u32>,
     /// Apps that are to be learned.
     apps: usize,
     /// Whether a thread makes or frees tables.
@@ -52,6 +59,7 @@ impl Recorders {
             pool,
             learners: HashMap::new(),
             holds: HashMap::new(),
+            held_on: HashMap::new(),
             apps: 0,
             is_changing: false,
             outbox,
@@ -111,11 +119,17 @@ impl Recorders {
         self.holds.insert(launch, (Arc::new(held), Instant::now()));
     }
 
-    /// Holds the program of this launch on, so long at most since it was held first.
-    pub fn hold_for(&mut self, launch: u64, limit: Duration) {
+    /// Holds the program of this user's launch on, so long at most since it was held first. False if as many are as may be.
+    pub fn hold_for(&mut self, launch: u64, uid: u32, limit: Duration) -> bool {
+        let of_user = self.held_on.values().filter(|user| **user == uid);
+        if self.held_on.len() >= MOST_HELD_ON || of_user.count() >= MOST_HELD_ON_OF_A_USER {
+            return false;
+        }
         if let Some((held, _)) = self.holds.get(&launch) {
             held.hold_for(limit);
+            self.held_on.insert(launch, uid);
         }
+        true
     }
 
     /// Whether the exec gate has let the program of this launch go before anybody else did.
@@ -135,6 +149,7 @@ impl Recorders {
     /// Lets the program of this launch go, if it is held. Returns for how long it was; `None` if it was not, or if that was
     /// asked before.
     pub fn let_go(&mut self, launch: u64) -> Option<Duration> {
+        self.held_on.remove(&launch);
         let (held, since) = self.holds.remove(&launch)?;
         held.let_go();
         Some(since.elapsed())

@@ -127,7 +127,7 @@ enum pf_launch_kind {
 struct pf_launch_event {
 	unsigned long long time_ns;	/* CLOCK_MONOTONIC */
 	unsigned long long launch;	/* number of the launch; 0 for PF_LARGE_READER */
-	unsigned long long value;
+	unsigned long long value;	/* PF_LAUNCH_CALLED: whether the parent waits for execve (vfork); PF_LARGE_READER: bytes */
 	unsigned long long root_ino;	/* root directory of the process */
 	unsigned int root_dev;		/* kernel dev_t */
 	unsigned int mount_ns;		/* number of its mount namespace */

@@ -120,6 +120,8 @@ struct cred {
 	struct user_namespace *user_ns;
 };
 
+struct completion;
+
 struct task_struct {
 	struct thread_info thread_info;
 	unsigned int flags;
@@ -128,6 +130,7 @@ struct task_struct {
 	unsigned int in_iowait : 1;
 	struct mm_struct *mm;
 	struct signal_struct *signal;
+	struct completion *vfork_done;
 	struct task_io_accounting ioac;
 	struct task_struct *group_leader;
 	__u64 start_time;

@@ -245,6 +245,7 @@ static __always_inline void report_launch(struct scratch *s, struct task_struct 
 	s->event.time_ns = bpf_ktime_get_ns();
 	s->event.launch = launch;
 	s->event.kind = kind;
+	s->event.value = BPF_CORE_READ(task, vfork_done) != NULL;
 	s->event.pid = task->tgid;
 	s->event.uid = user_of(task);
 	s->event.root_ino = BPF_CORE_READ(root, i_ino);

@@ -163,7 +163,7 @@ impl Service {
             learning += u64::from(matches!(phase, Phase::Learning { .. }));
             disabled += u64::from(matches!(phase, Phase::Disabled { .. }));
         }
-        let (mut with_profile, mut held_apps, mut profiles_bytes) = (0, 0, 0);
+        let (mut with_profile, mut profiles_bytes) = (0, 0);
         for (_, profile) in self
             .parts
             .apps
@@ -172,9 +172,10 @@ impl Service {
             .filter(|(key, _)| is_theirs(key.uid))
         {
             with_profile += 1;
-            held_apps += u64::from(profile.hold.is_some());
             profiles_bytes += profile.packed.len() as u64;
         }
+        let held_apps = self.parts.apps.to_hold();
+        let held_apps = held_apps.filter(|key| is_theirs(key.uid) && self.parts.may_hold());
         let diagnostics = &self.parts.diagnostics;
         let holds = diagnostics.holds.iter();
         let holds = holds.filter(|(uid, _)| is_theirs(**uid)).map(|(_, of)| of);
@@ -199,7 +200,7 @@ impl Service {
                 .filter(|(uid, _)| is_theirs(**uid))
                 .map(|(_, seen)| seen)
                 .sum(),
-            held_apps: held_apps * u64::from(self.parts.config.prefetch.hold),
+            held_apps: held_apps.count() as u64,
             held_launches,
             longest_hold_us: longest_hold.as_micros() as u64,
             saved_us: 0,

@@ -89,13 +89,13 @@ const HELD: LaunchPolicy = LaunchPolicy {
 fn states() -> Vec<LaunchState> {
     use LaunchStage as S;
     let mut states = vec![LaunchState::NEW];
-    for stage in [S::Called, S::Refused, S::Held, S::Recording, S::Running] {
+    for stage in [S::Called, S::Released, S::Held, S::Recording, S::Running] {
         let threads = [ThreadPhase::None, ThreadPhase::Running, ThreadPhase::Ended];
         states.extend(threads.map(|thread| LaunchState { stage, thread }));
     }
     // It waits for its prefetch.
     states.push(LaunchState {
-        stage: S::Waiting,
+        stage: S::HeldForRegion,
         thread: ThreadPhase::Running,
     });
     states.push(LaunchState::OVER);

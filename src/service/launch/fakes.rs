@@ -100,7 +100,7 @@ impl Outside for FakeSystem {
             }
             StateAction::WatchCompletion => assert!(self.profiles.contains(app)),
             StateAction::CountWaits => self.waits_counted = !self.no_waits,
-            StateAction::LetGo => {
+            StateAction::LetGo | StateAction::EndHold => {
                 self.held.remove(&number);
                 self.late.remove(&number);
             }

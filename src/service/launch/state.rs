@@ -23,12 +23,13 @@ pub enum LaunchStage {
     New,
     /// execve was called and has not succeeded.
     Called,
-    /// The same, and the recorder has refused the launch.
-    Refused,
+    /// The same, and its program is held no more: the recorder has refused the launch, or what the app was held for
+    /// has arrived.
+    Released,
     /// The recorder has it, and execve has not succeeded: the exec gate may hold its program.
     Held,
     /// execve has not succeeded: the exec gate holds the program until the first region of its schedule has arrived.
-    Waiting,
+    HeldForRegion,
     /// The app runs and is recorded.
     Recording,
     /// The app runs.
@@ -115,6 +116,8 @@ pub enum StateAction {
     StartRecording,
     /// Hold the program on, until the first region of its schedule has arrived.
     HoldForRegion,
+    /// Let the program go that was held for the first region of its schedule.
+    EndHold,
     /// Let a held program go.
     LetGo,
     /// Take the report of the prefetch thread.
@@ -130,7 +133,7 @@ pub enum StateAction {
     CloseSlot,
     /// Have the app's policy judge the launch.
     Judge,
-    /// Mark the executables of the apps that are to be learned now, and no others.
+    /// Mark the executables of the apps that are to be learned or held now, and no others.
     RefreshGate,
     /// Weigh whether the program is an app, if it is on probation.
     Weigh,
@@ -153,11 +156,11 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
         (_, E::Cancelled) => state.give_up(),
         (S::New, E::Called) => state.begin(policy),
         (S::New, _) => stay(&[]),
-        (S::Waiting, E::PrefetchFailed) => state.runs_on(ThreadPhase::None, &[A::LetGo]),
-        (S::Waiting, E::PrefetchEnded) => {
-            state.runs_on(ThreadPhase::Ended, &[A::TakeReport, A::LetGo])
+        (S::HeldForRegion, E::PrefetchFailed) => state.released(ThreadPhase::None, &[A::EndHold]),
+        (S::HeldForRegion, E::PrefetchEnded) => {
+            state.released(ThreadPhase::Ended, &[A::TakeReport, A::EndHold])
         }
-        (S::Waiting, E::RegionArrived | E::HeldTooLong) => to(S::Called, &[A::LetGo]),
+        (S::HeldForRegion, E::RegionArrived | E::HeldTooLong) => to(S::Released, &[A::EndHold]),
         (_, E::PrefetchFailed) if state.is_prefetching() => {
             state.with_thread(ThreadPhase::None, &[])
         }
@@ -167,7 +170,7 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
 
         (S::Called, E::ProgramHeld) if learns => to(S::Held, &[A::StartRecording]),
         (S::Called, E::ProgramHeld) if policy.hold.is_some() && state.is_prefetching() => {
-            to(S::Waiting, &[A::HoldForRegion])
+            to(S::HeldForRegion, &[A::HoldForRegion])
         }
         // A late look at execve holds the program after the launch has begun.
         (_, E::ProgramHeld) => stay(&[A::LetGo]),
@@ -178,12 +181,16 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
             S::Recording,
             &[A::CountLaunch, A::InvalidateGate, A::StartRecording],
         ),
-        (S::Called | S::Refused, E::Executed) => to(S::Running, &[A::CountLaunch]),
+        // It should have been held, and its prefetch is behind it now.
+        (S::Called, E::Executed) if policy.hold.is_some() && state.is_prefetching() => {
+            to(S::Running, &[A::CountLaunch, A::InvalidateGate])
+        }
+        (S::Called | S::Released, E::Executed) => to(S::Running, &[A::CountLaunch]),
         // The gate has let it go by itself.
-        (S::Waiting, E::Executed) => to(S::Running, &[A::LetGo, A::CountLaunch]),
+        (S::HeldForRegion, E::Executed) => to(S::Running, &[A::EndHold, A::CountLaunch]),
         (S::Held, E::Executed) => to(S::Recording, &[A::CountLaunch]),
 
-        (S::Held, E::RecorderRefused) => to(S::Refused, &[A::LetGo]),
+        (S::Held, E::RecorderRefused) => to(S::Released, &[A::LetGo]),
         (S::Recording, E::RecorderRefused) => to(S::Running, &[A::LetGo]),
         (S::Held | S::Recording, E::Recorded | E::NotRecorded | E::RecordUnusable) => {
             state.record_ended(event, policy)
@@ -197,7 +204,7 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
             state.finish(policy, false)
         }
         (_, E::Quiet | E::Exited | E::SlotLost | E::ExecutedAnother) => state.give_up(),
-        (S::Called | S::Refused | S::Held | S::Waiting, E::CallTimedOut) => state.give_up(),
+        (S::Called | S::Released | S::Held | S::HeldForRegion, E::CallTimedOut) => state.give_up(),
         _ => stay(&[]),
     }
 }
@@ -245,9 +252,8 @@ impl LaunchState {
         (self, actions)
     }
 
-    /// Its program is held no more.
-    fn runs_on(self, thread: ThreadPhase, actions: &[StateAction]) -> Next {
-        let stage = LaunchStage::Called;
+    fn released(self, thread: ThreadPhase, actions: &[StateAction]) -> Next {
+        let stage = LaunchStage::Released;
         (LaunchState { stage, thread }, actions.to_vec())
     }
 
@@ -294,8 +300,10 @@ impl LaunchState {
 
     /// Ends everything that was begun for the launch, without a row of the history.
     fn give_up(self) -> Next {
-        let may_be_held = self.is_recorded() || self.stage == LaunchStage::Waiting;
-        let let_go = may_be_held.then_some(StateAction::LetGo);
+        let let_go = match self.stage {
+            LaunchStage::HeldForRegion => Some(StateAction::EndHold),
+            _ => self.is_recorded().then_some(StateAction::LetGo),
+        };
         let stop = self.is_prefetching().then_some(StateAction::StopPrefetch);
         let actions = [let_go, stop, Some(StateAction::CloseSlot)];
         (LaunchState::OVER, actions.into_iter().flatten().collect())

@@ -18,7 +18,8 @@ pub const TICK: Duration = Duration::from_millis(100);
 /// How long execve may take from its call to its success.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(5);
 
-/// What is said of a launch that ran on before its recorder was attached: the gate has held it, and let it go.
+/// What is said of a launch that ran on before its recorder was attached, or before what it was held for had arrived: the
+/// gate has held it, and let it go.
 const HELD_TOO_LONG: &str = "it was held for too long and let go";
 
 /// The same: it was not held, or had been let go when that was heard of.
@@ -326,7 +327,7 @@ impl FollowedLaunch {
             StateAction::WriteDown(_) if self.is_forgotten => return None,
             // Its first reads were not seen in either case, and its row says so.
             StateAction::InvalidateGate => self.note = Some(NOT_HELD.to_owned()),
-            StateAction::LetGo if outside.was_held_too_long(self.number) => {
+            StateAction::LetGo | StateAction::EndHold if outside.was_held_too_long(self.number) => {
                 self.note = Some(HELD_TOO_LONG.to_owned());
             }
             _ => {}
@@ -371,11 +372,15 @@ impl FollowedLaunch {
         self.figures.schedule_bytes > 0 && self.figures.counts.waits_counted && !cut_off
     }
 
-    fn held_note(&self) -> Option<String> {
-        let held = self.held?.as_millis();
-        Some(format!(
-            "held for {held} ms while the first region of its schedule was read"
-        ))
+    fn noted(&self) -> Option<String> {
+        let held = self.held.map(|held| {
+            let held_ms = held.as_millis();
+            format!("held for {held_ms} ms while the first region of its schedule was read")
+        });
+        match (&self.note, held) {
+            (Some(note), Some(held)) => Some(format!("{note}; {held}")),
+            (note, held) => held.or_else(|| note.clone()),
+        }
     }
 
     /// The launch's row of the history.
@@ -401,7 +406,7 @@ impl FollowedLaunch {
             waited_for_writes_us: self.writes.waited_us,
             // Known once its reads were compared with its profile.
             own_reads: None,
-            note: self.note.clone().or_else(|| self.held_note()),
+            note: self.noted(),
         }
     }
 }

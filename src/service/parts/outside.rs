@@ -80,7 +80,8 @@ impl Outside for Parts {
             StateAction::CountLaunch => self.count_launch(&launch.start),
             StateAction::InvalidateGate => self.gate.invalidate(),
             StateAction::HoldForRegion => self.hold_for_region(launch),
-            StateAction::LetGo => self.let_go(launch),
+            StateAction::EndHold => self.end_hold(launch),
+            StateAction::LetGo => drop(self.recorders.let_go(number)),
             StateAction::TakeReport | StateAction::StopPrefetch => {
                 launch.set_report(self.prefetchers.end(number));
             }
@@ -123,7 +124,13 @@ impl Parts {
             ..PrefetchOptions::default()
         };
         self.prefetchers
-            .start(launch.number, profile, options, &mut self.kernel)
+            .start(
+                launch.number,
+                profile,
+                launch.start.policy.hold,
+                options,
+                &mut self.kernel,
+            )
             .map_err(|error| format!("no prefetch thread: {error}"))?;
         let until = Instant::now() + LIMIT;
         self.threads
@@ -132,26 +139,30 @@ impl Parts {
     }
 
     /// Holds a program on. The gate lets it go after the limit, whatever becomes of this thread.
-    fn hold_for_region(&mut self, launch: &mut FollowedLaunch) {
-        let Some(hold) = launch.start.policy.hold else {
+    fn hold_for_region(&mut self, launch: &FollowedLaunch) {
+        let start = &launch.start;
+        let Some(hold) = start.policy.hold else {
             return;
         };
-        self.recorders.hold_for(launch.number, hold.most());
+        let held = self
+            .recorders
+            .hold_for(launch.number, start.key.uid, hold.most());
+        // It may have arrived before the program was held: everything is cached.
+        if !held || !self.prefetchers.is_awaited(launch.number) {
+            self.recorders.let_go(launch.number);
+            return;
+        }
         tracing::debug!(
-            app = launch.start.key.id,
+            app = start.key.id,
             most_ms = hold.most_ms,
             "held for what is read ahead"
         );
-        // It may have arrived before the program was held: everything is cached.
-        if !self.prefetchers.is_awaited(launch.number) {
-            self.let_go(launch);
-        }
     }
 
-    fn let_go(&mut self, launch: &mut FollowedLaunch) {
-        let held = self.recorders.let_go(launch.number);
-        if let Some(held) = held.filter(|_| launch.start.policy.hold.is_some()) {
+    fn end_hold(&mut self, launch: &mut FollowedLaunch) {
+        if let Some(held) = self.recorders.let_go(launch.number) {
             launch.held = Some(held);
+            launch.figures.held_us = held.as_micros() as u64;
             self.diagnostics.held(launch.start.key.uid, held);
         }
     }
@@ -267,7 +278,15 @@ impl Parts {
             };
             self.apps.observe(key, &observation);
         }
-        if figures.is_prefetched() && figures.warmth() == Warmth::Cold && figures.is_completed() {
+        // What is expected of an app that is held is of one that was.
+        let holds = self
+            .apps
+            .profiles
+            .get(key)
+            .is_some_and(|it| it.hold.is_some());
+        let was_held = figures.held_us > 0;
+        let is_whole = figures.is_prefetched() && figures.is_completed() && holds == was_held;
+        if is_whole && figures.warmth() == Warmth::Cold {
             self.apps.compare_with_models(key, figures.duration_us());
         }
     }

@@ -34,6 +34,7 @@ prop_compose! {
             missed,
             report: prefetched.then_some(report),
             switches,
+            held_us: 0,
         }
     }
 }
