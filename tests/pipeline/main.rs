@@ -26,6 +26,8 @@ mod reads;
 #[path = "../common/root.rs"]
 mod root;
 mod sandbox;
+#[path = "../common/scheduler.rs"]
+mod scheduler;
 #[path = "../common/slowed.rs"]
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod slowed;

@@ -8,14 +8,20 @@ use paralfetch::profile::Store;
 
 use crate::reads::profile;
 use crate::running::{Image, Running, until};
+use crate::scheduler::Scheduler;
 use crate::set_up;
 use crate::slowed::Slowed;
 
 /// How many data files the schedule keeps where its drive stands still: each request takes a second then.
 const FEW: usize = 3;
 
-/// Learns the app, and has it held for what `change` leaves in its schedule, so long at most.
-fn hold(image: &Image, most_ms: u16, change: impl FnOnce(&mut Profile)) {
+/// Learns the app, and has it held for what `change` leaves in its schedule, so long at most, as long as its drive has this
+/// scheduler. `None` where there is none that favours readers.
+fn hold(image: &Image, most_ms: u16, change: impl FnOnce(&mut Profile)) -> Option<Scheduler> {
+    let scheduler = Scheduler::of(&image.root);
+    if !scheduler.choose("bfq") {
+        return None;
+    }
     image.enable("app");
     let mut service = image.start();
     image.learn(&mut service, "app");
@@ -29,6 +35,7 @@ fn hold(image: &Image, most_ms: u16, change: impl FnOnce(&mut Profile)) {
     });
     let store = Store::open(image.root.state.path()).unwrap();
     store.save(&learned).unwrap();
+    Some(scheduler)
 }
 
 /// Leaves a few data files in a schedule.
@@ -55,25 +62,44 @@ fn an_app_is_held_until_its_first_region_has_arrived() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    hold(&image, 5_000, |_| ());
+    let Some(scheduler) = hold(&image, 5_000, |_| ()) else {
+        return;
+    };
     let mut service = image.start();
     let line = image.launch_cold(&mut service, "app");
     assert!(line.contains("kind=Prefetched"), "{line}");
     assert!(line.contains("note=\"held for "), "{line}");
-    let status = image.paralfetch(&["status"]);
-    assert!(!status.status.success(), "there is no bus: {status:?}");
     // Warm, it waits for nothing.
     image.launch("app");
     let line = service.launch_of(&image.id("app"));
     assert!(line.contains("kind=Prefetched"), "{line}");
     service.stop();
 
-    image.configure("prefetch.hold = false\n");
+    // A shell starts it by vfork(2) and would stand still.
+    image.script("starter", "/app\ntrue");
     let mut service = image.start();
-    let line = image.launch_cold(&mut service, "app");
+    drop_caches().unwrap();
+    image.launch("starter");
+    let line = service.launch_of(&image.id("app"));
     assert!(line.contains("kind=Prefetched"), "{line}");
     assert!(!line.contains("held for"), "{line}");
     service.stop();
+
+    // Switched off, or with a scheduler that sorts.
+    for is_off in [true, false] {
+        let text = if is_off {
+            "prefetch.hold = false\n"
+        } else {
+            ""
+        };
+        image.configure(text);
+        assert!(is_off || scheduler.choose("mq-deadline"));
+        let mut service = image.start();
+        let line = image.launch_cold(&mut service, "app");
+        assert!(line.contains("kind=Prefetched"), "{line}");
+        assert!(!line.contains("held for"), "{line}");
+        service.stop();
+    }
 }
 
 #[test]
@@ -81,7 +107,9 @@ fn an_app_whose_drive_stands_still_is_let_go() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    hold(&image, 700, few_files);
+    let Some(_scheduler) = hold(&image, 700, few_files) else {
+        return;
+    };
     let Some((mut service, _slowed)) = on_a_drive_that_stands_still(&image) else {
         return;
     };
@@ -103,7 +131,9 @@ fn an_app_that_is_held_goes_on_when_the_service_ends_or_is_killed() {
             return;
         };
         image.script("app", "echo >/begun; cat /data/*");
-        hold(&image, 5_000, few_files);
+        let Some(_scheduler) = hold(&image, 5_000, few_files) else {
+            return;
+        };
         std::fs::remove_file(image.root.path().join("begun")).unwrap();
         let Some((mut service, _slowed)) = on_a_drive_that_stands_still(&image) else {
             return;
@@ -125,7 +155,9 @@ fn an_app_that_is_held_goes_on_when_its_drive_is_lost() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    hold(&image, 5_000, few_files);
+    let Some(_scheduler) = hold(&image, 5_000, few_files) else {
+        return;
+    };
     let Some((mut service, _slowed)) = on_a_drive_that_stands_still(&image) else {
         return;
     };

@@ -26,6 +26,8 @@ mod replaced;
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod root;
 mod running;
+#[path = "../common/scheduler.rs"]
+mod scheduler;
 #[path = "../common/slowed.rs"]
 #[expect(dead_code, reason = "the other tests use more of it")]
 mod slowed;
