@@ -23,8 +23,8 @@ use paralfetch::kernel::WaitOptions;
 /// Longest time that the detector of waits may take to be loaded.
 const ATTACHING: Duration = Duration::from_secs(20);
 
-/// The scenarios that are shown, and the set that the launch sequence is taken from. Those with a writer are shown where
-/// they are measured.
+/// The scenarios that are shown, and the set that the launch sequence is taken from. Those with a writer, and what a
+/// simulation chooses, are shown where they are measured.
 const SHOWN: [(Scenario, LearningRun); 6] = [
     (Scenario::Cold, LearningRun::Exact),
     (
@@ -54,12 +54,17 @@ pub(super) fn missing(
     SHOWN
         .into_iter()
         .filter(|_| job.timelines && app.window.is_some())
-        .filter(|(scenario, _)| !scenario.has_writer() || measured.contains(scenario))
+        .filter(|(scenario, _)| !is_optional(*scenario) || measured.contains(scenario))
         .filter(|(scenario, how)| {
             store.learned(Condition::Idle).get(*how).is_some()
                 && !path(job, &app.name, *scenario).exists()
         })
         .collect()
+}
+
+/// Whether a scenario is shown only where it is measured: it needs a writer, or a drive that was probed.
+fn is_optional(scenario: Scenario) -> bool {
+    scenario.has_writer() || scenario == Scenario::Prefetched(Method::Regions)
 }
 
 /// Launches the app once more in a scenario, and keeps its timeline.
