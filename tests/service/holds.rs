@@ -49,12 +49,18 @@ fn few_files(learned: &mut Profile) {
     assert_eq!(learned.entries.len(), FEW);
 }
 
-/// A service whose requests to the image's drive take a second each.
-fn on_a_drive_that_stands_still(image: &Image) -> Option<(Running, Slowed)> {
+/// A service that has an app held for a few files, so long at most, and whose requests to the image's drive take a second each;
+/// nothing is cached.
+fn held_on_a_drive_that_stands_still(
+    image: &Image,
+    most_ms: u16,
+) -> Option<(Running, (Scheduler, Slowed))> {
+    let scheduler = hold(image, most_ms, few_files)?;
     let slowed = Slowed::by_drive(image.root.image.device())?;
     let service = image.start();
     slowed.take(service.pid());
-    Some((service, slowed))
+    drop_caches().unwrap();
+    Some((service, (scheduler, slowed)))
 }
 
 #[test]
@@ -107,13 +113,9 @@ fn an_app_whose_drive_stands_still_is_let_go() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    let Some(_scheduler) = hold(&image, 700, few_files) else {
+    let Some((mut service, _slow)) = held_on_a_drive_that_stands_still(&image, 700) else {
         return;
     };
-    let Some((mut service, _slowed)) = on_a_drive_that_stands_still(&image) else {
-        return;
-    };
-    drop_caches().unwrap();
     let begun = Instant::now();
     let app = image.spawn("app");
     service.line(&["held for what is read ahead"]);
@@ -131,14 +133,10 @@ fn an_app_that_is_held_goes_on_when_the_service_ends_or_is_killed() {
             return;
         };
         image.script("app", "echo >/begun; cat /data/*");
-        let Some(_scheduler) = hold(&image, 5_000, few_files) else {
+        let Some((mut service, _slow)) = held_on_a_drive_that_stands_still(&image, 5_000) else {
             return;
         };
         std::fs::remove_file(image.root.path().join("begun")).unwrap();
-        let Some((mut service, _slowed)) = on_a_drive_that_stands_still(&image) else {
-            return;
-        };
-        drop_caches().unwrap();
         let app = image.spawn("app");
         service.line(&["held for what is read ahead"]);
         match kill {
@@ -155,13 +153,9 @@ fn an_app_that_is_held_goes_on_when_its_drive_is_lost() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    let Some(_scheduler) = hold(&image, 5_000, few_files) else {
+    let Some((mut service, _slow)) = held_on_a_drive_that_stands_still(&image, 5_000) else {
         return;
     };
-    let Some((mut service, _slowed)) = on_a_drive_that_stands_still(&image) else {
-        return;
-    };
-    drop_caches().unwrap();
     let mut app = image.spawn("app");
     service.line(&["held for what is read ahead"]);
     image.root.image.pull_out();
