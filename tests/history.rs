@@ -1,7 +1,5 @@
 //! The history on file systems that are full or read-only. Needs root, for mounts of its own.
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -136,7 +134,7 @@ fn processes_that_make_it_at_once_do_not_take_it_for_a_damaged_one() {
         // Empty, as its maker leaves it who is killed then.
         File::create(dir.path().join(FILE_NAME)).unwrap();
         let stats = || {
-            Command::new(env!("CARGO_BIN_EXE_paralfetch"))
+            Command::new(common::program())
                 .arg("--state-dir")
                 .arg(dir.path())
                 .args(["stats", "--json"])
@@ -161,7 +159,7 @@ fn asking_leaves_nothing_behind() {
     let place = tempfile::tempdir().unwrap();
     let state_dir = place.path().join("state");
     for command in [&["list"][..], &["list", "--json"], &["stats"], &["mode"]] {
-        let output = Command::new(env!("CARGO_BIN_EXE_paralfetch"))
+        let output = Command::new(common::program())
             .arg("--state-dir")
             .arg(&state_dir)
             .args(command)

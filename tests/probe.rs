@@ -1,7 +1,5 @@
 //! Probing drives: a loop device over a file, and paths. Needs root.
 
-mod common;
-
 use std::cell::Cell;
 use std::fs;
 use std::io::Write;
@@ -16,7 +14,7 @@ use paralfetch::fs::mounts::MountTable;
 use serde_json::Value;
 
 fn paralfetch(state: &Path, args: &[&str]) -> Output {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_paralfetch"));
+    let mut program = Command::new(common::program());
     program.arg("--state-dir").arg(state).args(args);
     program.output().unwrap()
 }

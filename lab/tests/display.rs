@@ -110,12 +110,7 @@ fn main_window(watch: &mut Watch, windows: usize) -> Option<Mapped> {
 #[test]
 fn the_main_window_is_found_among_others() {
     if !Path::new("/usr/bin/Xvfb").exists() {
-        let why = "this test needs Xvfb";
-        assert!(
-            std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
-            "{why}"
-        );
-        eprintln!("SKIPPED: {why}");
+        common::skipped("this test needs Xvfb");
         return;
     }
     let display = Display::start().unwrap();

@@ -17,9 +17,7 @@ fn privileged() -> bool {
         None if !rustix::process::geteuid().is_root() => "this test needs root".to_owned(),
         None => return true,
     };
-    let required = std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED");
-    assert!(required.is_none_or(|value| value != "1"), "{why}");
-    eprintln!("SKIPPED: {why}");
+    common::skipped(&why);
     false
 }
 

@@ -1,13 +1,13 @@
 //! A short session of the experiments that launch an app otherwise than users do: with wrong profiles, on one
 //! processor, two at once; and of an app that is learned several times.
 
-mod common;
+mod session;
 
 use std::path::Path;
 
-use common::{lab, possible};
 use lab::record::{Launch, Lessons};
 use lab::report;
+use session::{lab, possible};
 
 const APPS: &str = "xpdf,mousepad";
 const APP: &str = "xpdf";

@@ -2,14 +2,14 @@
 //! live and while one of them is running; they are prefetched beside the launch, before it (`sorted`) and
 //! by the service.
 
-mod common;
+mod session;
 
 use std::path::Path;
 use std::process::Command;
 
-use common::{lab, possible};
 use lab::record::{Launch, Record, Share};
 use lab::report;
+use session::{lab, possible};
 
 const APPS: &str = "xpdf,mousepad";
 const DEVICE: &str = "microsd";

@@ -2,9 +2,6 @@
 //!
 //! This program is its own harness, since only a process's main thread can start what is recorded.
 
-#[path = "../../tests/common/mod.rs"]
-mod common;
-
 use std::collections::HashMap;
 use std::ffi::{OsString, c_void};
 use std::fs::{self, File};

@@ -7,8 +7,8 @@ use std::process::Command;
 use paralfetch::service::announce::Socket;
 use rustix::net::sockopt::set_socket_passcred;
 
-use super::common::succeed;
 use super::server::Dir;
+use common::succeed;
 
 /// What the activated process prints when all is well.
 const RECEIVED: &str = "received mail from a queued datagram";

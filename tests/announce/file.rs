@@ -7,8 +7,9 @@ use std::os::unix::process::CommandExt;
 
 use paralfetch::service::announce::{FetchAppFile, Refusal};
 
-use super::common::succeed;
-use super::server::{Dir, NOBODY, Server, expect, is_root, own_pid, refusal};
+use super::server::{Dir, NOBODY, Server, expect, own_pid, refusal};
+use common::is_root;
+use common::succeed;
 
 fn writer(dir: &Dir) -> fs::File {
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;

@@ -14,20 +14,6 @@ use tempfile::TempDir;
 /// "nobody", who has no processes but those of the tests.
 pub const NOBODY: u32 = 65534;
 
-/// Whether tests that need root can run. If not, says so loudly; where CI forbids that, fails.
-pub fn is_root() -> bool {
-    if rustix::process::geteuid().is_root() {
-        return true;
-    }
-    let why = "this test needs root";
-    assert!(
-        std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
-        "{why}"
-    );
-    eprintln!("SKIPPED: {why}");
-    false
-}
-
 /// A directory in which every user can reach what is in `run`.
 pub struct Dir(TempDir);
 

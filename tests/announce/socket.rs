@@ -14,7 +14,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::gettid;
 
-use super::server::{Dir, NOBODY, Server, expect, is_root, own_pid, refusal};
+use super::server::{Dir, NOBODY, Server, expect, own_pid, refusal};
+use common::is_root;
 
 fn is_readable(socket: &Socket) -> bool {
     let mut fds = [PollFd::new(socket, PollFlags::IN)];

@@ -14,8 +14,9 @@ use zbus::fdo::MonitoringProxy;
 use zbus::message::Type;
 use zbus::{MatchRule, MessageStream};
 
+use crate::Served;
 use crate::fakes::{APP, OTHER, USER, launch};
-use crate::{LIMIT, Served};
+use common::{PATIENCE, program};
 
 pub fn paralfetch(address: &str, program: &str, arguments: &[&str]) -> Output {
     paralfetch_of(0, address, program, arguments)
@@ -30,11 +31,9 @@ fn paralfetch_of(uid: u32, address: &str, program: &str, arguments: &[&str]) -> 
         .unwrap()
 }
 
-pub const PROGRAM: &str = env!("CARGO_BIN_EXE_paralfetch");
-
 impl Served {
     fn run(&self, arguments: &[&str]) -> String {
-        self.run_as(PROGRAM, arguments)
+        self.run_as(program(), arguments)
     }
 
     fn run_as(&self, program: &str, arguments: &[&str]) -> String {
@@ -79,7 +78,7 @@ fn commands_reach_the_service() {
     let stats: Value = serde_json::from_str(&served.run(&["stats", "--json"])).unwrap();
     assert_eq!(stats["apps"][0]["gain_percent"], -12);
     assert_eq!(stats["launches"][999]["duration_us"], 1_234_000);
-    let output = paralfetch(served.daemon.text(), PROGRAM, &["enable", "/no\nsuch"]);
+    let output = paralfetch(served.daemon.text(), program(), &["enable", "/no\nsuch"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
 }
@@ -92,9 +91,9 @@ fn commands_of_an_ordinary_user_are_about_his_own_apps() {
     // Where everybody may execute it.
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let program = directory.path().join("paralfetch");
-    fs::copy(PROGRAM, &program).unwrap();
-    let program = program.to_str().unwrap();
+    let copy = directory.path().join("paralfetch");
+    fs::copy(program(), &copy).unwrap();
+    let program = copy.to_str().unwrap();
     let of_user = |uid, arguments: &[&str]| {
         let output = paralfetch_of(uid, served.daemon.text(), program, arguments);
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
@@ -171,7 +170,7 @@ fn pfsetmode_is_the_same_program_by_its_name() {
     };
     let directory = tempfile::tempdir().unwrap();
     let pfsetmode = directory.path().join("pfsetmode");
-    symlink(PROGRAM, &pfsetmode).unwrap();
+    symlink(program(), &pfsetmode).unwrap();
     for phase in ["3", "1", "9"] {
         served.run_as(pfsetmode.to_str().unwrap(), &[phase, APP]);
         served.run(&["pfsetmode", phase, APP]);
@@ -209,7 +208,7 @@ fn watch_prints_launches_until_the_service_stops() {
         let call = MatchRule::builder().member("Listen").unwrap().build();
         let reply = MatchRule::builder().msg_type(Type::MethodReturn).build();
         monitor.become_monitor(&[call, reply], 0).await.unwrap();
-        let child = Command::new(PROGRAM)
+        let child = Command::new(program())
             .args(["watch", "--json"])
             .env("DBUS_SYSTEM_BUS_ADDRESS", served.daemon.text())
             .stdout(Stdio::piped())
@@ -229,7 +228,7 @@ fn watch_prints_launches_until_the_service_stops() {
                     && receiver == listens;
             }
         };
-        timeout(LIMIT, asked).await.expect("watch listens");
+        timeout(PATIENCE, asked).await.expect("watch listens");
     });
     let mut watching = watching.unwrap();
     let mut lines = BufReader::new(watching.0.stdout.take().unwrap()).lines();
@@ -258,7 +257,7 @@ fn without_a_service_that_is_said() {
     let nowhere = "unix:path=/nonexistent/bus";
     // What is asked of the service itself; the rest is done without it.
     for arguments in [&["status"], &["watch"]] {
-        let output = paralfetch(nowhere, PROGRAM, arguments);
+        let output = paralfetch(nowhere, program(), arguments);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}");
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(

@@ -106,19 +106,14 @@ impl Drop for Daemon {
 }
 
 fn skip(why: &str) -> Option<Daemon> {
-    assert!(
-        std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
-        "{why}"
-    );
-    eprintln!("SKIPPED: {why}");
+    common::skipped(why);
     None
 }
 
 /// The defaults of a system bus, the policy that is shipped, and a place for a polkit. It is the users' session bus, too,
 /// with a place for a notification daemon.
 fn configuration(directory: &Path, services: &Path) -> String {
-    let shipped: PathBuf =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("dist/org.paralfetch.Paralfetch1.conf");
+    let shipped: PathBuf = Path::new(common::TREE).join("dist/org.paralfetch.Paralfetch1.conf");
     format!(
         r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
  "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">

@@ -3,7 +3,8 @@ use std::path::PathBuf;
 
 use paralfetch::service::control::ServiceCalls;
 
-use crate::{Served, until};
+use crate::Served;
+use common::until;
 
 /// Whether a thread sleeps until something happens, and not until some time: in epoll_wait(2) or
 /// epoll_pwait(2) with no limit.

@@ -11,7 +11,6 @@ mod permissions;
 mod signals;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use paralfetch::service::control::bus::{Bus, Client, serve};
 
@@ -59,17 +58,4 @@ fn as_user<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
-}
-
-/// How long to wait for something that happens unless the code under test is broken.
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// Waits for a condition.
-fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let limit = Instant::now() + LIMIT;
-    while !reached() {
-        assert!(Instant::now() < limit, "waited in vain until {what}");
-        // What is waited for may need the processor, or be behind what this asks.
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

@@ -7,14 +7,15 @@ use paralfetch::service::control::bus::serve;
 use paralfetch::service::control::{LaunchRecord, ServiceSignal};
 use tempfile::TempDir;
 
-use crate::cli::{PROGRAM, Watching};
+use crate::Served;
+use crate::cli::Watching;
 use crate::daemon::Daemon;
 use crate::fakes::{APP, Desktop, Fake, USER, launch, post};
-use crate::{Served, until};
+use common::until;
 
 /// The program, for which this bus is that of the system and that of the session.
 fn paralfetch(daemon: &Daemon, home: &Path) -> Command {
-    let mut command = Command::new(PROGRAM);
+    let mut command = Command::new(common::program());
     command
         .env("DBUS_SYSTEM_BUS_ADDRESS", daemon.text())
         .env("DBUS_SESSION_BUS_ADDRESS", daemon.text())

@@ -13,7 +13,8 @@ use zbus::names::InterfaceName;
 use zbus::{MatchRule, Message, MessageStream};
 
 use crate::fakes::{APP, OTHER, USER, launch, state};
-use crate::{Served, as_nobody, as_user, until};
+use crate::{Served, as_nobody, as_user};
+use common::until;
 
 fn begun(pid: u32) -> ServiceSignal {
     begun_of(USER, pid)

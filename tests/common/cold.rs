@@ -1,8 +1,5 @@
 //! Counting the drive's reads: nothing else shows that a list of blocks is complete.
 
-// Each test program uses its own part of this.
-#![allow(dead_code)]
-
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -16,7 +13,7 @@ use paralfetch::fs::ext4::{DirectoryLookUp, Ext4};
 use paralfetch::fs::residency;
 use rustix::fs::{Advice, fadvise};
 
-use crate::common::LoopExt4;
+use crate::LoopExt4;
 
 /// The caches are the whole machine's: only one test at a time may empty them.
 static CACHES: Mutex<()> = Mutex::new(());

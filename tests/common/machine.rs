@@ -1,13 +1,12 @@
 //! The virtual machines that other kernels and whole systems are tested in (`scripts/vm.sh`).
 
-// Each test program uses its own part of this.
-#![allow(dead_code)]
-
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/vm.sh");
+use crate::{harness, skipped};
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/vm.sh");
 
 /// After so long the machine is given up. It is done after a minute and a half on two slow cores, and after
 /// five and more where others take half of them.
@@ -50,20 +49,9 @@ fn has_machines() -> bool {
         .output()
         .is_ok_and(|output| output.status.success());
     if !ready {
-        let why = "the virtual machines have not been built: 'scripts/vm.sh image'";
-        assert!(
-            std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
-            "{why}"
-        );
-        eprintln!("SKIPPED: {why}");
+        skipped("the virtual machines have not been built: 'scripts/vm.sh image'");
     }
     ready
-}
-
-/// Whether a test of this name is wanted: the first argument that is no option is part of it.
-fn is_wanted(test: &str) -> bool {
-    let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    filter.is_none_or(|filter| test.contains(&filter))
 }
 
 /// Runs the tests that are wanted, by name, if there are machines, and prints the closing line of a test
@@ -73,18 +61,20 @@ pub fn run_tests<T>(
     name: impl Fn(&T) -> &str,
     holds: impl Fn(&T) -> bool,
 ) -> ExitCode {
+    if harness::is_listing() {
+        harness::list(tests.iter().map(name));
+        return ExitCode::SUCCESS;
+    }
     let (mut passed, mut failed) = (0, 0);
     if !tests.is_empty() && has_machines() {
-        for test in tests.iter().filter(|test| is_wanted(name(test))) {
+        for test in tests.iter().filter(|test| harness::is_wanted(name(test))) {
             match holds(test) {
                 true => passed += 1,
                 false => failed += 1,
             }
         }
     }
-    let verdict = if failed == 0 { "ok" } else { "FAILED" };
-    println!("test result: {verdict}. {passed} passed; {failed} failed;");
-    ExitCode::from(u8::from(failed > 0))
+    harness::close(passed, failed)
 }
 
 /// Boots the machine for a test, and prints what came of it; whether the guest was content.
@@ -136,7 +126,7 @@ pub fn boot_with(
         )
         .args(["run", &LIMIT_SECONDS.to_string()])
         .arg(std::env::current_exe().expect("a running program has a file"))
-        .arg(env!("CARGO_BIN_EXE_paralfetch"))
+        .arg(crate::program())
         .args(files)
         .output()
         .expect("scripts/vm.sh can be run");

@@ -1,8 +1,5 @@
 //! The Debian package of the program that is tested.
 
-// Each test program uses its own part of this.
-#![allow(dead_code)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,11 +10,9 @@ pub const EARLIER: &str = "earlier.deb";
 
 /// Builds the package as [`PACKAGE`] in `directory`.
 pub fn build(directory: &Path) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(crate::TREE);
     let mut script = Command::new(root.join("scripts/deb.sh"));
-    script
-        .args(["--binary", env!("CARGO_BIN_EXE_paralfetch")])
-        .arg(directory);
+    script.args(["--binary", crate::program()]).arg(directory);
     let file = told(&mut script);
     let package = directory.join(PACKAGE);
     fs::rename(file.trim(), &package).expect("it is there");

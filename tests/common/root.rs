@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-use crate::common::LoopExt4;
+use crate::LoopExt4;
 
 /// The image, what is on it, and a directory for profiles.
 pub struct Root {
@@ -50,7 +50,7 @@ impl Root {
 
     /// `paralfetch --state-dir … COMMAND --root … OPTIONS -- CMD`, ready to be started.
     pub fn paralfetch(&self, command: &[&str], cmd: &[&str]) -> Command {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_paralfetch"));
+        let mut program = Command::new(crate::program());
         program
             .arg("--state-dir")
             .arg(self.state.path())

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{Advice, fadvise, major, minor};
 
 use crate::root::Root;
+use crate::skipped;
 
 /// A control group whose processes get little of something. It is theirs alone: if these tests are killed,
 /// an empty group is left, and everybody else gets as much as before.
@@ -49,11 +50,7 @@ impl Slowed {
                 "apps cannot be slowed down: there is no {}/{file}",
                 groups.display()
             );
-            assert!(
-                std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
-                "{why}"
-            );
-            eprintln!("SKIPPED: {why}");
+            skipped(&why);
             return None;
         }
         let group = groups.join(format!("paralfetch-test-{}", std::process::id()));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use paralfetch::fs::ext4::{Ext4, Ext4Error, ReadLimits};
 use tempfile::TempDir;
 
-use crate::common::succeed;
+use common::succeed;
 
 /// An image with the contents of a directory; needs no privileges.
 struct Image {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use crate::common::{LoopExt4, succeed};
+use common::{LoopExt4, succeed};
 
 /// A tree node or indirect block: its place, and the logical blocks that it maps, as far as debugfs
 /// tells.

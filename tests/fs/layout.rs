@@ -7,9 +7,9 @@ use std::os::fd::AsFd;
 use paralfetch::fs::ext4::Ext4;
 use paralfetch::fs::fiemap::extents;
 
-use crate::common::{LoopExt4, privileged};
 use crate::debugfs::inspect;
 use crate::populate::populate;
+use common::{LoopExt4, privileged};
 
 #[test]
 fn extents_in_4_kib_blocks() {

@@ -8,10 +8,10 @@ use std::process::Command;
 
 use paralfetch::fs::ext4::Ext4;
 
-use crate::cold::Cold;
-use crate::common::{LoopExt4, privileged, succeed};
 use crate::debugfs::inspect;
 use crate::names::{crowd, name, shatter};
+use common::cold::Cold;
+use common::{LoopExt4, privileged, succeed};
 
 /// Looks names of a crowded directory up, present and absent, and lists it. Its map must have `levels`
 /// levels outside of the inode.

@@ -1,9 +1,5 @@
 //! Resolving on real ext4 file systems, held against what debugfs(8) says of them.
 
-#[path = "../common/cold.rs"]
-mod cold;
-#[path = "../common/mod.rs"]
-mod common;
 mod damage;
 mod debugfs;
 mod layout;

@@ -10,7 +10,7 @@ use paralfetch::fs::mounts::{MountTable, fs_uuid};
 use paralfetch::fs::{blockdev, residency};
 use rustix::io::Errno;
 
-use crate::common::{LoopExt4, Mounted, privileged};
+use common::{LoopExt4, Mounted, privileged};
 
 #[test]
 fn a_file_system_is_found_by_device_and_by_uuid() {

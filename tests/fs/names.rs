@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
-use crate::common::LoopExt4;
+use common::LoopExt4;
 
 /// A name of this many bytes.
 pub fn name(index: usize, length: usize) -> String {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::common::LoopExt4;
+use common::LoopExt4;
 
 /// A file of a populated file system.
 #[derive(Clone, Debug)]

@@ -18,9 +18,9 @@ use paralfetch::model::Place;
 use paralfetch::model::{Access, By, Source};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use crate::common::{LoopExt4, Mounted, privileged};
 use crate::debugfs::inspect;
 use crate::populate::populate;
+use common::{LoopExt4, Mounted, privileged};
 
 /// An access of the launch tree to pages of a file, at a time in microseconds since the launch.
 fn access(path: &Path, pages: Range<u64>, source: Source, time_us: u64) -> Access {

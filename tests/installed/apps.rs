@@ -11,8 +11,8 @@ use paralfetch::drive::drop_caches;
 use paralfetch::fs::ext4::Ext4;
 use serde_json::Value;
 
-use crate::journal::{Entry, Journal};
-use crate::system::{as_user, outcome, output, until};
+use common::guest::journal::{Entry, Journal};
+use common::guest::system::{as_user, outcome, output, until};
 
 /// The machine's disk.
 pub const DISK: &str = "/dev/vda";

@@ -7,8 +7,8 @@ use std::process::Child;
 use paralfetch::drive::drop_caches;
 
 use crate::apps::{self, APP};
-use crate::journal::{Entry, Journal, now_us};
-use crate::system::{UNIT, as_user, main_pid, outcome, output, property, until};
+use common::guest::journal::{Entry, Journal, now_us};
+use common::guest::system::{UNIT, as_user, main_pid, outcome, output, property, until};
 
 const MEBIBYTES: &str = "dev_size_mb=64";
 const MOUNT_POINT: &str = "/media/drive";

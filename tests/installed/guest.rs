@@ -5,13 +5,13 @@ use std::process::Child;
 use std::time::Instant;
 
 use crate::apps::{self, APP, BOXED, ForkServer};
-use crate::journal::{Journal, TellJournal, now_us};
-use crate::package::PACKAGE;
-use crate::system::{
+use crate::{drive, upheavals, week};
+use common::guest::journal::{Journal, TellJournal, now_us};
+use common::guest::system::{
     GROUP, NAME, SOCKET, STATE_DIR, UNIT, USER, as_user, files, main_pid, nothing_runs, outcome,
     output, property, refusal, status_of, until,
 };
-use crate::{drive, upheavals, week};
+use common::package::PACKAGE;
 
 /// The packed source tree, which the host sends along, with the package that it has built from it.
 pub const TREE: &str = "tree.tar";
@@ -274,7 +274,7 @@ fn permissions() -> u64 {
 }
 
 /// Programs read what the service says of a launch in fields.
-fn structured(entry: &crate::journal::Entry) {
+fn structured(entry: &common::guest::journal::Entry) {
     assert_eq!(entry.field("SYSLOG_IDENTIFIER"), "paralfetch");
     assert_eq!(entry.field("_SYSTEMD_UNIT"), UNIT);
     for name in ["F_DURATION_US", "F_READ_BYTES", "F_OWN_REQUESTS"] {

@@ -8,19 +8,14 @@
 mod apps;
 mod drive;
 mod guest;
-mod journal;
-#[path = "../common/machine.rs"]
-mod machine;
-#[path = "../common/package.rs"]
-mod package;
-mod system;
 mod upheavals;
 mod week;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use machine::Init;
+use common::machine::{self, Init};
+use common::package;
 
 /// The system that is always tested: the newest.
 const NEWEST: &str = "debian13";
@@ -53,7 +48,7 @@ fn boot(system: &str) -> Result<String, String> {
     let tree = directory.path().join(guest::TREE);
     package::build(directory.path());
     pack(&tree, directory.path());
-    let fork_server = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/common/fork_server.py");
+    let fork_server = concat!(env!("CARGO_MANIFEST_DIR"), "/common/fork_server.py");
     let files = [tree.as_path(), Path::new(fork_server)];
     machine::boot(system, Init::Systemd, &files)
 }
@@ -63,7 +58,7 @@ fn pack(to: &Path, directory: &Path) {
     let packed = Command::new("tar")
         .arg("-cf")
         .arg(to)
-        .args(["-C", env!("CARGO_MANIFEST_DIR")])
+        .args(["-C", common::TREE])
         .args(TREE)
         .arg("-C")
         .arg(directory)

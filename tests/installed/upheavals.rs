@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::apps::{self, APP, SLOW, profile_of};
-use crate::journal::{Journal, now_us};
-use crate::system::{main_pid, output, until};
+use common::guest::journal::{Journal, now_us};
+use common::guest::system::{main_pid, output, until};
 
 /// How far the clock is set forward, in days: further than any time that something is kept for.
 const DAYS: u64 = 400;

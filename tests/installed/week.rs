@@ -12,9 +12,9 @@ use paralfetch::profile::Store;
 use serde_json::Value;
 
 use crate::apps::{self, APP, DISK, profile_of};
-use crate::journal::{Journal, now_us};
-use crate::system::{STATE_DIR, as_user, output, until};
 use crate::upheavals::{install_package, obsolete_entries_found, set_clock};
+use common::guest::journal::{Journal, now_us};
+use common::guest::system::{STATE_DIR, as_user, output, until};
 
 const DAYS: i64 = 7;
 const DAY_S: i64 = 24 * 60 * 60;

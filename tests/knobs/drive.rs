@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use paralfetch::drive::{Knobs, Setting, Undone, restore_leftovers};
 
 use crate::Test;
-use crate::common::privileged;
+use common::privileged;
 
 pub const TESTS: &[Test] = &[
     (
@@ -46,7 +46,7 @@ impl Drive {
 
     pub fn remove(&self) {
         // udev may have it open for a moment.
-        crate::until("the loop device is removed", || {
+        common::until("the loop device is removed", || {
             match control(LOOP_CTL_REMOVE, self.0) {
                 Err(error) if error.raw_os_error() == Some(libc::EBUSY) => false,
                 removed => removed.map(|()| true).unwrap(),

@@ -54,10 +54,7 @@ impl FakeSystemd {
             .spawn();
         let mut bus = match started {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let why = "this test needs dbus-daemon";
-                let required = std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED");
-                assert!(required.is_none_or(|value| value != "1"), "{why}");
-                eprintln!("SKIPPED: {why}");
+                common::skipped("this test needs dbus-daemon");
                 return None;
             }
             started => started.unwrap(),

@@ -11,7 +11,7 @@ use paralfetch::drive::{IoClass, Knobs, Setting, UnitProperty};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use crate::until;
+use common::until;
 
 /// The knobs to change, a line each: `file PATH VALUE`, `priority TID` or `unit NAME BYTES`.
 pub const VARIABLE: &str = "PARALFETCH_TEST_KNOBS";
@@ -60,7 +60,7 @@ fn parse(line: &str) -> Setting {
 
 /// The product's keeper.
 pub fn keeper(run_dir: &Path, limit_s: u64) -> Command {
-    let mut keeper = Command::new(env!("CARGO_BIN_EXE_paralfetch"));
+    let mut keeper = Command::new(common::program());
     keeper
         .args(["keep-knobs", &limit_s.to_string(), "--run-dir"])
         .arg(run_dir);

@@ -7,11 +7,12 @@ use paralfetch::drive::{Knobs, restore_leftovers};
 use paralfetch::process::parse_stat;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::privileged;
+use crate::Test;
 use crate::drive::{Drive, read, setting};
 use crate::holder::{Holder, SlowKnob, keeper};
 use crate::priority::priority;
-use crate::{Test, until};
+use common::privileged;
+use common::until;
 
 pub const TESTS: &[Test] = &[
     (

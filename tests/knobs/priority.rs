@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use paralfetch::drive::{ChangeId, IoClass, Knobs, Setting, Undone};
 
 use crate::Test;
-use crate::common::{privileged, succeed};
+use common::{privileged, succeed};
 
 pub const TESTS: &[Test] = &[(
     "what_a_task_has_started_meanwhile_is_set_back_with_it",

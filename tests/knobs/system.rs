@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use paralfetch::drive::{Knobs, Setting, Undone};
 
 use crate::Test;
-use crate::common::privileged;
+use common::privileged;
 
 pub const TESTS: &[Test] = &[
     (

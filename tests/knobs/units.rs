@@ -4,9 +4,10 @@ use std::fs;
 
 use paralfetch::drive::{KnobError, Knobs, Setting, SystemBus, Undone, UnitProperty};
 
+use crate::Test;
 use crate::fake_systemd::{FakeSystemd, UNIT};
 use crate::holder::Holder;
-use crate::{Test, until};
+use common::until;
 
 pub const TESTS: &[Test] = &[
     (

@@ -7,23 +7,13 @@ use std::process::Command;
 use crate::Test;
 use crate::behaviour::script;
 use crate::roles::run;
+use common::is_root;
 
 pub const TESTS: &[Test] = &[
     ("privileged::invoking_user", invoking_user),
     ("privileged::root_directory", root_directory),
     ("privileged::no_privilege_to_chroot", no_privilege_to_chroot),
 ];
-
-/// Whether to go on; says so if not.
-fn are_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        let required = std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED");
-        assert!(required.is_none_or(|value| value != "1"), "not root");
-        eprintln!("SKIPPED: not root");
-    }
-    root
-}
 
 fn text(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -32,7 +22,7 @@ fn text(command: &mut Command) -> String {
 }
 
 fn invoking_user() {
-    if !are_root() {
+    if !is_root() {
         return;
     }
     let id = |option: &str| text(Command::new("id").args([option, "nobody"]));
@@ -80,7 +70,7 @@ fn copy_program(root: &Path, program: &str) {
 }
 
 fn root_directory() {
-    if !are_root() {
+    if !is_root() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();

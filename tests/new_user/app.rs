@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use paralfetch::drive::drop_caches;
 
-use crate::journal::{Entry, Journal};
-use crate::system::{as_user, output};
+use common::guest::journal::{Entry, Journal};
+use common::guest::system::{as_user, output};
 
 /// The disk, and where it is mounted at each boot.
 const DISK: &str = "/dev/vdc";

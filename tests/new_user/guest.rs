@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::inventory::{self, Inventory, differences};
-use crate::journal::{Journal, TellJournal};
-use crate::package::{EARLIER, PACKAGE};
-use crate::system::{
+use crate::{app, machine};
+use common::guest::journal::{Journal, TellJournal};
+use common::guest::system::{
     NAME, SOCKET, STATE_DIR, UNIT, USER, as_user, main_pid, nothing_runs, outcome, output,
     property, until,
 };
-use crate::{app, machine};
+use common::package::{EARLIER, PACKAGE};
 
 /// What is remembered from one boot to the next: how many there were, and what was there before the installation.
 const MEMORY: &str = "/root/new-user";

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use crate::system::outcome;
+use common::guest::system::outcome;
 
 /// Lines of each kind.
 pub type Inventory = BTreeMap<String, BTreeSet<String>>;

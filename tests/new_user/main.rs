@@ -8,19 +8,12 @@
 mod app;
 mod guest;
 mod inventory;
-#[path = "../installed/journal.rs"]
-mod journal;
-#[path = "../common/machine.rs"]
-mod machine;
-#[path = "../common/package.rs"]
-mod package;
-#[path = "../installed/system.rs"]
-mod system;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use machine::Init;
+use common::machine::{self, Init};
+use common::package;
 
 /// The tests, and the systems of the machines.
 const TESTS: [(&str, &str); 2] = [
@@ -52,7 +45,7 @@ fn boot(system: &str) -> Result<String, String> {
     let directory = tempfile::tempdir().expect("a directory can be made");
     let package = package::build(directory.path());
     let earlier = package::pack_earlier(&package);
-    let app = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/new_user/app.py");
+    let app = concat!(env!("CARGO_MANIFEST_DIR"), "/new_user/app.py");
     let files = [package.as_path(), earlier.as_path(), Path::new(app)];
     machine::boot_with(system, Init::Systemd, &files, &SETTINGS)
 }

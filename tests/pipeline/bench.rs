@@ -6,8 +6,8 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::processes::{apps, until_asleep};
-use crate::root::Root;
 use crate::set_up;
+use common::root::Root;
 
 /// The results of a scenario.
 fn of<'a>(results: &'a serde_json::Value, scenario: &str) -> &'a serde_json::Value {

@@ -6,11 +6,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::{LoopExt4, Mounted, privileged};
-use crate::root::install_as;
+use common::root::install_as;
+use common::{LoopExt4, Mounted, privileged};
 
 fn doctor(args: &[&str]) -> std::process::Output {
-    Command::new(env!("CARGO_BIN_EXE_paralfetch"))
+    Command::new(common::program())
         .arg("doctor")
         .args(args)
         .output()
@@ -52,7 +52,7 @@ fn without_root_doctor_says_what_is_unknown() {
         return;
     }
     // The build may lie where another user cannot go: give the program by descriptor.
-    let program = std::fs::File::open(env!("CARGO_BIN_EXE_paralfetch")).unwrap();
+    let program = std::fs::File::open(common::program()).unwrap();
     let link = format!(
         "/proc/self/fd/{}",
         std::os::fd::AsRawFd::as_raw_fd(&program)
@@ -105,7 +105,7 @@ fn file_systems_that_hold_apps_are_judged_and_no_others() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path();
     let _root = Mounted::new("tmpfs", "tmpfs", root);
-    let program = Path::new(env!("CARGO_BIN_EXE_paralfetch"));
+    let program = Path::new(common::program());
     install_as(program, Path::new("/paralfetch"), root);
     for name in ["usr", "home", "boot", "state"] {
         fs::create_dir_all(root.join(name)).unwrap();

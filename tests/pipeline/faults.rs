@@ -11,8 +11,8 @@ use paralfetch::drive::drop_caches;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::processes::{until_read, until_single_threaded};
-use crate::root::{Root, content, our_lines};
 use crate::set_up;
+use common::root::{Root, content, our_lines};
 
 /// Runs the app and checks that it does its work, and that we say one line about `what`.
 fn runs_with_one_line(root: &Root, cmd: &[&str], what: &str) -> Output {
@@ -138,11 +138,11 @@ fn with_a_device_that_is_gone() {
     let Some((root, _turn)) = set_up() else {
         return;
     };
-    let extra = crate::common::LoopExt4::new(64, &[]);
+    let extra = common::LoopExt4::new(64, &[]);
     fs::write(extra.mount_point().join("file"), content(5, 16)).unwrap();
     let inside = root.path().join("extra");
     fs::create_dir(&inside).unwrap();
-    let bound = crate::common::Mounted::bind(extra.mount_point(), &inside);
+    let bound = common::Mounted::bind(extra.mount_point(), &inside);
     let cmd = ["/bin/sh", "-c", "cat /extra/file; cat /data/1"];
     root.learn(&[], &cmd);
     drop(bound);
@@ -186,7 +186,7 @@ fn without_root_learning_is_refused_and_running_is_not() {
     let directory = tempfile::tempdir().unwrap();
     fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
     let program = directory.path().join("paralfetch");
-    fs::copy(env!("CARGO_BIN_EXE_paralfetch"), &program).unwrap();
+    fs::copy(common::program(), &program).unwrap();
     let as_nobody = |command: &str| {
         Command::new(&program)
             .arg("--state-dir")

@@ -2,9 +2,9 @@
 
 use std::process::{Command, Output};
 
-use crate::fake_bus::{APP, Cgroups, make_pipes, reading, served};
-use crate::root::{Root, pages_of};
 use crate::set_up;
+use common::fake_bus::{APP, Cgroups, make_pipes, reading, served};
+use common::root::{Root, pages_of};
 
 /// All pages of a data file.
 const WHOLE: std::ops::Range<u64> = 0..16;

@@ -4,10 +4,10 @@ use paralfetch::drive::drop_caches;
 use paralfetch::model::Hold;
 use paralfetch::profile::Store;
 
-use crate::reads::profile;
-use crate::root::{Root, our_lines};
-use crate::scheduler::Scheduler;
 use crate::set_up;
+use common::reads::profile;
+use common::root::{Root, our_lines};
+use common::scheduler::Scheduler;
 
 #[test]
 fn an_app_is_started_once_its_first_region_has_arrived() {

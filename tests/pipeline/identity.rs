@@ -5,8 +5,8 @@ use std::process::Output;
 
 use paralfetch::drive::drop_caches;
 
-use crate::root::{Root, our_lines, pages_of};
 use crate::set_up;
+use common::root::{Root, our_lines, pages_of};
 
 /// Puts an interpreter and its scripts on the image. The shell stands in for Python: it takes a script in
 /// the same way, and needs no library of modules.

@@ -11,10 +11,10 @@ use std::process::{Child, Command, Stdio};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
-use crate::cold::Cold;
-use crate::common::succeed;
-use crate::root::{Root, pages_of};
 use crate::set_up;
+use common::cold::Cold;
+use common::root::{Root, pages_of};
+use common::succeed;
 
 /// What the program reads of its files, in 4 KiB pages; nothing of holes.
 pub const READ: [(&str, &[u64]); 7] = [
@@ -314,7 +314,7 @@ pub fn metadata_of(profile: &serde_json::Value) -> Vec<u64> {
 pub fn known() -> Option<(Root, std::sync::MutexGuard<'static, ()>)> {
     let (root, turn) = set_up()?;
     let at = |path: &str| root.path().join(&path[1..]);
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/known.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/pipeline/known.c");
     let mut compiler = Command::new("cc");
     compiler.args(["-static", "-O1", "-Wall", "-Werror", "-o"]);
     succeed(compiler.arg(at("/known")).arg(source));

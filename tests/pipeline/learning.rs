@@ -14,8 +14,9 @@ use rustix::fs::{major, minor};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::processes::{end_apps, until_asleep};
-use crate::root::{FILES, PAGES, Root, our_lines, pages_of};
-use crate::{set_up, until};
+use crate::set_up;
+use common::root::{FILES, PAGES, Root, our_lines, pages_of};
+use common::until;
 
 #[test]
 fn exact_learning_finds_the_pages_that_were_touched() {
@@ -165,7 +166,7 @@ fn a_learner_that_hangs_has_its_settings_restored_at_the_limit() {
     let directory = tempfile::tempdir().unwrap();
     let (knob, run_dir) = (directory.path().join("knob"), directory.path().join("run"));
     fs::write(&knob, "128").unwrap();
-    let mut keeper = Command::new(env!("CARGO_BIN_EXE_paralfetch"));
+    let mut keeper = Command::new(common::program());
     keeper.args(["keep-knobs", "1", "--run-dir"]).arg(&run_dir);
     // This process is the learner. It neither restores the knob nor ends.
     let mut knobs = Knobs::acquire(&run_dir, Some(keeper)).unwrap();
@@ -264,7 +265,7 @@ fn other_file_systems_are_counted() {
     // Files of ramfs are read by way of the page cache, like those on drives.
     let memory = root.path().join("memory");
     fs::create_dir(&memory).unwrap();
-    let _memory = crate::common::Mounted::new("ramfs", "none", &memory);
+    let _memory = common::Mounted::new("ramfs", "none", &memory);
     // A hole, since what is written there is cached for good.
     let hole = fs::File::create(memory.join("hole")).unwrap();
     hole.set_len(7 * 4096).unwrap();

@@ -3,13 +3,7 @@
 //! Caches and settings belong to the whole system, so these tests take turns.
 
 mod bench;
-#[path = "../common/cold.rs"]
-mod cold;
-#[path = "../common/mod.rs"]
-mod common;
 mod doctor;
-#[path = "../common/fake_bus.rs"]
-mod fake_bus;
 mod faults;
 mod helpers;
 mod holds;
@@ -21,24 +15,14 @@ mod misses;
 mod passing;
 mod prefetching;
 mod processes;
-#[path = "../common/reads.rs"]
-mod reads;
-#[path = "../common/root.rs"]
-mod root;
 mod sandbox;
-#[path = "../common/scheduler.rs"]
-mod scheduler;
-#[path = "../common/slowed.rs"]
-#[expect(dead_code, reason = "the other tests use more of it")]
-mod slowed;
 mod stalls;
 mod threads;
 mod waits;
 
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
 
-use root::Root;
+use common::root::Root;
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -49,13 +33,4 @@ fn set_up() -> Option<(Root, MutexGuard<'static, ()>)> {
     }
     let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     Some((Root::new(), turn))
-}
-
-/// Waits for something that is sure to come, unless it is broken.
-fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(60);
-    while !reached() {
-        assert!(Instant::now() < limit, "waited in vain until {what}");
-        std::thread::yield_now();
-    }
 }

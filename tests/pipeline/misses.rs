@@ -10,8 +10,8 @@ use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::Value;
 
 use crate::processes::{until_read, until_single_threaded};
-use crate::root::{FILES, PAGES, Root, content, our_lines};
 use crate::set_up;
+use common::root::{FILES, PAGES, Root, content, our_lines};
 
 /// An app that waits until it is told to go, so that the prefetch is over by then, reads all data, and
 /// reads and then extends a log.

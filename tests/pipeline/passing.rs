@@ -2,8 +2,8 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use crate::root::Root;
 use crate::set_up;
+use common::root::Root;
 
 #[test]
 fn exit_status_and_signals_are_the_apps() {

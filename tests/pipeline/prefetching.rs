@@ -2,9 +2,9 @@
 
 use paralfetch::drive::drop_caches;
 
-use crate::reads::{prefetch, profile, reads_of_launch};
-use crate::root::Root;
 use crate::set_up;
+use common::reads::{prefetch, profile, reads_of_launch};
+use common::root::Root;
 
 #[test]
 fn a_prefetched_launch_reads_nothing_itself() {

@@ -8,8 +8,8 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::root::Root;
-use crate::until;
+use common::root::Root;
+use common::until;
 
 /// Processes whose root directory is the image, with their names.
 pub fn apps(root: &Root) -> Vec<(Pid, String)> {

@@ -13,11 +13,11 @@ use paralfetch::fs::ext4::Ext4;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 
-use crate::common::{Mounted, succeed};
 use crate::known::{READ, assert_same, known, metadata_needed, metadata_of};
-use crate::reads::{prefetch, reads_of_launch};
-use crate::root::{Root, install, pages_of};
-use crate::until;
+use common::reads::{prefetch, reads_of_launch};
+use common::root::{Root, install, pages_of};
+use common::until;
+use common::{Mounted, succeed};
 
 /// A directory of the image over which the sandbox mounts a file system in its own namespace.
 const COVERED: &str = "/new";
@@ -29,7 +29,7 @@ const STAY: &str = "/app/stay";
 fn with_sandbox() -> Option<(Root, impl Drop)> {
     let (root, turn) = known()?;
     let at = |path: &str| root.path().join(&path[1..]);
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pipeline/sandbox.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/pipeline/sandbox.c");
     let mut compiler = Command::new("cc");
     compiler.args(["-static", "-O1", "-Wall", "-Werror", "-o"]);
     succeed(compiler.arg(at("/sandbox")).arg(source));
@@ -176,12 +176,7 @@ fn bubblewraps_sandbox_is_seen_through() {
         return;
     };
     if !Path::new("/bin/bwrap").exists() {
-        let why = "this test needs bwrap (Debian package bubblewrap)";
-        assert!(
-            std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
-            "{why}"
-        );
-        eprintln!("SKIPPED: {why}");
+        common::skipped("this test needs bwrap (Debian package bubblewrap)");
         return;
     }
     let needed = metadata_needed(&root);

@@ -3,10 +3,10 @@
 
 use std::fs;
 
-use crate::common::Mounted;
-use crate::root::{PAGES, Root, pages_of};
 use crate::set_up;
-use crate::slowed::{Slowed, leave_out_data};
+use common::Mounted;
+use common::root::{PAGES, Root, pages_of};
+use common::slowed::{Slowed, leave_out_data};
 
 #[test]
 fn what_is_read_after_a_pause_of_the_drive_is_learned() {

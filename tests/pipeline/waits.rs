@@ -14,25 +14,24 @@ use paralfetch::model::Wait;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
-use crate::common::LoopExt4;
-use crate::root::our_lines;
-use crate::{set_up, until};
+use crate::set_up;
+use common::root::our_lines;
+use common::until;
+use common::{LoopExt4, program};
 
 /// A user without an account.
 const NOBODY: u32 = 65_533;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_paralfetch");
-
 /// `paralfetch waits`, which is killed after two minutes.
 fn waits(arguments: &[&str]) -> Command {
-    let mut program = Command::new("timeout");
-    program.args(["--signal=KILL", "120", PROGRAM]);
-    of(program, arguments)
+    let mut timeout = Command::new("timeout");
+    timeout.args(["--signal=KILL", "120", program()]);
+    of(timeout, arguments)
 }
 
 /// The same without a limit, to be sent signals: see [`ended`].
 fn unlimited(arguments: &[&str]) -> Command {
-    of(Command::new(PROGRAM), arguments)
+    of(Command::new(program()), arguments)
 }
 
 fn of(mut program: Command, arguments: &[&str]) -> Command {
@@ -275,11 +274,11 @@ fn watching_needs_root_and_the_command_runs_as_who_called() {
     let Some(_turn) = set_up() else { return };
     for (arguments, status) in [(&["--json"][..], 1), (&["--", "echo", "started"], 125)] {
         // Not by uid(): the build may lie where only root can look a program up.
-        let mut program = Command::new("timeout");
+        let mut timeout = Command::new("timeout");
         let nobody = NOBODY.to_string();
-        program.args(["--signal=KILL", "120", "setpriv", "--clear-groups"]);
-        program.args(["--reuid", &nobody, PROGRAM]);
-        let output = of(program, arguments).output().unwrap();
+        timeout.args(["--signal=KILL", "120", "setpriv", "--clear-groups"]);
+        timeout.args(["--reuid", &nobody, program()]);
+        let output = of(timeout, arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{output:?}");
         assert!(output.stdout.is_empty(), "{output:?}");
         let lines = our_lines(&output);

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use paralfetch::drive::drop_caches;
 
-use crate::root::pages_of;
 use crate::running::number;
 use crate::set_up;
+use common::root::pages_of;
 
 #[test]
 fn a_launch_that_looks_up_too_many_paths_is_not_learned_and_counts_as_an_attempt() {

@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 
 use paralfetch::drive::drop_caches;
 
-use crate::common::Mounted;
 use crate::running::{Image, Running};
 use crate::set_up;
+use common::Mounted;
 
 /// Reads all of the image's data from an empty cache; returns the process's id.
 fn read_all(image: &Image, mut reader: Command) -> u32 {

@@ -7,9 +7,10 @@ use std::process::{Command, Stdio};
 
 use paralfetch::drive::drop_caches;
 
-use crate::common::{Mounted, succeed};
-use crate::running::{Image, Running, WAIT, files_in, number, until};
+use crate::running::{Image, Running, WAIT, files_in, number};
 use crate::set_up;
+use common::until;
+use common::{Mounted, succeed};
 
 #[test]
 fn a_full_disk_costs_nothing_that_was_there() {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::common::Mounted;
-use crate::running::{Image, Launched, Running, until};
+use crate::running::{Image, Launched, Running};
 use crate::set_up;
+use common::Mounted;
+use common::until;
 
 const DEBUGFS: &str = "/sys/kernel/debug";
 const KNOB: &str = "/sys/kernel/debug/fault_around_bytes";

@@ -108,8 +108,8 @@ fn a_read_only_state_directory_is_said_and_launches_go_on() {
     image.enable("app");
     let mut service = image.start();
     let state = image.root.state.path();
-    let _read_only = crate::common::Mounted::bind(state, state);
-    crate::common::succeed(
+    let _read_only = common::Mounted::bind(state, state);
+    common::succeed(
         Command::new("mount")
             .args(["-o", "remount,bind,ro"])
             .arg(state),

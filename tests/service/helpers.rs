@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 
 use paralfetch::drive::drop_caches;
 
-use crate::fake_bus::{APP, Cgroups, make_pipes, reading, served};
-use crate::root::pages_of;
 use crate::running::{Image, Launched, Running};
 use crate::{Turn, set_up};
+use common::fake_bus::{APP, Cgroups, make_pipes, reading, served};
+use common::root::pages_of;
 
 /// All pages of a data file.
 const WHOLE: std::ops::Range<u64> = 0..16;
@@ -87,7 +87,7 @@ fn reads_of_a_helper_are_learned_when_they_recur() {
     let inode = |path: &Path| fs::metadata(path).unwrap().ino();
     assert!(noted.contains(&inode(&image.root.path().join("data/50"))));
     // What records a launch starts a process of the same program.
-    assert!(!noted.contains(&inode(env!("CARGO_BIN_EXE_paralfetch").as_ref())));
+    assert!(!noted.contains(&inode(common::program().as_ref())));
     let mut service = start_to_learn_again(&image, service);
     learn(&image, &mut service, &[50, 52], "");
     service.stop();

@@ -6,11 +6,12 @@ use paralfetch::drive::drop_caches;
 use paralfetch::model::{Hold, Profile};
 use paralfetch::profile::Store;
 
-use crate::reads::profile;
-use crate::running::{Image, Running, until};
-use crate::scheduler::Scheduler;
+use crate::running::{Image, Running};
 use crate::set_up;
-use crate::slowed::Slowed;
+use common::reads::profile;
+use common::scheduler::Scheduler;
+use common::slowed::Slowed;
+use common::until;
 
 /// How many data files the schedule keeps where its drive stands still: each request takes a second then.
 const FEW: usize = 3;

@@ -13,11 +13,12 @@ use paralfetch::fs::residency;
 use paralfetch::model::{Place, Profile};
 use paralfetch::profile::Store;
 
-use crate::common::{Mounted, succeed};
-use crate::root::{content, install};
-use crate::running::{Image, Running, until};
+use crate::running::{Image, Running};
 use crate::set_up;
 use crate::storms::assert_small;
+use common::root::{content, install};
+use common::until;
+use common::{Mounted, succeed};
 
 /// The user whose launches and profile are to stay as they are.
 const VICTIM: u32 = 54_321;
@@ -124,7 +125,7 @@ impl Scene {
         });
         until("its profile is stored", || profile_of(&image).is_some());
         let before = contents(&image, &profile_of(&image).unwrap());
-        assert!(before.len() >= crate::root::FILES, "{before:?}");
+        assert!(before.len() >= common::root::FILES, "{before:?}");
         Some(Scene {
             image,
             service,

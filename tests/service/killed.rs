@@ -10,8 +10,9 @@ use libbpf_rs::query::ProgInfoIter;
 use paralfetch::drive::drop_caches;
 use rustix::process::Signal;
 
-use crate::running::{Image, Launched, Running, files_in, until};
+use crate::running::{Image, Launched, Running, files_in};
 use crate::set_up;
+use common::until;
 
 /// What must be after a kill as it was before the service was started.
 struct Before {

@@ -13,10 +13,10 @@ use paralfetch::model::{Profile, UserApp};
 use paralfetch::profile::Store;
 use paralfetch::service::registry::Registry;
 
-use crate::root::pages_of;
 use crate::running::{LIMIT, Launched, Running, WAIT, files_in, number};
-use crate::slowed::Slowed;
 use crate::{seen_early_and_late, set_up};
+use common::root::pages_of;
+use common::slowed::Slowed;
 
 #[test]
 fn a_plain_launch_is_learned_and_the_next_is_prefetched() {
@@ -288,13 +288,13 @@ fn forked_apps_are_announced() {
     };
     let mut service = image.start();
     let socket = image.run_dir().join("launch.sock");
-    let files: Vec<String> = (0..crate::root::FILES)
+    let files: Vec<String> = (0..common::root::FILES)
         .map(|file| image.id(&format!("data/{file}")))
         .collect();
     let mut server = Command::new("python3")
         .arg(concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/tests/common/fork_server.py"
+            "/common/fork_server.py"
         ))
         .arg(&socket)
         .stdin(Stdio::piped())

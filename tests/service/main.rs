@@ -4,12 +4,8 @@
 //! Caches and settings belong to the whole system, so these tests take turns.
 
 mod bounds;
-#[path = "../common/mod.rs"]
-mod common;
 mod discovered;
 mod disks;
-#[path = "../common/fake_bus.rs"]
-mod fake_bus;
 mod fault_around;
 mod faults;
 mod helpers;
@@ -19,18 +15,8 @@ mod killed;
 mod launches;
 mod measured;
 mod missed;
-#[path = "../common/reads.rs"]
-mod reads;
 mod replaced;
-#[path = "../common/root.rs"]
-#[expect(dead_code, reason = "the other tests use more of it")]
-mod root;
 mod running;
-#[path = "../common/scheduler.rs"]
-mod scheduler;
-#[path = "../common/slowed.rs"]
-#[expect(dead_code, reason = "the other tests use more of it")]
-mod slowed;
 mod stopped;
 mod storms;
 mod users;
@@ -40,7 +26,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
 use common::Mounted;
-use running::{Image, until};
+use running::Image;
 
 static TURN: Mutex<()> = Mutex::new(());
 

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::running::until;
 use crate::set_up;
+use common::until;
 
 /// A little after a launch, the drive that the profile lies on is measured, if nobody else uses it just then.
 #[test]

@@ -10,11 +10,11 @@ use paralfetch::service::config::HistoryConfig;
 use paralfetch::service::history::{FILE_NAME, FileReads, History};
 use serde_json::Value;
 
-use crate::fake_bus::{APP, make_pipes, reading, served};
-use crate::reads::{prefetch, profile, reads_of_launch};
-use crate::root::pages_of;
 use crate::running::{Image, Running};
 use crate::set_up;
+use common::fake_bus::{APP, make_pipes, reading, served};
+use common::reads::{prefetch, profile, reads_of_launch};
+use common::root::pages_of;
 
 /// All pages of a data file.
 const WHOLE: std::ops::Range<u64> = 0..16;

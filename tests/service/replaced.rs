@@ -10,9 +10,9 @@ use paralfetch::fs::ext4::Ext4;
 use paralfetch::model::{Place, Profile};
 use paralfetch::profile::Store;
 
-use crate::reads::{prefetch, profile, reads_of_launch};
 use crate::running::Image;
 use crate::set_up;
+use common::reads::{prefetch, profile, reads_of_launch};
 
 /// Pages of the file, between holes: as many extents, more than an inode has room for.
 const EXTENTS: u64 = 12;

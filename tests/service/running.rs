@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use paralfetch::drive::drop_caches;
 use rustix::process::Signal;
 
-use crate::root::Root;
+use common::root::Root;
+use common::until;
 
 /// The setting of how many launches of an app are learned, and what it is unless a test sets it: the second launch is
 /// only prefetched.
@@ -381,15 +382,6 @@ impl Drop for Running {
 
 fn are_in(words: &[&str], line: &str) -> bool {
     words.iter().all(|word| line.contains(word))
-}
-
-/// Waits until something is so that is sure to come, unless it is broken.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let limit = Instant::now() + LIMIT;
-    while !is_so() {
-        assert!(Instant::now() < limit, "not so: {what}");
-        thread::park_timeout(Duration::from_millis(1));
-    }
 }
 
 /// The number of a field in a line of the log.

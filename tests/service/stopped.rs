@@ -7,10 +7,10 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::common::succeed;
 use crate::killed::{until_held, until_let_go};
-use crate::running::until;
 use crate::set_up;
+use common::succeed;
+use common::until;
 
 #[test]
 fn a_stopped_service_goes_on_where_it_was() {

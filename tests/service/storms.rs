@@ -11,9 +11,10 @@ use std::process::{Child, Command, Stdio};
 use paralfetch::drive::drop_caches;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 
-use crate::common::succeed;
-use crate::running::{Launched, Running, until};
+use crate::running::{Launched, Running};
 use crate::set_up;
+use common::succeed;
+use common::until;
 
 /// A shell that starts programs one after the other, as compilers do.
 fn storm() -> Launched {

@@ -11,10 +11,11 @@ use paralfetch::drive::drop_caches;
 use paralfetch::fs::residency;
 use paralfetch::profile::Store;
 
-use crate::common::{Mounted, succeed};
-use crate::root::content;
-use crate::running::{Image, Running, number, until};
+use crate::running::{Image, Running, number};
 use crate::{seen_early_and_late, set_up};
+use common::root::content;
+use common::until;
+use common::{Mounted, succeed};
 
 /// Two users and root.
 const USERS: [u32; 3] = [54_321, 54_322, 0];

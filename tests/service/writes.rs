@@ -9,8 +9,9 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::running::{Image, Launched, Running, WAIT, until};
+use crate::running::{Image, Launched, Running, WAIT};
 use crate::set_up;
+use common::until;
 
 const VM: &str = "/proc/sys/vm";
 const BACKGROUND: &str = "/proc/sys/vm/dirty_background_ratio";

@@ -10,7 +10,8 @@ use paralfetch::policy::{MeasureKind, ShieldSettings};
 use paralfetch::shield::{Shield, ShieldError, ShieldOptions};
 
 use crate::set_up;
-use crate::system::{USER, WrittenImage, quiet, read, shield, until, until_in_force};
+use crate::system::{USER, WrittenImage, quiet, read, shield, until_in_force};
+use common::until;
 
 /// Names the run directory and the device for [`a_process_with_a_shield`].
 const ROLE: &str = "PARALFETCH_TEST_SHIELD";

@@ -2,8 +2,6 @@
 //!
 //! Dirty limits belong to the whole system, so these tests take turns.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod faults;
 mod measures;
 mod system;

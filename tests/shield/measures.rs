@@ -7,7 +7,8 @@ use paralfetch::shield::{Shield, ShieldStatus};
 
 use crate::set_up;
 use crate::system::USER;
-use crate::system::{WrittenImage, chosen, in_force, quiet, until, until_in_force};
+use crate::system::{WrittenImage, chosen, in_force, quiet, until_in_force};
+use common::until;
 
 fn begins(shield: &Shield, written: &WrittenImage, launch: u64) {
     let root = process::id().cast_signed();

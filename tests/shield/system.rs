@@ -4,22 +4,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use paralfetch::drive::Sysfs;
 use paralfetch::policy::{MeasureKind, ShieldSettings};
 use paralfetch::shield::{Shield, ShieldOptions, ShieldStatus};
 use tempfile::TempDir;
 
-use crate::common::{LoopExt4, succeed};
 use crate::writer::{SlowDrive, Writer};
+use common::{LoopExt4, succeed, until};
 
 /// The user whose launches these are.
 pub const USER: u32 = 1000;
-
-/// Longest wait for something that happens within seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An ext4 on a slow drive, and its writer.
 pub struct WrittenImage {
@@ -157,7 +152,7 @@ pub fn quiet(settings: ShieldSettings) -> ShieldSettings {
 
 /// A shield with a keeper and its knobs' record in this directory.
 pub fn shield(run_dir: &Path, settings: ShieldSettings) -> Shield {
-    let mut keeper = Command::new(env!("CARGO_BIN_EXE_paralfetch"));
+    let mut keeper = Command::new(common::program());
     keeper.args(["keep-knobs", "90", "--run-dir"]).arg(run_dir);
     let options = ShieldOptions {
         guard_dir: run_dir.to_owned(),
@@ -180,15 +175,6 @@ pub fn until_in_force(shield: &Shield, kind: MeasureKind) {
     until(&format!("{kind} is in force"), || {
         in_force(&shield.status()).contains(&kind)
     });
-}
-
-/// Waits until it is so, but not for ever.
-pub fn until(what: &str, is_so: impl Fn() -> bool) {
-    let limit = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < limit, "not within a minute: {what}");
-        sleep(Duration::from_millis(20));
-    }
 }
 
 pub fn read(file: &Path) -> String {

@@ -4,23 +4,17 @@
 //! This program is its own harness, since the same file runs on both sides: in the machine, where it
 //! is called `guest`, it launches an app and prints figures; on the host it judges them.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod compare;
 mod facts;
 mod guest;
-#[path = "../common/machine.rs"]
-mod machine;
-#[path = "../waits/rig.rs"]
-mod rig;
 mod service;
 mod waits;
 
 use std::process::ExitCode;
 use std::time::Instant;
 
+use common::machine::{self, Init};
 use facts::{Facts, MARK};
-use machine::Init;
 
 /// A system whose kernel is booted, and the test that does.
 struct Kernel {

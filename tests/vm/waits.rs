@@ -9,13 +9,9 @@ use std::time::Duration;
 use paralfetch::model::WaitCause;
 
 use crate::facts::WaitFacts;
-use crate::rig::{PLAIN, Rig, Task, begin_writeback};
-
-/// Where the tests' images lie.
-const IMAGES: &str = env!("CARGO_TARGET_TMPDIR");
+use common::wait_rig::{PLAIN, Rig, Task, begin_writeback};
 
 pub fn named() -> WaitFacts {
-    fs::create_dir_all(IMAGES).unwrap();
     let status = Command::new("modprobe").arg("loop").status().unwrap();
     assert!(status.success(), "modprobe loop: {status}");
     let mut rig = Rig::new(&PLAIN, &[], Duration::from_millis(20));

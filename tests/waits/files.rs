@@ -7,8 +7,8 @@ use std::time::Duration;
 use paralfetch::model::WaitCause;
 
 use crate::alone;
-use crate::common::privileged;
-use crate::rig::{PLAIN, Rig, Task, begin_writeback};
+use common::privileged;
+use common::wait_rig::{PLAIN, Rig, Task, begin_writeback};
 
 const LEAST: Duration = Duration::from_millis(20);
 

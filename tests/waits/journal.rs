@@ -10,8 +10,8 @@ use std::time::Duration;
 use paralfetch::model::WaitCause;
 
 use crate::alone;
-use crate::common::privileged;
-use crate::rig::{PLAIN, Rig, Task};
+use common::privileged;
+use common::wait_rig::{PLAIN, Rig, Task};
 
 fn change_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();

@@ -1,12 +1,9 @@
 //! The wait detector against waits that are produced on purpose: on a real ext4 whose drive stands still while the
 //! file system below it is frozen.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod files;
 mod journal;
 mod queue;
-mod rig;
 mod sums;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -9,8 +9,8 @@ use paralfetch::model::{Wait, WaitCause};
 use rustix::fs::{Advice, fadvise};
 
 use crate::alone;
-use crate::common::privileged;
-use crate::rig::{PLAIN, Queue, Rig, Task, begin_writeback, write_scattered};
+use common::privileged;
+use common::wait_rig::{PLAIN, Queue, Rig, Task, begin_writeback, write_scattered};
 
 const LEAST: Duration = Duration::from_millis(20);
 /// More requests than the drive takes at a time.

@@ -7,8 +7,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use crate::alone;
-use crate::common::privileged;
-use crate::rig::{PLAIN, Rig, Task};
+use common::privileged;
+use common::wait_rig::{PLAIN, Rig, Task};
 
 const SWITCH: &str = "/proc/sys/kernel/task_delayacct";
 

@@ -12,7 +12,7 @@ use paralfetch::drive::{checkpoint_journal, drop_caches};
 use paralfetch::fs::residency;
 use rustix::fs::{major, minor};
 
-use crate::common::{LoopExt4, succeed};
+use common::{LoopExt4, succeed};
 
 /// Files that the app reads whole; each of 16 pages.
 pub const FILES: usize = 120;

@@ -3,8 +3,6 @@
 //! This program is its own harness, since learning needs the process's main thread. It is one test:
 //! its steps share what was learned.
 
-#[path = "../../../tests/common/mod.rs"]
-mod common;
 mod image;
 
 use std::collections::BTreeMap;

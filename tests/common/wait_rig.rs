@@ -1,9 +1,6 @@
 //! An ext4 on a loop device of its own, whose image lies on another file system that can be frozen: then the drive
 //! takes requests and completes none.
 
-// The virtual machine's test program uses a part of this.
-#![allow(dead_code)]
-
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,7 +14,7 @@ use std::time::{Duration, Instant};
 use paralfetch::kernel::{WaitDetector, WaitOptions};
 use paralfetch::model::{Wait, WaitCause};
 
-use crate::common::{LoopExt4, succeed};
+use crate::{LoopExt4, succeed};
 
 /// Longest time that anything in these tests may take to happen.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -1,8 +1,5 @@
 //! Programs of the system, and who executes them.
 
-// Each test program uses its own part of this.
-#![allow(dead_code)]
-
 use std::fs;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};

@@ -1,19 +1,105 @@
-//! Real file systems for tests: mounted from an image on a loop device, and gone afterwards whatever
-//! happens.
+//! What the test programs share: real file systems on loop devices, which are gone afterwards whatever happens; the program
+//! that is tested; waiting for events.
 
-// Each test program uses its own part of this.
-#![allow(dead_code)]
+#![expect(
+    clippy::new_without_default,
+    reason = "what mounts file systems is no default"
+)]
+
+pub mod cold;
+pub mod fake_bus;
+pub mod guest;
+pub mod harness;
+pub mod machine;
+pub mod package;
+pub mod reads;
+pub mod root;
+pub mod scheduler;
+pub mod slowed;
+pub mod wait_rig;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+/// The source tree.
+pub const TREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
+/// Longest wait for something that is sure to come unless it is broken: several times what a busy host needs.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+/// The program that is tested, `target/release/paralfetch`.
+///
+/// # Panics
+/// If a source of it is newer: cargo does not build it together with the test programs.
+pub fn program() -> &'static str {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = built().join("paralfetch");
+        newer_than_sources(&program);
+        program.into_os_string().into_string().unwrap()
+    })
+}
+
+/// A directory for images on the drive that the build is on: tmpfs has no direct I/O.
+pub fn scratch() -> PathBuf {
+    let directory = built().join("../tmp");
+    fs::create_dir_all(&directory).unwrap();
+    fs::canonicalize(directory).unwrap()
+}
+
+/// Where cargo puts programs. It puts test programs into a directory `deps` there.
+fn built() -> PathBuf {
+    let deps = std::env::current_exe().unwrap();
+    deps.parent().unwrap().parent().unwrap().to_owned()
+}
+
+/// Cargo lists the sources of a program beside it, in a rule for make(1): `PROGRAM: SOURCE SOURCE …`.
+fn newer_than_sources(program: &Path) {
+    let how = "run 'cargo build --release'";
+    let changed = |path: &Path| fs::metadata(path).and_then(|found| found.modified());
+    let built = changed(program).unwrap_or_else(|error| panic!("{program:?}: {error}; {how}"));
+    let rule = fs::read_to_string(program.with_extension("d")).unwrap();
+    let sources = rule.split_once(": ").unwrap().1.split_whitespace();
+    let newer = sources
+        .map(Path::new)
+        .find(|source| changed(source).is_ok_and(|changed| changed > built));
+    assert_eq!(newer, None, "the program is older than its source; {how}");
+}
+
+/// Waits for something that is sure to come unless it is broken, and that no event reports.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let limit = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < limit, "waited in vain until {what}");
+        thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// Says why a test is left out. Fails where CI forbids that.
+pub fn skipped(why: &str) {
+    assert!(
+        std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
+        "{why}"
+    );
+    eprintln!("SKIPPED: {why}");
+}
+
+/// Whether this is root; otherwise the test is left out.
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skipped("this test needs root");
+    }
+    is_root
+}
 
 /// Whether tests that need root can run. If not, says so loudly; where CI forbids that, fails.
 pub fn privileged() -> bool {
@@ -21,12 +107,7 @@ pub fn privileged() -> bool {
     if rustix::process::geteuid().is_root() && Path::new("/dev/loop-control").exists() {
         return true;
     }
-    let why = "this test needs root and loop devices";
-    assert!(
-        std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
-        "{why}"
-    );
-    eprintln!("SKIPPED: {why}");
+    skipped("this test needs root and loop devices");
     false
 }
 
@@ -54,8 +135,7 @@ pub struct LoopExt4 {
 impl LoopExt4 {
     /// A file system of `size_mb` MiB, made by mke2fs(8) with further arguments, and mounted.
     pub fn new(size_mb: u64, mke2fs_args: &[&str]) -> LoopExt4 {
-        // On the drive that the build is on: tmpfs has no direct I/O.
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let directory = tempfile::tempdir_in(scratch()).unwrap();
         make(&directory.path().join("image"), size_mb, mke2fs_args);
         fs::create_dir(directory.path().join("mnt")).unwrap();
         let mut image = LoopExt4 {

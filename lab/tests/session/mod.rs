@@ -21,11 +21,7 @@ pub fn possible() -> bool {
     } else {
         return true;
     };
-    assert!(
-        std::env::var_os("PARALFETCH_REQUIRE_PRIVILEGED").is_none_or(|value| value != "1"),
-        "{why}"
-    );
-    eprintln!("SKIPPED: {why}");
+    common::skipped(&why);
     false
 }
 

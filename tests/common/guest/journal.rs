@@ -1,8 +1,5 @@
 //! The journal, followed.
 
-// Each test program uses its own part of this.
-#![allow(dead_code)]
-
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::Value;
 
-use crate::system::outcome;
+use crate::guest::system::outcome;
 
 /// How long to wait for something that is sure to come, unless it is broken.
 const LIMIT: Duration = Duration::from_secs(300);
