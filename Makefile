@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup build lab deb rpm arch piuparts arm64 release demo check test results fuzz clean install uninstall
+.PHONY: help setup build lab deb rpm arch piuparts arm64 release demo check test test-machines results fuzz clean install uninstall
 
 help:
 	@echo 'make setup     install what is missing (Debian 12+, Ubuntu 24.04+; asks sudo when needed)'
@@ -17,7 +17,8 @@ help:
 	@echo 'make release   build what a release consists of, in target/artefacts'
 	@echo 'make demo      measure LibreOffice Writer in an image: cold, warm, prefetched'
 	@echo 'make check     format, lints, floors, scripts and unit tests: no root, no network'
-	@echo 'make test      that, and everything else: as root, with the release build, in virtual machines'
+	@echo 'make test      that, and all that runs on this kernel: as root, with the release build'
+	@echo 'make test-machines  what needs other machines or many minutes: all that has not passed yet, or PART=NAME'
 	@echo 'make results   measure the applications of the results table, into results/'
 	@echo 'make fuzz      fuzz every target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make clean     remove what was built'
@@ -59,6 +60,9 @@ check:
 
 test:
 	@scripts/test.sh
+
+test-machines:
+	@FUZZ_SECONDS='$(FUZZ_SECONDS)' scripts/test_machines.sh $(PART)
 
 results:
 	@scripts/results.sh

@@ -6,46 +6,13 @@
 # Needs neither root nor, once the dependencies have been fetched, the network. All parts run, also
 # after one has failed. What is missing on a fresh system, `make setup` installs.
 
-# shellcheck source=scripts/common.sh
-source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+# shellcheck source=scripts/parts.sh
+source "$(dirname "${BASH_SOURCE[0]}")/parts.sh"
 
 FUZZ_MANIFEST=fuzz/Cargo.toml
 
-# What the test programs print, for the sum of their results.
-TESTS_LOG=$TARGET_DIR/tests.log
-# A line for each part: seconds, verdict, name.
-PARTS=()
-FAILED=()
-
-# part NAME COMMAND…: runs one part and notes how long it took. A failure is reported at the end.
-part() {
-    local name=$1 started=$SECONDS status
-    say "$name"
-    # In a condition, bash would ignore errexit in the functions that are called.
-    set +e
-    (
-        set -e
-        "${@:2}"
-    )
-    status=$?
-    set -e
-    # Ctrl-C ends the whole run, not one part.
-    ((status != 130)) || exit 130
-    ((status == 0)) || FAILED+=("$name")
-    PARTS+=("$(printf '%4d:%02d  %s%s' $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)) \
-        "$name" "$( ((status == 0)) || echo ' (FAILED)')")")
-}
-
-# finish: prints the parts' times and the sum of all test programs' results; the exit status of the run.
-finish() {
-    say "Time of each part (min:s)"
-    printf '%s\n' "${PARTS[@]}"
-    printf '%4d:%02d  in total\n' $((SECONDS / 60)) $((SECONDS % 60))
-    # libtest and our own harnesses end with the same line.
-    awk '/^test result:/ { passed += $4; failed += $6 }
-        END { print passed + 0 " passed, " failed + 0 " failed" }' "$TESTS_LOG"
-    ((${#FAILED[@]} == 0)) || die "failed: $(printf '%s; ' "${FAILED[@]}" | sed 's/; $//')"
-}
+# Longest time of one program of unit tests, in seconds: a hundred times what it needs on a quiet machine.
+UNIT_SECONDS=600
 
 format() {
     cargo fmt --all --check
@@ -74,14 +41,19 @@ documentation() {
         cargo doc --workspace --no-deps --document-private-items --locked
 }
 
-# Debug builds, for the compiler's checks of arithmetic.
-unit_tests() { cargo test --workspace --lib --locked --no-fail-fast 2>&1 | tee -a "$TESTS_LOG"; }
+# Debug builds, for the compiler's checks of arithmetic. A test that waits for ever fails like any other.
+unit_tests() {
+    local program status=0
+    while read -r program; do
+        (cd "$REPO" && as_invoker timeout --kill-after=10 "$UNIT_SECONDS" "$program") 2>&1 | tee -a "$TESTS_LOG" || status=1
+    done < <(cargo test --workspace --lib --locked --no-run --message-format=json-render-diagnostics | test_programs)
+    return "$status"
+}
 
 check() {
     find_cargo || die "no cargo $(rust_floor) or newer: run 'make setup'"
     command -v shellcheck >/dev/null || die "shellcheck is missing: run 'make setup'"
-    as_invoker mkdir -p "$TARGET_DIR"
-    as_invoker tee "$TESTS_LOG" </dev/null >/dev/null
+    begin_log
     part "Format" format
     part "Floors of the source tree" "$REPO/scripts/floors.py"
     part "Words" "$REPO/scripts/check_words.sh"

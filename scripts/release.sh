@@ -40,6 +40,7 @@ main() {
     if [[ -e $REPO/.git && -n $(as_invoker git -C "$REPO" status --porcelain --untracked-files=no) ]]; then
         die "the tree has changes that are not committed: a release is what a commit has"
     fi
+    [[ ! -e $REPO/.git ]] || as_invoker "$REPO/scripts/tiers.py" released
     build_programs
     rm -rf "$ARTEFACTS"
     mkdir -p "$ARTEFACTS"

@@ -8,10 +8,11 @@ use std::fs::{self, File};
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::ptr::null_mut;
 use std::time::SystemTime;
 
-use common::{LoopExt4, privileged};
+use common::{LoopExt4, harness, privileged};
 use lab::methods::LearnedSet;
 use lab::timeline::{Facts, Raw, Recorder, Timeline, What, Why, analyse};
 use paralfetch::apps::{Rules, identify_command};
@@ -36,9 +37,13 @@ const PREFETCHED: usize = 4;
 /// No launch of cat(1) takes longer: everything that was recorded is shown.
 const SECONDS: f64 = 60.0;
 
-fn main() {
+fn main() -> ExitCode {
+    if harness::is_listing() {
+        harness::list(["cold", "warm", "prefetched"]);
+        return ExitCode::SUCCESS;
+    }
     if !privileged() {
-        return;
+        return ExitCode::SUCCESS;
     }
     // Blocks of a page, as real drives have: mke2fs gives small file systems smaller ones.
     let mut image = LoopExt4::new(64, &["-b", "4096"]);
@@ -83,7 +88,7 @@ fn main() {
     });
     check_prefetched(&analyse(&prefetched, &set, entries, facts()));
     println!("test prefetched ... ok");
-    println!("test result: ok. 3 passed; 0 failed;");
+    harness::close(3, 0)
 }
 
 /// A file that stays cached with its name and inode when another process drops the caches, because it is

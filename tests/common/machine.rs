@@ -12,9 +12,6 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/vm.sh");
 /// five and more where others take half of them.
 const LIMIT_SECONDS: u32 = 1800;
 
-/// Asks for the tests that take longer than most changes are worth.
-const LONG_TESTS: &str = "PARALFETCH_LONG_TESTS";
-
 /// The exit status with which the guest asks for a reboot, where the machine has boots left.
 pub const REBOOT: u8 = 75;
 
@@ -33,45 +30,41 @@ pub fn is_guest() -> bool {
     arg0.is_some_and(|arg0| Path::new(&arg0).file_name() == Some("guest".as_ref()))
 }
 
-/// Whether tests of many minutes are to be done; says so of `test` if not.
-pub fn is_long_test_wanted(test: &str) -> bool {
-    let is_wanted = std::env::var(LONG_TESTS).is_ok_and(|value| value == "1");
-    if !is_wanted {
-        println!("left out: {test}: it takes ten minutes, with {LONG_TESTS}=1 in the environment");
-    }
-    is_wanted
-}
-
-/// Whether the machines have been built; they need not be.
-fn has_machines() -> bool {
+/// Whether the machine with this system has been built; it need not be.
+fn has_machine(system: &str) -> bool {
     let ready = Command::new(SCRIPT)
-        .arg("ready")
+        .args(["ready", system])
         .output()
         .is_ok_and(|output| output.status.success());
     if !ready {
-        skipped("the virtual machines have not been built: 'scripts/vm.sh image'");
+        skipped(&format!(
+            "the machine has not been built: 'scripts/vm.sh image {system}'"
+        ));
     }
     ready
 }
 
-/// Runs the tests that are wanted, by name, if there are machines, and prints the closing line of a test
-/// program; `holds` boots the machine and says whether all was as it should be.
+/// Runs the tests that are wanted and whose machine there is, and prints the closing line of a test program. `names` says
+/// the name of a test and its system, as `scripts/vm.sh` knows it; `holds` boots the machine and says whether all was as it
+/// should be.
 pub fn run_tests<T>(
     tests: &[T],
-    name: impl Fn(&T) -> &str,
+    names: impl Fn(&T) -> (&'static str, &'static str),
     holds: impl Fn(&T) -> bool,
 ) -> ExitCode {
     if harness::is_listing() {
-        harness::list(tests.iter().map(name));
+        harness::list(tests.iter().map(|test| names(test).0));
         return ExitCode::SUCCESS;
     }
     let (mut passed, mut failed) = (0, 0);
-    if !tests.is_empty() && has_machines() {
-        for test in tests.iter().filter(|test| harness::is_wanted(name(test))) {
-            match holds(test) {
-                true => passed += 1,
-                false => failed += 1,
-            }
+    for test in tests {
+        let (name, system) = names(test);
+        if !harness::is_wanted(name) || !has_machine(system) {
+            continue;
+        }
+        match holds(test) {
+            true => passed += 1,
+            false => failed += 1,
         }
     }
     harness::close(passed, failed)

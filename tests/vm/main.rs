@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         guest::main();
         return ExitCode::SUCCESS;
     }
-    machine::run_tests(&KERNELS, |kernel| kernel.test, holds)
+    machine::run_tests(&KERNELS, |kernel| (kernel.test, kernel.system), holds)
 }
 
 /// Boots the machine and says what came of it; whether all was as it should be.

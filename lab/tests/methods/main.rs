@@ -8,8 +8,10 @@ mod image;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use common::harness;
 use lab::methods::{
     BlockMap, Call, Completion, LearnedApp, LearningRun, Method, Plan, PlannedDrive, Running, plan,
     together,
@@ -23,30 +25,37 @@ use paralfetch::process::{Command, Spawn, Stdio, Supervisor};
 
 use image::Image;
 
-fn main() {
+/// A step, by its name.
+type Step = (&'static str, fn(&Image, &LearnedApp));
+
+const STEPS: [Step; 8] = [
+    ("the_last_stages_are_the_products_profiles", product),
+    ("learned_sets_are_read_back", kept),
+    ("fast_knows_what_was_read_by_path", by_path),
+    ("prefetched_launches_read_what_the_method_leaves", leftovers),
+    ("the_completion_block_is_left_to_the_app", completion),
+    ("a_prefetch_ends_when_it_is_told_to", told_to_end),
+    ("a_warm_launch_is_left_alone", warm),
+    ("apps_that_start_together_are_prefetched_together", several),
+];
+
+fn main() -> ExitCode {
+    if harness::is_listing() {
+        harness::list(STEPS.map(|(name, _)| name));
+        return ExitCode::SUCCESS;
+    }
     if !common::privileged() {
-        return;
+        return ExitCode::SUCCESS;
     }
     // Before any other thread, which would get its signals.
     let mut supervisor = Supervisor::new().unwrap();
     let image = Image::new();
     let learned = learned(&image, &mut supervisor);
-    type Step = (&'static str, fn(&Image, &LearnedApp));
-    let steps: [Step; 8] = [
-        ("the last stages are the product's profiles", product),
-        ("learned sets are read back", kept),
-        ("fast knows what was read by path", by_path),
-        ("prefetched launches read what the method leaves", leftovers),
-        ("the completion block is left to the app", completion),
-        ("a prefetch ends when it is told to", told_to_end),
-        ("a warm launch is left alone", warm),
-        ("apps that start together are prefetched together", several),
-    ];
-    for (name, step) in steps {
+    for (name, step) in STEPS {
         step(&image, &learned);
         println!("test {name} ... ok");
     }
-    println!("test result: ok. {} passed; 0 failed;", steps.len());
+    harness::close(STEPS.len() as u32, 0)
 }
 
 /// All learned sets of the image's app.
