@@ -23,7 +23,8 @@
 #
 # PROGRAM is executed in a directory in memory that holds it and the FILEs; the machine's own disk is
 # an ext4 that can be written to and forgets everything in the end. What PROGRAM prints is printed, its exit
-# status is passed through. The machine is emulated (no /dev/kvm): slow, and the same everywhere.
+# status is passed through. Where /dev/kvm boots a kernel within seconds it is used, otherwise the machine is emulated: slow,
+# and the same everywhere.
 # It has no network. After SECONDS, all boots together, it is switched off.
 
 # shellcheck source=scripts/common.sh
@@ -177,17 +178,55 @@ pack_payload() {
     tar -C "$payload" -cf "$work/payload.tar" .
 }
 
+# Longest boot to the initial file system by /dev/kvm, in seconds, and what the kernel says there.
+PROBE_SECONDS=5
+BOOTED='Run /init as init process'
+
+# boots_by_kvm: whether /dev/kvm boots the machine's kernel. Virtual machines may offer it and not carry it through.
+boots_by_kvm() {
+    local console
+    console=$(mktemp)
+    timeout --kill-after=1 "$PROBE_SECONDS" qemu-system-x86_64 -nodefaults -no-reboot -display none -accel kvm -cpu host \
+        -m "$MEMORY_MIB" -kernel "$VM_DIR/vmlinuz-$SYSTEM" -initrd "$VM_DIR/initrd.img-$SYSTEM" -serial "file:$console" \
+        -append 'console=ttyS0 panic=-1 root=/dev/none' </dev/null >/dev/null 2>&1 || true
+    grep -q "$BOOTED" "$console"
+    local booted=$?
+    rm -f "$console"
+    return "$booted"
+}
+
+# choose_accelerator: sets ACCELERATOR and PROCESSORS. What the probe found is kept until this system is booted again.
+choose_accelerator() {
+    local file=$VM_DIR/accelerator boot found=tcg
+    boot=$(cat /proc/sys/kernel/random/boot_id)
+    if [[ -w /dev/kvm && $(cat "$file" 2>/dev/null) != *"$boot" ]]; then
+        if boots_by_kvm; then found=kvm; fi
+        echo "$found $boot" >"$file"
+    elif [[ -w /dev/kvm ]]; then
+        read -r found _ <"$file"
+    fi
+    if [[ $found == kvm ]]; then
+        ACCELERATOR=(-accel kvm -cpu host) PROCESSORS=2
+        return 0
+    fi
+    # A processor that is emulated by a thread of its own may go on executing a breakpoint that another one has removed
+    # from the code, for ever: Linux sets them while tracepoints are attached and detached. All processors take turns in
+    # one thread instead; a whole system, which would then be too slow, has one.
+    # Without cmpxchg16b: under QEMU 7.2, Linux 6.12 has crashed right behind that instruction.
+    ACCELERATOR=(-accel "tcg,thread=single" -cpu "max,-cx16") PROCESSORS=2
+    [[ $1 == guest ]] || PROCESSORS=1
+}
+
 # boot WORK SECONDS: with what run has prepared there. What the program printed goes to WORK/out, and what the kernel and
 # process 1 did to WORK/console. Sets ENDED to the emulator's status.
 boot() {
     local work=$1 seconds=$2
     ENDED=0
-    # Without cmpxchg16b: under QEMU 7.2, Linux 6.12 has crashed right behind that instruction.
     # no_timer_check: where the host is busy, the emulated timer fires too late for the check at boot.
     # A disk's readahead is the kernel's usual 128 KiB.
     setpriv --pdeathsig TERM timeout --kill-after=5 "$seconds" \
         setpriv --pdeathsig KILL qemu-system-x86_64 \
-        -nodefaults -no-reboot -display none -accel tcg,thread=single -cpu max,-cx16 -smp "$PROCESSORS" -m "$MEMORY_MIB" \
+        -nodefaults -no-reboot -display none "${ACCELERATOR[@]}" -smp "$PROCESSORS" -m "$MEMORY_MIB" \
         -kernel "$VM_DIR/vmlinuz-$SYSTEM" -initrd "$VM_DIR/initrd.img-$SYSTEM" \
         -drive "$ROOT_DISK" \
         -drive "file=$work/payload.tar,format=raw,if=virtio,readonly=on" \
@@ -232,11 +271,7 @@ run() {
     trap "rm -rf '$work'" EXIT
     pack_payload "$work" "$init" "${@:2}"
     prepare_disks "$work" "$boots"
-    # A processor that is emulated by a thread of its own may go on executing a breakpoint that another one has removed
-    # from the code, for ever: Linux sets them while tracepoints are attached and detached. All processors take turns in
-    # one thread instead; a whole system, which would then be too slow to attach within the exec gate's limit, has one.
-    PROCESSORS=2
-    [[ $init == guest ]] || PROCESSORS=1
+    choose_accelerator "$init"
     end=$((SECONDS + seconds))
     for ((boot = 1; boot <= boots; boot++)); do
         ((end > SECONDS)) || break

@@ -93,7 +93,8 @@ pub fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let limit = Instant::now() + Duration::from_secs(300);
     while !reached() {
         assert!(Instant::now() < limit, "waited in vain until {what}");
-        std::thread::yield_now();
+        // The machine may have one processor, which what is waited for needs.
+        std::thread::park_timeout(Duration::from_millis(20));
     }
 }
 
