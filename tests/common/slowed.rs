@@ -14,10 +14,10 @@ use crate::skipped;
 pub struct Slowed(pub PathBuf);
 
 impl Slowed {
-    /// Six files of the image, a command that reads them, and processes that get so few requests in a second from its
+    /// Two files of the image, a command that reads them, and processes that get so few requests in a second from its
     /// drive that each is a pause of the launch. Everything else that the command uses is cached.
     pub fn reading(root: &Root) -> Option<(Slowed, Vec<String>, String)> {
-        let files: Vec<String> = (0..6).map(|file| format!("/data/{file}")).collect();
+        let files: Vec<String> = (0..2).map(|file| format!("/data/{file}")).collect();
         let read = format!("cat {}", files.join(" "));
         leave_out_data(root, &files, &read);
         Some((Slowed::by_drive(root.image.device())?, files, read))

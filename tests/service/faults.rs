@@ -8,36 +8,6 @@ use std::process::{Command, Stdio};
 use crate::running::{files_in, number};
 use crate::set_up;
 
-/// The kernel lets everybody go whom a killed service has held, and the next service goes on where it was.
-#[test]
-fn a_killed_service_holds_nobody() {
-    let Some((image, _turn)) = set_up() else {
-        return;
-    };
-    image.enable("app");
-    let mut service = image.start();
-    // Killed while a launch is under way that is held, learned or neither.
-    let mut launches: Vec<_> = (0..8)
-        .map(|_| {
-            Command::new("chroot")
-                .arg(image.root.path())
-                .arg("/app")
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap()
-        })
-        .collect();
-    service.kill();
-    for launch in &mut launches {
-        assert!(launch.wait().unwrap().success());
-    }
-    service = image.start();
-    image.learn(&mut service, "app");
-    let line = image.launch_cold(&mut service, "app");
-    assert!(line.contains("kind=Prefetched"), "{line}");
-}
-
 #[test]
 fn damaged_state_costs_a_relearn() {
     let Some((image, _turn)) = set_up() else {

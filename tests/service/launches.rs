@@ -38,45 +38,32 @@ fn a_plain_launch_is_learned_and_the_next_is_prefetched() {
 
 #[test]
 fn a_profile_and_the_registry_name_the_executable() {
-    seen_early_and_late(|image| {
-        image.enable("app");
-        let mut service = image.start();
-        image.learn(&mut service, "app");
-        image.until_recorded("app");
-        // An app that is gone before it can be looked at is known by its path alone.
-        for _ in 0..3 {
-            image.launch_cold(&mut service, "app");
-        }
-        service.stop();
-        let id = image.id("app");
-        let file = fs::metadata(&id).unwrap();
-        let state = image.root.state.path();
-        let stored = Store::create(state).unwrap().list().unwrap();
-        assert_eq!(stored.len(), 1);
-        let app = stored[0].profile.as_ref().unwrap().app.clone();
-        assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
-        let (registry, damaged) = Registry::load(state).unwrap();
-        assert_eq!(damaged, None);
-        let app = registry.records[&UserApp::new(0, id.as_str())]
-            .app
-            .clone()
-            .unwrap();
-        assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
-    });
-}
-
-#[test]
-fn what_was_learned_outlives_the_service() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
     image.enable("app");
     let mut service = image.start();
     image.learn(&mut service, "app");
+    image.until_recorded("app");
+    // An app that is gone before it can be looked at is known by its path alone.
+    for _ in 0..3 {
+        image.launch_cold(&mut service, "app");
+    }
     service.stop();
-    let mut service = image.start();
-    let line = image.launch_cold(&mut service, "app");
-    assert!(line.contains("kind=Prefetched"), "{line}");
+    let id = image.id("app");
+    let file = fs::metadata(&id).unwrap();
+    let state = image.root.state.path();
+    let stored = Store::create(state).unwrap().list().unwrap();
+    assert_eq!(stored.len(), 1);
+    let app = stored[0].profile.as_ref().unwrap().app.clone();
+    assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
+    let (registry, damaged) = Registry::load(state).unwrap();
+    assert_eq!(damaged, None);
+    let app = registry.records[&UserApp::new(0, id.as_str())]
+        .app
+        .clone()
+        .unwrap();
+    assert_eq!((app.dev, app.ino), (file.dev(), file.ino()));
 }
 
 #[test]
@@ -128,23 +115,27 @@ fn other_programs_and_other_roots_are_left_alone() {
     let before = image.paralfetch(&["list", "--json"]);
     assert!(before.status.success(), "{before:?}");
     let text = String::from_utf8_lossy(&before.stdout);
-    assert!(!text.contains(twin.to_str().unwrap()), "{text}");
+    let twin = twin.to_str().unwrap();
+    assert!(!text.contains(twin), "{text}");
+    assert_eq!(service.heard(&["launch begins", twin]), [""; 0]);
+    assert_eq!(service.heard(&["launch begins"]).len(), 1);
 }
 
 /// They record, prefetch or measure a launch themselves.
 #[test]
 fn launches_of_our_own_commands_are_left_to_them() {
-    seen_early_and_late(|image| {
-        image.enable("app");
-        let mut service = image.start();
-        image.learn(&mut service, "app");
-        image.root.learn(&[], &["/app"]);
-        let line = image.launch_cold(&mut service, "app");
-        assert!(line.contains("kind=Prefetched"), "{line}");
-        let begun = ["launch begins", &format!("app=\"{}\"", image.id("app"))];
-        assert_eq!(service.heard(&begun).len(), 2);
-        service.stop();
-    });
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    image.root.learn(&[], &["/app"]);
+    let line = image.launch_cold(&mut service, "app");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    let begun = ["launch begins", &format!("app=\"{}\"", image.id("app"))];
+    assert_eq!(service.heard(&begun).len(), 2);
+    service.stop();
 }
 
 /// A container has a root and mounts of its own. A path there is another file's, even if it reads the same.
@@ -174,18 +165,19 @@ fn an_equal_path_in_a_container_is_not_taken_for_the_app() {
 
 #[test]
 fn names_of_any_length_are_seen() {
-    seen_early_and_late(|image| {
-        let names = ["a", "vi", "cal", "gimp", "kword"];
-        for name in names {
-            image.script(name, "cat /data/*");
-            image.enable(name);
-        }
-        let mut service = image.start();
-        for name in names {
-            image.launch(name);
-            service.launch_of(&image.id(name));
-        }
-    });
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let names = ["a", "vi", "cal", "gimp", "kword"];
+    for name in names {
+        image.script(name, "cat /data/*");
+        image.enable(name);
+    }
+    let mut service = image.start();
+    for name in names {
+        image.launch(name);
+        service.launch_of(&image.id(name));
+    }
 }
 
 #[test]
@@ -330,39 +322,31 @@ fn forked_apps_are_announced() {
 
 #[test]
 fn only_reads_of_what_the_profile_lacks_lead_back_to_learning() {
-    seen_early_and_late(|image| {
-        // As fast as its prefetching: it makes many requests of its own, all for what is scheduled.
-        image.script("reader", &format!("cat $(cat /list); {WAIT}"));
-        let list = image.root.path().join("list");
-        fs::write(&list, "/data/[1-5]?").unwrap();
-        image.enable("reader");
-        let mut service = image.start();
-        service.line(&["ready to learn"]);
-        let launch = |service: &mut Running| {
-            image.hold();
-            drop_caches().unwrap();
-            let reader = image.spawn("reader");
-            let line = service.launch_of(&image.id("reader"));
-            image.let_end();
-            reader.succeed();
-            line
-        };
-        let line = launch(&mut service);
-        assert!(line.contains("kind=Learned"), "{line}");
-        for _ in 0..4 {
-            let line = launch(&mut service);
-            assert!(line.contains("kind=Prefetched"), "{line}");
-        }
-        fs::write(&list, "/data/[6-9]?").unwrap();
-        let line = launch(&mut service);
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    // As fast as its prefetching: it makes many requests of its own, all for what is scheduled.
+    image.script("reader", "cat $(cat /list)");
+    let list = image.root.path().join("list");
+    fs::write(&list, "/data/[1-5]?").unwrap();
+    image.enable("reader");
+    let mut service = image.start();
+    service.line(&["ready to learn"]);
+    let line = image.launch_cold(&mut service, "reader");
+    assert!(line.contains("kind=Learned"), "{line}");
+    for _ in 0..4 {
+        let line = image.launch_cold(&mut service, "reader");
         assert!(line.contains("kind=Prefetched"), "{line}");
-        service.line(&["ready to learn"]);
-        let line = launch(&mut service);
-        assert!(line.contains("kind=Learned"), "{line}");
-        let reasons = service.heard(&["will be learned again", "it reads too much itself"]);
-        assert_eq!(reasons.len(), 1);
-        service.stop();
-    });
+    }
+    fs::write(&list, "/data/[6-9]?").unwrap();
+    let line = image.launch_cold(&mut service, "reader");
+    assert!(line.contains("kind=Prefetched"), "{line}");
+    service.line(&["ready to learn"]);
+    let line = image.launch_cold(&mut service, "reader");
+    assert!(line.contains("kind=Learned"), "{line}");
+    let reasons = service.heard(&["will be learned again", "it reads too much itself"]);
+    assert_eq!(reasons.len(), 1);
+    service.stop();
 }
 
 /// What its first process, a shell, starts waits for the drive, and the shell for that.
@@ -398,50 +382,51 @@ fn a_launch_goes_on_while_any_thread_of_its_tree_waits_for_the_drive() {
 
 #[test]
 fn apps_that_are_started_at_once_are_all_learned() {
-    seen_early_and_late(|image| {
-        // None of them is over before it is let end.
-        image.configure("[launch]\nquiet_window_ms = 20000\n");
-        // Each reads 30 files of its own.
-        let apps = [("first", "[1-3]"), ("second", "[4-6]"), ("third", "[7-9]")];
-        for (name, tens) in apps {
-            image.script(name, &format!("cat /data/{tens}?; {WAIT}"));
-            image.enable(name);
-        }
-        let mut service = image.start();
-        // Tables are ready for one of them; the threads of the others make theirs.
-        service.line(&["ready to learn"]);
-        let running = apps.map(|(name, _)| image.spawn(name));
-        for _ in apps {
-            service.line(&["launch begins"]);
-        }
-        image.let_end();
-        running.into_iter().for_each(Launched::succeed);
-        for _ in apps {
-            let line = service.line(&["INFO launch "]);
-            assert!(line.contains("kind=Learned"), "{line}");
-        }
-        for (name, _) in apps {
-            image.until_stored(name);
-        }
-        service.stop();
-        let stored = Store::create(image.root.state.path())
-            .unwrap()
-            .list()
-            .unwrap();
-        for (name, tens) in apps {
-            let mut of_app = stored
-                .iter()
-                .map(|stored| stored.profile.as_ref().unwrap())
-                .filter(|profile| profile.app.path.ends_with(name.as_bytes()));
-            let scheduled = data_files(of_app.next().unwrap());
-            let wanted = (10..100).filter(|number| {
-                let first = char::from_digit(number / 10, 10).unwrap();
-                (tens.as_bytes()[1]..=tens.as_bytes()[3]).contains(&(first as u8))
-            });
-            let wanted: BTreeSet<String> = wanted.map(|number| format!("/data/{number}")).collect();
-            assert_eq!(scheduled, wanted, "{name}");
-        }
-    });
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    // None of them is over before it is let end.
+    image.configure("[launch]\nquiet_window_ms = 20000\n");
+    // Each reads 30 files of its own.
+    let apps = [("first", "[1-3]"), ("second", "[4-6]"), ("third", "[7-9]")];
+    for (name, tens) in apps {
+        image.script(name, &format!("cat /data/{tens}?; {WAIT}"));
+        image.enable(name);
+    }
+    let mut service = image.start();
+    // Tables are ready for one of them; the threads of the others make theirs.
+    service.line(&["ready to learn"]);
+    let running = apps.map(|(name, _)| image.spawn(name));
+    for _ in apps {
+        service.line(&["launch begins"]);
+    }
+    image.let_end();
+    running.into_iter().for_each(Launched::succeed);
+    for _ in apps {
+        let line = service.line(&["INFO launch "]);
+        assert!(line.contains("kind=Learned"), "{line}");
+    }
+    for (name, _) in apps {
+        image.until_stored(name);
+    }
+    service.stop();
+    let stored = Store::create(image.root.state.path())
+        .unwrap()
+        .list()
+        .unwrap();
+    for (name, tens) in apps {
+        let mut of_app = stored
+            .iter()
+            .map(|stored| stored.profile.as_ref().unwrap())
+            .filter(|profile| profile.app.path.ends_with(name.as_bytes()));
+        let scheduled = data_files(of_app.next().unwrap());
+        let wanted = (10..100).filter(|number| {
+            let first = char::from_digit(number / 10, 10).unwrap();
+            (tens.as_bytes()[1]..=tens.as_bytes()[3]).contains(&(first as u8))
+        });
+        let wanted: BTreeSet<String> = wanted.map(|number| format!("/data/{number}")).collect();
+        assert_eq!(scheduled, wanted, "{name}");
+    }
 }
 
 /// Files in /data that the profile's schedule reads.

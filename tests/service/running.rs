@@ -225,7 +225,7 @@ impl Image {
     /// Launches from empty caches until that is prefetched. An app that is as fast as its prefetching is
     /// learned again now and then, as chance decides.
     pub fn prefetch_in_the_end(&self, running: &mut Running, name: &str) {
-        for _ in 0..50 {
+        for _ in 0..3 {
             if self.launch_cold(running, name).contains("kind=Prefetched") {
                 return;
             }

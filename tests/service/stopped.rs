@@ -60,25 +60,6 @@ fn a_stopped_service_goes_on_where_it_was() {
     image.prefetch_in_the_end(&mut service, "app");
 }
 
-/// A service that hangs answers nobody. A program that it holds waits until the service is killed, as systemd's watchdog
-/// does in the end.
-#[test]
-fn a_program_that_a_hung_service_holds_goes_on_when_that_is_killed() {
-    let Some((image, _turn)) = set_up() else {
-        return;
-    };
-    image.enable("app");
-    let mut service = image.start();
-    service.line(&["ready to learn"]);
-    service.signal(Signal::STOP);
-    let app = image.spawn("app");
-    until_held(&app);
-    service.kill();
-    app.succeed();
-    let mut service = image.start();
-    image.learn_in_the_end(&mut service, "app");
-}
-
 /// Announcements that come while nobody takes them fill the socket; later ones are refused, and nobody waits. Those in
 /// it are looked at when the service goes on, and launches are as they were.
 #[test]

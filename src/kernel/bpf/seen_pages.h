@@ -91,12 +91,19 @@ struct mark {
 	bool fresh;
 };
 
-/* Marks those pages of the range that are in its i-th word; notes if one of them is new. */
-static long mark_word(__u64 i, struct mark *m)
+/*
+ * Marks those pages of the range that are in its i-th word; notes if one of them is new. A global function: the
+ * verifier looks at its many ways once in each program, and not for each of its callers.
+ */
+__noinline int mark_word(__u64 i, struct mark *m)
 {
-	__u64 word = (m->first >> 6) + i, mask = ~0ULL, old, *bits;
+	__u64 word, mask = ~0ULL, old, *bits;
 	struct pf_page_word *seen;
 
+	/* The verifier takes a pointer that a global function is given for one that may be NULL. */
+	if (!m)
+		return 0;
+	word = (m->first >> 6) + i;
 	if (word == m->first >> 6)
 		mask &= ~0ULL << (m->first & 63);
 	if (word == m->last >> 6)
@@ -133,6 +140,12 @@ static long mark_word(__u64 i, struct mark *m)
 	return 0;
 }
 
+static long mark_each(__u64 i, struct mark *m)
+{
+	mark_word(i, m);
+	return 0;
+}
+
 /* True if any page of the range is new to the recorder's filter; marks all of it as reported. */
 static __always_inline bool mark_new(__u32 recorder, const struct pf_event *e, __u8 by)
 {
@@ -155,7 +168,7 @@ static __always_inline bool mark_new(__u32 recorder, const struct pf_event *e, _
 	if (words > MAX_WORDS)
 		/* Too long to mark: user space drops what it knows already. */
 		return true;
-	bpf_loop(words, mark_word, &m, 0);
+	bpf_loop(words, mark_each, &m, 0);
 	return m.fresh;
 }
 
