@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 FUZZ_SECONDS ?= 60
 
-.PHONY: help setup build lab deb rpm arch piuparts arm64 release demo check test test-machines results fuzz clean install uninstall
+.PHONY: help setup build lab deb rpm arch piuparts arm64 release demo check test test-machines results fuzz mutants clean install uninstall
 
 help:
 	@echo 'make setup     install what is missing (Debian 12+, Ubuntu 24.04+; asks sudo when needed)'
@@ -21,6 +21,7 @@ help:
 	@echo 'make test-machines  what needs other machines or many minutes: all that has not passed yet, or PART=NAME'
 	@echo 'make results   measure the applications of the results table, into results/'
 	@echo 'make fuzz      fuzz every target for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make mutants   change the pure code in many small ways, and show which ones no unit test notices (hours)'
 	@echo 'make clean     remove what was built'
 	@echo 'make install   install what make build has made, with the system service (PREFIX, UNITS, DESTDIR)'
 	@echo 'make uninstall remove that; profiles and changed configuration stay'
@@ -69,6 +70,9 @@ results:
 
 fuzz:
 	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+mutants:
+	@scripts/mutants.sh
 
 clean:
 	@scripts/clean.sh

@@ -1,4 +1,4 @@
-//! A short session of the laboratory: two apps, one emulated drive, two turns. The apps are learned idle,
+//! A short session of the laboratory: two apps, one emulated drive, one turn. The apps are learned idle,
 //! live and while one of them is running; they are prefetched beside the launch, before it (`sorted`) and
 //! by the service.
 
@@ -14,7 +14,7 @@ use session::{lab, possible};
 const APPS: &str = "xpdf,mousepad";
 const DEVICE: &str = "microsd";
 const BACKGROUND: &str = "mousepad";
-const TURNS: u32 = 2;
+const TURNS: u32 = 1;
 /// Scenarios of every app. `sorted` holds the app until its prefetch is complete.
 const SCENARIOS: [&str; 6] = [
     "cold",

@@ -29,7 +29,15 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn writes(directory: &Path, out: &Path, more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_lab"))
-        .args(["writes", "--limit", "3", "--runs", "1"])
+        .args([
+            "writes",
+            "--limit",
+            "1",
+            "--settle-ms",
+            "100",
+            "--runs",
+            "1",
+        ])
         .args(more)
         .arg("--out")
         .arg(out)

@@ -104,6 +104,14 @@ mod tests {
     }
 
     #[test]
+    fn a_page_times_a_launch_from_the_middle_of_it_on() {
+        // Its second read comes after 1 µs.
+        let reads = [(1, 0, 1), (2, 0, 1)];
+        assert_eq!(completion(&reads, 2), Some((2, 0)), "half of the launch");
+        assert_eq!(completion(&reads, 3), None, "a third");
+    }
+
+    #[test]
     fn the_end_of_a_long_read_times_a_launch_and_an_early_page_does_not() {
         // A film of 2000 pages is read last, in one piece or around another read.
         assert_eq!(completion(&[(1, 0, 1), (2, 0, 2000)], 600), Some((2, 1999)));

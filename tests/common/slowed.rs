@@ -26,8 +26,17 @@ impl Slowed {
     /// Processes that get one read request in a second from this drive.
     pub fn by_drive(device: &Path) -> Option<Slowed> {
         let id = rustix::fs::stat(device).unwrap().st_rdev;
-        let limit = format!("{}:{} 1", major(id), minor(id));
-        Slowed::by("blkio", &[("blkio.throttle.read_iops_device", &limit)])
+        let (major, minor) = (major(id), minor(id));
+        Slowed::by(
+            (
+                "blkio",
+                &[(
+                    "blkio.throttle.read_iops_device",
+                    &format!("{major}:{minor} 1"),
+                )],
+            ),
+            ("io", ("io.max", &format!("{major}:{minor} riops=1"))),
+        )
     }
 
     /// Processes that get ten milliseconds of processor time in a second.
@@ -36,30 +45,39 @@ impl Slowed {
             ("cpu.cfs_period_us", "1000000"),
             ("cpu.cfs_quota_us", "10000"),
         ];
-        Slowed::by("cpu", &limits)
+        Slowed::by(("cpu", &limits), ("cpu", ("cpu.max", "10000 1000000")))
     }
 
-    /// `None`, with the reason, where the kernel cannot do that for us.
-    fn by(controller: &str, limits: &[(&str, &str)]) -> Option<Slowed> {
-        let groups = Path::new("/sys/fs/cgroup").join(controller);
-        let mut missing = limits
-            .iter()
-            .filter(|(file, _)| !groups.join(file).exists());
-        if let Some((file, _)) = missing.next() {
-            let why = format!(
-                "apps cannot be slowed down: there is no {}/{file}",
-                groups.display()
-            );
-            skipped(&why);
-            return None;
+    /// By a hierarchy of the controller's own, or by the one of all controllers, whichever the system has. `None`, with
+    /// the reason, where it has neither.
+    fn by(
+        (controller, limits): (&str, &[(&str, &str)]),
+        (unified, limit): (&str, (&str, &str)),
+    ) -> Option<Slowed> {
+        let root = Path::new("/sys/fs/cgroup");
+        let own = root.join(controller);
+        if limits.iter().all(|(file, _)| own.join(file).exists()) {
+            return Some(Slowed::within(&own, limits));
         }
+        let controllers = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+        if controllers.split_whitespace().any(|name| name == unified) {
+            fs::write(root.join("cgroup.subtree_control"), format!("+{unified}")).unwrap();
+            return Some(Slowed::within(root, &[limit]));
+        }
+        skipped(&format!(
+            "apps cannot be slowed down: there is no control group with the controller {controller}"
+        ));
+        None
+    }
+
+    fn within(groups: &Path, limits: &[(&str, &str)]) -> Slowed {
         let group = groups.join(format!("paralfetch-test-{}", std::process::id()));
         fs::create_dir(&group).unwrap();
         let slowed = Slowed(group);
         for (file, limit) in limits {
             fs::write(slowed.0.join(file), limit).unwrap();
         }
-        Some(slowed)
+        slowed
     }
 
     /// A running process is one of the group from now on.

@@ -17,9 +17,9 @@ use paralfetch::model::{Wait, WaitCause};
 use crate::{LoopExt4, succeed};
 
 /// Longest time that anything in these tests may take to happen.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = crate::PATIENCE;
 /// After so many seconds a guard thaws what is frozen, whatever has become of the test.
-const FROZEN_SECONDS: &str = "30";
+const FROZEN_SECONDS: &str = "240";
 
 /// How the queue of the drive is set up.
 pub struct Queue {

@@ -23,8 +23,8 @@ const RULES: &str = "/etc/polkit-1/rules.d/50-launchers.rules";
 
 /// Seconds within which the service has to say that it is alive, which it does twice as often; and how
 /// often it is heard of while that is watched: for longer than it would live if it were not.
-const WATCHDOG_SECONDS: u32 = 6;
-const HEARD: usize = 5;
+const WATCHDOG_SECONDS: u32 = 12;
+const HEARD: usize = 3;
 
 /// Does everything. What it is about to do is printed, for a machine that does not come to its end.
 pub fn main() {

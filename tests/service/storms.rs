@@ -28,8 +28,8 @@ fn storm() -> Launched {
 /// Bound of the memory that the service has for itself, in KiB.
 const MAX_MEMORY_KIB: u64 = 64 << 10;
 
-/// The service has grown no larger than an hour of calm lets it be; returns what it takes, in words. The peak counts
-/// the pages of its program file, too.
+/// The service has grown no larger than an hour of calm lets it be; returns what it takes, in words. Pages of its program
+/// file do not count: how many the kernel maps at once is its own business.
 pub(crate) fn assert_small(service: &Running) -> String {
     let proc = format!("/proc/{}", service.pid());
     let open = fs::read_dir(format!("{proc}/fd")).unwrap().count();
@@ -41,12 +41,13 @@ pub(crate) fn assert_small(service: &Running) -> String {
         digits.parse().unwrap()
     };
     let (peak, threads) = (field("VmHWM:"), field("Threads:"));
+    let own = peak.saturating_sub(field("RssFile:"));
     let now = ["RssAnon", "RssFile", "RssShmem"].map(|name| {
         let kib = field(&format!("{name}:"));
         format!("{name} {kib} KiB")
     });
     let memory = format!("at most {peak} KiB were resident; now {}", now.join(", "));
-    assert!(peak < MAX_MEMORY_KIB, "{memory}");
+    assert!(own < MAX_MEMORY_KIB, "{memory}");
     assert!(threads < 64, "{threads} threads");
     memory
 }

@@ -209,6 +209,9 @@ pub struct Writes {
     /// End a benchmark after so many seconds, with the call under way.
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub limit: u64,
+    /// Watch the writer's backlog for so long until it has settled before a benchmark, and the writer for so long after it.
+    #[arg(long, default_value_t = 10_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub settle_ms: u64,
     /// See who waits for what in every run, with the product's detector.
     #[arg(long)]
     pub waits: bool,

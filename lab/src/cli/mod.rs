@@ -4,6 +4,7 @@ mod args;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
@@ -161,6 +162,7 @@ fn write(args: args::Writes) -> Result<()> {
         measures: Measure::parse_list(&args.measures)?,
         runs: args.runs,
         limit: args.limit,
+        settle: Duration::from_millis(args.settle_ms),
         waits: args.waits,
         discard: args.discard,
         image_dir: args.image_dir,

@@ -26,12 +26,8 @@ use crate::image::{MountPoint, Workplace, private_namespace};
 use crate::record::{Record, Session, Written};
 use crate::report;
 
-/// How long the writer is watched after a benchmark: what was held back for its sake is written then.
-const AFTER: Duration = Duration::from_secs(10);
-
-/// A backlog that has become smaller by less than one part of so many in this time has settled.
+/// A backlog that has become smaller by less than one part of so many in [`WritesOptions::settle`] has settled.
 const SETTLED: u64 = 40;
-const SETTLING: Duration = Duration::from_secs(10);
 /// Longest wait for that.
 const LONGEST_SETTLING: Duration = Duration::from_secs(300);
 
@@ -59,6 +55,9 @@ pub struct WritesOptions {
     pub runs: u32,
     /// After so many seconds a benchmark ends with the call under way.
     pub limit: u64,
+    /// How long the writer's backlog is watched for having settled before a benchmark, and the writer after it: what
+    /// was held back for the benchmark's sake is written then.
+    pub settle: Duration,
     /// Whether to see who waits in every run.
     pub waits: bool,
     /// Whether blocks that are freed are discarded at once, as on a phone.
@@ -305,7 +304,7 @@ impl Site<'_> {
         let mut in_force =
             InForce::start(task.measure, self.asked.waits, root, self.target, self.lab)?;
         if writer.is_some() {
-            let_backlog_settle()?;
+            let_backlog_settle(self.asked.settle)?;
         }
         let started = now();
         let mark = writer.as_mut().map(Background::mark).transpose()?;
@@ -313,7 +312,7 @@ impl Site<'_> {
         in_force.benchmark_ends()?;
         let throughput = match (&mut writer, mark) {
             (Some(writer), Some(mark)) => {
-                std::thread::sleep(AFTER);
+                std::thread::sleep(self.asked.settle);
                 Some(writer.since(mark)?)
             }
             _ => None,
@@ -370,11 +369,11 @@ impl Site<'_> {
 
 /// Waits until no less becomes dirty any more: a measure that limits the writer does so after some time, in which the
 /// drive writes what there is. What is compared are writers that have been at it for long.
-fn let_backlog_settle() -> Result<()> {
+fn let_backlog_settle(time: Duration) -> Result<()> {
     let begun = Instant::now();
     let mut before = Dirty::read()?.now;
     while begun.elapsed() < LONGEST_SETTLING {
-        std::thread::sleep(SETTLING);
+        std::thread::sleep(time);
         let now = Dirty::read()?.now;
         if now >= before - before / SETTLED {
             break;

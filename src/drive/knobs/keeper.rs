@@ -4,6 +4,7 @@
 //! to it ends in any way.
 
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -96,7 +97,8 @@ pub fn keep(dir: &Path, limit: Duration) -> Result<(), KnobError> {
     // For a keeper that was not started by `Knobs`.
     let _ = SigSet::from(Signal::SIGTERM).thread_block();
     let bus = SystemBus::default();
-    while !is_closed(limit) {
+    let stdin = io::stdin();
+    while !is_closed(&stdin, limit) {
         // A process that hangs keeps its lock: the record is the one to restore. What cannot be restored stays
         // recorded for the end.
         let _ = restore_record(dir, &bus);
@@ -114,9 +116,8 @@ pub fn keep(dir: &Path, limit: Duration) -> Result<(), KnobError> {
     Ok(())
 }
 
-/// Waits until standard input is closed, or the limit has passed. Whether it is closed.
-fn is_closed(limit: Duration) -> bool {
-    let stdin = io::stdin();
+/// Waits until the pipe that tells of changes is closed, or the limit of a change has passed. Whether it is closed.
+fn is_closed(notices: &impl AsFd, limit: Duration) -> bool {
     let mut deadline: Option<Instant> = None;
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -124,13 +125,13 @@ fn is_closed(limit: Duration) -> bool {
             return false;
         }
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], timeout.as_ref()) {
+        match poll(&mut [PollFd::new(notices, PollFlags::IN)], timeout.as_ref()) {
             Ok(0) | Err(Errno::INTR) => continue,
             Ok(_) => {}
             Err(_) => return true,
         }
         let mut byte = [0];
-        match rustix::io::read(&stdin, &mut byte) {
+        match rustix::io::read(notices, &mut byte) {
             Ok(1..) => deadline = next_deadline(deadline, byte[0], Instant::now() + limit),
             Err(Errno::INTR) => {}
             Ok(0) | Err(_) => return true,
@@ -150,6 +151,16 @@ fn next_deadline(deadline: Option<Instant>, byte: u8, latest: Instant) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_is_waited_for_until_its_limit_and_the_end_of_the_process_without_one() {
+        let (notices, process) = io::pipe().unwrap();
+        rustix::io::write(&process, &[Notice::Begin as u8]).unwrap();
+        assert!(!is_closed(&notices, Duration::from_millis(1)), "it hangs");
+        rustix::io::write(&process, &[Notice::Begin as u8, Notice::AllRestored as u8]).unwrap();
+        drop(process);
+        assert!(is_closed(&notices, Duration::from_millis(1)));
+    }
 
     #[test]
     fn the_limit_begins_with_the_first_change_or_anew_with_each() {
