@@ -16,15 +16,14 @@ for option in level=4 inline-8bit-counters pc-table trace-compares; do
     FLAGS+=" -Cllvm-args=-sanitizer-coverage-$option"
 done
 
-# fuzz_target PROGRAM: prints the log only when something is found.
+# fuzz_target NAME: prints the log only when something is found.
 fuzz_target() {
-    local name=${1##*/} corpus log status=0
+    local name=$1 corpus log status=0
     corpus=$REPO/fuzz/corpus/$name
     log=$(mktemp)
-    [[ -n $(ls "$REPO/fuzz/seeds/$name") ]] || die "the fuzz target $name has no seeds in fuzz/seeds/$name"
     mkdir -p "$corpus" "$REPO/fuzz/artifacts/$name"
     # New inputs go to the first directory; the seeds in the second are only read.
-    "$1" -max_total_time="$FUZZ_SECONDS" -timeout=60 -artifact_prefix="$REPO/fuzz/artifacts/$name/" \
+    PARALFETCH_FUZZ_TARGET=$name "$PROGRAM" -max_total_time="$FUZZ_SECONDS" -timeout=60 -artifact_prefix="$REPO/fuzz/artifacts/$name/" \
         "$corpus" "$REPO/fuzz/seeds/$name" >"$log" 2>&1 || status=$?
     if ((status == 0)); then
         say "$name: $(sed -n 's/^Done \([0-9]*\) runs in \(.*\) second.*/\1 inputs in \2 s/p' "$log")"
@@ -41,23 +40,22 @@ main() {
     "$REPO/scripts/setup.sh" build
     # libfuzzer is C++. setup.sh installs clang, and perhaps nothing else that is called c++.
     command -v c++ >/dev/null || export CXX=${CXX:-clang++}
-    local host programs=() scratch target
+    local host scratch targets
     host=$(rustc -vV | sed -n 's/^host: //p')
     # With a target named, build scripts and macros are compiled without the flags.
     CARGO_PROFILE_DEV_DEBUG=line-tables-only RUSTC_BOOTSTRAP=1 RUSTFLAGS=$FLAGS \
         cargo build --manifest-path "$REPO/fuzz/Cargo.toml" --bins --locked --target "$host" \
         --target-dir "$TARGET_DIR/fuzz"
-    for target in "$REPO"/fuzz/fuzz_targets/*.rs; do
-        programs+=("$TARGET_DIR/fuzz/$host/debug/$(basename "$target" .rs)")
-    done
+    PROGRAM=$TARGET_DIR/fuzz/$host/debug/fuzz
+    mapfile -t targets < <(ls "$REPO/fuzz/seeds")
     # Targets may leave files of their own behind.
     scratch=$(mktemp -d)
     # shellcheck disable=SC2064 # its name now
     trap "rm -rf '$scratch'" EXIT
-    export TMPDIR=$scratch REPO FUZZ_SECONDS
+    export TMPDIR=$scratch REPO FUZZ_SECONDS PROGRAM
     export -f fuzz_target say warn die
-    say "Fuzzing ${#programs[@]} targets for $FUZZ_SECONDS s each"
-    printf '%s\n' "${programs[@]}" | xargs -P "$(nproc)" -I PROGRAM bash -euc 'fuzz_target PROGRAM'
+    say "Fuzzing ${#targets[@]} targets for $FUZZ_SECONDS s each"
+    printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I TARGET bash -euc 'fuzz_target TARGET'
 }
 
 main

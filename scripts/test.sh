@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that a change has to pass and that runs on this system's kernel: the quick checks, the fuzz targets, the
+# Everything that a change has to pass and that runs on this system's kernel: the quick checks, the
 # privileged and end-to-end tests of the release build, and one boot of another kernel, Debian 12's.
 #
 #   scripts/test.sh
@@ -11,8 +11,6 @@
 # shellcheck source=scripts/check.sh
 source "$(dirname "$0")/check.sh"
 
-# Of each fuzz target here, beside its seeds.
-FUZZ_SECONDS=2
 # The machine that is booted here.
 SYSTEM=debian12
 
@@ -65,7 +63,6 @@ main() {
     as_invoker mkdir -p "$TARGET_DIR"
     start_machine
     check
-    part "Fuzz targets, their seeds and $FUZZ_SECONDS s each" "$REPO/scripts/fuzz.sh" "$FUZZ_SECONDS"
     part "Build of the release tests" build_programs
     part "Tiers of the tests" "$REPO/scripts/tiers.py" check "$TEST_PROGRAMS"
     part "Order of functions" "$REPO/scripts/run_order.py" --check

@@ -1,12 +1,10 @@
 //! Any bytes as a configuration file: an error that names a line of it, or values that go together.
-#![no_main]
-
 use std::path::Path;
 
 use paralfetch::model::LaunchLimits;
 use paralfetch::service::config::Config;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     match Config::parse(Path::new("config.toml"), bytes) {
         Ok(config) => {
             let limits = LaunchLimits::from(&config.launch);
@@ -17,4 +15,4 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             assert!(error.line.is_none_or(|line| line <= lines), "{error}");
         }
     }
-});
+}

@@ -3,27 +3,24 @@
 //!
 //! The input is the rules file up to the first NUL byte, and then the working directory, the executed file
 //! and its arguments, each ended by another NUL byte.
-#![no_main]
-
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use libfuzzer_sys::fuzz_target;
 use paralfetch::apps::Rules;
 use paralfetch::model::Key;
 
 static BUILTIN: LazyLock<Rules> = LazyLock::new(Rules::builtin);
 
-fuzz_target!(|data: &[u8]| {
+pub fn check(data: &[u8]) {
     let mut parts = data.split(|&byte| byte == 0);
     let text = parts.next().unwrap_or_default();
     let mut rules = BUILTIN.clone();
-    if let Ok(text) = std::str::from_utf8(text) {
-        if let Err(error) = rules.extend(text) {
-            assert_eq!(error.lines().count(), 1, "{error}");
-        }
+    if let Ok(text) = std::str::from_utf8(text)
+        && let Err(error) = rules.extend(text)
+    {
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
     let mut words = parts.map(OsStr::from_bytes);
     let cwd = Path::new(words.next().unwrap_or_default());
@@ -40,4 +37,4 @@ fuzz_target!(|data: &[u8]| {
         }
         rules.is_launcher(&found.app(0, None));
     }
-});
+}

@@ -9,14 +9,13 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 
 use paralfetch::fs::ext4::{Ext4, ReadLimits};
 
 /// What is damaged.
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "each target damages one of them")]
 pub enum Damaged {
     /// The superblock and the group descriptors.
     Superblock,
@@ -104,35 +103,32 @@ fn places(damaged: Damaged) -> Vec<Range<usize>> {
     blocks.into_iter().map(bytes).collect()
 }
 
-thread_local! {
-    static PLACES: std::cell::OnceCell<Vec<Range<usize>>> = const { std::cell::OnceCell::new() };
-}
+/// Places of each kind of damage, found once.
+static PLACES: [OnceLock<Vec<Range<usize>>>; 4] = [const { OnceLock::new() }; 4];
 
-/// Damages the image, asks everything, and restores it.
-pub fn fuzz(damaged: Damaged, changes: &[u8]) {
-    PLACES.with(|places_of| {
-        let places = places_of.get_or_init(|| places(damaged));
-        let mut rest = changes;
-        while let [low, high, len, after @ ..] = rest {
-            let at = usize::from(u16::from_le_bytes([*low, *high]));
-            let place = &places[at / BLOCK as usize % places.len()];
-            let start = place.start + at % BLOCK as usize;
-            let len = usize::from(*len).min(after.len()).min(place.end - start);
-            IMAGE
-                .damaged
-                .write_all_at(&after[..len], start as u64)
-                .unwrap();
-            rest = &after[len..];
-        }
-        ask_everything();
-        for place in places {
-            let sound = &IMAGE.sound[place.clone()];
-            IMAGE
-                .damaged
-                .write_all_at(sound, place.start as u64)
-                .unwrap();
-        }
-    });
+/// Damages the image, asks everything, and restores it. One at a time: there is one image.
+pub fn check(damaged: Damaged, changes: &[u8]) {
+    let places = PLACES[damaged as usize].get_or_init(|| places(damaged));
+    let mut rest = changes;
+    while let [low, high, len, after @ ..] = rest {
+        let at = usize::from(u16::from_le_bytes([*low, *high]));
+        let place = &places[at / BLOCK as usize % places.len()];
+        let start = place.start + at % BLOCK as usize;
+        let len = usize::from(*len).min(after.len()).min(place.end - start);
+        IMAGE
+            .damaged
+            .write_all_at(&after[..len], start as u64)
+            .unwrap();
+        rest = &after[len..];
+    }
+    ask_everything();
+    for place in places {
+        let sound = &IMAGE.sound[place.clone()];
+        IMAGE
+            .damaged
+            .write_all_at(sound, place.start as u64)
+            .unwrap();
+    }
 }
 
 /// Nearly every answer to damage is an error, as it should be.

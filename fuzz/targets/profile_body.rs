@@ -1,10 +1,8 @@
 //! Any bytes as the body of a `.pf` file whose header and checksum are right, so that the parser
 //! behind them is reached. What is accepted must be written and read back the same.
-#![no_main]
-
 use paralfetch::profile::{FormatError, decode, encode, seal};
 
-libfuzzer_sys::fuzz_target!(|body: &[u8]| {
+pub fn check(body: &[u8]) {
     let Ok(profile) = decode(&seal(body)) else {
         return;
     };
@@ -14,4 +12,4 @@ libfuzzer_sys::fuzz_target!(|body: &[u8]| {
         Err(FormatError::TooLarge { .. }) => {}
         Err(error) => panic!("read, but cannot be written: {error}"),
     }
-});
+}

@@ -1,10 +1,8 @@
 //! Any bytes as the models of drives that are kept: an error, or models that drives can have, which can be
 //! written and read again.
-#![no_main]
-
 use paralfetch::drive::KeptModels;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+pub fn check(bytes: &[u8]) {
     if let Ok(models) = KeptModels::parse(bytes) {
         for kept in models.drives() {
             assert!(kept.model.is_sound() && !kept.identities.is_empty());
@@ -14,4 +12,4 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let again = KeptModels::parse(text.as_bytes()).expect("what was written can be read");
         assert_eq!(again.drives().len(), models.drives().len());
     }
-});
+}

@@ -1,14 +1,12 @@
 //! Any bytes as announcements: what is accepted is harmless and reads the same again, and lines do
 //! not depend on how they were cut. The first byte tells where to cut.
-#![no_main]
-
 use paralfetch::service::announce::{Announcement, Lines, MAX_NAME, MAX_TEXT, parse};
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+pub fn check(input: &[u8]) {
     let Some((&at, bytes)) = input.split_first() else {
         return;
     };
-    check(bytes);
+    check_text(bytes);
     let (first, second) = bytes.split_at(usize::from(at).min(bytes.len()));
     let mut lines = Lines::default();
     let mut whole = Lines::default();
@@ -19,13 +17,13 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         assert_eq!(lines.pop(), Some(line.clone()));
         if let Some(line) = line {
             assert!(line.len() <= MAX_TEXT);
-            check(&line);
+            check_text(&line);
         }
     }
     assert_eq!(lines.pop(), None);
-});
+}
 
-fn check(text: &[u8]) {
+fn check_text(text: &[u8]) {
     let Some(announcement) = parse(text) else {
         return;
     };
