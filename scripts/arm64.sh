@@ -4,7 +4,7 @@
 #   scripts/arm64.sh [--tests]
 #
 # It becomes target/aarch64-unknown-linux-gnu/release/paralfetch, of which `scripts/deb.sh --binary` and the like make
-# packages. What needs a kernel of that processor (BPF, fanotify) is not tried. --tests runs the unit tests, too.
+# packages. What needs a kernel of that processor (BPF) is not tried. --tests runs the unit tests, too.
 
 # shellcheck source=scripts/common.sh
 source "$(dirname "$0")/common.sh"

@@ -7,8 +7,8 @@ fn main() -> ExitCode {
     paralfetch::cli::main()
 }
 
-/// A thread that panics must not leave programs behind that wait for it at their execve: the kernel lets them go when the
-/// process ends, and systemd starts the service again. The build's profile has panics unwind, as test programs need it.
+/// A service of which one thread is missing would go on without it; systemd starts one anew that has ended. The build's
+/// profile has panics unwind, as test programs need it.
 fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

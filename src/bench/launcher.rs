@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,9 +11,9 @@ use serde::Serialize;
 
 use super::completion;
 use super::results::{Results, Sample, Scenario};
-use crate::drive::{Sysfs, drop_caches};
+use crate::drive::drop_caches;
 use crate::kernel::{CompletionBlock, DRAIN_INTERVAL, Meter};
-use crate::model::{App, LaunchLimits, Profile};
+use crate::model::{App, LaunchLimits};
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::process::{
     AppStatus, Clocks, Command, EndDetector, LaunchLook, ReadSample, Spawn, Stdio, Subreaper,
@@ -310,9 +309,6 @@ impl AppLauncher<'_> {
             }
             Scenario::Cold | Scenario::Prefetch => drop_caches()?,
         }
-        // As `run` does.
-        let may_hold = Sysfs::default().favours_readers(self.app.dev);
-        let hold = profile.and_then(|profile| profile.hold.filter(|_| may_hold));
         let left_out = block.as_ref().map(|block| block.span);
         let awaited = match block {
             None => Awaited::Exit,
@@ -323,23 +319,12 @@ impl AppLauncher<'_> {
                 return Ok(None);
             }
             let (store, app) = (launcher.store.clone(), launcher.app.clone());
-            let load = move || {
-                let profile = store.load(app.key()).ok().flatten()?;
-                Some(Profile { hold, ..profile })
-            };
+            let load = move || store.load(app.key()).ok().flatten();
             let options = PrefetchOptions {
                 left_out,
                 ..PrefetchOptions::default()
             };
-            let (tell, arrived) = sync_channel(1);
-            let tell = move || {
-                // Nobody may wait for it.
-                let _ = tell.send(());
-            };
-            let prefetch = Prefetch::start_then(load, options, tell, || ())?;
-            if let Some(hold) = hold {
-                let _ = arrived.recv_timeout(hold.most());
-            }
+            let prefetch = Prefetch::start(load, options)?;
             Ok(Some(prefetch))
         })
     }

@@ -9,7 +9,6 @@ mod coverage;
 mod doctor;
 mod entry;
 mod format;
-mod held_start;
 mod help;
 mod learn;
 mod manage;

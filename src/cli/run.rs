@@ -7,7 +7,6 @@ use std::time::{Duration, SystemTime};
 use std::{io, thread};
 
 use super::args::RunArgs;
-use super::held_start::HeldStart;
 use super::learn::identify;
 use super::report::{ReportFile, ReportVerdict, judge, print, write};
 use super::shielded::ShieldedRun;
@@ -17,7 +16,7 @@ use crate::apps::CommandApp;
 use crate::cli::format::mib;
 use crate::judge::{Recorder, Recording, WaitWatch};
 use crate::kernel::WaitOptions;
-use crate::model::{App, Ended, Hold, LaunchLimits, PrefetchReport, Profile};
+use crate::model::{App, Ended, LaunchLimits, PrefetchReport, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions, raise_open_files};
 use crate::process::{Command, Exit, Spawn, Supervisor, User};
 use crate::profile::Store;
@@ -47,8 +46,7 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
             .inspect_err(|why| say(&format!("{why}; there will be no report")))
             .ok()
     });
-    let held_start = HeldStart::of(&command_app);
-    let running = PrefetchedApp::start(state_dir, &app, held_start.clone())
+    let running = PrefetchedApp::start(state_dir, &app)
         .inspect_err(|why| say_unprefetched(why))
         .ok();
     // Without a prefetch every read is a miss, and the report would say nothing.
@@ -63,9 +61,6 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
         spawn.before_exec = Some(Box::new(move || mark.set()));
     }
     let started = SystemTime::now();
-    if let (Some(held), Some((app, _))) = (&held_start, &running) {
-        app.hold(held, &supervisor, args.verbose);
-    }
     let launched = supervisor.start(spawn).map_err(Failure::not_started)?;
     // After the prefetch and the app have been started, so that they do not wait for it.
     super::restore_after_crash();
@@ -147,17 +142,11 @@ struct LoadedProfile {
     ended: Ended,
     /// Stale files that the user has been warned about.
     known_obsolete: u32,
-    /// What the app is held for.
-    hold: Option<Hold>,
 }
 
 impl PrefetchedApp {
     /// Starts the prefetch thread, which loads the profile. If there is none, the thread says so.
-    fn start(
-        state_dir: &Path,
-        command: &CommandApp,
-        held_start: Option<Arc<HeldStart>>,
-    ) -> Result<(Self, Prefetch), String> {
+    fn start(state_dir: &Path, command: &CommandApp) -> Result<(Self, Prefetch), String> {
         if !rustix::process::geteuid().is_root() {
             return Err("prefetching needs root".to_owned());
         }
@@ -178,42 +167,22 @@ impl PrefetchedApp {
             loaded: Arc::default(),
         };
         let (loader, by_path) = (app.clone(), command.by_path.clone());
-        let may_hold = held_start.is_some();
         let load = move || {
             loader
-                .load(by_path.as_ref(), missing, may_hold)
+                .load(by_path.as_ref(), missing)
                 .inspect_err(|why| say_unprefetched(why))
                 .ok()
         };
-        let arrived = move || held_start.iter().for_each(|held| held.arrived());
-        let prefetch = Prefetch::start_then(load, PrefetchOptions::default(), arrived, || ())
+        let prefetch = Prefetch::start(load, PrefetchOptions::default())
             .map_err(|error| format!("cannot start the prefetch thread: {error}"))?;
         Ok((app, prefetch))
     }
 
-    /// Waits for what the app is held for.
-    fn hold(&self, held_start: &HeldStart, supervisor: &Supervisor, verbose: bool) {
-        let hold = || self.loaded.get()?.hold;
-        match held_start.wait(supervisor.signal_fd(), hold) {
-            Ok(held) if verbose && hold().is_some() => say(&format!(
-                "held the app for {} ms for the first region of its schedule",
-                held.as_millis()
-            )),
-            Ok(_) => {}
-            Err(error) => say(&format!("the app is not held: {error}")),
-        }
-    }
-
     /// Loads the profile. `by_path` is the app that the command was taken for before launchers were told
     /// from their apps; `missing` is the error if neither has a profile.
-    fn load(
-        &self,
-        by_path: Option<&App>,
-        missing: String,
-        may_hold: bool,
-    ) -> Result<Profile, String> {
+    fn load(&self, by_path: Option<&App>, missing: String) -> Result<Profile, String> {
         let found = self.store.load(self.app.key());
-        let Some(mut profile) = found.map_err(|error| error.to_string())? else {
+        let Some(profile) = found.map_err(|error| error.to_string())? else {
             let is_stored = |old: &&App| matches!(self.store.load(old.key()), Ok(Some(_)));
             return Err(by_path.filter(is_stored).map_or(missing, |old| {
                 format!(
@@ -224,12 +193,10 @@ impl PrefetchedApp {
                 )
             }));
         };
-        profile.hold = profile.hold.filter(|_| may_hold);
         self.loaded.get_or_init(|| LoadedProfile {
             created: profile.created,
             ended: profile.ended,
             known_obsolete: profile.obsolete,
-            hold: profile.hold,
         });
         Ok(profile)
     }

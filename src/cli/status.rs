@@ -28,8 +28,6 @@ fn status_text(report: &Status) -> String {
         learning,
         disabled,
         launches_seen,
-        held_apps,
-        held_launches,
         lost_events,
         excess_execs,
         ..
@@ -39,9 +37,6 @@ fn status_text(report: &Status) -> String {
     let apps = counted(*managed, "app", "apps");
     let launches = counted(*launches_seen, "launch", "launches");
     let events = counted(*lost_events, "event", "events");
-    let held = counted(*held_apps, "app is", "apps are");
-    let held_launches = counted(*held_launches, "launch", "launches");
-    let longest_hold_ms = report.longest_hold_us / 1000;
     let saved_s = report.saved_us as f64 / 1e6;
     let mut lines = vec![
         format!("paralfetch {version}, {mode} mode, since {since}"),
@@ -54,12 +49,6 @@ fn status_text(report: &Status) -> String {
         format!("{saved_s:.1} s of waiting for the drive saved"),
         format!("{memory} of memory, {profiles} of profiles"),
     ];
-    if *held_apps > 0 || report.held_launches > 0 {
-        lines.push(format!(
-            "{held} held for what is read ahead; {held_launches} held so far, the longest for \
-             {longest_hold_ms} ms"
-        ));
-    }
     lines.extend(writes::lines(&report.shield));
     lines.extend(report.abilities.iter().map(|line| format!("  {line}")));
     let warnings = report.warnings.iter();

@@ -62,9 +62,19 @@ impl Globals {
         word!(AtomicI64, self.0, live_launches)
     }
 
-    /// Index of the last recorder that is on, plus 1; 0: nothing is recorded.
+    /// Index of the last recorder that user space has switched on, plus 1; 0: none is.
     pub fn recording(&self) -> &AtomicU32 {
         word!(AtomicU32, self.0, recording)
+    }
+
+    /// Index of the recorder that waits for a launch that is to be recorded, plus 1; 0: none does.
+    pub fn ready_recorder(&self) -> &AtomicU32 {
+        word!(AtomicU32, self.0, ready_recorder)
+    }
+
+    /// Index of the recorder that a launch has claimed, plus 1, until it counts in [`Globals::recording`]; 0: none has.
+    pub fn claimed_recorder(&self) -> &AtomicU32 {
+        word!(AtomicU32, self.0, claimed_recorder)
     }
 
     /// Number of the launch that the recorder is on for; 0: it is off.

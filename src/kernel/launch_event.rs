@@ -1,7 +1,7 @@
 //! From the bytes of a ring-buffer record to a launch event.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 
 use super::event::user_dev;
 use super::record_bytes;
@@ -25,7 +25,10 @@ pub struct LaunchEvent {
     pub root: (u64, u64),
     /// Number of its mount namespace.
     pub mount_ns: u32,
-    /// The path that execve was given, cut off after 255 bytes, or 127 for [`LaunchEventKind::Large`]. Empty for
+    /// Which recorder records the launch since this event: the kernel has switched it on. Only the event that begins a
+    /// launch has one.
+    pub recorder: Option<u32>,
+    /// The path that execve was given, cut off after 127 bytes for [`LaunchEventKind::Large`]. Empty for
     /// [`LaunchEventKind::Ended`].
     pub path: OsString,
     /// The arguments of the program that was executed, the first 4 KiB of them. Empty for other kinds, and if the kernel
@@ -37,11 +40,7 @@ pub struct LaunchEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchEventKind {
     /// execve was called; it may fail yet.
-    Called {
-        /// Whether the parent does nothing until execve has succeeded: it has made the process by vfork(2) or
-        /// posix_spawn(3).
-        parent_waits: bool,
-    },
+    Called,
     /// A program was executed.
     Executed,
     /// The launch's last task exited.
@@ -56,20 +55,15 @@ pub enum LaunchEventKind {
 pub fn parse(record: &[u8]) -> Option<LaunchEvent> {
     let raw: pf_launch_event = record_bytes::read(record, size_of::<pf_launch_event>())?;
     let kind = match raw.kind {
-        kind if kind == pf_launch_kind::PF_LAUNCH_CALLED.0 => LaunchEventKind::Called {
-            parent_waits: raw.value != 0,
-        },
+        kind if kind == pf_launch_kind::PF_LAUNCH_CALLED.0 => LaunchEventKind::Called,
         kind if kind == pf_launch_kind::PF_LAUNCH_EXECUTED.0 => LaunchEventKind::Executed,
         kind if kind == pf_launch_kind::PF_LAUNCH_ENDED.0 => LaunchEventKind::Ended,
         kind if kind == pf_launch_kind::PF_LARGE_READER.0 => LaunchEventKind::Large(raw.value),
         _ => return None,
     };
-    let path: Vec<u8> = raw
-        .path
-        .iter()
-        .map(|&byte| byte as u8)
-        .take_while(|&byte| byte != 0)
-        .collect();
+    let text = record.get(size_of::<pf_launch_event>()..)?;
+    let (path, rest) = text.split_at_checked(raw.path_bytes as usize)?;
+    let path = path.strip_suffix(b"\0").unwrap_or(path);
     Some(LaunchEvent {
         time_ns: raw.time_ns,
         kind,
@@ -78,8 +72,9 @@ pub fn parse(record: &[u8]) -> Option<LaunchEvent> {
         uid: raw.uid,
         root: (user_dev(raw.root_dev), raw.root_ino),
         mount_ns: raw.mount_ns,
-        path: OsString::from_vec(path),
-        arguments: arguments(record.get(size_of::<pf_launch_event>()..)?),
+        recorder: raw.recorder.checked_sub(1),
+        path: OsStr::from_bytes(path).to_owned(),
+        arguments: arguments(rest),
     })
 }
 
@@ -99,8 +94,8 @@ fn arguments(bytes: &[u8]) -> Vec<OsString> {
 mod tests {
     use super::*;
 
-    fn event(kind: pf_launch_kind, path: &[u8]) -> Option<LaunchEvent> {
-        let mut raw = pf_launch_event {
+    fn event(kind: pf_launch_kind, path: &[u8], arguments: &[u8]) -> Option<LaunchEvent> {
+        let raw = pf_launch_event {
             time_ns: 7,
             launch: 3,
             value: 9,
@@ -108,36 +103,48 @@ mod tests {
             root_dev: 8 << 20 | 1,
             pid: 4242,
             kind: kind.0,
+            path_bytes: path.len() as u32,
             ..Default::default()
         };
-        for (to, &byte) in raw.path.iter_mut().zip(path) {
-            *to = byte as _;
-        }
-        parse(record_bytes::write(&raw))
+        parse(&[record_bytes::write(&raw), path, arguments].concat())
     }
 
     #[test]
     fn a_launch_event_is_read_from_its_record() {
         let large = pf_launch_kind::PF_LARGE_READER;
-        let found = event(large, b"/usr/bin/gimp\0left over").unwrap();
+        let found = event(large, b"/usr/bin/gimp\0", b"").unwrap();
         assert_eq!(found.kind, LaunchEventKind::Large(9));
         assert_eq!((found.time_ns, found.launch, found.pid), (7, 3, 4242));
         assert_eq!(found.root, (rustix::fs::makedev(8, 1), 2));
-        assert_eq!(found.path, "/usr/bin/gimp");
-        let called = event(pf_launch_kind::PF_LAUNCH_CALLED, b"").unwrap();
-        let parent_waits = true;
-        assert_eq!(called.kind, LaunchEventKind::Called { parent_waits });
+        assert_eq!(
+            (found.path.to_str(), found.recorder),
+            (Some("/usr/bin/gimp"), None)
+        );
+        let ended = event(pf_launch_kind::PF_LAUNCH_ENDED, b"", b"").unwrap();
+        assert_eq!((ended.kind, ended.path.len()), (LaunchEventKind::Ended, 0));
     }
 
     #[test]
-    fn arguments_follow_an_event() {
+    fn an_event_names_the_recorder_that_the_kernel_has_switched_on() {
         let raw = pf_launch_event {
-            kind: pf_launch_kind::PF_LAUNCH_EXECUTED.0,
+            kind: pf_launch_kind::PF_LAUNCH_CALLED.0,
+            recorder: 3,
             ..Default::default()
         };
+        let found = parse(record_bytes::write(&raw)).unwrap();
+        assert_eq!(
+            (found.kind, found.recorder),
+            (LaunchEventKind::Called, Some(2))
+        );
+    }
+
+    #[test]
+    fn arguments_follow_the_path() {
         let arguments = |bytes: &[u8]| {
-            let record = [record_bytes::write(&raw), bytes].concat();
-            parse(&record).unwrap().arguments
+            let executed = pf_launch_kind::PF_LAUNCH_EXECUTED;
+            let event = event(executed, b"/usr/bin/python3\0", bytes).unwrap();
+            assert_eq!(event.path, "/usr/bin/python3");
+            event.arguments
         };
         assert_eq!(arguments(b"python3\0\0a.py\0"), ["python3", "", "a.py"]);
         assert_eq!(arguments(b"python3\0a.p"), ["python3", "a.p"]);
@@ -146,7 +153,13 @@ mod tests {
 
     #[test]
     fn foreign_and_short_records_are_rejected() {
-        assert_eq!(event(pf_launch_kind(9), b""), None);
+        assert_eq!(event(pf_launch_kind(9), b"", b""), None);
         assert_eq!(parse(&[0; 20]), None);
+        let raw = pf_launch_event {
+            kind: pf_launch_kind::PF_LAUNCH_CALLED.0,
+            path_bytes: 5,
+            ..Default::default()
+        };
+        assert_eq!(parse(&[record_bytes::write(&raw), b"/bin"].concat()), None);
     }
 }

@@ -5,13 +5,9 @@
 //! launch needs, for learning. [`Meter`] counts the read requests of one launch, for benchmarks. A process
 //! loads the object once: the recorders that [`Watch`] has are of the same object, and programs that cost
 //! something are attached while they are needed.
-//!
-//! [`ExecGate`] holds programs at their execve until something is in place: live learning must be attached
-//! before the app runs.
 
 mod abilities;
 mod event;
-mod exec_gate;
 mod globals;
 mod hooks;
 mod launch_event;
@@ -36,14 +32,16 @@ mod watch;
 
 pub use abilities::{LOCKDOWN, TraceError, VMLINUX_BTF, bpf_syscall_exists, check};
 pub use event::kernel_dev;
-pub use exec_gate::{ExecGate, GateError, GateMarks, HeldExec};
 pub use launch_event::{LaunchEvent, LaunchEventKind};
 pub use launcher::{StartMark, mark_tree_root};
 pub use meter::{CompletionBlock, DeviceReads, Meter, Metered};
 pub use namespaces::{MOST_HELD, Namespaces, own_namespace};
-pub use recorder_pool::{RecorderLease, RecorderPool, TraceMode};
+pub use recorder_pool::{ClaimedRecorder, RecorderLease, RecorderPool, TraceMode};
 pub use run_time_stats::RunTimeStats;
 pub use slots::WatchedPage;
 pub use tracer::{DRAIN_INTERVAL, Trace, TraceExcess, Tracer};
 pub use wait_detector::{DetectorCost, WaitDetector, WaitOptions};
-pub use watch::{CountingWaits, LaunchMembers, WaitPrograms, Watch, WatchOptions, WatchedName};
+pub use watch::{
+    CountingWaits, EVERY_USER, LaunchMembers, WaitPrograms, Watch, WatchOptions, Watched,
+    WatchedApps, WatchedName,
+};

@@ -1,8 +1,10 @@
 //! The recorders of the loaded object: which of them are free, and the programs that work for all of them.
 //!
-//! The programs that record cost something at every page and system call: they are attached while a launch is
-//! recorded, and only then. The tables of a recorder take 12 MiB of kernel memory: they are there while it
-//! records, or while a launch is expected ([`RecorderPool::keep_ready`]).
+//! A launch that is to be recorded has to be seen from its first page on, and nobody waits for that. So while such a launch
+//! is expected ([`RecorderPool::keep_ready`]), one recorder has its tables, which take 12 MiB of kernel memory, and the
+//! programs that see pages are attached. They look at one word and return until the program at execve's entry switches
+//! that recorder on (`claim_recorder` in `bpf/recorders.h`). The program that sees paths costs every system call of the
+//! system more: it is attached once a launch is recorded, a few milliseconds after its beginning.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -41,7 +43,10 @@ pub enum TraceMode {
 /// The recorders, shared by the threads that learn.
 pub struct RecorderPool {
     object: Arc<LoadedObject>,
-    programs: Vec<OwnedFd>,
+    /// Attached while a launch is expected or recorded.
+    page_programs: Vec<OwnedFd>,
+    /// Attached while a launch is recorded.
+    path_programs: Vec<OwnedFd>,
     hooks: Hooks,
     flags: u32,
     places: Mutex<[RecorderPlace; RECORDERS]>,
@@ -51,6 +56,7 @@ pub struct RecorderPool {
 /// What is known of a recorder.
 #[derive(Default)]
 struct RecorderPlace {
+    /// Somebody has a lease of it, or it waits for a launch.
     is_taken: bool,
     /// Its log, if its tables have been made for its next recording.
     log: Option<MapHandle>,
@@ -60,7 +66,10 @@ struct RecorderPlace {
 struct AttachedPrograms {
     /// Recorders that are on.
     on: usize,
-    links: Vec<OwnedFd>,
+    /// Whether a launch is expected.
+    expects: bool,
+    pages: Vec<OwnedFd>,
+    paths: Vec<OwnedFd>,
 }
 
 // Nothing can panic while a lock is held.
@@ -98,7 +107,7 @@ impl RecorderPool {
             &progs.task_forked,
             &progs.task_exited,
         ];
-        pool.programs.splice(0..0, loaded(&tree)?);
+        pool.page_programs.splice(0..0, loaded(&tree)?);
         let lease = Arc::new(pool).take().expect("no recorder is taken yet");
         lease.prepare()?;
         Ok(lease)
@@ -116,7 +125,7 @@ impl RecorderPool {
     ) -> Result<Self, TraceError> {
         syscalls::fill(&skel.maps.syscalls)?;
         let progs = &skel.progs;
-        let programs = loaded(&[
+        let page_programs = loaded(&[
             &progs.exec_paths,
             &progs.page_added,
             &progs.pages_read,
@@ -127,8 +136,8 @@ impl RecorderPool {
             &progs.pages_mapped,
             &progs.older_pages_mapped,
             &progs.block_touched,
-            &progs.syscall_done,
         ])?;
+        let path_programs = loaded(&[&progs.syscall_done])?;
         let bounded = pf_record_flags::PF_RECORD_BOUNDED.0;
         let flags = match mode {
             TraceMode::Touches => bounded | pf_record_flags::PF_RECORD_TOUCHES.0,
@@ -138,7 +147,8 @@ impl RecorderPool {
         };
         Ok(RecorderPool {
             object,
-            programs,
+            page_programs,
+            path_programs,
             hooks,
             flags,
             places: Mutex::default(),
@@ -146,44 +156,59 @@ impl RecorderPool {
         })
     }
 
-    /// Takes a recorder, one with tables if there is one. `None` if all are taken.
+    /// Takes a recorder that is free. `None` if all are taken.
     pub fn take(self: &Arc<Self>) -> Option<RecorderLease> {
         let mut places = lock(&self.places);
-        let free = |place: &RecorderPlace| !place.is_taken;
-        let index = places
-            .iter()
-            .position(|place| free(place) && place.log.is_some())
-            .or_else(|| places.iter().position(free))?;
+        let index = places.iter().position(|place| !place.is_taken)?;
         places[index].is_taken = true;
-        Some(RecorderLease {
+        Some(self.lease(index as u32))
+    }
+
+    fn lease(self: &Arc<Self>, index: u32) -> RecorderLease {
+        RecorderLease {
             pool: Arc::clone(self),
-            index: index as u32,
-        })
+            index,
+        }
     }
 
-    /// Whether a recorder that is free has tables.
+    /// Whether a recorder waits for a launch.
     pub fn is_ready(&self) -> bool {
-        let places = lock(&self.places);
-        places
-            .iter()
-            .any(|place| !place.is_taken && place.log.is_some())
+        self.object.globals.ready_recorder().load(Ordering::Acquire) != 0
     }
 
-    /// Makes the tables of one free recorder, or frees the tables of all of them. Takes tens of milliseconds.
+    /// Has one recorder wait for a launch, unless one does, or has none wait. Takes tens of milliseconds.
     ///
     /// # Errors
-    /// When the kernel has no memory.
+    /// When the kernel has no memory, or refuses a program.
     pub fn keep_ready(self: &Arc<Self>, wanted: bool) -> Result<(), TraceError> {
-        while wanted != self.is_ready()
-            && let Some(lease) = self.take()
-        {
-            if wanted {
-                lease.prepare()?;
-            } else if lease.take_log().is_some() {
-                tables::remove(&self.object, lease.index);
-            }
+        let globals = &self.object.globals;
+        if !wanted {
+            let ready = globals.ready_recorder().swap(0, Ordering::AcqRel);
+            // A launch that has claimed it meanwhile is reported.
+            drop(ready.checked_sub(1).map(|index| self.lease(index)));
+            return self.attach_as_needed(|attached| attached.expects = false);
         }
+        if self.is_ready() {
+            return Ok(());
+        }
+        let Some(lease) = self.take() else {
+            return Ok(());
+        };
+        lease.prepare()?;
+        self.attach_as_needed(|attached| attached.expects = true)?;
+        globals.set_recorder(lease.index, self.new_recorder(None));
+        // Last: from here on, programs use it. It is taken by whoever claims it.
+        globals
+            .ready_recorder()
+            .store(lease.index + 1, Ordering::Release);
+        std::mem::forget(lease);
         Ok(())
+    }
+
+    /// The recorder with this index, which the kernel has switched on for a launch (`LaunchEvent::recorder`). Call this once
+    /// for each such event.
+    pub fn claimed(self: &Arc<Self>, index: u32) -> ClaimedRecorder {
+        ClaimedRecorder(self.lease(index))
     }
 
     /// By what means pages that are cached already are seen.
@@ -195,35 +220,35 @@ impl RecorderPool {
         &self.object
     }
 
+    fn new_recorder(&self, cgroup: Option<u64>) -> pf_recorder {
+        pf_recorder {
+            cgroup: cgroup.unwrap_or(0),
+            flags: self.flags,
+            ..Default::default()
+        }
+    }
+
     /// Switches a recorder on for a launch, and attaches the programs if it is the first.
     fn switch_on(&self, index: u32, launch: u64, cgroup: Option<u64>) -> Result<(), TraceError> {
-        let mut attached = lock(&self.attached);
         let globals = &self.object.globals;
-        globals.set_recorder(
-            index,
-            pf_recorder {
-                cgroup: cgroup.unwrap_or(0),
-                flags: self.flags,
-                ..Default::default()
-            },
-        );
+        globals.set_recorder(index, self.new_recorder(cgroup));
         // Last: from here on, programs use it.
-        let number = globals.recorded_launch(index);
-        number.store(launch, Ordering::Release);
-        self.set_recording();
-        attached.on += 1;
-        if attached.on == 1 {
-            match attach(&self.programs) {
-                Ok(links) => attached.links = links,
-                Err(error) => {
-                    attached.on = 0;
-                    number.store(0, Ordering::Release);
-                    self.set_recording();
-                    return Err(TraceError::system("attaching the BPF programs", error));
-                }
-            }
+        globals
+            .recorded_launch(index)
+            .store(launch, Ordering::Release);
+        self.count_on(index)
+    }
+
+    /// Counts a recorder that is on, and attaches the programs if it is the first.
+    fn count_on(&self, index: u32) -> Result<(), TraceError> {
+        let attached = self.attach_as_needed(|attached| {
+            attached.on += 1;
+            self.set_recording();
+        });
+        if attached.is_err() {
+            self.switch_off(index, 0);
         }
-        Ok(())
+        attached
     }
 
     /// Switches a recorder off that was on for this launch, and detaches the programs if it was the last.
@@ -236,22 +261,76 @@ impl RecorderPool {
             Ordering::AcqRel,
             Ordering::Relaxed,
         );
-        let mut attached = lock(&self.attached);
         globals.recorded_launch(index).store(0, Ordering::Release);
-        self.set_recording();
-        attached.on -= 1;
-        if attached.on == 0 {
-            attached.links.clear();
-        }
+        // To detach fails nowhere.
+        let _ = self.attach_as_needed(|attached| {
+            attached.on -= 1;
+            self.set_recording();
+        });
     }
 
-    /// Tells the programs how many recorders to look at. Called with `attached` locked.
+    /// Attaches and detaches programs by what is needed after a change.
+    fn attach_as_needed(
+        &self,
+        change: impl FnOnce(&mut AttachedPrograms),
+    ) -> Result<(), TraceError> {
+        let mut attached = lock(&self.attached);
+        change(&mut attached);
+        let (on, expects) = (attached.on > 0, attached.expects);
+        let set = |links: &mut Vec<OwnedFd>, programs: &[OwnedFd], wanted: bool| {
+            match (wanted, links.is_empty()) {
+                (true, true) => *links = attach(programs)?,
+                (false, false) => links.clear(),
+                _ => {}
+            }
+            Ok(())
+        };
+        set(&mut attached.pages, &self.page_programs, on || expects)
+            .and_then(|()| set(&mut attached.paths, &self.path_programs, on))
+            .map_err(|error| TraceError::system("attaching the BPF programs", error))
+    }
+
+    /// Tells the programs how many recorders to look at, those among them that launches have claimed. Called with `attached`
+    /// locked.
     fn set_recording(&self) {
         let globals = &self.object.globals;
-        let is_on = |index: &u32| globals.recorded_launch(*index).load(Ordering::Relaxed) != 0;
+        // First: a launch that claims one from here on is not forgotten.
+        globals.claimed_recorder().store(0, Ordering::Release);
+        let is_on = |index: &u32| globals.recorded_launch(*index).load(Ordering::Acquire) != 0;
         let last = (0..RECORDERS as u32).rev().find(is_on);
         let count = last.map_or(0, |last| last + 1);
         globals.recording().store(count, Ordering::Release);
+    }
+}
+
+/// A recorder that the kernel has switched on for a launch.
+pub struct ClaimedRecorder(RecorderLease);
+
+impl ClaimedRecorder {
+    /// Goes on recording the launch that has claimed it.
+    ///
+    /// # Errors
+    /// When the programs that see paths cannot be attached.
+    pub fn record(self, launch: u64) -> Result<Tracer, TraceError> {
+        let lease = self.0;
+        let pool = Arc::clone(&lease.pool);
+        let log = lease.take_log().expect("a recorder that waits has one");
+        let index = lease.index;
+        let mut tracer = Tracer::new(lease, launch, log)?;
+        pool.count_on(index)?;
+        tracer.is_on = true;
+        Ok(tracer)
+    }
+
+    /// Gives it up: nothing of the launch is wanted. Takes tens of milliseconds.
+    pub fn give_up(self) {
+        let lease = self.0;
+        let globals = &lease.pool.object.globals;
+        globals
+            .recorded_launch(lease.index)
+            .store(0, Ordering::Release);
+        let _attached = lock(&lease.pool.attached);
+        lease.pool.set_recording();
     }
 }
 
@@ -358,6 +437,10 @@ impl RecorderLease {
 
 impl Drop for RecorderLease {
     fn drop(&mut self) {
+        // It was prepared, and not used.
+        if self.take_log().is_some() {
+            tables::remove(&self.pool.object, self.index);
+        }
         lock(&self.pool.places)[self.index as usize].is_taken = false;
     }
 }

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use libbpf_rs::{Link, MapCore, MapFlags, RingBuffer};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, RingBuffer};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::abilities::TraceError;
@@ -28,7 +28,7 @@ use super::object::{LoadedObject, attach, load, loaded, open, ring_reader};
 use super::own_reads;
 use super::recorder_pool::{RecorderPool, TraceMode};
 use super::skel::ParalfetchSkel;
-use super::skel::types::{pf_argument, pf_name, pf_name_kind, pf_role};
+use super::skel::types::{pf_argument, pf_name, pf_role, pf_watch};
 use super::slots::{self, WatchedPage};
 use crate::model::{LaunchCounts, OwnRead};
 
@@ -40,13 +40,51 @@ pub struct WatchOptions {
     pub early: bool,
 }
 
+/// Every user who has no entry of their own.
+pub const EVERY_USER: u32 = u32::MAX;
+
+/// A name (last component of a path, at most 255 bytes), or an argument of launchers (at most 254), and the user whose
+/// launches are watched for by it; [`EVERY_USER`]: of everybody who has no entry for it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Watched {
+    /// The user.
+    pub uid: u32,
+    /// The name or argument.
+    pub text: OsString,
+}
+
 /// Why a name is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchedName {
     /// Programs of this name are apps.
-    App,
+    App {
+        /// Whether their launches are recorded from the beginning, if a recorder is ready.
+        recorded: bool,
+    },
     /// It starts other programs, and an argument says which app is meant (`python3`, `flatpak`).
     Launcher,
+}
+
+impl WatchedName {
+    /// What a name is that is both: an app, since all of its launches are reported then; recorded if either is.
+    pub fn or(self, other: WatchedName) -> WatchedName {
+        let recorded = |name| matches!(name, WatchedName::App { recorded: true });
+        match (self, other) {
+            (WatchedName::Launcher, WatchedName::Launcher) => WatchedName::Launcher,
+            _ => WatchedName::App {
+                recorded: recorded(self) || recorded(other),
+            },
+        }
+    }
+}
+
+/// What is to be watched for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchedApps {
+    /// Names of programs.
+    pub names: HashMap<Watched, WatchedName>,
+    /// Arguments of launchers that stand for apps, and whether the launches of these are recorded from the beginning.
+    pub arguments: HashMap<Watched, bool>,
 }
 
 /// The attached programs, and the recorders of the same object.
@@ -57,8 +95,7 @@ pub struct Watch {
     ring: RingBuffer<'static>,
     events: Rc<RefCell<Vec<LaunchEvent>>>,
     early: bool,
-    names: HashMap<OsString, WatchedName>,
-    arguments: Vec<OsString>,
+    watched: WatchedApps,
     _links: (Vec<OwnedFd>, Vec<Link>),
 }
 
@@ -171,8 +208,7 @@ impl Watch {
             ring,
             events,
             early,
-            names: HashMap::new(),
-            arguments: Vec::new(),
+            watched: WatchedApps::default(),
             _links: (tree, calls),
         })
     }
@@ -190,47 +226,37 @@ impl Watch {
         self.early
     }
 
-    /// Watches for these names (last components of paths, of at most 63 bytes) and, of launchers, these
-    /// arguments (of at most 127), and no others. Returns those that are too long or too many.
-    pub fn set_names(
-        &mut self,
-        names: HashMap<OsString, WatchedName>,
-        arguments: Vec<OsString>,
-    ) -> Vec<OsString> {
-        let mut refused = Vec::new();
-        let filter = NameFilter::of(names.keys().map(OsString::as_os_str));
+    /// Watches for these and no others. Returns those that are too long or too many.
+    pub fn watch_for(&mut self, watched: WatchedApps) -> Vec<Watched> {
+        let filter = NameFilter::of(watched.names.keys().map(|name| name.text.as_os_str()));
         // No name that stays or is added may be missed meanwhile.
         filter.add(&self.object.globals);
-        let map = &self.object.names;
-        for old in self.names.keys().filter(|old| !names.contains_key(*old)) {
-            // A name that was refused is not there.
-            let _ = padded::<{ size_of::<pf_name>() }>(old).map(|key| map.delete(&key));
-        }
-        for (name, kind) in &names {
-            let kind = match kind {
-                WatchedName::App => pf_name_kind::PF_NAME_APP,
-                WatchedName::Launcher => pf_name_kind::PF_NAME_LAUNCHER,
-            };
-            let added = padded::<{ size_of::<pf_name>() }>(name)
-                .is_some_and(|key| map.update(&key, &[kind.0 as u8], MapFlags::ANY).is_ok());
-            if !added {
-                refused.push(name.clone());
+        let value = |name: &WatchedName| match name {
+            WatchedName::App { recorded: true } => {
+                pf_watch::PF_WATCH_APP.0 | pf_watch::PF_WATCH_RECORD.0
             }
-        }
-        let map = &self.object.arguments;
-        for old in self.arguments.iter().filter(|old| !arguments.contains(old)) {
-            let _ = padded::<{ size_of::<pf_argument>() }>(old).map(|key| map.delete(&key));
-        }
-        for argument in &arguments {
-            let added = padded::<{ size_of::<pf_argument>() }>(argument)
-                .is_some_and(|key| map.update(&key, &[1], MapFlags::ANY).is_ok());
-            if !added {
-                refused.push(argument.clone());
-            }
-        }
+            WatchedName::App { recorded: false } => pf_watch::PF_WATCH_APP.0,
+            WatchedName::Launcher => pf_watch::PF_WATCH_LAUNCHER.0,
+        };
+        let (names, arguments) = (&self.object.names, &self.object.arguments);
+        let mut refused = replace::<{ size_of::<pf_name>() }, _>(
+            names,
+            &self.watched.names,
+            &watched.names,
+            value,
+        );
+        let value = |recorded: &bool| match recorded {
+            true => pf_watch::PF_WATCH_LAUNCHER.0 | pf_watch::PF_WATCH_RECORD.0,
+            false => pf_watch::PF_WATCH_LAUNCHER.0,
+        };
+        refused.extend(replace::<{ size_of::<pf_argument>() }, _>(
+            arguments,
+            &self.watched.arguments,
+            &watched.arguments,
+            value,
+        ));
         filter.set(&self.object.globals);
-        self.names = names;
-        self.arguments = arguments;
+        self.watched = watched;
         refused
     }
 
@@ -298,41 +324,19 @@ impl Watch {
         slots::set_completion(&self.object.globals, launch, page);
     }
 
-    /// Whether the process belongs to a launch that has not ended.
-    ///
-    /// # Errors
-    /// When the process is gone or the map cannot be read.
-    pub fn is_part_of_launch(&self, pid: Pid) -> Result<bool, TraceError> {
-        let launch = launch_of_process(&self.object.members, pid)?;
-        Ok(launch.is_some_and(|launch| self.counts(launch).is_some()))
-    }
-
     /// Begins a launch of this user with a process that is running already, whatever it was part of, and returns
     /// its number. What it has forked before is not part of it. `None` if no slot is free.
     ///
     /// # Errors
     /// When the process is gone or a map refuses it.
     pub fn adopt(&mut self, pid: Pid, uid: u32) -> Result<Option<u64>, TraceError> {
-        self.begin(pid, uid, pf_role::PF_ROLE_TREE)
-    }
-
-    /// The same for a process that is about to execute the app.
-    ///
-    /// # Errors
-    /// As [`Watch::adopt`].
-    pub fn adopt_before_exec(&mut self, pid: Pid) -> Result<Option<u64>, TraceError> {
-        // The programs note the user when it executes the app.
-        self.begin(pid, 0, pf_role::PF_ROLE_STARTING)
-    }
-
-    fn begin(&mut self, pid: Pid, uid: u32, role: pf_role) -> Result<Option<u64>, TraceError> {
         let pidfd = open_process(pid)?;
         let slot = slots::adopted(monotonic_ns(), uid);
         let Some(launch) = slots::take(&self.object.globals, slot) else {
             return Ok(None);
         };
         let members = &self.object.members;
-        let begun = mark_task(members, pidfd.as_fd(), launch, role)
+        let begun = mark_task(members, pidfd.as_fd(), launch, pf_role::PF_ROLE_TREE)
             .and_then(|()| self.object.list_thread(launch, pid));
         if let Err(error) = begun {
             self.end(launch);
@@ -441,12 +445,42 @@ fn open_process(pid: Pid) -> Result<OwnedFd, TraceError> {
         .map_err(|error| TraceError::system("opening a pidfd", error.into()))
 }
 
-/// The text filled up with zeros, at least one; `None` if it does not fit.
-fn padded<const N: usize>(text: &OsStr) -> Option<[u8; N]> {
-    let text = text.as_bytes();
+/// Makes the map, which holds `old`, hold `new`. Returns what it does not take: what is too long, and what there is no room
+/// for.
+fn replace<const KEY: usize, V: PartialEq>(
+    map: &MapHandle,
+    old: &HashMap<Watched, V>,
+    new: &HashMap<Watched, V>,
+    value: impl Fn(&V) -> u32,
+) -> Vec<Watched> {
+    for gone in old.keys().filter(|known| !new.contains_key(*known)) {
+        // One that was refused is not there.
+        let _ = key::<KEY>(gone).map(|key| map.delete(&key));
+    }
+    let mut refused = Vec::new();
+    for (watched, wanted) in new
+        .iter()
+        .filter(|(watched, wanted)| old.get(*watched) != Some(*wanted))
+    {
+        let value = [value(wanted) as u8];
+        let added =
+            key::<KEY>(watched).is_some_and(|key| map.update(&key, &value, MapFlags::ANY).is_ok());
+        if !added {
+            refused.push(watched.clone());
+        }
+    }
+    refused
+}
+
+/// A `pf_name` or `pf_argument`: the user id, and the text filled up with zeros, at least one; `None` if it does not fit.
+fn key<const N: usize>(watched: &Watched) -> Option<[u8; N]> {
+    let text = watched.text.as_bytes();
     let mut key = [0; N];
-    key.get_mut(..text.len())
-        .filter(|_| text.len() < N)?
+    let (uid, place) = key.split_at_mut(size_of_val(&watched.uid));
+    uid.copy_from_slice(&watched.uid.to_ne_bytes());
+    place
+        .get_mut(..text.len())
+        .filter(|_| text.len() < N - size_of_val(&watched.uid))?
         .copy_from_slice(text);
     Some(key)
 }
@@ -477,9 +511,18 @@ mod tests {
 
     #[test]
     fn names_are_filled_up_with_zeros() {
-        assert_eq!(padded::<4>(OsStr::new("ab")), Some(*b"ab\0\0"));
-        assert_eq!(padded::<4>(OsStr::new("abc")), Some(*b"abc\0"));
-        assert_eq!(padded::<4>(OsStr::new("abcd")), None);
-        assert_eq!(padded::<4>(OsStr::new("abcde")), None);
+        let of = |uid: u32, text: &str| Watched {
+            uid,
+            text: text.into(),
+        };
+        let expected = |uid: u32, text: &[u8; 4]| [&uid.to_ne_bytes()[..], text].concat();
+        let found = |uid, text| key::<8>(&of(uid, text)).map(|key| key.to_vec());
+        assert_eq!(found(7, "ab"), Some(expected(7, b"ab\0\0")));
+        assert_eq!(
+            found(EVERY_USER, "abc"),
+            Some(expected(EVERY_USER, b"abc\0"))
+        );
+        assert_eq!(found(7, "abcd"), None);
+        assert_eq!(found(7, "abcde"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Live learning of launches that others start, each by a thread of its own.
 //!
-//! When an app that is to be learned is held at its execve, a thread attaches the programs that record, lets
-//! the app go and watches it until its launch is over.
+//! The kernel has begun to record the launch when the app was executed; a thread takes its recorder over, and watches the
+//! launch until it is over.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use super::cgroup;
 use super::follow::{Follow, wait};
 use crate::drive::{KnobError, Sysfs};
 use crate::fs::mounts::MountTable;
-use crate::kernel::{RecorderLease, Tracer};
+use crate::kernel::{ClaimedRecorder, RecorderLease, Tracer};
 use crate::learn::build_profile::WatchedLaunch;
 use crate::learn::cold::{LearnedProfile, NotLearned};
 use crate::learn::fault_around::FaultAroundKnob;
@@ -51,8 +51,14 @@ pub struct LiveJob {
     pub fault_around: Option<Arc<FaultAroundKnob>>,
     /// Lives while the launch is being prefetched.
     pub prefetching: Weak<()>,
-    /// Dropped once the launch is being watched: what holds the process in its execve.
-    pub held: Option<Box<dyn Send>>,
+}
+
+/// How a launch is recorded.
+pub enum LaunchRecorder {
+    /// Since its beginning.
+    Claimed(ClaimedRecorder),
+    /// From now on.
+    Late(RecorderLease),
 }
 
 /// What came of a launch that was learned.
@@ -76,7 +82,7 @@ impl LiveLearner {
     /// # Errors
     /// When the system has no thread to give.
     pub fn start(
-        recorder: RecorderLease,
+        recorder: LaunchRecorder,
         job: LiveJob,
         tell: impl FnOnce(LiveResult) + Send + 'static,
     ) -> io::Result<LiveLearner> {
@@ -104,22 +110,23 @@ impl Drop for LiveLearner {
 }
 
 fn learn(
-    recorder: RecorderLease,
+    recorder: LaunchRecorder,
     mut job: LiveJob,
     stop: &AtomicBool,
     warnings: &mut Vec<String>,
 ) -> Result<LearnedProfile, NotLearned> {
     let started = SystemTime::now();
     let mut warn = |error: KnobError| warnings.push(error.to_string());
-    // First, so that it is in force for all that is recorded.
+    // First, so that it is in force for what is recorded from here on.
     let narrowed = job.fault_around.take().and_then(|knob| {
         let narrowed = knob.narrow().map_err(&mut warn);
         narrowed.ok().flatten()
     });
-    let recording = recorder.record(job.launch);
-    // The app goes on, whatever came of it.
-    drop(job.held.take());
-    let mut tracer = recording.map_err(|error| NotLearned::NoRecorder(error.to_string()))?;
+    let tracer = match recorder {
+        LaunchRecorder::Claimed(claimed) => claimed.record(job.launch),
+        LaunchRecorder::Late(lease) => lease.record(job.launch),
+    };
+    let mut tracer = tracer.map_err(|error| NotLearned::NoRecorder(error.to_string()))?;
     // A launch is over after twice its limit.
     if let Some(Err(error)) = narrowed
         .as_ref()

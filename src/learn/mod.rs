@@ -23,7 +23,7 @@ pub use cold::{
 pub use fault_around::FaultAroundKnob;
 pub use file_metadata::FileMetadata;
 pub use follow::Follow;
-pub use live::{LiveJob, LiveLearner, LiveResult, LoadSequence};
+pub use live::{LaunchRecorder, LiveJob, LiveLearner, LiveResult, LoadSequence};
 pub use missed_reads::{MissedReads, NotedReads};
 pub use on_drives::{OnDrives, ScheduledLaunch};
 pub use reads::ReadCounter;

@@ -97,7 +97,7 @@ impl OnDrives<'_> {
             learned: self.learned,
             over_at: completion.and_then(|page| position(log, page)),
             elevator: self.elevator(main),
-            holding: Holding::WhereItGains,
+            holding: Holding::Never,
         };
         let models = models_or_guesses(drives, self.devices);
         ScheduledLaunch::from(choose(log, &models, &choices))

@@ -8,7 +8,6 @@
 mod cached;
 mod devices;
 mod files;
-mod first_region;
 mod head_start;
 mod headroom;
 mod reader;

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use super::devices::OpenDevice;
 use super::files::Files;
-use super::first_region::FirstRegion;
 use super::headroom::Headroom;
 use super::sys::readahead;
 use crate::drive::Memory;
@@ -22,8 +21,6 @@ pub struct ScheduleReader<'a, L> {
     pub requests: Requests<'a>,
     /// Watches that memory lasts for the rest of the schedule.
     pub headroom: Headroom<L>,
-    /// What the app is held for, until it has arrived.
-    pub first_region: Option<FirstRegion<'a>>,
     /// What was read ahead and what was skipped, so far.
     pub report: PrefetchReport,
 }
@@ -68,10 +65,6 @@ impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
             self.count(&span, count as u64, result);
             if let Place::Data { file } = span.place {
                 self.files.done(file, first);
-            }
-            let is_asked = |region: &mut FirstRegion| region.is_asked(next);
-            if let Some(region) = self.first_region.take_if(is_asked) {
-                region.wait(|| self.requests.is_stopped());
             }
             if let Some(why) = self.headroom.read(span.bytes()) {
                 return ScheduleEnd::MemoryShort(why);
@@ -131,13 +124,6 @@ impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
             ..*span
         };
         let done = self.requests.read(fd, &inside, device.readahead_limit)?;
-        let last = inside.end() - 1;
-        let left_out = self.requests.left_out;
-        let is_left_out = left_out
-            .is_some_and(|out| out.place == span.place && (out.start..out.end()).contains(&last));
-        if let Some(region) = self.first_region.as_mut().filter(|_| !is_left_out) {
-            region.asked(fd, last);
-        }
         Ok((done, span.len - inside.len))
     }
 }
@@ -266,7 +252,6 @@ mod tests {
             files: Files::new(&profile),
             requests: Requests::new(None, &stop),
             headroom: Headroom::new(bytes, MemoryLimits::default(), look).unwrap(),
-            first_region: None,
             report: PrefetchReport::default(),
         };
         let end = reader.read(&profile);

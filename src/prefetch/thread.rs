@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use super::cached::is_warm;
 use super::devices::OpenDevice;
 use super::files::Files;
-use super::first_region::{Arrived, FirstRegion};
 use super::headroom::Headroom;
 use super::reader::{Requests, ScheduleEnd, ScheduleReader};
 use super::sys::raise_io_priority;
@@ -49,18 +48,16 @@ impl Prefetch {
         load: impl FnOnce() -> Option<Profile> + Send + 'static,
         options: PrefetchOptions,
     ) -> io::Result<Self> {
-        Self::start_then(load, options, || (), || ())
+        Self::start_then(load, options, || ())
     }
 
-    /// As [`Prefetch::start`]; the thread calls `arrived` as soon as nothing is to be waited for that the app is held for
-    /// ([`Profile::hold`]), and `done` when it ends, after the report is available.
+    /// As [`Prefetch::start`]; the thread calls `done` when it ends, after the report is available.
     ///
     /// # Errors
     /// When the system cannot create a thread.
     pub fn start_then(
         load: impl FnOnce() -> Option<Profile> + Send + 'static,
         options: PrefetchOptions,
-        arrived: impl FnOnce() + Send + 'static,
         done: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -69,12 +66,10 @@ impl Prefetch {
         // Never joined: a drive or a file system may block the thread for any time.
         Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
             let started = Instant::now();
-            let mut arrived = Arrived::new(arrived);
             if let Some(profile) = load() {
                 // The receiver is gone if `finish` timed out.
-                let _ = send.send(prefetch(&profile, options, started, &mut arrived, &flag));
+                let _ = send.send(prefetch(&profile, options, started, &flag));
             }
-            drop(arrived);
             done();
         })?;
         Ok(Prefetch { stop, report })
@@ -112,10 +107,9 @@ fn prefetch(
     profile: &Profile,
     options: PrefetchOptions,
     started: Instant,
-    arrived: &mut Arrived,
     stop: &AtomicBool,
 ) -> PrefetchReport {
-    let report = read_ahead(profile, options, started, arrived, stop);
+    let report = read_ahead(profile, options, started, stop);
     let mut report = report.unwrap_or_else(|why| PrefetchReport {
         refused: Some(why),
         ..PrefetchReport::default()
@@ -130,12 +124,8 @@ fn read_ahead(
     profile: &Profile,
     options: PrefetchOptions,
     started: Instant,
-    arrived: &mut Arrived,
     stop: &AtomicBool,
 ) -> Result<PrefetchReport, String> {
-    if profile.hold.is_none() {
-        arrived.say();
-    }
     let bytes = profile.entries.iter().map(|entry| entry.span.bytes()).sum();
     let headroom = Headroom::new(bytes, options.memory, Memory::read)?;
     let mounts =
@@ -154,14 +144,9 @@ fn read_ahead(
         files: Files::new(profile),
         requests: Requests::new(options.left_out, stop),
         headroom,
-        first_region: None,
         report: PrefetchReport::default(),
     };
     let warm = is_warm(profile, &devices, &mut reader.files);
-    match profile.hold.filter(|_| !warm) {
-        Some(hold) => reader.first_region = Some(FirstRegion::new(hold.entries, arrived)),
-        None => arrived.say(),
-    }
     let end = match warm {
         true => ScheduleEnd::Complete,
         false => reader.read(profile),
@@ -222,14 +207,7 @@ mod tests {
     #[test]
     fn a_prefetch_that_is_stopped_is_cut_short() {
         let stop = AtomicBool::new(true);
-        let mut arrived = Arrived::new(|| ());
-        let report = prefetch(
-            &unmounted(),
-            ANY_MEMORY,
-            Instant::now(),
-            &mut arrived,
-            &stop,
-        );
+        let report = prefetch(&unmounted(), ANY_MEMORY, Instant::now(), &stop);
         assert!(report.cut_short, "{report:?}");
         assert!(report.skipped.is_empty());
     }

@@ -8,7 +8,7 @@ use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::WatchedPage;
 use crate::model::{
-    App, DataPages, Device, DriveClass, Hold, Learned, PAGE_SIZE, Place, Profile, Revision, UserApp,
+    App, DataPages, Device, DriveClass, Learned, PAGE_SIZE, Place, Profile, Revision, UserApp,
 };
 use crate::policy::estimate_cold_requests;
 use crate::prefetch::HeadStart;
@@ -33,8 +33,6 @@ pub struct CachedProfile {
     pub class: DriveClass,
     /// Whether a simulation has chosen the order of its reads, and not that of accesses.
     pub is_order_chosen: bool,
-    /// What its app is held for, with the I/O scheduler that its drive had when the profile was loaded.
-    pub hold: Option<Hold>,
     /// Prefetch entries.
     pub entries: u64,
     /// Bytes of the schedule.
@@ -115,9 +113,6 @@ impl CachedProfile {
             history: profile.history.clone(),
             class: main_class(profile),
             is_order_chosen: !profile.is_in_access_order(),
-            hold: profile
-                .hold
-                .filter(|_| favours_readers(profile, mounts, &sysfs)),
             entries: profile.entries.len() as u64,
             learned_live: (profile.learned == Learned::Live).then(|| profile.data_pages()),
             cold_requests: estimate_cold_requests(&profile.entries),
@@ -138,11 +133,4 @@ fn main_device(profile: &Profile) -> Option<&Device> {
         (usize::from(device), entry.span.len)
     });
     most_pages(pages).map(|device| &profile.devices[device])
-}
-
-/// Whether its scheduler serves an app that reads before its prefetch.
-fn favours_readers(profile: &Profile, mounts: &MountTable, sysfs: &Sysfs) -> bool {
-    let device = main_device(profile);
-    let dev = device.and_then(|device| mounts.present_number(device.dev, &device.fs_uuid));
-    dev.is_some_and(|dev| sysfs.favours_readers(dev))
 }

@@ -11,9 +11,8 @@ use super::marks::below;
 use super::registry::Record;
 use super::roots::{Inode, Roots, executed, inode};
 use crate::apps::Rules;
-use crate::kernel::{LaunchEvent, WatchedName};
+use crate::kernel::LaunchEvent;
 use crate::model::{App, Identity, UserApp};
-use crate::process::real_uid;
 
 /// An app that is being launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,37 +63,18 @@ impl Catalogue {
         self.roots.is_of_system(event)
     }
 
-    /// Recognises these apps and no others, by the executables that were located last. Returns what the kernel
-    /// is to watch for: names, and arguments of launchers.
-    pub fn refresh<'a>(
-        &mut self,
-        apps: impl Iterator<Item = &'a Record>,
-    ) -> (HashMap<OsString, WatchedName>, Vec<OsString>) {
+    /// Recognises these apps and no others, by the executables that were located last.
+    pub fn refresh<'a>(&mut self, apps: impl Iterator<Item = &'a Record>) {
         self.executables.clear();
         self.launched.clear();
-        let (mut names, mut arguments) = (HashMap::new(), Vec::new());
         for Record { key, marks, .. } in apps {
-            let id = &key.id;
-            let kind = match marks.argument {
-                None => WatchedName::App,
-                Some(_) => WatchedName::Launcher,
-            };
-            for name in &marks.names {
-                // A name that is both is watched as an app: then all of its launches are reported.
-                let known = names.entry(OsString::from(name)).or_insert(kind);
-                if kind == WatchedName::App {
-                    *known = kind;
-                }
-            }
-            arguments.extend(marks.arguments());
-            if kind == WatchedName::Launcher {
-                self.launched.insert(id.clone());
-            } else if id.starts_with('/') {
-                self.executables.insert(id.clone());
+            if marks.argument.is_some() {
+                self.launched.insert(key.id.clone());
+            } else if key.id.starts_with('/') {
+                self.executables.insert(key.id.clone());
             }
         }
         self.enter_executables();
-        (names, arguments)
     }
 
     /// The apps whose executables are to be located.
@@ -195,12 +175,6 @@ impl Catalogue {
     pub fn located_device(&self, id: &str) -> Option<u64> {
         Some(self.located.get(id)?.inode.0)
     }
-
-    /// The app of this id, which a process is about to execute.
-    pub fn of_process(&self, id: &str, pid: i32) -> Option<FoundApp> {
-        let root = self.roots.of_process(pid).ok()?;
-        found(id, real_uid(pid)?, root, self.executable(id))
-    }
 }
 
 /// The app of this id, which this user launches, as its profile names it; `None` if it is not below `root`.
@@ -236,16 +210,16 @@ mod tests {
     const ROOT: Inode = (1, 2);
     const USER: u32 = 1000;
 
-    /// A catalogue with the apps of profiles, and what the kernel is to watch for.
-    fn catalogue(apps: &[App]) -> (Catalogue, HashMap<OsString, WatchedName>, Vec<OsString>) {
+    /// A catalogue with the apps of profiles.
+    fn catalogue(apps: &[App]) -> Catalogue {
         let mut catalogue = Catalogue::new(Rules::builtin(), Roots::new(ROOT, 7));
         let record = |app: &App| {
             let marks = Marks::of_profile(app, catalogue.rules()).unwrap();
             Record::new(app.user_app().unwrap(), String::new(), Added::User, marks)
         };
         let records: Vec<Record> = apps.iter().map(record).collect();
-        let (names, arguments) = catalogue.refresh(records.iter());
-        (catalogue, names, arguments)
+        catalogue.refresh(records.iter());
+        catalogue
     }
 
     fn app(key: &str, program: &str) -> App {
@@ -260,14 +234,13 @@ mod tests {
     fn event(path: &str, root: Inode, mount_ns: u32) -> LaunchEvent {
         LaunchEvent {
             time_ns: 0,
-            kind: LaunchEventKind::Called {
-                parent_waits: false,
-            },
+            kind: LaunchEventKind::Called,
             launch: 1,
             pid: std::process::id(),
             uid: USER,
             root,
             mount_ns,
+            recorder: None,
             path: path.into(),
             arguments: Vec::new(),
         }
@@ -276,9 +249,7 @@ mod tests {
     #[test]
     fn a_call_is_recognised_by_its_path_in_the_system_alone() {
         const PATH: &str = "/opt/no/such/app";
-        let (catalogue, names, arguments) = catalogue(&[app(PATH, PATH)]);
-        assert_eq!(names, HashMap::from([("app".into(), WatchedName::App)]));
-        assert!(arguments.is_empty());
+        let catalogue = catalogue(&[app(PATH, PATH)]);
         let called = |path, root, mount_ns| catalogue.called(&event(path, root, mount_ns));
         let found = called(PATH, ROOT, 7).unwrap();
         let key = UserApp::new(USER, PATH);
@@ -300,7 +271,7 @@ mod tests {
     fn a_script_is_recognised_by_the_arguments_in_the_event_and_not_by_those_of_the_process() {
         const PYTHON: &str = "/usr/bin/python3";
         let a = app("/opt/a.py", PYTHON);
-        let (catalogue, ..) = catalogue(std::slice::from_ref(&a));
+        let catalogue = catalogue(std::slice::from_ref(&a));
         let executed = |arguments: &[&str]| {
             let arguments = arguments.iter().map(Into::into).collect();
             let event = LaunchEvent {
@@ -318,9 +289,7 @@ mod tests {
     fn a_learned_script_is_recognised_and_others_of_its_interpreter_are_not() {
         const PYTHON: &str = "/usr/bin/python3";
         let a = app("/opt/a.py", PYTHON);
-        let (catalogue, names, arguments) = catalogue(std::slice::from_ref(&a));
-        assert_eq!(names[&OsString::from("python3")], WatchedName::Launcher);
-        assert_eq!(arguments, ["/opt/a.py", "a.py", "./a.py"]);
+        let catalogue = catalogue(std::slice::from_ref(&a));
         // A call of python3 tells nothing yet: no prefetch starts.
         assert_eq!(catalogue.called(&event(PYTHON, ROOT, 7)), None);
         let executed = |argument: &str, cwd: &str| {

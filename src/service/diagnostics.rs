@@ -11,21 +11,12 @@ const WARNINGS: usize = 16;
 /// How long a repeated warning stays out of the log: users can cause some of them as often as they like.
 const REPEATED: Duration = Duration::from_secs(60);
 
-/// Launches whose program was held for what is read ahead.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Holds {
-    pub count: u64,
-    pub longest: Duration,
-}
-
 /// Abilities, warnings and counters.
 pub struct Diagnostics {
     /// When the service started, in seconds since the epoch.
     pub since_s: u64,
     /// Launches of managed apps since then, by user.
     pub launches_seen: BTreeMap<u32, u64>,
-    /// Launches of managed apps since then whose program was held for what is read ahead, by user.
-    pub holds: BTreeMap<u32, Holds>,
     /// What the service can do on this system.
     pub abilities: Vec<String>,
     /// What is wrong, the latest last, and when the log had it.
@@ -38,17 +29,9 @@ impl Diagnostics {
         Diagnostics {
             since_s: now_s(),
             launches_seen: BTreeMap::new(),
-            holds: BTreeMap::new(),
             abilities,
             warnings: Vec::new(),
         }
-    }
-
-    /// A launch of this user was held for so long.
-    pub fn held(&mut self, uid: u32, held: Duration) {
-        let holds = self.holds.entry(uid).or_default();
-        holds.count += 1;
-        holds.longest = holds.longest.max(held);
     }
 
     /// Puts a warning into the log and into `status`.

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant, SystemTime};
 use nix::sys::signalfd::SignalFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::Pid;
 
 use super::announce::{AnnouncedLaunch, Announcements, MOST_AT_ONCE};
 use super::catalogue::FoundApp;
@@ -26,7 +25,7 @@ use super::packages::{Packages, REST};
 use super::parts::Parts;
 use super::registry::{Added, Record};
 use super::watchdog::Watchdog;
-use crate::kernel::{HeldExec, LaunchEvent, LaunchEventKind};
+use crate::kernel::{LaunchEvent, LaunchEventKind};
 use crate::model::{App, LaunchLimits, UserApp};
 use crate::policy::Plan;
 use crate::process::Clocks;
@@ -37,9 +36,6 @@ const AFTER_START: Duration = Duration::from_secs(60);
 
 /// How long after its start the service has come to rest: its threads have loaded, read and made ready what they need.
 const STARTING: Duration = Duration::from_secs(10);
-
-/// Batches of launch events that are taken before programs are held: as many as the kernel keeps.
-const MOST_BATCHES: usize = 16;
 
 /// How long after a loss slots of launches are looked through. A launch whose events have arrived is known by then.
 const SWEEP_AFTER: Duration = Duration::from_secs(10);
@@ -110,7 +106,6 @@ impl Service {
             for event in events {
                 self.on_kernel_event(&event);
             }
-            self.on_held();
             self.on_announced();
             for message in self.inbox.take() {
                 self.on_message(message);
@@ -124,10 +119,9 @@ impl Service {
         }
     }
 
-    /// Lets go of everything, writes what is known and ends: programs that wait at their execve go on.
+    /// Lets go of everything, writes what is known and ends.
     pub fn stop(mut self) {
         notify(NotifyState::Stopping);
-        self.parts.gate.close();
         self.launches.stop(&mut self.parts);
         self.parts.finish();
     }
@@ -138,10 +132,9 @@ impl Service {
             .timeout()
             .map(|timeout| Timespec::try_from(timeout).map_err(io::Error::other))
             .transpose()?;
-        let mut fds = Vec::with_capacity(7);
+        let mut fds = Vec::with_capacity(6);
         let single = [
             Some(self.parts.kernel.fd()),
-            self.parts.gate.fd(),
             Some(self.inbox.fd()),
             Some(self.signals.as_fd()),
             self.packages.as_ref().map(Packages::fd),
@@ -186,8 +179,11 @@ impl Service {
     }
 
     fn on_kernel_event(&mut self, event: &LaunchEvent) {
+        if let Some(recorder) = event.recorder {
+            self.parts.recorders.claimed(event.launch, recorder);
+        }
         match event.kind {
-            LaunchEventKind::Called { parent_waits } => self.on_called(event, !parent_waits),
+            LaunchEventKind::Called => self.on_called(event),
             LaunchEventKind::Executed => self.on_executed(event),
             LaunchEventKind::Ended => {
                 self.launches
@@ -204,14 +200,14 @@ impl Service {
         }
     }
 
-    /// execve was called: the earliest moment to prefetch. `may_be_held`: nobody else waits while the program is.
-    fn on_called(&mut self, event: &LaunchEvent, may_be_held: bool) {
+    /// execve was called: the earliest moment to prefetch.
+    fn on_called(&mut self, event: &LaunchEvent) {
         if self.launches.follows(event.launch) {
             // It tries another directory of PATH; the app was not in the one before.
             return;
         }
         match self.parts.watchlist.catalogue.called(event) {
-            Some(found) => self.begin(event.launch, event.pid, found, may_be_held),
+            Some(found) => self.begin(event.launch, event.pid, found),
             None => {
                 let now = Clocks::now();
                 self.launches
@@ -229,7 +225,7 @@ impl Service {
                     .executed(event.launch, found.app, &mut self.parts);
             }
             (Some(found), None) => {
-                self.begin(event.launch, event.pid, found, false);
+                self.begin(event.launch, event.pid, found);
                 self.happened(event.launch, StateEvent::Executed);
             }
             (None, _) | (Some(_), Some(_)) => {
@@ -245,8 +241,8 @@ impl Service {
     }
 
     /// execve was called for a launch, which is followed from now on if there is room for it, its app is managed and
-    /// no other command of ours has started it. `may_be_held`: for what is read ahead.
-    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp, may_be_held: bool) {
+    /// no other command of ours has started it.
+    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp) {
         let room = self.launches.has_room_for(&found.key) && !self.own_commands.have_started(pid);
         let policy = room.then(|| self.parts.plan(&found)).flatten();
         let Some(mut policy) = policy else {
@@ -254,7 +250,10 @@ impl Service {
                 .launches
                 .end(launch, StateEvent::Cancelled, &mut self.parts);
         };
-        policy.hold = policy.hold.filter(|_| may_be_held);
+        policy.is_recorded = self.parts.recorders.is_claimed(launch) && policy.plan == Plan::Learn;
+        if !policy.is_recorded {
+            self.parts.give_recorder_up(launch);
+        }
         let limits = LaunchLimits::from(&self.parts.config.launch);
         let start = LaunchStart {
             key: found.key,
@@ -270,69 +269,6 @@ impl Service {
         };
         self.launches.begin(launch, start, &mut self.parts);
         self.parts.probes.stop();
-    }
-
-    /// Programs that are held at the exec gate.
-    fn on_held(&mut self) {
-        let waiting = self.parts.gate.waiting();
-        if waiting.is_empty() {
-            return;
-        }
-        // Each of them has called execve before, and the event of that call tells whose launch it is.
-        for _ in 0..MOST_BATCHES {
-            match self.parts.kernel.take() {
-                Ok(events) if events.is_empty() => break,
-                Ok(events) => events.iter().for_each(|event| self.on_kernel_event(event)),
-                Err(error) => return self.parts.warn(error.to_string()),
-            }
-        }
-        for held in waiting {
-            self.on_held_program(held);
-        }
-    }
-
-    /// Lets the program go at once, unless its launch is about to be learned, or is held for what is read ahead.
-    fn on_held_program(&mut self, held: HeldExec) {
-        let pid = held.pid;
-        let Some(id) = self.parts.gate.app(held.inode).cloned() else {
-            return;
-        };
-        if let Some(launch) = self.launches.to_hold(&id, pid as u32) {
-            return self.hold(launch, held);
-        }
-        let Some(found) = self.parts.watchlist.catalogue.of_process(&id, pid) else {
-            return;
-        };
-        if let Some(launch) = self.launches.take_pending(pid as u32) {
-            // The file tells the app that the path of the call did not.
-            self.begin(launch, pid as u32, found, false);
-            return self.hold(launch, held);
-        }
-        if self.parts.kernel.is_early() {
-            return;
-        }
-        // Its call of execve was not seen, and the success of execve comes too late.
-        let Some(process) = Pid::from_raw(pid) else {
-            return;
-        };
-        // What a launch executes is part of it. If the process cannot be asked for that, it is gone.
-        if !matches!(self.parts.kernel.is_part_of_launch(process), Ok(false)) {
-            return;
-        }
-        if let Ok(Some(launch)) = self.parts.kernel.adopt_before_exec(process) {
-            self.begin(launch, pid as u32, found, false);
-            self.hold(launch, held);
-            self.happened(launch, StateEvent::Executed);
-        }
-    }
-
-    fn hold(&mut self, launch: u64, held: HeldExec) {
-        if !self.launches.follows(launch) {
-            return;
-        }
-        let inode = held.inode;
-        self.parts.recorders.hold(launch, held);
-        self.launches.held(launch, inode, &mut self.parts);
     }
 
     fn on_announced(&mut self) {
@@ -371,7 +307,7 @@ impl Service {
                     ..App::default()
                 };
                 let found = FoundApp { key, app };
-                self.begin(launch, pid, found, false);
+                self.begin(launch, pid, found);
                 self.happened(launch, StateEvent::Executed);
             }
             Ok(None) => self
@@ -391,7 +327,7 @@ impl Service {
                     .parts
                     .recorder_ended(*result, cached.map(|cached| *cached));
                 self.launches.recorded(launch, made, &mut self.parts);
-                self.parts.refresh_marks();
+                self.parts.refresh_watch();
             }
             Message::Waits(changed) => {
                 let needed = self.launches.any_followed();
@@ -403,7 +339,6 @@ impl Service {
                 task,
                 device,
             } => self.parts.shield.foreground_waits(launch, &task, device),
-            Message::RegionArrived(launch) => self.happened(launch, StateEvent::RegionArrived),
             Message::Prefetched(launch) => {
                 self.parts.threads.ended(LaunchTask::Prefetch, launch);
                 self.happened(launch, StateEvent::PrefetchEnded);
@@ -415,12 +350,11 @@ impl Service {
                 if let Some(warning) = apply(&mut self.parts.apps) {
                     self.parts.warn(warning);
                 }
-                self.parts.refresh_marks();
+                self.parts.refresh_watch();
             }
             Message::Discovered(key) => self.parts.follow_discovered(&key),
             Message::DesktopApps(found) => self.parts.set_desktop_apps(found),
             Message::Missed { launch, missed } => self.parts.judge_late(*launch, missed),
-            Message::Marked { marked, warnings } => self.parts.marked(marked, warnings),
             Message::DrivesProbed(ended) => self.parts.drives_probed(ended),
             Message::Expected(launch) => self.parts.probes.compare(&launch),
             Message::Located(found) => self.parts.watchlist.catalogue.located(found),
@@ -477,7 +411,7 @@ impl Service {
             let given_up = (event, note, None);
             self.launches
                 .recorded(hanging.launch, given_up, &mut self.parts);
-            self.parts.refresh_marks();
+            self.parts.refresh_watch();
         }
     }
 

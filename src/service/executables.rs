@@ -1,11 +1,10 @@
-//! Finding the executables of apps by their paths, and marking those that the exec gate holds.
+//! Finding the executables of apps by their paths.
 //!
 //! A path of a user may lead anywhere: to a drive that is slow, or that has failed. The event loop must not wait for
 //! that, nor the worker, whose queue may be long. So a thread looks, and sends what it has found.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +18,6 @@ use super::message::Message;
 use super::roots::Inode;
 use crate::fs::local_path::LocalFile;
 use crate::fs::mounts::MountTable;
-use crate::kernel::GateMarks;
 
 /// Where an app's executable is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,14 +30,8 @@ pub struct LocatedExecutable {
 /// Executables by the ids of their apps.
 pub type LocatedExecutables = HashMap<String, LocatedExecutable>;
 
-/// The apps whose executables are marked.
-pub type MarkedInodes = HashMap<Inode, String>;
-
 /// What the thread is to do.
 enum Request {
-    /// Mark the executables of these apps and no others. `anew`: also those that were marked before, whose files may
-    /// have been replaced.
-    Mark { apps: HashSet<String>, anew: bool },
     /// Find the executables of these apps.
     Locate(Vec<String>),
     /// Nothing: show that the thread works.
@@ -56,23 +48,19 @@ pub struct ExecutableFinder {
 }
 
 impl ExecutableFinder {
-    /// Starts the thread. `marks` are those of the exec gate, if there is one.
+    /// Starts the thread.
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn start(marks: Option<GateMarks>, outbox: Outbox) -> io::Result<Self> {
+    pub fn start(outbox: Outbox) -> io::Result<Self> {
         let (requests, inbox) = channel();
         let to_locate = Arc::new(AtomicUsize::new(0));
-        let mut marker = Marker {
-            marks,
-            to_locate: Arc::clone(&to_locate),
-            marked: HashMap::new(),
-        };
+        let waiting = Arc::clone(&to_locate);
         let has_worked = Arc::new(AtomicBool::new(false));
         let works = Arc::clone(&has_worked);
         let run = move || {
             for request in inbox {
-                marker.carry_out(request, &outbox);
+                carry_out(request, &waiting, &outbox);
                 works.store(true, Ordering::Release);
             }
         };
@@ -82,11 +70,6 @@ impl ExecutableFinder {
             to_locate,
             has_worked,
         })
-    }
-
-    /// Has the executables of these apps marked, and no others. [`Message::Marked`] says when that is done.
-    pub fn mark(&self, apps: HashSet<String>, anew: bool) {
-        self.request(Request::Mark { apps, anew });
     }
 
     /// Has the executables of these apps found. [`Message::Located`] has them, unless it is asked for again before.
@@ -111,69 +94,15 @@ impl ExecutableFinder {
     }
 }
 
-/// The thread's side.
-struct Marker {
-    /// `None` where fanotify cannot be had.
-    marks: Option<GateMarks>,
-    to_locate: Arc<AtomicUsize>,
-    /// No descriptors: these would keep file systems from being unmounted.
-    marked: MarkedInodes,
-}
-
-impl Marker {
-    fn carry_out(&mut self, request: Request, outbox: &Outbox) {
-        match request {
-            Request::Mark { apps, anew } => {
-                let warnings = self.set(&apps, anew);
-                let marked = self.marked.clone();
-                outbox.send(Message::Marked { marked, warnings });
-            }
-            Request::Locate(ids) => {
-                let is_last = self.to_locate.fetch_sub(1, Ordering::AcqRel) == 1;
-                if is_last {
-                    outbox.send(Message::Located(locate(ids)));
-                }
-            }
-            Request::Answer => {}
-        }
-    }
-
-    /// Marks these apps' executables and no others. Returns what went wrong.
-    fn set(&mut self, apps: &HashSet<String>, anew: bool) -> Vec<String> {
-        let Some(marks) = &self.marks else {
-            return Vec::new();
-        };
-        let mounts = match MountTable::read() {
-            Ok(mounts) => mounts,
-            Err(error) => return vec![format!("cannot read the mount table: {error}")],
-        };
-        let mut marked = HashMap::new();
-        for (inode, id) in self.marked.drain() {
-            if !apps.contains(&id) {
-                // A mark ends with its file. A file that was renamed keeps it, and programs that execute it are
-                // let go at once.
-                if let Some(file) = executable(&id, &mounts).filter(|file| inode_of(file) == inode)
-                {
-                    // It may have no mark: its file system was unmounted for a while.
-                    let _ = marks.remove(file.fd.as_fd());
-                }
-            } else if !anew {
-                marked.insert(inode, id);
+fn carry_out(request: Request, to_locate: &AtomicUsize, outbox: &Outbox) {
+    match request {
+        Request::Locate(ids) => {
+            let is_last = to_locate.fetch_sub(1, Ordering::AcqRel) == 1;
+            if is_last {
+                outbox.send(Message::Located(locate(ids)));
             }
         }
-        let mut warnings = Vec::new();
-        let known: HashSet<String> = marked.values().cloned().collect();
-        for id in apps.difference(&known) {
-            let Some(file) = executable(id, &mounts) else {
-                continue;
-            };
-            match marks.add(file.fd.as_fd()) {
-                Ok(()) => drop(marked.insert(inode_of(&file), id.clone())),
-                Err(error) => warnings.push(format!("{id}: {error}")),
-            }
-        }
-        self.marked = marked;
-        warnings
+        Request::Answer => {}
     }
 }
 
@@ -217,7 +146,7 @@ mod tests {
         fs::write(id("file"), "").unwrap();
         symlink("file", id("link")).unwrap();
         let (outbox, inbox) = mailbox().unwrap();
-        let finder = ExecutableFinder::start(None, outbox).unwrap();
+        let finder = ExecutableFinder::start(outbox).unwrap();
         finder.locate(vec![id("link"), id("none"), id(".")]);
         while !finder.has_answered() {
             std::thread::yield_now();
@@ -233,17 +162,13 @@ mod tests {
         };
         assert_eq!(*found, HashMap::from([(id("link"), expected)]));
     }
+
     #[test]
     fn of_several_requests_to_find_executables_the_last_counts() {
         let (outbox, inbox) = mailbox().unwrap();
-        let to_locate = Arc::new(AtomicUsize::new(3));
-        let mut marker = Marker {
-            marks: None,
-            to_locate,
-            marked: HashMap::new(),
-        };
+        let to_locate = AtomicUsize::new(3);
         for ids in [vec!["/usr/bin/a".to_owned()], Vec::new(), Vec::new()] {
-            marker.carry_out(Request::Locate(ids), &outbox);
+            carry_out(Request::Locate(ids), &to_locate, &outbox);
         }
         assert_eq!(inbox.take().len(), 1);
     }

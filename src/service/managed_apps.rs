@@ -22,7 +22,7 @@ use crate::apps::Rules;
 use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads, launch_sequence};
 use crate::model::{App, Params, Profile, UserApp};
 use crate::policy::{
-    ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Phase, Plan, TuningRules,
+    ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Plan, TuningRules,
 };
 use crate::profile::{Store, decode};
 
@@ -111,7 +111,7 @@ impl ManagedApps {
     }
 
     /// Plans a launch that begins now. `withholds`: whether prefetching may be withheld, to compare.
-    pub fn plan(&mut self, key: &UserApp, withholds: bool, holds: bool) -> LaunchPolicy {
+    pub fn plan(&mut self, key: &UserApp, withholds: bool) -> LaunchPolicy {
         // Another key each time: launches from which prefetching is withheld should follow no rhythm.
         let random = RandomState::new().hash_one(key);
         let record = self.registry.records.get_mut(key);
@@ -125,23 +125,12 @@ impl ManagedApps {
             Plan::Withhold if !withholds => Plan::Prefetch,
             plan => plan,
         };
-        // A launch that is learned is to be seen as it is.
-        let profile = self.profiles.get(key).filter(|_| plan == Plan::Prefetch);
         LaunchPolicy {
             plan,
             has_profile,
-            hold: profile.and_then(|profile| profile.hold).filter(|_| holds),
+            // The kernel's part: the caller knows.
+            is_recorded: false,
         }
-    }
-
-    /// The apps whose program is held for the first region of its schedule, when it is prefetched.
-    pub fn to_hold(&self) -> impl Iterator<Item = &UserApp> {
-        let held = self.profiles.iter().filter(|(key, profile)| {
-            let record = self.registry.records.get(key);
-            let is_prefetched = |record: &Record| record.managed.phase() == Phase::Prefetching;
-            profile.hold.is_some() && record.is_some_and(is_prefetched)
-        });
-        held.map(|(key, _)| key)
     }
 
     /// Reads the launch sequence of an app, with which the launch that is learned next is combined: a file is read, so

@@ -4,7 +4,7 @@ use super::cached_profile::{CachedProfile, CachedProfiles};
 use super::config::WritesConfig;
 use super::drive_probes::{ExpectedLaunch, ProbesEnded};
 use super::event_loop::Service;
-use super::executables::{LocatedExecutables, MarkedInodes};
+use super::executables::LocatedExecutables;
 use super::managed_apps::{KnownProfiles, ManagedApps};
 use super::parts::{EndedLaunch, Missed};
 use super::registry::Record;
@@ -18,7 +18,7 @@ pub type AppsChange = Box<dyn FnOnce(&mut ManagedApps) -> Option<String> + Send>
 
 /// A message to the event loop.
 pub enum Message {
-    /// A recorder was made ready, or is not needed any more; otherwise why no launch can be recorded.
+    /// A recorder was made ready, or is not needed any more; otherwise why no launch can be recorded from its beginning.
     RecorderKept(Result<(), String>),
     /// The recording of a launch has ended.
     Recorded {
@@ -44,8 +44,6 @@ pub enum Message {
         task: WaitTask,
         device: u32,
     },
-    /// What the app of this launch is held for has arrived.
-    RegionArrived(u64),
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
     /// The profiles that are in the store now.
@@ -63,11 +61,6 @@ pub enum Message {
     Discovered(UserApp),
     /// The apps with .desktop entries.
     DesktopApps(Vec<Record>),
-    /// These executables are marked for the exec gate, and what went wrong with others.
-    Marked {
-        marked: MarkedInodes,
-        warnings: Vec<String>,
-    },
     /// Drives were measured, or not.
     DrivesProbed(ProbesEnded),
     /// What a cold launch took, and what the models of its drives had led to expect.

@@ -23,7 +23,6 @@ mod dictionary;
 mod discovery;
 mod drive_probes;
 mod event_loop;
-mod exec_gate;
 mod executables;
 pub mod history;
 mod launch;

@@ -21,15 +21,11 @@ pub fn notify(state: NotifyState<'_>) {
 
 #[cfg(test)]
 mod tests {
-    /// Programs that are held wait for the end of the process: nothing may put it off.
     #[test]
-    fn a_service_that_fails_ends_at_once_and_is_started_again() {
+    fn a_service_that_fails_or_hangs_is_started_again() {
         let unit = include_str!("../../dist/paralfetch.service");
-        for setting in ["LimitCORE=0", "Restart=on-failure", "WatchdogSec=3min"] {
+        for setting in ["Restart=on-failure", "WatchdogSec=3min"] {
             assert!(unit.lines().any(|line| line == setting), "{setting}");
         }
-        let manifest: toml::Table = toml::from_str(include_str!("../../Cargo.toml")).unwrap();
-        let release = &manifest["profile"]["release"];
-        assert_eq!(release["panic"].as_str(), Some("abort"));
     }
 }

@@ -6,7 +6,6 @@ mod shielding;
 
 pub use outside::{EndedLaunch, Missed};
 
-use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,8 +19,7 @@ use super::control::{ReportedApps, ServiceSignal};
 use super::diagnostics::Diagnostics;
 use super::discovery;
 use super::drive_probes::{DriveProbes, ProbesEnded};
-use super::exec_gate::MarkedExecutables;
-use super::executables::{ExecutableFinder, MarkedInodes};
+use super::executables::ExecutableFinder;
 use super::launch::{LaunchPolicy, StateEvent};
 use super::launch_threads::{HangingThread, LaunchTask, LaunchThreads};
 use super::mailbox::Outbox;
@@ -36,7 +34,7 @@ use super::watchdog::WatchedThread;
 use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
 use crate::fs::blockdev;
-use crate::kernel::{CountingWaits, ExecGate, Watch};
+use crate::kernel::{CountingWaits, Watch};
 use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
 use crate::model::UserApp;
 use crate::policy::{Observation, Phase, PhaseRequest, Plan, TuningRules};
@@ -53,7 +51,6 @@ pub struct Parts {
     pub places: Places,
     pub config: Config,
     pub kernel: Watch,
-    pub gate: MarkedExecutables,
     pub executables: ExecutableFinder,
     pub waits: WaitSwitch,
     pub prefetchers: Prefetchers,
@@ -140,18 +137,12 @@ impl Parts {
                 return None;
             }
         }
-        let (withholds, holds) = (self.config.prefetch.withhold, self.may_hold());
-        let policy = self.apps.plan(key, withholds, holds);
+        let policy = self.apps.plan(key, self.config.prefetch.withhold);
         if policy.plan == Plan::Learn && !learns {
             // Its profile is lost.
-            self.refresh_marks();
+            self.refresh_watch();
         }
         Some(policy)
-    }
-
-    /// Whether apps are held for what is read ahead. A launch that is seen once execve has succeeded runs already.
-    pub fn may_hold(&self) -> bool {
-        self.config.prefetch.hold && self.kernel.is_early() && self.gate.gate().is_some()
     }
 
     /// Whether apps of this user are managed only if the administrator names them.
@@ -179,14 +170,14 @@ impl Parts {
             return false;
         }
         // It is learned if a recorder can be made ready in time, or else at its next launch.
-        self.refresh_marks();
+        self.refresh_watch();
         true
     }
 
     /// Takes what happened to an app.
     pub fn observe(&mut self, key: &UserApp, observation: &Observation<'_>) {
         self.apps.observe(key, observation);
-        self.refresh_marks();
+        self.refresh_watch();
     }
 
     /// Takes what is wanted of apps.
@@ -319,48 +310,38 @@ impl Parts {
 
     /// Tells the kernel side for which programs to look.
     pub fn watch_for_launches(&mut self) {
-        let (names, arguments) = self.watchlist.refresh(&self.apps.registry);
-        let refused = self.kernel.set_names(names, arguments);
-        if !refused.is_empty() {
-            let names: Vec<_> = refused.iter().map(|name| name.to_string_lossy()).collect();
-            self.warn(format!(
-                "launches of these cannot be seen, their names are too long or too many: {}",
-                names.join(", ")
-            ));
-        }
-        // Executables may have been replaced: look the marks up again.
-        self.gate.invalidate();
-        self.refresh_marks();
+        self.watchlist.refresh(&self.apps.registry);
+        self.refresh_watch();
         self.executables
             .locate(self.watchlist.catalogue.executables());
     }
 
-    /// Marks the executables of the apps whose next launch is to be learned, and has recorders ready for
-    /// them; and those of apps that are held for what is read ahead.
-    pub fn refresh_marks(&mut self) {
-        let to_learn = self.watchlist.to_learn(&self.apps.registry);
-        let apps = to_learn.len();
-        let to_hold = self.apps.to_hold().filter(|_| self.may_hold());
-        let to_hold = to_hold.map(|key| key.id.clone());
-        let marked: HashSet<String> = to_learn.into_iter().chain(to_hold).collect();
-        self.gate.set(marked, &self.executables);
-        let kept = self.recorders.keep(apps);
+    /// Tells the kernel side which launches are to be recorded from their beginning, and has a recorder ready for them.
+    pub fn refresh_watch(&mut self) {
+        let watched = self.watchlist.watched(&self.apps.registry);
+        let to_learn = watched.to_learn;
+        let refused = self.kernel.watch_for(watched.apps);
+        if !refused.is_empty() {
+            let texts: Vec<_> = refused.iter().map(|it| it.text.to_string_lossy()).collect();
+            self.warn(format!(
+                "launches of these cannot be seen, their names are too long or too many: {}",
+                texts.join(", ")
+            ));
+        }
+        let kept = self.recorders.keep(to_learn);
         self.check("no learning thread can be started", kept);
-        self.say_ready(apps);
+        self.say_ready(to_learn);
     }
 
-    /// The executables of the apps that are to be learned or held were marked, but for those with a warning.
-    pub fn marked(&mut self, marked: MarkedInodes, warnings: Vec<String>) {
-        self.gate.set_marked(marked);
-        for warning in warnings {
-            self.warn(warning);
-        }
-        self.say_ready(self.watchlist.to_learn(&self.apps.registry).len());
+    /// Gives up what the kernel records of a launch that is not to be learned, if it does.
+    pub fn give_recorder_up(&mut self, launch: u64) {
+        let given_up = self.recorders.give_up(launch);
+        self.check("no thread can be started", given_up);
     }
 
     /// Logs when so many apps would be learned from the beginning of their next launch.
     fn say_ready(&self, apps: usize) {
-        if apps > 0 && self.recorders.is_ready() && self.gate.is_settled() {
+        if apps > 0 && self.recorders.is_ready() {
             tracing::debug!(apps, "ready to learn");
         }
     }
@@ -369,7 +350,7 @@ impl Parts {
     pub fn recorder_kept(&mut self, kept: &Result<(), String>) {
         self.recorders.kept();
         match kept {
-            Ok(()) => self.refresh_marks(),
+            Ok(()) => self.refresh_watch(),
             Err(why) => self.warn(format!("no recorder can be made ready: {why}")),
         }
     }
@@ -480,7 +461,6 @@ impl Parts {
     /// Asks a thread to show that it works.
     pub fn ask_thread(&self, thread: WatchedThread) {
         match thread {
-            WatchedThread::Gate => self.gate.gate().into_iter().for_each(ExecGate::ask),
             WatchedThread::Worker => self.worker.ask(),
             WatchedThread::Executables => self.executables.ask(),
             WatchedThread::Bus => self.bus.iter().for_each(Bus::ask),
@@ -492,7 +472,6 @@ impl Parts {
     /// Whether a thread, if there is one, has shown that since it was asked.
     pub fn has_thread_answered(&self, thread: WatchedThread) -> bool {
         match thread {
-            WatchedThread::Gate => self.gate.gate().is_none_or(ExecGate::has_answered),
             WatchedThread::Worker => self.worker.has_answered(),
             WatchedThread::Executables => self.executables.has_answered(),
             WatchedThread::Bus => self.bus.as_ref().is_none_or(Bus::has_answered),

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use libbpf_rs::{MapCore, MapFlags};
@@ -12,7 +11,7 @@ use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::start_behind;
 use crate::kernel::Watch;
-use crate::model::{Hold, PrefetchReport, Profile};
+use crate::model::PrefetchReport;
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::profile::decode;
 
@@ -41,8 +40,6 @@ struct RunningPrefetch {
     prefetch: Prefetch,
     /// Dead once the thread has ended.
     under_way: Weak<()>,
-    /// Whether what the app is held for has arrived.
-    has_arrived: Arc<AtomicBool>,
 }
 
 /// The prefetch threads, by launch.
@@ -63,7 +60,7 @@ impl Prefetchers {
         }
     }
 
-    /// Makes the first requests of a profile at once, and has a thread make all others. `hold`: what the app is held for.
+    /// Makes the first requests of a profile at once, and has a thread make all others.
     ///
     /// # Errors
     /// When the system has no thread or descriptor to give, or too many prefetches of the user do not end.
@@ -71,7 +68,6 @@ impl Prefetchers {
         &mut self,
         launch: u64,
         profile: &CachedProfile,
-        hold: Option<Hold>,
         options: PrefetchOptions,
         kernel: &mut Watch,
     ) -> io::Result<()> {
@@ -98,8 +94,7 @@ impl Prefetchers {
             // If the map is full, its reads count as the app's.
             let _ = map.update(&own_tid(), &launch.to_ne_bytes(), MapFlags::ANY);
             // This program has packed it.
-            let profile = decode(&packed).ok()?;
-            Some(Profile { hold, ..profile })
+            decode(&packed).ok()
         };
         // Dropped with the thread, also if the thread cannot be started, or panics.
         let alive = Arc::new(());
@@ -111,21 +106,11 @@ impl Prefetchers {
             let _ = helpers.delete(&own_tid());
             outbox.send(Message::Prefetched(launch));
         };
-        let has_arrived = Arc::new(AtomicBool::new(false));
-        let (arriving, outbox) = (Arc::clone(&has_arrived), self.outbox.clone());
-        let holds = hold.is_some();
-        let arrived = move || {
-            arriving.store(true, Ordering::Release);
-            if holds {
-                outbox.send(Message::RegionArrived(launch));
-            }
-        };
-        let prefetch = start_behind(|| Prefetch::start_then(load, options, arrived, done))?;
+        let prefetch = start_behind(|| Prefetch::start_then(load, options, done))?;
         self.threads.0.push((uid, Weak::clone(&under_way)));
         let running = RunningPrefetch {
             prefetch,
             under_way,
-            has_arrived,
         };
         self.running.insert(launch, running);
         Ok(())
@@ -135,12 +120,6 @@ impl Prefetchers {
     pub fn under_way(&self, launch: u64) -> Weak<()> {
         let running = self.running.get(&launch);
         running.map_or_else(Weak::new, |running| Weak::clone(&running.under_way))
-    }
-
-    /// Whether the app of this launch is to be held on: what it is held for has not arrived.
-    pub fn is_awaited(&self, launch: u64) -> bool {
-        let running = self.running.get(&launch);
-        running.is_some_and(|running| !running.has_arrived.load(Ordering::Acquire))
     }
 
     /// The report of a thread that has ended by itself. One that has not is stopped.

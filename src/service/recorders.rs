@@ -1,38 +1,23 @@
-//! The launches that are being recorded, and the programs that are held until a recorder sees them, or until what they are
-//! held for has been read ahead.
+//! The launches that are being recorded.
 //!
-//! While any app is to be learned, one recorder of the kernel side has its tables ready: to make them takes
-//! tens of milliseconds, which a held program would wait for.
+//! While any app is to be learned, one recorder of the kernel side waits for its launch, with its tables, which take tens
+//! of milliseconds to make. The kernel switches it on when such an app is executed, and nobody waits for that.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use super::cached_profile::CachedProfile;
 use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::{start_behind, work_behind};
-use crate::kernel::{HeldExec, RecorderPool};
-use crate::learn::{LiveJob, LiveLearner, LiveResult};
+use crate::kernel::{ClaimedRecorder, RecorderPool};
+use crate::learn::{LaunchRecorder, LiveJob, LiveLearner, LiveResult};
 
 /// Launches that are recorded at once, and those of one user, who may have several apps start when he logs in: each
 /// costs every process of the system, and up to 25 MB.
 const MOST: usize = 6;
 const MOST_OF_A_USER: usize = 4;
-
-/// Programs that are held for seconds at a time, and those of one user: the gate has places for others, too.
-const MOST_HELD_ON: usize = 8;
-const MOST_HELD_ON_OF_A_USER: usize = 4;
-
-/// Lets a program go when it is dropped.
-struct LetGo(Arc<HeldExec>);
-
-impl Drop for LetGo {
-    fn drop(&mut self) {
-        self.0.let_go();
-    }
-}
 
 /// The recorders, and the threads that learn with them.
 pub struct Recorders {
@@ -40,11 +25,8 @@ pub struct Recorders {
     pool: Option<Arc<RecorderPool>>,
     /// By launch, with whose it is.
     learners: HashMap<u64, (u32, LiveLearner)>,
-    /// Programs that are held, by launch, with the time since when. The recorder lets them go when it is ready, and the gate
-    /// when that takes too long.
-    holds: HashMap<u64, (Arc<HeldExec>, Instant)>,
-    /// Those of them that are held for what is read ahead, with whose they are.
-    held_on: HashMap<u64, u32>,
+    /// Recorders that the kernel has switched on for launches of which nothing has been decided.
+    claimed: HashMap<u64, ClaimedRecorder>,
     /// Apps that are to be learned.
     apps: usize,
     /// Whether a thread makes or frees tables.
@@ -58,8 +40,7 @@ impl Recorders {
         Recorders {
             pool,
             learners: HashMap::new(),
-            holds: HashMap::new(),
-            held_on: HashMap::new(),
+            claimed: HashMap::new(),
             apps: 0,
             is_changing: false,
             outbox,
@@ -71,7 +52,7 @@ impl Recorders {
         self.pool.is_some()
     }
 
-    /// Has a recorder made ready if one of `apps` apps is to be learned that is not recorded already, and
+    /// Has a recorder wait for a launch if one of `apps` apps is to be learned that is not recorded already, and
     /// otherwise gives the memory for it back. A thread reports when that is done.
     ///
     /// # Errors
@@ -114,66 +95,61 @@ impl Recorders {
         self.is_changing = false;
     }
 
-    /// The exec gate holds the program of this launch.
-    pub fn hold(&mut self, launch: u64, held: HeldExec) {
-        self.holds.insert(launch, (Arc::new(held), Instant::now()));
-    }
-
-    /// Holds the program of this user's launch on, so long at most since it was held first. False if as many are as may be.
-    pub fn hold_for(&mut self, launch: u64, uid: u32, limit: Duration) -> bool {
-        let of_user = self.held_on.values().filter(|user| **user == uid);
-        if self.held_on.len() >= MOST_HELD_ON || of_user.count() >= MOST_HELD_ON_OF_A_USER {
-            return false;
+    /// The kernel has switched this recorder on for a launch.
+    pub fn claimed(&mut self, launch: u64, index: u32) {
+        if let Some(pool) = &self.pool {
+            self.claimed.insert(launch, pool.claimed(index));
         }
-        if let Some((held, _)) = self.holds.get(&launch) {
-            held.hold_for(limit);
-            self.held_on.insert(launch, uid);
-        }
-        true
     }
 
-    /// Whether the exec gate has let the program of this launch go before anybody else did.
-    pub fn was_held_too_long(&self, launch: u64) -> bool {
-        self.holds
-            .get(&launch)
-            .is_some_and(|(held, _)| held.was_late())
+    /// Whether the kernel records this launch, and nothing has been decided about that.
+    pub fn is_claimed(&self, launch: u64) -> bool {
+        self.claimed.contains_key(&launch)
     }
 
-    /// Whether the program of this launch is held.
-    fn is_held(&self, launch: u64) -> bool {
-        self.holds
-            .get(&launch)
-            .is_some_and(|(held, _)| held.is_held())
+    /// Gives up what the kernel records of a launch that is not to be learned.
+    ///
+    /// # Errors
+    /// When the system has no thread to give; then it is given up at once.
+    pub fn give_up(&mut self, launch: u64) -> io::Result<()> {
+        let Some(claimed) = self.claimed.remove(&launch) else {
+            return Ok(());
+        };
+        let work = move || {
+            claimed.give_up();
+            Message::RecorderKept(Ok(()))
+        };
+        self.is_changing = true;
+        work_behind("pf-tables", &self.outbox, work).map(drop)
     }
 
-    /// Lets the program of this launch go, if it is held. Returns for how long it was; `None` if it was not, or if that was
-    /// asked before.
-    pub fn let_go(&mut self, launch: u64) -> Option<Duration> {
-        self.held_on.remove(&launch);
-        let (held, since) = self.holds.remove(&launch)?;
-        held.let_go();
-        Some(since.elapsed())
-    }
-
-    /// Has a launch recorded; false if as many are as can be, or it would be recorded too late. The thread
-    /// lets the program of the launch go once it sees what the program does.
+    /// Has a launch recorded by a thread: further, if the kernel records it already, or from now on. False if as many are
+    /// recorded as can be, or it would be recorded too late.
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn record(&mut self, mut job: LiveJob) -> io::Result<bool> {
+    pub fn record(&mut self, job: LiveJob) -> io::Result<bool> {
         let launch = job.launch;
-        // While tables are made, a program that is not held would run on, and be recorded in part.
-        let is_in_time = self.is_held(launch) || self.is_ready();
         let uid = job.app.uid;
         let of_user = self.learners.values().filter(|(other, _)| *other == uid);
         let has_room = self.learners.len() < MOST && of_user.count() < MOST_OF_A_USER;
-        let may_be = is_in_time && has_room;
-        let pool = self.pool.as_ref().filter(|_| may_be);
-        let Some(recorder) = pool.and_then(RecorderPool::take) else {
+        let recording = match self.claimed.remove(&launch) {
+            Some(claimed) if has_room => Some(LaunchRecorder::Claimed(claimed)),
+            Some(claimed) => {
+                claimed.give_up();
+                None
+            }
+            // Its tables are made while the launch goes on.
+            None if has_room => self
+                .pool
+                .as_ref()
+                .and_then(RecorderPool::take)
+                .map(LaunchRecorder::Late),
+            None => None,
+        };
+        let Some(recording) = recording else {
             return Ok(false);
         };
-        let held = self.holds.get(&launch);
-        job.held = held.map(|(held, _)| Box::new(LetGo(Arc::clone(held))) as Box<dyn Send>);
         let outbox = self.outbox.clone();
         let tell = move |result: LiveResult| {
             let learned = result.profile.as_ref().ok();
@@ -181,12 +157,12 @@ impl Recorders {
             let result = Box::new(result);
             outbox.send(Message::Recorded { result, cached });
         };
-        let learner = start_behind(|| LiveLearner::start(recorder, job, tell))?;
+        let learner = start_behind(|| LiveLearner::start(recording, job, tell))?;
         self.learners.insert(launch, (uid, learner));
         Ok(true)
     }
 
-    /// Whether a launch would be recorded without delay.
+    /// Whether the next launch of an app that is to be learned would be recorded from its beginning.
     pub fn is_ready(&self) -> bool {
         self.pool.as_ref().is_some_and(|pool| pool.is_ready())
     }

@@ -108,22 +108,6 @@ impl Roots {
         is_root(&root).then(|| Some(self.remember(event.root, root)))
     }
 
-    /// The root directory of a process that is held in execve, `None` for the system's own.
-    ///
-    /// # Errors
-    /// When the process has ended, or has a user namespace of its own, in which a user may mount what he likes.
-    pub fn of_process(&self, pid: i32) -> io::Result<Option<PathBuf>> {
-        if !has_our_users(pid as u32) {
-            return Err(io::Error::other("it has a user namespace of its own"));
-        }
-        let root = fs::read_link(format!("/proc/{pid}/root"))?;
-        let other = Some(root).filter(|root| root != Path::new("/"));
-        Ok(other.map(|root| match inode(&root) {
-            Some(inode) => self.remember(inode, root),
-            None => root,
-        }))
-    }
-
     fn remember(&self, inode: Inode, root: PathBuf) -> PathBuf {
         let mut known = self.known.borrow_mut();
         if known.len() >= MOST_ROOTS {

@@ -14,7 +14,6 @@ use super::control::{ControlCall, ReportedApps};
 use super::diagnostics::Diagnostics;
 use super::drive_probes::DriveProbes;
 use super::event_loop::Service;
-use super::exec_gate::MarkedExecutables;
 use super::executables::ExecutableFinder;
 use super::launch_threads::LaunchThreads;
 use super::mailbox::{Outbox, mailbox};
@@ -38,7 +37,7 @@ use crate::drive::restore_leftovers;
 use crate::fs::app_dirs::AppFileSystems;
 use crate::fs::handle::check_paths;
 use crate::fs::mounts::MountTable;
-use crate::kernel::{ExecGate, Watch, WatchOptions};
+use crate::kernel::{Watch, WatchOptions};
 use crate::learn::{FaultAroundKnob, keeper_command};
 use crate::policy::TuningRules;
 use crate::prefetch::raise_open_files;
@@ -145,9 +144,7 @@ fn assemble(
     })?;
     let recorders = warnings.keep("nothing can be learned", kernel.recorders());
     let fault_around = FaultAroundKnob::find(&places.sysfs, &places.run_dir, keeper_command);
-    let gate = warnings.keep("launches are learned a little late", ExecGate::new());
-    let marks = gate.as_ref().map(ExecGate::marks);
-    let executables = ExecutableFinder::start(marks, outbox.clone())?;
+    let executables = ExecutableFinder::start(outbox.clone())?;
     warnings.keep(
         "files that are replaced will not be found again by their paths: openat2(2) is refused",
         check_paths(),
@@ -170,7 +167,7 @@ fn assemble(
     let members = warnings.keep("what launches wait for is not seen", kernel.members());
     let (shield, cannot) = LaunchShield::start(places, config.writes, members, &outbox);
     warnings.0.extend(cannot);
-    let mut abilities = abilities(&kernel, gate.is_some(), fault_around.is_some());
+    let mut abilities = abilities(&kernel, fault_around.is_some());
     abilities.extend(judge_file_systems(!apps.profiles.is_empty())?);
     Ok(Parts {
         places: places.clone(),
@@ -178,7 +175,6 @@ fn assemble(
         config,
         diagnostics: Diagnostics::new(abilities),
         kernel,
-        gate: MarkedExecutables::new(gate),
         executables,
         waits: WaitSwitch::new(outbox.clone()),
         prefetchers: Prefetchers::new(outbox.clone()),
@@ -216,16 +212,12 @@ fn judge_file_systems(has_profiles: bool) -> Result<Vec<String>, Box<dyn Error>>
     Ok(supported.into_iter().chain(left_out).collect())
 }
 
-fn abilities(watch: &Watch, gate: bool, fault_around: bool) -> Vec<String> {
+fn abilities(watch: &Watch, fault_around: bool) -> Vec<String> {
     let early = match watch.is_early() {
         true => "launches are seen when execve is called",
         false => {
             "launches are seen when execve has succeeded (tracefs is not mounted, or watch.early is off)"
         }
-    };
-    let held = match gate {
-        true => "launches that are to be learned wait until tracing is attached (fanotify)",
-        false => "launches are learned from a moment after their start (fanotify cannot be had)",
     };
     let faults = match fault_around {
         true => "page faults of a launch that is learned tell which page was used (faultaround)",
@@ -234,5 +226,5 @@ fn abilities(watch: &Watch, gate: bool, fault_around: bool) -> Vec<String> {
              lockdown refuses fault_around_bytes)"
         }
     };
-    [early, held, faults].map(str::to_owned).to_vec()
+    [early, faults].map(str::to_owned).to_vec()
 }

@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 /// A thread that the watchdog sees. The event loop is the one that looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchedThread {
-    /// Answers for programs that are held.
-    Gate,
     /// Writes state and schedules anew.
     Worker,
     /// Finds executables.
@@ -24,8 +22,7 @@ pub enum WatchedThread {
 }
 
 impl WatchedThread {
-    const ALL: [WatchedThread; 6] = [
-        WatchedThread::Gate,
+    const ALL: [WatchedThread; 5] = [
         WatchedThread::Worker,
         WatchedThread::Executables,
         WatchedThread::Bus,
@@ -33,11 +30,11 @@ impl WatchedThread {
         WatchedThread::Attach,
     ];
 
-    /// How long it may take to answer, in intervals of the watchdog. What the gate and the bus do takes milliseconds;
+    /// How long it may take to answer, in intervals of the watchdog. What the bus does takes milliseconds;
     /// the others wait for drives, or for the kernel on a busy system.
     fn patience(self) -> u32 {
         match self {
-            WatchedThread::Gate | WatchedThread::Bus => 1,
+            WatchedThread::Bus => 1,
             _ => 10,
         }
     }
@@ -119,7 +116,7 @@ mod tests {
 
     #[test]
     fn threads_that_answer_keep_the_service_alive() {
-        assert_eq!(looks(20, &WatchedThread::ALL), vec![Ok(6); 20]);
+        assert_eq!(looks(20, &WatchedThread::ALL), vec![Ok(5); 20]);
     }
 
     /// All threads but one.
@@ -129,11 +126,9 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_or_a_bus_that_does_not_answer_is_stuck_at_the_next_look() {
-        for silent in [WatchedThread::Gate, WatchedThread::Bus] {
-            let stuck = looks(2, &all_but(silent));
-            assert_eq!(stuck, [Ok(6), Err(vec![silent])]);
-        }
+    fn a_bus_that_does_not_answer_is_stuck_at_the_next_look() {
+        let stuck = looks(2, &all_but(WatchedThread::Bus));
+        assert_eq!(stuck, [Ok(5), Err(vec![WatchedThread::Bus])]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! hours of work. So its next launches are followed, with nothing done for them, and what they read and wait
 //! for until they are quiet decides.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
 
 use super::catalogue::Catalogue;
@@ -14,7 +14,7 @@ use super::config::AutomaticConfig;
 use super::marks::Marks;
 use super::registry::{Added, EVERY_USER, Record, Registry};
 use crate::apps::{Rules, desktop};
-use crate::kernel::WatchedName;
+use crate::kernel::{Watched, WatchedApps, WatchedName};
 use crate::model::{LaunchCounts, UserApp};
 
 /// Where commands are looked for: a service has no user's PATH.
@@ -51,6 +51,15 @@ pub enum ProbationVerdict {
     App(Box<Record>),
     /// It is not. It may be put on probation again when it reads much once more.
     NoApp,
+}
+
+/// The programs whose launches matter, as the kernel tells them apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchedPrograms {
+    /// By user.
+    pub apps: WatchedApps,
+    /// Apps whose next launch is to be learned.
+    pub to_learn: usize,
 }
 
 /// The programs whose launches matter.
@@ -111,43 +120,48 @@ impl Watchlist {
         self.probation.clear();
     }
 
-    /// Looks up where the executables are, and returns what the kernel is to watch for: names, and arguments
-    /// of launchers.
-    pub fn refresh(
-        &mut self,
-        registry: &Registry,
-    ) -> (HashMap<OsString, WatchedName>, Vec<OsString>) {
+    /// Has the apps that matter now recognised.
+    pub fn refresh(&mut self, registry: &Registry) {
         // Programs on probation that somebody has named meanwhile are managed from their next launch on.
         self.probation.retain(|key, _| {
             !registry.records.contains_key(key) && registry.named_for_all(key).is_none()
         });
-        let managed = registry.records.values();
-        let on_probation = self.probation.values().map(|probation| &probation.record);
-        let all = managed.chain(self.candidates.values()).chain(on_probation);
         // The apps of several users are recognised alike.
-        let by_id: BTreeMap<&str, &Record> =
-            all.map(|record| (record.key.id.as_str(), record)).collect();
-        self.catalogue.refresh(by_id.into_values())
+        let records = records(registry, &self.candidates, &self.probation);
+        let by_id: BTreeMap<&str, &Record> = records
+            .map(|record| (record.key.id.as_str(), record))
+            .collect();
+        self.catalogue.refresh(by_id.into_values());
     }
 
-    /// The ids of the apps whose next launch is to be learned, for whichever user. Of an app that some user has
-    /// launched, the first launch of another is not held, and is learned a moment late.
-    pub fn to_learn(&self, registry: &Registry) -> HashSet<String> {
-        let mut learned: HashMap<&str, bool> = HashMap::new();
-        for record in registry.records.values() {
-            if record.key.uid != EVERY_USER {
-                *learned.entry(&record.key.id).or_default() |= record.is_to_learn();
+    /// What the kernel is to watch for. Each user's apps are watched for in his launches alone, and recorded as he has them to
+    /// be learned; candidates, and apps that are named for all, in the launches of everybody else, and recorded until
+    /// somebody has launched them. (Otherwise a recorder would wait for ever: most apps have no user who has not launched
+    /// them yet and will. Such a user's first launch is learned a moment late.)
+    pub fn watched(&self, registry: &Registry) -> WatchedPrograms {
+        let mut apps = WatchedApps::default();
+        let mut to_learn = 0;
+        let users = registry.records.keys().filter(|key| key.uid != EVERY_USER);
+        let launched: HashSet<&str> = users.map(|key| key.id.as_str()).collect();
+        for record in records(registry, &self.candidates, &self.probation) {
+            let (uid, marks) = (record.key.uid, &record.marks);
+            let is_new = uid != EVERY_USER || !launched.contains(record.key.id.as_str());
+            let recorded = record.is_to_learn() && is_new && !self.is_on_probation(&record.key);
+            to_learn += usize::from(recorded);
+            for name in &marks.names {
+                let text = OsString::from(name);
+                let wanted = match marks.argument {
+                    None => WatchedName::App { recorded },
+                    Some(_) => WatchedName::Launcher,
+                };
+                let known = apps.names.entry(Watched { uid, text }).or_insert(wanted);
+                *known = known.or(wanted);
+            }
+            for text in marks.arguments() {
+                *apps.arguments.entry(Watched { uid, text }).or_default() |= recorded;
             }
         }
-        let named = registry.records.values();
-        let named = named.filter(|record| record.key.uid == EVERY_USER);
-        for record in named.chain(self.candidates.values()) {
-            learned
-                .entry(&record.key.id)
-                .or_insert_with(|| record.is_to_learn());
-        }
-        let to_learn = learned.into_iter().filter(|(_, learns)| *learns);
-        to_learn.map(|(id, _)| id.to_owned()).collect()
+        WatchedPrograms { apps, to_learn }
     }
 
     /// Whether a program may be put on probation: it is neither a candidate nor on probation yet, and there are not
@@ -211,6 +225,18 @@ impl Watchlist {
             _ => ProbationVerdict::NoApp,
         }
     }
+}
+
+/// The records of all apps that matter: a user's, those that are named for all users, candidates and those on probation.
+fn records<'a>(
+    registry: &'a Registry,
+    candidates: &'a BTreeMap<String, Record>,
+    probation: &'a BTreeMap<UserApp, Probation>,
+) -> impl Iterator<Item = &'a Record> {
+    let on_probation = probation.values().map(|probation| &probation.record);
+    (registry.records.values())
+        .chain(candidates.values())
+        .chain(on_probation)
 }
 
 /// The apps with .desktop entries. Reads many files.
@@ -312,8 +338,7 @@ mod tests {
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/b")]);
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/c")]);
         assert!(watchlist.is_on_probation(&app("/usr/bin/a")));
-        let to_learn = watchlist.to_learn(&registry);
-        assert_eq!(to_learn, HashSet::from(["/usr/bin/c".to_owned()]));
+        assert_eq!(watchlist.watched(&registry).to_learn, 1);
     }
 
     #[test]
@@ -346,30 +371,80 @@ mod tests {
 
     fn desktop(id: &str) -> Record {
         let key = UserApp::new(EVERY_USER, id);
-        Record::new(key, "App".into(), Added::Desktop, Marks::default())
+        let marks = Marks {
+            names: vec![id.rsplit('/').next().unwrap().to_owned()],
+            argument: None,
+        };
+        Record::new(key, "App".into(), Added::Desktop, marks)
+    }
+
+    fn watched(uid: u32, text: &str) -> Watched {
+        let text = text.into();
+        Watched { uid, text }
     }
 
     #[test]
-    fn an_app_is_to_be_learned_if_a_user_has_not_learned_it_or_nobody_has_launched_it() {
+    fn each_users_launches_are_watched_for_and_recorded_as_his_apps_are_to_be_learned() {
         let dir = tempfile::tempdir().unwrap();
         let (mut registry, _) = Registry::load(dir.path()).unwrap();
         let mut watchlist = watchlist();
         watchlist.set_desktop_apps(vec![desktop("/a"), desktop("/b"), desktop("/c")]);
-        registry.insert(desktop("/d"));
         let history = sample("/a").history;
         let learned = Managed::with_profile(DriveClass::CommandQueuing, &history);
         for (uid, id, managed) in [
             (1, "/a", learned.clone()),
-            (2, "/a", learned.clone()),
-            (1, "/b", learned.clone()),
+            (1, "/b", learned),
             (2, "/b", Managed::default()),
-            (1, "/d", learned),
         ] {
             let mut record = desktop(id).for_user(uid);
             record.managed = managed;
             registry.insert(record);
         }
-        let expected = ["/b", "/c"].map(str::to_owned);
-        assert_eq!(watchlist.to_learn(&registry), HashSet::from(expected));
+        watchlist.begin_probation(&UserApp::new(3, "/e"));
+        let WatchedPrograms { apps, to_learn } = watchlist.watched(&registry);
+        let expected = [
+            (1, "a", false),
+            (1, "b", false),
+            (2, "b", true),
+            (3, "e", false),
+            // Somebody has launched the first two.
+            (EVERY_USER, "a", false),
+            (EVERY_USER, "b", false),
+            (EVERY_USER, "c", true),
+        ];
+        let expected = expected
+            .map(|(uid, name, recorded)| (watched(uid, name), WatchedName::App { recorded }));
+        assert_eq!(apps.names, expected.into_iter().collect());
+        assert_eq!(to_learn, 2);
+        assert!(apps.arguments.is_empty());
+    }
+
+    #[test]
+    fn scripts_are_watched_for_by_the_arguments_of_their_launchers() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        let marks = |argument: Option<&str>| Marks {
+            names: vec!["python3".to_owned()],
+            argument: argument.map(str::to_owned),
+        };
+        let script = UserApp::new(USER, "/opt/a.py");
+        registry.insert(Record::new(
+            script,
+            String::new(),
+            Added::User,
+            marks(Some("/opt/a.py")),
+        ));
+        let list = watchlist();
+        let apps = list.watched(&registry).apps;
+        let launcher = WatchedName::Launcher;
+        assert_eq!(apps.names, [(watched(USER, "python3"), launcher)].into());
+        let arguments = ["/opt/a.py", "a.py", "./a.py"].map(|text| (watched(USER, text), true));
+        assert_eq!(apps.arguments, arguments.into());
+        // A name that is both is an app's.
+        let python = UserApp::new(USER, "/usr/bin/python3");
+        registry.insert(Record::new(python, String::new(), Added::User, marks(None)));
+        let apps = list.watched(&registry).apps;
+        let app = WatchedName::App { recorded: true };
+        assert_eq!(apps.names, [(watched(USER, "python3"), app)].into());
     }
 }

@@ -6,7 +6,6 @@ mod bench;
 mod doctor;
 mod faults;
 mod helpers;
-mod holds;
 mod identity;
 mod known;
 mod learning;

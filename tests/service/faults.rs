@@ -217,7 +217,7 @@ fn switches(pid: u32) -> HashMap<String, u64> {
         .collect()
 }
 
-/// The kernel opens a descriptor for each program that is held, and refuses the program if it cannot.
+/// Nothing that the service lacks keeps a program from starting.
 #[test]
 fn programs_go_on_when_the_service_has_no_descriptors_left() {
     let Some((image, _turn)) = set_up() else {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use libbpf_rs::query::ProgInfoIter;
 use paralfetch::drive::drop_caches;
-use rustix::process::Signal;
 
 use crate::running::{Image, Launched, Running, files_in};
 use crate::set_up;
@@ -108,41 +107,6 @@ fn while_it_starts() {
     }
     let mut service = start_again(&image);
     image.learn(&mut service, "app");
-}
-
-#[test]
-fn while_a_launch_is_held() {
-    let Some((image, _turn)) = set_up() else {
-        return;
-    };
-    image.enable("app");
-    let before = Before::look(&image);
-    let mut service = image.start();
-    service.line(&["ready to learn"]);
-    // Stopped, it cannot let the app go.
-    service.signal(Signal::STOP);
-    let app = image.spawn("app");
-    until_held(&app);
-    assert!(!programs().is_subset(&before.programs), "none can be seen");
-    before.kill(&image, service, Some(app));
-    let mut service = start_again(&image);
-    image.learn(&mut service, "app");
-}
-
-/// Waits until the app waits in its execve for somebody's permission.
-pub fn until_held(app: &Launched) {
-    let path = format!("/proc/{}/wchan", app.0.id());
-    until("the app is held", || {
-        fs::read_to_string(&path).is_ok_and(|place| place.contains("fanotify"))
-    });
-}
-
-/// Waits until it goes on: that a launch has begun is said before its app is let go.
-pub fn until_let_go(app: &Launched) {
-    let path = format!("/proc/{}/comm", app.0.id());
-    until("the app is let go", || {
-        fs::read_to_string(&path).is_ok_and(|name| name.trim_end() == "app")
-    });
 }
 
 #[test]

@@ -9,7 +9,6 @@ mod disks;
 mod fault_around;
 mod faults;
 mod helpers;
-mod holds;
 mod hostile;
 mod killed;
 mod launches;

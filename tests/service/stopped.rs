@@ -7,7 +7,6 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::killed::{until_held, until_let_go};
 use crate::set_up;
 use common::succeed;
 use common::until;
@@ -22,13 +21,15 @@ fn a_stopped_service_goes_on_where_it_was() {
     let mut service = image.start();
     service.line(&["ready to learn"]);
 
-    // While it stands still, an app that it holds does, too.
+    // An app that is to be learned starts and ends while it stands still, and is learned when it goes on.
     service.signal(Signal::STOP);
     let app = image.spawn("app");
-    until_held(&app);
+    until("the app runs", || {
+        let comm = fs::read_to_string(format!("/proc/{}/comm", app.0.id()));
+        comm.is_ok_and(|name| name.trim_end() == "app")
+    });
     service.signal(Signal::CONT);
     service.line(&["launch begins", "Learn"]);
-    until_let_go(&app);
 
     // In the middle of learning; the app ends meanwhile.
     service.signal(Signal::STOP);
@@ -42,20 +43,14 @@ fn a_stopped_service_goes_on_where_it_was() {
         image.learn_in_the_end(&mut service, "app");
     }
 
-    // A launch that is only seen afterwards. Marks go a moment after the launch is learned: it may be held, too.
+    // A launch that is only seen afterwards.
     let status = format!("/proc/{}/status", service.pid());
     service.signal(Signal::STOP);
     until("the service is stopped", || {
         fs::read_to_string(&status).unwrap().contains("State:\tT")
     });
-    let app = image.spawn("app");
-    let process = format!("/proc/{}", app.0.id());
-    until("it has ended or is held", || {
-        let read = |file| fs::read_to_string(format!("{process}/{file}")).unwrap_or_default();
-        read("status").contains("State:\tZ") || read("wchan").contains("fanotify")
-    });
+    image.launch("app");
     service.signal(Signal::CONT);
-    app.succeed();
     service.launch_of(&image.id("app"));
     image.prefetch_in_the_end(&mut service, "app");
 }

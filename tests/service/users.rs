@@ -52,8 +52,8 @@ fn launch(image: &Image, service: &mut Running, user: u32) -> String {
     line
 }
 
-/// Launches it until that is learned. The first launch is not held if another user has learned the app already, and
-/// may be seen too late.
+/// Launches it until that is learned. No recorder waits for the first launch if another user has learned the app already,
+/// and it may be seen too late.
 fn learn(image: &Image, service: &mut Running, user: u32) {
     until("it is learned", || {
         let line = launch(image, service, user);

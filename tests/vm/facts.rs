@@ -97,8 +97,6 @@ pub struct KnobFacts {
     pub learned: String,
     /// Whether the service says that faults told the very page.
     pub is_exact: bool,
-    /// Whether even the last launch was let go before its recorder was attached, as the service says.
-    pub was_late: bool,
     /// Page faults of a warm launch as the kernel comes.
     pub faults_wide: u64,
     /// The same with windows of one page.

@@ -223,16 +223,14 @@ fn judge(facts: &Facts, kernel: &Kernel) -> Vec<String> {
         facts.live.unread == facts.live.files,
         "all of the live launch was cached",
     );
-    // Where each launch ran on before its recorder was attached, its row said so, and only its beginning is missing.
-    let late = facts.knob.was_late;
-    for (recall, in_part, what) in [
-        (&facts.live_files, false, "pages of files"),
-        (&facts.live_metadata, false, "metadata"),
-        (&facts.served_files, late, "pages of files in the service"),
-        (&facts.served_metadata, late, "metadata in the service"),
+    for (recall, what) in [
+        (&facts.live_files, "pages of files"),
+        (&facts.live_metadata, "metadata"),
+        (&facts.served_files, "pages of files in the service"),
+        (&facts.served_metadata, "metadata in the service"),
     ] {
         check(
-            recall.found_share() >= if in_part { 0.5 } else { 0.99 },
+            recall.found_share() >= 0.99,
             &format!(
                 "{what} are found live: {} of {}, not {:?}",
                 recall.found,

@@ -18,13 +18,6 @@ const ONE_PAGE: &str = "4096";
 const STATE_DIR: &str = "state-service";
 const CONFIG_DIR: &str = "config-service";
 const LOG: &str = "log-service";
-/// What the service says of a launch that ran on before its recorder was attached: the gate has held it, and let it go; or
-/// nobody has.
-const HELD_TOO_LONG: &str = "it was held for too long";
-const NOT_HELD: &str = "it was not held";
-/// Launches in a row that may have done so.
-const MOST_LATE: usize = 5;
-
 pub fn knob() -> String {
     fs::read_to_string(KNOB).unwrap().trim().to_owned()
 }
@@ -47,19 +40,7 @@ pub fn learn() -> (Profile, KnobFacts) {
     let killed = knob();
     drop(launch);
 
-    // An emulated processor may need longer to attach a recorder, or to hear of the launch, than the exec gate holds a
-    // program. The service says so, and such a launch is learned in part.
-    let (mut service, mut sequence) = learn_launch();
-    for _ in 0..MOST_LATE {
-        if !has_said(HELD_TOO_LONG) && !has_said(NOT_HELD) {
-            break;
-        }
-        service.kill().unwrap();
-        service.wait().unwrap();
-        fs::remove_dir_all(STATE_DIR).unwrap();
-        assert!(enable().success());
-        (service, sequence) = learn_launch();
-    }
+    let (mut service, sequence) = learn_launch();
     let log = fs::read_to_string(LOG).unwrap();
     print!("{}", lines_with(&log, "kind=Learned"));
     let learned = knob();
@@ -70,8 +51,6 @@ pub fn learn() -> (Profile, KnobFacts) {
         killed,
         learned,
         is_exact: has_said("exact_faults=true"),
-        // One that nobody has held is to be whole all the same: a gate that holds nothing would pass otherwise.
-        was_late: has_said(HELD_TOO_LONG),
         faults_wide: faults(),
         faults_narrow: {
             let wide = knob();
@@ -87,6 +66,7 @@ pub fn learn() -> (Profile, KnobFacts) {
 /// A service that has just learned a launch, and the launch sequence.
 fn learn_launch() -> (Child, Profile) {
     let service = start();
+    until("a recorder is ready", || has_said("ready to learn"));
     let launched = Command::new("chroot").args([ROOT, APP[1]]).status();
     assert!(launched.unwrap().success());
     until("the launch is learned", || has_said("kind=Learned"));

@@ -116,7 +116,7 @@ pub fn keep(dir: &Path, limit: Duration) -> Result<(), KnobError> {
     Ok(())
 }
 
-/// Waits until the pipe that tells of changes is closed, or the limit of a change has passed. Whether it is closed.
+/// Waits until the pipe that tells changes is closed, or the limit of a change has passed. Whether it is closed.
 fn is_closed(notices: &impl AsFd, limit: Duration) -> bool {
     let mut deadline: Option<Instant> = None;
     loop {

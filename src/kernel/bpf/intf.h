@@ -82,16 +82,18 @@ struct pf_own_reads {
 
 /* ---- launch events (launch.h) ---- */
 
-/* Bytes of the last component of a path that are compared, the final zero included. */
-#define PF_NAME_MAX 64
-/* Bytes of a path in a launch event, the final zero included. */
-#define PF_EXEC_PATH_MAX 256
+/* Bytes of the last component of a path, the final zero included: NAME_MAX of the kernel, and one. */
+#define PF_NAME_MAX 256
+/* Bytes of a path in a launch event, the final zero included: PATH_MAX of the kernel. */
+#define PF_EXEC_PATH_MAX 4096
 /* Bytes of a program's arguments that are reported. No launcher has its app so far behind. */
 #define PF_ARGV_MAX 4096
-/* Bytes of an argument that are compared, the final zero included. */
-#define PF_ARGUMENT_MAX 128
-/* Arguments that are compared. */
-#define PF_ARGUMENTS 12
+/* Bytes of an argument that are compared, the final zero included; longer ones stand for no app. */
+#define PF_ARGUMENT_MAX 256
+/* Pieces of PF_ARGUMENT_MAX bytes in which arguments are gone through: of a class path of 64 KiB, to its end. */
+#define PF_ARGUMENT_PIECES 512
+/* Bytes of the path of a running process that is kept, the final zero included. */
+#define PF_PROGRAM_PATH_MAX 128
 /* Calls of execve that are reported until one succeeds: execvp(3) tries one for each entry of PATH. */
 #define PF_EXECVE_CALLS 64
 /* Running processes whose path is kept, at most; a power of two. */
@@ -99,20 +101,26 @@ struct pf_own_reads {
 /* Spreads the ends of names over the bits of `name_filter`. */
 #define PF_NAME_FILTER_FACTOR 2654435761u
 
-/* The last component of a path, padded with zeros. */
+/* Stands for each user who has no entry of their own. */
+#define PF_EVERY_USER 0xffffffffU
+
+/* The last component of a path, padded with zeros, as this user executes it. */
 struct pf_name {
+	unsigned int uid;	/* user_of(), or PF_EVERY_USER */
 	char text[PF_NAME_MAX];
 };
 
-/* An argument of a launcher such as python3, padded with zeros. */
+/* An argument of a launcher such as python3, padded with zeros, as this user gives it. */
 struct pf_argument {
+	unsigned int uid;
 	char text[PF_ARGUMENT_MAX];
 };
 
-/* Why a name is watched. */
-enum pf_name_kind {
-	PF_NAME_APP = 1,	/* programs of this name are apps */
-	PF_NAME_LAUNCHER = 2,	/* an argument says which app is launched */
+/* What is done about a name or an argument of a launcher. */
+enum pf_watch {
+	PF_WATCH_APP = 1,	/* programs of this name are apps */
+	PF_WATCH_LAUNCHER = 2,	/* an argument says which app is launched */
+	PF_WATCH_RECORD = 4,	/* the launch is recorded from its beginning, if a recorder is ready */
 };
 
 enum pf_launch_kind {
@@ -123,24 +131,29 @@ enum pf_launch_kind {
 	PF_LAUNCH_COMPLETED = 5,	/* the completion block was read; only `launch` and time_ns are set */
 };
 
-/* Behind that of PF_LAUNCH_EXECUTED are the program's arguments, each with its final zero, as far as they are known. */
+/*
+ * Behind it is the path as execve was given it, with its final zero; and behind that of PF_LAUNCH_EXECUTED are the
+ * program's arguments, each with its final zero, as far as they are known.
+ */
 struct pf_launch_event {
 	unsigned long long time_ns;	/* CLOCK_MONOTONIC */
 	unsigned long long launch;	/* number of the launch; 0 for PF_LARGE_READER */
-	unsigned long long value;	/* PF_LAUNCH_CALLED: whether the parent waits for execve (vfork); PF_LARGE_READER: bytes */
+	unsigned long long value;	/* PF_LARGE_READER: bytes */
 	unsigned long long root_ino;	/* root directory of the process */
 	unsigned int root_dev;		/* kernel dev_t */
 	unsigned int mount_ns;		/* number of its mount namespace */
 	unsigned int pid;		/* process (thread group) */
 	unsigned int kind;		/* enum pf_launch_kind */
 	unsigned int uid;		/* user_of() */
-	char path[PF_EXEC_PATH_MAX];	/* as execve was given it */
+	unsigned int recorder;		/* index plus 1 of the recorder that records it from its beginning; 0: none does */
+	unsigned int path_bytes;	/* of the path behind the event, the final zero included */
+	unsigned int pad;
 };
 
 /* What a process was when it was executed. */
 struct pf_program {
 	unsigned int pid;	/* process (thread group); 0: none */
-	char path[PF_ARGUMENT_MAX];
+	char path[PF_PROGRAM_PATH_MAX];
 };
 
 /* ---- recording (record.h, paths.h) ---- */
@@ -349,7 +362,7 @@ struct pf_types {
 	enum pf_sizes sizes;
 	enum pf_role role;
 	enum pf_launch_kind launch_kind;
-	enum pf_name_kind name_kind;
+	enum pf_watch watch;
 	struct pf_launch_event launch_event;
 	enum pf_log_sizes log_sizes;
 	enum pf_table_bytes table_bytes;

@@ -17,6 +17,7 @@
 #include "kernel.h"
 #include "intf.h"
 #include "tree.h"
+#include "recorders.h"
 #include "namespaces.h"
 #include "log.h"
 #include <bpf/bpf_helpers.h>
@@ -28,11 +29,11 @@ const volatile bool detects_launches = false;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	/* Room for an event with all of its arguments of each launch that has a slot. */
-	__uint(max_entries, 512 << 10);
+	/* Room for an event with all of its path and arguments of each launch that has a slot. */
+	__uint(max_entries, 1 << 20);
 } launch_events SEC(".maps");
 
-/* The names that are watched: enum pf_name_kind. */
+/* The names that are watched: enum pf_watch. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -41,7 +42,7 @@ struct {
 	__type(value, __u8);
 } names SEC(".maps");
 
-/* Arguments of launchers that stand for an app. */
+/* Arguments of launchers that stand for an app: enum pf_watch. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -71,7 +72,7 @@ struct {
 
 struct scratch {
 	struct pf_launch_event event;
-	char argv[PF_ARGV_MAX];	/* behind the event in its record */
+	char text[PF_EXEC_PATH_MAX + PF_ARGV_MAX];	/* path and arguments, behind the event in its record */
 	struct pf_name name;
 	struct pf_argument argument;
 	struct pf_launch launch;
@@ -106,7 +107,7 @@ static __always_inline struct scratch *get_scratch(void)
 }
 
 /*
- * Whether the last component of `event.path`, of so many bytes with its final zero, may be a watched
+ * Whether the last component of the path, of so many bytes with its final zero, may be a watched
  * name. Most are not, and this costs them less than to find the component and look up its name: the path's
  * last four bytes, without what is before the last slash, select one bit in 65,536.
  */
@@ -118,7 +119,7 @@ static __always_inline bool may_be_watched(struct scratch *s, long size)
 	/* The last four bytes of a shorter path need not have a slash among them. */
 	if (size < 5)
 		return true;
-	end = (const unsigned char *)s->event.path + ((size - 5) & (PF_EXEC_PATH_MAX - 1));
+	end = (const unsigned char *)s->text + ((size - 5) & (PF_EXEC_PATH_MAX - 1));
 	ending = end[3];
 	if (end[2] == '/')
 		ending |= (__u32)'/' << 8;
@@ -130,7 +131,7 @@ static __always_inline bool may_be_watched(struct scratch *s, long size)
 	return name_filter[bit / 64 % PF_NAME_FILTER_WORDS] >> bit % 64 & 1;
 }
 
-/* A walk along `event.path`: where its last component begins. */
+/* A walk along the path: where its last component begins. */
 struct walk {
 	struct scratch *s;
 	__u32 last;
@@ -139,14 +140,14 @@ struct walk {
 static long pass_byte(__u32 i, void *context)
 {
 	struct walk *walk = context;
-	char c = walk->s->event.path[i & (PF_EXEC_PATH_MAX - 1)];
+	char c = walk->s->text[i & (PF_EXEC_PATH_MAX - 1)];
 
 	if (c == '/')
 		walk->last = i + 1;
 	return !c;
 }
 
-/* Puts the last component of `event.path` into `name`. */
+/* Puts the last component of the path into `name`. */
 static __always_inline void take_name(struct scratch *s)
 {
 	struct walk walk = { .s = s };
@@ -155,7 +156,17 @@ static __always_inline void take_name(struct scratch *s)
 	bpf_loop(PF_EXEC_PATH_MAX - 1, pass_byte, &walk, 0);
 	__builtin_memset(&s->name, 0, sizeof(s->name));
 	bpf_probe_read_kernel_str(s->name.text, sizeof(s->name.text),
-				  s->event.path + (walk.last & (PF_EXEC_PATH_MAX - 1)));
+				  s->text + (walk.last & (PF_EXEC_PATH_MAX - 1)));
+}
+
+/* Reads the path that execve was given; false if there is none. */
+static __always_inline bool take_path(struct scratch *s, const char *path, bool of_user)
+{
+	long size = of_user ? bpf_probe_read_user_str(s->text, PF_EXEC_PATH_MAX, path) :
+			      bpf_probe_read_kernel_str(s->text, PF_EXEC_PATH_MAX, path);
+
+	s->event.path_bytes = size > 0 ? size : 0;
+	return size > 1;
 }
 
 /* User namespaces that lie in each other, at most (create_user_ns). */
@@ -184,20 +195,20 @@ static __noinline __u32 user_of(struct task_struct *task)
 }
 
 /*
- * Puts the arguments of the program that the task has just executed behind the event, and returns how many bytes they
+ * Puts the arguments of the program that the task has just executed behind the path, and returns how many bytes they
  * are. The kernel has just written them to the new stack: they are in memory, and the program has not run yet. Later it
  * can map them onto a file, or anything else that makes those wait who read /proc/PID/cmdline.
  */
 static __always_inline __u64 take_arguments(struct scratch *s, struct task_struct *task)
 {
 	__u64 at = BPF_CORE_READ(task, mm, arg_start), end = BPF_CORE_READ(task, mm, arg_end);
-	__u64 size = end - at;
+	__u64 size = end - at, path = s->event.path_bytes;
 
-	if (at >= end)
+	if (at >= end || path > PF_EXEC_PATH_MAX)
 		return 0;
 	if (size > PF_ARGV_MAX)
 		size = PF_ARGV_MAX;
-	if (bpf_probe_read_user(s->argv, size, (void *)at))
+	if (bpf_probe_read_user(s->text + path, size, (void *)at))
 		return 0;
 	return size;
 }
@@ -240,12 +251,11 @@ static __always_inline void report_launch(struct scratch *s, struct task_struct 
 					  __u64 launch)
 {
 	struct inode *root = BPF_CORE_READ(task, fs, root.dentry, d_inode);
-	__u64 size = sizeof(s->event);
+	__u64 size = sizeof(s->event) + s->event.path_bytes;
 
 	s->event.time_ns = bpf_ktime_get_ns();
 	s->event.launch = launch;
 	s->event.kind = kind;
-	s->event.value = BPF_CORE_READ(task, vfork_done) != NULL;
 	s->event.pid = task->tgid;
 	s->event.uid = user_of(task);
 	s->event.root_ino = BPF_CORE_READ(root, i_ino);
@@ -253,15 +263,17 @@ static __always_inline void report_launch(struct scratch *s, struct task_struct 
 	s->event.mount_ns = BPF_CORE_READ(task, nsproxy, mnt_ns, ns.inum);
 	if (kind == PF_LAUNCH_EXECUTED)
 		size += take_arguments(s, task);
-	if (bpf_ringbuf_output(&launch_events, s, size, BPF_RB_FORCE_WAKEUP))
+	if (size > sizeof(s->event) + sizeof(s->text) ||
+	    bpf_ringbuf_output(&launch_events, s, size, BPF_RB_FORCE_WAKEUP))
 		__sync_fetch_and_add(&lost_launch_events, 1);
 }
 
 /*
- * Begins a launch with this task, which has that role. NULL if there is no slot, or no memory to mark the
- * task.
+ * Begins a launch with this task, which has that role, and records it if that is wanted (enum pf_watch) and a recorder is
+ * ready. NULL if there is no slot, or no memory to mark the task.
  */
-static __always_inline struct pf_member *begin(struct scratch *s, struct task_struct *task, __u32 role)
+static __always_inline struct pf_member *begin(struct scratch *s, struct task_struct *task, __u32 role,
+					       __u8 watch)
 {
 	struct pf_launch *launch = NULL;
 	struct pf_member *m;
@@ -295,23 +307,41 @@ static __always_inline struct pf_member *begin(struct scratch *s, struct task_st
 	m->execve_calls = 0;
 	m->waiting_since_ns = 0;
 	list_thread(task, m);
+	s->event.recorder = watch & PF_WATCH_RECORD ? claim_recorder(launch) : 0;
 	return m;
 lost:
 	__sync_fetch_and_add(&lost_launches, 1);
 	return NULL;
 }
 
-/* execve was called with the path in `event.path`. */
+/*
+ * What is done about the program with this path (enum pf_watch) when the current task's user executes it: by the user's
+ * own entry, or by that of every user.
+ */
+static __always_inline __u8 watch_of_name(struct scratch *s, struct task_struct *task)
+{
+	__u8 *watch;
+
+	take_name(s);
+	s->name.uid = user_of(task);
+	watch = bpf_map_lookup_elem(&names, &s->name);
+	if (!watch) {
+		s->name.uid = PF_EVERY_USER;
+		watch = bpf_map_lookup_elem(&names, &s->name);
+	}
+	return watch ? *watch : 0;
+}
+
+/* execve was called with the path in `text`. */
 static __always_inline void execve_called(struct scratch *s)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
+	__u8 watch = watch_of_name(s, task);
 	struct pf_member *m;
-	__u8 *kind;
 
-	take_name(s);
-	kind = bpf_map_lookup_elem(&names, &s->name);
-	if (!kind || *kind != PF_NAME_APP)
+	if (!(watch & PF_WATCH_APP))
 		return;
+	s->event.recorder = 0;
 	m = member_of(task);
 	if (m) {
 		/* Either execvp(3) tries the next entry of PATH, or a launch under way executes a program. */
@@ -322,7 +352,7 @@ static __always_inline void execve_called(struct scratch *s)
 		}
 		return;
 	}
-	m = may_report(task) ? begin(s, task, PF_ROLE_STARTING) : NULL;
+	m = may_report(task) ? begin(s, task, PF_ROLE_STARTING, watch) : NULL;
 	if (!m)
 		return;
 	m->execve_calls = 1;
@@ -338,12 +368,8 @@ struct enter_args {
 static __always_inline int look_at_call(__u64 path)
 {
 	struct scratch *s = get_scratch();
-	long size;
 
-	if (!s)
-		return 0;
-	size = bpf_probe_read_user_str(s->event.path, sizeof(s->event.path), (void *)path);
-	if (size > 1 && may_be_watched(s, size))
+	if (s && take_path(s, (const char *)path, true) && may_be_watched(s, s->event.path_bytes))
 		execve_called(s);
 	return 0;
 }
@@ -360,56 +386,94 @@ int execveat_entered(struct enter_args *ctx)
 	return look_at_call(ctx->args[1]);
 }
 
-/* Whether one of the arguments of the program just executed stands for an app. */
-static __always_inline bool has_argument(struct scratch *s, struct task_struct *task)
-{
-	__u64 at = BPF_CORE_READ(task, mm, arg_start), end = BPF_CORE_READ(task, mm, arg_end);
-	long length;
-	int i;
+/* A way through the arguments of a program, piece by piece. */
+struct argument_walk {
+	struct scratch *s;
+	__u64 at;
+	__u64 end;
+	__u32 uid;
+	bool is_within;	/* the piece before was not the end of its argument */
+	__u8 watch;
+};
 
-	for (i = 0; i < PF_ARGUMENTS; i++) {
-		if (at >= end)
-			return false;
-		__builtin_memset(&s->argument, 0, sizeof(s->argument));
-		length = bpf_probe_read_user_str(s->argument.text, sizeof(s->argument.text), (void *)at);
-		if (length <= 0)
-			return false;
-		if (bpf_map_lookup_elem(&arguments, &s->argument))
-			return true;
-		at += length;
+static long look_at_argument(__u32 i, struct argument_walk *walk)
+{
+	struct pf_argument *argument = &walk->s->argument;
+	__u8 *watch = NULL;
+	long size;
+
+	if (walk->at >= walk->end)
+		return 1;
+	__builtin_memset(argument, 0, sizeof(*argument));
+	size = bpf_probe_read_user_str(argument->text, sizeof(argument->text), (void *)walk->at);
+	if (size <= 0)
+		return 1;
+	/* What was cut off looks as if it ended there. */
+	if (size == sizeof(argument->text)) {
+		walk->at += size - 1;
+		walk->is_within = true;
+		return 0;
 	}
-	return false;
+	walk->at += size;
+	if (walk->is_within) {
+		walk->is_within = false;
+		return 0;
+	}
+	argument->uid = walk->uid;
+	watch = bpf_map_lookup_elem(&arguments, argument);
+	if (!watch) {
+		argument->uid = PF_EVERY_USER;
+		watch = bpf_map_lookup_elem(&arguments, argument);
+	}
+	if (!watch)
+		return 0;
+	walk->watch = *watch;
+	return 1;
+}
+
+/* What is done about the first argument of the program just executed that stands for an app; 0: none does. */
+static __always_inline __u8 watch_of_arguments(struct scratch *s, struct task_struct *task)
+{
+	struct argument_walk walk = {
+		.s = s,
+		.at = BPF_CORE_READ(task, mm, arg_start),
+		.end = BPF_CORE_READ(task, mm, arg_end),
+		.uid = user_of(task),
+	};
+
+	bpf_loop(PF_ARGUMENT_PIECES, look_at_argument, &walk, 0);
+	return walk.watch;
 }
 
 /* A program was executed by a task that is in no launch. */
 static __always_inline void look_at_program(struct scratch *s, struct task_struct *task,
 					    struct linux_binprm *bprm)
 {
-	long size = bpf_probe_read_kernel_str(s->event.path, sizeof(s->event.path), bprm->filename);
 	struct pf_program *program;
 	struct pf_member *m;
 	__u32 place;
-	__u8 *kind;
+	__u8 watch;
 
-	if (size <= 0)
+	if (!take_path(s, bprm->filename, false))
 		return;
-	if (may_be_watched(s, size)) {
-		take_name(s);
-		kind = bpf_map_lookup_elem(&names, &s->name);
-		if (kind && (*kind == PF_NAME_APP || has_argument(s, task))) {
-			m = may_report(task) ? begin(s, task, PF_ROLE_TREE) : NULL;
+	if (may_be_watched(s, s->event.path_bytes)) {
+		watch = watch_of_name(s, task);
+		if (watch && !(watch & PF_WATCH_APP))
+			watch = watch_of_arguments(s, task);
+		if (watch) {
+			m = may_report(task) ? begin(s, task, PF_ROLE_TREE, watch) : NULL;
 			if (m)
 				report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);
 			return;
 		}
 	}
-	if (!large_bytes || s->event.path[0] != '/')
+	if (!large_bytes || s->text[0] != '/')
 		return;
 	place = (__u32)task->tgid % PF_PROGRAMS;
 	program = bpf_map_lookup_elem(&programs, &place);
 	if (program) {
 		program->pid = task->tgid;
-		bpf_probe_read_kernel_str(program->path, sizeof(program->path), s->event.path);
+		bpf_probe_read_kernel_str(program->path, sizeof(program->path), s->text);
 	}
 }
 
@@ -430,9 +494,10 @@ int BPF_PROG(program_executed, struct task_struct *task, int old_pid, struct lin
 		look_at_program(s, task, bprm);
 		return 0;
 	}
-	if (bpf_probe_read_kernel_str(s->event.path, sizeof(s->event.path), bprm->filename) <= 0)
+	if (!take_path(s, bprm->filename, false))
 		return 0;
 	m->execve_calls = 0;
+	s->event.recorder = 0;
 	report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);
 	return 0;
 }
@@ -461,8 +526,9 @@ static __always_inline void report_large_reader(struct task_struct *task)
 	s = get_scratch();
 	if (!program || program->pid != (__u32)task->tgid || !s)
 		return;
-	bpf_probe_read_kernel_str(s->event.path, sizeof(program->path), program->path);
+	take_path(s, program->path, false);
 	s->event.value = bytes;
+	s->event.recorder = 0;
 	report_launch(s, task, PF_LARGE_READER, 0);
 	program->pid = 0;
 }
@@ -488,7 +554,8 @@ int BPF_PROG(task_exited)
 	s = get_scratch();
 	if (!s)
 		return 0;
-	s->event.path[0] = 0;
+	s->event.path_bytes = 0;
+	s->event.recorder = 0;
 	report_launch(s, task, PF_LAUNCH_ENDED, m->launch);
 	return 0;
 }

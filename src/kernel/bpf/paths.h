@@ -336,7 +336,7 @@ int BPF_PROG(syscall_done, struct pt_regs *regs, long result)
 	struct pf_syscall *call;
 	__u32 recorder;
 
-	if (!recording)
+	if (!recorders_on())
 		return 0;
 	/* This program runs for each call of each task: most are told apart by their number. */
 	call = call_with_paths(regs);

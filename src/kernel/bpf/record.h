@@ -78,10 +78,10 @@ static __always_inline __u32 who_for(__u32 recorder, __u32 word)
  */
 __noinline __u32 who_is(__u32 word)
 {
-	__u32 by = 0, i;
+	__u32 by = 0, on = recorders_on(), i;
 
 	for (i = 0; i < PF_RECORDERS; i++) {
-		if (i >= recording)
+		if (i >= on)
 			break;
 		by |= who_for(i, word) << i * BY_BITS;
 	}
@@ -104,7 +104,7 @@ static __always_inline __u32 only_users(__u32 by)
 /* For which launches the current task's uses of cached pages are recorded. */
 static __always_inline __u32 who_uses(void)
 {
-	return recording ? only_users(who_is(role_word(member_of(bpf_get_current_task_btf())))) : 0;
+	return recorders_on() ? only_users(who_is(role_word(member_of(bpf_get_current_task_btf())))) : 0;
 }
 
 /* The same for uses by mapping, which the copy of a parent process makes, too. */
@@ -112,7 +112,7 @@ static __always_inline __u32 who_maps(void)
 {
 	struct pf_member *m;
 
-	if (!recording)
+	if (!recorders_on())
 		return 0;
 	m = member_of(bpf_get_current_task_btf());
 	return m && is_copy_of_parent(m->role) ? 0 : only_users(who_is(role_word(m)));
@@ -159,7 +159,7 @@ static long record_each(__u32 recorder, struct page_use *use)
 /* Writes the use to the logs of all recorders. False if they know all of its pages. */
 static __always_inline bool record_use(struct page_use *use)
 {
-	if (recording == 1)
+	if (recorders_on() == 1)
 		record_one(0, use);
 	else
 		bpf_loop(PF_RECORDERS, record_each, use, 0);
@@ -196,7 +196,7 @@ int BPF_PROG(page_added, struct folio *folio)
 {
 	struct address_space *mapping = folio->mapping;
 
-	if (recording && mapping)
+	if (recorders_on() && mapping)
 		record_pages(mapping->host, folio->index, folio_pages(folio), PF_ADDED,
 			     who_is(role_word(member_of(bpf_get_current_task_btf()))));
 	return 0;
@@ -208,7 +208,7 @@ static __always_inline void pages_used(struct address_space *mapping, __u64 inde
 	__u32 by;
 	__u64 end;
 
-	if (!recording || !inode || last_index < index)
+	if (!recorders_on() || !inode || last_index < index)
 		return;
 	by = who_uses();
 	if (!by)

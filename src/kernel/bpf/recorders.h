@@ -17,8 +17,12 @@
 
 struct pf_recorder recorders[PF_RECORDERS] = {};
 
-/* Index of the last recorder that is on, plus 1; 0: nothing is recorded. */
+/* Index of the last recorder that user space has switched on, plus 1; 0: none is. */
 volatile __u32 recording = 0;
+/* Index plus 1 of the recorder that waits, with its tables, for a launch that is to be recorded; 0: none does. */
+volatile __u32 ready_recorder = 0;
+/* Index plus 1 of the recorder that a launch has claimed since, until user space counts it in `recording`. */
+volatile __u32 claimed_recorder = 0;
 
 /* A table of one element for each recorder. */
 #define RECORDER_TABLE(table, content)                                                                 \
@@ -47,6 +51,30 @@ static __always_inline void *recorder_table(void *table, __u32 recorder)
 static __always_inline struct pf_recorder *recorder_at(__u32 recorder)
 {
 	return &recorders[recorder & (PF_RECORDERS - 1)];
+}
+
+/* Index of the last recorder that is on, plus 1; 0: nothing is recorded. */
+static __always_inline __u32 recorders_on(void)
+{
+	__u32 on = recording, claimed = claimed_recorder;
+
+	return on > claimed ? on : claimed;
+}
+
+/*
+ * Switches the recorder that waits on for this launch, so that its first page is seen and nobody has to wait for user
+ * space. Returns its index plus 1; 0 if none waits.
+ */
+static __always_inline __u32 claim_recorder(struct pf_launch *launch)
+{
+	__u32 ready = ready_recorder;
+
+	if (!ready || __sync_val_compare_and_swap(&ready_recorder, ready, 0) != ready)
+		return 0;
+	recorder_at(ready - 1)->launch = launch->number;
+	launch->recorder = ready;
+	claimed_recorder = ready;
+	return ready;
 }
 
 static __always_inline bool is_full(__u32 recorder)
@@ -99,7 +127,7 @@ static __always_inline __u32 recorder_of_task(void)
 	struct pf_launch *launch;
 	struct pf_member *m;
 
-	if (!recording)
+	if (!recorders_on())
 		return 0;
 	m = member_of(bpf_get_current_task_btf());
 	if (!m)

@@ -91,8 +91,6 @@ pub struct PrefetchConfig {
     pub withhold: bool,
     /// Whether drives are measured while nobody uses them.
     pub probe: bool,
-    /// Whether apps are held before they run, where that is predicted to start them earlier.
-    pub hold: bool,
     /// A schedule of more bytes than this share of MemAvailable is not prefetched, in percent.
     #[serde(deserialize_with = "whole::<_, 1, 90>")]
     pub max_memory_percent: u64,
@@ -120,7 +118,6 @@ impl Default for PrefetchConfig {
             probe: true,
             // Only on disks with heads whose scheduler is bfq: without it, what is read ahead there comes after all that
             // the app reads by itself (docs/results.md).
-            hold: true,
             // The launch needs memory beside the pages that are prefetched for it, and so do other apps.
             max_memory_percent: 30,
             // The largest of the laboratory's apps needs 270 MB.

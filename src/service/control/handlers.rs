@@ -1,7 +1,6 @@
 //! The calls on the running service, on the thread of its event loop.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::apps::{add_times, find, id_of, manage, new_record, states};
 use super::{
@@ -174,14 +173,7 @@ impl Service {
             with_profile += 1;
             profiles_bytes += profile.packed.len() as u64;
         }
-        let held_apps = self.parts.apps.to_hold();
-        let held_apps = held_apps.filter(|key| is_theirs(key.uid) && self.parts.may_hold());
         let diagnostics = &self.parts.diagnostics;
-        let holds = diagnostics.holds.iter();
-        let holds = holds.filter(|(uid, _)| is_theirs(**uid)).map(|(_, of)| of);
-        let (held_launches, longest_hold) = holds.fold((0, Duration::ZERO), |(count, most), of| {
-            (count + of.count, most.max(of.longest))
-        });
         let seen = diagnostics.launches_seen.iter();
         let warnings = match user {
             None => diagnostics.warnings(),
@@ -200,9 +192,6 @@ impl Service {
                 .filter(|(uid, _)| is_theirs(**uid))
                 .map(|(_, seen)| seen)
                 .sum(),
-            held_apps: held_apps.count() as u64,
-            held_launches,
-            longest_hold_us: longest_hold.as_micros() as u64,
             saved_us: 0,
             lost_events: self.parts.kernel.lost(),
             excess_execs: self.parts.kernel.excess_execs().0,

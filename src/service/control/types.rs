@@ -104,15 +104,6 @@ pub struct Status {
     /// Launches of managed apps since the service started.
     #[serde(with = "member")]
     pub launches_seen: u64,
-    /// Managed apps that are held before they run, until the first region of their schedule has arrived.
-    #[serde(with = "member")]
-    pub held_apps: u64,
-    /// Launches that were held so since the service started.
-    #[serde(with = "member")]
-    pub held_launches: u64,
-    /// The longest of them, in microseconds.
-    #[serde(with = "member")]
-    pub longest_hold_us: u64,
     /// Waiting time that prefetching has saved, of all launches in the history, in microseconds.
     #[serde(with = "member")]
     pub saved_us: i64,

@@ -6,15 +6,12 @@ use std::fs;
 use std::path::Path;
 
 use super::{LaunchPolicy, LaunchStage, LaunchState, StateAction, StateEvent, ThreadPhase, step};
-use crate::model::Hold;
 use crate::policy::Plan;
 
-const EVENTS: [StateEvent; 17] = [
+const EVENTS: [StateEvent; 14] = [
     StateEvent::Called,
     StateEvent::Executed,
     StateEvent::ExecutedAnother,
-    StateEvent::ProgramHeld,
-    StateEvent::HeldTooLong,
     StateEvent::CallTimedOut,
     StateEvent::RecorderRefused,
     StateEvent::Recorded,
@@ -22,7 +19,6 @@ const EVENTS: [StateEvent; 17] = [
     StateEvent::RecordUnusable,
     StateEvent::PrefetchFailed,
     StateEvent::PrefetchEnded,
-    StateEvent::RegionArrived,
     StateEvent::Quiet,
     StateEvent::Exited,
     StateEvent::SlotLost,
@@ -30,11 +26,12 @@ const EVENTS: [StateEvent; 17] = [
 ];
 
 /// A plan with and without a profile, as far as there are such launches.
-const POLICIES: [(LaunchPolicy, &str); 7] = [
+const POLICIES: [(LaunchPolicy, &str); 8] = [
     (policy(Plan::Learn, false), "learn, no profile"),
     (policy(Plan::Learn, true), "learn"),
+    (recorded(false), "learn from the call, no profile"),
+    (recorded(true), "learn from the call"),
     (policy(Plan::Prefetch, true), "prefetch"),
-    (HELD, "prefetch and hold"),
     (policy(Plan::Withhold, true), "withhold"),
     (policy(Plan::Leave, false), "leave"),
     (policy(Plan::Leave, true), "leave, profile"),
@@ -73,31 +70,26 @@ const fn policy(plan: Plan, has_profile: bool) -> LaunchPolicy {
     LaunchPolicy {
         plan,
         has_profile,
-        hold: None,
+        is_recorded: false,
     }
 }
 
-const HELD: LaunchPolicy = LaunchPolicy {
-    hold: Some(Hold {
-        entries: 1,
-        most_ms: 1000,
-    }),
-    ..policy(Plan::Prefetch, true)
-};
+/// To be learned, and recorded by the kernel since execve was called.
+const fn recorded(has_profile: bool) -> LaunchPolicy {
+    LaunchPolicy {
+        is_recorded: true,
+        ..policy(Plan::Learn, has_profile)
+    }
+}
 
 /// All states, in the order of a life.
 fn states() -> Vec<LaunchState> {
     use LaunchStage as S;
     let mut states = vec![LaunchState::NEW];
-    for stage in [S::Called, S::Released, S::Held, S::Recording, S::Running] {
+    for stage in [S::Called, S::CallRecorded, S::Recording, S::Running] {
         let threads = [ThreadPhase::None, ThreadPhase::Running, ThreadPhase::Ended];
         states.extend(threads.map(|thread| LaunchState { stage, thread }));
     }
-    // It waits for its prefetch.
-    states.push(LaunchState {
-        stage: S::HeldForRegion,
-        thread: ThreadPhase::Running,
-    });
     states.push(LaunchState::OVER);
     states
 }

@@ -7,7 +7,7 @@ use super::{
     FollowedLaunch, LaunchPolicy, LaunchStart, LaunchWrites, Launches, Outside, StateAction,
     StateEvent, TICK,
 };
-use crate::model::{App, Hold, LaunchCounts, LaunchLimits, PrefetchReport, UserApp};
+use crate::model::{App, LaunchCounts, LaunchLimits, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, TaskState};
 use crate::service::history::LaunchRecord;
@@ -25,20 +25,17 @@ fn app(id: &str) -> UserApp {
 #[derive(Default)]
 pub struct FakeSystem {
     pub slots: BTreeMap<u64, LaunchCounts>,
-    pub held: BTreeSet<u64>,
-    /// Launches whose program the exec gate has let go by itself.
-    pub late: BTreeSet<u64>,
     /// Prefetch threads: with a report once they have ended.
     pub prefetches: BTreeMap<u64, Option<PrefetchReport>>,
     pub recordings: BTreeSet<u64>,
     /// Launches out of whose way writes are kept.
     pub shielded: BTreeSet<u64>,
     pub waits_counted: bool,
+    /// Whether the kernel records launches that are to be learned from their beginning.
+    pub recorder_is_ready: bool,
     pub no_recorder: bool,
     pub no_thread: bool,
     pub no_waits: bool,
-    /// What all apps are held for.
-    pub holds: Option<Hold>,
     /// Apps with a profile.
     pub profiles: BTreeSet<UserApp>,
     /// All actions.
@@ -48,10 +45,9 @@ pub struct FakeSystem {
 }
 
 impl FakeSystem {
-    /// Nothing is held, prefetched, shielded or counted.
+    /// Nothing is prefetched, shielded or counted.
     pub fn is_at_rest(&self) -> bool {
-        let nothing_runs = self.held.is_empty() && self.prefetches.is_empty();
-        nothing_runs && self.slots.is_empty() && self.shielded.is_empty()
+        self.prefetches.is_empty() && self.slots.is_empty() && self.shielded.is_empty()
     }
 }
 
@@ -66,10 +62,6 @@ impl Outside for FakeSystem {
 
     fn threads(&self, _launch: u64) -> impl Iterator<Item = TaskState> {
         std::iter::empty()
-    }
-
-    fn was_held_too_long(&self, launch: u64) -> bool {
-        self.late.contains(&launch)
     }
 
     fn schedule_bytes(&self, app: &UserApp) -> u64 {
@@ -94,16 +86,14 @@ impl Outside for FakeSystem {
                 let running = self.prefetches.insert(number, None);
                 assert_eq!(running, None, "one is running");
             }
-            StateAction::StartRecording if self.no_recorder => return Err("busy".to_owned()),
-            StateAction::StartRecording => {
+            StateAction::StartRecording { .. } if self.no_recorder => {
+                return Err("busy".to_owned());
+            }
+            StateAction::StartRecording { .. } => {
                 assert!(self.recordings.insert(number), "it is recorded already");
             }
             StateAction::WatchCompletion => assert!(self.profiles.contains(app)),
             StateAction::CountWaits => self.waits_counted = !self.no_waits,
-            StateAction::LetGo | StateAction::EndHold => {
-                self.held.remove(&number);
-                self.late.remove(&number);
-            }
             StateAction::TakeReport | StateAction::StopPrefetch => {
                 launch.set_report(self.prefetches.remove(&number).expect("a prefetch"));
             }
@@ -192,7 +182,7 @@ impl Scene {
             policy: LaunchPolicy {
                 plan,
                 has_profile: self.system.profiles.contains(&key),
-                hold: self.system.holds.filter(|_| plan == Plan::Prefetch),
+                is_recorded: plan == Plan::Learn && self.system.recorder_is_ready,
             },
             key,
             limits: LaunchLimits::default(),
@@ -229,17 +219,6 @@ impl Scene {
 
     pub fn end(&mut self, launch: u64, event: StateEvent) {
         self.launches.end(launch, event, &mut self.system);
-    }
-
-    /// The exec gate holds the program of a launch, if it is to be learned or held for what is read ahead.
-    pub fn hold(&mut self, launch: u64) {
-        let Some(app) = self.launches.app_of(launch) else {
-            return;
-        };
-        if (self.launches.to_hold(&app.id, launch as u32 + 1000)).is_some() {
-            self.system.held.insert(launch);
-            self.launches.held(launch, (1, 2), &mut self.system);
-        }
     }
 
     /// The recorder of a launch ends with this.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::fakes::{Scene, USER};
 use super::table::MOST_OF_A_USER;
 use super::{StateAction, StateEvent, TICK};
-use crate::model::{Hold, PrefetchReport, UserApp};
+use crate::model::{PrefetchReport, UserApp};
 use crate::policy::Plan;
 use crate::service::history::Kind;
 
@@ -23,13 +23,11 @@ fn report() -> PrefetchReport {
 }
 
 #[test]
-fn a_launch_is_held_recorded_and_learned() {
+fn a_launch_is_recorded_from_its_call_and_learned() {
     let mut scene = Scene::with_profiles(&[]);
+    scene.system.recorder_is_ready = true;
     scene.call(1, APP, Plan::Learn);
-    scene.hold(1);
     assert!(scene.system.recordings.contains(&1));
-    let held = scene.system.held.remove(&1);
-    assert!(held, "until the recorder is ready");
     scene.execute(1, APP, Plan::Learn);
     // The recorder has the say, not the counts and not the exit.
     scene.pass(40 * SECOND);
@@ -41,73 +39,6 @@ fn a_launch_is_held_recorded_and_learned() {
     let row = scene.only_row();
     assert_eq!(row.kind, Kind::Learned);
     assert_eq!(row.note.as_deref(), Some("Recorded"));
-    assert!(scene.system.is_at_rest() && scene.launches.is_empty());
-}
-
-/// A prefetched launch whose program the gate holds.
-fn held_launch() -> Scene {
-    let mut scene = Scene::with_profiles(&[APP]);
-    scene.system.holds = Some(Hold {
-        entries: 3,
-        most_ms: 4_000,
-    });
-    scene.call(1, APP, Plan::Prefetch);
-    scene.hold(1);
-    assert!(scene.system.held.contains(&1));
-    let action = StateAction::HoldForRegion;
-    assert!(scene.system.done.contains(&action));
-    scene
-}
-
-#[test]
-fn a_program_is_held_until_its_first_region_has_arrived() {
-    let mut scene = held_launch();
-    scene.pass(SECOND);
-    assert!(scene.system.held.contains(&1), "it has not");
-    scene.happened(1, StateEvent::RegionArrived);
-    assert!(scene.system.held.is_empty());
-    scene.execute(1, APP, Plan::Prefetch);
-    scene.end_prefetch(1, report());
-    scene.end(1, StateEvent::Exited);
-    assert_eq!(scene.only_row().kind, Kind::Prefetched);
-    assert!(scene.system.is_at_rest() && scene.launches.is_empty());
-}
-
-#[test]
-fn a_program_is_held_no_longer_than_its_prefetch_lasts_or_the_service() {
-    for event in [
-        StateEvent::PrefetchFailed,
-        StateEvent::HeldTooLong,
-        StateEvent::CallTimedOut,
-        StateEvent::Cancelled,
-    ] {
-        let mut scene = held_launch();
-        scene.happened(1, event);
-        assert!(scene.system.held.is_empty(), "{event:?}");
-    }
-    let mut scene = held_launch();
-    scene.end_prefetch(1, report());
-    assert!(scene.system.held.is_empty());
-    // A hold of four seconds is no call that has failed.
-    let mut scene = held_launch();
-    scene.pass(6 * SECOND);
-    assert!(scene.launches.follows(1));
-    scene.pass(4 * SECOND);
-    assert!(scene.system.held.is_empty() && scene.launches.is_empty());
-}
-
-#[test]
-fn a_program_that_the_gate_has_let_go_is_a_launch_as_any_other() {
-    let mut scene = held_launch();
-    scene.system.late.insert(1);
-    scene.execute(1, APP, Plan::Prefetch);
-    assert!(scene.system.held.is_empty() && scene.launches.follows(1));
-    // What it was held for arrives later.
-    scene.happened(1, StateEvent::RegionArrived);
-    scene.end_prefetch(1, report());
-    scene.end(1, StateEvent::Exited);
-    let note = scene.only_row().note.as_deref();
-    assert_eq!(note, Some("it was held for too long and let go"));
     assert!(scene.system.is_at_rest() && scene.launches.is_empty());
 }
 
@@ -157,8 +88,6 @@ fn a_launch_of_an_app_that_is_forgotten_meanwhile_is_not_written_down() {
 #[test]
 fn a_launch_that_is_learned_again_has_its_old_profile_prefetched() {
     let mut scene = Scene::with_profiles(&[APP]);
-    scene.call(1, APP, Plan::Learn);
-    scene.hold(1);
     scene.execute(1, APP, Plan::Learn);
     scene.end_prefetch(1, report());
     scene.record(1, StateEvent::Recorded);
@@ -242,7 +171,6 @@ fn calls_of_execve_that_fail_leave_nothing_behind() {
     scene.call_unknown(2);
     scene.call_unknown(3);
     scene.execute(3, "/usr/bin/other", Plan::Leave);
-    assert_eq!(scene.launches.take_pending(1003), None, "it has succeeded");
     scene.pass(6 * SECOND);
     assert!(scene.system.is_at_rest() && scene.launches.is_empty());
     assert_eq!(scene.only_row().app, "/usr/bin/other");
@@ -271,47 +199,22 @@ fn slots_of_launches_whose_beginning_was_not_reported_are_unknown() {
 }
 
 #[test]
-fn a_launch_whose_program_the_gate_lets_go_early_is_recorded_and_says_so() {
+fn a_launch_that_no_recorder_was_ready_for_is_recorded_late_and_says_so() {
     let mut scene = Scene::with_profiles(&[]);
     scene.call(1, APP, Plan::Learn);
-    scene.hold(1);
-    scene.pass(SECOND);
-    assert!(scene.system.held.contains(&1), "the gate's clock decides");
-    // By its own clock, while the recorder is not ready yet.
-    scene.system.late.insert(1);
-    scene.pass(Duration::from_millis(100));
-    assert!(scene.system.held.is_empty() && scene.system.late.is_empty());
+    assert!(scene.system.recordings.is_empty());
     scene.execute(1, APP, Plan::Learn);
-    // What the recorder says later does not hide it.
     scene.record(1, StateEvent::Recorded);
-    let note = "Recorded; it was held for too long and let go";
+    // What the recorder says later does not hide it.
+    let note = "Recorded; its first moments were not recorded";
     assert_eq!(scene.only_row().note.as_deref(), Some(note));
 }
 
 #[test]
-fn a_launch_that_ran_on_before_anybody_looked_says_so() {
-    // The gate's thread has let the program go, and what came of that is heard of first.
-    for (late, said) in [
-        (false, "Recorded; it was not held when it began"),
-        (true, "Recorded; it was held for too long and let go"),
-    ] {
-        let mut scene = Scene::with_profiles(&[]);
-        scene.call(1, APP, Plan::Learn);
-        scene.execute(1, APP, Plan::Learn);
-        scene.system.late.extend(late.then_some(1));
-        scene.hold(1);
-        scene.record(1, StateEvent::Recorded);
-        assert_eq!(scene.only_row().note.as_deref(), Some(said));
-    }
-}
-
-#[test]
-fn a_launch_that_the_recorder_refuses_goes_on_at_once_and_is_asked_for_once() {
+fn a_recorder_is_asked_for_once() {
     let mut scene = Scene::with_profiles(&[]);
-    scene.system.no_recorder = true;
+    (scene.system.recorder_is_ready, scene.system.no_recorder) = (true, true);
     scene.call(1, APP, Plan::Learn);
-    scene.hold(1);
-    assert!(scene.system.held.is_empty());
     scene.system.no_recorder = false;
     scene.execute(1, APP, Plan::Learn);
     let recorded = &scene.system.recordings;
@@ -378,8 +281,7 @@ enum Incident {
     CallUnknown,
     Execute(Plan),
     ExecuteAnother,
-    Hold,
-    RecorderReady,
+    RecorderReady(bool),
     Record(StateEvent),
     PrefetchEnd,
     Exit,
@@ -408,8 +310,7 @@ fn incident() -> impl Strategy<Value = Incident> {
         1 => Just(Incident::CallUnknown),
         6 => plan.prop_map(Incident::Execute),
         1 => Just(Incident::ExecuteAnother),
-        4 => Just(Incident::Hold),
-        2 => Just(Incident::RecorderReady),
+        2 => any::<bool>().prop_map(Incident::RecorderReady),
         3 => result.prop_map(Incident::Record),
         3 => Just(Incident::PrefetchEnd),
         2 => Just(Incident::Exit),
@@ -429,8 +330,7 @@ fn happen(scene: &mut Scene, launch: u64, app: &str, incident: Incident) {
         Incident::CallUnknown => scene.call_unknown(launch),
         Incident::Execute(plan) => scene.execute(launch, app, plan),
         Incident::ExecuteAnother => scene.end(launch, StateEvent::ExecutedAnother),
-        Incident::Hold => scene.hold(launch),
-        Incident::RecorderReady => drop(scene.system.held.remove(&launch)),
+        Incident::RecorderReady(ready) => scene.system.recorder_is_ready = ready,
         Incident::Record(event) => scene.record(launch, event),
         Incident::PrefetchEnd => scene.end_prefetch(launch, report()),
         Incident::Exit => scene.launches.exited(launch, 5000, &mut scene.system),
@@ -445,7 +345,7 @@ fn happen(scene: &mut Scene, launch: u64, app: &str, incident: Incident) {
 
 proptest! {
     /// Whatever happens: when the service stops, and also when the threads that work for launches end and
-    /// nothing else happens, no program is held, no prefetch runs, and no launch is counted.
+    /// nothing else happens, no prefetch runs, and no launch is counted.
     #[test]
     fn nothing_is_left_in_the_end(
         incidents in prop::collection::vec((0usize..4, incident()), 0..60),
@@ -475,6 +375,6 @@ proptest! {
         }
         prop_assert!(scene.launches.is_empty());
         let system = &scene.system;
-        prop_assert!(system.is_at_rest(), "{:?}, {:?}, {:?}", system.held, system.prefetches, system.slots);
+        prop_assert!(system.is_at_rest(), "{:?}, {:?}", system.prefetches, system.slots);
     }
 }

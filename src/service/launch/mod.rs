@@ -31,9 +31,6 @@ pub trait Outside {
     /// The threads of a launch tree, each looked up when it is asked for.
     fn threads(&self, launch: u64) -> impl Iterator<Item = TaskState>;
 
-    /// Whether the exec gate has let the program of this launch go because it was held for too long.
-    fn was_held_too_long(&self, launch: u64) -> bool;
-
     /// Size of the app's schedule in bytes; 0 without a profile.
     fn schedule_bytes(&self, app: &UserApp) -> u64;
 

@@ -1,7 +1,6 @@
 //! The life of a launch: its states, what happens to it, and what the service then does. Pure: no kernel, no
 //! file, no clock. docs/service.md has the whole table; a test in `document.rs` keeps it true.
 
-use crate::model::Hold;
 use crate::policy::Plan;
 use crate::service::history::Kind;
 
@@ -12,8 +11,8 @@ pub struct LaunchPolicy {
     pub plan: Plan,
     /// Whether the app has a profile.
     pub has_profile: bool,
-    /// What the app is held for, before it runs.
-    pub hold: Option<Hold>,
+    /// Whether the kernel records it since execve was called; only where it is to be learned.
+    pub is_recorded: bool,
 }
 
 /// How far a launch is.
@@ -23,18 +22,13 @@ pub enum LaunchStage {
     New,
     /// execve was called and has not succeeded.
     Called,
-    /// The same, and its program is held no more: the recorder has refused the launch, or what the app was held for
-    /// has arrived.
-    Released,
-    /// The recorder has it, and execve has not succeeded: the exec gate may hold its program.
-    Held,
-    /// execve has not succeeded: the exec gate holds the program until the first region of its schedule has arrived.
-    HeldForRegion,
+    /// The same, and a recorder has it.
+    CallRecorded,
     /// The app runs and is recorded.
     Recording,
     /// The app runs.
     Running,
-    /// Nothing is held, read or counted for it any more.
+    /// Nothing is read or counted for it any more.
     Over,
 }
 
@@ -67,10 +61,6 @@ pub enum StateEvent {
     Executed,
     /// execve has succeeded, as another program.
     ExecutedAnother,
-    /// The exec gate holds the app's program.
-    ProgramHeld,
-    /// The program has been held for as long as it may be.
-    HeldTooLong,
     /// execve has neither succeeded nor ended the process for as long as that may take.
     CallTimedOut,
     /// The recorder does not take the launch.
@@ -85,8 +75,6 @@ pub enum StateEvent {
     PrefetchFailed,
     /// The prefetch thread has ended.
     PrefetchEnded,
-    /// What the app is held for has arrived.
-    RegionArrived,
     /// The end detector calls the launch over.
     Quiet,
     /// Its last task has exited.
@@ -110,16 +98,8 @@ pub enum StateAction {
     CountWaits,
     /// Enter the launch in the registry and tell the bus.
     CountLaunch,
-    /// Look the marks of the exec gate up again: an executable that should have been held was not.
-    InvalidateGate,
-    /// Hand the launch, with its held program, to the recorder.
-    StartRecording,
-    /// Hold the program on, until the first region of its schedule has arrived.
-    HoldForRegion,
-    /// Let the program go that was held for the first region of its schedule.
-    EndHold,
-    /// Let a held program go.
-    LetGo,
+    /// Have the launch recorded; `late`: only from now on.
+    StartRecording { late: bool },
     /// Take the report of the prefetch thread.
     TakeReport,
     /// Stop the prefetch thread, and take its report if there is one.
@@ -133,8 +113,8 @@ pub enum StateAction {
     CloseSlot,
     /// Have the app's policy judge the launch.
     Judge,
-    /// Mark the executables of the apps that are to be learned or held now, and no others.
-    RefreshGate,
+    /// Have the kernel record the next launches of the apps that are to be learned now, and no others.
+    RefreshWatch,
     /// Weigh whether the program is an app, if it is on probation.
     Weigh,
     /// Write the registry and a row of the history, and tell the bus and the log.
@@ -156,11 +136,6 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
         (_, E::Cancelled) => state.give_up(),
         (S::New, E::Called) => state.begin(policy),
         (S::New, _) => stay(&[]),
-        (S::HeldForRegion, E::PrefetchFailed) => state.released(ThreadPhase::None, &[A::EndHold]),
-        (S::HeldForRegion, E::PrefetchEnded) => {
-            state.released(ThreadPhase::Ended, &[A::TakeReport, A::EndHold])
-        }
-        (S::HeldForRegion, E::RegionArrived | E::HeldTooLong) => to(S::Released, &[A::EndHold]),
         (_, E::PrefetchFailed) if state.is_prefetching() => {
             state.with_thread(ThreadPhase::None, &[])
         }
@@ -168,35 +143,21 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
             state.with_thread(ThreadPhase::Ended, &[A::TakeReport])
         }
 
-        (S::Called, E::ProgramHeld) if learns => to(S::Held, &[A::StartRecording]),
-        (S::Called, E::ProgramHeld) if policy.hold.is_some() && state.is_prefetching() => {
-            to(S::HeldForRegion, &[A::HoldForRegion])
-        }
-        // A late look at execve holds the program after the launch has begun.
-        (_, E::ProgramHeld) => stay(&[A::LetGo]),
-        (S::Held | S::Recording, E::HeldTooLong) => stay(&[A::LetGo]),
-
-        // It was not held: it is recorded a moment late.
-        (S::Called, E::Executed) if learns => to(
+        // No recorder was ready when it was called: it is recorded a moment late.
+        (S::Called, E::Executed) if learns && !policy.is_recorded => to(
             S::Recording,
-            &[A::CountLaunch, A::InvalidateGate, A::StartRecording],
+            &[A::CountLaunch, A::StartRecording { late: true }],
         ),
-        // It should have been held, and its prefetch is behind it now.
-        (S::Called, E::Executed) if policy.hold.is_some() && state.is_prefetching() => {
-            to(S::Running, &[A::CountLaunch, A::InvalidateGate])
-        }
-        (S::Called | S::Released, E::Executed) => to(S::Running, &[A::CountLaunch]),
-        // The gate has let it go by itself.
-        (S::HeldForRegion, E::Executed) => to(S::Running, &[A::EndHold, A::CountLaunch]),
-        (S::Held, E::Executed) => to(S::Recording, &[A::CountLaunch]),
+        (S::Called, E::Executed) => to(S::Running, &[A::CountLaunch]),
+        (S::CallRecorded, E::Executed) => to(S::Recording, &[A::CountLaunch]),
 
-        (S::Held, E::RecorderRefused) => to(S::Released, &[A::LetGo]),
-        (S::Recording, E::RecorderRefused) => to(S::Running, &[A::LetGo]),
-        (S::Held | S::Recording, E::Recorded | E::NotRecorded | E::RecordUnusable) => {
+        (S::CallRecorded, E::RecorderRefused) => to(S::Called, &[]),
+        (S::Recording, E::RecorderRefused) => to(S::Running, &[]),
+        (S::CallRecorded | S::Recording, E::Recorded | E::NotRecorded | E::RecordUnusable) => {
             state.record_ended(event, policy)
         }
         // The recorder decides when the launch is over.
-        (S::Held | S::Recording, E::Quiet | E::Exited) => stay(&[]),
+        (S::CallRecorded | S::Recording, E::Quiet | E::Exited) => stay(&[]),
 
         // An app may wait for seconds behind its prefetch on a drive that does one thing at a time.
         (_, E::Quiet) if state.is_prefetching() => stay(&[]),
@@ -204,7 +165,7 @@ pub fn step(state: LaunchState, event: StateEvent, policy: LaunchPolicy) -> Next
             state.finish(policy, false)
         }
         (_, E::Quiet | E::Exited | E::SlotLost | E::ExecutedAnother) => state.give_up(),
-        (S::Called | S::Released | S::Held | S::HeldForRegion, E::CallTimedOut) => state.give_up(),
+        (S::Called | S::CallRecorded, E::CallTimedOut) => state.give_up(),
         _ => stay(&[]),
     }
 }
@@ -229,13 +190,16 @@ impl LaunchState {
 
     /// Whether a recorder has it. The recorder decides by itself when the launch is over.
     pub fn is_recorded(self) -> bool {
-        matches!(self.stage, LaunchStage::Held | LaunchStage::Recording)
+        matches!(
+            self.stage,
+            LaunchStage::CallRecorded | LaunchStage::Recording
+        )
     }
 
     /// execve was called: the earliest moment to prefetch. A launch that is learned again still profits from
     /// the old profile, and learning sees what the app uses, also if the prefetch has read it.
     fn begin(mut self, policy: LaunchPolicy) -> Next {
-        let mut actions = Vec::with_capacity(4);
+        let mut actions = Vec::with_capacity(5);
         self.stage = LaunchStage::Called;
         if policy.has_profile && matches!(policy.plan, Plan::Prefetch | Plan::Learn) {
             actions.push(StateAction::StartPrefetch);
@@ -249,12 +213,11 @@ impl LaunchState {
             actions.push(StateAction::Shield);
         }
         actions.push(StateAction::CountWaits);
+        if policy.is_recorded {
+            actions.push(StateAction::StartRecording { late: false });
+            self.stage = LaunchStage::CallRecorded;
+        }
         (self, actions)
-    }
-
-    fn released(self, thread: ThreadPhase, actions: &[StateAction]) -> Next {
-        let stage = LaunchStage::Released;
-        (LaunchState { stage, thread }, actions.to_vec())
     }
 
     fn with_thread(self, thread: ThreadPhase, actions: &[StateAction]) -> Next {
@@ -272,7 +235,7 @@ impl LaunchState {
         };
         let (state, then) = match self.stage {
             // The success of execve was not reported; what was recorded is worth having all the same.
-            LaunchStage::Held => self.give_up(),
+            LaunchStage::CallRecorded => self.give_up(),
             _ => self.finish(policy, event == StateEvent::Recorded),
         };
         actions.extend(then);
@@ -291,7 +254,7 @@ impl LaunchState {
         match kind {
             Kind::Learned => {}
             Kind::Prefetched | Kind::Withheld => actions.push(StateAction::Judge),
-            Kind::Watched => actions.push(StateAction::RefreshGate),
+            Kind::Watched => actions.push(StateAction::RefreshWatch),
         }
         actions.extend((policy.plan == Plan::Leave).then_some(StateAction::Weigh));
         actions.push(StateAction::WriteDown(kind));
@@ -300,12 +263,8 @@ impl LaunchState {
 
     /// Ends everything that was begun for the launch, without a row of the history.
     fn give_up(self) -> Next {
-        let let_go = match self.stage {
-            LaunchStage::HeldForRegion => Some(StateAction::EndHold),
-            _ => self.is_recorded().then_some(StateAction::LetGo),
-        };
         let stop = self.is_prefetching().then_some(StateAction::StopPrefetch);
-        let actions = [let_go, stop, Some(StateAction::CloseSlot)];
+        let actions = [stop, Some(StateAction::CloseSlot)];
         (LaunchState::OVER, actions.into_iter().flatten().collect())
     }
 }

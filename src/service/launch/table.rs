@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::pending_execs::PendingExecs;
 use super::{LaunchPolicy, LaunchStage, LaunchState, Outside, StateAction, StateEvent, step};
-use crate::model::{App, Hold, LaunchCounts, LaunchLimits, OwnRead, PrefetchReport, UserApp};
+use crate::model::{App, LaunchCounts, LaunchLimits, OwnRead, PrefetchReport, UserApp};
 use crate::policy::{LaunchFigures, Plan};
 use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample};
 use crate::service::clock::epoch_s;
@@ -18,12 +18,8 @@ pub const TICK: Duration = Duration::from_millis(100);
 /// How long execve may take from its call to its success.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(5);
 
-/// What is said of a launch that ran on before its recorder was attached, or before what it was held for had arrived: the
-/// gate has held it, and let it go.
-const HELD_TOO_LONG: &str = "it was held for too long and let go";
-
-/// The same: it was not held, or had been let go when that was heard of.
-const NOT_HELD: &str = "it was not held when it began";
+/// What is said of a launch that no recorder was ready for.
+const RECORDED_LATE: &str = "its first moments were not recorded";
 
 /// Launches that are followed at a time, and those of one user; others are left alone.
 const MOST_FOLLOWED: usize = 48;
@@ -72,8 +68,6 @@ pub struct FollowedLaunch {
     pub own_reads: Option<Vec<OwnRead>>,
     /// What other programs' writes were to it. Taken with the last counts.
     pub writes: LaunchWrites,
-    /// For how long its program was held for the first region of its schedule.
-    pub held: Option<Duration>,
     /// Whether its app was forgotten meanwhile: then it is not written down.
     is_forgotten: bool,
     /// What the history says of it beside the figures.
@@ -135,17 +129,6 @@ impl Launches {
         }
     }
 
-    /// The launch of this app that this process begins, if its program is to be held.
-    pub fn to_hold(&self, id: &str, pid: u32) -> Option<u64> {
-        let found = self.followed.values().find(|followed| {
-            let start = &followed.start;
-            let policy = &start.policy;
-            let is_held = policy.plan == Plan::Learn || policy.hold.is_some();
-            start.pid == pid && start.key.id == id && is_held
-        });
-        found.map(|followed| followed.number)
-    }
-
     /// execve was called with a path that no app has.
     pub fn wait_for_exec(
         &mut self,
@@ -159,11 +142,6 @@ impl Launches {
         }
     }
 
-    /// Takes the call of execve of this process, whose app is known now.
-    pub fn take_pending(&mut self, pid: u32) -> Option<u64> {
-        self.pending.take_of(pid)
-    }
-
     /// execve was called for a launch whose app is known.
     pub fn begin(&mut self, launch: u64, start: LaunchStart, outside: &mut impl Outside) {
         self.pending.remove(launch);
@@ -175,7 +153,6 @@ impl Launches {
             recorded: None,
             own_reads: None,
             writes: LaunchWrites::default(),
-            held: None,
             is_forgotten: false,
             note: None,
             state: LaunchState::NEW,
@@ -191,14 +168,6 @@ impl Launches {
             followed.start.app = app;
         }
         self.happened(launch, StateEvent::Executed, outside);
-    }
-
-    /// The exec gate holds the program of a launch: an executable of this device and inode number.
-    pub fn held(&mut self, launch: u64, inode: (u64, u64), outside: &mut impl Outside) {
-        if let Some(followed) = self.followed.get_mut(&launch) {
-            (followed.start.app.dev, followed.start.app.ino) = inode;
-        }
-        self.happened(launch, StateEvent::ProgramHeld, outside);
     }
 
     /// The recorder of a launch has ended; `event` and `note` say with what.
@@ -275,15 +244,7 @@ impl Launches {
         let begun_ns = followed.start.begun.monotonic_ns;
         let age = Duration::from_nanos(now.monotonic_ns.saturating_sub(begun_ns));
         let mut events = Vec::new();
-        if outside.was_held_too_long(launch) {
-            events.push(StateEvent::HeldTooLong);
-        }
-        let held = followed
-            .start
-            .policy
-            .hold
-            .map_or(Duration::ZERO, Hold::most);
-        if age > CALL_LIMIT + held {
+        if age > CALL_LIMIT {
             events.push(StateEvent::CallTimedOut);
         }
         if followed.is_quiet(now, &counts, outside) {
@@ -325,16 +286,14 @@ impl FollowedLaunch {
                 self.figures.schedule_bytes = outside.schedule_bytes(&self.start.key);
             }
             StateAction::WriteDown(_) if self.is_forgotten => return None,
-            // Its first reads were not seen in either case, and its row says so.
-            StateAction::InvalidateGate => self.note = Some(NOT_HELD.to_owned()),
-            StateAction::LetGo | StateAction::EndHold if outside.was_held_too_long(self.number) => {
-                self.note = Some(HELD_TOO_LONG.to_owned());
+            StateAction::StartRecording { late: true } => {
+                self.note = Some(RECORDED_LATE.to_owned());
             }
             _ => {}
         }
         self.note = Some(outside.perform(action, self).err()?);
         match action {
-            StateAction::StartRecording => Some(StateEvent::RecorderRefused),
+            StateAction::StartRecording { .. } => Some(StateEvent::RecorderRefused),
             _ => Some(StateEvent::PrefetchFailed),
         }
     }
@@ -372,17 +331,6 @@ impl FollowedLaunch {
         self.figures.schedule_bytes > 0 && self.figures.counts.waits_counted && !cut_off
     }
 
-    fn noted(&self) -> Option<String> {
-        let held = self.held.map(|held| {
-            let held_ms = held.as_millis();
-            format!("held for {held_ms} ms while the first region of its schedule was read")
-        });
-        match (&self.note, held) {
-            (Some(note), Some(held)) => Some(format!("{note}; {held}")),
-            (note, held) => held.or_else(|| note.clone()),
-        }
-    }
-
     /// The launch's row of the history.
     pub fn row(&self, kind: Kind) -> LaunchRecord {
         let figures = &self.figures;
@@ -406,7 +354,7 @@ impl FollowedLaunch {
             waited_for_writes_us: self.writes.waited_us,
             // Known once its reads were compared with its profile.
             own_reads: None,
-            note: self.noted(),
+            note: self.note.clone(),
         }
     }
 }

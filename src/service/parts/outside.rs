@@ -42,10 +42,6 @@ impl Outside for Parts {
         thread_states(self.kernel.threads(launch).take(MOST_THREADS))
     }
 
-    fn was_held_too_long(&self, launch: u64) -> bool {
-        self.recorders.was_held_too_long(launch)
-    }
-
     fn schedule_bytes(&self, app: &UserApp) -> u64 {
         self.apps
             .profiles
@@ -54,6 +50,7 @@ impl Outside for Parts {
     }
 
     fn close_slot(&mut self, launch: u64) {
+        self.give_recorder_up(launch);
         self.kernel.end(launch);
     }
 
@@ -66,7 +63,7 @@ impl Outside for Parts {
         let number = launch.number;
         match action {
             StateAction::StartPrefetch => return self.start_prefetch(launch),
-            StateAction::StartRecording => return self.start_recording(launch),
+            StateAction::StartRecording { .. } => return self.start_recording(launch),
             StateAction::WatchCompletion => {
                 let profile = self.apps.profiles.get(&launch.start.key);
                 if let Some(page) = profile.and_then(|profile| profile.completion) {
@@ -78,10 +75,6 @@ impl Outside for Parts {
                 self.check("waits are not counted", switched);
             }
             StateAction::CountLaunch => self.count_launch(&launch.start),
-            StateAction::InvalidateGate => self.gate.invalidate(),
-            StateAction::HoldForRegion => self.hold_for_region(launch),
-            StateAction::EndHold => self.end_hold(launch),
-            StateAction::LetGo => drop(self.recorders.let_go(number)),
             StateAction::TakeReport | StateAction::StopPrefetch => {
                 launch.set_report(self.prefetchers.end(number));
             }
@@ -96,7 +89,7 @@ impl Outside for Parts {
                 self.close_slot(number);
             }
             StateAction::Judge => self.judge(launch),
-            StateAction::RefreshGate => self.refresh_marks(),
+            StateAction::RefreshWatch => self.refresh_watch(),
             StateAction::Weigh => self.weigh(&launch.start.key, &launch.figures.counts),
             StateAction::WriteDown(kind) => {
                 let row = launch.row(kind);
@@ -124,47 +117,12 @@ impl Parts {
             ..PrefetchOptions::default()
         };
         self.prefetchers
-            .start(
-                launch.number,
-                profile,
-                launch.start.policy.hold,
-                options,
-                &mut self.kernel,
-            )
+            .start(launch.number, profile, options, &mut self.kernel)
             .map_err(|error| format!("no prefetch thread: {error}"))?;
         let until = Instant::now() + LIMIT;
         self.threads
             .started(LaunchTask::Prefetch, launch.number, app, until);
         Ok(())
-    }
-
-    /// Holds a program on. The gate lets it go after the limit, whatever becomes of this thread.
-    fn hold_for_region(&mut self, launch: &FollowedLaunch) {
-        let start = &launch.start;
-        let Some(hold) = start.policy.hold else {
-            return;
-        };
-        let held = self
-            .recorders
-            .hold_for(launch.number, start.key.uid, hold.most());
-        // It may have arrived before the program was held: everything is cached.
-        if !held || !self.prefetchers.is_awaited(launch.number) {
-            self.recorders.let_go(launch.number);
-            return;
-        }
-        tracing::debug!(
-            app = start.key.id,
-            most_ms = hold.most_ms,
-            "held for what is read ahead"
-        );
-    }
-
-    fn end_hold(&mut self, launch: &mut FollowedLaunch) {
-        if let Some(held) = self.recorders.let_go(launch.number) {
-            launch.held = Some(held);
-            launch.figures.held_us = held.as_micros() as u64;
-            self.diagnostics.held(launch.start.key.uid, held);
-        }
     }
 
     fn start_recording(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
@@ -189,7 +147,6 @@ impl Parts {
             state_dir: self.apps.models_for(&start.key),
             fault_around: self.fault_around.clone(),
             prefetching: self.prefetchers.under_way(launch.number),
-            held: None,
         };
         let recorded = self.recorders.record(job);
         // There may be another app to learn.
@@ -255,7 +212,7 @@ impl Parts {
         if self.config.prefetch.probe {
             self.probes.learned(key);
         }
-        self.refresh_marks();
+        self.refresh_watch();
     }
 
     /// Judges a launch, unless its profile has to be unpacked for that: see [`Parts::write_down`].
@@ -263,7 +220,7 @@ impl Parts {
         if launch.own_reads.is_none() && launch.is_comparable() {
             self.observe_launch(&launch.start.key, &launch.figures);
         }
-        self.refresh_marks();
+        self.refresh_watch();
     }
 
     fn observe_launch(&mut self, key: &UserApp, figures: &LaunchFigures) {
@@ -278,14 +235,7 @@ impl Parts {
             };
             self.apps.observe(key, &observation);
         }
-        // What is expected of an app that is held is of one that was.
-        let holds = self
-            .apps
-            .profiles
-            .get(key)
-            .is_some_and(|it| it.hold.is_some());
-        let was_held = figures.held_us > 0;
-        let is_whole = figures.is_prefetched() && figures.is_completed() && holds == was_held;
+        let is_whole = figures.is_prefetched() && figures.is_completed();
         if is_whole && figures.warmth() == Warmth::Cold {
             self.apps.compare_with_models(key, figures.duration_us());
         }
@@ -305,7 +255,7 @@ impl Parts {
                         "large and slow: managed from its next launch on"
                     );
                 }
-                self.refresh_marks();
+                self.refresh_watch();
             }
             ProbationVerdict::NoApp => self.watch_for_launches(),
         }
@@ -345,7 +295,7 @@ impl Parts {
             self.take_in(&launch, missed.reads);
         }
         self.enter(launch);
-        self.refresh_marks();
+        self.refresh_watch();
     }
 
     fn take_in(&self, launch: &EndedLaunch, reads: Vec<(u16, OwnRead)>) {
