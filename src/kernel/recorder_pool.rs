@@ -6,7 +6,7 @@
 //! that recorder on (`claim_recorder` in `bpf/recorders.h`). The program that sees paths costs every system call of the
 //! system more: it is attached once a launch is recorded, a few milliseconds after its beginning.
 
-use std::mem::MaybeUninit;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,6 +58,8 @@ pub struct RecorderPool {
 struct RecorderPlace {
     /// Somebody has a lease of it, or it waits for a launch.
     is_taken: bool,
+    /// It waits for a launch, or one has claimed it whose report has not been read.
+    is_waiting: bool,
     /// Its log, if its tables have been made for its next recording.
     log: Option<MapHandle>,
 }
@@ -164,6 +166,27 @@ impl RecorderPool {
         Some(self.lease(index as u32))
     }
 
+    /// Takes the recorder that waits for a launch, whose tables are made, or else any that is free. `None` if all are taken.
+    pub fn take_ready(self: &Arc<Self>) -> Option<RecorderLease> {
+        self.take_back().or_else(|| self.take())
+    }
+
+    /// Has no recorder wait any more. `None` if none does, or a launch has claimed it meanwhile, which is reported.
+    fn take_back(self: &Arc<Self>) -> Option<RecorderLease> {
+        let ready = self
+            .object
+            .globals
+            .ready_recorder()
+            .swap(0, Ordering::AcqRel);
+        self.waiting(ready.checked_sub(1)?)
+    }
+
+    /// The recorder with this index, if it waits for a launch or has been claimed by one; it does so no longer.
+    fn waiting(self: &Arc<Self>, index: u32) -> Option<RecorderLease> {
+        let was_waiting = mem::take(&mut lock(&self.places)[index as usize].is_waiting);
+        was_waiting.then(|| self.lease(index))
+    }
+
     fn lease(self: &Arc<Self>, index: u32) -> RecorderLease {
         RecorderLease {
             pool: Arc::clone(self),
@@ -183,9 +206,7 @@ impl RecorderPool {
     pub fn keep_ready(self: &Arc<Self>, wanted: bool) -> Result<(), TraceError> {
         let globals = &self.object.globals;
         if !wanted {
-            let ready = globals.ready_recorder().swap(0, Ordering::AcqRel);
-            // A launch that has claimed it meanwhile is reported.
-            drop(ready.checked_sub(1).map(|index| self.lease(index)));
+            drop(self.take_back());
             return self.attach_as_needed(|attached| attached.expects = false);
         }
         if self.is_ready() {
@@ -197,18 +218,29 @@ impl RecorderPool {
         lease.prepare()?;
         self.attach_as_needed(|attached| attached.expects = true)?;
         globals.set_recorder(lease.index, self.new_recorder(None));
-        // Last: from here on, programs use it. It is taken by whoever claims it.
-        globals
-            .ready_recorder()
-            .store(lease.index + 1, Ordering::Release);
-        std::mem::forget(lease);
+        let index = lease.index;
+        // Whoever claims it has the lease.
+        mem::forget(lease);
+        lock(&self.places)[index as usize].is_waiting = true;
+        // Last: from here on, programs use it.
+        globals.ready_recorder().store(index + 1, Ordering::Release);
         Ok(())
     }
 
-    /// The recorder with this index, which the kernel has switched on for a launch (`LaunchEvent::recorder`). Call this once
-    /// for each such event.
-    pub fn claimed(self: &Arc<Self>, index: u32) -> ClaimedRecorder {
-        ClaimedRecorder(self.lease(index))
+    /// The recorder that the kernel has switched on for this launch (`claim_recorder`). `None` if there is none, or it has been
+    /// asked for before.
+    pub fn claimed(self: &Arc<Self>, launch: u64) -> Option<ClaimedRecorder> {
+        let globals = &self.object.globals;
+        let index = globals
+            .slot(launch)
+            .recorder()
+            .load(Ordering::Acquire)
+            .checked_sub(1)?;
+        let is_its = globals.recorded_launch(index).load(Ordering::Acquire) == launch;
+        is_its
+            .then(|| self.waiting(index))
+            .flatten()
+            .map(ClaimedRecorder)
     }
 
     /// By what means pages that are cached already are seen.

@@ -240,7 +240,6 @@ mod tests {
             uid: USER,
             root,
             mount_ns,
-            recorder: None,
             path: path.into(),
             arguments: Vec::new(),
         }

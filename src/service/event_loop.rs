@@ -66,6 +66,15 @@ pub struct Service {
     watchdog: Option<Watchdog>,
 }
 
+/// What a launch begins with.
+#[derive(Clone, Copy)]
+enum Beginning {
+    /// A call of execve, from which on the kernel records it if a recorder is ready.
+    Execve,
+    /// An announcement. Nothing is recorded before that.
+    Announced,
+}
+
 impl Service {
     /// A service without launches.
     pub fn new(
@@ -179,9 +188,6 @@ impl Service {
     }
 
     fn on_kernel_event(&mut self, event: &LaunchEvent) {
-        if let Some(recorder) = event.recorder {
-            self.parts.recorders.claimed(event.launch, recorder);
-        }
         match event.kind {
             LaunchEventKind::Called => self.on_called(event),
             LaunchEventKind::Executed => self.on_executed(event),
@@ -207,7 +213,7 @@ impl Service {
             return;
         }
         match self.parts.watchlist.catalogue.called(event) {
-            Some(found) => self.begin(event.launch, event.pid, found),
+            Some(found) => self.begin(event.launch, event.pid, found, Beginning::Execve),
             None => {
                 let now = Clocks::now();
                 self.launches
@@ -225,7 +231,7 @@ impl Service {
                     .executed(event.launch, found.app, &mut self.parts);
             }
             (Some(found), None) => {
-                self.begin(event.launch, event.pid, found);
+                self.begin(event.launch, event.pid, found, Beginning::Execve);
                 self.happened(event.launch, StateEvent::Executed);
             }
             (None, _) | (Some(_), Some(_)) => {
@@ -242,7 +248,7 @@ impl Service {
 
     /// execve was called for a launch, which is followed from now on if there is room for it, its app is managed and
     /// no other command of ours has started it.
-    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp) {
+    fn begin(&mut self, launch: u64, pid: u32, found: FoundApp, beginning: Beginning) {
         let room = self.launches.has_room_for(&found.key) && !self.own_commands.have_started(pid);
         let policy = room.then(|| self.parts.plan(&found)).flatten();
         let Some(mut policy) = policy else {
@@ -250,7 +256,11 @@ impl Service {
                 .launches
                 .end(launch, StateEvent::Cancelled, &mut self.parts);
         };
-        policy.is_recorded = self.parts.recorders.is_claimed(launch) && policy.plan == Plan::Learn;
+        let is_recorded = match beginning {
+            Beginning::Execve => self.parts.recorders.is_claimed(launch),
+            Beginning::Announced => self.parts.recorders.is_ready(),
+        };
+        policy.is_recorded = is_recorded && policy.plan == Plan::Learn;
         if !policy.is_recorded {
             self.parts.give_recorder_up(launch);
         }
@@ -307,7 +317,7 @@ impl Service {
                     ..App::default()
                 };
                 let found = FoundApp { key, app };
-                self.begin(launch, pid, found);
+                self.begin(launch, pid, found, Beginning::Announced);
                 self.happened(launch, StateEvent::Executed);
             }
             Ok(None) => self

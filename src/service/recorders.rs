@@ -95,16 +95,16 @@ impl Recorders {
         self.is_changing = false;
     }
 
-    /// The kernel has switched this recorder on for a launch.
-    pub fn claimed(&mut self, launch: u64, index: u32) {
-        if let Some(pool) = &self.pool {
-            self.claimed.insert(launch, pool.claimed(index));
-        }
+    /// Whether the kernel records this launch since execve was called, and nothing has been decided about that.
+    pub fn is_claimed(&mut self, launch: u64) -> bool {
+        self.look_for_claim(launch);
+        self.claimed.contains_key(&launch)
     }
 
-    /// Whether the kernel records this launch, and nothing has been decided about that.
-    pub fn is_claimed(&self, launch: u64) -> bool {
-        self.claimed.contains_key(&launch)
+    fn look_for_claim(&mut self, launch: u64) {
+        let claimed = self.pool.as_ref().and_then(|pool| pool.claimed(launch));
+        self.claimed
+            .extend(claimed.map(|claimed| (launch, claimed)));
     }
 
     /// Gives up what the kernel records of a launch that is not to be learned.
@@ -112,6 +112,8 @@ impl Recorders {
     /// # Errors
     /// When the system has no thread to give; then it is given up at once.
     pub fn give_up(&mut self, launch: u64) -> io::Result<()> {
+        // Of a launch whose beginning was not reported, nobody has asked before.
+        self.look_for_claim(launch);
         let Some(claimed) = self.claimed.remove(&launch) else {
             return Ok(());
         };
@@ -139,11 +141,11 @@ impl Recorders {
                 claimed.give_up();
                 None
             }
-            // Its tables are made while the launch goes on.
+            // It was announced, or another launch has claimed the recorder that was ready.
             None if has_room => self
                 .pool
                 .as_ref()
-                .and_then(RecorderPool::take)
+                .and_then(RecorderPool::take_ready)
                 .map(LaunchRecorder::Late),
             None => None,
         };

@@ -78,6 +78,8 @@ fn only_the_administrators_programs_are_discovered() {
     ]);
     own_mounts.args([Path::new("/usr/bin/cat"), &reader]);
     read_all(&image, own_mounts);
+    // It looked like the app, was recorded, and has been given up.
+    service.line(&["ready to learn"]);
     let process = read_all(&image, Command::new(&reader));
     let line = service.line(&["launch begins", app]);
     assert!(line.contains(&format!("pid={process} ")), "{line}");

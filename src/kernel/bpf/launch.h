@@ -307,7 +307,8 @@ static __always_inline struct pf_member *begin(struct scratch *s, struct task_st
 	m->execve_calls = 0;
 	m->waiting_since_ns = 0;
 	list_thread(task, m);
-	s->event.recorder = watch & PF_WATCH_RECORD ? claim_recorder(launch) : 0;
+	if (watch & PF_WATCH_RECORD)
+		claim_recorder(launch);
 	return m;
 lost:
 	__sync_fetch_and_add(&lost_launches, 1);
@@ -341,7 +342,6 @@ static __always_inline void execve_called(struct scratch *s)
 
 	if (!(watch & PF_WATCH_APP))
 		return;
-	s->event.recorder = 0;
 	m = member_of(task);
 	if (m) {
 		/* Either execvp(3) tries the next entry of PATH, or a launch under way executes a program. */
@@ -497,7 +497,6 @@ int BPF_PROG(program_executed, struct task_struct *task, int old_pid, struct lin
 	if (!take_path(s, bprm->filename, false))
 		return 0;
 	m->execve_calls = 0;
-	s->event.recorder = 0;
 	report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);
 	return 0;
 }
@@ -528,7 +527,6 @@ static __always_inline void report_large_reader(struct task_struct *task)
 		return;
 	take_path(s, program->path, false);
 	s->event.value = bytes;
-	s->event.recorder = 0;
 	report_launch(s, task, PF_LARGE_READER, 0);
 	program->pid = 0;
 }
@@ -555,7 +553,6 @@ int BPF_PROG(task_exited)
 	if (!s)
 		return 0;
 	s->event.path_bytes = 0;
-	s->event.recorder = 0;
 	report_launch(s, task, PF_LAUNCH_ENDED, m->launch);
 	return 0;
 }

@@ -230,7 +230,8 @@ impl LaunchState {
             StateEvent::Recorded => vec![StateAction::KeepProfile {
                 alone: self.thread == ThreadPhase::None,
             }],
-            StateEvent::NotRecorded => vec![StateAction::ReportNotLearned],
+            // What was recorded late says nothing about the app: it may have read all before.
+            StateEvent::NotRecorded if policy.is_recorded => vec![StateAction::ReportNotLearned],
             _ => Vec::new(),
         };
         let (state, then) = match self.stage {

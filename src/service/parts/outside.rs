@@ -197,9 +197,12 @@ impl Parts {
     }
 
     fn keep_profile(&mut self, launch: &mut FollowedLaunch, alone: bool) {
-        let Some(recorded) = launch.recorded.take() else {
+        let Some(mut recorded) = launch.recorded.take() else {
             return;
         };
+        // When its recording began, the executable had not been found yet.
+        recorded.cached.app = launch.start.app.clone();
+        recorded.learned.profile.app = launch.start.app.clone();
         launch.figures.schedule_bytes = recorded.cached.bytes;
         let counted = alone && launch.figures.counts.waits_counted;
         let cold = counted && launch.figures.warmth() == Warmth::Cold;
