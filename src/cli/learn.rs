@@ -16,7 +16,7 @@ use crate::cli::format::{mib, text_of};
 use crate::drive::{DriveBelow, Sysfs};
 use crate::kernel::check;
 use crate::learn::{
-    LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command,
+    LearnError, LearnOptions, LearnSummary, LearnedProfile, RUN_DIR, keeper_command, knobs_limit,
     launch_sequence, learn,
 };
 use crate::model::{App, DriveClass, GivenParams, LaunchLimits, Learned, Profile};
@@ -125,7 +125,7 @@ pub fn options(how: &Learning, live: bool, app: App, command: &Command) -> Learn
             ..LaunchLimits::default()
         }
         .for_lesson(),
-        keeper: keeper_command(Path::new(RUN_DIR), timeout),
+        keeper: keeper_command(Path::new(RUN_DIR), knobs_limit(timeout)),
         earlier: None,
         given: GivenParams::default(),
         state_dir: None,

@@ -1,6 +1,7 @@
 //! The drive under a file system: what it can do, and the kernel's knobs for it.
 
 mod caches;
+mod elevator;
 mod identity;
 mod kept_models;
 mod knobs;
@@ -14,11 +15,12 @@ mod writes;
 mod written;
 
 pub use caches::{checkpoint_journal, drop_caches, drop_clean_caches};
+pub use elevator::Elevators;
 pub use identity::{DriveIdentity, identities};
 pub use kept_models::{KeptModel, KeptModels, KeptModelsError};
 pub use knobs::{
-    ChangeId, IoClass, KnobError, Knobs, Setting, SystemBus, Undone, UnitProperty, check_record,
-    keep, restore_leftovers,
+    ChangeId, HeldKnobs, IoClass, KeeperCommand, KnobError, Knobs, Setting, SharedKnobs, SystemBus,
+    Undone, UnitProperty, check_record, keep, restore_leftovers,
 };
 pub use known_drives::{KnownDrive, drives_of, known_drives, remark};
 pub use memory::{Memory, MemoryLimits};

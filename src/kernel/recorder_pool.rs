@@ -8,7 +8,7 @@
 
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libbpf_rs::MapHandle;
@@ -51,6 +51,9 @@ pub struct RecorderPool {
     flags: u32,
     places: Mutex<[RecorderPlace; RECORDERS]>,
     attached: Mutex<AttachedPrograms>,
+    /// Whether a launch is expected: the programs that see pages are attached for that. Also readable while they are being
+    /// attached.
+    expects: AtomicBool,
 }
 
 /// What is known of a recorder.
@@ -68,8 +71,6 @@ struct RecorderPlace {
 struct AttachedPrograms {
     /// Recorders that are on.
     on: usize,
-    /// Whether a launch is expected.
-    expects: bool,
     pages: Vec<OwnedFd>,
     paths: Vec<OwnedFd>,
 }
@@ -155,6 +156,7 @@ impl RecorderPool {
             flags,
             places: Mutex::default(),
             attached: Mutex::default(),
+            expects: AtomicBool::new(false),
         })
     }
 
@@ -194,6 +196,11 @@ impl RecorderPool {
         }
     }
 
+    /// Whether all is as [`RecorderPool::keep_ready`] makes it.
+    pub fn is_kept(&self, wanted: bool) -> bool {
+        self.is_ready() == wanted && self.expects.load(Ordering::Acquire) == wanted
+    }
+
     /// Whether a recorder waits for a launch.
     pub fn is_ready(&self) -> bool {
         self.object.globals.ready_recorder().load(Ordering::Acquire) != 0
@@ -207,7 +214,8 @@ impl RecorderPool {
         let globals = &self.object.globals;
         if !wanted {
             drop(self.take_back());
-            return self.attach_as_needed(|attached| attached.expects = false);
+            self.expects.store(false, Ordering::Release);
+            return self.attach_as_needed(|_| ());
         }
         if self.is_ready() {
             return Ok(());
@@ -216,7 +224,8 @@ impl RecorderPool {
             return Ok(());
         };
         lease.prepare()?;
-        self.attach_as_needed(|attached| attached.expects = true)?;
+        self.expects.store(true, Ordering::Release);
+        self.attach_as_needed(|_| ())?;
         globals.set_recorder(lease.index, self.new_recorder(None));
         let index = lease.index;
         // Whoever claims it has the lease.
@@ -308,7 +317,7 @@ impl RecorderPool {
     ) -> Result<(), TraceError> {
         let mut attached = lock(&self.attached);
         change(&mut attached);
-        let (on, expects) = (attached.on > 0, attached.expects);
+        let (on, expects) = (attached.on > 0, self.expects.load(Ordering::Acquire));
         let set = |links: &mut Vec<OwnedFd>, programs: &[OwnedFd], wanted: bool| {
             match (wanted, links.is_empty()) {
                 (true, true) => *links = attach(programs)?,

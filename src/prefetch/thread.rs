@@ -1,5 +1,6 @@
 //! The prefetch thread.
 
+use std::cell::OnceCell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +14,9 @@ use super::files::Files;
 use super::headroom::Headroom;
 use super::reader::{Requests, ScheduleEnd, ScheduleReader};
 use super::sys::raise_io_priority;
-use crate::drive::{Memory, MemoryLimits, Sysfs};
+use crate::drive::{Elevators, HeldKnobs, Memory, MemoryLimits, Sysfs};
 use crate::fs::mounts::MountTable;
-use crate::model::{PrefetchReport, Profile, Span};
+use crate::model::{DriveClass, PrefetchReport, Profile, Span};
 
 /// Name of the prefetch thread, as `ps -L` and traces show it.
 pub const THREAD_NAME: &str = "pf-prefetch";
@@ -24,12 +25,14 @@ pub const THREAD_NAME: &str = "pf-prefetch";
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Options of a prefetch.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct PrefetchOptions {
     /// Pages that are not prefetched: the completion block of a launch that is timed by it (paper §5.1).
     pub left_out: Option<Span>,
     /// How much memory it may fill.
     pub memory: MemoryLimits,
+    /// The elevators of disks, which are to favour nobody meanwhile.
+    pub elevators: Option<Elevators>,
 }
 
 /// A prefetch under way.
@@ -127,7 +130,13 @@ fn read_ahead(
     stop: &AtomicBool,
 ) -> Result<PrefetchReport, String> {
     let bytes = profile.entries.iter().map(|entry| entry.span.bytes()).sum();
-    let headroom = Headroom::new(bytes, options.memory, Memory::read)?;
+    let favouring_nobody = OnceCell::new();
+    let look = || {
+        // Should it fail, the elevator is as it was from here on.
+        let _ = favouring_nobody.get().map(HeldKnobs::renew);
+        Memory::read()
+    };
+    let headroom = Headroom::new(bytes, options.memory, look)?;
     let mounts =
         MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
     let sysfs = Sysfs::default();
@@ -139,6 +148,17 @@ fn read_ahead(
     let beside_writer = devices.iter().flatten().any(|device| device.is_written);
     // A prefetch at the ordinary priority is only slower.
     let _ = raise_io_priority(beside_writer);
+    let held = options.elevators.map(|elevators| {
+        let disks = profile.devices.iter().zip(&devices);
+        let disks = disks.filter(|(device, _)| device.class == DriveClass::Rotational);
+        elevators.favour_nobody(disks.filter_map(|(_, open)| Some(open.as_ref()?.dev)))
+    });
+    match held {
+        Some(Ok(Some(held))) => drop(favouring_nobody.set(held)),
+        // The prefetch is only slower.
+        Some(Err(error)) => tracing::warn!("the elevator stays as it is: {error}"),
+        Some(Ok(None)) | None => {}
+    }
     let mut reader = ScheduleReader {
         devices: &devices,
         files: Files::new(profile),
@@ -180,6 +200,7 @@ mod tests {
             available_percent: 100,
             pressure_percent: 100.0,
         },
+        elevators: None,
     };
 
     /// A schedule whose device is not mounted anywhere.

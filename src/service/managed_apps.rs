@@ -196,11 +196,12 @@ impl ManagedApps {
         profile: CachedProfile,
         learned: LearnedProfile,
         cold: Option<ColdLaunch>,
+        is_whole: bool,
     ) {
         if !self.registry.records.contains_key(key) {
             return;
         }
-        self.use_learned(key, profile, cold);
+        self.use_learned(key, profile, cold, is_whole);
         let learned_key = key.clone();
         let is_taken = self.in_background(
             Occasion::Launch,
@@ -222,7 +223,13 @@ impl ManagedApps {
         }
     }
 
-    fn use_learned(&mut self, key: &UserApp, profile: CachedProfile, cold: Option<ColdLaunch>) {
+    fn use_learned(
+        &mut self,
+        key: &UserApp,
+        profile: CachedProfile,
+        cold: Option<ColdLaunch>,
+        is_whole: bool,
+    ) {
         let (class, history) = (profile.class, profile.history.clone());
         let pages = profile.learned_live;
         self.profiles.insert(key.clone(), profile);
@@ -231,6 +238,7 @@ impl ManagedApps {
             history: &history,
             cold,
             pages,
+            is_whole,
             most: self.most_learned,
         };
         self.observe(key, &learned);
@@ -449,7 +457,7 @@ impl ManagedApps {
             if let Some(record) = self.registry.records.get_mut(&key).filter(|_| by_hand) {
                 record.added = Added::User;
             }
-            self.use_learned(&key, profile, None);
+            self.use_learned(&key, profile, None, true);
         }
         self.save();
     }

@@ -33,6 +33,7 @@ use super::waits::WaitSwitch;
 use super::watchdog::WatchedThread;
 use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
+use crate::drive::Elevators;
 use crate::fs::blockdev;
 use crate::kernel::{CountingWaits, Watch};
 use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
@@ -57,6 +58,7 @@ pub struct Parts {
     pub recorders: Recorders,
     /// `None` if the kernel does not let it be changed.
     pub fault_around: Option<Arc<FaultAroundKnob>>,
+    pub elevators: Elevators,
     /// The threads that learn and prefetch.
     pub threads: LaunchThreads,
     pub apps: ManagedApps,
@@ -483,7 +485,13 @@ impl Parts {
     /// Writes the registry, and ends once everything is written.
     pub fn finish(mut self) {
         // Threads that learn end with the process, and do not restore it then.
-        if let Some(Err(error)) = self.fault_around.as_ref().map(|knob| knob.close()) {
+        let closed = [
+            self.fault_around
+                .as_ref()
+                .map_or(Ok(()), |knob| knob.close()),
+            self.elevators.close(),
+        ];
+        for error in closed.into_iter().filter_map(Result::err) {
             tracing::warn!("{error}");
         }
         self.apps.save();

@@ -13,6 +13,7 @@ use super::message::Message;
 use super::own_process::{start_behind, work_behind};
 use crate::kernel::{ClaimedRecorder, RecorderPool};
 use crate::learn::{LaunchRecorder, LiveJob, LiveLearner, LiveResult};
+use crate::model::App;
 
 /// Launches that are recorded at once, and those of one user, who may have several apps start when he logs in: each
 /// costs every process of the system, and up to 25 MB.
@@ -64,7 +65,7 @@ impl Recorders {
         };
         let recorded = self.learners.len();
         let wanted = recorded < apps.min(MOST);
-        if self.is_changing || wanted == pool.is_ready() {
+        if self.is_changing || pool.is_kept(wanted) {
             return Ok(());
         }
         let pool = Arc::clone(pool);
@@ -162,6 +163,13 @@ impl Recorders {
         let learner = start_behind(|| LiveLearner::start(recording, job, tell))?;
         self.learners.insert(launch, (uid, learner));
         Ok(true)
+    }
+
+    /// What a launch executes has been found: it was not known when its recording began.
+    pub fn executed(&self, launch: u64, app: &App) {
+        if let Some((_, learner)) = self.learners.get(&launch) {
+            learner.executed(app.clone());
+        }
     }
 
     /// Whether the next launch of an app that is to be learned would be recorded from its beginning.

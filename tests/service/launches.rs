@@ -204,20 +204,18 @@ fn what_records_goes_once_nothing_is_to_be_learned() {
             .count()
     };
     service.line(&["ready to learn"]);
-    // The log of the recorder that is ready is one of them.
-    let before = kept(&service) - 1;
+    // What sees pages is attached.
+    let ready = kept(&service);
     assert!(!has_thread(&service));
     let app = image.spawn("app");
     service.line(&["launch begins"]);
-    // Waits alone are counted by fewer programs.
-    assert!(kept(&service) > before + 5, "nothing is attached");
     image.let_end();
     app.succeed();
     let line = service.launch_of(&image.id("app"));
     assert!(line.contains("kind=Learned"), "{line}");
     // Attached, they would cost every process of the system.
     let begun = Instant::now();
-    while has_thread(&service) || kept(&service) != before {
+    while has_thread(&service) || kept(&service) + 5 > ready {
         assert!(begun.elapsed() < LIMIT, "it is still there");
         std::thread::yield_now();
     }

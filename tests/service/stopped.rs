@@ -84,7 +84,7 @@ import os, threading
 def call():
     for _ in range(200):
         try:
-            os.execv('/nonexistent/app', ['app'])
+            os.execv('/' * 4000 + 'nonexistent/app', ['app'])
         except OSError:
             pass
     called.wait()

@@ -14,6 +14,7 @@ mod io_priority;
 mod keeper;
 mod record;
 mod setting;
+mod shared;
 mod systemd;
 mod task;
 mod unit;
@@ -36,6 +37,7 @@ use systemd::{IMPATIENT, PATIENT};
 pub use keeper::keep;
 pub use record::check_record;
 pub use setting::{ChangeId, IoClass, KnobError, Setting, Undone, UnitProperty};
+pub use shared::{HeldKnobs, KeeperCommand, SharedKnobs};
 pub use systemd::SystemBus;
 
 const LOCK: &str = "lock";

@@ -128,7 +128,7 @@ fn what_was_made_of_an_old_profile_replaces_no_newer_one() {
     learned.created += 1;
     let in_force = learned.history[0].params.shift_bytes;
     apps.reschedule(&key(), with_shift(0));
-    apps.use_learned(&key(), CachedProfile::load(&learned).unwrap(), None);
+    apps.use_learned(&key(), CachedProfile::load(&learned).unwrap(), None, true);
     take_results(&mut apps, &inbox);
     assert_eq!(shift(&apps), Some(in_force));
 
@@ -155,7 +155,7 @@ fn a_schedule_that_a_simulation_has_chosen_is_not_tuned_and_that_is_no_failure()
     let mut chosen = profile();
     chosen.entries.swap(1, 2);
     apps.store.save(&chosen).unwrap();
-    apps.use_learned(&key(), CachedProfile::load(&chosen).unwrap(), None);
+    apps.use_learned(&key(), CachedProfile::load(&chosen).unwrap(), None, true);
     apps.reschedule(&key(), with_shift(0));
     let (done, all_done) = channel();
     apps.jobs.run(move |_| done.send(()).unwrap());
@@ -183,7 +183,7 @@ fn profiles_that_are_read_again_replace_none_that_was_learned_or_forgotten_meanw
     apps.load_again(&Rules::none());
     let mut learned = with_live(profile());
     learned.history[0].params.shift_bytes = 1 << 18;
-    apps.use_learned(&key(), CachedProfile::load(&learned).unwrap(), None);
+    apps.use_learned(&key(), CachedProfile::load(&learned).unwrap(), None, true);
     take_results(&mut apps, &inbox);
     assert_eq!(shift(&apps), Some(1 << 18));
 
@@ -234,7 +234,7 @@ fn an_app_that_is_forgotten_while_it_is_learned_stays_so() {
         summary: LearnSummary::default(),
     };
     let cached = CachedProfile::load(&learned.profile).unwrap();
-    apps.keep(&key(), cached, learned, None);
+    apps.keep(&key(), cached, learned, None, true);
     take_results(&mut apps, &inbox);
     assert_eq!(shift(&apps), None);
     assert_eq!(apps.store.load(profile().app.key()).unwrap(), None);

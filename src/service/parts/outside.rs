@@ -74,7 +74,10 @@ impl Outside for Parts {
                 let switched = self.waits.switch_on(|| self.kernel.wait_programs());
                 self.check("waits are not counted", switched);
             }
-            StateAction::CountLaunch => self.count_launch(&launch.start),
+            StateAction::CountLaunch => {
+                self.recorders.executed(number, &launch.start.app);
+                self.count_launch(&launch.start);
+            }
             StateAction::TakeReport | StateAction::StopPrefetch => {
                 launch.set_report(self.prefetchers.end(number));
             }
@@ -114,6 +117,7 @@ impl Parts {
         }
         let options = PrefetchOptions {
             memory: MemoryLimits::from(&self.config.prefetch),
+            elevators: Some(self.elevators.clone()),
             ..PrefetchOptions::default()
         };
         self.prefetchers
@@ -197,12 +201,9 @@ impl Parts {
     }
 
     fn keep_profile(&mut self, launch: &mut FollowedLaunch, alone: bool) {
-        let Some(mut recorded) = launch.recorded.take() else {
+        let Some(recorded) = launch.recorded.take() else {
             return;
         };
-        // When its recording began, the executable had not been found yet.
-        recorded.cached.app = launch.start.app.clone();
-        recorded.learned.profile.app = launch.start.app.clone();
         launch.figures.schedule_bytes = recorded.cached.bytes;
         let counted = alone && launch.figures.counts.waits_counted;
         let cold = counted && launch.figures.warmth() == Warmth::Cold;
@@ -211,7 +212,9 @@ impl Parts {
             requests: launch.figures.own_readaheads(),
         });
         let key = &launch.start.key;
-        self.apps.keep(key, recorded.cached, recorded.learned, cold);
+        let is_whole = launch.start.policy.is_recorded;
+        let (cached, learned) = (recorded.cached, recorded.learned);
+        self.apps.keep(key, cached, learned, cold, is_whole);
         if self.config.prefetch.probe {
             self.probes.learned(key);
         }

@@ -1,0 +1,121 @@
+//! Disks whose I/O scheduler favours a process that reads page by page over one that has many reads under way.
+//!
+//! bfq waits for the next read of the former (`slice_idle`), and gives a program that has just begun most of the drive
+//! (`low_latency`, its weight raising). That is the app, and what is read ahead for it in one sweep hardly gets on: the
+//! launch takes three quarters of a cold one. Without both, bfq serves the sweep, and the app finds its pages.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{HeldKnobs, KeeperCommand, KnobError, SharedKnobs, Sysfs};
+
+/// How long the settings of a process that hangs or is stopped stay changed. One that reads ahead renews this every 8 MiB.
+const KEEPER_LIMIT: Duration = Duration::from_secs(10);
+
+/// The attributes of a queue that are 0 while launches are read ahead.
+const FAVOURS: [&str; 2] = ["iosched/slice_idle", "iosched/low_latency"];
+
+/// The elevators of disks with heads, for the time in which launches are read ahead.
+#[derive(Clone)]
+pub struct Elevators {
+    sysfs: Sysfs,
+    shared: Arc<SharedKnobs>,
+}
+
+impl Elevators {
+    /// Nothing is changed yet. Changes are recorded in `run_dir`, which no other guard uses.
+    pub fn new(sysfs: Sysfs, run_dir: &Path, keeper: KeeperCommand) -> Self {
+        Elevators {
+            sysfs,
+            shared: SharedKnobs::new(run_dir, keeper),
+        }
+    }
+
+    /// Has the elevators of these disks, encoded as `st_dev`, favour nobody until the last of what this returns is
+    /// dropped, or is not [renewed](HeldKnobs::renew) for ten seconds. `None` if they favour nobody anyway, or another process has the guard.
+    ///
+    /// # Errors
+    /// When a setting, or the record of it, cannot be written.
+    pub fn favour_nobody(
+        &self,
+        disks: impl Iterator<Item = u64>,
+    ) -> Result<Option<HeldKnobs>, KnobError> {
+        let queues = disks.flat_map(|dev| self.sysfs.queues_below(dev));
+        let favouring = queues.filter(|queue| {
+            let scheduler = self.sysfs.scheduler(queue.dev);
+            scheduler.is_some_and(|scheduler| scheduler.favours_readers())
+        });
+        let knobs = favouring.flat_map(|queue| {
+            FAVOURS
+                .iter()
+                .filter_map(move |name| self.sysfs.queue_knob(queue.dev, name))
+        });
+        let settings: Vec<(PathBuf, String)> = knobs.map(|knob| (knob, "0".to_owned())).collect();
+        if settings.is_empty() {
+            return Ok(None);
+        }
+        let held = self.shared.hold(&settings)?;
+        if let Some(held) = &held {
+            held.start_keeper(KEEPER_LIMIT)?;
+        }
+        Ok(held)
+    }
+
+    /// Restores all now and for good: the process is about to end.
+    ///
+    /// # Errors
+    /// When a setting cannot be restored.
+    pub fn close(&self) -> Result<(), KnobError> {
+        self.shared.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rustix::fs::makedev;
+    use tempfile::tempdir;
+
+    use super::*;
+
+    #[test]
+    fn bfq_favours_nobody_while_a_launch_is_read_ahead() {
+        let dir = tempdir().unwrap();
+        let disks = [
+            ("sda", 0, "none mq-deadline [bfq]\n"),
+            ("sdb", 16, "none [mq-deadline] bfq\n"),
+        ];
+        for (name, minor, scheduler) in disks {
+            let queue = dir.path().join("devices").join(name).join("queue");
+            fs::create_dir_all(queue.join("iosched")).unwrap();
+            fs::write(queue.join("scheduler"), scheduler).unwrap();
+            fs::write(queue.join("iosched/slice_idle"), "8\n").unwrap();
+            fs::write(queue.join("iosched/low_latency"), "1\n").unwrap();
+            let numbers = dir.path().join("dev/block");
+            fs::create_dir_all(&numbers).unwrap();
+            let link = numbers.join(format!("8:{minor}"));
+            std::os::unix::fs::symlink(format!("../../devices/{name}"), link).unwrap();
+        }
+        let values = |name: &str| {
+            let iosched = dir.path().join("devices").join(name).join("queue/iosched");
+            ["slice_idle", "low_latency"].map(|knob| {
+                let value = fs::read_to_string(iosched.join(knob)).unwrap();
+                value.trim().to_owned()
+            })
+        };
+        let run = dir.path().join("run");
+        let elevators = Elevators::new(Sysfs::at(dir.path()), &run, |_, _| None);
+        let both = [makedev(8, 0), makedev(8, 16)].into_iter();
+        let held = elevators.favour_nobody(both).unwrap().unwrap();
+        assert_eq!(
+            (values("sda"), values("sdb")),
+            (["0", "0"].map(String::from), ["8", "1"].map(String::from))
+        );
+        drop(held);
+        assert_eq!(values("sda"), ["8", "1"]);
+        let other = [makedev(8, 16)].into_iter();
+        assert!(elevators.favour_nobody(other).unwrap().is_none());
+    }
+}
