@@ -139,7 +139,8 @@ impl Service {
             Some(self.signals.as_fd()),
             self.packages.as_ref().map(Packages::fd),
         ];
-        for fd in single.into_iter().flatten().chain(self.announcements.fds()) {
+        let announcements = self.announcements.fds(Instant::now());
+        for fd in single.into_iter().flatten().chain(announcements) {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
         match poll(&mut fds, timeout.as_ref()) {
@@ -150,6 +151,7 @@ impl Service {
 
     fn timeout(&self) -> Option<Duration> {
         if !self.launches.is_empty() {
+            // The socket of announcements rests no longer than that.
             return Some(TICK);
         }
         let now = Instant::now();
@@ -165,6 +167,7 @@ impl Service {
             .map(|at| at.saturating_duration_since(now));
         let others = others.chain(until_given_up).chain(until_lock);
         let others = others.chain(self.parts.probes.until_due(now));
+        let others = others.chain(self.announcements.rest(now));
         Some(others.fold(until_check, Duration::min))
     }
 
@@ -272,8 +275,9 @@ impl Service {
     }
 
     fn on_announced(&mut self) {
+        let now = Instant::now();
         for _ in 0..MOST_AT_ONCE {
-            match self.announcements.receive() {
+            match self.announcements.receive(now) {
                 Ok(Some(announced)) => self.on_announcement(&announced),
                 Ok(None) => return,
                 Err(error) => return self.parts.warn(error.to_string()),
