@@ -19,6 +19,7 @@ use super::registry::{Added, Record, Registry};
 use super::reschedule::{Rescheduled, extend, refresh, reschedule};
 use super::worker::Jobs;
 use crate::apps::Rules;
+use crate::fs::mounts::MountTable;
 use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads, launch_sequence};
 use crate::model::{App, Params, Profile, UserApp};
 use crate::policy::{
@@ -66,7 +67,8 @@ impl ManagedApps {
         jobs: Jobs,
         outbox: Outbox,
     ) -> Result<(Self, Vec<String>), Box<dyn Error>> {
-        let (profiles, warnings) = CachedProfile::load_all(&store)?;
+        let mounts = MountTable::read()?;
+        let (profiles, warnings) = CachedProfile::load_all(&store, &mounts)?;
         // The administrator may have declared one a launcher since.
         registry.records.retain(|key, record| {
             let app = App {
@@ -81,7 +83,7 @@ impl ManagedApps {
         });
         for (key, profile) in &profiles {
             if !registry.records.contains_key(key) {
-                let record = record_of(key, profile, rules);
+                let record = record_of(key, profile, rules, &mounts);
                 record
                     .into_iter()
                     .for_each(|record| registry.insert(record));
@@ -398,20 +400,26 @@ impl ManagedApps {
         let packed =
             |(key, profile): (&UserApp, &CachedProfile)| (key.clone(), Arc::clone(&profile.packed));
         let known: KnownProfiles = self.profiles.iter().map(packed).collect();
-        self.jobs
-            .run(move |_| match CachedProfile::load_all(&store) {
-                Ok((found, warnings)) => {
-                    // Links on the way to an executable are looked up, which may lie anywhere.
-                    let new = found.iter().filter(|(key, _)| !known.contains_key(*key));
-                    let new = new.filter_map(|(key, it)| record_of(key, it, &rules));
-                    let new = new.collect();
+        self.jobs.run(move |_| {
+            let read = || -> Result<_, Box<dyn Error>> {
+                let mounts = MountTable::read()?;
+                let (found, warnings) = CachedProfile::load_all(&store, &mounts)?;
+                // Links on the way to an executable are looked up, which may lie anywhere.
+                let new = found.iter().filter(|(key, _)| !known.contains_key(*key));
+                let new = new.filter_map(|(key, it)| record_of(key, it, &rules, &mounts));
+                let new = new.collect();
+                Ok((found, new, warnings))
+            };
+            match read() {
+                Ok((found, new, warnings)) => {
                     outbox.send(Message::Profiles { found, new, known });
                     for warning in warnings {
                         outbox.send(Message::Warning(warning));
                     }
                 }
                 Err(error) => drop(outbox.send(Message::Warning(error.to_string()))),
-            });
+            }
+        });
     }
 
     /// The profiles were read again; `known` were in force when that was asked for. Apps that were learned, scheduled
@@ -587,8 +595,13 @@ fn is_by_hand(profile: &CachedProfile) -> bool {
 
 /// The record of an app that has a profile in the store: it was learned by hand, or the registry was lost. `None` for a
 /// launcher. Looks links up.
-fn record_of(key: &UserApp, profile: &CachedProfile, rules: &Rules) -> Option<Record> {
-    let Some(marks) = Marks::of_profile(&profile.app, rules) else {
+fn record_of(
+    key: &UserApp,
+    profile: &CachedProfile,
+    rules: &Rules,
+    mounts: &MountTable,
+) -> Option<Record> {
+    let Some(marks) = Marks::of_profile(&profile.app, rules, mounts) else {
         tracing::info!(app = key.id, uid = key.uid, "{LAUNCHER_ONLY}");
         return None;
     };

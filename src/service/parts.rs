@@ -9,6 +9,7 @@ pub use outside::{EndedLaunch, Missed};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::Places;
 use super::cached_profile::{CachedProfile, CachedProfiles};
@@ -34,10 +35,16 @@ use super::watchdog::WatchedThread;
 use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
 use crate::fs::blockdev;
+use crate::fs::mounts::MountTable;
 use crate::kernel::{CountingWaits, Watch};
 use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
 use crate::model::UserApp;
 use crate::policy::{Observation, Phase, PhaseRequest, Plan, TuningRules};
+
+/// How long the end of the service takes at most, and the part of it that is left for another thread to write the state
+/// if the worker's does not answer. Whoever stops the service waits for it.
+const STOP_LIMIT: Duration = Duration::from_millis(4500);
+const RESCUE_LIMIT: Duration = Duration::from_secs(1);
 
 /// A profile that a recorder has made.
 pub struct RecordedProfile {
@@ -277,7 +284,11 @@ impl Parts {
         }
         let outbox = self.outbox.clone();
         let rules = self.watchlist.catalogue.rules().clone();
-        let check = move |_: &mut _| match discovery::check(Path::new(&key.id), &rules) {
+        let look = move |path: &str| {
+            let mounts = MountTable::read().map_err(|error| error.to_string())?;
+            discovery::check(Path::new(path), &rules, &mounts)
+        };
+        let check = move |_: &mut _| match look(&key.id) {
             Ok(()) => {
                 tracing::debug!(
                     app = key.id,
@@ -480,8 +491,9 @@ impl Parts {
         }
     }
 
-    /// Writes the registry, and ends once everything is written.
+    /// Restores what was changed, writes the state, and ends within [`STOP_LIMIT`], whatever threads wait for.
     pub fn finish(mut self) {
+        let until = Instant::now() + STOP_LIMIT;
         // Threads that learn end with the process, and do not restore it then.
         if let Some(Err(error)) = self.fault_around.as_ref().map(|knob| knob.close()) {
             tracing::warn!("{error}");
@@ -494,9 +506,12 @@ impl Parts {
             shield,
             ..
         } = self;
+        // Two seconds at most.
         shield.stop();
-        // Signals that are queued are still sent. The worker ends when nothing can give it jobs any more.
+        // Signals that are queued are still sent, for a second at most. The worker ends when nothing can give it jobs any
+        // more.
         drop((apps, bus));
-        worker.finish();
+        let left = until.saturating_duration_since(Instant::now());
+        worker.finish(left.saturating_sub(RESCUE_LIMIT), RESCUE_LIMIT);
     }
 }

@@ -4,15 +4,15 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{Builder, JoinHandle};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use super::history::LaunchRecord;
 use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::release_heap;
-use super::pending_writes::PendingWrites;
-use super::records::Records;
+use super::pending_writes::{DueWrites, PendingWrites};
+use super::records::{Records, RecordsPlace};
 use super::registry::Registry;
 
 /// Jobs that wait until no other is taken that the service can do without: many more than launches and calls of a
@@ -35,7 +35,10 @@ enum Job {
 /// The worker thread. It does one job after the other, and gives freed memory back after each.
 pub struct Worker {
     pub jobs: Jobs,
-    thread: JoinHandle<()>,
+    /// Disconnected once the thread has ended. It is not joined: a drive may keep it for any time.
+    ended: Receiver<()>,
+    /// Where another thread writes if this one does not end.
+    place: RecordsPlace,
     /// Whether a job was done since the last look.
     has_worked: Arc<AtomicBool>,
 }
@@ -64,6 +67,8 @@ impl Worker {
     /// When the system has no thread to give.
     pub fn start(records: Records, outbox: Outbox) -> io::Result<Self> {
         let (sender, inbox) = channel();
+        let (alive, ended) = channel();
+        let place = records.place();
         let backlog = Arc::new(Backlog::default());
         let has_worked = Arc::new(AtomicBool::new(false));
         let mut state = WorkerState {
@@ -72,12 +77,15 @@ impl Worker {
             has_worked: Arc::clone(&has_worked),
             outbox,
         };
-        let thread = Builder::new()
-            .name("pf-work".to_owned())
-            .spawn(move || state.work(&inbox))?;
+        Builder::new().name("pf-work".to_owned()).spawn(move || {
+            // Dropped with the thread, also if a job panics.
+            let _alive = alive;
+            state.work(&inbox);
+        })?;
         Ok(Worker {
             jobs: Jobs { sender, backlog },
-            thread,
+            ended,
+            place,
             has_worked,
         })
     }
@@ -92,11 +100,70 @@ impl Worker {
         self.has_worked.swap(false, Ordering::AcqRel)
     }
 
-    /// Waits until all jobs are done and everything is written, and ends the thread. All other [`Jobs`] must be gone.
-    pub fn finish(self) {
-        drop(self.jobs);
-        // A job that has panicked has printed why.
-        let _ = self.thread.join();
+    /// Waits until all jobs are done and everything is written, for at most `patience`, and ends the thread. All other
+    /// [`Jobs`] must be gone. If a job does not end, since a drive does not answer, the thread is left behind, and another
+    /// one writes what waits, in at most `rescue`.
+    pub fn finish(self, patience: Duration, rescue: Duration) {
+        let Jobs { sender, backlog } = self.jobs;
+        drop(sender);
+        if has_ended(&self.ended, patience) {
+            return;
+        }
+        tracing::warn!(
+            "the thread that writes state waits for a drive that does not answer: it is left behind, and its jobs are \
+             lost"
+        );
+        let due = backlog.pending().take(Instant::now());
+        // Without anything that waits, the state is as it was written last.
+        if let Some(due) = due
+            && !write_elsewhere(due, self.place, rescue)
+        {
+            tracing::warn!("the last changes of the state could not be written in time");
+        }
+    }
+}
+
+/// Whether the thread that holds the other end has ended within this time.
+fn has_ended(ended: &Receiver<()>, patience: Duration) -> bool {
+    matches!(
+        ended.recv_timeout(patience),
+        Err(RecvTimeoutError::Disconnected)
+    )
+}
+
+/// Has another thread write what is due. False if it cannot be started, or has not ended in time.
+fn write_elsewhere(due: DueWrites, place: RecordsPlace, patience: Duration) -> bool {
+    let (alive, ended) = channel::<()>();
+    let write = move || {
+        let _alive = alive;
+        let (mut records, warning) = place.open();
+        let failed = write_out(&due, &mut records);
+        for warning in warning.into_iter().chain(failed.warnings()) {
+            tracing::warn!("{warning}");
+        }
+    };
+    let started = Builder::new().name("pf-rescue".to_owned()).spawn(write);
+    started.is_ok() && has_ended(&ended, patience)
+}
+
+/// What became of the registry and of launches that were to be written.
+struct WriteOutcome {
+    registry: Result<(), String>,
+    launches: Result<Option<String>, String>,
+}
+
+impl WriteOutcome {
+    fn warnings(self) -> impl Iterator<Item = String> {
+        let launches = self.launches.unwrap_or_else(Some);
+        [self.registry.err(), launches].into_iter().flatten()
+    }
+}
+
+fn write_out(due: &DueWrites, records: &mut Records) -> WriteOutcome {
+    let registry = due.registry.as_ref().map_or(Ok(()), Registry::save);
+    WriteOutcome {
+        registry: registry.map_err(|error| error.to_string()),
+        launches: records.add(&due.launches),
     }
 }
 
@@ -206,23 +273,17 @@ impl WorkerState {
     fn write(&mut self) {
         let due = self.backlog.pending().take(Instant::now());
         let Some(due) = due else { return };
-        let saved = due.registry.as_ref().map_or(Ok(()), Registry::save);
-        let added = self.records.add(&due.launches);
-        let registry = due.registry.filter(|_| saved.is_err());
-        let launches = if added.is_err() {
-            due.launches
-        } else {
-            Vec::new()
+        let written = write_out(&due, &mut self.records);
+        let registry = due.registry.filter(|_| written.registry.is_err());
+        let launches = match written.launches {
+            Ok(_) => Vec::new(),
+            Err(_) => due.launches,
         };
         if registry.is_some() || !launches.is_empty() {
             let mut pending = self.backlog.pending();
             pending.take_back(registry, launches, Instant::now());
         }
-        let warnings = [
-            saved.err().map(|error| error.to_string()),
-            added.unwrap_or_else(Some),
-        ];
-        for warning in warnings.into_iter().flatten() {
+        for warning in written.warnings() {
             self.warn(warning);
         }
         if due.lost > 0 {
@@ -246,6 +307,9 @@ mod tests {
     use super::*;
     use crate::service::config::HistoryConfig;
     use crate::service::mailbox::mailbox;
+
+    /// How long to wait for what is sure to come.
+    const LIMIT: Duration = Duration::from_secs(60);
 
     fn launch(uid: u32) -> LaunchRecord {
         LaunchRecord {
@@ -271,8 +335,33 @@ mod tests {
             .run_on_written(move |records| tell.send(count(records).unwrap().len()).unwrap());
         assert_eq!(told.recv().unwrap(), 3);
         worker.jobs.add_launch(launch(4));
-        worker.finish();
+        worker.finish(LIMIT, LIMIT);
         assert_eq!(count(&open()).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn a_job_that_never_ends_is_left_behind_and_what_waits_is_written_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Records::open(dir.path(), &HistoryConfig::default()).0;
+        let (outbox, _inbox) = mailbox().unwrap();
+        let worker = Worker::start(open(), outbox).unwrap();
+        let (_never, wait) = channel::<()>();
+        let (tell, told) = channel();
+        worker.jobs.run(move |_| {
+            tell.send(()).unwrap();
+            let _ = wait.recv();
+        });
+        told.recv().unwrap();
+        let (mut registry, _) = Registry::load(dir.path()).unwrap();
+        registry.checked(7);
+        worker.jobs.save(registry);
+        worker.jobs.add_launch(launch(1));
+        // As if its time were over at once.
+        worker.finish(Duration::ZERO, LIMIT);
+        let launches = open().history().unwrap().launches(None, None, 9);
+        assert_eq!(launches.unwrap().len(), 1);
+        let written = std::fs::read_to_string(dir.path().join("managed.json")).unwrap();
+        assert!(written.contains("7"), "{written}");
     }
 
     #[test]
@@ -293,6 +382,6 @@ mod tests {
         worker.jobs.run(move |_| tell.send(()).unwrap());
         told.recv().unwrap();
         assert!(!worker.jobs.are_many());
-        worker.finish();
+        worker.finish(LIMIT, LIMIT);
     }
 }

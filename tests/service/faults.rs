@@ -286,3 +286,31 @@ fn an_app_on_a_file_system_that_never_answers_holds_up_nobody() {
     let line = image.launch_cold(&mut service, "app");
     assert!(line.contains("kind=Prefetched"), "{line}");
 }
+
+/// The registry is lost, so that the links to each app's program are looked up at the start.
+#[test]
+fn a_profile_on_a_file_system_that_never_answers_holds_up_no_start() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let directory = image.root.path().join("dead");
+    fs::create_dir(&directory).unwrap();
+    image.script("dead/own", "cat /data/*");
+    image.enable("dead/own");
+    let mut service = image.start();
+    image.learn(&mut service, "dead/own");
+    image.until_stored("own");
+    service.stop();
+    fs::remove_file(image.root.state.path().join("managed.json")).unwrap();
+    let dead = DeadFuse::mount(directory);
+    let output = image.paralfetch(&["enable", &image.id("dead/own")]);
+    assert!(!output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("another process or a server"), "{said}");
+    let mut service = image.start();
+    drop(dead);
+    service.signal(rustix::process::Signal::HUP);
+    service.line(&["the configuration was read again"]);
+    image.prefetch_in_the_end(&mut service, "dead/own");
+    service.stop();
+}

@@ -118,7 +118,7 @@ fn a_flood_of_announcements_keeps_nobody_elses_away() {
     let mut service = image.start();
     image.learn(&mut service, "app");
     let socket = image.run_dir().join("launch.sock");
-    let mut python = |program: &str| {
+    let python = |program: &str| {
         let child = Command::new("python3")
             .args(["-c", program])
             .arg(&socket)

@@ -246,7 +246,7 @@ fn apps_of_a_lost_registry_are_named_if_they_were_learned_by_hand() {
     assert_eq!(added(&one_app(dir.path()).0), Some(Added::User));
     let live = CachedProfile::load(&with_live(profile())).unwrap();
     let (mut registry, _) = Registry::load(dir.path()).unwrap();
-    registry.insert(record_of(&key(), &live, &Rules::none()).unwrap());
+    registry.insert(record_of(&key(), &live, &Rules::none(), &MountTable::parse(b"")).unwrap());
     assert_eq!(registry.records[&key()].added, Added::Owner);
 }
 
