@@ -16,6 +16,7 @@ use super::sys::raise_io_priority;
 use crate::drive::{Memory, MemoryLimits, Sysfs};
 use crate::fs::mounts::MountTable;
 use crate::model::{PrefetchReport, Profile, Span};
+use crate::process::limited_reads;
 
 /// Name of the prefetch thread, as `ps -L` and traces show it.
 pub const THREAD_NAME: &str = "pf-prefetch";
@@ -30,6 +31,9 @@ pub struct PrefetchOptions {
     pub left_out: Option<Span>,
     /// How much memory it may fill.
     pub memory: MemoryLimits,
+    /// The process for whose launch it is, if its limits of I/O are to hold: then nothing is prefetched that they would
+    /// hold back.
+    pub launched: Option<i32>,
 }
 
 /// A prefetch under way.
@@ -130,15 +134,21 @@ fn read_ahead(
     let headroom = Headroom::new(bytes, options.memory, Memory::read)?;
     let mounts =
         MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
+    let limited = options.launched.and_then(|pid| limited_reads(&mounts, pid));
+    if let Some(cgroup) = limited {
+        return Err(format!(
+            "the I/O of its cgroup {} is limited (io.max), and reading ahead would not keep to that",
+            cgroup.display()
+        ));
+    }
     let sysfs = Sysfs::default();
     let devices: Vec<Option<OpenDevice>> = profile
         .devices
         .iter()
         .map(|device| OpenDevice::find(device, &mounts, &sysfs))
         .collect();
-    let beside_writer = devices.iter().flatten().any(|device| device.is_written);
     // A prefetch at the ordinary priority is only slower.
-    let _ = raise_io_priority(beside_writer);
+    let _ = raise_io_priority();
     let mut reader = ScheduleReader {
         devices: &devices,
         files: Files::new(profile),
@@ -180,6 +190,7 @@ mod tests {
             available_percent: 100,
             pressure_percent: 100.0,
         },
+        launched: None,
     };
 
     /// A schedule whose device is not mounted anywhere.

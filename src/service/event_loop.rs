@@ -253,7 +253,10 @@ impl Service {
                 .launches
                 .end(launch, StateEvent::Cancelled, &mut self.parts);
         };
-        policy.is_recorded = self.parts.recorders.is_claimed(launch) && policy.plan == Plan::Learn;
+        let recorders = &self.parts.recorders;
+        policy.is_recorded = recorders.is_claimed(launch)
+            && policy.plan == Plan::Learn
+            && recorders.has_share(found.key.uid);
         if !policy.is_recorded {
             self.parts.give_recorder_up(launch);
         }

@@ -12,6 +12,7 @@
 //!                 (pure; step, table)          actions          kernel, the threads and the apps
 //! ```
 
+mod allowance;
 pub mod announce;
 mod cached_profile;
 mod catalogue;
@@ -43,6 +44,7 @@ mod prefetchers;
 mod profile_room;
 mod rate;
 mod recorders;
+mod recording_share;
 mod records;
 pub mod registry;
 mod reschedule;

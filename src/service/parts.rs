@@ -329,7 +329,9 @@ impl Parts {
 
     /// Tells the kernel side which launches are to be recorded from their beginning, and has a recorder ready for them.
     pub fn refresh_watch(&mut self) {
-        let watched = self.watchlist.watched(&self.apps.registry);
+        let recorders = &self.recorders;
+        let may_learn = |uid| recorders.has_share(uid);
+        let watched = self.watchlist.watched(&self.apps.registry, may_learn);
         let to_learn = watched.to_learn;
         let refused = self.kernel.watch_for(watched.apps);
         if !refused.is_empty() {
@@ -403,7 +405,7 @@ impl Parts {
                 (StateEvent::RecordUnusable, "learns")
             }
             LaunchTask::Prefetch => {
-                self.prefetchers.end(*launch);
+                self.prefetchers.end(*launch, None);
                 (StateEvent::PrefetchFailed, "prefetches")
             }
         };
