@@ -112,6 +112,9 @@ impl<'a> Walk<'a> {
             |lower: &Lower| lower.backing_file.is_none() || self.bottom == Bottom::Drive;
         let mut below = lower(&disk);
         below.retain(is_crossed);
+        if self.bottom == Bottom::Drive && is_multipath(&disk) {
+            below.clear();
+        }
         for mut lower in below {
             lower.start = start.zip(lower.start).map(|(above, below)| above + below);
             lower.backing_file = lower.backing_file.or_else(|| at.backing_file.clone());
@@ -169,6 +172,12 @@ pub(super) fn lower(disk: &Path) -> Vec<Lower> {
 fn device_of(backing: &Path) -> Option<u64> {
     let mounts = MountTable::read().ok()?;
     Some(LocalFile::find_trusted(backing, &mounts).ok()?.node.dev)
+}
+
+/// Whether a disk stands for several paths to one drive (device-mapper's multipath): no path is a drive of its own, and one
+/// that is passive must not be read.
+fn is_multipath(disk: &Path) -> bool {
+    read(&disk.join("dm/uuid")).is_some_and(|uuid| uuid.starts_with("mpath-"))
 }
 
 /// Where on a member the data of a RAID 1 begin, in bytes. Other levels spread them.
@@ -296,6 +305,30 @@ mod tests {
         // A stack on itself, which no kernel has, ends.
         symlink(root.path(), "dm-1", "dm-0/slaves/dm-1");
         assert_eq!(below(&sysfs, 253, 1), both(None, None));
+    }
+
+    #[test]
+    fn the_paths_of_a_multipath_device_are_one_drive() {
+        let (root, sysfs) = fake(
+            &[
+                ("8:0", "sda"),
+                ("8:16", "sdb"),
+                ("253:0", "dm-0"),
+                ("253:1", "dm-1"),
+            ],
+            &[
+                ("devices/dm-0/dm/uuid", "mpath-36001405\n"),
+                ("devices/dm-1/dm/uuid", "LVM-x\n"),
+            ],
+        );
+        for (target, link) in [
+            ("sda", "dm-0/slaves/sda"),
+            ("sdb", "dm-0/slaves/sdb"),
+            ("dm-0", "dm-1/slaves/dm-0"),
+        ] {
+            symlink(root.path(), target, link);
+        }
+        assert_eq!(below(&sysfs, 253, 1), [("dm-0".to_owned(), None)]);
     }
 
     #[test]

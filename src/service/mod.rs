@@ -51,6 +51,7 @@ mod reschedule;
 mod roots;
 mod shield;
 mod start;
+mod state_lock;
 mod waits;
 mod watchdog;
 mod watchlist;

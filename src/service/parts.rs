@@ -30,6 +30,7 @@ use super::prefetchers::Prefetchers;
 use super::recorders::Recorders;
 use super::registry::{Added, Record};
 use super::shield::LaunchShield;
+use super::state_lock::StateLock;
 use super::waits::WaitSwitch;
 use super::watchdog::WatchedThread;
 use super::watchlist::{Watchlist, desktop_apps};
@@ -56,6 +57,8 @@ pub struct RecordedProfile {
 /// The parts of the service. The event loop owns them.
 pub struct Parts {
     pub places: Places,
+    /// Held until all is written.
+    pub state_lock: StateLock,
     pub config: Config,
     pub kernel: Watch,
     pub executables: ExecutableFinder,
@@ -506,6 +509,7 @@ impl Parts {
             bus,
             worker,
             shield,
+            state_lock: _held,
             ..
         } = self;
         // Two seconds at most.

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::running::{files_in, number};
 use crate::set_up;
+use common::until;
 
 #[test]
 fn damaged_state_costs_a_relearn() {
@@ -313,4 +314,66 @@ fn a_profile_on_a_file_system_that_never_answers_holds_up_no_start() {
     service.line(&["the configuration was read again"]);
     image.prefetch_in_the_end(&mut service, "dead/own");
     service.stop();
+}
+
+/// What one service has written, another one that has read it before would write over.
+#[test]
+fn a_second_service_says_whose_the_state_is_and_enabling_beside_one_is_refused() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let service = image.start();
+    let held = format!("is in use by process {}", service.pid());
+    let second = image.service().output().unwrap();
+    assert!(!second.status.success(), "{second:?}");
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(
+        said.contains(&held) && said.contains("stop that one first"),
+        "{said}"
+    );
+    // There is no bus by which the service could be asked.
+    image.script("other", "true");
+    let enabled = image.paralfetch(&["enable", &image.id("other")]);
+    assert!(!enabled.status.success(), "{enabled:?}");
+    let said = String::from_utf8_lossy(&enabled.stderr);
+    assert!(
+        said.contains(&held) && said.contains("the service runs"),
+        "{said}"
+    );
+    // A killed one holds nothing.
+    service.kill();
+    image.enable("other");
+    image.start().stop();
+}
+
+/// A log that nobody reads costs no launch its prefetch.
+#[test]
+fn a_full_pipe_for_the_log_stops_nothing() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    image.enable("app");
+    let mut service = image.start();
+    image.learn(&mut service, "app");
+    service.stop();
+    image.configure("");
+    let (reader, writer) = std::io::pipe().unwrap();
+    let filled = writer.try_clone().unwrap();
+    rustix::fs::fcntl_setfl(&filled, rustix::fs::OFlags::NONBLOCK).unwrap();
+    while std::io::Write::write(&mut &filled, &[b'x'; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&filled, rustix::fs::OFlags::empty()).unwrap();
+    let running = image.start_unheard(writer.into());
+    let prefetched = || {
+        let stats = image.paralfetch(&["stats", "--json", &image.id("app")]);
+        let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+        let mut launches = stats["launches"].as_array().unwrap().iter();
+        launches.any(|launch| launch["kind"] == "prefetched")
+    };
+    until("a launch is prefetched", || {
+        paralfetch::drive::drop_caches().unwrap();
+        image.launch("app");
+        prefetched()
+    });
+    drop((running, reader, filled));
 }
