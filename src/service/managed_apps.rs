@@ -14,7 +14,6 @@ use super::mailbox::Outbox;
 use super::marks::Marks;
 use super::message::Message;
 use super::profile_room::{KeptProfile, without_room};
-use super::records::Records;
 use super::registry::{Added, Record, Registry};
 use super::reschedule::{Rescheduled, extend, refresh, reschedule};
 use super::worker::Jobs;
@@ -260,7 +259,7 @@ impl ManagedApps {
             let removed = self.profiles.remove(&key).map(|profile| profile.app);
             self.observe(&key, &Observation::NoProfile);
             let (store, outbox) = (self.store.clone(), self.outbox.clone());
-            self.jobs.run(move |_| {
+            self.jobs.run(move || {
                 let removed = removed.map(|app| store.remove(app.key()));
                 if let Some(Err(error)) = removed {
                     outbox.send(Message::Warning(error.to_string()));
@@ -400,7 +399,7 @@ impl ManagedApps {
         let packed =
             |(key, profile): (&UserApp, &CachedProfile)| (key.clone(), Arc::clone(&profile.packed));
         let known: KnownProfiles = self.profiles.iter().map(packed).collect();
-        self.jobs.run(move |_| {
+        self.jobs.run(move || {
             let read = || -> Result<_, Box<dyn Error>> {
                 let mounts = MountTable::read()?;
                 let (found, warnings) = CachedProfile::load_all(&store, &mounts)?;
@@ -482,14 +481,17 @@ impl ManagedApps {
             ..App::default()
         });
         self.save();
-        let (key, store, outbox) = (key.clone(), self.store.clone(), self.outbox.clone());
+        let (store, outbox) = (self.store.clone(), self.outbox.clone());
+        // Behind jobs that store its profile.
+        self.jobs.run(move || {
+            if let Err(error) = store.remove(app.key()) {
+                outbox.send(Message::Warning(error.to_string()));
+            }
+        });
+        let (key, outbox) = (key.clone(), self.outbox.clone());
         self.jobs.run_on_written(move |records| {
-            let removed = store.remove(app.key()).err();
-            let kept = records.forget(&key).err();
-            let removed = removed.map(|error| error.to_string());
-            let kept = kept.map(|error| error.to_string());
-            for why in removed.into_iter().chain(kept) {
-                outbox.send(Message::Warning(why));
+            if let Err(error) = records.forget(&key) {
+                outbox.send(Message::Warning(error.to_string()));
             }
         });
     }
@@ -555,7 +557,7 @@ impl ManagedApps {
             outbox.send(Message::Warning(why.to_owned()));
             return false;
         }
-        let work = move |_: &mut Records| {
+        let work = move || {
             if let Some(result) = job(&store) {
                 outbox.send(Message::Apps(Box::new(|apps| apply(apps, result))));
             }

@@ -42,10 +42,10 @@ use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
 use crate::model::UserApp;
 use crate::policy::{Observation, Phase, PhaseRequest, Plan, TuningRules};
 
-/// How long the end of the service takes at most, and the part of it that is left for another thread to write the state
-/// if the worker's does not answer. Whoever stops the service waits for it.
+/// How long the end of the service takes at most, and the part of it that is left for writing the state if the thread that
+/// works on profiles does not end. Whoever stops the service waits for it.
 const STOP_LIMIT: Duration = Duration::from_millis(4500);
-const RESCUE_LIMIT: Duration = Duration::from_secs(1);
+const WRITE_LIMIT: Duration = Duration::from_secs(1);
 
 /// A profile that a recorder has made.
 pub struct RecordedProfile {
@@ -264,7 +264,7 @@ impl Parts {
         self.watchlist.take_candidates();
         let rules = self.watchlist.catalogue.rules().clone();
         let outbox = self.outbox.clone();
-        self.worker.jobs.run(move |_| {
+        self.worker.jobs.run(move || {
             outbox.send(Message::DesktopApps(desktop_apps(&rules)));
         });
     }
@@ -291,7 +291,7 @@ impl Parts {
             let mounts = MountTable::read().map_err(|error| error.to_string())?;
             discovery::check(Path::new(path), &rules, &mounts)
         };
-        let check = move |_: &mut _| match look(&key.id) {
+        let check = move || match look(&key.id) {
             Ok(()) => {
                 tracing::debug!(
                     app = key.id,
@@ -477,7 +477,8 @@ impl Parts {
     /// Asks a thread to show that it works.
     pub fn ask_thread(&self, thread: WatchedThread) {
         match thread {
-            WatchedThread::Worker => self.worker.ask(),
+            WatchedThread::Worker => self.worker.ask_work(),
+            WatchedThread::State => self.worker.ask_state(),
             WatchedThread::Executables => self.executables.ask(),
             WatchedThread::Bus => self.bus.iter().for_each(Bus::ask),
             // They run for one piece of work, and end.
@@ -488,7 +489,8 @@ impl Parts {
     /// Whether a thread, if there is one, has shown that since it was asked.
     pub fn has_thread_answered(&self, thread: WatchedThread) -> bool {
         match thread {
-            WatchedThread::Worker => self.worker.has_answered(),
+            WatchedThread::Worker => self.worker.has_work_answered(),
+            WatchedThread::State => self.worker.has_state_answered(),
             WatchedThread::Executables => self.executables.has_answered(),
             WatchedThread::Bus => self.bus.as_ref().is_none_or(Bus::has_answered),
             WatchedThread::Tables => !self.recorders.is_changing(),
@@ -518,6 +520,6 @@ impl Parts {
         // more.
         drop((apps, bus));
         let left = until.saturating_duration_since(Instant::now());
-        worker.finish(left.saturating_sub(RESCUE_LIMIT), RESCUE_LIMIT);
+        worker.finish(left.saturating_sub(WRITE_LIMIT), WRITE_LIMIT);
     }
 }

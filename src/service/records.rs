@@ -10,25 +10,12 @@ use crate::service::history::{FILE_NAME, History, HistoryError, LaunchRecord};
 
 /// The history, if it can be opened.
 pub struct Records {
-    place: RecordsPlace,
+    dir: PathBuf,
+    limits: HistoryConfig,
     history: Option<History>,
     /// By user and app: the time saved at a cold launch that the log has told last, in microseconds, or that was
     /// known before the first launch since the service started.
     saved_us: HashMap<UserApp, Option<i64>>,
-}
-
-/// Where the history is kept, and how much of it.
-#[derive(Clone, Debug)]
-pub struct RecordsPlace {
-    dir: PathBuf,
-    limits: HistoryConfig,
-}
-
-impl RecordsPlace {
-    /// Opens the history once more.
-    pub fn open(&self) -> (Records, Option<String>) {
-        Records::open(&self.dir, &self.limits)
-    }
 }
 
 /// Whether the time saved at a cold launch, in microseconds, is to be told: it was unknown, or has changed by a
@@ -45,10 +32,8 @@ impl Records {
     /// value is a warning.
     pub fn open(dir: &Path, config: &HistoryConfig) -> (Self, Option<String>) {
         let mut records = Records {
-            place: RecordsPlace {
-                dir: dir.to_owned(),
-                limits: *config,
-            },
+            dir: dir.to_owned(),
+            limits: *config,
             history: None,
             saved_us: HashMap::new(),
         };
@@ -57,11 +42,6 @@ impl Records {
             Err(why) => Some(format!("{why}; launches are not recorded")),
         };
         (records, warning)
-    }
-
-    /// Where it is kept.
-    pub fn place(&self) -> RecordsPlace {
-        self.place.clone()
     }
 
     /// The history; `None` if it cannot be opened.
@@ -149,9 +129,9 @@ impl Records {
 
     /// Returns a warning if the file was damaged.
     fn reopen(&mut self) -> Result<Option<String>, String> {
-        Store::create(&self.place.dir).map_err(|error| error.to_string())?;
-        let path = self.place.dir.join(FILE_NAME);
-        let opened = History::open(&path, self.place.limits);
+        Store::create(&self.dir).map_err(|error| error.to_string())?;
+        let path = self.dir.join(FILE_NAME);
+        let opened = History::open(&path, self.limits);
         let (history, warning) = opened.map_err(|error| error.to_string())?;
         self.history = Some(history);
         Ok(warning)

@@ -291,7 +291,7 @@ impl Parts {
             return self.enter(ended);
         };
         let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
-        self.worker.jobs.run(move |_| {
+        self.worker.jobs.run(move || {
             let missed = Missed::find(&packed, ended.key.uid, &ended.figures, reads);
             let launch = Box::new(ended);
             outbox.send(Message::Missed { launch, missed });
