@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use serde::Deserialize;
 
 use crate::fs::root_owned;
+use crate::model::shown;
 
 /// Where the administrator's rules files are.
 pub const LAUNCHERS_DIR: &str = "/etc/paralfetch/launchers.d";
@@ -172,7 +173,7 @@ impl Rules {
 impl LauncherRule {
     /// Names and options that could not be used would be ignored silently.
     fn check(&self, name: &str) -> Result<(), String> {
-        if name.is_empty() || name.contains(['/', ':']) || name.chars().any(char::is_control) {
+        if name.is_empty() || name.contains(['/', ':']) || name.chars().any(|c| c != shown(c)) {
             return Err("its name must not be empty or contain \"/\" or \":\"".to_owned());
         }
         if let Some(file) = self.files.iter().find(|file| !is_base(file)) {

@@ -13,4 +13,3 @@ mod lookup;
 
 pub use command::{CommandApp, identify_command};
 pub use launchers::{LAUNCHERS_DIR, Rules};
-pub use lookup::executed_names;

@@ -9,7 +9,7 @@ use super::learn::{from_learn, identify, options, report, say_limit};
 use super::profiles::write_out;
 use super::progress::Progress;
 use super::show::list_line;
-use super::{Failure, say};
+use super::{Failure, output_file, say};
 use crate::bench::{
     AppLauncher, BenchError, LaunchEnd, MeasuredLaunch, Results, Scenario, json, markdown, render,
 };
@@ -104,7 +104,7 @@ struct ExportFile<'a> {
 impl<'a> ExportFile<'a> {
     /// Creates it, before the benchmark: that takes long, and the path may be wrong.
     fn create(path: &'a Path) -> Result<Self, Failure> {
-        let file = File::create(path).map_err(|error| cannot_write(path, &error))?;
+        let file = output_file::create(path).map_err(|error| cannot_write(path, &error))?;
         Ok(ExportFile { path, file })
     }
 

@@ -3,12 +3,11 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Bytes of a path as text; what is not UTF-8 and what could move a terminal's cursor is replaced.
+use crate::model::shown;
+
+/// Bytes of a path as text; what is not UTF-8 and what [`shown`] replaces is replaced.
 pub fn text_of(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes)
-        .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+    String::from_utf8_lossy(bytes).chars().map(shown).collect()
 }
 
 /// Seconds since the epoch as local date and time, such as `2026-01-31 23:59`.
@@ -82,5 +81,9 @@ mod tests {
     fn hostile_names_do_not_reach_the_terminal() {
         assert_eq!(text_of(b"a\x1b[2Jb\n"), "a\u{fffd}[2Jb\u{fffd}");
         assert_eq!(text_of(b"\xff"), "\u{fffd}");
+        assert_eq!(
+            text_of("gimp\u{202e}cod.exe".as_bytes()),
+            "gimp\u{fffd}cod.exe"
+        );
     }
 }

@@ -17,6 +17,7 @@ use super::sys::raise_io_priority;
 use crate::drive::{Elevators, HeldKnobs, Memory, MemoryLimits, Sysfs};
 use crate::fs::mounts::MountTable;
 use crate::model::{DriveClass, PrefetchReport, Profile, Span};
+use crate::process::limited_reads;
 
 /// Name of the prefetch thread, as `ps -L` and traces show it.
 pub const THREAD_NAME: &str = "pf-prefetch";
@@ -33,6 +34,9 @@ pub struct PrefetchOptions {
     pub memory: MemoryLimits,
     /// The elevators of disks, which are to favour nobody meanwhile.
     pub elevators: Option<Elevators>,
+    /// The process for whose launch it is, if its limits of I/O are to hold: then nothing is prefetched that they would
+    /// hold back.
+    pub launched: Option<i32>,
 }
 
 /// A prefetch under way.
@@ -139,15 +143,20 @@ fn read_ahead(
     let headroom = Headroom::new(bytes, options.memory, look)?;
     let mounts =
         MountTable::read().map_err(|error| format!("cannot read the mount table: {error}"))?;
+    let limited = options.launched.and_then(|pid| limited_reads(&mounts, pid));
+    if let Some(cgroup) = limited {
+        return Err(format!(
+            "the I/O of its cgroup {} is limited (io.max), and reading ahead would not keep to that",
+            cgroup.display()
+        ));
+    }
     let sysfs = Sysfs::default();
     let devices: Vec<Option<OpenDevice>> = profile
         .devices
         .iter()
         .map(|device| OpenDevice::find(device, &mounts, &sysfs))
         .collect();
-    let beside_writer = devices.iter().flatten().any(|device| device.is_written);
     // A prefetch at the ordinary priority is only slower.
-    let _ = raise_io_priority(beside_writer);
     let held = options.elevators.map(|elevators| {
         let disks = profile.devices.iter().zip(&devices);
         let disks = disks.filter(|(device, _)| device.class == DriveClass::Rotational);
@@ -159,6 +168,7 @@ fn read_ahead(
         Some(Err(error)) => tracing::warn!("the elevator stays as it is: {error}"),
         Some(Ok(None)) | None => {}
     }
+    let _ = raise_io_priority();
     let mut reader = ScheduleReader {
         devices: &devices,
         files: Files::new(profile),
@@ -201,6 +211,7 @@ mod tests {
             pressure_percent: 100.0,
         },
         elevators: None,
+        launched: None,
     };
 
     /// A schedule whose device is not mounted anywhere.

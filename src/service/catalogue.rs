@@ -202,6 +202,7 @@ fn found(id: &str, uid: u32, root: Option<PathBuf>, executable: Option<Inode>) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::mounts::MountTable;
     use crate::kernel::LaunchEventKind;
     use crate::model::Key;
     use crate::service::marks::Marks;
@@ -214,7 +215,8 @@ mod tests {
     fn catalogue(apps: &[App]) -> Catalogue {
         let mut catalogue = Catalogue::new(Rules::builtin(), Roots::new(ROOT, 7));
         let record = |app: &App| {
-            let marks = Marks::of_profile(app, catalogue.rules()).unwrap();
+            let mounts = MountTable::parse(b"");
+            let marks = Marks::of_profile(app, catalogue.rules(), &mounts).unwrap();
             Record::new(app.user_app().unwrap(), String::new(), Added::User, marks)
         };
         let records: Vec<Record> = apps.iter().map(record).collect();

@@ -148,7 +148,8 @@ impl Service {
             Some(self.signals.as_fd()),
             self.packages.as_ref().map(Packages::fd),
         ];
-        for fd in single.into_iter().flatten().chain(self.announcements.fds()) {
+        let announcements = self.announcements.fds(Instant::now());
+        for fd in single.into_iter().flatten().chain(announcements) {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
         match poll(&mut fds, timeout.as_ref()) {
@@ -159,6 +160,7 @@ impl Service {
 
     fn timeout(&self) -> Option<Duration> {
         if !self.launches.is_empty() {
+            // The socket of announcements rests no longer than that.
             return Some(TICK);
         }
         let now = Instant::now();
@@ -174,6 +176,7 @@ impl Service {
             .map(|at| at.saturating_duration_since(now));
         let others = others.chain(until_given_up).chain(until_lock);
         let others = others.chain(self.parts.probes.until_due(now));
+        let others = others.chain(self.announcements.rest(now));
         Some(others.fold(until_check, Duration::min))
     }
 
@@ -256,11 +259,13 @@ impl Service {
                 .launches
                 .end(launch, StateEvent::Cancelled, &mut self.parts);
         };
+        let recorders = &mut self.parts.recorders;
         let is_recorded = match beginning {
-            Beginning::Execve => self.parts.recorders.is_claimed(launch),
-            Beginning::Announced => self.parts.recorders.is_ready(),
+            Beginning::Execve => recorders.is_claimed(launch),
+            Beginning::Announced => recorders.is_ready(),
         };
-        policy.is_recorded = is_recorded && policy.plan == Plan::Learn;
+        policy.is_recorded =
+            is_recorded && policy.plan == Plan::Learn && recorders.has_share(found.key.uid);
         if !policy.is_recorded {
             self.parts.give_recorder_up(launch);
         }
@@ -282,8 +287,9 @@ impl Service {
     }
 
     fn on_announced(&mut self) {
+        let now = Instant::now();
         for _ in 0..MOST_AT_ONCE {
-            match self.announcements.receive() {
+            match self.announcements.receive(now) {
                 Ok(Some(announced)) => self.on_announcement(&announced),
                 Ok(None) => return,
                 Err(error) => return self.parts.warn(error.to_string()),

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::apps::{Rules, executed_names};
+use crate::apps::Rules;
+use crate::fs::local_path::LocalFile;
+use crate::fs::mounts::MountTable;
 use crate::model::App;
 
 /// How launches of an app are recognised.
@@ -34,14 +36,17 @@ impl Marks {
         }
     }
 
-    /// Of the app of a profile; `None` for a launcher, which is not one app.
-    pub fn of_profile(app: &App, rules: &Rules) -> Option<Self> {
+    /// Of the app of a profile; `None` for a launcher, which is not one app. Where its program is not found now, or only a
+    /// server or a user-space process can tell, its own name is all.
+    pub fn of_profile(app: &App, rules: &Rules, mounts: &MountTable) -> Option<Self> {
         if rules.is_launcher(app) {
             return None;
         }
         let program = OsStr::from_bytes(app.program.as_ref().unwrap_or(&app.path));
         let root = app.root.as_deref().map(OsStr::from_bytes).map(Path::new);
-        let names = executed_names(&below(root, Path::new(program)));
+        let path = below(root, Path::new(program));
+        let own = || path.file_name().map(OsStr::to_owned).into_iter().collect();
+        let names = LocalFile::find(&path, mounts).map_or_else(|_| own(), |file| file.names);
         Some(Marks::new(app, &names))
     }
 
@@ -91,7 +96,8 @@ mod tests {
                 program: program.map(|name| format!("/usr/bin/{name}").into_bytes()),
                 ..App::default()
             };
-            let marks = Marks::of_profile(&app, &Rules::builtin());
+            let mounts = MountTable::read().unwrap();
+            let marks = Marks::of_profile(&app, &Rules::builtin(), &mounts);
             let found = marks.as_ref().map(Marks::arguments);
             let expected = arguments.map(|arguments| arguments.iter().map(Into::into).collect());
             assert_eq!(found, expected, "{path}");

@@ -9,6 +9,7 @@ pub use outside::{EndedLaunch, Missed};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::Places;
 use super::cached_profile::{CachedProfile, CachedProfiles};
@@ -29,16 +30,23 @@ use super::prefetchers::Prefetchers;
 use super::recorders::Recorders;
 use super::registry::{Added, Record};
 use super::shield::LaunchShield;
+use super::state_lock::StateLock;
 use super::waits::WaitSwitch;
 use super::watchdog::WatchedThread;
 use super::watchlist::{Watchlist, desktop_apps};
 use super::worker::Worker;
 use crate::drive::Elevators;
 use crate::fs::blockdev;
+use crate::fs::mounts::MountTable;
 use crate::kernel::{CountingWaits, Watch};
 use crate::learn::{FaultAroundKnob, LearnedProfile, LiveResult, NotLearned};
 use crate::model::UserApp;
 use crate::policy::{Observation, Phase, PhaseRequest, Plan, TuningRules};
+
+/// How long the end of the service takes at most, and the part of it that is left for writing the state if the thread that
+/// works on profiles does not end. Whoever stops the service waits for it.
+const STOP_LIMIT: Duration = Duration::from_millis(4500);
+const WRITE_LIMIT: Duration = Duration::from_secs(1);
 
 /// A profile that a recorder has made.
 pub struct RecordedProfile {
@@ -50,6 +58,8 @@ pub struct RecordedProfile {
 /// The parts of the service. The event loop owns them.
 pub struct Parts {
     pub places: Places,
+    /// Held until all is written.
+    pub state_lock: StateLock,
     pub config: Config,
     pub kernel: Watch,
     pub executables: ExecutableFinder,
@@ -256,7 +266,7 @@ impl Parts {
         self.watchlist.take_candidates();
         let rules = self.watchlist.catalogue.rules().clone();
         let outbox = self.outbox.clone();
-        self.worker.jobs.run(move |_| {
+        self.worker.jobs.run(move || {
             outbox.send(Message::DesktopApps(desktop_apps(&rules)));
         });
     }
@@ -279,7 +289,11 @@ impl Parts {
         }
         let outbox = self.outbox.clone();
         let rules = self.watchlist.catalogue.rules().clone();
-        let check = move |_: &mut _| match discovery::check(Path::new(&key.id), &rules) {
+        let look = move |path: &str| {
+            let mounts = MountTable::read().map_err(|error| error.to_string())?;
+            discovery::check(Path::new(path), &rules, &mounts)
+        };
+        let check = move || match look(&key.id) {
             Ok(()) => {
                 tracing::debug!(
                     app = key.id,
@@ -320,7 +334,9 @@ impl Parts {
 
     /// Tells the kernel side which launches are to be recorded from their beginning, and has a recorder ready for them.
     pub fn refresh_watch(&mut self) {
-        let watched = self.watchlist.watched(&self.apps.registry);
+        let recorders = &self.recorders;
+        let may_learn = |uid| recorders.has_share(uid);
+        let watched = self.watchlist.watched(&self.apps.registry, may_learn);
         let to_learn = watched.to_learn;
         let refused = self.kernel.watch_for(watched.apps);
         if !refused.is_empty() {
@@ -394,7 +410,7 @@ impl Parts {
                 (StateEvent::RecordUnusable, "learns")
             }
             LaunchTask::Prefetch => {
-                self.prefetchers.end(*launch);
+                self.prefetchers.end(*launch, None);
                 (StateEvent::PrefetchFailed, "prefetches")
             }
         };
@@ -463,7 +479,8 @@ impl Parts {
     /// Asks a thread to show that it works.
     pub fn ask_thread(&self, thread: WatchedThread) {
         match thread {
-            WatchedThread::Worker => self.worker.ask(),
+            WatchedThread::Worker => self.worker.ask_work(),
+            WatchedThread::State => self.worker.ask_state(),
             WatchedThread::Executables => self.executables.ask(),
             WatchedThread::Bus => self.bus.iter().for_each(Bus::ask),
             // They run for one piece of work, and end.
@@ -474,7 +491,8 @@ impl Parts {
     /// Whether a thread, if there is one, has shown that since it was asked.
     pub fn has_thread_answered(&self, thread: WatchedThread) -> bool {
         match thread {
-            WatchedThread::Worker => self.worker.has_answered(),
+            WatchedThread::Worker => self.worker.has_work_answered(),
+            WatchedThread::State => self.worker.has_state_answered(),
             WatchedThread::Executables => self.executables.has_answered(),
             WatchedThread::Bus => self.bus.as_ref().is_none_or(Bus::has_answered),
             WatchedThread::Tables => !self.recorders.is_changing(),
@@ -482,8 +500,9 @@ impl Parts {
         }
     }
 
-    /// Writes the registry, and ends once everything is written.
+    /// Restores what was changed, writes the state, and ends within [`STOP_LIMIT`], whatever threads wait for.
     pub fn finish(mut self) {
+        let until = Instant::now() + STOP_LIMIT;
         // Threads that learn end with the process, and do not restore it then.
         let closed = [
             self.fault_around
@@ -500,11 +519,15 @@ impl Parts {
             bus,
             worker,
             shield,
+            state_lock: _held,
             ..
         } = self;
+        // Two seconds at most.
         shield.stop();
-        // Signals that are queued are still sent. The worker ends when nothing can give it jobs any more.
+        // Signals that are queued are still sent, for a second at most. The worker ends when nothing can give it jobs any
+        // more.
         drop((apps, bus));
-        worker.finish();
+        let left = until.saturating_duration_since(Instant::now());
+        worker.finish(left.saturating_sub(WRITE_LIMIT), WRITE_LIMIT);
     }
 }

@@ -6,11 +6,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::cached_profile::CachedProfile;
 use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::{start_behind, work_behind};
+use super::recording_share::RecordingShare;
 use crate::kernel::{ClaimedRecorder, RecorderPool};
 use crate::learn::{LaunchRecorder, LiveJob, LiveLearner, LiveResult};
 use crate::model::App;
@@ -28,6 +30,7 @@ pub struct Recorders {
     learners: HashMap<u64, (u32, LiveLearner)>,
     /// Recorders that the kernel has switched on for launches of which nothing has been decided.
     claimed: HashMap<u64, ClaimedRecorder>,
+    share: RecordingShare,
     /// Apps that are to be learned.
     apps: usize,
     /// Whether a thread makes or frees tables.
@@ -42,6 +45,7 @@ impl Recorders {
             pool,
             learners: HashMap::new(),
             claimed: HashMap::new(),
+            share: RecordingShare::default(),
             apps: 0,
             is_changing: false,
             outbox,
@@ -51,6 +55,11 @@ impl Recorders {
     /// Whether launches can be recorded at all.
     pub fn can_record(&self) -> bool {
         self.pool.is_some()
+    }
+
+    /// Whether another launch of this user may be recorded: a tenth of the time is for each.
+    pub fn has_share(&self, uid: u32) -> bool {
+        self.share.has_left(uid, Instant::now())
     }
 
     /// Has a recorder wait for a launch if one of `apps` apps is to be learned that is not recorded already, and
@@ -162,6 +171,7 @@ impl Recorders {
         };
         let learner = start_behind(|| LiveLearner::start(recording, job, tell))?;
         self.learners.insert(launch, (uid, learner));
+        self.share.started(uid, Instant::now());
         Ok(true)
     }
 
@@ -179,6 +189,8 @@ impl Recorders {
 
     /// The recording of a launch has ended, or its thread is given up.
     pub fn ended(&mut self, launch: u64) {
-        self.learners.remove(&launch);
+        if let Some((uid, _)) = self.learners.remove(&launch) {
+            self.share.ended(uid, Instant::now());
+        }
     }
 }

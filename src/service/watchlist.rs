@@ -138,7 +138,8 @@ impl Watchlist {
     /// be learned; candidates, and apps that are named for all, in the launches of everybody else, and recorded until
     /// somebody has launched them. (Otherwise a recorder would wait for ever: most apps have no user who has not launched
     /// them yet and will. Such a user's first launch is learned a moment late.)
-    pub fn watched(&self, registry: &Registry) -> WatchedPrograms {
+    /// What users who may have nothing recorded now (`may_learn`) have to be learned waits.
+    pub fn watched(&self, registry: &Registry, may_learn: impl Fn(u32) -> bool) -> WatchedPrograms {
         let mut apps = WatchedApps::default();
         let mut to_learn = 0;
         let users = registry.records.keys().filter(|key| key.uid != EVERY_USER);
@@ -146,7 +147,8 @@ impl Watchlist {
         for record in records(registry, &self.candidates, &self.probation) {
             let (uid, marks) = (record.key.uid, &record.marks);
             let is_new = uid != EVERY_USER || !launched.contains(record.key.id.as_str());
-            let recorded = record.is_to_learn() && is_new && !self.is_on_probation(&record.key);
+            let is_probed = self.is_on_probation(&record.key);
+            let recorded = record.is_to_learn() && is_new && !is_probed && may_learn(uid);
             to_learn += usize::from(recorded);
             for name in &marks.names {
                 let text = OsString::from(name);
@@ -338,7 +340,7 @@ mod tests {
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/b")]);
         watchlist.set_desktop_apps(vec![desktop("/usr/bin/c")]);
         assert!(watchlist.is_on_probation(&app("/usr/bin/a")));
-        assert_eq!(watchlist.watched(&registry).to_learn, 1);
+        assert_eq!(watchlist.watched(&registry, |_| true).to_learn, 1);
     }
 
     #[test]
@@ -401,7 +403,7 @@ mod tests {
             registry.insert(record);
         }
         watchlist.begin_probation(&UserApp::new(3, "/e"));
-        let WatchedPrograms { apps, to_learn } = watchlist.watched(&registry);
+        let WatchedPrograms { apps, to_learn } = watchlist.watched(&registry, |_| true);
         let expected = [
             (1, "a", false),
             (1, "b", false),
@@ -435,7 +437,7 @@ mod tests {
             marks(Some("/opt/a.py")),
         ));
         let list = watchlist();
-        let apps = list.watched(&registry).apps;
+        let apps = list.watched(&registry, |_| true).apps;
         let launcher = WatchedName::Launcher;
         assert_eq!(apps.names, [(watched(USER, "python3"), launcher)].into());
         let arguments = ["/opt/a.py", "a.py", "./a.py"].map(|text| (watched(USER, text), true));
@@ -443,7 +445,7 @@ mod tests {
         // A name that is both is an app's.
         let python = UserApp::new(USER, "/usr/bin/python3");
         registry.insert(Record::new(python, String::new(), Added::User, marks(None)));
-        let apps = list.watched(&registry).apps;
+        let apps = list.watched(&registry, |_| true).apps;
         let app = WatchedName::App { recorded: true };
         assert_eq!(apps.names, [(watched(USER, "python3"), app)].into());
     }

@@ -148,11 +148,7 @@ impl Image {
         if !self.config_dir().exists() {
             self.configure("");
         }
-        let notify = self.places.path().join("notify");
-        // Of a service before.
-        let _ = fs::remove_file(&notify);
-        let systemd = UnixDatagram::bind(&notify).unwrap();
-        systemd.set_read_timeout(Some(LIMIT)).unwrap();
+        let (notify, systemd) = self.systemd();
         let mut child = command
             .env("NOTIFY_SOCKET", &notify)
             .env_remove("JOURNAL_STREAM")
@@ -178,6 +174,31 @@ impl Image {
             },
             systemd,
         }
+    }
+
+    /// Starts the service with this for its standard error, and waits until it is ready. It is killed when this is dropped.
+    pub fn start_unheard(&self, log: Stdio) -> Launched {
+        let (notify, systemd) = self.systemd();
+        let child = self
+            .service()
+            .env("NOTIFY_SOCKET", notify)
+            .env_remove("JOURNAL_STREAM")
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let launched = Launched(child);
+        until_ready(&systemd);
+        launched
+    }
+
+    /// Where the service says that it is ready, in place of systemd.
+    fn systemd(&self) -> (PathBuf, UnixDatagram) {
+        let notify = self.places.path().join("notify");
+        // Of a service before.
+        let _ = fs::remove_file(&notify);
+        let systemd = UnixDatagram::bind(&notify).unwrap();
+        systemd.set_read_timeout(Some(LIMIT)).unwrap();
+        (notify, systemd)
     }
 
     /// Launches an app of the image, plainly, and waits for its end.
@@ -291,15 +312,18 @@ pub struct Starting {
 impl Starting {
     /// Waits until it is ready.
     pub fn ready(self) -> Running {
-        let mut text = [0; 256];
-        let length = self
-            .systemd
-            .recv(&mut text)
-            .expect("the service says that it is ready");
-        // The assignments of a notification are separated, or ended, by newlines (sd_notify(3)).
-        assert_eq!(text[..length].trim_ascii_end(), b"READY=1");
+        until_ready(&self.systemd);
         self.running
     }
+}
+
+fn until_ready(systemd: &UnixDatagram) {
+    let mut text = [0; 256];
+    let length = systemd
+        .recv(&mut text)
+        .expect("the service says that it is ready");
+    // The assignments of a notification are separated, or ended, by newlines (sd_notify(3)).
+    assert_eq!(text[..length].trim_ascii_end(), b"READY=1");
 }
 
 /// A service; killed when this is dropped.

@@ -12,7 +12,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::format::{date, kib, mib, seconds};
 use super::stats::SavedTime;
 use super::tables::{read_name, user_name};
-use crate::model::lower_median;
+use crate::model::{lower_median, shown};
 use crate::policy::Warmth;
 use crate::service::control::{AppState, LaunchRecord, word};
 use crate::service::history::Kind;
@@ -109,9 +109,8 @@ fn isolated(text: &str) -> Markup {
     html! { bdi { (printable(text)) } }
 }
 
-/// A text without control characters, which pages may not have.
+/// A text without control characters, which pages may not have, nor those that turn the direction of text.
 fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
     text.chars().map(shown).collect()
 }
 

@@ -157,22 +157,22 @@ mod tests {
 
     use super::*;
 
-    struct Scene {
+    struct TwoSettings {
         dir: TempDir,
         shared: Arc<SharedKnobs>,
     }
 
     /// Two settings with the value `old`.
-    fn scene() -> Scene {
+    fn two_settings() -> TwoSettings {
         let dir = tempdir().unwrap();
         for name in ["first", "second"] {
             fs::write(dir.path().join(name), "old\n").unwrap();
         }
         let shared = SharedKnobs::new(&dir.path().join("run"), |_, _| None);
-        Scene { dir, shared }
+        TwoSettings { dir, shared }
     }
 
-    impl Scene {
+    impl TwoSettings {
         fn hold(&self, name: &str) -> Option<HeldKnobs> {
             let setting = (self.dir.path().join(name), "new".to_owned());
             self.shared.hold(&[setting]).unwrap()
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn settings_stay_until_the_last_launch_that_needs_any_has_ended() {
-        let scene = scene();
+        let scene = two_settings();
         let first = scene.hold("first").unwrap();
         assert_eq!(scene.values(), ["new", "old"]);
         let second = scene.hold("second").unwrap();
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_somebody_else_sets_meanwhile_is_kept() {
-        let scene = scene();
+        let scene = two_settings();
         let held = scene.hold("first").unwrap();
         fs::write(scene.dir.path().join("first"), "theirs").unwrap();
         held.end().unwrap();
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn nothing_changes_while_another_process_has_the_guard() {
-        let scene = scene();
+        let scene = two_settings();
         let other = Knobs::acquire(&scene.dir.path().join("run"), None).unwrap();
         assert!(scene.hold("first").is_none());
         drop(other);
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_setting_that_cannot_be_made_leaves_none_behind() {
-        let scene = scene();
+        let scene = two_settings();
         let path = |name| scene.dir.path().join(name);
         let settings = [path("first"), path("missing")].map(|path| (path, "new".to_owned()));
         assert!(scene.shared.hold(&settings).is_err());
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn closed_settings_are_restored_and_stay_so() {
-        let scene = scene();
+        let scene = two_settings();
         let held = scene.hold("first").unwrap();
         scene.shared.close().unwrap();
         assert_eq!(scene.values(), ["old", "old"]);

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io;
 use std::path::Path;
 
 use super::types::AppState;
 use super::{Answer, ControlError};
 use crate::apps::{Rules, desktop};
+use crate::fs::local_path::LocalFile;
+use crate::fs::mounts::MountTable;
 use crate::model::UserApp;
 use crate::policy::{GainVerdict, Phase};
 use crate::service::cached_profile::CachedProfile;
@@ -92,10 +95,21 @@ pub(super) fn manage(
 /// The record of an app that is installed and not managed so far. An ordinary user may name those that everybody
 /// sees: the answer tells him nothing about the files of others. Opens files.
 pub(super) fn new_record(app: &str, rules: &Rules, is_administrator: bool) -> Answer<Record> {
-    if !is_administrator && app.starts_with('/') && !is_public(Path::new(app)) {
+    let mounts = MountTable::read().map_err(ControlError::failed)?;
+    let is_path = app.starts_with('/');
+    if is_path && !is_administrator && !is_public(Path::new(app), &mounts) {
         return Err(ControlError::Unknown(format!(
             "{app} is not managed, and is not installed for all users: the administrator can enable it"
         )));
+    }
+    if is_path && let Err(error) = LocalFile::find(Path::new(app), &mounts) {
+        // What a server or a user-space process answers for would keep this thread, and all who wait for it. That there
+        // is no such file is said below, with what to do.
+        if error.kind() != io::ErrorKind::NotFound {
+            return Err(ControlError::Unknown(format!(
+                "{app} cannot be looked at: {error}"
+            )));
+        }
     }
     let added = match is_administrator {
         true => Added::User,
@@ -110,7 +124,7 @@ pub(super) fn new_record(app: &str, rules: &Rules, is_administrator: bool) -> An
         of_entry.is_ok_and(|app| app.identity.key == found.identity.key)
     });
     if !is_administrator && found.identity.is_program() && !is_in_menus {
-        check_named(&found.identity.program, rules).map_err(|why| {
+        check_named(&found.identity.program, rules, &mounts).map_err(|why| {
             ControlError::Refused(format!(
                 "{app}: {why}; only the administrator can enable it"
             ))

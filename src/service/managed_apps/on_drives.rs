@@ -88,7 +88,7 @@ impl ManagedApps {
         };
         let (packed, store) = (Arc::clone(&profile.packed), self.store.clone());
         let outbox = self.outbox.clone();
-        self.jobs.run(move |_| {
+        self.jobs.run(move || {
             // This program has packed it.
             let Ok(profile) = decode(&packed) else { return };
             let sequence = store.load_sequence(profile.app.key()).ok().flatten();

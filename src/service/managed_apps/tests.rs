@@ -65,7 +65,7 @@ fn a_managed_program_that_is_declared_a_launcher_is_managed_no_longer() {
 /// Waits until the worker has done its jobs, and takes what came of them.
 fn take_results(apps: &mut ManagedApps, inbox: &Inbox) {
     let (done, all_done) = channel();
-    apps.jobs.run(move |_| done.send(()).unwrap());
+    apps.jobs.run(move || done.send(()).unwrap());
     all_done.recv().unwrap();
     for message in inbox.take() {
         match message {
@@ -158,7 +158,7 @@ fn a_schedule_that_a_simulation_has_chosen_is_not_tuned_and_that_is_no_failure()
     apps.use_learned(&key(), CachedProfile::load(&chosen).unwrap(), None, true);
     apps.reschedule(&key(), with_shift(0));
     let (done, all_done) = channel();
-    apps.jobs.run(move |_| done.send(()).unwrap());
+    apps.jobs.run(move || done.send(()).unwrap());
     all_done.recv().unwrap();
     for message in inbox.take() {
         if let Message::Apps(apply) = message {
@@ -246,7 +246,7 @@ fn apps_of_a_lost_registry_are_named_if_they_were_learned_by_hand() {
     assert_eq!(added(&one_app(dir.path()).0), Some(Added::User));
     let live = CachedProfile::load(&with_live(profile())).unwrap();
     let (mut registry, _) = Registry::load(dir.path()).unwrap();
-    registry.insert(record_of(&key(), &live, &Rules::none()).unwrap());
+    registry.insert(record_of(&key(), &live, &Rules::none(), &MountTable::parse(b"")).unwrap());
     assert_eq!(registry.records[&key()].added, Added::Owner);
 }
 

@@ -29,6 +29,11 @@ const MOST_THREADS: usize = 256;
 /// Why a launch is left alone although its app is managed.
 const HANGS: &str = "a thread of the service that has worked for an earlier launch hangs";
 
+/// Why a launch of a user's is left alone whose other launches were recorded, or read ahead for, as much as one user's may be.
+const MUCH_RECORDED: &str = "launches of this user were recorded for two minutes lately, and a tenth of the time comes back";
+const MUCH_READ: &str =
+    "4 GiB were read ahead for launches of this user lately, and 1 GiB a minute comes back";
+
 impl Outside for Parts {
     fn counts(&self, launch: u64) -> Option<LaunchCounts> {
         let counts = self.kernel.counts(launch)?;
@@ -79,7 +84,9 @@ impl Outside for Parts {
                 self.count_launch(&launch.start);
             }
             StateAction::TakeReport | StateAction::StopPrefetch => {
-                launch.set_report(self.prefetchers.end(number));
+                let read = self.kernel.counts(number);
+                let bytes = read.map(|counts| counts.prefetch_bytes);
+                launch.set_report(self.prefetchers.end(number, bytes));
             }
             StateAction::KeepProfile { alone } => self.keep_profile(launch, alone),
             StateAction::ReportNotLearned => {
@@ -115,9 +122,13 @@ impl Parts {
         if self.threads.hangs_for(&app.key) {
             return Err(format!("not prefetched: {HANGS}"));
         }
+        if !self.prefetchers.has_share(app.key.uid, profile.bytes) {
+            return Err(format!("not prefetched: {MUCH_READ}"));
+        }
         let options = PrefetchOptions {
             memory: MemoryLimits::from(&self.config.prefetch),
             elevators: Some(self.elevators.clone()),
+            launched: i32::try_from(launch.start.pid).ok(),
             ..PrefetchOptions::default()
         };
         self.prefetchers
@@ -140,6 +151,9 @@ impl Parts {
         };
         if self.threads.hangs_for(&app.key) {
             return Err(format!("not learned: {HANGS}"));
+        }
+        if !self.recorders.has_share(app.key.uid) {
+            return Err(format!("not learned: {MUCH_RECORDED}"));
         }
         let limits = start.limits;
         let job = LiveJob {
@@ -283,7 +297,7 @@ impl Parts {
             return self.enter(ended);
         };
         let (packed, outbox) = (Arc::clone(&profile.packed), self.outbox.clone());
-        self.worker.jobs.run(move |_| {
+        self.worker.jobs.run(move || {
             let missed = Missed::find(&packed, ended.key.uid, &ended.figures, reads);
             let launch = Box::new(ended);
             outbox.send(Message::Missed { launch, missed });
