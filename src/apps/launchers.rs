@@ -59,6 +59,8 @@ pub(super) struct LauncherRule {
 struct RulesFile {
     #[serde(default)]
     tools: Vec<String>,
+    #[serde(default, rename = "multi-call")]
+    multi_call: Vec<String>,
     #[serde(default)]
     launcher: BTreeMap<String, LauncherRule>,
 }
@@ -68,6 +70,8 @@ struct RulesFile {
 pub struct Rules {
     /// Base names of programs that work on whatever their user gives them.
     tools: Vec<String>,
+    /// Base names of programs that are another one by each name that they are executed by.
+    multi_call: Vec<String>,
     launchers: BTreeMap<String, LauncherRule>,
 }
 
@@ -84,6 +88,7 @@ impl Rules {
     pub fn none() -> Rules {
         Rules {
             tools: Vec::new(),
+            multi_call: Vec::new(),
             launchers: BTreeMap::new(),
         }
     }
@@ -135,11 +140,14 @@ impl Rules {
             rule.check(name)
                 .map_err(|why| format!("launcher {name:?}: {why}"))?;
         }
-        if let Some(tool) = parsed.tools.iter().find(|tool| !is_base(tool)) {
-            return Err(not_base(tool, "tools"));
+        for (list, named) in [("tools", &parsed.tools), ("multi-call", &parsed.multi_call)] {
+            if let Some(name) = named.iter().find(|name| !is_base(name)) {
+                return Err(not_base(name, list));
+            }
         }
         self.launchers.extend(parsed.launcher);
         self.tools.extend(parsed.tools);
+        self.multi_call.extend(parsed.multi_call);
         Ok(())
     }
 
@@ -148,6 +156,12 @@ impl Rules {
     pub fn starts_others(&self, base: &OsStr) -> bool {
         let mut tools = self.tools.iter();
         self.launcher(base).is_some() || tools.any(|tool| fit(tool, base.as_bytes()).is_some())
+    }
+
+    /// Whether a program of this base name is another app by each name that it is executed by, whatever links there are.
+    pub(super) fn is_multi_call(&self, base: &OsStr) -> bool {
+        let mut known = self.multi_call.iter();
+        known.any(|name| fit(name, base.as_bytes()).is_some())
     }
 
     /// The launcher with this base name.

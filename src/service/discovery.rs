@@ -83,8 +83,8 @@ pub fn check(path: &Path, rules: &Rules) -> Result<(), String> {
     check_kind(path, &file, rules)
 }
 
-/// Why an ordinary user may not have the program at this path managed. While one user's app is to be learned or held, the exec
-/// gate stops everybody's executions of it: nobody shall have that for a tool, or for the loader of all programs.
+/// Why an ordinary user may not have the program at this path managed: a tool, or the loader of all programs, is no app by
+/// what one of its launches reads.
 ///
 /// # Errors
 /// The reason, as the end of a sentence.

@@ -148,12 +148,14 @@ impl Watchlist {
             let is_new = uid != EVERY_USER || !launched.contains(record.key.id.as_str());
             let recorded = record.is_to_learn() && is_new && !self.is_on_probation(&record.key);
             to_learn += usize::from(recorded);
-            for name in &marks.names {
-                let text = OsString::from(name);
-                let wanted = match marks.argument {
-                    None => WatchedName::App { recorded },
-                    Some(_) => WatchedName::Launcher,
-                };
+            let (names, wanted) = match marks.argument {
+                None => {
+                    let names = self.catalogue.names_of(&record.key.id, &marks.names);
+                    (names, WatchedName::App { recorded })
+                }
+                Some(_) => (marks.names.clone(), WatchedName::Launcher),
+            };
+            for text in names.into_iter().map(OsString::from) {
                 let known = apps.names.entry(Watched { uid, text }).or_insert(wanted);
                 *known = known.or(wanted);
             }
@@ -438,7 +440,8 @@ mod tests {
         let apps = list.watched(&registry).apps;
         let launcher = WatchedName::Launcher;
         assert_eq!(apps.names, [(watched(USER, "python3"), launcher)].into());
-        let arguments = ["/opt/a.py", "a.py", "./a.py"].map(|text| (watched(USER, text), true));
+        let arguments = ["/opt/a.py", "a.py", "./a.py", "opt/a.py", "./opt/a.py"];
+        let arguments = arguments.map(|text| (watched(USER, text), true));
         assert_eq!(apps.arguments, arguments.into());
         // A name that is both is an app's.
         let python = UserApp::new(USER, "/usr/bin/python3");

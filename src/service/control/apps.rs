@@ -4,9 +4,14 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use rustix::fs::FileType;
+
 use super::types::AppState;
 use super::{Answer, ControlError};
-use crate::apps::{Rules, desktop};
+use crate::apps::{Rules, desktop, executed_names};
+use crate::fs::local_path::LocalFile;
+use crate::fs::mounts::MountTable;
+use crate::fs::visible::VisibleNames;
 use crate::model::UserApp;
 use crate::policy::{GainVerdict, Phase};
 use crate::service::cached_profile::CachedProfile;
@@ -89,14 +94,60 @@ pub(super) fn manage(
     found
 }
 
-/// The record of an app that is installed and not managed so far. An ordinary user may name those that everybody
-/// sees: the answer tells him nothing about the files of others. Opens files.
-pub(super) fn new_record(app: &str, rules: &Rules, is_administrator: bool) -> Answer<Record> {
-    if !is_administrator && app.starts_with('/') && !is_public(Path::new(app)) {
-        return Err(ControlError::Unknown(format!(
-            "{app} is not managed, and is not installed for all users: the administrator can enable it"
-        )));
+/// The record of an app that is installed and not managed so far; `user` asks, `None`: the administrator. An ordinary user
+/// may name those that everybody sees, and programs of his own: the answer tells him nothing about the files of others.
+/// Opens files.
+pub(super) fn new_record(app: &str, rules: &Rules, user: Option<u32>) -> Answer<Record> {
+    let record = match user {
+        Some(uid) if app.starts_with('/') && !is_public(Path::new(app)) => {
+            own_record(app, rules, uid)?
+        }
+        _ => installed_record(app, rules, user.is_none())?,
+    };
+    match record.marks.objection() {
+        Some(why) => Err(ControlError::Refused(format!(
+            "launches of {app} cannot be seen: {why}"
+        ))),
+        None => Ok(record),
     }
+}
+
+/// The record of a program of the user's own, such as a game or an AppImage in his home. Looks no name up that a server or
+/// a user-space process would have to answer for.
+fn own_record(app: &str, rules: &Rules, uid: u32) -> Answer<Record> {
+    let unknown = || {
+        ControlError::Unknown(format!(
+            "{app} is not managed, and is neither installed for all users nor a program of your own on a local file \
+             system: the administrator can enable it"
+        ))
+    };
+    let mounts = MountTable::read().map_err(ControlError::failed)?;
+    let found = LocalFile::find(Path::new(app), &mounts).map_err(|_| unknown())?;
+    let stat = rustix::fs::fstat(&found.fd).map_err(|_| unknown())?;
+    let is_his = found.node.kind == FileType::RegularFile && stat.st_uid == uid;
+    if !is_his || !VisibleNames::new(uid, &mounts).may_know(&found.path) {
+        return Err(unknown());
+    }
+    let refused = |why: &str| ControlError::Refused(format!("{app}: {why}"));
+    if stat.st_mode & 0o111 == 0 {
+        return Err(refused(
+            "it cannot be executed: name the program that is, or make it one (chmod +x)",
+        ));
+    }
+    check_named(&found.path, rules).map_err(|why| refused(&why))?;
+    let argv = [found.path.clone().into_os_string()];
+    let identity = rules.identify(&found.path, &argv, Path::new("/"));
+    // By the link that he names, too.
+    let mut names = executed_names(&found.path);
+    let given = Path::new(app).file_name().map(OsStr::to_owned);
+    names.extend(given.filter(|name| !names.contains(name)));
+    let title = found.path.file_name().unwrap_or_default();
+    let title = title.to_string_lossy().into_owned();
+    Record::of_installed(&identity, title, &names, Added::Owner)
+        .ok_or_else(|| refused("its path is not UTF-8"))
+}
+
+fn installed_record(app: &str, rules: &Rules, is_administrator: bool) -> Answer<Record> {
     let added = match is_administrator {
         true => Added::User,
         false => Added::Owner,
@@ -122,7 +173,11 @@ pub(super) fn new_record(app: &str, rules: &Rules, is_administrator: bool) -> An
 
 pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppState {
     let (phase, why) = match record.managed.phase() {
-        Phase::Learning { .. } => ("learning", String::new()),
+        Phase::Learning { .. } => {
+            let objection = record.marks.objection();
+            let why = objection.map(|why| format!("its launches cannot be seen: {why}"));
+            ("learning", why.unwrap_or_default())
+        }
         Phase::Prefetching => ("prefetching", String::new()),
         Phase::Disabled { off, .. } => ("disabled", off_reason(off)),
     };
@@ -198,8 +253,40 @@ mod tests {
     use super::*;
     use crate::service::marks::Marks;
 
+    /// A user who has no file in these tests.
+    const STRANGER: u32 = 54_321;
+
+    #[test]
+    fn users_manage_programs_of_their_own_and_no_tools_nor_what_cannot_be_seen() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(dir.path()).unwrap();
+        let at = |name: &str| root.join(name).to_str().unwrap().to_owned();
+        for (name, mode) in [("game", 0o755), ("python3", 0o755), ("data", 0o644)] {
+            fs::write(at(name), "").unwrap();
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        symlink("game", at("play")).unwrap();
+        let uid = fs::metadata(at("game")).unwrap().uid();
+        let new = |name: &str| new_record(&at(name), &Rules::builtin(), Some(uid));
+        let by_link = new("play").unwrap();
+        assert_eq!(
+            (&by_link.key.id, by_link.added),
+            (&at("game"), Added::Owner)
+        );
+        assert_eq!(by_link.marks.names, ["game", "play"]);
+        assert_eq!(new("game").unwrap().marks.names, ["game"]);
+        for (name, part) in [("python3", "starts other programs"), ("data", "chmod +x")] {
+            let Err(ControlError::Refused(why)) = new(name) else {
+                panic!("{name}");
+            };
+            assert!(why.contains(part), "{why}");
+        }
+        assert!(matches!(new("none"), Err(ControlError::Unknown(_))));
+    }
+
     fn unknown(app: &str, is_administrator: bool) -> bool {
-        let new = new_record(app, &Rules::none(), is_administrator);
+        let new = new_record(app, &Rules::none(), (!is_administrator).then_some(1000));
         matches!(new, Err(ControlError::Unknown(_)))
     }
 
@@ -213,26 +300,32 @@ mod tests {
         symlink("/usr/bin/id", &link).unwrap();
         for path in [program.as_path(), &link, &dir.path().join("missing")] {
             let path = path.to_str().unwrap();
-            let new = new_record(path, &Rules::none(), false);
+            let new = new_record(path, &Rules::none(), Some(STRANGER));
             let expected = format!(
-                "{path} is not managed, and is not installed for all users: the administrator can enable it"
+                "{path} is not managed, and is neither installed for all users nor a program of your own on a local file \
+                 system: the administrator can enable it"
             );
             assert_eq!(new.err(), Some(ControlError::Unknown(expected)));
         }
         assert!(!unknown(program.to_str().unwrap(), true));
-        let public = new_record("/usr/bin/id", &Rules::none(), false).unwrap();
+        let public = new_record("/usr/bin/id", &Rules::none(), Some(STRANGER)).unwrap();
         assert_eq!(public.added, Added::Owner);
     }
 
     #[test]
     fn users_have_no_tool_held_for_everybody() {
-        let new = |app, is_administrator| new_record(app, &Rules::builtin(), is_administrator);
+        let new = |app, is_administrator: bool| {
+            let user = (!is_administrator).then_some(STRANGER);
+            new_record(app, &Rules::builtin(), user)
+        };
         // The loader is executed with every program.
         let loader = fs::read_dir("/usr/lib64").unwrap().flatten();
         let mut loader =
             loader.filter_map(|entry| entry.path().into_os_string().into_string().ok());
         let loader = loader.find(|path| path.contains("/ld-linux")).unwrap();
-        for tool in [loader.as_str(), "/usr/bin/cat", "cat"] {
+        // Nobody has the loader: it starts what its arguments say.
+        assert!(new(&loader, false).is_err() && new(&loader, true).is_err());
+        for tool in ["/usr/bin/cat", "cat"] {
             let refused = new(tool, false).err();
             assert!(
                 matches!(refused, Some(ControlError::Refused(_))),
