@@ -321,6 +321,7 @@ impl Parts {
     pub fn executables_located(&mut self, found: LocatedExecutables) {
         self.watchlist.catalogue.located(found);
         self.refresh_watch();
+        tracing::debug!("executables were located");
     }
 
     /// Tells the kernel side which launches are to be recorded from their beginning, and has a recorder ready for them.
