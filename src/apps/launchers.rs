@@ -158,6 +158,20 @@ impl Rules {
         self.launcher(base).is_some() || tools.any(|tool| fit(tool, base.as_bytes()).is_some())
     }
 
+    /// Names by which the interpreter of this base name is executed with a script: its own, and that of its rule. None if it
+    /// is no interpreter, or a shell.
+    pub fn interpreter_names(&self, base: &str) -> Vec<String> {
+        let Some((rule, launcher)) = self.launcher(OsStr::new(base)) else {
+            return Vec::new();
+        };
+        if launcher.app != AppArgument::File || !launcher.line_options.is_empty() {
+            return Vec::new();
+        }
+        let mut names = vec![base.to_owned(), rule.to_owned()];
+        names.dedup();
+        names
+    }
+
     /// Whether a program of this base name is another app by each name that it is executed by, whatever links there are.
     pub(super) fn is_multi_call(&self, base: &OsStr) -> bool {
         let mut known = self.multi_call.iter();

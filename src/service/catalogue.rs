@@ -31,7 +31,7 @@ pub struct Catalogue {
     paths: HashMap<OsString, String>,
     /// Ids by executables.
     inodes: HashMap<Inode, String>,
-    /// Apps with executables of their own.
+    /// Apps that are files: executables of their own, and scripts.
     executables: BTreeSet<String>,
     /// Where these were when they were looked for last; others may be among them.
     located: LocatedExecutables,
@@ -68,9 +68,11 @@ impl Catalogue {
         self.executables.clear();
         self.launched.clear();
         for Record { key, marks, .. } in apps {
-            if marks.argument.is_some() {
+            // A script may be executed itself, and be given to its interpreter: it is one app.
+            if marks.argument.is_some() || !marks.interpreters.is_empty() {
                 self.launched.insert(key.id.clone());
-            } else if key.id.starts_with('/') {
+            }
+            if key.id.starts_with('/') {
                 self.executables.insert(key.id.clone());
             }
         }
@@ -370,6 +372,8 @@ mod tests {
             catalogue.executed(&event).map(|found| found.app)
         };
         assert_eq!(executed(&["python3", "/opt/a.py"]), Some(a));
+        let itself = catalogue.called(&event("/opt/a.py", ROOT, 7)).unwrap();
+        assert_eq!(itself.key.id, "/opt/a.py", "it is executed itself");
         assert_eq!(executed(&["python3", "/opt/b.py"]), None);
         assert_eq!(executed(&[]), None, "they could not be read");
     }

@@ -22,6 +22,9 @@ pub struct Marks {
     pub names: Vec<String>,
     /// The argument of its launcher that stands for it; `None` for a program of its own.
     pub argument: Option<String>,
+    /// Base names of launchers that may be given its file: it is a script that can be executed, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interpreters: Vec<String>,
 }
 
 impl Marks {
@@ -37,6 +40,7 @@ impl Marks {
         Marks {
             names: names.iter().map(text).collect(),
             argument: app.program.is_some().then(|| argument.to_owned()),
+            interpreters: Vec::new(),
         }
     }
 
@@ -51,11 +55,12 @@ impl Marks {
         Some(Marks::new(app, &names))
     }
 
-    /// The arguments that tell the kernel of a launch, which compares whole arguments: the app's own and, for a
+    /// The arguments that tell the kernel of a launch of the app with this id, which compares whole arguments: the app's own and, for a
     /// file, those that name it from a working directory that it lies in or below (an entry's Path=), up to
     /// [`MOST_ABOVE`] directories above it. Those that the kernel cannot compare are left out.
-    pub fn arguments(&self) -> Vec<OsString> {
-        let Some(argument) = &self.argument else {
+    pub fn arguments(&self, id: &str) -> Vec<OsString> {
+        let own = (!self.interpreters.is_empty()).then_some(id);
+        let Some(argument) = self.argument.as_deref().or(own) else {
             return Vec::new();
         };
         let mut arguments = vec![OsString::from(argument)];
@@ -115,7 +120,7 @@ mod tests {
                 ..App::default()
             };
             let marks = Marks::of_profile(&app, &Rules::builtin());
-            let found = marks.as_ref().map(Marks::arguments);
+            let found = marks.as_ref().map(|marks| marks.arguments(path));
             let expected = arguments.map(|arguments| arguments.iter().map(Into::into).collect());
             assert_eq!(found, expected, "{path}");
             assert_eq!(Marks::new(&app, &["x".into()]).names, ["x"]);
@@ -125,10 +130,10 @@ mod tests {
     #[test]
     fn a_script_is_named_from_directories_above_it_and_long_arguments_are_objected_to() {
         let marks = |argument: String| Marks {
-            names: Vec::new(),
             argument: Some(argument),
+            ..Marks::default()
         };
-        let game = marks("/opt/games/pong/src/main.py".to_owned()).arguments();
+        let game = marks("/opt/games/pong/src/main.py".to_owned()).arguments("");
         let has = |argument: &str| game.iter().any(|one| one == argument);
         for seen in [
             "main.py",
@@ -140,9 +145,9 @@ mod tests {
         }
         assert_eq!(game.len(), 1 + 2 * (1 + MOST_ABOVE));
         let short = marks("x".repeat(MAX_ARGUMENT));
-        assert!(short.objection().is_none() && short.arguments().len() == 1);
+        assert!(short.objection().is_none() && short.arguments("").len() == 1);
         let long = marks(format!("/{}/main.py", "x".repeat(MAX_ARGUMENT)));
         assert!(long.objection().unwrap().contains("shorter path"));
-        assert_eq!(long.arguments(), ["main.py", "./main.py"]);
+        assert_eq!(long.arguments(""), ["main.py", "./main.py"]);
     }
 }

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
-use rustix::fs::FileType;
+use rustix::fs::{FileType, OFlags};
 
 use super::types::AppState;
 use super::{Answer, ControlError};
 use crate::apps::{Rules, desktop, executed_names};
 use crate::fs::local_path::LocalFile;
 use crate::fs::mounts::MountTable;
+use crate::fs::safe_open;
 use crate::fs::visible::VisibleNames;
 use crate::model::UserApp;
 use crate::policy::{GainVerdict, Phase};
@@ -98,7 +101,7 @@ pub(super) fn manage(
 /// may name those that everybody sees, and programs of his own: the answer tells him nothing about the files of others.
 /// Opens files.
 pub(super) fn new_record(app: &str, rules: &Rules, user: Option<u32>) -> Answer<Record> {
-    let record = match user {
+    let mut record = match user {
         Some(uid) if app.starts_with('/') && !is_public(Path::new(app)) => {
             own_record(app, rules, uid)?
         }
@@ -108,7 +111,52 @@ pub(super) fn new_record(app: &str, rules: &Rules, user: Option<u32>) -> Answer<
         Some(why) => Err(ControlError::Refused(format!(
             "launches of {app} cannot be seen: {why}"
         ))),
-        None => Ok(record),
+        None => {
+            if record.marks.argument.is_none() {
+                record.marks.interpreters = interpreters(Path::new(&record.key.id), rules);
+            }
+            Ok(record)
+        }
+    }
+}
+
+/// Base names of the interpreters that a script may be given to: that of its first line, and the usual one of that kind.
+/// None of a program that is no script, of one that cannot be read without waiting for somebody else, and of shells', which
+/// are executed too often to be looked at each time.
+fn interpreters(file: &Path, rules: &Rules) -> Vec<String> {
+    let begin = || {
+        let found = LocalFile::find(file, &MountTable::read().ok()?).ok()?;
+        let (opened, _) =
+            safe_open::regular(&found.fd, OFlags::NONBLOCK | OFlags::NOCTTY).ok()??;
+        let mut begin = Vec::new();
+        File::from(opened)
+            .take(LONGEST_FIRST_LINE)
+            .read_to_end(&mut begin)
+            .ok()?;
+        Some(begin)
+    };
+    let name = begin().and_then(|begin| interpreter_of(&begin));
+    name.map_or_else(Vec::new, |name| rules.interpreter_names(&name))
+}
+
+/// Bytes of a script's first line that the kernel reads (BINPRM_BUF_SIZE).
+const LONGEST_FIRST_LINE: u64 = 256;
+
+/// The base name of the interpreter in a script's first line, behind env(1) and its options.
+fn interpreter_of(begin: &[u8]) -> Option<String> {
+    let line = begin
+        .strip_prefix(b"#!")?
+        .split(|&byte| byte == b'\n')
+        .next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    let base = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let mut words = line.split_whitespace();
+    let first = base(words.next()?);
+    match first.as_str() {
+        "env" => words
+            .find(|word| !word.starts_with('-') && !word.contains('='))
+            .map(base),
+        _ => Some(first),
     }
 }
 
@@ -283,6 +331,30 @@ mod tests {
             assert!(why.contains(part), "{why}");
         }
         assert!(matches!(new("none"), Err(ControlError::Unknown(_))));
+        fs::write(at("game"), "#!/usr/bin/env -S A=b python3 -u\n").unwrap();
+        assert_eq!(new("game").unwrap().marks.interpreters, ["python3"]);
+    }
+
+    #[test]
+    fn the_interpreter_of_a_script_is_that_of_its_first_line_behind_env() {
+        for (begin, interpreter) in [
+            ("#!/usr/bin/python3.11 -u\nx", Some("python3.11")),
+            ("#! /opt/venv/bin/python\n", Some("python")),
+            ("#!/usr/bin/env perl", Some("perl")),
+            ("#!/usr/bin/env", None),
+            ("#!", None),
+            ("\u{7f}ELF", None),
+        ] {
+            assert_eq!(
+                interpreter_of(begin.as_bytes()).as_deref(),
+                interpreter,
+                "{begin}"
+            );
+        }
+        let names = |name: &str| Rules::builtin().interpreter_names(name);
+        assert_eq!(names("python"), ["python", "python3"]);
+        assert_eq!(names("perl"), ["perl"]);
+        assert!(names("sh").is_empty() && names("gimp").is_empty() && names("env").is_empty());
     }
 
     fn unknown(app: &str, is_administrator: bool) -> bool {
