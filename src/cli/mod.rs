@@ -13,6 +13,7 @@ mod help;
 mod learn;
 mod log_thread;
 mod manage;
+mod named;
 mod notification;
 mod notified;
 mod notifier;
@@ -106,12 +107,16 @@ pub fn main() -> ExitCode {
         }
         CliCommand::Mode { mode } => manage::mode(dir, mode),
         CliCommand::Status {
-            app: None, json, ..
-        } => status::main(json),
+            app: None,
+            json,
+            verbose,
+            ..
+        } => status::main(json, verbose),
         CliCommand::Status {
             app: Some(app),
             json,
             user,
+            ..
         } => stats::main(dir, WhichUser::of(user).uid(), Some(&app), json),
         CliCommand::Stats { app, json, user } => stats::main(dir, user.uid(), app.as_deref(), json),
         CliCommand::Plot { app, output, user } => {

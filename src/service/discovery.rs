@@ -77,8 +77,8 @@ pub fn check(path: &Path, rules: &Rules, mounts: &MountTable) -> Result<(), Stri
     check_kind(path, &file, rules)
 }
 
-/// Why an ordinary user may not have the program at this path managed: tools and the loader of all programs work on what they
-/// are given, and no two of their launches are alike.
+/// Why an ordinary user may not have the program at this path managed: a tool, or the loader of all programs, is no app by
+/// what one of its launches reads.
 ///
 /// # Errors
 /// The reason, as the end of a sentence.

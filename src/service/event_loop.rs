@@ -373,7 +373,7 @@ impl Service {
             Message::Missed { launch, missed } => self.parts.judge_late(*launch, missed),
             Message::DrivesProbed(ended) => self.parts.drives_probed(ended),
             Message::Expected(launch) => self.parts.probes.compare(&launch),
-            Message::Located(found) => self.parts.watchlist.catalogue.located(found),
+            Message::Located(found) => self.parts.executables_located(found),
             Message::Warning(warning) => self.parts.warn(warning),
             Message::Control(call) => call(self),
         }

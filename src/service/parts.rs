@@ -20,7 +20,7 @@ use super::control::{ReportedApps, ServiceSignal};
 use super::diagnostics::Diagnostics;
 use super::discovery;
 use super::drive_probes::{DriveProbes, ProbesEnded};
-use super::executables::ExecutableFinder;
+use super::executables::{ExecutableFinder, LocatedExecutables};
 use super::launch::{LaunchPolicy, StateEvent};
 use super::launch_threads::{HangingThread, LaunchTask, LaunchThreads};
 use super::mailbox::Outbox;
@@ -328,8 +328,16 @@ impl Parts {
     pub fn watch_for_launches(&mut self) {
         self.watchlist.refresh(&self.apps.registry);
         self.refresh_watch();
+        let catalogue = &self.watchlist.catalogue;
         self.executables
-            .locate(self.watchlist.catalogue.executables());
+            .locate(catalogue.executables(), catalogue.rules());
+    }
+
+    /// Executables were found, and with them the names by which they are executed.
+    pub fn executables_located(&mut self, found: LocatedExecutables) {
+        self.watchlist.catalogue.located(found);
+        self.refresh_watch();
+        tracing::debug!("executables were located");
     }
 
     /// Tells the kernel side which launches are to be recorded from their beginning, and has a recorder ready for them.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use paralfetch::service::registry::Registry;
 
 use crate::running::{LIMIT, Launched, Running, WAIT, files_in, number};
 use crate::{seen_early_and_late, set_up};
-use common::root::pages_of;
+use common::root::{install_as, pages_of};
 use common::slowed::Slowed;
 
 #[test]
@@ -94,6 +95,63 @@ fn two_launches_are_learned_and_what_either_used_is_prefetched() {
         let pages = pages_of(&profile, &format!("/data/{file}"));
         assert!(!pages.is_empty(), "/data/{file}");
     }
+}
+
+/// A link among the system's commands, as that of an app is; removed when this is dropped.
+struct CommandLink(PathBuf);
+
+impl CommandLink {
+    fn to(file: &str) -> Self {
+        let link = format!("/usr/local/bin/paralfetch-test-link-{}", std::process::id());
+        symlink(file, &link).unwrap();
+        CommandLink(link.into())
+    }
+}
+
+impl Drop for CommandLink {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// By none of both does the kernel tell the name that the app was enabled by.
+#[test]
+fn a_launch_by_a_link_among_the_commands_or_by_a_descriptor_is_the_apps() {
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    install_as(
+        Path::new("/bin/cat"),
+        Path::new("/reader"),
+        image.root.path(),
+    );
+    let id = image.id("reader");
+    let data = image.root.path().join("data/1");
+    let link = CommandLink::to(&id);
+    image.enable("reader");
+    let mut service = image.start();
+    service.line(&["executables were located"]);
+    let launched = |command: &mut Command| {
+        let read = command.arg(&data).stdin(Stdio::null()).output().unwrap();
+        assert!(read.status.success() && !read.stdout.is_empty(), "{read:?}");
+    };
+    launched(&mut Command::new(&link.0));
+    service.launch_of(&id);
+    let execute =
+        "import os, sys; os.execve(os.open(sys.argv[1], os.O_RDONLY), sys.argv[1:], os.environ)";
+    launched(Command::new("python3").args(["-c", execute, &id]));
+    service.launch_of(&id);
+    // What has another name and another file is not.
+    let other = image.root.path().join("other");
+    fs::copy("/bin/cat", &other).unwrap();
+    launched(&mut Command::new(&other));
+    launched(&mut Command::new(&link.0));
+    let line = service.launch_of(&id);
+    assert!(!line.contains("/other"), "{line}");
+    service.stop();
+    let stats = image.paralfetch(&["stats", "--json", &id]);
+    let stats: serde_json::Value = serde_json::from_slice(&stats.stdout).unwrap();
+    assert_eq!(stats["launches"].as_array().unwrap().len(), 3, "{stats}");
 }
 
 #[test]

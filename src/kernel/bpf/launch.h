@@ -45,7 +45,7 @@ struct {
 /* Arguments of launchers that stand for an app: enum pf_watch. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 4096);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct pf_argument);
 	__type(value, __u8);
@@ -445,6 +445,17 @@ static __always_inline __u8 watch_of_arguments(struct scratch *s, struct task_st
 	return walk.watch;
 }
 
+/*
+ * Reads the path of the program that was executed. By a descriptor (execveat with AT_EMPTY_PATH, fexecve), the kernel calls
+ * it /dev/fd/NUMBER: then it is the name of the file alone, and user space knows the app by the file.
+ */
+static __always_inline bool take_executed(struct scratch *s, struct linux_binprm *bprm)
+{
+	if (!BPF_CORE_READ(bprm, fdpath))
+		return take_path(s, BPF_CORE_READ(bprm, filename), false);
+	return take_path(s, (const char *)BPF_CORE_READ(bprm, file, f_path.dentry, d_name.name), false);
+}
+
 /* A program was executed by a task that is in no launch. */
 static __always_inline void look_at_program(struct scratch *s, struct task_struct *task,
 					    struct linux_binprm *bprm)
@@ -454,7 +465,7 @@ static __always_inline void look_at_program(struct scratch *s, struct task_struc
 	__u32 place;
 	__u8 watch;
 
-	if (!take_path(s, bprm->filename, false))
+	if (!take_executed(s, bprm))
 		return;
 	if (may_be_watched(s, s->event.path_bytes)) {
 		watch = watch_of_name(s, task);
@@ -494,7 +505,7 @@ int BPF_PROG(program_executed, struct task_struct *task, int old_pid, struct lin
 		look_at_program(s, task, bprm);
 		return 0;
 	}
-	if (!take_path(s, bprm->filename, false))
+	if (!take_executed(s, bprm))
 		return 0;
 	m->execve_calls = 0;
 	report_launch(s, task, PF_LAUNCH_EXECUTED, m->launch);

@@ -84,7 +84,7 @@ impl ServiceCalls for ServiceFiles {
         let mut registry = self.registry()?;
         let rules = Rules::load(&self.config_dir.join("launchers.d")).0;
         let (found, new) = match find(&registry, user, app) {
-            Err(ControlError::Unknown(_)) => (Vec::new(), Some(new_record(app, &rules, true)?)),
+            Err(ControlError::Unknown(_)) => (Vec::new(), Some(new_record(app, &rules, None)?)),
             found => (found?, None),
         };
         let apps = manage(&mut registry, user, true, found, new);

@@ -113,9 +113,10 @@ impl Control for Service {
             Err(ControlError::Unknown(_)) => {
                 // To find the app, files are opened.
                 let rules = self.parts.watchlist.catalogue.rules().clone();
+                let asks = user.filter(|_| !is_administrator);
                 let (app, outbox) = (app.to_owned(), self.parts.outbox.clone());
                 self.parts.worker.jobs.run(move || {
-                    let new = new_record(&app, &rules, is_administrator);
+                    let new = new_record(&app, &rules, asks);
                     outbox.send(Message::Control(Box::new(move |service| {
                         reply(new.and_then(|new| {
                             service.ask_about(user, is_administrator, vec![], Some(new), request)

@@ -42,8 +42,8 @@ fn a_managed_program_that_is_declared_a_launcher_is_managed_no_longer() {
         ("/usr/bin/env", Some("x")),
     ] {
         let marks = Marks {
-            names: Vec::new(),
             argument: argument.map(str::to_owned),
+            ..Marks::default()
         };
         registry.insert(Record::new(
             UserApp::new(0, id),
