@@ -76,45 +76,34 @@ mod tests {
     use std::fs;
 
     use rustix::fs::makedev;
-    use tempfile::tempdir;
 
     use super::*;
+    use crate::drive::sysfs::tests::fake;
 
     #[test]
     fn bfq_favours_nobody_while_a_launch_is_read_ahead() {
-        let dir = tempdir().unwrap();
-        let disks = [
-            ("sda", 0, "none mq-deadline [bfq]\n"),
-            ("sdb", 16, "none [mq-deadline] bfq\n"),
-        ];
-        for (name, minor, scheduler) in disks {
-            let queue = dir.path().join("devices").join(name).join("queue");
-            fs::create_dir_all(queue.join("iosched")).unwrap();
-            fs::write(queue.join("scheduler"), scheduler).unwrap();
-            fs::write(queue.join("iosched/slice_idle"), "8\n").unwrap();
-            fs::write(queue.join("iosched/low_latency"), "1\n").unwrap();
-            let numbers = dir.path().join("dev/block");
-            fs::create_dir_all(&numbers).unwrap();
-            let link = numbers.join(format!("8:{minor}"));
-            std::os::unix::fs::symlink(format!("../../devices/{name}"), link).unwrap();
-        }
-        let values = |name: &str| {
-            let iosched = dir.path().join("devices").join(name).join("queue/iosched");
+        let (root, sysfs) = fake(
+            &[("8:0", "sda"), ("8:16", "sdb")],
+            &[
+                ("devices/sda/queue/scheduler", "none mq-deadline [bfq]\n"),
+                ("devices/sda/queue/iosched/slice_idle", "8\n"),
+                ("devices/sda/queue/iosched/low_latency", "1\n"),
+                ("devices/sdb/queue/scheduler", "none [mq-deadline] bfq\n"),
+            ],
+        );
+        let values = || {
+            let iosched = root.path().join("devices/sda/queue/iosched");
             ["slice_idle", "low_latency"].map(|knob| {
                 let value = fs::read_to_string(iosched.join(knob)).unwrap();
                 value.trim().to_owned()
             })
         };
-        let run = dir.path().join("run");
-        let elevators = Elevators::new(Sysfs::at(dir.path()), &run, |_, _| None);
-        let both = [makedev(8, 0), makedev(8, 16)].into_iter();
-        let held = elevators.favour_nobody(both).unwrap().unwrap();
-        assert_eq!(
-            (values("sda"), values("sdb")),
-            (["0", "0"].map(String::from), ["8", "1"].map(String::from))
-        );
+        let elevators = Elevators::new(sysfs, &root.path().join("run"), |_, _| None);
+        let disks = [makedev(8, 0), makedev(8, 16)];
+        let held = elevators.favour_nobody(disks.into_iter()).unwrap().unwrap();
+        assert_eq!(values(), ["0", "0"]);
         drop(held);
-        assert_eq!(values("sda"), ["8", "1"]);
+        assert_eq!(values(), ["8", "1"]);
         let other = [makedev(8, 16)].into_iter();
         assert!(elevators.favour_nobody(other).unwrap().is_none());
     }

@@ -197,12 +197,12 @@ fn own_record(app: &str, rules: &Rules, uid: u32, mounts: &MountTable) -> Answer
     check_named(&found.path, rules, mounts).map_err(|why| refused(&why))?;
     let argv = [found.path.clone().into_os_string()];
     let identity = rules.identify(&found.path, &argv, Path::new("/"));
-    // By the link that he names, too.
-    let mut names = found.names.clone();
-    let given = Path::new(app).file_name().map(OsStr::to_owned);
-    names.extend(given.filter(|name| !names.contains(name)));
-    let title = found.path.file_name().unwrap_or_default();
-    let title = title.to_string_lossy().into_owned();
+    let own = found.path.file_name().unwrap_or_default();
+    let title = own.to_string_lossy().into_owned();
+    // By the links that he names, too.
+    let mut names = vec![own.to_owned()];
+    let links = found.names.into_iter();
+    names.extend(links.filter(|name| name != own));
     Record::of_installed(&identity, title, &names, Added::Owner)
         .ok_or_else(|| refused("its path is not UTF-8"))
 }
