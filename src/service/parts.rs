@@ -365,9 +365,10 @@ impl Parts {
         self.check("no thread can be started", given_up);
     }
 
-    /// Logs when so many apps would be learned from the beginning of their next launch.
-    fn say_ready(&self, apps: usize) {
-        if apps > 0 && self.recorders.is_ready() {
+    /// Logs when so many apps would be learned from the beginning of their next launch, once for each recorder that is made
+    /// ready.
+    fn say_ready(&mut self, apps: usize) {
+        if self.recorders.is_newly_ready() {
             tracing::debug!(apps, "ready to learn");
         }
     }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -35,6 +36,8 @@ pub struct Recorders {
     apps: usize,
     /// Whether a thread makes or frees tables.
     is_changing: bool,
+    /// Whether it is known that a recorder waits.
+    was_ready: bool,
     outbox: Outbox,
 }
 
@@ -48,6 +51,7 @@ impl Recorders {
             share: RecordingShare::default(),
             apps: 0,
             is_changing: false,
+            was_ready: false,
             outbox,
         }
     }
@@ -113,8 +117,10 @@ impl Recorders {
 
     fn look_for_claim(&mut self, launch: u64) {
         let claimed = self.pool.as_ref().and_then(|pool| pool.claimed(launch));
-        self.claimed
-            .extend(claimed.map(|claimed| (launch, claimed)));
+        if let Some(claimed) = claimed {
+            self.claimed.insert(launch, claimed);
+            self.was_ready = false;
+        }
     }
 
     /// Gives up what the kernel records of a launch that is not to be learned.
@@ -135,12 +141,19 @@ impl Recorders {
         work_behind("pf-tables", &self.outbox, work).map(drop)
     }
 
-    /// Has a launch recorded by a thread: further, if the kernel records it already, or from now on. False if as many are
-    /// recorded as can be, or it would be recorded too late.
+    /// Whether a recorder waits for a launch that did not when this was asked before.
+    pub fn is_newly_ready(&mut self) -> bool {
+        let is_ready = self.is_ready();
+        let was_ready = mem::replace(&mut self.was_ready, is_ready);
+        is_ready && !was_ready
+    }
+
+    /// Has a launch recorded by a thread: further, if the kernel records it already, or from now on. `late`: its beginning is
+    /// past. False if as many are recorded as can be.
     ///
     /// # Errors
     /// When the system has no thread to give.
-    pub fn record(&mut self, job: LiveJob) -> io::Result<bool> {
+    pub fn record(&mut self, job: LiveJob, late: bool) -> io::Result<bool> {
         let launch = job.launch;
         let uid = job.app.uid;
         let of_user = self.learners.values().filter(|(other, _)| *other == uid);
@@ -151,11 +164,17 @@ impl Recorders {
                 claimed.give_up();
                 None
             }
-            // It was announced, or another launch has claimed the recorder that was ready.
             None if has_room => self
                 .pool
                 .as_ref()
-                .and_then(RecorderPool::take_ready)
+                .and_then(|pool| match late {
+                    // The one that is ready is for a launch that it can record from its beginning.
+                    true => pool.take(),
+                    false => {
+                        self.was_ready = false;
+                        pool.take_ready()
+                    }
+                })
                 .map(LaunchRecorder::Late),
             None => None,
         };

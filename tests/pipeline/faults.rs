@@ -1,22 +1,18 @@
 //! What goes wrong, and that the app starts all the same.
 
 use std::fs::{self, File, Permissions};
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use paralfetch::drive::drop_caches;
-use paralfetch::model::Profile;
-use paralfetch::profile::Store;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::processes::{until_read, until_single_threaded};
 use crate::set_up;
-use common::reads::profile;
 use common::root::{Root, content, our_lines};
-use common::{LoopExt4, Mounted, succeed};
 
 /// Runs the app and checks that it does its work, and that we say one line about `what`.
 fn runs_with_one_line(root: &Root, cmd: &[&str], what: &str) -> Output {
@@ -248,38 +244,4 @@ fn what_tracing_lacks_is_named() {
         text.contains("no BTF") && text.contains("CONFIG_DEBUG_INFO_BTF"),
         "{text}"
     );
-}
-
-/// A new profile takes the place of the old one only once the drive has it.
-#[test]
-fn a_profile_that_a_drive_does_not_take_leaves_the_old_one() {
-    let Some((root, _turn)) = set_up() else {
-        return;
-    };
-    root.learn(&[], &Root::READ_ALL);
-    let learned = profile(&root, "sh");
-    // A drive that cannot write: its image lies on a file system that is full.
-    let outer = LoopExt4::new(24, &[]);
-    let image = outer.mount_point().join("image");
-    File::create(&image).unwrap().set_len(16 << 20).unwrap();
-    succeed(
-        Command::new("mke2fs")
-            .args(["-q", "-t", "ext4"])
-            .arg(&image),
-    );
-    let place = tempfile::tempdir().unwrap();
-    let _drive = Mounted::new("ext4", image.to_str().unwrap(), place.path());
-    let store = Store::create(&place.path().join("state")).unwrap();
-    store.save(&learned).unwrap();
-    rustix::fs::sync();
-    let filler = File::create(outer.mount_point().join("filler")).unwrap();
-    let full = std::io::copy(&mut std::io::repeat(1), &mut { &filler });
-    assert_eq!(full.unwrap_err().kind(), ErrorKind::StorageFull);
-    let newer = Profile {
-        created: learned.created + 1,
-        ..learned.clone()
-    };
-    assert!(store.save(&newer).is_err(), "nothing can be written");
-    let kept = store.load(learned.app.key()).unwrap().unwrap();
-    assert_eq!(kept.created, learned.created);
 }

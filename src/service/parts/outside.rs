@@ -68,7 +68,7 @@ impl Outside for Parts {
         let number = launch.number;
         match action {
             StateAction::StartPrefetch => return self.start_prefetch(launch),
-            StateAction::StartRecording { .. } => return self.start_recording(launch),
+            StateAction::StartRecording { late } => return self.start_recording(launch, late),
             StateAction::WatchCompletion => {
                 let profile = self.apps.profiles.get(&launch.start.key);
                 if let Some(page) = profile.and_then(|profile| profile.completion) {
@@ -140,7 +140,7 @@ impl Parts {
         Ok(())
     }
 
-    fn start_recording(&mut self, launch: &FollowedLaunch) -> Result<(), String> {
+    fn start_recording(&mut self, launch: &FollowedLaunch, late: bool) -> Result<(), String> {
         if !self.recorders.can_record() {
             return Err("not learned: tracing cannot be had".to_owned());
         }
@@ -166,7 +166,7 @@ impl Parts {
             fault_around: self.fault_around.clone(),
             prefetching: self.prefetchers.under_way(launch.number),
         };
-        let recorded = self.recorders.record(job);
+        let recorded = self.recorders.record(job, late);
         // There may be another app to learn.
         let kept = self.recorders.keep_as_many();
         let taken = matches!(recorded, Ok(true));
