@@ -6,15 +6,18 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{self, Path};
+
+use rustix::fs::FileType;
 
 use super::Failure;
 use super::entry::id_of_entry;
 use super::service::{ServiceAccess, absolute_argument, failed, hint_to_start};
 use crate::apps::{CommandLinks, LAUNCHERS_DIR, Rules};
 use crate::cli::format::text_of;
+use crate::fs::local_path::LocalFile;
+use crate::fs::mounts::MountTable;
 use crate::process::Command;
 use crate::service::SEARCH_PATH;
 use crate::service::control::{Answer, AppState, ControlError};
@@ -67,8 +70,8 @@ fn plain_names(named: &OsStr) -> Result<Vec<String>, Failure> {
 
 /// A directory is no app, whatever it holds.
 fn refuse_directory(named: &OsStr) -> Result<(), Failure> {
-    let is_path = named.as_bytes().contains(&b'/');
-    match is_path && Path::new(named).is_dir() {
+    let found = is_path(named).then(|| local(Path::new(named))).flatten();
+    match found.is_some_and(|file| file.node.kind == FileType::Directory) {
         false => Ok(()),
         true => Err(Failure::from(format!(
             "{} is a directory: name the program in it, or the app's command",
@@ -77,12 +80,25 @@ fn refuse_directory(named: &OsStr) -> Result<(), Failure> {
     }
 }
 
+fn is_path(named: &OsStr) -> bool {
+    named.as_bytes().contains(&b'/')
+}
+
+/// What lies at this path, if the kernel alone can tell: another process or a server might never answer.
+fn local(path: &Path) -> Option<LocalFile> {
+    let mounts = MountTable::read().ok()?;
+    LocalFile::find(&path::absolute(path).ok()?, &mounts).ok()
+}
+
 /// The managed app that starts the same program as the command or path that is named.
 fn linked(
     service: &ServiceAccess,
     user: Option<u32>,
     named: &OsStr,
 ) -> Result<Option<String>, Failure> {
+    if is_path(named) && local(Path::new(named)).is_none() {
+        return Ok(None);
+    }
     let Ok(command) = Command::find(&[named.to_owned()], None) else {
         return Ok(None);
     };
@@ -108,7 +124,7 @@ fn same_program(
     links: &CommandLinks,
     rules: &Rules,
 ) -> Result<Option<String>, BTreeSet<String>> {
-    let Ok(file) = fs::canonicalize(path) else {
+    let Some(file) = local(path).map(|found| found.path) else {
         return Ok(None);
     };
     if links.is_many_apps(&file, rules) {
@@ -116,7 +132,7 @@ fn same_program(
     }
     let ids = apps.iter().map(|app| &app.app);
     let starts_it = |id: &&String| {
-        id.starts_with('/') && fs::canonicalize(id).is_ok_and(|started| started == file)
+        id.starts_with('/') && local(Path::new(id)).is_some_and(|started| started.path == file)
     };
     let mut found: BTreeSet<String> = ids.filter(starts_it).cloned().collect();
     match found.len() {
@@ -127,6 +143,7 @@ fn same_program(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;

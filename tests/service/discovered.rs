@@ -61,7 +61,10 @@ fn only_the_administrators_programs_are_discovered() {
     }
     assert_eq!(service.heard(&["managed from its next launch on"]).len(), 1);
 
-    service.line(&["ready to learn"]);
+    // The machine may have other apps that are to be learned.
+    if service.heard(&["ready to learn"]).is_empty() {
+        service.line(&["ready to learn"]);
+    }
 
     // A user's own mounts put another file in its place.
     let app = reader.to_str().unwrap();
@@ -78,12 +81,15 @@ fn only_the_administrators_programs_are_discovered() {
     ]);
     own_mounts.args([Path::new("/usr/bin/cat"), &reader]);
     read_all(&image, own_mounts);
-    // It looked like the app, was recorded, and has been given up.
-    service.line(&["ready to learn"]);
     let process = read_all(&image, Command::new(&reader));
     let line = service.line(&["launch begins", app]);
     assert!(line.contains(&format!("pid={process} ")), "{line}");
-    let line = service.launch_of(app);
+    let mut line = service.launch_of(app);
+    if line.contains("its first moments were not recorded") {
+        // The recorder that was ready had gone to what looked like the app.
+        read_all(&image, Command::new(&reader));
+        line = service.launch_of(app);
+    }
 
     // It needs more than a program may that nobody has named.
     assert!(
