@@ -8,7 +8,7 @@
 
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libbpf_rs::MapHandle;
@@ -54,6 +54,8 @@ pub struct RecorderPool {
     /// Whether a launch is expected: the programs that see pages are attached for that. Also readable while they are being
     /// attached.
     expects: AtomicBool,
+    /// Recorders that launches have claimed and that are not counted in [`AttachedPrograms::on`] yet.
+    claims: AtomicUsize,
 }
 
 /// What is known of a recorder.
@@ -157,6 +159,7 @@ impl RecorderPool {
             places: Mutex::default(),
             attached: Mutex::default(),
             expects: AtomicBool::new(false),
+            claims: AtomicUsize::new(0),
         })
     }
 
@@ -246,10 +249,13 @@ impl RecorderPool {
             .load(Ordering::Acquire)
             .checked_sub(1)?;
         let is_its = globals.recorded_launch(index).load(Ordering::Acquire) == launch;
-        is_its
-            .then(|| self.waiting(index))
-            .flatten()
-            .map(ClaimedRecorder)
+        // First: what sees pages stays attached.
+        let claim = Claim::of(self);
+        let lease = is_its.then(|| self.waiting(index)).flatten()?;
+        Some(ClaimedRecorder {
+            lease,
+            _claim: claim,
+        })
     }
 
     /// By what means pages that are cached already are seen.
@@ -317,7 +323,11 @@ impl RecorderPool {
     ) -> Result<(), TraceError> {
         let mut attached = lock(&self.attached);
         change(&mut attached);
-        let (on, expects) = (attached.on > 0, self.expects.load(Ordering::Acquire));
+        let on = attached.on > 0;
+        // A launch may have claimed the recorder that waits although none is expected any more.
+        let waits = lock(&self.places).iter().any(|place| place.is_waiting);
+        let has_claims = self.claims.load(Ordering::Acquire) > 0;
+        let expects = waits || has_claims || self.expects.load(Ordering::Acquire);
         let set = |links: &mut Vec<OwnedFd>, programs: &[OwnedFd], wanted: bool| {
             match (wanted, links.is_empty()) {
                 (true, true) => *links = attach(programs)?,
@@ -345,7 +355,26 @@ impl RecorderPool {
 }
 
 /// A recorder that the kernel has switched on for a launch.
-pub struct ClaimedRecorder(RecorderLease);
+pub struct ClaimedRecorder {
+    lease: RecorderLease,
+    _claim: Claim,
+}
+
+/// Keeps what sees pages attached.
+struct Claim(Arc<RecorderPool>);
+
+impl Claim {
+    fn of(pool: &Arc<RecorderPool>) -> Self {
+        pool.claims.fetch_add(1, Ordering::AcqRel);
+        Claim(Arc::clone(pool))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.0.claims.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 impl ClaimedRecorder {
     /// Goes on recording the launch that has claimed it.
@@ -353,7 +382,8 @@ impl ClaimedRecorder {
     /// # Errors
     /// When the programs that see paths cannot be attached.
     pub fn record(self, launch: u64) -> Result<Tracer, TraceError> {
-        let lease = self.0;
+        // Dropped once the recorder counts as one that is on.
+        let ClaimedRecorder { lease, _claim } = self;
         let pool = Arc::clone(&lease.pool);
         let log = lease.take_log().expect("a recorder that waits has one");
         let index = lease.index;
@@ -365,13 +395,18 @@ impl ClaimedRecorder {
 
     /// Gives it up: nothing of the launch is wanted. Takes tens of milliseconds.
     pub fn give_up(self) {
-        let lease = self.0;
-        let globals = &lease.pool.object.globals;
+        let ClaimedRecorder {
+            lease,
+            _claim: claim,
+        } = self;
+        let pool = &lease.pool;
+        let globals = &pool.object.globals;
         globals
             .recorded_launch(lease.index)
             .store(0, Ordering::Release);
-        let _attached = lock(&lease.pool.attached);
-        lease.pool.set_recording();
+        drop(claim);
+        // To detach fails nowhere.
+        let _ = pool.attach_as_needed(|_| pool.set_recording());
     }
 }
 

@@ -3,7 +3,7 @@
 //! While any app is to be learned, one recorder of the kernel side waits for its launch, with its tables, which take tens
 //! of milliseconds to make. The kernel switches it on when such an app is executed, and nobody waits for that.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::mem;
 use std::sync::Arc;
@@ -23,12 +23,20 @@ use crate::model::App;
 const MOST: usize = 6;
 const MOST_OF_A_USER: usize = 4;
 
+/// A launch that is being recorded.
+struct RecordedLaunch {
+    uid: u32,
+    /// Of the app.
+    path: Vec<u8>,
+    learner: LiveLearner,
+}
+
 /// The recorders, and the threads that learn with them.
 pub struct Recorders {
     /// `None` if the kernel cannot record.
     pool: Option<Arc<RecorderPool>>,
-    /// By launch, with whose it is.
-    learners: HashMap<u64, (u32, LiveLearner)>,
+    /// By launch.
+    learners: HashMap<u64, RecordedLaunch>,
     /// Recorders that the kernel has switched on for launches of which nothing has been decided.
     claimed: HashMap<u64, ClaimedRecorder>,
     share: RecordingShare,
@@ -76,8 +84,13 @@ impl Recorders {
         let Some(pool) = &self.pool else {
             return Ok(());
         };
-        let recorded = self.learners.len();
-        let wanted = recorded < apps.min(MOST);
+        // Two launches of an app leave as many others to be learned as one.
+        let recorded: HashSet<_> = self
+            .learners
+            .values()
+            .map(|it| (it.uid, &it.path))
+            .collect();
+        let wanted = self.learners.len() < MOST && recorded.len() < apps;
         if self.is_changing || pool.is_kept(wanted) {
             return Ok(());
         }
@@ -155,8 +168,8 @@ impl Recorders {
     /// When the system has no thread to give.
     pub fn record(&mut self, job: LiveJob, late: bool) -> io::Result<bool> {
         let launch = job.launch;
-        let uid = job.app.uid;
-        let of_user = self.learners.values().filter(|(other, _)| *other == uid);
+        let (uid, path) = (job.app.uid, job.app.path.clone());
+        let of_user = self.learners.values().filter(|other| other.uid == uid);
         let has_room = self.learners.len() < MOST && of_user.count() < MOST_OF_A_USER;
         let recording = match self.claimed.remove(&launch) {
             Some(claimed) if has_room => Some(LaunchRecorder::Claimed(claimed)),
@@ -189,15 +202,16 @@ impl Recorders {
             outbox.send(Message::Recorded { result, cached });
         };
         let learner = start_behind(|| LiveLearner::start(recording, job, tell))?;
-        self.learners.insert(launch, (uid, learner));
+        let recorded = RecordedLaunch { uid, path, learner };
+        self.learners.insert(launch, recorded);
         self.share.started(uid, Instant::now());
         Ok(true)
     }
 
     /// What a launch executes has been found: it was not known when its recording began.
     pub fn executed(&self, launch: u64, app: &App) {
-        if let Some((_, learner)) = self.learners.get(&launch) {
-            learner.executed(app.clone());
+        if let Some(recorded) = self.learners.get(&launch) {
+            recorded.learner.executed(app.clone());
         }
     }
 
@@ -208,8 +222,8 @@ impl Recorders {
 
     /// The recording of a launch has ended, or its thread is given up.
     pub fn ended(&mut self, launch: u64) {
-        if let Some((uid, _)) = self.learners.remove(&launch) {
-            self.share.ended(uid, Instant::now());
+        if let Some(recorded) = self.learners.remove(&launch) {
+            self.share.ended(recorded.uid, Instant::now());
         }
     }
 }
