@@ -28,6 +28,8 @@ struct RecordedLaunch {
     uid: u32,
     /// Of the app.
     path: Vec<u8>,
+    /// Its beginning was not recorded.
+    late: bool,
     learner: LiveLearner,
 }
 
@@ -84,12 +86,9 @@ impl Recorders {
         let Some(pool) = &self.pool else {
             return Ok(());
         };
-        // Two launches of an app leave as many others to be learned as one.
-        let recorded: HashSet<_> = self
-            .learners
-            .values()
-            .map(|it| (it.uid, &it.path))
-            .collect();
+        // Two launches of an app leave as many others to be learned as one, and one that is recorded late leaves its own.
+        let whole = self.learners.values().filter(|it| !it.late);
+        let recorded: HashSet<_> = whole.map(|it| (it.uid, &it.path)).collect();
         let wanted = self.learners.len() < MOST && recorded.len() < apps;
         if self.is_changing || pool.is_kept(wanted) {
             return Ok(());
@@ -202,7 +201,12 @@ impl Recorders {
             outbox.send(Message::Recorded { result, cached });
         };
         let learner = start_behind(|| LiveLearner::start(recording, job, tell))?;
-        let recorded = RecordedLaunch { uid, path, learner };
+        let recorded = RecordedLaunch {
+            uid,
+            path,
+            late,
+            learner,
+        };
         self.learners.insert(launch, recorded);
         self.share.started(uid, Instant::now());
         Ok(true)
