@@ -79,7 +79,7 @@ fn every_file_comes_with_its_metadata() {
     let Some((root, _turn)) = set_up() else {
         return;
     };
-    let output = root.learn(&[], &Root::READ_ALL);
+    let output = root.learn(&["--verbose"], &Root::READ_ALL);
     let profile = root.show("/bin/sh");
     for file in 0..FILES {
         let pages = pages_of(&profile, &format!("/data/{file}"));
@@ -224,7 +224,7 @@ fn a_launch_that_falls_quiet_is_complete_while_the_app_runs_on() {
         .filter(|line| line.starts_with("paralfetch: "))
         .find(|line| line.contains("learned "))
         .unwrap();
-    assert!(line.contains("learned /bin/sh in "), "{line}");
+    assert!(line.contains("learned /bin/sh "), "{line}");
     let profile = root.show("sh");
     assert_eq!(profile["ended"], "quiet");
     assert_eq!(pages_of(&profile, "/data/0").len(), PAGES);
@@ -270,7 +270,10 @@ fn other_file_systems_are_counted() {
     // A hole, since what is written there is cached for good.
     let hole = fs::File::create(memory.join("hole")).unwrap();
     hole.set_len(7 * 4096).unwrap();
-    let output = root.learn(&[], &["/bin/sh", "-c", "cat /data/* /memory/hole"]);
+    let output = root.learn(
+        &["--verbose"],
+        &["/bin/sh", "-c", "cat /data/* /memory/hole"],
+    );
     assert_eq!(pages_of(&root.show("sh"), "/data/3").len(), PAGES);
     let lines = our_lines(&output);
     let counted = "left out: 1 file, 7 pages: ramfs lives in memory";

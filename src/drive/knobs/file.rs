@@ -26,9 +26,6 @@ const MAX_TEXT: u64 = 4096;
 /// Most tunables of a scheduler; bfq has 11.
 const MAX_TUNABLES: usize = 64;
 
-/// The largest page of any processor that Linux runs on here, in bytes.
-const LARGEST_PAGE: u64 = 64 << 10;
-
 /// Kernel file systems in which a file keeps its inode number exactly as long as the object that it belongs to lives
 /// (kernfs): sysfs, and both versions of cgroups. From linux/magic.h.
 const KERNFS: [i64; 3] = [0x6265_6572, 0x6367_7270, 0x0027_e0eb];
@@ -119,34 +116,14 @@ impl FileChange {
         if now == self.old {
             return Ok(Undone::Restored);
         }
-        let is_ours = match &self.ours {
-            Some(ours) => *ours == now,
-            None => self.may_have_made(&now),
-        };
-        if !is_ours {
+        // What was not read back before a kill counts as ours: the kernel rounds some values.
+        if self.ours.as_ref().is_some_and(|ours| *ours != now) {
             return Ok(Undone::ChangedByOthers);
         }
         match self.write_old(&now) {
             Err(KnobError::File { error, .. }) if is_gone(&error) => Ok(Undone::Gone),
             written => written.map(|()| Undone::Restored),
         }
-    }
-
-    /// Whether a value may be what became of ours, which was not read back: this process was killed before it had recorded
-    /// that. A limit in bytes is rounded to pages, of 64 KiB at most. A value that another place computes, and one of an old
-    /// record, which does not say what was written, cannot be told from ours.
-    fn may_have_made(&self, now: &FileValue) -> bool {
-        if self.to == self.old || now.path != self.to.path {
-            return true;
-        }
-        let bytes = |text: &str| {
-            text.parse::<u64>()
-                .ok()
-                .filter(|&bytes| bytes >= LARGEST_PAGE)
-        };
-        let is_rounded = bytes(&now.value).zip(bytes(&self.to.value));
-        let is_rounded = is_rounded.is_some_and(|(now, to)| now.abs_diff(to) < LARGEST_PAGE);
-        now.value == self.to.value || is_rounded
     }
 
     fn write_old(&self, now: &FileValue) -> Result<(), KnobError> {

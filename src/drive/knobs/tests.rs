@@ -255,40 +255,6 @@ fn a_record_of_a_later_version_is_left_alone() {
     assert!(record::exists(&run));
 }
 
-/// A record of a process that was killed after it had written the knob and before it had read it back.
-fn half_recorded(knob: &Path, run: &Path, to: &str, old: &str) {
-    let value = |value: &str| serde_json::json!({"path": knob, "value": value});
-    let change = serde_json::json!({"file": {
-        "to": value(to), "old": value(old), "ours": null, "inode": null, "reset": [],
-    }});
-    let record = serde_json::json!({"version": 2, "changes": [change]});
-    fs::create_dir_all(run).unwrap();
-    fs::write(run.join(record::RECORD), record.to_string()).unwrap();
-}
-
-#[test]
-fn what_an_administrator_has_set_is_not_taken_for_a_value_that_was_not_read_back() {
-    let (_dir, knob, run) = knob();
-    for (now, to, restored) in [
-        ("0", "0", true),
-        ("512", "0", false),
-        ("10", "12", false),
-        // Rounded to pages.
-        ("99999744", "100000000", true),
-        ("200000000", "100000000", false),
-    ] {
-        fs::write(&knob, now).unwrap();
-        half_recorded(&knob, &run, to, "128");
-        assert_eq!(
-            restore_leftovers(&run).unwrap(),
-            usize::from(restored),
-            "{now} {to}"
-        );
-        assert_eq!(value(&knob), if restored { "128" } else { now });
-        assert!(!record::exists(&run));
-    }
-}
-
 #[test]
 fn what_a_killed_process_had_begun_to_write_is_removed() {
     let dir = tempdir().unwrap();
