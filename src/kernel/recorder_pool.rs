@@ -250,7 +250,7 @@ impl RecorderPool {
             .checked_sub(1)?;
         let is_its = globals.recorded_launch(index).load(Ordering::Acquire) == launch;
         // First: what sees pages stays attached.
-        let claim = Claim::of(self);
+        let claim = RecorderClaim::of(self);
         let lease = is_its.then(|| self.waiting(index)).flatten()?;
         Some(ClaimedRecorder {
             lease,
@@ -357,20 +357,20 @@ impl RecorderPool {
 /// A recorder that the kernel has switched on for a launch.
 pub struct ClaimedRecorder {
     lease: RecorderLease,
-    _claim: Claim,
+    _claim: RecorderClaim,
 }
 
 /// Keeps what sees pages attached.
-struct Claim(Arc<RecorderPool>);
+struct RecorderClaim(Arc<RecorderPool>);
 
-impl Claim {
+impl RecorderClaim {
     fn of(pool: &Arc<RecorderPool>) -> Self {
         pool.claims.fetch_add(1, Ordering::AcqRel);
-        Claim(Arc::clone(pool))
+        RecorderClaim(Arc::clone(pool))
     }
 }
 
-impl Drop for Claim {
+impl Drop for RecorderClaim {
     fn drop(&mut self) {
         self.0.claims.fetch_sub(1, Ordering::AcqRel);
     }
