@@ -4,7 +4,7 @@
 //! another app by each name that they are executed by, as busybox and the uutils are: there the name is a part of what the
 //! app is, and no link stands for another.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -40,27 +40,28 @@ pub struct CommandLinks {
 }
 
 impl CommandLinks {
-    /// Those in the directories of `path`, separated by colons. Reads directories and links, and opens no file. What cannot
-    /// be read has no links.
-    pub fn read(path: &OsStr) -> Self {
+    /// Those in the directories of `path`, separated by colons. `find` says where a link ends, if that may be looked up. Opens
+    /// no file. What cannot be read has no links.
+    pub fn read(path: &OsStr, find: impl Fn(&Path) -> Option<PathBuf>) -> Self {
         let mut links = CommandLinks::default();
         let directories = path.as_bytes().split(|&byte| byte == b':');
         for directory in directories.filter(|directory| directory.starts_with(b"/")) {
-            links.add(Path::new(OsStr::from_bytes(directory)));
+            links.add(Path::new(OsStr::from_bytes(directory)), &find);
         }
         links
     }
 
-    fn add(&mut self, directory: &Path) {
+    fn add(&mut self, directory: &Path, find: impl Fn(&Path) -> Option<PathBuf>) {
         let Ok(listed) = fs::read_dir(directory) else {
             return;
         };
         let is_link = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_symlink());
         for entry in listed.flatten().filter(is_link) {
             let path = entry.path();
-            let Ok(file) = fs::canonicalize(&path) else {
+            let Some(file) = find(&path) else {
                 continue;
             };
+            // Each link of it has been followed already.
             let chain = link_chain(&path);
             let is_alternative = chain.iter().any(|link| link.starts_with(ALTERNATIVES));
             let own = base_name(file.as_os_str());
@@ -82,8 +83,10 @@ impl CommandLinks {
     /// Whether the program at this path, which has no links in it, is another app by each of its names.
     pub fn is_many_apps(&self, file: &Path, rules: &Rules) -> bool {
         let links = self.by_file.get(file).into_iter().flatten();
-        rules.is_multi_call(base_name(file.as_os_str()))
-            || links.filter(|link| !link.is_plain).count() >= MANY_NAMES
+        let foreign = links.filter(|link| !link.is_plain);
+        // Where /bin is a link to /usr/bin, a link is found in both.
+        let names: HashSet<_> = foreign.map(|link| link.path.file_name()).collect();
+        rules.is_multi_call(base_name(file.as_os_str())) || names.len() >= MANY_NAMES
     }
 }
 
@@ -125,8 +128,13 @@ mod tests {
         ] {
             symlink(target, at(link)).unwrap();
         }
-        let path = format!("relative:{0}/bin:{0}/none:{0}/sbin", root.display());
-        let links = CommandLinks::read(OsStr::new(&path));
+        // As /bin in many systems.
+        symlink("bin", at("again")).unwrap();
+        let path = format!(
+            "relative:{0}/bin:{0}/none:{0}/sbin:{0}/again",
+            root.display()
+        );
+        let links = CommandLinks::read(OsStr::new(&path), |link| fs::canonicalize(link).ok());
         let names = |file: &str| {
             let mut names = links.names_of(&at(file), &Rules::builtin());
             names.sort();
@@ -134,9 +142,10 @@ mod tests {
         };
         assert_eq!(
             names("bin/gimp-2.10"),
-            [at("bin/gimp"), at("sbin/picture-editor")]
+            [at("again/gimp"), at("bin/gimp"), at("sbin/picture-editor")]
         );
-        assert_eq!(names("lib/two"), [at("bin/first"), at("bin/second")]);
+        let two = ["again/first", "again/second", "bin/first", "bin/second"];
+        assert_eq!(names("lib/two"), two.map(at));
         assert!(names("bin/gimp").is_empty(), "it is a link itself");
         for many in ["lib/many", "lib/busybox"] {
             assert!(names(many).is_empty(), "{many}");

@@ -13,6 +13,7 @@ use super::completion;
 use super::results::{Results, Sample, Scenario};
 use crate::drive::drop_caches;
 use crate::kernel::{CompletionBlock, DRAIN_INTERVAL, Meter};
+use crate::learn::own_elevators;
 use crate::model::{App, LaunchLimits};
 use crate::prefetch::{Prefetch, PrefetchOptions};
 use crate::process::{
@@ -342,6 +343,7 @@ impl AppLauncher<'_> {
             let load = move || store.load(app.key()).ok().flatten();
             let options = PrefetchOptions {
                 left_out,
+                elevators: own_elevators(),
                 ..PrefetchOptions::default()
             };
             let prefetch = Prefetch::start(load, options)?;

@@ -22,17 +22,20 @@ pub fn verdict(results: &Results) -> String {
     let (Some(before), Some(after)) = (cold.median(), prefetched.median()) else {
         return "no launch was measured".to_owned();
     };
-    let times = format!("{after:.2} s instead of {before:.2} s");
+    let times = match before < 0.1 {
+        true => format!("{:.1} ms instead of {:.1} ms", after * 1e3, before * 1e3),
+        false => format!("{after:.2} s instead of {before:.2} s"),
+    };
     if before - after >= LEAST * before {
         if overlap(cold, prefetched) {
             return format!(
-                "prefetched launches are {:.1} times as fast as cold ones ({times}), but some of both took as long: \
+                "prefetched launches are {:.2} times as fast as cold ones ({times}), but some of both took as long: \
                  --runs 10 tells more",
                 before / after
             );
         }
         return format!(
-            "prefetched launches are {:.1} times as fast as cold ones: {times}",
+            "prefetched launches are {:.2} times as fast as cold ones: {times}",
             before / after
         );
     }
@@ -94,7 +97,7 @@ mod tests {
         for (launches, parts) in [
             (
                 &[(Cold, 2.1, 10), (Prefetch, 1.0, 10)][..],
-                &["are 2.1 times as fast", "1.00 s instead of 2.10 s"][..],
+                &["are 2.10 times as fast", "1.00 s instead of 2.10 s"][..],
             ),
             (
                 &[
@@ -103,7 +106,7 @@ mod tests {
                     (Cold, 2.2, 10),
                     (Prefetch, 1.0, 10),
                 ],
-                &["2.0 times", "--runs 10"],
+                &["2.00 times", "--runs 10"],
             ),
             (
                 &[(Cold, 1.0, 10), (Prefetch, 1.0, 10), (Warm, 0.95, 0)],
@@ -116,6 +119,11 @@ mod tests {
             (
                 &[(Cold, 1.0, 10), (Prefetch, 1.1, 10), (Warm, 0.5, 0)],
                 &["slower here", "paralfetch doctor", "paralfetch disable"],
+            ),
+            (&[(Cold, 2.0, 10), (Prefetch, 1.92, 10)], &["1.04 times"]),
+            (
+                &[(Cold, 0.0121, 10), (Prefetch, 0.0108, 10)],
+                &["10.8 ms instead of 12.1 ms"],
             ),
             (&[(Cold, 1.0, 10)], &["--scenarios cold,prefetch"]),
         ] {

@@ -50,8 +50,11 @@ pub fn ask(state_dir: &Path, asked: AppRequest, request: PhaseRequest) -> Result
 
 /// What was done, and what comes next for an app in its state.
 fn done(service: &ServiceAccess, user: Option<u32>, id: &str, request: PhaseRequest) -> String {
-    let apps = service.calls.apps(user, Some(id)).unwrap_or_default();
-    let mut line = what_comes(apps.first(), request);
+    let mut line = match service.calls.apps(user, Some(id)) {
+        // Of several users' the one with a reason says most.
+        Ok(apps) => what_comes(apps.iter().max_by_key(|app| !app.why.is_empty()), request),
+        Err(why) => format!("done; what comes next cannot be told: {why}"),
+    };
     if service.is_down {
         line += &format!(", once the service runs ({})", hint_to_start());
     }

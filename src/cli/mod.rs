@@ -49,7 +49,7 @@ use std::time::Duration;
 
 use clap::FromArgMatches;
 
-use crate::drive::{Sysfs, keep, restore_leftovers};
+use crate::drive::{ELEVATORS_DIR, Sysfs, keep, restore_leftovers};
 use crate::learn::RUN_DIR;
 use crate::policy::PhaseRequest;
 use crate::process::SpawnError;
@@ -245,6 +245,7 @@ fn restore_after_crash() {
     for (dir, who) in [
         (run_dir.to_owned(), "learning run"),
         (run_dir.join(SHIELD_DIR), "launch beside writes"),
+        (run_dir.join(ELEVATORS_DIR), "prefetch"),
     ] {
         match restore_leftovers(&dir) {
             Ok(0) => {}

@@ -12,14 +12,13 @@ use std::path::{self, Path};
 use rustix::fs::FileType;
 
 use super::Failure;
-use super::entry::id_of_entry;
+use super::entry::{id_of_entry, search_path};
 use super::service::{ServiceAccess, absolute_argument, failed, hint_to_start};
 use crate::apps::{CommandLinks, LAUNCHERS_DIR, Rules};
 use crate::cli::format::text_of;
 use crate::fs::local_path::LocalFile;
 use crate::fs::mounts::MountTable;
 use crate::process::Command;
-use crate::service::SEARCH_PATH;
 use crate::service::control::{Answer, AppState, ControlError};
 
 /// What `ask` says of the app of this user, or of all, that was named. It is called with one id or name after the other
@@ -28,32 +27,56 @@ pub fn ask<T>(
     service: &ServiceAccess,
     user: Option<u32>,
     named: &OsStr,
-    mut ask: impl FnMut(&str) -> Answer<T>,
+    ask: impl FnMut(&str) -> Answer<T>,
 ) -> Result<T, Failure> {
+    let unknown = match look_up(service, user, named, ask)? {
+        Ok(found) => return Ok(found),
+        Err(unknown) => failed(unknown),
+    };
+    if !service.is_down {
+        return Err(unknown);
+    }
+    Err(Failure::not_running(format!(
+        "{}; the service is not running, and sees no launch: {}",
+        unknown.message,
+        hint_to_start()
+    )))
+}
+
+/// The same; `None` if it knows no such app.
+pub fn ask_if_known<T>(
+    service: &ServiceAccess,
+    user: Option<u32>,
+    named: &OsStr,
+    ask: impl FnMut(&str) -> Answer<T>,
+) -> Result<Option<T>, Failure> {
+    Ok(look_up(service, user, named, ask)?.ok())
+}
+
+/// What `ask` says, or that it knows no such app. The outer error is any other one.
+fn look_up<T>(
+    service: &ServiceAccess,
+    user: Option<u32>,
+    named: &OsStr,
+    mut ask: impl FnMut(&str) -> Answer<T>,
+) -> Result<Answer<T>, Failure> {
     refuse_directory(named)?;
     let mut unknown = None;
     for name in plain_names(named)? {
         match ask(&name) {
             Err(why @ ControlError::Unknown(_)) => unknown = unknown.or(Some(why)),
-            answer => return answer.map_err(failed),
+            answer => return answer.map(Ok).map_err(failed),
         }
     }
     if let Some(id) = linked(service, user, named)? {
         match ask(&id) {
             Err(ControlError::Unknown(_)) => {}
-            answer => return answer.map_err(failed),
+            answer => return answer.map(Ok).map_err(failed),
         }
     }
-    let why =
-        failed(unknown.unwrap_or_else(|| ControlError::Unknown("no app was named".to_owned())));
-    if !service.is_down {
-        return Err(why);
-    }
-    Err(Failure::not_running(format!(
-        "{}; the service is not running, and sees no launch: {}",
-        why.message,
-        hint_to_start()
-    )))
+    Ok(Err(unknown.unwrap_or_else(|| {
+        ControlError::Unknown("no app was named".to_owned())
+    })))
 }
 
 /// The app of the entry that is named, or the name with its path made absolute; and the entry's own path, by which a
@@ -70,7 +93,8 @@ fn plain_names(named: &OsStr) -> Result<Vec<String>, Failure> {
 
 /// A directory is no app, whatever it holds.
 fn refuse_directory(named: &OsStr) -> Result<(), Failure> {
-    let found = is_path(named).then(|| local(Path::new(named))).flatten();
+    let find = || local(Path::new(named), &MountTable::read().ok()?);
+    let found = is_path(named).then(find).flatten();
     match found.is_some_and(|file| file.node.kind == FileType::Directory) {
         false => Ok(()),
         true => Err(Failure::from(format!(
@@ -85,9 +109,8 @@ fn is_path(named: &OsStr) -> bool {
 }
 
 /// What lies at this path, if the kernel alone can tell: another process or a server might never answer.
-fn local(path: &Path) -> Option<LocalFile> {
-    let mounts = MountTable::read().ok()?;
-    LocalFile::find(&path::absolute(path).ok()?, &mounts).ok()
+fn local(path: &Path, mounts: &MountTable) -> Option<LocalFile> {
+    LocalFile::find(&path::absolute(path).ok()?, mounts).ok()
 }
 
 /// The managed app that starts the same program as the command or path that is named.
@@ -96,17 +119,19 @@ fn linked(
     user: Option<u32>,
     named: &OsStr,
 ) -> Result<Option<String>, Failure> {
-    if is_path(named) && local(Path::new(named)).is_none() {
+    let mounts = MountTable::read()
+        .map_err(|error| Failure::from(format!("the mount table cannot be read: {error}")))?;
+    if is_path(named) && local(Path::new(named), &mounts).is_none() {
         return Ok(None);
     }
     let Ok(command) = Command::find(&[named.to_owned()], None) else {
         return Ok(None);
     };
-    let search = std::env::var_os("PATH").unwrap_or_else(|| SEARCH_PATH.into());
     let (rules, _) = Rules::load(Path::new(LAUNCHERS_DIR));
-    let links = CommandLinks::read(&search);
+    let end = |link: &Path| Some(local(link, &mounts)?.path);
+    let links = CommandLinks::read(&search_path(), end);
     let apps = service.calls.apps(user, None).map_err(failed)?;
-    same_program(&apps, command.path(), &links, &rules).map_err(|several| {
+    same_program(&apps, command.path(), &mounts, &links, &rules).map_err(|several| {
         let several: Vec<&str> = several.iter().map(String::as_str).collect();
         let line = format!(
             "{} may be any of {}; give the whole path",
@@ -121,10 +146,11 @@ fn linked(
 fn same_program(
     apps: &[AppState],
     path: &Path,
+    mounts: &MountTable,
     links: &CommandLinks,
     rules: &Rules,
 ) -> Result<Option<String>, BTreeSet<String>> {
-    let Some(file) = local(path).map(|found| found.path) else {
+    let Some(file) = local(path, mounts).map(|found| found.path) else {
         return Ok(None);
     };
     if links.is_many_apps(&file, rules) {
@@ -132,7 +158,8 @@ fn same_program(
     }
     let ids = apps.iter().map(|app| &app.app);
     let starts_it = |id: &&String| {
-        id.starts_with('/') && local(Path::new(id)).is_some_and(|started| started.path == file)
+        id.starts_with('/')
+            && local(Path::new(id), mounts).is_some_and(|started| started.path == file)
     };
     let mut found: BTreeSet<String> = ids.filter(starts_it).cloned().collect();
     match found.len() {
@@ -171,9 +198,11 @@ mod tests {
         ] {
             symlink(target, at(link)).unwrap();
         }
-        let links = CommandLinks::read(dir.path().as_os_str());
+        let mounts = MountTable::read().unwrap();
+        let end = |link: &Path| Some(local(link, &mounts)?.path);
+        let links = CommandLinks::read(dir.path().as_os_str(), end);
         let found = |ids: &[&Path], named: &str| {
-            same_program(&apps(ids), &at(named), &links, &Rules::builtin())
+            same_program(&apps(ids), &at(named), &mounts, &links, &Rules::builtin())
         };
         let (gimp, own) = (at("gimp"), at("gimp-2.10"));
         let id = |path: &Path| Ok(Some(path.to_str().unwrap().to_owned()));

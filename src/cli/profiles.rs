@@ -19,7 +19,7 @@ use crate::model::Profile;
 use crate::process::User;
 use crate::profile::{Store, decode};
 use crate::service::control::bus::{Address, Client};
-use crate::service::control::{AppState, ControlError, ServiceCalls};
+use crate::service::control::{AppState, ServiceCalls};
 
 /// Prints a profile: what it covers, or its entries.
 pub fn show(
@@ -71,15 +71,11 @@ fn named_in<T>(
     if let Some(found) = find(of_entry.as_deref().unwrap_or(app))? {
         return Ok(found);
     }
-    // Where no app of that name is managed, that there is no profile says it.
-    let mut service = service_or_files(state_dir, Client::connect)?;
-    service.is_down = false;
-    let managed = named::ask(&service, user, app, |app| {
+    let service = service_or_files(state_dir, Client::connect)?;
+    let managed = named::ask_if_known(&service, user, app, |app| {
         service.calls.apps(user, Some(app))
-    });
-    let id = managed
-        .ok()
-        .and_then(|apps| Some(apps.first()?.app.clone()));
+    })?;
+    let id = managed.and_then(|apps| Some(apps.first()?.app.clone()));
     let found = id.map(|id| find(OsStr::new(&id))).transpose()?;
     found.flatten().ok_or_else(|| no_profile(app))
 }
@@ -232,19 +228,14 @@ pub fn forget(state_dir: &Path, user: Option<u32>, app: &OsStr) -> Result<(), Fa
         };
         if let Some(client) = client {
             let service = service_or_files(state_dir, Client::connect)?;
-            let mut is_unknown = false;
-            let forgotten = named::ask(&service, user, app, |name| {
-                let forgotten = client.forget(user, name);
-                is_unknown = matches!(forgotten, Err(ControlError::Unknown(_)));
-                forgotten
-            });
-            match forgotten {
-                // There may be a profile of an app that is not managed.
-                Err(_) if is_root && is_unknown => {}
-                forgotten => {
-                    forgotten?;
-                    return say_forgotten(app);
-                }
+            let forget = |name: &str| client.forget(user, name);
+            // There may be a profile of an app that is not managed, which root can remove.
+            let forgotten = match is_root {
+                true => named::ask_if_known(&service, user, app, forget)?,
+                false => Some(named::ask(&service, user, app, forget)?),
+            };
+            if forgotten.is_some() {
+                return say_forgotten(app);
             }
         }
     }

@@ -22,7 +22,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of work that begins now. Nothing is drawn where standard error is no terminal, or one of lines alone.
+    /// Of work that begins now. Where standard error is no terminal, or one of lines alone, a line every ten seconds stands for what is drawn.
     pub fn new() -> Self {
         let begun = Instant::now();
         Progress {

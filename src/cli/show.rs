@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cli::coverage;
-use crate::cli::format::{counted, date, mib, text_of};
+use crate::cli::format::{date, mib, text_of};
 use crate::drive::KnownDrive;
 use crate::model::{App, File, Infill, PAGE_SIZE, Params, Place, PrefetchEntry, Profile, Span};
 
@@ -47,13 +47,6 @@ fn heading(profile: &Profile) -> Vec<String> {
         ),
         format!("schedule  {}", schedule_text(profile)),
     ];
-    lines.extend(profile.hold.map(|hold| {
-        format!(
-            "held      before it runs, until {} have arrived, for {} ms at most",
-            counted(hold.entries.into(), "entry", "entries"),
-            hold.most_ms
-        )
-    }));
     lines.extend(profile.devices.iter().flat_map(|device| {
         [
             format!(
@@ -169,7 +162,6 @@ pub fn json(profile: &Profile, drives: &[KnownDrive]) -> Value {
         "ended": profile.ended,
         "hooks": profile.hooks,
         "log_entries": profile.log_entries,
-        "hold": profile.hold,
         "obsolete": profile.obsolete,
         "params": params(profile),
         "history": profile.history,

@@ -41,6 +41,7 @@ fn status_text(report: &Status, verbose: bool) -> String {
     let gained = match report.saved_us {
         0 => "nothing gained yet: the first launch of an app after a boot, once it was learned, is what becomes faster"
             .to_owned(),
+        ..0 => format!("prefetching has cost {:.1} s of waiting for the drive so far", -saved_s),
         _ => format!("{saved_s:.1} s of waiting for the drive saved"),
     };
     let mut lines = vec![

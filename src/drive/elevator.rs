@@ -13,27 +13,30 @@ use super::{HeldKnobs, KeeperCommand, KnobError, SharedKnobs, Sysfs};
 /// How long the settings of a process that hangs or is stopped stay changed. One that reads ahead renews this every 8 MiB.
 const KEEPER_LIMIT: Duration = Duration::from_secs(10);
 
+/// Where changes are recorded, within the directory of all settings to restore.
+pub const ELEVATORS_DIR: &str = "elevators";
+
 /// The attributes of a queue that are 0 while launches are read ahead.
 const FAVOURS: [&str; 2] = ["iosched/slice_idle", "iosched/low_latency"];
 
 /// The elevators of disks with heads, for the time in which launches are read ahead.
-#[derive(Clone)]
 pub struct Elevators {
     sysfs: Sysfs,
     shared: Arc<SharedKnobs>,
 }
 
 impl Elevators {
-    /// Nothing is changed yet. Changes are recorded in `run_dir`, which no other guard uses.
-    pub fn new(sysfs: Sysfs, run_dir: &Path, keeper: KeeperCommand) -> Self {
-        Elevators {
+    /// Nothing is changed yet. Changes are recorded below `run_dir`, in [`ELEVATORS_DIR`].
+    pub fn new(sysfs: Sysfs, run_dir: &Path, keeper: KeeperCommand) -> Arc<Self> {
+        Arc::new(Elevators {
             sysfs,
-            shared: SharedKnobs::new(run_dir, keeper),
-        }
+            shared: SharedKnobs::new(&run_dir.join(ELEVATORS_DIR), keeper),
+        })
     }
 
     /// Has the elevators of these disks, encoded as `st_dev`, favour nobody until the last of what this returns is
-    /// dropped, or is not [renewed](HeldKnobs::renew) for ten seconds. `None` if they favour nobody anyway, or another process has the guard.
+    /// dropped, or is not [renewed](HeldKnobs::renew) for ten seconds. `None` if they favour nobody anyway, or another process
+    /// has the guard.
     ///
     /// # Errors
     /// When a setting, or the record of it, cannot be written.
@@ -98,7 +101,7 @@ mod tests {
                 value.trim().to_owned()
             })
         };
-        let elevators = Elevators::new(sysfs, &root.path().join("run"), |_, _| None);
+        let elevators = Elevators::new(sysfs, root.path(), |_, _| None);
         let disks = [makedev(8, 0), makedev(8, 16)];
         let held = elevators.favour_nobody(disks.into_iter()).unwrap().unwrap();
         assert_eq!(values(), ["0", "0"]);

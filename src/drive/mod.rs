@@ -15,7 +15,7 @@ mod writes;
 mod written;
 
 pub use caches::{checkpoint_journal, drop_caches, drop_clean_caches};
-pub use elevator::Elevators;
+pub use elevator::{ELEVATORS_DIR, Elevators};
 pub use identity::{DriveIdentity, identities};
 pub use kept_models::{KeptModel, KeptModels, KeptModelsError};
 pub use knobs::{

@@ -6,6 +6,7 @@
 //! that recorder on (`claim_recorder` in `bpf/recorders.h`). The program that sees paths costs every system call of the
 //! system more: it is attached once a launch is recorded, a few milliseconds after its beginning.
 
+use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -171,13 +172,9 @@ impl RecorderPool {
         Some(self.lease(index as u32))
     }
 
-    /// Takes the recorder that waits for a launch, whose tables are made, or else any that is free. `None` if all are taken.
+    /// Takes the recorder that waits for a launch: its tables are made. `None` if none does, or a launch has claimed it
+    /// meanwhile.
     pub fn take_ready(self: &Arc<Self>) -> Option<RecorderLease> {
-        self.take_back().or_else(|| self.take())
-    }
-
-    /// Has no recorder wait any more. `None` if none does, or a launch has claimed it meanwhile, which is reported.
-    fn take_back(self: &Arc<Self>) -> Option<RecorderLease> {
         let ready = self
             .object
             .globals
@@ -216,16 +213,17 @@ impl RecorderPool {
     pub fn keep_ready(self: &Arc<Self>, wanted: bool) -> Result<(), TraceError> {
         let globals = &self.object.globals;
         if !wanted {
-            drop(self.take_back());
+            drop(self.take_ready());
             self.expects.store(false, Ordering::Release);
             return self.attach_as_needed(|_| ());
         }
         if self.is_ready() {
             return Ok(());
         }
-        let Some(lease) = self.take() else {
-            return Ok(());
-        };
+        let lease = self.take().ok_or_else(|| {
+            let taken = io::Error::other("all recorders are taken");
+            TraceError::system("having one wait for a launch", taken)
+        })?;
         lease.prepare()?;
         self.expects.store(true, Ordering::Release);
         self.attach_as_needed(|_| ())?;
@@ -235,7 +233,12 @@ impl RecorderPool {
         mem::forget(lease);
         lock(&self.places)[index as usize].is_waiting = true;
         // Last: from here on, programs use it.
-        globals.ready_recorder().store(index + 1, Ordering::Release);
+        let ready = globals.ready_recorder();
+        let kept = ready.compare_exchange(0, index + 1, Ordering::AcqRel, Ordering::Relaxed);
+        if kept.is_err() {
+            // Another thread was faster.
+            drop(self.waiting(index));
+        }
         Ok(())
     }
 
@@ -252,10 +255,7 @@ impl RecorderPool {
         // First: what sees pages stays attached.
         let claim = RecorderClaim::of(self);
         let lease = is_its.then(|| self.waiting(index)).flatten()?;
-        Some(ClaimedRecorder {
-            lease,
-            _claim: claim,
-        })
+        Some(ClaimedRecorder(Some(ClaimedLease { lease, claim })))
     }
 
     /// By what means pages that are cached already are seen.
@@ -293,14 +293,15 @@ impl RecorderPool {
             self.set_recording();
         });
         if attached.is_err() {
-            self.switch_off(index, 0);
+            self.switch_off(index);
         }
         attached
     }
 
-    /// Switches a recorder off that was on for this launch, and detaches the programs if it was the last.
-    pub(super) fn switch_off(&self, index: u32, launch: u64) {
+    /// Has neither the recorder nor the slot of its launch lead to the other.
+    fn forget_launch(&self, index: u32) {
         let globals = &self.object.globals;
+        let launch = globals.recorded_launch(index).swap(0, Ordering::AcqRel);
         // The slot may be another launch's by now, which has another recorder or none.
         let _ = globals.slot(launch).recorder().compare_exchange(
             index + 1,
@@ -308,8 +309,12 @@ impl RecorderPool {
             Ordering::AcqRel,
             Ordering::Relaxed,
         );
-        globals.recorded_launch(index).store(0, Ordering::Release);
-        // To detach fails nowhere.
+    }
+
+    /// Switches a recorder off, and detaches the programs if it was the last that is on and none is expected.
+    pub(super) fn switch_off(&self, index: u32) {
+        self.forget_launch(index);
+        // What is to stay attached for another launch is tried again when a recorder is kept ready for it.
         let _ = self.attach_as_needed(|attached| {
             attached.on -= 1;
             self.set_recording();
@@ -346,7 +351,7 @@ impl RecorderPool {
     fn set_recording(&self) {
         let globals = &self.object.globals;
         // First: a launch that claims one from here on is not forgotten.
-        globals.claimed_recorder().store(0, Ordering::Release);
+        globals.claimed_recorder().swap(0, Ordering::SeqCst);
         let is_on = |index: &u32| globals.recorded_launch(*index).load(Ordering::Acquire) != 0;
         let last = (0..RECORDERS as u32).rev().find(is_on);
         let count = last.map_or(0, |last| last + 1);
@@ -354,10 +359,14 @@ impl RecorderPool {
     }
 }
 
-/// A recorder that the kernel has switched on for a launch.
-pub struct ClaimedRecorder {
+/// A recorder that the kernel has switched on for a launch. If this is dropped, nothing of the launch is wanted, and the
+/// recorder is switched off, which takes tens of milliseconds.
+pub struct ClaimedRecorder(Option<ClaimedLease>);
+
+struct ClaimedLease {
     lease: RecorderLease,
-    _claim: RecorderClaim,
+    /// Until the recorder counts as one that is on.
+    claim: RecorderClaim,
 }
 
 /// Keeps what sees pages attached.
@@ -381,31 +390,30 @@ impl ClaimedRecorder {
     ///
     /// # Errors
     /// When the programs that see paths cannot be attached.
-    pub fn record(self, launch: u64) -> Result<Tracer, TraceError> {
-        // Dropped once the recorder counts as one that is on.
-        let ClaimedRecorder { lease, _claim } = self;
-        let pool = Arc::clone(&lease.pool);
-        let log = lease.take_log().expect("a recorder that waits has one");
-        let index = lease.index;
-        let mut tracer = Tracer::new(lease, launch, log)?;
+    pub fn record(mut self, launch: u64) -> Result<Tracer, TraceError> {
+        let claimed = self.0.take().expect("nothing takes it before");
+        let pool = Arc::clone(&claimed.lease.pool);
+        let index = claimed.lease.index;
         pool.count_on(index)?;
+        drop(claimed.claim);
+        let log = claimed.lease.take_log();
+        let log = log.expect("a recorder that waits has one");
+        let tracer = Tracer::new(claimed.lease, launch, log);
+        let mut tracer = tracer.inspect_err(|_| pool.switch_off(index))?;
         tracer.is_on = true;
         Ok(tracer)
     }
+}
 
-    /// Gives it up: nothing of the launch is wanted. Takes tens of milliseconds.
-    pub fn give_up(self) {
-        let ClaimedRecorder {
-            lease,
-            _claim: claim,
-        } = self;
+impl Drop for ClaimedRecorder {
+    fn drop(&mut self) {
+        let Some(ClaimedLease { lease, claim }) = self.0.take() else {
+            return;
+        };
         let pool = &lease.pool;
-        let globals = &pool.object.globals;
-        globals
-            .recorded_launch(lease.index)
-            .store(0, Ordering::Release);
+        pool.forget_launch(lease.index);
         drop(claim);
-        // To detach fails nowhere.
+        // What is to stay attached for another launch is tried again when a recorder is kept ready for it.
         let _ = pool.attach_as_needed(|_| pool.set_recording());
     }
 }

@@ -163,9 +163,12 @@ fn learn(
         was_in_force
     });
     let mounts = MountTable::read().map_err(NotLearned::failed)?;
-    let app = executed.lock().unwrap_or_else(PoisonError::into_inner);
+    let app = executed
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone();
     let launch = WatchedLaunch {
-        app: app.clone(),
+        app,
         over,
         started,
         how: Learned::Live,

@@ -28,4 +28,4 @@ pub use missed_reads::{MissedReads, NotedReads};
 pub use on_drives::{OnDrives, ScheduledLaunch};
 pub use reads::ReadCounter;
 pub use sequence::{Earlier, Observed, ResolveReport, Sequence, resolve};
-pub use settings::{LearningSettings, RUN_DIR, keeper_command, knobs_limit};
+pub use settings::{LearningSettings, RUN_DIR, keeper_command, knobs_limit, own_elevators};

@@ -84,8 +84,7 @@ impl OnDrives<'_> {
     pub fn schedule(&self, log: &[LogEntry], completion: Option<Span>) -> ScheduledLaunch {
         let usual = DeviceParams::new(self.devices, self.main, self.params);
         let main = main_device(log).filter(|_| log.len() <= MOST_ENTRIES);
-        let known = main.and_then(|main| Some((main, self.drives_with(main)?)));
-        let Some((main, drives)) = known else {
+        let Some(drives) = main.and_then(|main| self.drives_with(main)) else {
             return ScheduledLaunch {
                 entries: schedule_for(log, &usual),
                 hold: None,
@@ -96,7 +95,8 @@ impl OnDrives<'_> {
             params: self.params,
             learned: self.learned,
             over_at: completion.and_then(|page| position(log, page)),
-            elevator: self.elevator(main),
+            // Where it would favour the app, it is told not to while a launch is read ahead (`drive::Elevators`).
+            elevator: Elevator::Sorts,
             holding: Holding::Never,
         };
         let models = models_or_guesses(drives, self.devices);
@@ -130,25 +130,11 @@ impl OnDrives<'_> {
         names.sort_unstable();
         names.dedup();
         let last = position(&log, completion)?;
-        let elevator = self.elevator(main_device(&log)?);
         let models = models_or_guesses(drives, self.devices);
-        let launch = LaunchSimulator::new(&log, &models, self.learned).with_elevator(elevator);
+        let launch = LaunchSimulator::new(&log, &models, self.learned);
         let held = hold.map_or(0, |hold| hold.entries as usize);
         let accessed_us = launch.simulate(entries, held).accessed_us;
         Some((*accessed_us.get(last)?, names))
-    }
-
-    /// What the I/O scheduler of a device does.
-    fn elevator(&self, device: usize) -> Elevator {
-        let dev = || {
-            let device = self.devices.get(device)?;
-            let mounts = MountTable::read().ok()?;
-            mounts.present_number(device.dev, &device.fs_uuid)
-        };
-        match dev().is_some_and(|dev| Sysfs::default().favours_readers(dev)) {
-            true => Elevator::FavoursReaders,
-            false => Elevator::Sorts,
-        }
     }
 
     /// The drives of the devices, in their order; `None` if that of the main device is not known well enough.

@@ -7,11 +7,12 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::fault_around::one_page;
-use crate::drive::{KnobError, Knobs, Sysfs, checkpoint_journal, page_out_mapped};
+use crate::drive::{Elevators, KnobError, Knobs, Sysfs, checkpoint_journal, page_out_mapped};
 use crate::fs::blockdev;
 use crate::fs::mounts::MountTable;
 use crate::model::Learned;
@@ -51,6 +52,12 @@ pub fn keeper_command(run_dir: &Path, limit: Duration) -> Option<Command> {
         .stderr(Stdio::null())
         .process_group(0);
     Some(command)
+}
+
+/// The elevators of disks, for a command of root that reads a launch ahead. Others may change no setting.
+pub fn own_elevators() -> Option<Arc<Elevators>> {
+    let is_root = rustix::process::geteuid().is_root();
+    is_root.then(|| Elevators::new(Sysfs::default(), Path::new(RUN_DIR), keeper_command))
 }
 
 /// The longest time for which the knobs of a launch with this limit are changed, the drop of the caches before it

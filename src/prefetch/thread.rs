@@ -33,9 +33,8 @@ pub struct PrefetchOptions {
     /// How much memory it may fill.
     pub memory: MemoryLimits,
     /// The elevators of disks, which are to favour nobody meanwhile.
-    pub elevators: Option<Elevators>,
-    /// The process for whose launch it is, if its limits of I/O are to hold: then nothing is prefetched that they would
-    /// hold back.
+    pub elevators: Option<Arc<Elevators>>,
+    /// The process for whose launch it is, if its limits of I/O are to hold: then the thread reads nothing where there is one.
     pub launched: Option<i32>,
 }
 
@@ -157,17 +156,6 @@ fn read_ahead(
         .map(|device| OpenDevice::find(device, &mounts, &sysfs))
         .collect();
     // A prefetch at the ordinary priority is only slower.
-    let held = options.elevators.map(|elevators| {
-        let disks = profile.devices.iter().zip(&devices);
-        let disks = disks.filter(|(device, _)| device.class == DriveClass::Rotational);
-        elevators.favour_nobody(disks.filter_map(|(_, open)| Some(open.as_ref()?.dev)))
-    });
-    match held {
-        Some(Ok(Some(held))) => drop(favouring_nobody.set(held)),
-        // The prefetch is only slower.
-        Some(Err(error)) => tracing::warn!("the elevator stays as it is: {error}"),
-        Some(Ok(None)) | None => {}
-    }
     let _ = raise_io_priority();
     let mut reader = ScheduleReader {
         devices: &devices,
@@ -179,7 +167,15 @@ fn read_ahead(
     let warm = is_warm(profile, &devices, &mut reader.files);
     let end = match warm {
         true => ScheduleEnd::Complete,
-        false => reader.read(profile),
+        false => {
+            if let Some(held) = options
+                .elevators
+                .and_then(|elevators| favour_nobody(&elevators, profile, &devices))
+            {
+                let _ = favouring_nobody.set(held);
+            }
+            reader.read(profile)
+        }
     };
     let mut report = reader.report;
     report.warm = warm;
@@ -195,6 +191,21 @@ fn read_ahead(
     report.calls = reader.requests.calls;
     report.until_first = reader.requests.first.map(|first| first - started);
     Ok(report)
+}
+
+/// Has the elevators of the profile's disks with heads favour nobody. Without that, the prefetch is only slower.
+fn favour_nobody(
+    elevators: &Elevators,
+    profile: &Profile,
+    devices: &[Option<OpenDevice>],
+) -> Option<HeldKnobs> {
+    let disks = profile.devices.iter().zip(devices);
+    let disks = disks.filter(|(device, _)| device.class == DriveClass::Rotational);
+    let held = elevators.favour_nobody(disks.filter_map(|(_, open)| Some(open.as_ref()?.dev)));
+    held.unwrap_or_else(|error| {
+        tracing::warn!("the elevator stays as it is: {error}");
+        None
+    })
 }
 
 #[cfg(test)]

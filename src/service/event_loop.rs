@@ -266,9 +266,6 @@ impl Service {
         };
         policy.is_recorded =
             is_recorded && policy.plan == Plan::Learn && recorders.has_share(found.key.uid);
-        if !policy.is_recorded {
-            self.parts.give_recorder_up(launch);
-        }
         let limits = LaunchLimits::from(&self.parts.config.launch);
         let start = LaunchStart {
             key: found.key,
@@ -283,6 +280,10 @@ impl Service {
             began: SystemTime::now(),
         };
         self.launches.begin(launch, start, &mut self.parts);
+        // Behind the first requests: it starts a thread.
+        if !policy.is_recorded {
+            self.parts.give_recorder_up(launch);
+        }
         self.parts.probes.stop();
     }
 

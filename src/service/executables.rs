@@ -106,18 +106,23 @@ fn carry_out(request: Request, to_locate: &AtomicUsize, outbox: &Outbox) {
         Request::Locate(ids, rules) => {
             let is_last = to_locate.fetch_sub(1, Ordering::AcqRel) == 1;
             if is_last {
-                outbox.send(Message::Located(locate(ids, &rules)));
+                outbox.send(match locate(ids, &rules) {
+                    Ok(located) => Message::Located(located),
+                    Err(error) => {
+                        Message::Warning(format!("executables cannot be located: {error}"))
+                    }
+                });
             }
         }
         Request::Answer => {}
     }
 }
 
-fn locate(ids: Vec<String>, rules: &Rules) -> LocatedExecutables {
-    let Ok(mounts) = MountTable::read() else {
-        return HashMap::new();
-    };
-    let links = CommandLinks::read(OsStr::new(PATH));
+fn locate(ids: Vec<String>, rules: &Rules) -> io::Result<LocatedExecutables> {
+    let mounts = MountTable::read()?;
+    // A user may decide where a link of the administrator's ends, at what never answers, too.
+    let end = |link: &Path| Some(LocalFile::find_trusted(link, &mounts).ok()?.path);
+    let links = CommandLinks::read(OsStr::new(PATH), end);
     let located = |id: String| {
         let file = executable(&id, &mounts)?;
         let inode = inode_of(&file);
@@ -129,7 +134,7 @@ fn locate(ids: Vec<String>, rules: &Rules) -> LocatedExecutables {
         };
         Some((id, executable))
     };
-    ids.into_iter().filter_map(located).collect()
+    Ok(ids.into_iter().filter_map(located).collect())
 }
 
 /// An app's executable, if there is one and the kernel alone finds it.

@@ -9,6 +9,8 @@ pub use outside::{EndedLaunch, Missed};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use super::Places;
@@ -48,6 +50,9 @@ use crate::policy::{Observation, Phase, PhaseRequest, Plan, TuningRules};
 const STOP_LIMIT: Duration = Duration::from_millis(4500);
 const WRITE_LIMIT: Duration = Duration::from_secs(1);
 
+/// The part of it in which settings are restored.
+const RESTORE_LIMIT: Duration = Duration::from_millis(500);
+
 /// A profile that a recorder has made.
 pub struct RecordedProfile {
     pub learned: LearnedProfile,
@@ -68,7 +73,7 @@ pub struct Parts {
     pub recorders: Recorders,
     /// `None` if the kernel does not let it be changed.
     pub fault_around: Option<Arc<FaultAroundKnob>>,
-    pub elevators: Elevators,
+    pub elevators: Arc<Elevators>,
     /// The threads that learn and prefetch.
     pub threads: LaunchThreads,
     pub apps: ManagedApps,
@@ -346,7 +351,11 @@ impl Parts {
         let may_learn = |uid| recorders.has_share(uid);
         let watched = self.watchlist.watched(&self.apps.registry, may_learn);
         let to_learn = watched.to_learn;
-        let refused = self.kernel.watch_for(watched.apps);
+        let is_changed = !self.kernel.watches(&watched.apps);
+        let refused = match is_changed {
+            true => self.kernel.watch_for(watched.apps),
+            false => Vec::new(),
+        };
         if !refused.is_empty() {
             let texts: Vec<_> = refused.iter().map(|it| it.text.to_string_lossy()).collect();
             self.warn(format!(
@@ -356,21 +365,15 @@ impl Parts {
         }
         let kept = self.recorders.keep(to_learn);
         self.check("no learning thread can be started", kept);
-        self.say_ready(to_learn);
+        if self.recorders.is_newly_ready() || (is_changed && self.recorders.is_ready()) {
+            tracing::debug!(apps = to_learn, "ready to learn");
+        }
     }
 
     /// Gives up what the kernel records of a launch that is not to be learned, if it does.
     pub fn give_recorder_up(&mut self, launch: u64) {
         let given_up = self.recorders.give_up(launch);
         self.check("no thread can be started", given_up);
-    }
-
-    /// Logs when so many apps would be learned from the beginning of their next launch, once for each recorder that is made
-    /// ready.
-    fn say_ready(&mut self, apps: usize) {
-        if self.recorders.is_newly_ready() {
-            tracing::debug!(apps, "ready to learn");
-        }
     }
 
     /// A recorder was made ready, or is not needed any more.
@@ -509,19 +512,34 @@ impl Parts {
         }
     }
 
+    /// Restores the settings of launches under way: threads that learn or prefetch end with the process, and do not restore
+    /// them then. What does not answer in time, as the queue of a dead drive, is left to the keepers.
+    fn restore_settings(&self) {
+        let (fault_around, elevators) = (self.fault_around.clone(), Arc::clone(&self.elevators));
+        let close = move || {
+            let faults = fault_around.map_or(Ok(()), |knob| knob.close());
+            [faults, elevators.close()]
+        };
+        let (done, closed) = sync_channel(1);
+        let thread = Builder::new().name("pf-restore".to_owned());
+        let started = thread.spawn(move || done.send(close()));
+        match started.map(|_| closed.recv_timeout(RESTORE_LIMIT)) {
+            Ok(Ok(closed)) => {
+                for error in closed.into_iter().filter_map(Result::err) {
+                    tracing::warn!("{error}");
+                }
+            }
+            Ok(Err(_)) => {
+                tracing::warn!("settings could not be restored in time: the keeper does it")
+            }
+            Err(error) => tracing::warn!("settings are left to the keeper, no thread: {error}"),
+        }
+    }
+
     /// Restores what was changed, writes the state, and ends within [`STOP_LIMIT`], whatever threads wait for.
     pub fn finish(mut self) {
         let until = Instant::now() + STOP_LIMIT;
-        // Threads that learn end with the process, and do not restore it then.
-        let closed = [
-            self.fault_around
-                .as_ref()
-                .map_or(Ok(()), |knob| knob.close()),
-            self.elevators.close(),
-        ];
-        for error in closed.into_iter().filter_map(Result::err) {
-            tracing::warn!("{error}");
-        }
+        self.restore_settings();
         self.apps.save();
         let Parts {
             apps,

@@ -44,8 +44,8 @@ pub struct Recorders {
     share: RecordingShare,
     /// Apps that are to be learned.
     apps: usize,
-    /// Whether a thread makes or frees tables.
-    is_changing: bool,
+    /// Threads that make or free tables.
+    changing: usize,
     /// Whether it is known that a recorder waits.
     was_ready: bool,
     outbox: Outbox,
@@ -60,7 +60,7 @@ impl Recorders {
             claimed: HashMap::new(),
             share: RecordingShare::default(),
             apps: 0,
-            is_changing: false,
+            changing: 0,
             was_ready: false,
             outbox,
         }
@@ -90,7 +90,7 @@ impl Recorders {
         let whole = self.learners.values().filter(|it| !it.late);
         let recorded: HashSet<_> = whole.map(|it| (it.uid, &it.path)).collect();
         let wanted = self.learners.len() < MOST && recorded.len() < apps;
-        if self.is_changing || pool.is_kept(wanted) {
+        if self.is_changing() || pool.is_kept(wanted) {
             return Ok(());
         }
         let pool = Arc::clone(pool);
@@ -99,7 +99,7 @@ impl Recorders {
             Message::RecorderKept(kept)
         };
         work_behind("pf-tables", &self.outbox, work)?;
-        self.is_changing = true;
+        self.changing += 1;
         Ok(())
     }
 
@@ -113,12 +113,12 @@ impl Recorders {
 
     /// Whether a thread makes or frees tables.
     pub fn is_changing(&self) -> bool {
-        self.is_changing
+        self.changing > 0
     }
 
     /// What [`Recorders::keep`] has begun is done. After a failure, the next call of it tries again.
     pub fn kept(&mut self) {
-        self.is_changing = false;
+        self.changing = self.changing.saturating_sub(1);
     }
 
     /// Whether the kernel records this launch since execve was called, and nothing has been decided about that.
@@ -131,7 +131,7 @@ impl Recorders {
         let claimed = self.pool.as_ref().and_then(|pool| pool.claimed(launch));
         if let Some(claimed) = claimed {
             self.claimed.insert(launch, claimed);
-            self.was_ready = false;
+            self.taken(launch);
         }
     }
 
@@ -146,11 +146,12 @@ impl Recorders {
             return Ok(());
         };
         let work = move || {
-            claimed.give_up();
+            drop(claimed);
             Message::RecorderKept(Ok(()))
         };
-        self.is_changing = true;
-        work_behind("pf-tables", &self.outbox, work).map(drop)
+        work_behind("pf-tables", &self.outbox, work)?;
+        self.changing += 1;
+        Ok(())
     }
 
     /// Whether a recorder waits for a launch that did not when this was asked before.
@@ -158,6 +159,12 @@ impl Recorders {
         let is_ready = self.is_ready();
         let was_ready = mem::replace(&mut self.was_ready, is_ready);
         is_ready && !was_ready
+    }
+
+    /// A launch has the recorder that was ready.
+    fn taken(&mut self, launch: u64) {
+        tracing::debug!(launch, "the recorder is taken");
+        self.was_ready = false;
     }
 
     /// Has a launch recorded by a thread: further, if the kernel records it already, or from now on. `late`: its beginning is
@@ -173,21 +180,23 @@ impl Recorders {
         let recording = match self.claimed.remove(&launch) {
             Some(claimed) if has_room => Some(LaunchRecorder::Claimed(claimed)),
             Some(claimed) => {
-                claimed.give_up();
+                // Not here: it takes tens of milliseconds.
+                self.claimed.insert(launch, claimed);
+                self.give_up(launch)?;
                 None
             }
-            None if has_room => self
-                .pool
-                .as_ref()
-                .and_then(|pool| match late {
-                    // The one that is ready is for a launch that it can record from its beginning.
+            None if has_room => {
+                let pool = self.pool.as_ref();
+                // The one that is ready is for a launch that it can record from its beginning.
+                let lease = pool.and_then(|pool| match late {
                     true => pool.take(),
-                    false => {
-                        self.was_ready = false;
-                        pool.take_ready()
-                    }
-                })
-                .map(LaunchRecorder::Late),
+                    false => pool.take_ready(),
+                });
+                if !late && lease.is_some() {
+                    self.taken(launch);
+                }
+                lease.map(LaunchRecorder::Late)
+            }
             None => None,
         };
         let Some(recording) = recording else {

@@ -34,7 +34,7 @@ use super::waits::WaitSwitch;
 use super::watchlist::Watchlist;
 use super::worker::Worker;
 use crate::apps::Rules;
-use crate::drive::{Elevators, restore_leftovers};
+use crate::drive::{ELEVATORS_DIR, Elevators, restore_leftovers};
 use crate::fs::app_dirs::AppFileSystems;
 use crate::fs::handle::check_paths;
 use crate::fs::mounts::MountTable;
@@ -149,12 +149,12 @@ fn assemble(
     })?;
     let recorders = warnings.keep("nothing can be learned", kernel.recorders());
     let fault_around = FaultAroundKnob::find(&places.sysfs, &places.run_dir, keeper_command);
-    let elevator_dir = places.run_dir.join("elevators");
+    let elevator_dir = places.run_dir.join(ELEVATORS_DIR);
     warnings.keep(
         "elevators cannot be restored",
         restore_leftovers(&elevator_dir),
     );
-    let elevators = Elevators::new(places.sysfs.clone(), &elevator_dir, keeper_command);
+    let elevators = Elevators::new(places.sysfs.clone(), &places.run_dir, keeper_command);
     let executables = ExecutableFinder::start(outbox.clone())?;
     warnings.keep(
         "files that are replaced will not be found again by their paths: openat2(2) is refused",

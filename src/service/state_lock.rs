@@ -4,9 +4,9 @@
 //! its threads waits for a drive uninterruptibly has it until the drive answers, and writes nothing any more: nobody waits
 //! for that.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -24,7 +24,7 @@ const MAX_PID: u64 = 10;
 /// Holds the state directory until this is dropped.
 #[derive(Debug)]
 pub struct StateLock {
-    /// `None` if the one who has it is dead and cannot end, or the file system is read-only: nobody writes there.
+    /// `None` if the file system is read-only: nobody writes there.
     _file: Option<File>,
 }
 
@@ -72,40 +72,60 @@ impl StateLock {
             path: path.clone(),
             error,
         };
-        // Only root may open it: whoever does can keep it.
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(&path);
-        let mut file = match file {
-            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
-                return Ok(StateLock { _file: None });
-            }
-            file => file.map_err(cannot)?,
-        };
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                file.set_len(0).map_err(cannot)?;
-                write!(file, "{}", std::process::id()).map_err(cannot)?;
-                Ok(StateLock { _file: Some(file) })
-            }
-            Err(Errno::WOULDBLOCK) => {
-                let mut text = String::new();
-                let read = file.take(MAX_PID).read_to_string(&mut text);
-                read.map_err(cannot)?;
-                let pid = text.trim().parse().ok();
-                if pid.is_some_and(|pid| !is_alive(pid)) {
+        loop {
+            let mut file = match open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
                     return Ok(StateLock { _file: None });
                 }
-                let dir = dir.to_owned();
-                Err(StateLockError::Held { dir, pid })
+                file => file.map_err(cannot)?,
+            };
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // Another process may have put a file of its own there meanwhile.
+                Ok(()) if !is_at(&file, &path).map_err(cannot)? => {}
+                Ok(()) => {
+                    file.set_len(0).map_err(cannot)?;
+                    write!(file, "{}", std::process::id()).map_err(cannot)?;
+                    return Ok(StateLock { _file: Some(file) });
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    let mut text = String::new();
+                    let read = (&file).take(MAX_PID).read_to_string(&mut text);
+                    read.map_err(cannot)?;
+                    let pid = text.trim().parse().ok();
+                    if pid.is_none_or(&is_alive) {
+                        let dir = dir.to_owned();
+                        return Err(StateLockError::Held { dir, pid });
+                    }
+                    // What it has locked is nobody's any more; from here on, another file is.
+                    if is_at(&file, &path).map_err(cannot)? {
+                        fs::remove_file(&path).map_err(cannot)?;
+                    }
+                }
+                Err(errno) => return Err(cannot(errno.into())),
             }
-            Err(errno) => Err(cannot(errno.into())),
         }
+    }
+}
+
+/// Only root may open it: whoever does can keep it.
+fn open(path: &Path) -> io::Result<File> {
+    File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)
+}
+
+/// Whether the path leads to this file still.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let own = file.metadata()?;
+    match fs::symlink_metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (own.dev(), own.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -141,7 +161,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let _dead = StateLock::take(dir.path()).unwrap();
         assert!(StateLock::take_unless(dir.path(), |_| true).is_err());
-        assert!(StateLock::take_unless(dir.path(), |_| false).is_ok());
+        let next = StateLock::take_unless(dir.path(), |_| false);
+        let third = StateLock::take_unless(dir.path(), |_| true);
+        assert!(next.is_ok() && third.is_err());
     }
 
     #[test]

@@ -137,8 +137,8 @@ impl Watchlist {
     /// What the kernel is to watch for. Each user's apps are watched for in his launches alone, and recorded as he has them to
     /// be learned; candidates, and apps that are named for all, in the launches of everybody else, and recorded until
     /// somebody has launched them. (Otherwise a recorder would wait for ever: most apps have no user who has not launched
-    /// them yet and will. Such a user's first launch is learned a moment late.)
-    /// What users who may have nothing recorded now (`may_learn`) have to be learned waits.
+    /// them yet and will. Such a user's first launch is learned a moment late.) Nothing is recorded of users of whom
+    /// `may_learn` says no.
     pub fn watched(&self, registry: &Registry, may_learn: impl Fn(u32) -> bool) -> WatchedPrograms {
         let mut apps = WatchedApps::default();
         let mut to_learn = 0;
@@ -172,6 +172,16 @@ impl Watchlist {
                 *apps.arguments.entry(Watched { uid, text }).or_default() |= recorded;
             }
         }
+        // The kernel goes by a user's own entry alone, where there is one.
+        let of_all = |name: &Watched| {
+            let uid = EVERY_USER;
+            let text = name.text.clone();
+            apps.names.get(&Watched { uid, text }).copied()
+        };
+        let both = apps.names.iter();
+        let both = both.filter_map(|(name, own)| Some((name.clone(), own.or(of_all(name)?))));
+        let both: Vec<_> = both.collect();
+        apps.names.extend(both);
         WatchedPrograms { apps, to_learn }
     }
 

@@ -61,10 +61,7 @@ fn only_the_administrators_programs_are_discovered() {
     }
     assert_eq!(service.heard(&["managed from its next launch on"]).len(), 1);
 
-    // The machine may have other apps that are to be learned.
-    if service.heard(&["ready to learn"]).is_empty() {
-        service.line(&["ready to learn"]);
-    }
+    service.ready_to_learn();
 
     // A user's own mounts put another file in its place.
     let app = reader.to_str().unwrap();
@@ -87,6 +84,7 @@ fn only_the_administrators_programs_are_discovered() {
     let mut line = service.launch_of(app);
     if line.contains("its first moments were not recorded") {
         // The recorder that was ready had gone to what looked like the app.
+        service.ready_to_learn();
         read_all(&image, Command::new(&reader));
         line = service.launch_of(app);
     }

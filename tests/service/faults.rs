@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
-use crate::running::{files_in, number};
+use crate::running::{Image, files_in, number};
 use crate::set_up;
 use common::until;
 
@@ -176,7 +176,7 @@ fn an_app_whose_executable_is_replaced_is_learned_again() {
     fs::rename(&new, &path).unwrap();
     image.launch("app");
     service.launch_of(&image.id("app"));
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let line = image.launch_cold(&mut service, "app");
     assert!(line.contains("kind=Learned"), "{line}");
     // By the old profile, meanwhile.
@@ -226,17 +226,22 @@ fn programs_go_on_when_the_service_has_no_descriptors_left() {
     };
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     // Fewer than it has open.
     let pid = rustix::process::Pid::from_child(&service.child);
+    let usual = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let none = rustix::process::Rlimit {
         current: Some(16),
-        ..rustix::process::getrlimit(rustix::process::Resource::Nofile)
+        ..usual
     };
     rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, none).unwrap();
     for _ in 0..20 {
         image.launch("app");
     }
+    // It goes on, and learns once it has room again.
+    rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, usual).unwrap();
+    image.learn_in_the_end(&mut service, "app");
+    service.stop();
 }
 
 /// A FUSE file system whose process never answers, at a directory. It is gone when this is dropped.
@@ -247,6 +252,16 @@ struct DeadFuse {
 }
 
 impl DeadFuse {
+    /// Makes the directory `dead` with this app in it, which is enabled, and returns it: where one is to be mounted later.
+    fn place(image: &Image, name: &str, text: &str) -> std::path::PathBuf {
+        let directory = image.root.path().join("dead");
+        fs::create_dir(&directory).unwrap();
+        let app = format!("dead/{name}");
+        image.script(&app, text);
+        image.enable(&app);
+        directory
+    }
+
     fn mount(directory: std::path::PathBuf) -> DeadFuse {
         let device = fs::File::options().read(true).write(true).open("/dev/fuse");
         let device = device.unwrap();
@@ -274,10 +289,7 @@ fn an_app_on_a_file_system_that_never_answers_holds_up_nobody() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    let directory = image.root.path().join("dead");
-    fs::create_dir(&directory).unwrap();
-    image.script("dead/app", "true");
-    image.enable("dead/app");
+    let directory = DeadFuse::place(&image, "app", "true");
     image.enable("app");
     let _dead = DeadFuse::mount(directory);
     let mut service = image.start();
@@ -294,10 +306,7 @@ fn a_profile_on_a_file_system_that_never_answers_holds_up_no_start() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
-    let directory = image.root.path().join("dead");
-    fs::create_dir(&directory).unwrap();
-    image.script("dead/own", "cat /data/*");
-    image.enable("dead/own");
+    let directory = DeadFuse::place(&image, "own", "cat /data/*");
     let mut service = image.start();
     image.learn(&mut service, "dead/own");
     image.until_stored("own");

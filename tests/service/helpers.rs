@@ -39,7 +39,7 @@ fn launcher(image: &Image, first: &str) -> Command {
 /// Has a launch learned that the bus serves from these files, or another process serves if there are none. Both the
 /// launch and the service do what `first` says before.
 fn learn(image: &Image, service: &mut Running, files: &[usize], first: &str) {
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let app = launcher(image, first);
     match files {
         [] => Launched({ app }.stdout(Stdio::null()).spawn().unwrap()).succeed(),

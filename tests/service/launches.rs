@@ -82,7 +82,7 @@ fn two_launches_are_learned_and_what_either_used_is_prefetched() {
     image.until_stored("app");
     fs::write(&which, "/data/3").unwrap();
     drop_caches().unwrap();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     image.launch("app");
     let second = service.launch_of(&image.id("app"));
     assert!(second.contains("kind=Learned"), "{second}");
@@ -261,7 +261,7 @@ fn what_records_goes_once_nothing_is_to_be_learned() {
             .filter(|name| name.to_string_lossy().contains("bpf"))
             .count()
     };
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     // What sees pages is attached.
     let ready = kept(&service);
     assert!(!has_thread(&service));
@@ -367,7 +367,7 @@ fn forked_apps_are_announced() {
     };
     // Nobody knows it yet: nothing is there to learn it with.
     launch(&mut service);
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let line = launch(&mut service);
     assert!(line.contains("kind=Learned"), "{line}");
     let line = launch(&mut service);
@@ -387,7 +387,7 @@ fn only_reads_of_what_the_profile_lacks_lead_back_to_learning() {
     fs::write(&list, "/data/[1-5]?").unwrap();
     image.enable("reader");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let line = image.launch_cold(&mut service, "reader");
     assert!(line.contains("kind=Learned"), "{line}");
     for _ in 0..4 {
@@ -397,7 +397,7 @@ fn only_reads_of_what_the_profile_lacks_lead_back_to_learning() {
     fs::write(&list, "/data/[6-9]?").unwrap();
     let line = image.launch_cold(&mut service, "reader");
     assert!(line.contains("kind=Prefetched"), "{line}");
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let line = image.launch_cold(&mut service, "reader");
     assert!(line.contains("kind=Learned"), "{line}");
     let reasons = service.heard(&["will be learned again", "it reads too much itself"]);
@@ -451,7 +451,7 @@ fn apps_that_are_started_at_once_are_all_learned() {
     }
     let mut service = image.start();
     // A recorder is ready for one of them. It may come too late for what the others do first, and for all of it.
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let running = apps.map(|(name, _)| image.spawn(name));
     for _ in apps {
         service.line(&["launch begins"]);

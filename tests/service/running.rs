@@ -170,7 +170,8 @@ impl Image {
             running: Running {
                 child,
                 lines,
-                heard: Vec::new(),
+                said: Vec::new(),
+                listened: 0,
             },
             systemd,
         }
@@ -228,7 +229,7 @@ impl Image {
 
     /// Launches the app and sees it learned, once the service has loaded what it needs for that.
     pub fn learn(&self, running: &mut Running, name: &str) {
-        running.line(&["ready to learn"]);
+        running.ready_to_learn();
         self.launch(name);
         let line = running.launch_of(&self.id(name));
         assert!(line.contains("kind=Learned"), "{line}");
@@ -330,8 +331,10 @@ fn until_ready(systemd: &UnixDatagram) {
 pub struct Running {
     pub child: Child,
     lines: Receiver<String>,
-    /// Those that were looked at.
-    heard: Vec<String>,
+    /// Those that were received.
+    said: Vec<String>,
+    /// How many of them were listened to.
+    listened: usize,
 }
 
 impl Running {
@@ -339,22 +342,42 @@ impl Running {
     pub fn line(&mut self, words: &[&str]) -> String {
         let limit = Instant::now() + LIMIT;
         loop {
-            let left = limit.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left).unwrap_or_else(|error| {
-                let last = self.heard.len().saturating_sub(20);
-                let last = self.heard[last..].join("\n");
-                panic!("no line with {words:?}: {error}; the last ones are\n{last}")
-            });
-            self.heard.push(line.clone());
-            if are_in(words, &line) {
-                return line;
+            while let Some(line) = self.said.get(self.listened).cloned() {
+                self.listened += 1;
+                if are_in(words, &line) {
+                    return line;
+                }
             }
+            self.receive(words, limit);
+        }
+    }
+
+    /// Waits until the service has said another line.
+    fn receive(&mut self, words: &[&str], limit: Instant) {
+        let left = limit.saturating_duration_since(Instant::now());
+        let line = self.lines.recv_timeout(left).unwrap_or_else(|error| {
+            let last = self.said.len().saturating_sub(20);
+            let last = self.said[last..].join("\n");
+            panic!("no line with {words:?}: {error}; the last ones are\n{last}")
+        });
+        self.said.push(line);
+    }
+
+    /// Waits until the next launch of an app that is to be learned would be recorded from its beginning: a recorder was made
+    /// ready since a launch took the one before. No line is passed over by that.
+    pub fn ready_to_learn(&mut self) {
+        let limit = Instant::now() + LIMIT;
+        self.said.extend(self.lines.try_iter());
+        let words = ["ready to learn"];
+        let last = |said: &[String], words: &[&str]| said.iter().rposition(|it| are_in(words, it));
+        while last(&self.said, &words) <= last(&self.said, &["the recorder is taken"]) {
+            self.receive(&words, limit);
         }
     }
 
     /// The lines so far in which all of `words` are, as far as was listened.
     pub fn heard(&self, words: &[&str]) -> Vec<&str> {
-        let lines = self.heard.iter().map(String::as_str);
+        let lines = self.said[..self.listened].iter().map(String::as_str);
         lines.filter(|line| are_in(words, line)).collect()
     }
 
@@ -363,7 +386,8 @@ impl Running {
         let limit = Instant::now() + time;
         let left = || limit.saturating_duration_since(Instant::now());
         let next = || self.lines.recv_timeout(left()).ok();
-        std::iter::from_fn(next).collect()
+        let unheard = self.said.split_off(self.listened).into_iter();
+        unheard.chain(std::iter::from_fn(next)).collect()
     }
 
     /// Sends it a signal.

@@ -163,7 +163,7 @@ fn apps_that_never_end_and_apps_that_end_at_once() {
     image.enable("endless");
     image.enable("brief");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let first = image.spawn("endless");
     let line = service.launch_of(&image.id("endless"));
     assert!(line.contains("kind=Learned"), "{line}");
@@ -187,7 +187,7 @@ fn an_app_launched_twice_while_it_is_learned_is_one_job() {
     image.script_that_goes_on("app");
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let first = image.spawn("app");
     service.line(&["launch begins", "Learn"]);
     let second = image.spawn("app");
@@ -250,7 +250,7 @@ fn a_flood_of_one_user_takes_no_launch_of_another_its_prefetch() {
     };
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     let mut launch = || {
         let user = format!("--userspec={LAUNCHER}:{LAUNCHER}");
         let root = image.root.path().to_str().unwrap();

@@ -149,7 +149,7 @@ fn beside_writer(image: &Image, settings: &str) -> (Running, Writer) {
     image.configure(&format!("{UNTIL_EXIT}{settings}"));
     image.enable("app");
     let mut service = image.start();
-    service.line(&["ready to learn"]);
+    service.ready_to_learn();
     (service, Writer::start(image))
 }
 

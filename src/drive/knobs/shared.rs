@@ -112,12 +112,12 @@ impl HeldKnobs {
         if state.has_keeper {
             return Ok(());
         }
-        state.has_keeper = true;
         let command = (shared.keeper)(&shared.run_dir, limit);
-        match state.knobs.as_mut().zip(command) {
-            Some((knobs, command)) => knobs.start_keeper(command),
-            None => Ok(()),
+        if let Some((knobs, command)) = state.knobs.as_mut().zip(command) {
+            knobs.start_keeper(command)?;
+            state.has_keeper = true;
         }
+        Ok(())
     }
 
     /// Has the keeper's limit begin anew: this process does not hang.
@@ -144,7 +144,7 @@ impl HeldKnobs {
 impl Drop for HeldKnobs {
     fn drop(&mut self) {
         if let Some(Err(error)) = self.0.take().map(|shared| shared.release()) {
-            eprintln!("paralfetch: {error}");
+            tracing::warn!("{error}");
         }
     }
 }

@@ -71,7 +71,8 @@ static __always_inline void claim_recorder(struct pf_launch *launch)
 
 	if (!ready || __sync_val_compare_and_swap(&ready_recorder, ready, 0) != ready)
 		return;
-	recorder_at(ready - 1)->launch = launch->number;
+	/* A full barrier: set_recording() in user space sees it, or is seen by what follows. */
+	__sync_lock_test_and_set(&recorder_at(ready - 1)->launch, launch->number);
 	launch->recorder = ready;
 	if (claimed_recorder < ready)
 		claimed_recorder = ready;

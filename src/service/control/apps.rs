@@ -126,7 +126,7 @@ pub(super) fn new_record(app: &str, rules: &Rules, user: Option<u32>) -> Answer<
         ))),
         None => {
             if record.marks.argument.is_none() {
-                record.marks.interpreters = interpreters(Path::new(&record.key.id), rules);
+                record.marks.interpreters = interpreters(Path::new(&record.key.id), rules, &mounts);
             }
             Ok(record)
         }
@@ -136,9 +136,9 @@ pub(super) fn new_record(app: &str, rules: &Rules, user: Option<u32>) -> Answer<
 /// Base names of the interpreters that a script may be given to: that of its first line, and the usual one of that kind.
 /// None of a program that is no script, of one that cannot be read without waiting for somebody else, and of shells', which
 /// are executed too often to be looked at each time.
-fn interpreters(file: &Path, rules: &Rules) -> Vec<String> {
+fn interpreters(file: &Path, rules: &Rules, mounts: &MountTable) -> Vec<String> {
     let begin = || {
-        let found = LocalFile::find(file, &MountTable::read().ok()?).ok()?;
+        let found = LocalFile::find(file, mounts).ok()?;
         let (opened, _) =
             safe_open::regular(&found.fd, OFlags::NONBLOCK | OFlags::NOCTTY).ok()??;
         let mut begin = Vec::new();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn users_have_no_tool_held_for_everybody() {
+    fn users_have_no_tool_learned() {
         let new = |app, is_administrator: bool| {
             let user = (!is_administrator).then_some(STRANGER);
             new_record(app, &Rules::builtin(), user)

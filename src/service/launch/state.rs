@@ -11,7 +11,7 @@ pub struct LaunchPolicy {
     pub plan: Plan,
     /// Whether the app has a profile.
     pub has_profile: bool,
-    /// Whether the kernel records it since execve was called; only where it is to be learned.
+    /// Whether it is recorded from its beginning, the call of execve or its announcement; only where it is to be learned.
     pub is_recorded: bool,
 }
 

@@ -68,7 +68,13 @@ impl Outside for Parts {
         let number = launch.number;
         match action {
             StateAction::StartPrefetch => return self.start_prefetch(launch),
-            StateAction::StartRecording { late } => return self.start_recording(launch, late),
+            StateAction::StartRecording { late } => {
+                let started = self.start_recording(launch, late);
+                if started.is_err() {
+                    self.give_recorder_up(number);
+                }
+                return started;
+            }
             StateAction::WatchCompletion => {
                 let profile = self.apps.profiles.get(&launch.start.key);
                 if let Some(page) = profile.and_then(|profile| profile.completion) {
@@ -127,7 +133,7 @@ impl Parts {
         }
         let options = PrefetchOptions {
             memory: MemoryLimits::from(&self.config.prefetch),
-            elevators: Some(self.elevators.clone()),
+            elevators: Some(Arc::clone(&self.elevators)),
             launched: i32::try_from(launch.start.pid).ok(),
             ..PrefetchOptions::default()
         };
