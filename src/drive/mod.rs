@@ -17,8 +17,7 @@ pub use caches::{checkpoint_journal, drop_caches, drop_clean_caches};
 pub use identity::{DriveIdentity, identities};
 pub use kept_models::{KeptModel, KeptModels, KeptModelsError};
 pub use knobs::{
-    ChangeId, IoClass, KnobError, Knobs, Setting, SystemBus, Undone, UnitProperty, check_record,
-    keep, restore_leftovers,
+    ChangeId, KnobError, Knobs, Setting, Undone, check_record, keep, restore_leftovers,
 };
 pub use known_drives::{KnownDrive, drives_of, known_drives, remark};
 pub use memory::{Memory, MemoryLimits};
@@ -26,5 +25,4 @@ pub use page_out::{FileMapping, page_out_mapped};
 pub use probe::{ProbeError, ProbedDrive, probe, probe_drive};
 pub use stack::DriveBelow;
 pub use sysfs::{DriveClaim, Sysfs};
-pub use writes::{DirtyLimits, DirtyMemory, IoScheduler, WriteCounters};
-pub use written::WrittenDrive;
+pub use writes::{IoScheduler, WriteCounters};

@@ -50,13 +50,12 @@ impl Drives {
 
     /// The drive below a file system's device; `None` if it lies on several.
     pub fn below(&self, dev: u64) -> Option<u64> {
-        Some(self.sysfs.written_drive(dev)?.dev)
+        self.sysfs.written_drive(dev)
     }
 
     /// The drives that are writing something.
     pub fn writing(&self) -> Vec<u64> {
-        let drives = self.sysfs.writing_drives().into_iter();
-        drives.map(|drive| drive.dev).collect()
+        self.sysfs.writing_drives()
     }
 
     /// Looks at a drive; `None` if it has gone.
@@ -138,7 +137,7 @@ impl Drives {
         {
             return Err(format!("{}: {LEFT_ALONE}", path.display()));
         }
-        let setting = Setting::File {
+        let setting = Setting {
             path: path.clone(),
             value,
         };

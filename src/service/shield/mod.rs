@@ -123,7 +123,7 @@ impl LaunchShield {
         let status = self.shield.as_ref().map(Shield::status);
         let was_shielded = drive
             .zip(status)
-            .is_some_and(|(drive, status)| was_shielded(&status, drive.dev, shielded.began_ms));
+            .is_some_and(|(drive, status)| was_shielded(&status, drive, shielded.began_ms));
         LaunchWrites {
             // Only a drive that is being written is shielded.
             background: was_shielded || shielded.waits.beside_writes(),
