@@ -157,6 +157,10 @@ fn decode_launch(bytes: [u8; LAUNCH_BYTES]) -> (u32, u64) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -165,6 +169,51 @@ mod tests {
             let (uid, dev) = launch;
             assert_eq!(decode_launch(encode_launch(uid, dev)), launch);
         }
+    }
+
+    /// The whole way of a launch: through the pipe, a look at the drive, and the lever; and back when it is stopped.
+    #[test]
+    fn a_launch_from_a_drive_that_is_written_has_its_lever_set_until_the_shield_stops() {
+        let root = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(root.path()).unwrap();
+        let disk = base.join("devices/sda");
+        fs::create_dir_all(disk.join("queue")).unwrap();
+        fs::create_dir_all(base.join("dev/block")).unwrap();
+        symlink(&disk, base.join("dev/block/8:0")).unwrap();
+        let largest = disk.join("queue/max_sectors_kb");
+        for (name, text) in [
+            ("dev", "8:0"),
+            ("stat", "0 0 0 0 5 0 2048 0 3 0 0"),
+            ("inflight", "0 3"),
+            ("queue/scheduler", "[none]"),
+            ("queue/max_sectors_kb", "1280"),
+        ] {
+            fs::write(disk.join(name), text).unwrap();
+        }
+        let shield = Shield::start(ShieldOptions {
+            guard_dir: base.join("run"),
+            keeper: None,
+            sysfs: Sysfs::at(&base),
+            people: People {
+                users: base.join("users"),
+                slices: base.join("slices"),
+                pressure: base.join("pressure"),
+            },
+        })
+        .unwrap();
+        assert!(shield.launch(1000, 0x800));
+        let limit = Instant::now() + Duration::from_secs(60);
+        while shield.status().in_force.is_empty() {
+            assert!(Instant::now() < limit, "{:?}", shield.status());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(fs::read_to_string(&largest).unwrap(), "128");
+        let status = shield.status();
+        assert_eq!((status.taken, status.problem), (1, None));
+        assert_eq!(status.in_force[0].uid, Some(1000));
+        assert_eq!(status.in_force[0].target, "sda: requests of 128 KiB");
+        shield.stop();
+        assert_eq!(fs::read_to_string(&largest).unwrap(), "1280");
     }
 
     #[test]

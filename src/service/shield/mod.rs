@@ -127,7 +127,6 @@ impl LaunchShield {
         LaunchWrites {
             // Only a drive that is being written is shielded.
             background: was_shielded || shielded.waits.beside_writes(),
-            held_us: 0,
             waited_us: shielded.waits.waited_us(),
         }
     }
