@@ -292,7 +292,7 @@ pub struct Launch {
     /// What was written meanwhile, in the scenarios `writer-…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Throughput>,
-    /// What the shield did, a line each, in `writer-shield` and `writer-responsive`.
+    /// What the shield did, a line each, in `writer-shield`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shield: Vec<String>,
 }
@@ -336,7 +336,7 @@ pub struct Written {
     pub benchmark: String,
     /// Name of the writer, such as `create`; `None` on a quiet drive.
     pub writer: Option<String>,
-    /// Name of what was done against waits, such as `none` or `shield`.
+    /// Name of what was done against waits, such as `none` or `requests`.
     pub measure: String,
     /// Number of the turn, from 0; runs of one turn are comparable.
     pub turn: u32,

@@ -52,21 +52,8 @@ fn written(out: &Path) -> Vec<Written> {
     report::load(out).unwrap().written
 }
 
-/// What the shield may change, and others may not find changed.
-fn knobs() -> Vec<String> {
-    let names = [
-        "dirty_ratio",
-        "dirty_background_ratio",
-        "dirty_bytes",
-        "dirty_background_bytes",
-        "dirty_expire_centisecs",
-        "dirty_writeback_centisecs",
-    ];
-    names
-        .iter()
-        .map(|name| fs::read_to_string(format!("/proc/sys/vm/{name}")).unwrap())
-        .collect()
-}
+/// The record of what the shield has changed and not restored.
+const CHANGED: &str = "/run/paralfetch-lab-shield/knobs.json";
 
 #[test]
 fn a_benchmark_runs_quiet_and_beside_a_writer_to_its_end() {
@@ -76,7 +63,6 @@ fn a_benchmark_runs_quiet_and_beside_a_writer_to_its_end() {
     let _alone = alone();
     let place = tempfile::tempdir_in("/var/tmp").unwrap();
     let (images, out) = (place.path().join("images"), place.path().join("out"));
-    let before = knobs();
     let options = [
         "--device",
         "ufs",
@@ -87,7 +73,7 @@ fn a_benchmark_runs_quiet_and_beside_a_writer_to_its_end() {
         "--writer",
         "fsyncs",
         "--measures",
-        "detector,shield",
+        "detector,requests",
         "--waits",
     ];
     let output = writes(&images, &out, &options);
@@ -108,7 +94,7 @@ fn a_benchmark_runs_quiet_and_beside_a_writer_to_its_end() {
         (false, "none"),
         (true, "none"),
         (true, "detector"),
-        (true, "shield"),
+        (true, "requests"),
     ];
     assert_eq!(conditions, asked, "{said}");
     for one in &found {
@@ -128,14 +114,14 @@ fn a_benchmark_runs_quiet_and_beside_a_writer_to_its_end() {
     assert!(
         fs::read_to_string(out.join("writes.md"))
             .unwrap()
-            .contains("| all | shield |")
+            .contains("| all | requests |")
     );
 
     // What is there is not measured again, and is shown again.
     let again = writes(&images, &out, &options);
     assert!(again.status.success() && again.stdout == output.stdout);
     assert_eq!(written(&out).len(), found.len());
-    assert_eq!(knobs(), before);
+    assert!(!Path::new(CHANGED).exists());
     let left: Vec<_> = fs::read_dir(&images)
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
@@ -193,7 +179,7 @@ fn what_is_not_there_cannot_be_asked_for() {
     let place = tempfile::tempdir().unwrap();
     for (option, value, known) in [
         ("--benchmarks", "m6", "photos"),
-        ("--measures", "boost", "backlog"),
+        ("--measures", "boost", "requests"),
         ("--writer", "append", "fsyncs"),
         ("--device", "drum", "qlc-sata"),
         ("--drive-scheduler", "cfq", "bfq"),

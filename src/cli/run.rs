@@ -21,7 +21,7 @@ use crate::model::{App, Ended, LaunchLimits, PrefetchReport, Profile};
 use crate::prefetch::{Prefetch, PrefetchOptions, raise_open_files};
 use crate::process::{Command, Exit, Spawn, Supervisor, User};
 use crate::profile::Store;
-use crate::service::control::MeasureState;
+use crate::service::control::ShieldingState;
 
 /// How long a prefetch may go on after the started process has exited, since its children may go on with
 /// the launch.
@@ -62,12 +62,12 @@ pub fn main(state_dir: &Path, args: RunArgs) -> Result<(), Failure> {
         spawn.before_exec = Some(Box::new(move || mark.set()));
     }
     let started = SystemTime::now();
-    let launched = supervisor.start(spawn).map_err(Failure::not_started)?;
+    supervisor.start(spawn).map_err(Failure::not_started)?;
     // After the prefetch and the app have been started, so that they do not wait for it.
     super::restore_after_crash();
     let shielded = match args.no_shield {
         true => None,
-        false => ShieldedRun::start(&command_app, launched.pid),
+        false => ShieldedRun::start(&command_app),
     };
     let Some((app, prefetch)) = running else {
         let exit = supervisor.wait()?;
@@ -101,10 +101,10 @@ struct ReportWatchers {
 
 /// Restores what was changed for the launch, and says what that was if `verbose`.
 fn end_shield(shielded: Option<ShieldedRun>, verbose: bool) {
-    let measures = shielded.map_or_else(Vec::new, ShieldedRun::end);
+    let all = shielded.map_or_else(Vec::new, ShieldedRun::end);
     if verbose {
-        for measure in measures {
-            say(writes::line("", &MeasureState::from(measure)).trim_start());
+        for shielding in all {
+            say(writes::line("", &ShieldingState::from(shielding)).trim_start());
         }
     }
 }

@@ -4,28 +4,18 @@
 //! runs, its shield has the system's knobs, and this one leaves them to it.
 
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
-use std::time::{Duration, Instant};
-
-use rustix::process::Pid;
+use std::time::Duration;
 
 use super::say;
 use crate::drive::{KnobError, Sysfs};
-use crate::kernel::kernel_dev;
 use crate::learn::{RUN_DIR, keeper_command};
-use crate::model::{App, LaunchLimits};
-use crate::policy::ShieldSettings;
-use crate::process::{Clocks, EndDetector, LaunchLook, ReadSample, process_threads, thread_states};
-use crate::service::config::{Config, WritesConfig};
-use crate::service::{CONFIG_DIR, guard_dir};
-use crate::shield::{MeasureReport, Shield, ShieldError, ShieldOptions};
-
-/// The number of the only launch.
-const LAUNCH: u64 = 1;
-
-/// How often the launch is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+use crate::model::App;
+use crate::policy::REASON_LASTS;
+use crate::service::config::Config;
+use crate::service::{CONFIG_DIR, SHIELD_KEEPER_LIMIT, guard_dir};
+use crate::shield::{People, Shield, ShieldError, ShieldOptions, Shielding};
 
 /// How long to wait for the thread when the app has ended. It restores settings in milliseconds, unless a drive blocks
 /// it; the keeper restores them then.
@@ -35,13 +25,13 @@ const END: Duration = Duration::from_secs(5);
 pub struct ShieldedRun {
     /// Sent to, or dropped: the app has ended.
     end: Option<SyncSender<()>>,
-    done: Receiver<Vec<MeasureReport>>,
+    done: Receiver<Vec<Shielding>>,
 }
 
 impl ShieldedRun {
-    /// Has a thread shield the launch of this app, whose process is `root`. Does not wait for it. `None` if there is
-    /// nothing to be done, or no thread.
-    pub fn start(app: &App, root: Pid) -> Option<ShieldedRun> {
+    /// Has a thread shield the launch of this app. Does not wait for it. `None` if there is nothing to be done, or no
+    /// thread.
+    pub fn start(app: &App) -> Option<ShieldedRun> {
         if !rustix::process::geteuid().is_root() || app.dev == 0 {
             return None;
         }
@@ -49,15 +39,12 @@ impl ShieldedRun {
         let (tell, done) = sync_channel(1);
         let (uid, dev) = (app.uid, app.dev);
         let work = move || {
-            let measures = match shield(uid, dev, root, &ended) {
-                Ok(measures) => measures,
-                Err(why) => {
-                    say(&format!("{why}; the launch is not shielded from writes"));
-                    Vec::new()
-                }
-            };
+            let all = shield(uid, dev, &ended).unwrap_or_else(|why| {
+                say(&format!("{why}; the launch is not shielded from writes"));
+                Vec::new()
+            });
             // The receiver may have given up.
-            let _ = tell.send(measures);
+            let _ = tell.send(all);
         };
         let started = thread::Builder::new()
             .name("pf-shield-run".to_owned())
@@ -72,11 +59,11 @@ impl ShieldedRun {
     }
 
     /// The app has ended: restores everything. Returns what was done.
-    pub fn end(mut self) -> Vec<MeasureReport> {
+    pub fn end(mut self) -> Vec<Shielding> {
         self.finish()
     }
 
-    fn finish(&mut self) -> Vec<MeasureReport> {
+    fn finish(&mut self) -> Vec<Shielding> {
         if self.end.take().is_none() {
             return Vec::new();
         }
@@ -90,38 +77,22 @@ impl Drop for ShieldedRun {
     }
 }
 
-/// Shields the launch until it is over, and goes on until all measures have ended, or the app has: then `ended` is
-/// closed. Returns what was done.
-fn shield(
-    uid: u32,
-    dev: u64,
-    root: Pid,
-    ended: &Receiver<()>,
-) -> Result<Vec<MeasureReport>, String> {
+/// Shields the launch for as long as it is a reason, or until the app has ended: then `ended` is closed. Returns what
+/// was done.
+fn shield(uid: u32, dev: u64, ended: &Receiver<()>) -> Result<Vec<Shielding>, String> {
     let config = Config::load(Path::new(CONFIG_DIR)).map_err(|error| error.to_string())?;
-    let writes = config.writes;
-    if !writes.shield {
+    if !config.writes.shield {
         return Ok(Vec::new());
     }
-    let shield = match start(&writes) {
+    let shield = match start() {
         Ok(shield) => shield,
         // The service's shield, or that of another launch.
         Err(ShieldError::Knobs(KnobError::Busy)) => return Ok(Vec::new()),
         Err(error) => return Err(error.to_string()),
     };
-    let root_pid = root.as_raw_nonzero().get();
-    shield.launch_begins(LAUNCH, uid, root_pid, kernel_dev(dev));
-    let limits = LaunchLimits::from(&config.launch);
-    let exited = until_over(dev, root_pid.unsigned_abs(), limits, ended);
-    shield.launch_ends(LAUNCH);
-    if !exited {
-        let limit = Instant::now() + writes.longest();
-        while !shield.status().in_force.is_empty() && Instant::now() < limit {
-            if has_ended(ended) {
-                break;
-            }
-        }
-    }
+    shield.launch(uid, dev);
+    // Either is the end of it: the app has ended, or the launch is no reason any more.
+    let _ = ended.recv_timeout(REASON_LASTS);
     let status = shield.status();
     shield.stop();
     if let Some(problem) = status.problem {
@@ -130,40 +101,12 @@ fn shield(
     Ok(status.ended.into_iter().chain(status.in_force).collect())
 }
 
-fn start(writes: &WritesConfig) -> Result<Shield, ShieldError> {
+fn start() -> Result<Shield, ShieldError> {
     let guard_dir = guard_dir(Path::new(RUN_DIR))?;
     Shield::start(ShieldOptions {
-        keeper: keeper_command(&guard_dir, WritesConfig::KEEPER_LIMIT),
+        keeper: keeper_command(&guard_dir, SHIELD_KEEPER_LIMIT),
         guard_dir,
-        settings: ShieldSettings::from(writes),
         sysfs: Sysfs::default(),
+        people: People::default(),
     })
-}
-
-/// Waits until the launch is over, as far as the reads of its drive tell. Whether the app has ended.
-fn until_over(dev: u64, root: u32, limits: LaunchLimits, ended: &Receiver<()>) -> bool {
-    let sysfs = Sysfs::default();
-    let reads = || sysfs.reads(dev).unwrap_or_default();
-    let (begun, before) = (Clocks::now(), reads());
-    let mut detector = EndDetector::new(begun.monotonic_ns, begun, limits);
-    loop {
-        if has_ended(ended) {
-            return true;
-        }
-        let look = LaunchLook {
-            now: Clocks::now(),
-            reads: ReadSample::Total(reads().saturating_sub(before)),
-            is_prefetching: false,
-            has_exited: false,
-        };
-        let over = detector.look(look, thread_states(process_threads(root)));
-        if over.is_some() {
-            return false;
-        }
-    }
-}
-
-/// Waits a moment; whether the app has ended.
-fn has_ended(ended: &Receiver<()>) -> bool {
-    !matches!(ended.recv_timeout(LOOK), Err(RecvTimeoutError::Timeout))
 }

@@ -199,8 +199,7 @@ fn writes_lines(apps: &[AppState]) -> Vec<String> {
             format::counted(launches, "launch", "launches")
         ),
         format!(
-            "  writeback held back for {}, waited for writes for {}",
-            format::seconds(sum(|app| app.writeback_held_us)),
+            "  their tasks waited for writes for {}",
             format::seconds(sum(|app| app.waited_for_writes_us)),
         ),
     ]
@@ -214,8 +213,7 @@ mod tests {
     fn launches_beside_writes_are_summed_up_if_there_were_any() {
         let beside = |beside_writes| AppState {
             beside_writes,
-            writeback_held_us: 750_000 * beside_writes,
-            waited_for_writes_us: u64::MAX,
+            waited_for_writes_us: 750_000 * beside_writes,
             ..AppState::default()
         };
         assert!(writes_lines(&[]).is_empty());
@@ -223,7 +221,7 @@ mod tests {
         assert!(writes_lines(std::slice::from_ref(&quiet)).is_empty());
         let lines = writes_lines(&[beside(1), quiet, beside(3)]).concat();
         assert!(
-            lines.starts_with("4 launches beside") && lines.contains("back for 3.000 s"),
+            lines.starts_with("4 launches beside") && lines.contains("writes for 3.000 s"),
             "{lines}"
         );
     }
@@ -289,7 +287,7 @@ mod tests {
             "{lines:?}"
         );
         assert!(
-            lines[8].starts_with("            writeback held"),
+            lines[8].starts_with("            their tasks waited"),
             "{lines:?}"
         );
         let app = AppState {

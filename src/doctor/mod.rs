@@ -109,7 +109,7 @@ pub fn diagnose(state_dir: &Path) -> Diagnosis {
     checks.extend(system::drives());
     checks.extend(system::models(state_dir));
     checks.extend([system::memory(), system::memory_cgroup()]);
-    checks.extend(writes::measures());
+    checks.push(writes::shield());
     Diagnosis {
         works: checks
             .iter()

@@ -1,95 +1,114 @@
 //! What can be done so that launches do not wait for other programs' writes.
 
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
 use super::AbilityCheck;
-use crate::policy::MeasureKind;
-use crate::shield::{MeasureAbility, abilities};
 
-/// The measures of the shield.
-pub fn measures() -> Vec<AbilityCheck> {
-    let is_root = rustix::process::geteuid().is_root();
-    let judged = abilities().into_iter().map(judge);
-    match is_root {
-        true => judged.collect(),
-        false => judged.map(as_root_would).collect(),
-    }
-}
+/// The settings of a drive that the shield changes.
+const KNOBS: [&str; 2] = ["queue/scheduler", "queue/max_sectors_kb"];
 
-/// What root alone may write says nothing of the service, which is root.
-fn as_root_would(check: AbilityCheck) -> AbilityCheck {
-    match check.found.contains(FOR_ROOT) {
-        true => AbilityCheck::unknown(
-            check.name,
+/// Whether drives that are being written can be shielded. Changes nothing. What other users than root may write says
+/// nothing of the service, which is root.
+pub fn shield() -> AbilityCheck {
+    const NAME: &str = "writes: drives' queues";
+    if !rustix::process::geteuid().is_root() {
+        return AbilityCheck::unknown(
+            NAME,
             "for the service to try",
-            "it may be changed by root alone: sudo paralfetch doctor",
-        ),
-        false => check,
+            "they may be changed by root alone: sudo paralfetch doctor",
+        );
+    }
+    AbilityCheck::useful(
+        NAME,
+        queues(Path::new("/sys")),
+        "launches wait behind what other programs write",
+    )
+}
+
+fn queues(sys: &Path) -> Result<String, String> {
+    let drives = drives(sys);
+    let Some(drive) = drives.first() else {
+        return Err("sysfs has no drives".to_owned());
+    };
+    for knob in KNOBS.map(|knob| drive.join(knob)) {
+        let opened = OpenOptions::new().write(true).open(&knob);
+        opened.map_err(|error| format!("{} {}", knob.display(), why(&error)))?;
+    }
+    Ok(format!("settings of {} drives", drives.len()))
+}
+
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "is mounted read-only, as in a container: run the service on the host".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => "may be written by root alone".to_owned(),
+        io::ErrorKind::NotFound => "is not in this kernel".to_owned(),
+        _ => format!("cannot be written: {error}"),
     }
 }
 
-/// What an ability says where only the user who asks is in the way.
-const FOR_ROOT: &str = "written by root alone";
-
-fn judge(ability: MeasureAbility) -> AbilityCheck {
-    let (name, cost) = match ability.kind {
-        MeasureKind::Journal => (
-            "writes: I/O priorities",
-            "tasks that wait for the journal wait behind the writer's requests",
-        ),
-        MeasureKind::Hold => (
-            "writes: held back",
-            "launches wait behind what other programs write",
-        ),
-        MeasureKind::Backlog => (
-            "writes: limit of a drive",
-            "what may be dirty of one drive cannot be limited",
-        ),
-        MeasureKind::Dirty => (
-            "writes: limit of the system",
-            "what may be dirty of the whole system cannot be limited",
-        ),
-        MeasureKind::Group => (
-            "writes: limit of the writer",
-            "a writer cannot be slowed down alone",
-        ),
-        MeasureKind::Requests => (
-            "writes: drives' queues",
-            "writes.responsive has no effect on the drives' queues",
-        ),
-    };
-    AbilityCheck::useful(name, ability.found, cost)
+/// Whole drives that hold something.
+fn drives(sys: &Path) -> Vec<PathBuf> {
+    let listed = fs::read_dir(sys.join("block"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut drives: Vec<PathBuf> = listed.map(|entry| entry.path()).collect();
+    drives.retain(|drive| {
+        let size = fs::read_to_string(drive.join("size"));
+        size.is_ok_and(|size| size.trim() != "0") && drive.join("queue/scheduler").exists()
+    });
+    drives.sort();
+    drives
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::doctor::AbilityLevel;
+    use tempfile::{TempDir, tempdir};
 
-    #[test]
-    fn what_root_alone_may_write_is_unknown_to_others() {
-        let of = |why: &str| {
-            let found = Err(why.to_owned());
-            let kind = MeasureKind::Hold;
-            as_root_would(judge(MeasureAbility { kind, found })).level
-        };
-        assert_eq!(
-            of("/proc/x may be written by root alone"),
-            AbilityLevel::Unknown
-        );
-        assert_eq!(of("there is no /proc/x"), AbilityLevel::Less);
+    use super::*;
+
+    /// A sysfs with these files.
+    fn sys(files: &[(&str, &str)]) -> TempDir {
+        let dir = tempdir().unwrap();
+        for (path, text) in files {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        dir
     }
 
     #[test]
-    fn a_measure_that_cannot_be_taken_costs_something_and_breaks_nothing() {
-        for kind in MeasureKind::ALL {
-            for (found, level) in [
-                (Ok("there".to_owned()), AbilityLevel::Ok),
-                (Err("missing".to_owned()), AbilityLevel::Less),
-            ] {
-                let check = judge(MeasureAbility { kind, found });
-                assert_eq!(check.level, level, "{kind}");
-                assert_eq!(check.cost.is_some(), level == AbilityLevel::Less);
-                assert!(check.name.len() < 34, "the column is as wide");
-            }
-        }
+    fn what_is_missing_is_named() {
+        let lack = |files: &[(&str, &str)]| queues(sys(files).path()).unwrap_err();
+        assert!(lack(&[]).contains("no drives"));
+        let empty = [
+            ("block/loop0/size", "0"),
+            ("block/loop0/queue/scheduler", "[none]"),
+        ];
+        assert!(lack(&empty).contains("no drives"));
+        let drive = [
+            ("block/sda/size", "9"),
+            ("block/sda/queue/scheduler", "[none]"),
+        ];
+        assert!(lack(&drive).contains("max_sectors_kb is not in"));
+        let whole = sys(&[
+            drive[0],
+            drive[1],
+            ("block/sda/queue/max_sectors_kb", "1280"),
+        ]);
+        assert_eq!(queues(whole.path()).unwrap(), "settings of 1 drives");
+    }
+
+    #[test]
+    fn a_containers_settings_are_read_only() {
+        let error = io::Error::from(io::ErrorKind::ReadOnlyFilesystem);
+        assert!(why(&error).contains("container"));
+        let error = io::Error::from(io::ErrorKind::PermissionDenied);
+        assert!(why(&error).contains("root"));
     }
 }

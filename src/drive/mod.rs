@@ -19,8 +19,8 @@ pub use elevator::{ELEVATORS_DIR, Elevators};
 pub use identity::{DriveIdentity, identities};
 pub use kept_models::{KeptModel, KeptModels, KeptModelsError};
 pub use knobs::{
-    ChangeId, HeldKnobs, IoClass, KeeperCommand, KnobError, Knobs, Setting, SharedKnobs, SystemBus,
-    Undone, UnitProperty, check_record, keep, restore_leftovers,
+    ChangeId, HeldKnobs, KeeperCommand, KnobError, Knobs, Setting, SharedKnobs, Undone,
+    check_record, keep, restore_leftovers,
 };
 pub use known_drives::{KnownDrive, drives_of, known_drives, remark};
 pub use memory::{Memory, MemoryLimits};
@@ -28,5 +28,4 @@ pub use page_out::{FileMapping, page_out_mapped};
 pub use probe::{ProbeError, ProbedDrive, probe, probe_drive};
 pub use stack::DriveBelow;
 pub use sysfs::{DriveClaim, Sysfs};
-pub use writes::{DirtyLimits, DirtyMemory, IoScheduler, WriteCounters};
-pub use written::WrittenDrive;
+pub use writes::{IoScheduler, WriteCounters};

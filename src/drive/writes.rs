@@ -1,7 +1,5 @@
-//! How much a drive is being written, and what limits it. Devices are encoded as `st_dev`.
+//! How much a drive is being written, and by which scheduler. Devices are encoded as `st_dev`.
 
-use std::fs;
-use std::io;
 use std::path::PathBuf;
 
 use super::Sysfs;
@@ -44,19 +42,6 @@ impl WriteCounters {
     }
 }
 
-/// The files that limit how much memory may be dirty for a device (/sys/class/bdi), as far as this kernel has them:
-/// `strict_limit` and `max_bytes` are there from 6.2 on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DirtyLimits {
-    /// 1: the device's limits hold even while the whole system is below its own.
-    pub strict_limit: Option<PathBuf>,
-    /// Most dirty memory, in bytes. The kernel keeps it as a share of what may be dirty: what is read back is not exactly
-    /// what was written, and changes with free memory.
-    pub max_bytes: Option<PathBuf>,
-    /// Most dirty memory, in percent of what may be dirty.
-    pub max_ratio: Option<PathBuf>,
-}
-
 /// The scheduler of a drive's requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoScheduler {
@@ -90,11 +75,6 @@ impl IoScheduler {
     pub fn favours_readers(&self) -> bool {
         self.name == "bfq"
     }
-
-    /// Whether it heeds the priorities of ioprio_set(2).
-    pub fn honours_priorities(&self) -> bool {
-        ["bfq", "mq-deadline"].contains(&self.name.as_str())
-    }
 }
 
 impl Sysfs {
@@ -103,15 +83,6 @@ impl Sysfs {
         let disk = self.disk(dev)?;
         let inflight = read(&disk.join("inflight"));
         WriteCounters::parse(&read(&disk.join("stat"))?, inflight.as_deref())
-    }
-
-    /// The files that limit the dirty memory of `dev`.
-    pub fn dirty_limits(&self, dev: u64) -> DirtyLimits {
-        DirtyLimits {
-            strict_limit: self.bdi_knob(dev, "strict_limit"),
-            max_bytes: self.bdi_knob(dev, "max_bytes"),
-            max_ratio: self.bdi_knob(dev, "max_ratio"),
-        }
     }
 
     /// The scheduler of the drive that `dev` is on. `None` if it has none: its driver has no request queue.
@@ -134,43 +105,6 @@ impl Sysfs {
     }
 }
 
-/// Memory that waits to be written to drives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DirtyMemory {
-    /// Bytes that no one has begun to write.
-    pub dirty: u64,
-    /// Bytes that are being written.
-    pub writeback: u64,
-}
-
-impl DirtyMemory {
-    /// Reads /proc/meminfo.
-    ///
-    /// # Errors
-    /// As open(2) and read(2), and when it is not as proc(5) describes it.
-    pub fn read() -> io::Result<Self> {
-        let text = fs::read_to_string("/proc/meminfo")?;
-        DirtyMemory::parse(&text).ok_or_else(|| {
-            let why = "/proc/meminfo is not as proc(5) describes it";
-            io::Error::new(io::ErrorKind::InvalidData, why)
-        })
-    }
-
-    /// From the contents of /proc/meminfo.
-    pub fn parse(meminfo: &str) -> Option<Self> {
-        let bytes = |name: &str| -> Option<u64> {
-            let mut lines = meminfo.lines();
-            let rest = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-            let kib: u64 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
-            kib.checked_mul(1024)
-        };
-        Some(DirtyMemory {
-            dirty: bytes("Dirty")?,
-            writeback: bytes("Writeback")?,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rustix::fs::makedev;
@@ -188,7 +122,6 @@ mod tests {
                 ("devices/sda/stat", stat),
                 ("devices/sda/inflight", "       2        7\n"),
                 ("devices/sda/queue/scheduler", "none [mq-deadline] bfq\n"),
-                ("class/bdi/8:0/max_ratio", "100\n"),
             ],
         );
         let part = makedev(8, 1);
@@ -203,12 +136,7 @@ mod tests {
         assert_eq!(sysfs.write_counters(makedev(9, 9)), None);
         let scheduler = sysfs.scheduler(part).unwrap();
         assert_eq!(scheduler.available, ["none", "mq-deadline", "bfq"]);
-        assert!(scheduler.honours_priorities());
         assert_eq!(sysfs.queue_knob(part, "nr_requests"), None);
-        // As before 6.2.
-        let limits = sysfs.dirty_limits(part);
-        assert!(limits.max_ratio.unwrap().ends_with("8:0/max_ratio"));
-        assert_eq!((limits.strict_limit, limits.max_bytes), (None, None));
     }
 
     #[test]
@@ -236,27 +164,5 @@ mod tests {
             !sysfs.favours_readers(makedev(9, 9)),
             "there is no such device"
         );
-    }
-
-    #[test]
-    fn only_some_schedulers_honour_priorities() {
-        for (text, honours) in [
-            ("[bfq] none", true),
-            ("[none] bfq", false),
-            ("[kyber]", false),
-        ] {
-            let scheduler = IoScheduler::parse(text).unwrap();
-            assert_eq!(scheduler.honours_priorities(), honours, "{text}");
-        }
-        assert_eq!(IoScheduler::parse("none\n"), None);
-    }
-
-    #[test]
-    fn dirty_memory_is_told_from_memory_under_writeback() {
-        let text = "MemTotal: 9 kB\nDirty:     12 kB\nWriteback:   3 kB\nWritebackTmp: 7 kB\n";
-        let found = DirtyMemory::parse(text).unwrap();
-        assert_eq!((found.dirty, found.writeback), (12 << 10, 3 << 10));
-        assert_eq!(DirtyMemory::parse("Dirty: 1 kB\n"), None);
-        DirtyMemory::read().unwrap();
     }
 }

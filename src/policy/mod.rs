@@ -47,8 +47,7 @@ pub use order_trial::OrderTrial;
 pub use probe_times::{ProbeEnd, ProbeTimes, is_to_be_measured};
 pub use relearn::Relearning;
 pub use shield::{
-    DirtyThresholds, DriveLook, Measure, MeasureEnd, MeasureKind, MemoryLook, ShieldAction,
-    ShieldEvent, ShieldLook, ShieldProfile, ShieldSettings, ShieldState, WriterLook, WriterMemory,
+    DriveLook, Lever, REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState,
 };
 pub use tuned_parameter::{TunedParameter, TuningRules};
 pub use types::{

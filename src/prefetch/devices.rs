@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use crate::drive::{Sysfs, WrittenDrive};
+use crate::drive::Sysfs;
 use crate::fs::blockdev;
 use crate::fs::mounts::{MountTable, fs_uuid};
 use crate::fs::safe_open;
@@ -33,8 +33,8 @@ impl OpenDevice {
     pub fn find(device: &Device, mounts: &MountTable, sysfs: &Sysfs) -> Option<Self> {
         let (dev, mount) = open_same(device, mounts)?;
         let limit = sysfs.readahead_limit(dev).unwrap_or(DEFAULT_READAHEAD);
-        let writes = |drive: WrittenDrive| sysfs.write_counters(drive.dev);
-        let writes = sysfs.written_drive(dev).and_then(writes);
+        let drive = sysfs.written_drive(dev);
+        let writes = drive.and_then(|drive| sysfs.write_counters(drive));
         let is_written = writes.is_some_and(|writes| writes.in_flight > 0);
         Some(OpenDevice {
             dev,

@@ -4,9 +4,6 @@ use std::collections::HashSet;
 use std::io;
 use std::{fs, str};
 
-/// The process that all threads of the kernel are children of.
-const KTHREADD: i32 = 2;
-
 /// A process or thread, as /proc/PID/stat tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskState {
@@ -27,11 +24,6 @@ impl TaskState {
     /// Whether it is one process, although its parent may have changed.
     pub fn is_same(&self, other: &Self) -> bool {
         (self.pid, self.start_time) == (other.pid, other.start_time)
-    }
-
-    /// Whether it is a thread of the kernel's, whatever it is named.
-    pub fn is_kernel_thread(&self) -> bool {
-        self.parent == KTHREADD
     }
 
     /// Whether it has ended.

@@ -10,7 +10,7 @@ use super::parts::{EndedLaunch, Missed};
 use super::registry::Record;
 use crate::kernel::CountingWaits;
 use crate::learn::LiveResult;
-use crate::model::{UserApp, WaitTask};
+use crate::model::UserApp;
 use crate::shield::Shield;
 
 /// Takes what came of a job for the managed apps. Returns a warning if something is wrong.
@@ -38,12 +38,8 @@ pub enum Message {
         started: Result<Option<Shield>, String>,
         wanted: WritesConfig,
     },
-    /// A task of a launch waits for a write on a device, the kernel's dev_t, that nobody was in a hurry for.
-    ForegroundWaits {
-        launch: u64,
-        task: WaitTask,
-        device: u32,
-    },
+    /// A task of this launch waits for a write that nobody was in a hurry for.
+    ForegroundWaits(u64),
     /// The prefetch thread of this launch has ended.
     Prefetched(u64),
     /// The profiles that are in the store now.

@@ -62,7 +62,7 @@ use std::path::PathBuf;
 use crate::drive::Sysfs;
 
 pub use cached_profile::main_class;
-pub use shield::{GUARD_DIR as SHIELD_DIR, guard_dir};
+pub use shield::{GUARD_DIR as SHIELD_DIR, KEEPER_LIMIT as SHIELD_KEEPER_LIMIT, guard_dir};
 pub use start::{CannotWorkHere, run};
 pub use watchlist::PATH as SEARCH_PATH;
 

@@ -62,10 +62,10 @@ impl Drive {
         Path::new(&format!("/sys/class/bdi/7:{}", self.0)).join(name)
     }
 
-    /// What its knobs say. Not `max_bytes`, which depends on free memory.
+    /// What its knobs say.
     pub fn values(&self) -> Vec<String> {
         let queue = ["scheduler", "nr_requests", "max_sectors_kb"].map(|name| self.queue(name));
-        let bdi = ["max_ratio_fine", "strict_limit", "read_ahead_kb"].map(|name| self.bdi(name));
+        let bdi = [self.bdi("read_ahead_kb")];
         // Older kernels do not have all of them.
         queue
             .iter()
@@ -85,8 +85,6 @@ impl Drive {
             (self.queue("scheduler"), other),
             (self.queue("nr_requests"), "17"),
             (self.queue("max_sectors_kb"), "64"),
-            (self.bdi("strict_limit"), "1"),
-            (self.bdi("max_bytes"), "16777216"),
             (self.bdi("read_ahead_kb"), "4"),
         ];
         changes
@@ -124,7 +122,7 @@ pub fn read(path: &Path) -> String {
 }
 
 pub fn setting((path, value): (PathBuf, &str)) -> Setting {
-    Setting::File {
+    Setting {
         path,
         value: value.to_owned(),
     }
@@ -235,15 +233,9 @@ fn a_drive_that_was_replaced_keeps_its_own_values() {
     drive.replace();
     let (knobs, _) = hold();
     let record = fs::read(run.path().join("knobs.json")).unwrap();
-    // `max_bytes` is a share of the memory that may be dirty, which changes: the share itself has to be the same.
-    let share = other.bdi("max_ratio_fine");
-    let held_share = share.exists().then(|| read(&share));
     drop(knobs);
     for (path, value) in other.changes() {
         fs::write(path, value).unwrap();
-    }
-    if let Some(held) = held_share {
-        fs::write(share, held).unwrap();
     }
     fs::write(run.path().join("knobs.json"), record).unwrap();
     drive.remove();

@@ -7,13 +7,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-use paralfetch::drive::{IoClass, Knobs, Setting, UnitProperty};
+use paralfetch::drive::{Knobs, Setting};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use common::until;
 
-/// The knobs to change, a line each: `file PATH VALUE`, `priority TID` or `unit NAME BYTES`.
+/// The knobs to change, a line each: `PATH VALUE`.
 pub const VARIABLE: &str = "PARALFETCH_TEST_KNOBS";
 
 const RUN_DIR: &str = "PARALFETCH_TEST_RUN_DIR";
@@ -38,23 +38,10 @@ pub fn hold() -> ExitCode {
 }
 
 fn parse(line: &str) -> Setting {
-    let words: Vec<&str> = line.split(' ').collect();
-    match words[..] {
-        ["file", path, value] => Setting::File {
-            path: path.into(),
-            value: value.to_owned(),
-        },
-        ["priority", tid] => Setting::IoPriority {
-            tid: tid.parse().unwrap(),
-            class: IoClass::BestEffort,
-            level: 1,
-        },
-        ["unit", name, bytes] => Setting::UnitProperty {
-            unit: name.to_owned(),
-            property: UnitProperty::MemoryHigh,
-            value: bytes.parse().unwrap(),
-        },
-        _ => panic!("no setting: {line}"),
+    let (path, value) = line.split_once(' ').unwrap();
+    Setting {
+        path: path.into(),
+        value: value.to_owned(),
     }
 }
 
@@ -74,7 +61,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    pub fn start(run_dir: &Path, settings: &[String], has_keeper: bool, bus: Option<&str>) -> Self {
+    pub fn start(run_dir: &Path, settings: &[String], has_keeper: bool) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .env(VARIABLE, settings.join("\n"))
@@ -83,9 +70,6 @@ impl Holder {
             .stdout(Stdio::piped());
         if has_keeper {
             command.env(KEEPER, "1");
-        }
-        if let Some(bus) = bus {
-            command.env("DBUS_SYSTEM_BUS_ADDRESS", bus);
         }
         let mut process = command.spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap());

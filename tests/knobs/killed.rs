@@ -10,7 +10,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::Test;
 use crate::drive::{Drive, read, setting};
 use crate::holder::{Holder, SlowKnob, keeper};
-use crate::priority::priority;
 use common::privileged;
 use common::until;
 
@@ -68,19 +67,20 @@ fn mentions(run_dir: &Path, knob: &Path) -> bool {
     record.is_ok_and(|record| record.contains(knob.to_str().unwrap()))
 }
 
-/// Starts a process that has changed the drive's knobs and the priority of this one, and has come so far with a slow
-/// knob. Ends it by SIGKILL.
+/// Starts a process that has changed the drive's knobs, and has come so far with a slow knob. Ends it by SIGKILL.
 fn kill_in(phase: Phase, run_dir: &Path, drive: &Drive, slow: &SlowKnob, has_keeper: bool) {
     let files = drive.changes().into_iter();
     let mut settings: Vec<String> = files
-        .map(|(path, value)| format!("file {} {value}", path.display()))
+        .map(|(path, value)| format!("{} {value}", path.display()))
         .collect();
-    settings.push(format!("priority {}", std::process::id()));
-    settings.push(format!("file {} 5", slow.0.display()));
-    let before = priority(std::process::id());
-    let mut holder = Holder::start(run_dir, &settings, has_keeper, None);
+    settings.push(format!("{} 5", slow.0.display()));
+    let mut holder = Holder::start(run_dir, &settings, has_keeper);
     until("all but the slow knob are changed", || {
-        priority(std::process::id()) != before
+        let mut changes = drive.changes().into_iter();
+        changes.all(|(path, value)| {
+            let text = read(&path);
+            text == value || text.contains(&format!("[{value}]"))
+        })
     });
     if phase > Phase::Looks {
         slow.answer("1\n");
@@ -115,8 +115,7 @@ fn a_killed_process_leaves_no_knob_changed() {
         return;
     }
     let drive = Drive::new();
-    let own = std::process::id();
-    let before = (drive.values(), priority(own));
+    let before = drive.values();
     for phase in PHASES {
         let directory = tempfile::tempdir().unwrap();
         let run_dir = directory.path().join("run");
@@ -125,7 +124,7 @@ fn a_killed_process_leaves_no_knob_changed() {
         until("the keeper has restored the knobs", || {
             !run_dir.join("knobs.json").exists()
         });
-        assert_eq!((drive.values(), priority(own)), before, "{phase:?}");
+        assert_eq!(drive.values(), before, "{phase:?}");
         assert_eq!(read(&slow.0), "1", "{phase:?}");
     }
 }
@@ -135,17 +134,16 @@ fn the_next_start_restores_what_nobody_else_did() {
         return;
     }
     let drive = Drive::new();
-    let own = std::process::id();
-    let before = (drive.values(), priority(own));
+    let before = drive.values();
     for phase in PHASES {
         let directory = tempfile::tempdir().unwrap();
         let run_dir = directory.path().join("run");
         let slow = SlowKnob::new(directory.path().join("slow"));
         kill_in(phase, &run_dir, &drive, &slow, false);
-        assert_ne!(drive.values(), before.0, "{phase:?}");
-        let count = drive.changes().len() + 1 + usize::from(phase > Phase::Looks);
+        assert_ne!(drive.values(), before, "{phase:?}");
+        let count = drive.changes().len() + usize::from(phase > Phase::Looks);
         assert_eq!(restore_leftovers(&run_dir).unwrap(), count, "{phase:?}");
-        assert_eq!((drive.values(), priority(own)), before, "{phase:?}");
+        assert_eq!(drive.values(), before, "{phase:?}");
         assert_eq!(read(&slow.0), "1", "{phase:?}");
         assert_eq!(restore_leftovers(&run_dir).unwrap(), 0);
     }

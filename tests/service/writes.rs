@@ -13,19 +13,8 @@ use crate::running::{Image, Launched, Running, WAIT};
 use crate::set_up;
 use common::until;
 
-const VM: &str = "/proc/sys/vm";
-const BACKGROUND: &str = "/proc/sys/vm/dirty_background_ratio";
-
 /// A launch is over when its app exits, and not before.
 const UNTIL_EXIT: &str = "[launch]\nquiet_window_ms = 60000\ntimeout_s = 120\n";
-
-/// Holding writeback back, limiting one drive, and limiting the system, each alone.
-const HOLD: &str = "[writes]\nbacklog = false\ndirty = false\njournal = false\npressure = false\n\
-    longest_hold_ms = 10000\n";
-const BACKLOG: &str = "[writes]\nhold = false\ndirty = false\njournal = false\npressure = false\n\
-    longest_limit_s = 60\n";
-const DIRTY: &str = "[writes]\nhold = false\nbacklog = false\njournal = false\npressure = false\n\
-    longest_limit_s = 60\n";
 
 /// All settings that the shield may change, as they were: they are written back if a test fails.
 struct Settings(BTreeMap<PathBuf, String>);
@@ -43,23 +32,11 @@ impl Settings {
     }
 
     fn paths(image: &Image) -> impl Iterator<Item = PathBuf> {
-        let vm = [
-            "dirty_background_bytes",
-            "dirty_bytes",
-            "dirty_background_ratio",
-            "dirty_ratio",
-            "dirty_expire_centisecs",
-            "dirty_writeback_centisecs",
-        ];
         let device = image.root.image.device().file_name().unwrap();
-        let block = Path::new("/sys/block").join(device);
-        let bdi = block.join("bdi");
-        let of_vm = vm.map(|name| Path::new(VM).join(name));
-        let of_bdi = ["strict_limit", "max_ratio_fine"].map(|name| bdi.join(name));
-        let of_queue = ["scheduler", "max_sectors_kb"].map(|name| block.join("queue").join(name));
-        let all = of_vm.into_iter().chain(of_bdi).chain(of_queue);
-        // Limits of single drives are newer than some kernels.
-        all.filter(|path| path.exists())
+        let queue = Path::new("/sys/block").join(device).join("queue");
+        ["scheduler", "max_sectors_kb"]
+            .map(|name| queue.join(name))
+            .into_iter()
     }
 
     fn are_as_before(&self) -> bool {
@@ -78,15 +55,33 @@ impl Settings {
 
 impl Drop for Settings {
     fn drop(&mut self) {
-        // The ratios come after the bytes, which they replace.
         for (path, before) in &self.0 {
-            let is_zero = before == "0" && path.to_string_lossy().ends_with("_bytes");
             if value(path) != *before
-                && !is_zero
                 && let Err(error) = fs::write(path, before)
             {
                 eprintln!("{}: {error}", path.display());
             }
+        }
+    }
+}
+
+/// A user who is logged in, as far as logind's files tell; he is not any more when this is dropped.
+struct LoggedIn(PathBuf);
+
+impl LoggedIn {
+    fn new() -> LoggedIn {
+        let users = Path::new("/run/systemd/users");
+        fs::create_dir_all(users).unwrap();
+        let user = users.join("54321");
+        fs::write(&user, "STATE=active\n").unwrap();
+        LoggedIn(user)
+    }
+}
+
+impl Drop for LoggedIn {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.0) {
+            eprintln!("{}: {error}", self.0.display());
         }
     }
 }
@@ -143,14 +138,15 @@ impl Drop for Writer {
     }
 }
 
-/// A service with these settings, beside a writer.
-fn beside_writer(image: &Image, settings: &str) -> (Running, Writer) {
+/// A service with these settings, beside a writer, and somebody who is logged in.
+fn beside_writer(image: &Image, settings: &str) -> (Running, Writer, LoggedIn) {
+    let user = LoggedIn::new();
     image.script_that_goes_on("app");
     image.configure(&format!("{UNTIL_EXIT}{settings}"));
     image.enable("app");
     let mut service = image.start();
     service.ready_to_learn();
-    (service, Writer::start(image))
+    (service, Writer::start(image), user)
 }
 
 /// A launch for which settings have been changed.
@@ -184,31 +180,23 @@ fn last_launch(image: &Image) -> serde_json::Value {
 }
 
 #[test]
-fn writeback_is_held_back_during_a_launch_and_no_longer() {
+fn a_launch_is_shielded_until_its_drive_is_written_no_longer() {
     let Some((image, _turn)) = set_up() else {
         return;
     };
     let before = Settings::of(&image);
-    let (mut service, _writer) = beside_writer(&image, HOLD);
-    assert!(before.are_as_before(), "{:?}", before.changed());
+    let (mut service, writer, _user) = beside_writer(&image, "");
     let app = shielded(&image, &before);
-    until("all of it is in force", || {
-        before.changed().contains(&Path::new(BACKGROUND))
-            && value(&Path::new(VM).join("dirty_expire_centisecs")) == "360000"
-    });
     image.let_end();
     app.succeed();
     service.launch_of(&image.id("app"));
+    drop(writer);
     until("settings are as before", || before.are_as_before());
     service.stop();
     assert!(before.are_as_before(), "{:?}", before.changed());
 
     let launch = last_launch(&image);
     assert_eq!(launch["background_writes"], true, "{launch}");
-    assert!(
-        launch["writeback_held_us"].as_u64().unwrap() > 0,
-        "{launch}"
-    );
     let output = image.paralfetch(&["stats", &image.id("app")]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -223,7 +211,7 @@ fn what_a_launch_waits_for_is_seen_while_its_drive_is_written() {
         return;
     };
     let before = Settings::of(&image);
-    let (mut service, writer) = beside_writer(&image, "[writes]\nhold = false\n");
+    let (mut service, writer, _user) = beside_writer(&image, "");
     // It goes on until the detector is attached: programs of the kernel tell.
     let app = image.spawn("app");
     service.line(&["waits of launches beside writes are seen"]);
@@ -251,7 +239,7 @@ fn nothing_is_touched_with_the_shield_switched_off() {
         return;
     };
     let before = Settings::of(&image);
-    let (mut service, writer) = beside_writer(&image, "[writes]\nshield = false\n");
+    let (mut service, writer, _user) = beside_writer(&image, "[writes]\nshield = false\n");
     let app = image.spawn("app");
     service.line(&["launch begins"]);
     let written = writer.written() + (64 << 20) / 512;
@@ -271,25 +259,18 @@ fn nothing_is_touched_with_the_shield_switched_off() {
 }
 
 #[test]
-fn settings_are_restored_when_the_service_is_stopped_or_killed_in_each_measure() {
-    for (measure, signal) in [
-        (HOLD, Signal::TERM),
-        (HOLD, Signal::KILL),
-        (BACKLOG, Signal::TERM),
-        (BACKLOG, Signal::KILL),
-        (DIRTY, Signal::TERM),
-        (DIRTY, Signal::KILL),
-    ] {
+fn settings_are_restored_when_the_service_is_stopped_or_killed() {
+    for signal in [Signal::TERM, Signal::KILL] {
         let Some((image, _turn)) = set_up() else {
             return;
         };
         let before = Settings::of(&image);
-        let (service, writer) = beside_writer(&image, measure);
+        let (service, writer, _user) = beside_writer(&image, "");
         let app = shielded(&image, &before);
         until("there is a keeper", || keeper(&image).is_some());
         if signal == Signal::TERM {
             service.stop();
-            assert!(before.are_as_before(), "{measure}: {:?}", before.changed());
+            assert!(before.are_as_before(), "{:?}", before.changed());
         } else {
             // systemd asks all processes of a service to end when its first has been killed.
             kill_process(keeper(&image).unwrap(), Signal::TERM).unwrap();
@@ -307,31 +288,26 @@ fn settings_are_restored_when_the_service_is_stopped_or_killed_in_each_measure()
 
 #[test]
 fn the_next_service_restores_what_one_killed_with_its_keeper_had_changed() {
-    for measure in [HOLD, BACKLOG, DIRTY] {
-        let Some((image, _turn)) = set_up() else {
-            return;
-        };
-        let before = Settings::of(&image);
-        let (service, writer) = beside_writer(&image, measure);
-        let app = shielded(&image, &before);
-        // Stopped, it does not see the launch's end.
-        service.signal(Signal::STOP);
-        kill_process(keeper(&image).unwrap(), Signal::KILL).unwrap();
-        service.kill();
-        until("the keeper has ended", || keeper(&image).is_none());
-        assert!(
-            !before.are_as_before(),
-            "{measure}: nobody can have restored it"
-        );
-        // Even one that is to change nothing any more restores it.
-        image.configure("[writes]\nshield = false\n");
-        let service = image.start();
-        assert!(before.are_as_before(), "{measure}: {:?}", before.changed());
-        service.stop();
-        image.let_end();
-        app.succeed();
-        drop(writer);
-    }
+    let Some((image, _turn)) = set_up() else {
+        return;
+    };
+    let before = Settings::of(&image);
+    let (service, writer, _user) = beside_writer(&image, "");
+    let app = shielded(&image, &before);
+    // Stopped, it lets nothing go.
+    service.signal(Signal::STOP);
+    kill_process(keeper(&image).unwrap(), Signal::KILL).unwrap();
+    service.kill();
+    until("the keeper has ended", || keeper(&image).is_none());
+    assert!(!before.are_as_before(), "nobody can have restored it");
+    // Even one that is to change nothing any more restores it.
+    image.configure("[writes]\nshield = false\n");
+    let service = image.start();
+    assert!(before.are_as_before(), "{:?}", before.changed());
+    service.stop();
+    image.let_end();
+    app.succeed();
+    drop(writer);
 }
 
 #[test]
@@ -340,20 +316,24 @@ fn a_setting_that_the_administrator_changes_meanwhile_is_kept() {
         return;
     };
     let before = Settings::of(&image);
-    let (mut service, _writer) = beside_writer(&image, HOLD);
+    let largest = Settings::paths(&image)
+        .find(|path| path.ends_with("max_sectors_kb"))
+        .unwrap();
+    let (mut service, writer, _user) = beside_writer(&image, "");
     let app = shielded(&image, &before);
-    until("the limit is raised", || {
-        before.changed().contains(&Path::new(BACKGROUND))
+    until("requests are smaller", || {
+        before.changed().contains(&&*largest)
     });
-    fs::write(BACKGROUND, "7").unwrap();
+    fs::write(&largest, "96").unwrap();
     image.let_end();
     app.succeed();
     service.launch_of(&image.id("app"));
+    drop(writer);
     until("the others are as before", || {
-        before.changed() == [Path::new(BACKGROUND)]
+        before.changed() == [&*largest]
     });
     service.stop();
-    assert_eq!(value(Path::new(BACKGROUND)), "7");
+    assert_eq!(value(&largest), "96");
 }
 
 /// An app that `run` starts, which goes on until it is let end.
@@ -370,7 +350,7 @@ fn a_launch_by_hand_is_shielded_and_all_is_restored_behind_it() {
         return;
     };
     let before = Settings::of(&image);
-    let _writer = Writer::start(&image);
+    let (_writer, _user) = (Writer::start(&image), LoggedIn::new());
     for is_killed in [false, true] {
         let mut app = run(&image, &[]);
         until("settings are changed for the launch", || {
@@ -397,7 +377,7 @@ fn a_launch_by_hand_touches_nothing_if_it_is_not_to_be_shielded() {
         return;
     };
     let before = Settings::of(&image);
-    let writer = Writer::start(&image);
+    let (writer, _user) = (Writer::start(&image), LoggedIn::new());
     let app = run(&image, &["--no-shield"]);
     let written = writer.written() + (64 << 20) / 512;
     until("the drive was written meanwhile", || {
@@ -415,7 +395,7 @@ fn other_settings_are_taken_at_a_reload() {
         return;
     };
     let before = Settings::of(&image);
-    let (mut service, _writer) = beside_writer(&image, HOLD);
+    let (mut service, _writer, _user) = beside_writer(&image, "");
     let app = shielded(&image, &before);
     image.configure(&format!("{UNTIL_EXIT}[writes]\nshield = false\n"));
     service.signal(Signal::HUP);

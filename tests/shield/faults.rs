@@ -3,46 +3,41 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio, id};
+use std::process::{Child, Command, Stdio};
 
 use paralfetch::drive::Sysfs;
-use paralfetch::policy::{MeasureKind, ShieldSettings};
 use paralfetch::shield::{Shield, ShieldError, ShieldOptions};
 
 use crate::set_up;
-use crate::system::{USER, WrittenImage, quiet, read, shield, until_in_force};
+use crate::system::{USER, WrittenImage, nobody, read, shield, until_in_force};
 use common::until;
 
 /// Names the run directory and the device for [`a_process_with_a_shield`].
 const ROLE: &str = "PARALFETCH_TEST_SHIELD";
 
-/// A process that shields launches until it is killed.
-struct Shielding(Child);
+/// A process that shields a drive until it is killed.
+struct ShieldingProcess(Child);
 
-impl Shielding {
-    /// In the phase in which a measure of this kind is in force.
-    fn start(written: &WrittenImage, kind: MeasureKind) -> Shielding {
-        let role = format!(
-            "{} {} {kind}",
-            written.run_dir.path().display(),
-            written.device()
-        );
+impl ShieldingProcess {
+    /// Once the drive is shielded.
+    fn start(written: &WrittenImage) -> ShieldingProcess {
+        let role = format!("{} {}", written.run_dir.path().display(), written.dev());
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "faults::a_process_with_a_shield", "--nocapture"])
             .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
-        let mut shielding = Shielding(command.spawn().unwrap());
-        let stdout = shielding.0.stdout.take().unwrap();
+        let mut process = ShieldingProcess(command.spawn().unwrap());
+        let stdout = process.0.stdout.take().unwrap();
         let mut lines = BufReader::new(stdout).lines().map(Result::unwrap);
         // It says so, or ends after a minute.
-        assert!(lines.any(|line| line.ends_with("in force now")), "{kind}");
-        shielding
+        assert!(lines.any(|line| line.ends_with("in force now")));
+        process
     }
 }
 
-impl Drop for Shielding {
+impl Drop for ShieldingProcess {
     fn drop(&mut self) {
         // It may have been killed before.
         let _ = self.0.kill();
@@ -50,54 +45,35 @@ impl Drop for Shielding {
     }
 }
 
-/// Not a test of its own: what [`Shielding`] runs.
+/// Not a test of its own: what [`ShieldingProcess`] runs.
 #[test]
 fn a_process_with_a_shield() {
     let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let words: Vec<&str> = role.split(' ').collect();
-    let [run_dir, device, kind] = words[..] else {
-        panic!("{role}");
-    };
-    let (device, kind) = (device.parse().unwrap(), kind.parse().unwrap());
-    let settings = quiet(match kind {
-        MeasureKind::Hold => ShieldSettings::default(),
-        kind => ShieldSettings::default().only(kind),
-    });
-    let shield = shield(Path::new(run_dir), settings);
-    let root = id().cast_signed();
-    match kind {
-        MeasureKind::Hold => assert!(shield.launch_begins(1, USER, root, device)),
-        _ => assert!(shield.foreground_waits(root, root, USER, device)),
-    }
-    until_in_force(&shield, kind);
-    println!("\n{kind} is in force now");
+    let (run_dir, dev) = role.split_once(' ').unwrap();
+    let shield = shield(Path::new(run_dir));
+    assert!(shield.launch(USER, dev.parse().unwrap()));
+    until_in_force(&shield);
+    println!("\nit is in force now");
     std::io::stdout().flush().unwrap();
     // Until it is killed, or the test has ended.
     let _ = std::io::stdin().lines().count();
 }
 
 #[test]
-fn a_process_that_is_killed_in_any_phase_leaves_the_knobs_as_before() {
+fn a_process_that_is_killed_leaves_the_knobs_as_before() {
     let Some((written, _turn)) = set_up() else {
         return;
     };
-    for kind in MeasureKind::ALL {
-        // The memory of cgroups is limited where the hierarchy of version 2 counts it: in the virtual machine.
-        if kind == MeasureKind::Group {
-            continue;
-        }
-        let mut shielding = Shielding::start(&written, kind);
-        // The journal's thread is found at the second look, after the task that waits.
-        until("a knob is changed", || written.is_changed());
-        shielding.0.kill().unwrap();
-        shielding.0.wait().unwrap();
-        written.is_as_before();
-        until("the keeper has removed the record", || {
-            !written.run_dir.path().join("knobs.json").exists()
-        });
-    }
+    let mut process = ShieldingProcess::start(&written);
+    assert!(written.is_changed());
+    process.0.kill().unwrap();
+    process.0.wait().unwrap();
+    written.is_as_before();
+    until("the keeper has removed the record", || {
+        !written.run_dir.path().join("knobs.json").exists()
+    });
 }
 
 #[test]
@@ -108,23 +84,23 @@ fn a_record_that_was_left_is_restored_at_the_next_start() {
     let options = || ShieldOptions {
         guard_dir: written.run_dir.path().to_owned(),
         keeper: None,
-        settings: quiet(ShieldSettings::default()),
         sysfs: Sysfs::default(),
+        people: nobody(),
     };
     let first = Shield::start(options()).unwrap();
-    assert!(first.launch_begins(1, USER, id().cast_signed(), written.device()));
-    until_in_force(&first, MeasureKind::Hold);
+    assert!(first.launch(USER, written.dev()));
+    until_in_force(&first);
     assert!(
         matches!(Shield::start(options()), Err(ShieldError::Knobs(_))),
         "one at a time"
     );
     let record = written.run_dir.path().join("knobs.json");
     let left = fs::read(&record).unwrap();
-    let changed = written.knob("dirty_expire_centisecs");
+    let changed = written.knob("max_sectors_kb");
     first.stop();
     // As after a kill of all.
     fs::write(&record, left).unwrap();
-    fs::write("/proc/sys/vm/dirty_expire_centisecs", changed).unwrap();
+    fs::write(written.queue("max_sectors_kb"), changed).unwrap();
     let second = Shield::start(options()).unwrap();
     written.is_as_before();
     second.stop();
@@ -132,32 +108,23 @@ fn a_record_that_was_left_is_restored_at_the_next_start() {
 
 #[test]
 fn what_an_administrator_sets_meanwhile_is_left_alone() {
-    let Some((written, _turn)) = set_up() else {
+    let Some((mut written, _turn)) = set_up() else {
         return;
     };
-    let knob = Path::new("/proc/sys/vm/dirty_expire_centisecs");
-    let before = read(knob);
-    let shield = written.shield(quiet(ShieldSettings::default()));
-    assert!(shield.launch_begins(1, USER, id().cast_signed(), written.device()));
-    until_in_force(&shield, MeasureKind::Hold);
-    fs::write(knob, "1234").unwrap();
-    assert!(shield.launch_ends(1));
-    until("the hold has ended", || shield.status().in_force.is_empty());
-    let left = read(knob);
-    fs::write(knob, before).unwrap();
-    assert_eq!(left, "1234");
+    let knob = written.queue("max_sectors_kb");
+    let before = read(&knob);
+    let shield = written.shield();
+    assert!(shield.launch(USER, written.dev()));
+    until_in_force(&shield);
+    fs::write(&knob, "96").unwrap();
+    written.stop_writing();
+    until("it has ended", || shield.status().in_force.is_empty());
+    let left = read(&knob);
+    fs::write(&knob, before).unwrap();
+    assert_eq!(left, "96");
     let ended = shield.status().ended;
-    let hold = ended
-        .iter()
-        .find(|report| report.kind == MeasureKind::Hold)
-        .unwrap();
-    assert!(
-        hold.why_ended
-            .as_ref()
-            .unwrap()
-            .contains("others have set it"),
-        "{hold:?}"
-    );
+    let why = ended[0].why_ended.as_ref().unwrap();
+    assert!(why.contains("others have set it"), "{why}");
     written.is_as_before();
 }
 
@@ -166,28 +133,15 @@ fn a_drive_that_goes_away_meanwhile_takes_nothing_with_it() {
     let Some((mut written, _turn)) = set_up() else {
         return;
     };
-    let shield = written.shield(quiet(ShieldSettings::default()));
-    let task = id().cast_signed();
-    assert!(shield.foreground_waits(task, task, USER, written.device()));
-    until_in_force(&shield, MeasureKind::Backlog);
-    let bdi = format!(
-        "/sys/class/bdi/{}:{}",
-        written.device() >> 20,
-        written.device() & 0xf_ffff
-    );
-    let limit = Path::new(&bdi).join("strict_limit");
-    assert_eq!(read(&limit), "1");
+    let shield = written.shield();
+    assert!(shield.launch(USER, written.dev()));
+    until_in_force(&shield);
+    assert!(written.is_changed());
     written.image.pull_out();
     written.stop_writing();
     written.image.unmount();
-    until("the measures have ended", || {
-        shield.status().in_force.is_empty()
-    });
-    // The device of a loop outlives its file, with its limits.
-    assert_eq!(read(&limit), "0");
-    assert_eq!(
-        read(Path::new("/proc/sys/vm/dirty_expire_centisecs")),
-        "3000"
-    );
+    until("it has ended", || shield.status().in_force.is_empty());
+    // The device of a loop outlives its file, with its settings.
+    written.is_as_before();
     shield.stop();
 }

@@ -1,9 +1,9 @@
 //! The shield on a real ext4, beside a real writer: what it changes, and that everything is as before whatever happens.
 //!
-//! Dirty limits belong to the whole system, so these tests take turns.
+//! The machine has few loop devices and one disk, so these tests take turns.
 
 mod faults;
-mod measures;
+mod launches;
 mod system;
 mod writer;
 

@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use paralfetch::drive::Sysfs;
-use paralfetch::policy::{MeasureKind, ShieldSettings};
-use paralfetch::shield::{Shield, ShieldOptions, ShieldStatus};
+use paralfetch::shield::{People, Shield, ShieldOptions};
 use tempfile::TempDir;
 
 use crate::writer::{SlowDrive, Writer};
-use common::{LoopExt4, succeed, until};
+use common::{LoopExt4, until};
 
 /// The user whose launches these are.
 pub const USER: u32 = 1000;
@@ -28,7 +27,7 @@ pub struct WrittenImage {
 }
 
 impl WrittenImage {
-    /// With a scheduler that heeds priorities.
+    /// With mq-deadline.
     pub fn new() -> WrittenImage {
         let image = LoopExt4::new(160, &[]);
         let queue = Path::new("/sys/block").join(name(&image)).join("queue");
@@ -47,38 +46,22 @@ impl WrittenImage {
         written
     }
 
-    /// The knobs that the shield may change, with what they say now. `max_bytes` and the like change with memory.
+    /// A setting of its drive's queue.
+    pub fn queue(&self, knob: &str) -> PathBuf {
+        let drive = Path::new("/sys/block").join(name(&self.image));
+        drive.join("queue").join(knob)
+    }
+
+    /// The knobs that the shield may change, with what they say now.
     pub fn knobs(&self) -> BTreeMap<PathBuf, String> {
-        let vm = [
-            "dirty_background_bytes",
-            "dirty_background_ratio",
-            "dirty_bytes",
-            "dirty_ratio",
-            "dirty_expire_centisecs",
-            "dirty_writeback_centisecs",
-        ];
-        let vm = vm.map(|name| Path::new("/proc/sys/vm").join(name));
-        let bdi = Path::new("/sys/class/bdi").join(number(&self.image));
-        let bdi = ["strict_limit", "max_ratio_fine", "max_ratio"].map(|name| bdi.join(name));
-        let queue = Path::new("/sys/block")
-            .join(name(&self.image))
-            .join("queue");
-        let of_queue = [
+        let knobs = [
             "scheduler",
             "iosched/async_depth",
             "max_sectors_kb",
             "nr_requests",
         ];
-        let queue = of_queue.map(|name| queue.join(name));
-        let files = vm.into_iter().chain(bdi).chain(queue);
-        let mut knobs: BTreeMap<PathBuf, String> = files
-            .filter(|file| file.exists())
-            .map(|file| (file.clone(), read(&file)))
-            .collect();
-        let journal = self.journal();
-        let priority = succeed(Command::new("ionice").args(["-p", &journal.to_string()]));
-        knobs.insert("the journal's priority".into(), priority.trim().to_owned());
-        knobs
+        let knobs = knobs.map(|knob| self.queue(knob)).into_iter();
+        knobs.map(|file| (file.clone(), read(&file))).collect()
     }
 
     /// What a knob says now.
@@ -98,29 +81,16 @@ impl WrittenImage {
         self.knobs() != self.before
     }
 
-    /// The thread that writes the journal.
-    fn journal(&self) -> i32 {
-        let name = format!("jbd2/{}-8", name(&self.image));
-        let is_it = |pid: &i32| {
-            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            comm.trim() == name
-        };
-        let entries = fs::read_dir("/proc").unwrap();
-        let mut pids =
-            entries.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-        pids.find(is_it).expect("the journal has a thread")
-    }
-
-    /// The image's device, as the kernel numbers it.
-    pub fn device(&self) -> u32 {
+    /// The image's device, as stat(2) numbers it.
+    pub fn dev(&self) -> u64 {
         let number = number(&self.image);
         let (major, minor) = number.split_once(':').unwrap();
-        major.parse::<u32>().unwrap() << 20 | minor.parse::<u32>().unwrap()
+        rustix::fs::makedev(major.parse().unwrap(), minor.parse().unwrap())
     }
 
     /// A shield in this process.
-    pub fn shield(&self, settings: ShieldSettings) -> Shield {
-        shield(self.run_dir.path(), settings)
+    pub fn shield(&self) -> Shield {
+        shield(self.run_dir.path())
     }
 
     /// The writer ends.
@@ -142,38 +112,34 @@ impl Drop for WrittenImage {
     }
 }
 
-/// Pressure is of the whole machine, and other drives are no affair of these tests.
-pub fn quiet(settings: ShieldSettings) -> ShieldSettings {
-    ShieldSettings {
-        pressure: false,
-        ..settings
+/// Nobody is logged in, and nobody's waits are reported: pressure is of the whole machine, and other drives are no affair
+/// of these tests. A user's launch tells that somebody is there.
+pub fn nobody() -> People {
+    let nowhere = Path::new("/nonexistent");
+    People {
+        users: nowhere.join("users"),
+        slices: nowhere.join("slices"),
+        pressure: nowhere.join("pressure"),
     }
 }
 
 /// A shield with a keeper and its knobs' record in this directory.
-pub fn shield(run_dir: &Path, settings: ShieldSettings) -> Shield {
+pub fn shield(run_dir: &Path) -> Shield {
     let mut keeper = Command::new(common::program());
     keeper.args(["keep-knobs", "90", "--run-dir"]).arg(run_dir);
     let options = ShieldOptions {
         guard_dir: run_dir.to_owned(),
         keeper: Some(keeper),
-        settings,
         sysfs: Sysfs::default(),
+        people: nobody(),
     };
     Shield::start(options).unwrap()
 }
 
-/// The kinds of measures in force, sorted.
-pub fn in_force(status: &ShieldStatus) -> Vec<MeasureKind> {
-    let mut kinds: Vec<MeasureKind> = status.in_force.iter().map(|report| report.kind).collect();
-    kinds.sort_unstable();
-    kinds
-}
-
-/// Waits until a measure of this kind is in force.
-pub fn until_in_force(shield: &Shield, kind: MeasureKind) {
-    until(&format!("{kind} is in force"), || {
-        in_force(&shield.status()).contains(&kind)
+/// Waits until the drive is shielded, and all of that is set.
+pub fn until_in_force(shield: &Shield) {
+    until("the drive is shielded", || {
+        !shield.status().in_force.is_empty()
     });
 }
 

@@ -199,9 +199,8 @@ pub struct Writes {
     /// Size of the writer's file, in MiB; without, by memory and dirty limits.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=65536))]
     pub writer_mib: Option<u64>,
-    /// What is done against waits: none (always), detector, hold, backlog, dirty, group, journal, requests,
-    /// pressure, shield, all.
-    #[arg(long, default_value = "none,shield", value_name = "LIST")]
+    /// What is done against waits: none (always), detector, requests (the shield), all.
+    #[arg(long, default_value = "none,requests", value_name = "LIST")]
     pub measures: String,
     /// Turns: runs of each benchmark on the quiet drive, and beside the writer with each measure.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -20,12 +20,12 @@ use super::one_processor::OneProcessor;
 use super::processes::{CpuTime, cpu_of, cpu_of_descendants};
 use super::service::Service;
 use super::wait::Wait;
-use super::writer::Shielded;
 use crate::apps::SessionBus;
 use crate::clock::monotonic_ns;
 use crate::display::Watch;
 use crate::methods::{self, Plan, Running};
 use crate::record::Effort;
+use crate::writes::shielding::ShieldProcess;
 
 /// Time that an app has to comply when it is asked to end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -67,7 +67,7 @@ pub struct Request<'a> {
     /// The service that sees the launch by itself. The app runs on until it has written that down.
     pub service: Option<&'a mut Service>,
     /// The shield that learns of the launch.
-    pub shield: Option<&'a mut Shielded>,
+    pub shield: Option<&'a mut ShieldProcess>,
     /// The app and its prefetchers share a processor.
     pub one_processor: bool,
     /// Everything is cached, so that prefetchers find nothing to do.
@@ -221,9 +221,8 @@ impl Launcher {
         }
         let started = self.supervisor.start(spawn)?;
         drop(one_processor);
-        let mut shield = request.shield;
-        if let Some(shield) = &mut shield {
-            shield.launch_begins(started.pid)?;
+        if let Some(shield) = request.shield {
+            shield.launch()?;
         }
         let mut wait = Wait {
             windows: request
@@ -238,9 +237,6 @@ impl Launcher {
         };
         let waited = wait.until_over(&mut meter, &mut self.supervisor, self.timeout);
         let over_ns = monotonic_ns();
-        if let Some(shield) = shield {
-            shield.launch_ends()?;
-        }
         let cpu = wait.exit.map_or_else(
             || Ok(cpu_without(&aside)? - cpu_before),
             |(_, exit)| {

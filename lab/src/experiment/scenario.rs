@@ -3,7 +3,6 @@
 use std::fmt;
 
 use anyhow::{Result, bail};
-use paralfetch::policy::ShieldProfile;
 
 use super::learned_store::Condition;
 use crate::methods::{Method, Swept, SweptParameter, WrongProfile};
@@ -57,8 +56,8 @@ pub enum Scenario {
     WriterCold,
     /// The same, with Paralfetch.
     WriterPrefetch,
-    /// The same, with the shield in this profile, which learns of the launch.
-    WriterShield(ShieldProfile),
+    /// The same, with the shield, which learns of the launch.
+    WriterShield,
     /// Cold, with the method's set learned while another app was running (Figure 11).
     Background(Method),
     /// Cold, with the exact set's prefetcher and a set that was learned live, from a warm launch.
@@ -166,8 +165,7 @@ pub const GROUPS: [(&str, &[Scenario]); 11] = [
             Scenario::Prefetched(Method::Infill),
             Scenario::WriterCold,
             Scenario::WriterPrefetch,
-            Scenario::WriterShield(ShieldProfile::Default),
-            Scenario::WriterShield(ShieldProfile::Responsive),
+            Scenario::WriterShield,
         ],
     ),
 ];
@@ -280,7 +278,7 @@ impl Scenario {
             | Scenario::OneCore(OneCore::Prefetched | OneCore::WarmPrefetch)
             | Scenario::Wrong(_)
             | Scenario::WriterPrefetch
-            | Scenario::WriterShield(_)
+            | Scenario::WriterShield
             | Scenario::BesidePrefetch => Some(Method::Infill),
             Scenario::Together(method) => method,
         }
@@ -364,16 +362,13 @@ impl Scenario {
     pub fn has_writer(self) -> bool {
         matches!(
             self,
-            Scenario::WriterCold | Scenario::WriterPrefetch | Scenario::WriterShield(_)
+            Scenario::WriterCold | Scenario::WriterPrefetch | Scenario::WriterShield
         )
     }
 
-    /// The profile of the shield that learns of the launch, if one does.
-    pub fn shield(self) -> Option<ShieldProfile> {
-        match self {
-            Scenario::WriterShield(profile) => Some(profile),
-            _ => None,
-        }
+    /// Whether a shield learns of the launch.
+    pub fn has_shield(self) -> bool {
+        self == Scenario::WriterShield
     }
 }
 
@@ -394,8 +389,7 @@ impl fmt::Display for Scenario {
             Scenario::OneCore(OneCore::WarmPrefetch) => f.write_str("one-core-warm-infill"),
             Scenario::WriterCold => f.write_str("writer-cold"),
             Scenario::WriterPrefetch => f.write_str("writer-prefetch"),
-            Scenario::WriterShield(ShieldProfile::Default) => f.write_str("writer-shield"),
-            Scenario::WriterShield(ShieldProfile::Responsive) => f.write_str("writer-responsive"),
+            Scenario::WriterShield => f.write_str("writer-shield"),
             Scenario::Background(method) => write!(f, "background-{}", method.name()),
             Scenario::Live => f.write_str("live-infill"),
             Scenario::Service(Beside::Nothing) => f.write_str("service"),

@@ -96,7 +96,7 @@ pub(super) fn record(
     work.launcher.empty_caches()?;
     let mut written = scenario
         .has_writer()
-        .then(|| work.begin_writing(scenario.shield()))
+        .then(|| work.begin_writing(scenario.has_shield()))
         .transpose()?;
     let command = work.launcher.find(&app.command)?;
     let rule = app.window.as_ref().context("the app has no window")?;

@@ -233,7 +233,7 @@ impl Work {
             self.launcher.empty_caches()?;
         }
         let mut written = if scenario.has_writer() {
-            Some(self.begin_writing(scenario.shield())?)
+            Some(self.begin_writing(scenario.has_shield())?)
         } else {
             None
         };

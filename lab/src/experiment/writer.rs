@@ -5,7 +5,6 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use paralfetch::policy::{ShieldProfile, ShieldSettings};
 use rustix::fs::statvfs;
 use rustix::process::Pid;
 
@@ -13,7 +12,6 @@ use super::work::Work;
 use crate::record::Launch;
 use crate::writes::background::{Background, Mark};
 use crate::writes::dirty::{self, Dirty};
-use crate::writes::measures::Target;
 use crate::writes::shielding::{ShieldJob, ShieldProcess};
 use crate::writes::writer::{Kind, WriterJob};
 
@@ -30,60 +28,32 @@ const SHARE: u64 = 4;
 /// A drive that is being written.
 pub struct WrittenDrive {
     // Ended in this order: the shield lets the writer go first.
-    shielded: Option<Shielded>,
+    shield: Option<ShieldProcess>,
     writer: Background,
     mark: Mark,
 }
 
 impl WrittenDrive {
     /// The shield, if it learns of the launch.
-    pub(super) fn shield(&mut self) -> Option<&mut Shielded> {
-        self.shielded.as_mut()
-    }
-}
-
-/// The product's shield, and the device that launches are from.
-pub struct Shielded {
-    shield: ShieldProcess,
-    device: u32,
-}
-
-impl Shielded {
-    /// A launch begins with this process.
-    pub(super) fn launch_begins(&mut self, root: Pid) -> Result<()> {
-        self.shield.launch_begins(root, self.device)
-    }
-
-    /// It is over.
-    pub(super) fn launch_ends(&mut self) -> Result<()> {
-        self.shield.launch_ends()
+    pub(super) fn shield(&mut self) -> Option<&mut ShieldProcess> {
+        self.shield.as_mut()
     }
 }
 
 impl Work {
-    /// Starts the writer in a process of its own, and before it the shield, if there is to be one in some profile.
-    /// Returns once the writer has been under way for some seconds.
-    pub(super) fn begin_writing(&mut self, shield: Option<ShieldProfile>) -> Result<WrittenDrive> {
+    /// Starts the writer in a process of its own, and before it the shield, if there is to be one. Returns once the
+    /// writer has been under way for some seconds.
+    pub(super) fn begin_writing(&mut self, has_shield: bool) -> Result<WrittenDrive> {
         let lab = std::env::current_exe().context("cannot tell where this program is")?;
         // A new one each time: between launches it would act on the pressure that the others see.
-        let shielded = if let Some(profile) = shield {
-            let target = Target {
-                dev: std::fs::metadata(&self.job.root)?.dev(),
-                class: self.job.class,
-            };
+        let shield = if has_shield {
+            let dev = std::fs::metadata(&self.job.root)?.dev();
             let job = ShieldJob {
-                settings: ShieldSettings {
-                    profile,
-                    ..ShieldSettings::default()
-                },
-                drive: (target.dev, target.class),
+                drive: (dev, self.job.class),
             };
             let shield = ShieldProcess::start(job, &lab)?;
             self.set_aside(shield.pid())?;
-            Some(Shielded {
-                shield,
-                device: target.kernel_dev(),
-            })
+            Some(shield)
         } else {
             None
         };
@@ -97,7 +67,7 @@ impl Work {
         self.set_aside(writer.pid())?;
         std::thread::sleep(BEFORE);
         Ok(WrittenDrive {
-            shielded,
+            shield,
             mark: writer.mark()?,
             writer,
         })
@@ -117,8 +87,8 @@ impl Work {
 
     /// Ends the shield and the writer. What the shield did, a line each.
     pub(super) fn stop_writing(&mut self, mut drive: WrittenDrive) -> Result<Vec<String>> {
-        let shielded = drive.shielded.take();
-        let did = shielded.map(|shielded| shielded.shield.end()).transpose()?;
+        let shield = drive.shield.take();
+        let did = shield.map(ShieldProcess::end).transpose()?;
         self.launcher.aside.clear();
         drive.writer.end()?;
         Ok(did.unwrap_or_default())

@@ -385,13 +385,7 @@ pub const SCENARIOS: &[Scenario] = &[
         "writer-shield",
         "Paralfetch and shield, drive written",
         Kind::Writer,
-        "The same, with the shield as the service uses it: told when the launch begins and when it is over.",
-    ),
-    of(
-        "writer-responsive",
-        "Paralfetch and responsive shield, drive written",
-        Kind::Writer,
-        "The same, with the shield in its profile responsive: the writer's requests are small while tasks wait.",
+        "The same, with the shield as the service uses it: told when the launch begins.",
     ),
     of(
         "together-cold",

@@ -2,8 +2,8 @@
 //!
 //! A [`session`] makes an empty file system on a drive. Each run of its [`plan`] has a [`benchmark`] in a
 //! process of its own ([`mod@run`], [`work`]), beside a [`background`] writer or on a quiet drive, with one of
-//! the [`measures`] against waits in force: all of them are the product's shield ([`shielding`]), which is told
-//! by the product's detector who waits ([`waits`]). What came of it is shown in [`tables`].
+//! the [`measures`] against waits in force: the product's shield ([`shielding`]), or none, with or without the
+//! product's detector of who waits ([`waits`]). What came of it is shown in [`tables`].
 
 pub mod background;
 pub mod benchmark;

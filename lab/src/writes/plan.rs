@@ -72,11 +72,11 @@ mod tests {
 
     #[test]
     fn quiet_and_written_take_turns() {
-        let measures = [Measure::None, Measure::Shield];
+        let measures = [Measure::None, Measure::Requests];
         let all = tasks(&[Benchmark::M1], Kind::Create, &measures, 2);
         let writers: Vec<bool> = all.iter().map(|task| task.writer.is_some()).collect();
         assert_eq!(writers, [false, true, true, false, true, true]);
-        assert_eq!(all[2].measure, Measure::Shield);
+        assert_eq!(all[2].measure, Measure::Requests);
         assert_eq!((all[0].turn, all[3].turn), (0, 1));
     }
 

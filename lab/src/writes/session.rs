@@ -301,15 +301,13 @@ impl Site<'_> {
         self.write_back()?;
         let mut writer = task.writer.map(|kind| self.writer(kind)).transpose()?;
         let root = running.pid().context("it has ended")?;
-        let mut in_force =
-            InForce::start(task.measure, self.asked.waits, root, self.target, self.lab)?;
+        let in_force = InForce::start(task.measure, self.asked.waits, root, self.target, self.lab)?;
         if writer.is_some() {
             let_backlog_settle(self.asked.settle)?;
         }
         let started = now();
         let mark = writer.as_mut().map(Background::mark).transpose()?;
         let measured = running.finish().with_context(what)?;
-        in_force.benchmark_ends()?;
         let throughput = match (&mut writer, mark) {
             (Some(writer), Some(mark)) => {
                 std::thread::sleep(self.asked.settle);

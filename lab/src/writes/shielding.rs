@@ -1,6 +1,7 @@
 //! The product's shield in a process of its own: what it holds is put back however this one ends, and
 //! ending a launch's processes does not end it.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -8,8 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use paralfetch::drive::Sysfs;
 use paralfetch::model::DriveClass;
-use paralfetch::policy::ShieldSettings;
-use paralfetch::shield::{MeasureReport, Shield, ShieldOptions, ShieldStatus};
+use paralfetch::shield::{People, Shield, ShieldOptions, ShieldStatus, Shielding};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
@@ -21,27 +21,23 @@ const GUARD_DIR: &str = "/run/paralfetch-lab-shield";
 /// Longest wait for its start and for its answers.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What it is told, a line each. Devices are the kernel's dev_t.
+/// The user whose launches these are, and who is logged in as far as the shield can tell.
+const USER: u32 = 1000;
+
+/// What it is told, a line each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Told {
-    LaunchBegins { root: i32, device: u32 },
-    LaunchEnds,
-    Waits { pid: i32, tid: i32, device: u32 },
+    Launch,
     Status,
 }
 
 /// What its process is started with.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ShieldJob {
-    /// What it may do.
-    pub settings: ShieldSettings,
     /// The drive, as stat(2) numbers it, and its class: a loop device cannot say so.
     pub drive: (u64, DriveClass),
 }
-
-/// The number of a launch: there is one at a time.
-const LAUNCH: u64 = 1;
 
 /// A running shield.
 #[derive(Debug)]
@@ -66,35 +62,12 @@ impl ShieldProcess {
         self.child.pid()
     }
 
-    /// A launch begins, with this process and on this device.
+    /// A launch from the drive begins.
     ///
     /// # Errors
     /// When the shield has ended.
-    pub fn launch_begins(&mut self, root: Pid, device: u32) -> Result<()> {
-        self.tell(Told::LaunchBegins {
-            root: root.as_raw_nonzero().get(),
-            device,
-        })
-    }
-
-    /// It is over.
-    ///
-    /// # Errors
-    /// When the shield has ended.
-    pub fn launch_ends(&mut self) -> Result<()> {
-        self.tell(Told::LaunchEnds)
-    }
-
-    /// A task waits for writes on this device.
-    ///
-    /// # Errors
-    /// When the shield has ended.
-    pub fn waits(&mut self, pid: u32, tid: u32, device: u32) -> Result<()> {
-        self.tell(Told::Waits {
-            pid: i32::try_from(pid)?,
-            tid: i32::try_from(tid)?,
-            device,
-        })
+    pub fn launch(&mut self) -> Result<()> {
+        self.tell(Told::Launch)
     }
 
     fn tell(&mut self, told: Told) -> Result<()> {
@@ -133,80 +106,73 @@ impl ShieldJob {
         keeper.arg("keep-knobs").arg(&guard_dir);
         let (dev, class) = self.drive;
         let shield = Shield::start(ShieldOptions {
+            people: people(&guard_dir.join("people"))?,
             guard_dir,
             keeper: Some(keeper),
-            settings: self.settings,
             sysfs: Sysfs::default().knowing(dev, class),
         })?;
-        serve(shield)
+        serve(shield, dev)
     }
 }
 
-fn serve(shield: Shield) -> Result<()> {
-    let uid = rustix::process::getuid().as_raw();
+/// One user who is logged in, and no cgroups of sessions: pressure of the whole system counts, whoever measures.
+fn people(dir: &Path) -> Result<People> {
+    let users = dir.join("users");
+    fs::create_dir_all(&users)?;
+    fs::write(users.join(USER.to_string()), "STATE=active\n")?;
+    Ok(People {
+        users,
+        slices: dir.join("slices"),
+        ..People::default()
+    })
+}
+
+fn serve(shield: Shield, dev: u64) -> Result<()> {
     dialogue::say(READY)?;
-    let mut lost = 0;
     while let Some(line) = dialogue::hear()? {
-        let taken = match serde_json::from_str(&line).context("this is nothing to tell a shield")? {
-            Told::LaunchBegins { root, device } => shield.launch_begins(LAUNCH, uid, root, device),
-            Told::LaunchEnds => shield.launch_ends(LAUNCH),
-            Told::Waits { pid, tid, device } => shield.foreground_waits(pid, tid, uid, device),
-            Told::Status => {
-                dialogue::say(&serde_json::to_string(&shield.status())?)?;
-                true
+        match serde_json::from_str(&line).context("this is nothing to tell a shield")? {
+            Told::Launch => {
+                if !shield.launch(USER, dev) {
+                    eprintln!("lab: the shield has no room for a launch");
+                }
             }
-        };
-        lost += u64::from(!taken);
+            Told::Status => dialogue::say(&serde_json::to_string(&shield.status())?)?,
+        }
     }
     shield.stop();
-    if lost > 0 {
-        eprintln!("lab: the shield had no time for {lost} messages");
-    }
     Ok(())
 }
 
-/// What a shield did, a line each: the measures, what was refused or lost, and its problem.
+/// What a shield did, a line each: the times that it shielded the drive, what was refused, and its problem.
 fn describe(status: &ShieldStatus) -> Vec<String> {
-    let mut lines: Vec<String> = status
-        .ended
-        .iter()
-        .chain(&status.in_force)
-        .map(measure)
-        .collect();
-    let told = (status.ended.len() + status.in_force.len()) as u64;
-    if status.taken > told {
-        lines.insert(0, format!("{} measures before these", status.taken - told));
+    let told = status.ended.iter().chain(&status.in_force);
+    let mut lines: Vec<String> = told.map(shielding).collect();
+    let more = status.taken.saturating_sub(lines.len() as u64);
+    if more > 0 {
+        lines.insert(0, format!("{more} times before these"));
     }
-    let counts = [(status.refused, "refused"), (status.lost, "lost")];
-    lines.extend(
-        counts
-            .iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} times {what}")),
-    );
+    if status.refused > 0 {
+        lines.push(format!("{} times refused", status.refused));
+    }
     lines.extend(status.problem.iter().map(|why| format!("problem: {why}")));
     lines
 }
 
-/// One measure: how long, and what the drive wrote before, during and after it.
-fn measure(report: &MeasureReport) -> String {
-    let seconds = report.ended_ms.map_or("in force".to_owned(), |ended| {
-        format!(
-            "{:.1} s",
-            ended.saturating_sub(report.since_ms) as f64 / 1e3
-        )
+/// One time: how long, and what the drive wrote before and during it.
+fn shielding(shielding: &Shielding) -> String {
+    let seconds = shielding.ended_ms.map_or("in force".to_owned(), |ended| {
+        let ms = ended.saturating_sub(shielding.since_ms);
+        format!("{:.1} s", ms as f64 / 1e3)
     });
     let rate = |bytes: Option<u64>| {
         bytes.map_or("–".to_owned(), |bytes| format!("{}", bytes / 1_000_000))
     };
-    let why = report.why_ended.as_deref().unwrap_or_default();
+    let why = shielding.why_ended.as_deref().unwrap_or_default();
     format!(
-        "{} {}: {seconds}, drive {} → {} → {} MB/s {why}",
-        report.kind,
-        report.target,
-        rate(report.written_before),
-        rate(report.written_during),
-        rate(report.written_after)
+        "{}: {seconds}, drive {} → {} MB/s {why}",
+        shielding.target,
+        rate(shielding.written_before),
+        rate(shielding.written_during),
     )
     .trim_end()
     .to_owned()
@@ -214,44 +180,40 @@ fn measure(report: &MeasureReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use paralfetch::policy::MeasureKind;
-
     use super::*;
 
     #[test]
     fn what_was_done_is_told() {
-        let report = MeasureReport {
-            kind: MeasureKind::Hold,
-            target: "the system".to_owned(),
-            uid: Some(0),
+        let shielding = Shielding {
+            target: "loop0: requests of 64 KiB".to_owned(),
             since_ms: 1000,
-            until_ms: 6000,
             ended_ms: Some(3500),
-            why_ended: Some("the launch is over".to_owned()),
+            why_ended: Some("the drive is written no longer".to_owned()),
             written_before: Some(25_000_000),
-            written_during: Some(0),
-            written_after: None,
+            written_during: Some(22_000_000),
+            ..Shielding::default()
         };
         let status = ShieldStatus {
-            in_force: vec![MeasureReport {
+            in_force: vec![Shielding {
                 ended_ms: None,
                 why_ended: None,
-                ..report.clone()
+                written_during: None,
+                ..shielding.clone()
             }],
-            ended: vec![report],
+            ended: vec![shielding],
             taken: 3,
             refused: 2,
-            problem: Some("no systemd".to_owned()),
+            problem: Some("no scheduler".to_owned()),
             ..ShieldStatus::default()
         };
         assert_eq!(
             describe(&status),
             [
-                "1 measures before these",
-                "hold the system: 2.5 s, drive 25 → 0 → – MB/s the launch is over",
-                "hold the system: in force, drive 25 → 0 → – MB/s",
+                "1 times before these",
+                "loop0: requests of 64 KiB: 2.5 s, drive 25 → 22 MB/s the drive is written no longer",
+                "loop0: requests of 64 KiB: in force, drive 25 → – MB/s",
                 "2 times refused",
-                "problem: no systemd",
+                "problem: no scheduler",
             ]
         );
         assert_eq!(describe(&ShieldStatus::default()), Vec::<String>::new());
@@ -259,16 +221,7 @@ mod tests {
 
     #[test]
     fn what_is_told_is_a_line() {
-        for told in [
-            Told::LaunchBegins { root: 1, device: 7 },
-            Told::LaunchEnds,
-            Told::Waits {
-                pid: 1,
-                tid: 2,
-                device: 7,
-            },
-            Told::Status,
-        ] {
+        for told in [Told::Launch, Told::Status] {
             let line = serde_json::to_string(&told).unwrap();
             assert!(!line.contains('\n'));
             assert_eq!(serde_json::from_str::<Told>(&line).unwrap(), told);

@@ -35,7 +35,7 @@ fn records() -> Vec<Written> {
         let slower = f64::from(turn + 1);
         all.push(run(turn, None, "none", 4.0));
         all.push(run(turn, Some("create"), "none", 4000.0 * slower));
-        all.push(run(turn, Some("create"), "shield", 40.0 * slower));
+        all.push(run(turn, Some("create"), "requests", 40.0 * slower));
     }
     all
 }
@@ -54,7 +54,7 @@ fn ratios_are_to_nothing_done_in_the_same_turn() {
     assert!(page.contains("| all | none | 30 | 8000 | 8000 |"), "{page}");
     assert!(page.contains("| 1.00 | 1.00 |"), "{page}");
     assert!(page.contains("| 0.0100 | 0.0100 |"), "{page}");
-    assert!(page.contains("| shield | 25.0 | 30.0 | 1.00 |"), "{page}");
+    assert!(page.contains("| requests | 25.0 | 30.0 | 1.00 |"), "{page}");
     assert!(
         !page.contains("waits for") && !page.contains("What the shield did"),
         "{page}"
@@ -64,7 +64,7 @@ fn ratios_are_to_nothing_done_in_the_same_turn() {
 #[test]
 fn a_turn_without_its_base_has_no_ratio() {
     let page = page(&[
-        run(0, Some("create"), "hold", 5.0),
+        run(0, Some("create"), "requests", 5.0),
         run(1, Some("create"), "none", 9.0),
     ]);
     assert!(
@@ -87,27 +87,27 @@ fn waits_are_told_by_condition_and_by_benchmark() {
         record.waits = vec![waited("sync", 1000.0), waited("metadata", 2000.0)];
         record.lost_waits = 1;
     }
-    all[2].done = vec!["hold the system: 2.0 s".to_owned()];
+    all[2].done = vec!["loop0: 2.0 s".to_owned()];
     let page = page(&all);
     assert!(
         page.contains("| none | metadata | 6 | 6.00 | 2000 | kworker |"),
         "{page}"
     );
-    assert!(page.contains("| shield | (lost) | 3 |"), "{page}");
+    assert!(page.contains("| requests | (lost) | 3 |"), "{page}");
     assert!(page.contains("| m1 | 6.00 (6) | 3.00 (6) |"), "{page}");
     assert!(
-        page.contains("- shield, turn 1: hold the system: 2.0 s\n"),
+        page.contains("- requests, turn 1: loop0: 2.0 s\n"),
         "{page}"
     );
 }
 
 #[test]
 fn a_run_is_told_in_a_line() {
-    let mut record = run(0, Some("create"), "hold", 5.0);
+    let mut record = run(0, Some("create"), "requests", 5.0);
     record.cut = true;
     assert_eq!(
         line(&record),
-        "emmc m1 (create, hold): 10 all of 5.0 ms on average, worst 10.0, cut by the limit; drive 25.0 MB/s"
+        "emmc m1 (create, requests): 10 all of 5.0 ms on average, worst 10.0, cut by the limit; drive 25.0 MB/s"
     );
     assert_eq!(page(&[]), "Nothing has been measured yet.\n");
 }

@@ -1,19 +1,12 @@
-//! A knob that is a file.
+//! One change of one knob: a file of the kernel's.
 //!
-//! What the file says need not be what was written: the kernel rounds, and some files are views of one value. So
-//! each knob is read from, and restored to, the place in which the kernel keeps its value:
-//!
-//! - `dirty_bytes` and `dirty_ratio`, and the `dirty_background_` ones, are two forms of one limit. Writing one
-//!   makes the other 0, and 0 bytes are refused. The form that is in force is the value.
-//! - `max_bytes` and `max_ratio` of a bdi are computed from `max_ratio_fine`, in parts of a million of the memory
-//!   that may be dirty, which changes all the time. The same holds for `min_`.
-//! - Of several words the one in brackets is in force, as in a drive's `scheduler`. Choosing another scheduler
-//!   resets `nr_requests` and forgets what `iosched/` held: both are restored with it.
-//! - A cgroup's `io.weight` has further lines for single drives. Its first line is the weight of all others.
+//! What the file says need not be what was written. The kernel rounds, so each value is read back. Of several words the
+//! one in brackets is in force, as in a drive's `scheduler`. Choosing another scheduler resets `nr_requests` and forgets
+//! what `iosched/` held: both are restored with it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -26,9 +19,9 @@ const MAX_TEXT: u64 = 4096;
 /// Most tunables of a scheduler; bfq has 11.
 const MAX_TUNABLES: usize = 64;
 
-/// Kernel file systems in which a file keeps its inode number exactly as long as the object that it belongs to lives
-/// (kernfs): sysfs, and both versions of cgroups. From linux/magic.h.
-const KERNFS: [i64; 3] = [0x6265_6572, 0x6367_7270, 0x0027_e0eb];
+/// sysfs, in which a file keeps its inode number exactly as long as the object that it belongs to lives. From
+/// linux/magic.h.
+const SYSFS_MAGIC: i64 = 0x6265_6572;
 
 /// A file and its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,9 +35,9 @@ pub(super) struct FileValue {
 pub(super) struct FileChange {
     /// The file, and what is written to it.
     to: FileValue,
-    /// The form that was in force before.
+    /// What it said before.
     old: FileValue,
-    /// The form that was in force after it was written. `None` until it was read back.
+    /// What it said after it was written. `None` until it was read back.
     ours: Option<FileValue>,
     /// The file's inode number, where that tells the object apart from later ones of the same name.
     inode: Option<u64>,
@@ -120,18 +113,14 @@ impl FileChange {
         if self.ours.as_ref().is_some_and(|ours| *ours != now) {
             return Ok(Undone::ChangedByOthers);
         }
-        match self.write_old(&now) {
+        match self.write_old() {
             Err(KnobError::File { error, .. }) if is_gone(&error) => Ok(Undone::Gone),
             written => written.map(|()| Undone::Restored),
         }
     }
 
-    fn write_old(&self, now: &FileValue) -> Result<(), KnobError> {
+    fn write_old(&self) -> Result<(), KnobError> {
         let FileValue { path, value } = &self.old;
-        if value == "0" && *path != now.path {
-            // The form in force changes only when the number does, and the one that is not in force reads as 0.
-            write(path, "1").map_err(cannot("change", path))?;
-        }
         write(path, value).map_err(cannot("change", path))?;
         let mut restored = Ok(());
         for FileValue { path, value } in &self.reset {
@@ -144,9 +133,9 @@ impl FileChange {
         restored
     }
 
-    /// Whether both concern one value of the kernel's.
+    /// Whether both concern one file.
     pub fn is_same_knob(&self, other: &Self) -> bool {
-        knob(&self.to.path) == knob(&other.to.path)
+        self.to.path == other.to.path
     }
 
     /// Takes the original of an earlier change of the same knob.
@@ -162,46 +151,14 @@ fn is_gone(error: &io::Error) -> bool {
         || matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
 }
 
-/// The file of those that show one value by which the value is known.
-fn knob(path: &Path) -> PathBuf {
-    let name = path.file_name().and_then(|name| name.to_str());
-    path.with_file_name(match name {
-        Some("dirty_bytes" | "dirty_ratio") => "dirty_bytes",
-        Some("dirty_background_bytes" | "dirty_background_ratio") => "dirty_background_bytes",
-        Some("max_bytes" | "max_ratio" | "max_ratio_fine") => "max_ratio_fine",
-        Some("min_bytes" | "min_ratio" | "min_ratio_fine") => "min_ratio_fine",
-        _ => return path.to_owned(),
-    })
-}
-
-/// The form of the knob that is in force, and the inode number that tells its object apart.
+/// What the file says, and the inode number that tells its object apart.
 fn in_force(path: &Path) -> io::Result<(FileValue, Option<u64>)> {
     let (text, inode) = read(path)?;
-    let knob = knob(path);
-    let name = knob.file_name().and_then(|name| name.to_str());
-    let other_view = match name {
-        Some("dirty_bytes" | "dirty_background_bytes" | "max_ratio_fine" | "min_ratio_fine") => {
-            existing(read(&knob))?
-        }
-        _ => None,
+    let value = FileValue {
+        path: path.to_owned(),
+        value: chosen(&text).to_owned(),
     };
-    let (path, value) = match (name, other_view) {
-        (Some("max_ratio_fine" | "min_ratio_fine"), Some((fine, _))) => (knob, fine),
-        (_, Some((bytes, _))) => {
-            let ratio = match name {
-                Some("dirty_bytes") => knob.with_file_name("dirty_ratio"),
-                _ => knob.with_file_name("dirty_background_ratio"),
-            };
-            match (bytes.trim(), existing(read(&ratio))?) {
-                ("0", Some((percent, _))) => (ratio, percent),
-                _ => (knob, bytes),
-            }
-        }
-        (Some("io.weight" | "io.bfq.weight"), None) => (knob, default_weight(&text).to_owned()),
-        _ => (path.to_owned(), text),
-    };
-    let value = chosen(&value).to_owned();
-    Ok((FileValue { path, value }, inode))
+    Ok((value, inode))
 }
 
 fn existing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
@@ -219,12 +176,6 @@ fn chosen(text: &str) -> &str {
         (Some(word), None) => word,
         _ => text.trim(),
     }
-}
-
-/// The weight of drives that have none of their own.
-fn default_weight(text: &str) -> &str {
-    let line = text.lines().next().unwrap_or_default().trim();
-    line.strip_prefix("default ").unwrap_or(line)
 }
 
 /// What writing to this file resets.
@@ -257,8 +208,8 @@ fn reset_by(path: &Path) -> io::Result<Vec<FileValue>> {
 /// The file's text, and its inode number where that tells its object apart.
 fn read(path: &Path) -> io::Result<(String, Option<u64>)> {
     let file = File::open(path)?;
-    let is_kernfs = KERNFS.contains(&rustix::fs::fstatfs(&file)?.f_type);
-    let inode = is_kernfs.then_some(file.metadata()?.ino());
+    let is_sysfs = rustix::fs::fstatfs(&file)?.f_type == SYSFS_MAGIC;
+    let inode = is_sysfs.then_some(file.metadata()?.ino());
     let mut text = String::new();
     file.take(MAX_TEXT).read_to_string(&mut text)?;
     Ok((text, inode))
@@ -268,32 +219,5 @@ fn read(path: &Path) -> io::Result<(String, Option<u64>)> {
 fn write(path: &Path, value: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).truncate(true);
-    if path.file_name() == Some("memory.high".as_ref()) {
-        // From Linux 6.16 on, the cgroup's own tasks reclaim what is above a limit that is set this way. Before, the
-        // task that writes the limit does.
-        options.custom_flags(libc::O_NONBLOCK);
-    }
     options.open(path)?.write_all(value.as_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-    use tempfile::tempdir;
-
-    use super::*;
-
-    #[test]
-    fn a_cgroups_limit_is_written_without_waiting() {
-        let dir = tempdir().unwrap();
-        let limit = dir.path().join("memory.high");
-        fs::write(&limit, "max\n").unwrap();
-        write(&limit, "4096").unwrap();
-        assert_eq!(fs::read_to_string(&limit).unwrap(), "4096");
-        // A FIFO that nobody reads tells how it was opened: otherwise open(2) would wait for a reader.
-        fs::remove_file(&limit).unwrap();
-        mknodat(CWD, &limit, FileType::Fifo, Mode::RWXU, 0).unwrap();
-        let error = write(&limit, "4096").unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::ENXIO));
-    }
 }

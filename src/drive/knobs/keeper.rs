@@ -16,7 +16,6 @@ use rustix::io::Errno;
 
 use super::record;
 use super::setting::KnobError;
-use super::systemd::SystemBus;
 use super::{lock_now, restore_record};
 
 /// What the keeper is told.
@@ -96,19 +95,18 @@ fn spawn(command: &mut Command) -> io::Result<Child> {
 pub fn keep(dir: &Path, limit: Duration) -> Result<(), KnobError> {
     // For a keeper that was not started by `Knobs`.
     let _ = SigSet::from(Signal::SIGTERM).thread_block();
-    let bus = SystemBus::default();
     let stdin = io::stdin();
     while !is_closed(&stdin, limit) {
         // A process that hangs keeps its lock: the record is the one to restore. What cannot be restored stays
         // recorded for the end.
-        let _ = restore_record(dir, &bus);
+        let _ = restore_record(dir);
     }
     let deadline = Instant::now() + LOCK_LIMIT;
     while record::exists(dir) {
         // A dying process closes its pipe and its lock one after the other. If a new run has the lock, it has
         // restored this record and may have written its own, which must be left alone.
         match lock_now(dir)? {
-            Some(_lock) => return restore_record(dir, &bus).map(drop),
+            Some(_lock) => return restore_record(dir).map(drop),
             None if Instant::now() < deadline => thread::sleep(LOCK_LOOK),
             None => break,
         }

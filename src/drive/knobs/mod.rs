@@ -5,19 +5,13 @@
 //! killed session, the next start finds the record and restores them.
 //!
 //! A knob is restored only while it has our value. What an administrator, tuned, udev or a power profile has set
-//! since is left alone, and so is what has come in the place of a device, unit or task that has gone.
+//! since is left alone, and so is what has come in the place of a device that has gone.
 
-mod change;
 mod file;
-mod heirs;
-mod io_priority;
 mod keeper;
 mod record;
 mod setting;
 mod shared;
-mod systemd;
-mod task;
-mod unit;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,16 +24,14 @@ use rustix::io::Errno;
 
 use crate::fs::atomic_write;
 use crate::fs::root_owned::make_directory;
-use change::Change;
+use file::FileChange;
 use keeper::{Keeper, Notice};
 use setting::cannot;
-use systemd::{IMPATIENT, PATIENT};
 
 pub use keeper::keep;
 pub use record::check_record;
-pub use setting::{ChangeId, IoClass, KnobError, Setting, Undone, UnitProperty};
+pub use setting::{ChangeId, KnobError, Setting, Undone};
 pub use shared::{HeldKnobs, KeeperCommand, SharedKnobs};
-pub use systemd::SystemBus;
 
 const LOCK: &str = "lock";
 
@@ -48,10 +40,8 @@ const LOCK: &str = "lock";
 /// take the other for an administrator.
 pub struct Knobs {
     dir: PathBuf,
-    /// For single changes: whoever makes them has other things to do.
-    bus: SystemBus,
     /// Oldest first.
-    changes: Vec<(ChangeId, Change)>,
+    changes: Vec<(ChangeId, FileChange)>,
     /// Those whose making failed and could not be undone: nobody else knows their ids.
     orphans: Vec<ChangeId>,
     made: u64,
@@ -68,24 +58,11 @@ impl Knobs {
     /// When another process holds knobs, or `dir` cannot be used, or what was left cannot be restored: its record is
     /// kept for the next attempt.
     pub fn acquire(dir: &Path, keeper: Option<Command>) -> Result<Self, KnobError> {
-        Self::acquire_on(dir, keeper, SystemBus::default())
-    }
-
-    /// As [`Knobs::acquire`], with another bus on which systemd is found. The keeper knows the system bus alone.
-    ///
-    /// # Errors
-    /// As [`Knobs::acquire`].
-    pub fn acquire_on(
-        dir: &Path,
-        keeper: Option<Command>,
-        bus: SystemBus,
-    ) -> Result<Self, KnobError> {
         make_directory(dir).map_err(cannot("use", dir))?;
         let lock = lock_now(dir)?.ok_or(KnobError::Busy)?;
-        restore_record(dir, &bus)?;
+        restore_record(dir)?;
         let mut knobs = Knobs {
             dir: dir.to_owned(),
-            bus: bus.with_limit(IMPATIENT),
             changes: Vec::new(),
             orphans: Vec::new(),
             made: 0,
@@ -123,11 +100,7 @@ impl Knobs {
     /// # Errors
     /// When the knob or the record cannot be written; then the knob is unchanged. When the keeper's limit has passed.
     pub fn set(&mut self, path: &Path, value: &str) -> Result<(), KnobError> {
-        let setting = Setting::File {
-            path: path.to_owned(),
-            value: value.to_owned(),
-        };
-        let Some(change) = self.prepare(&setting)? else {
+        let Some(change) = FileChange::prepare(path, value)? else {
             return Ok(());
         };
         self.tell(Notice::Begin).map_err(KnobError::Keeper)?;
@@ -137,16 +110,14 @@ impl Knobs {
     /// Makes this setting, after recording what it was. `None` if it is so already. The keeper's limit begins anew: it
     /// is for a process that hangs, and this one does not. A keeper that has ended is started again.
     ///
-    /// Some of them wait. A unit's property takes three exchanges with systemd, of a second at most each, and up
-    /// to two more to undo it if one fails. A drive's `scheduler` waits for the requests under way. Before Linux 6.16,
-    /// a cgroup's `memory.high` waits until the kernel has reclaimed what is above it. The others do not wait.
+    /// A drive's `scheduler` waits for the requests under way. The others do not wait.
     ///
     /// # Errors
     /// When the knob or the record cannot be written, or the keeper cannot be started. Then the knob is unchanged, or,
     /// where even that cannot be had, it stays recorded and is restored with the others, or by
     /// [`Knobs::undo_orphans`].
     pub fn change(&mut self, setting: Setting) -> Result<Option<ChangeId>, KnobError> {
-        let Some(change) = self.prepare(&setting)? else {
+        let Some(change) = FileChange::prepare(&setting.path, &setting.value)? else {
             return Ok(None);
         };
         self.begin_anew()?;
@@ -184,7 +155,7 @@ impl Knobs {
         let mut latest_first = self.changes.iter().rev();
         let latest = latest_first.find(|(_, other)| other.is_same_knob(change));
         let latest = latest.map_or(change, |(_, latest)| latest);
-        latest.has_our_value(&self.bus)
+        latest.has_our_value()
     }
 
     fn position(&self, id: ChangeId) -> Result<usize, KnobError> {
@@ -192,13 +163,8 @@ impl Knobs {
         at.ok_or(KnobError::NotChanged)
     }
 
-    fn prepare(&self, setting: &Setting) -> Result<Option<Change>, KnobError> {
-        let in_force = self.changes.iter().map(|(_, change)| change);
-        Change::prepare(&self.bus, setting, in_force)
-    }
-
     /// Makes a change that has been prepared.
-    fn make(&mut self, change: Change) -> Result<Option<ChangeId>, KnobError> {
+    fn make(&mut self, change: FileChange) -> Result<Option<ChangeId>, KnobError> {
         let id = ChangeId(self.made);
         self.made += 1;
         self.changes.push((id, change));
@@ -211,10 +177,7 @@ impl Knobs {
             return Ok(Some(id));
         }
         // Nothing has changed, or it is not known or not recorded what has.
-        let undone = self.changes.split_last().map(|((_, change), others)| {
-            let others = others.iter().map(|(_, other)| other);
-            change.undo(&self.bus, others)
-        });
+        let undone = self.changes.last().map(|(_, change)| change.undo());
         if matches!(undone, Some(Ok(_))) {
             self.changes.pop();
             self.record()?;
@@ -227,7 +190,7 @@ impl Knobs {
     /// Makes the latest change. Whether that changed anything.
     fn carry_out(&mut self) -> Result<bool, KnobError> {
         let latest = self.changes.last_mut();
-        latest.map_or(Ok(false), |(_, change)| change.make(&self.bus))
+        latest.map_or(Ok(false), |(_, change)| change.make())
     }
 
     /// Restores what this change has changed, and says what became of it. If the same knob was changed again since, the
@@ -242,10 +205,7 @@ impl Knobs {
         let later =
             (at + 1..self.changes.len()).find(|&later| self.changes[later].1.is_same_knob(change));
         let undone = match later {
-            None => {
-                let others = self.changes.iter().filter(|(other, _)| *other != id);
-                change.undo(&self.bus, others.map(|(_, other)| other))?
-            }
+            None => change.undo()?,
             Some(later) => {
                 let original = change.clone();
                 self.changes[later].1.take_over(original);
@@ -293,8 +253,7 @@ impl Knobs {
         }
         let changes = std::mem::take(&mut self.changes);
         let changes = changes.into_iter().map(|(_, change)| change).collect();
-        let bus = self.bus.clone().with_limit(PATIENT);
-        undo_all(&self.dir, changes, &bus).map(drop)
+        undo_all(&self.dir, changes).map(drop)
     }
 
     fn record(&self) -> Result<(), KnobError> {
@@ -333,7 +292,7 @@ pub fn restore_leftovers(dir: &Path) -> Result<usize, KnobError> {
     }
     match lock_now(dir)? {
         None => Ok(0),
-        Some(_lock) => restore_record(dir, &SystemBus::default()),
+        Some(_lock) => restore_record(dir),
     }
 }
 
@@ -356,20 +315,20 @@ fn lock_now(dir: &Path) -> Result<Option<File>, KnobError> {
 }
 
 /// Restores the knobs of the record, if there is one, and removes it. Returns the number of knobs.
-fn restore_record(dir: &Path, bus: &SystemBus) -> Result<usize, KnobError> {
+fn restore_record(dir: &Path) -> Result<usize, KnobError> {
     match record::read(dir)? {
         None => Ok(0),
-        Some(changes) => undo_all(dir, changes, bus),
+        Some(changes) => undo_all(dir, changes),
     }
 }
 
 /// Restores all knobs that can be, and returns how many have their old values again. Those that cannot be restored
 /// stay recorded, and the first error is returned.
-fn undo_all(dir: &Path, mut changes: Vec<Change>, bus: &SystemBus) -> Result<usize, KnobError> {
+fn undo_all(dir: &Path, mut changes: Vec<FileChange>) -> Result<usize, KnobError> {
     let (mut restored, mut failed, mut left) = (0, Ok(()), Vec::new());
     // The same knob may have been changed twice: its first value must be the last that is written.
     while let Some(change) = changes.pop() {
-        match change.undo(bus, changes.iter()) {
+        match change.undo() {
             Ok(undone) => restored += usize::from(undone == Undone::Restored),
             Err(error) => {
                 failed = failed.and(Err(error));

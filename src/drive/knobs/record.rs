@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::change::Change;
 use super::file::FileChange;
 use super::setting::{KnobError, cannot};
 use crate::fs::atomic_write;
@@ -24,7 +23,14 @@ const VERSION: u32 = 2;
 #[serde(deny_unknown_fields)]
 struct KnobRecord {
     version: u32,
-    changes: Vec<Change>,
+    changes: Vec<Recorded>,
+}
+
+/// A change with its kind. There are no others than files any more.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Recorded {
+    File(FileChange),
 }
 
 /// A knob in a record of the first version, which was a list of them.
@@ -38,14 +44,14 @@ struct OldKnob {
 ///
 /// # Errors
 /// When it is damaged, too long, or of a later version.
-pub(super) fn parse(bytes: &[u8]) -> io::Result<Vec<Change>> {
+pub(super) fn parse(bytes: &[u8]) -> io::Result<Vec<FileChange>> {
     let wrong = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidData, why.to_owned()));
     if bytes.len() > MAX_RECORD {
         return wrong("it is too long for a record of knobs");
     }
     if bytes.trim_ascii_start().starts_with(b"[") {
         let knobs: Vec<OldKnob> = serde_json::from_slice(bytes)?;
-        let change = |knob: OldKnob| Change::File(FileChange::of_old_record(knob.path, knob.value));
+        let change = |knob: OldKnob| FileChange::of_old_record(knob.path, knob.value);
         return Ok(knobs.into_iter().map(change).collect());
     }
     #[derive(Deserialize)]
@@ -57,17 +63,18 @@ pub(super) fn parse(bytes: &[u8]) -> io::Result<Vec<Change>> {
         return wrong("another version of paralfetch has written it: reboot to reset the knobs");
     }
     let record: KnobRecord = serde_json::from_slice(bytes)?;
-    Ok(record.changes)
+    let changes = record.changes.into_iter();
+    Ok(changes.map(|Recorded::File(change)| change).collect())
 }
 
 /// The record of these changes.
 ///
 /// # Errors
 /// When there are too many.
-pub(super) fn encode<'a>(changes: impl Iterator<Item = &'a Change>) -> io::Result<Vec<u8>> {
+pub(super) fn encode<'a>(changes: impl Iterator<Item = &'a FileChange>) -> io::Result<Vec<u8>> {
     let record = KnobRecord {
         version: VERSION,
-        changes: changes.cloned().collect(),
+        changes: changes.cloned().map(Recorded::File).collect(),
     };
     let bytes = serde_json::to_vec(&record)?;
     match bytes.len() > MAX_RECORD {
@@ -96,7 +103,7 @@ pub(super) fn exists(dir: &Path) -> bool {
 }
 
 /// The changes that are recorded; `None` if there is no record.
-pub(super) fn read(dir: &Path) -> Result<Option<Vec<Change>>, KnobError> {
+pub(super) fn read(dir: &Path) -> Result<Option<Vec<FileChange>>, KnobError> {
     let path = dir.join(RECORD);
     let mut bytes = Vec::new();
     let read = File::open(&path).and_then(|file| {
@@ -112,7 +119,7 @@ pub(super) fn read(dir: &Path) -> Result<Option<Vec<Change>>, KnobError> {
 /// Replaces the record by one of these changes; without any, removes it.
 pub(super) fn write<'a>(
     dir: &Path,
-    changes: impl ExactSizeIterator<Item = &'a Change>,
+    changes: impl ExactSizeIterator<Item = &'a FileChange>,
 ) -> Result<(), KnobError> {
     let path = dir.join(RECORD);
     if changes.len() == 0 {
@@ -131,10 +138,9 @@ pub(super) fn write<'a>(
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::setting::UnitProperty;
     use super::*;
 
-    fn change() -> impl Strategy<Value = Change> {
+    fn change() -> impl Strategy<Value = FileChange> {
         let value = || ("/[a-z_/.]{0,20}", "[ -~]{0,20}");
         let text =
             |(path, value): (String, String)| serde_json::json!({"path": path, "value": value});
@@ -146,34 +152,16 @@ mod tests {
             proptest::collection::vec(value(), 0..3),
         );
         let file = file.prop_map(move |(to, old, ours, inode, reset)| {
-            serde_json::json!({"file": {
+            serde_json::json!({
                 "to": text(to),
                 "old": text(old),
                 "ours": ours.map(text),
                 "inode": inode,
                 "reset": reset.into_iter().map(text).collect::<Vec<_>>(),
-            }})
-        });
-        let unit = (any::<[u64; 3]>(), any::<bool>(), "[0-9a-f]{0,32}");
-        let unit = unit.prop_map(|([to, old, ours], had_drop_in, invocation)| {
-            serde_json::json!({"unit": {
-                "unit": "a.service",
-                "property": UnitProperty::MemoryHigh,
-                "to": to,
-                "old": old,
-                "ours": ours,
-                "invocation": invocation,
-                "had_drop_in": had_drop_in,
-            }})
-        });
-        let task = (any::<i32>(), any::<u64>(), any::<[u16; 2]>());
-        let task = task.prop_map(|(tid, start_time, [to, old])| {
-            serde_json::json!({"task": {
-                "tid": tid, "start_time": start_time, "to": to, "old": old, "ours": null,
-            }})
+            })
         });
         // The format is the one that earlier builds of this version have written.
-        prop_oneof![file, unit, task].prop_map(|json| serde_json::from_value(json).unwrap())
+        file.prop_map(|json| serde_json::from_value(json).unwrap())
     }
 
     proptest! {
@@ -196,9 +184,9 @@ mod tests {
     fn a_record_has_a_bound() {
         let knob = |at: usize| {
             let path = PathBuf::from(format!("/knob/{at}"));
-            Change::File(FileChange::of_old_record(path, "x".repeat(4096)))
+            FileChange::of_old_record(path, "x".repeat(4096))
         };
-        let many: Vec<Change> = (0..300).map(knob).collect();
+        let many: Vec<FileChange> = (0..300).map(knob).collect();
         assert!(encode(many.iter()).is_err());
         assert!(parse(&vec![b' '; MAX_RECORD + 1]).is_err());
     }

@@ -94,7 +94,7 @@ fn a_damaged_record_is_an_error_that_names_it() {
 }
 
 fn file(path: &Path, value: &str) -> Setting {
-    Setting::File {
+    Setting {
         path: path.to_owned(),
         value: value.to_owned(),
     }

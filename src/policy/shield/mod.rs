@@ -1,33 +1,21 @@
-//! Deciding what is done so that launches and waiting tasks do not wait for background writes.
-//!
-//! A *claim* is a reason: a launch under way, a thread that waits for a write, or pressure on a drive. A *look* is the
-//! evidence: which drives are being written, what is dirty, how much memory there is, and which cgroups write. From
-//! both [`ShieldState::step`] decides on *measures*, mildest first ([`MeasureKind`]):
+//! Deciding when a drive that is being written is shielded: few and small writes at a time, so that who reads or syncs
+//! does not wait behind them.
 //!
 //! ```text
-//!  launch ──┬─► journal: priority, where the scheduler heeds it
-//!           ├─► hold ── seconds ──► rest, as long again
-//!           └─► (a hold is not allowed, not possible, or over)
-//!  waits ───┬─► journal    ▼
-//!  pressure ┴─► backlog of the drive, or dirty limit of the system ──► follows the backlog down
-//!               group: cgroups of the same user's writers
-//!               requests: where the administrator asks for it
+//!                a launch                        the drive is quiet, nobody needs it
+//!  ┌──────┐ ─────────────────────► ┌──────────┐ ─────────────────────────────────────► idle
+//!  │ idle │   tasks wait           │ in force │
+//!  └──────┘ ───────► measuring ──► └──────────┘ ──► a looser step ──► … ──► given way
+//!                    its writers        ▲               the writers lose too much
+//!                        └──────────────┘
 //! ```
 //!
-//! Every measure has a bound, is on one user's account, and ends with the last claim that supports it. What others may
-//! feel is in force for a share of time on each account; cgroups are only touched for their own user.
+//! Reasons are a user's launch from the drive, and the kernel's report that tasks of a session wait for drives. Each
+//! counts for [`REASON_LASTS`], on the account of its user. [`ShieldState::step`] takes what happened and what was seen, and
+//! returns what to do.
 
-mod accounts;
-mod claim;
-mod event;
-mod look;
-mod measure;
-mod settings;
+mod lever;
 mod state;
-mod wanted;
 
-pub use event::{Measure, MeasureEnd, ShieldAction, ShieldEvent};
-pub use look::{DirtyThresholds, DriveLook, MemoryLook, ShieldLook, WriterLook, WriterMemory};
-pub use measure::MeasureKind;
-pub use settings::{ShieldProfile, ShieldSettings};
-pub use state::ShieldState;
+pub use lever::{DriveLook, Lever};
+pub use state::{REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState};

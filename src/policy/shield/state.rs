@@ -1,528 +1,477 @@
-//! The life of measures.
+//! The state machine: which drives are shielded, for whose sake, and for how long.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::accounts::UserAccounts;
-use super::claim::{Claim, Claims, EVIDENCE};
-use super::event::{Measure, MeasureEnd, MeasureKey, ShieldAction, ShieldEvent};
-use super::look::ShieldLook;
-use super::settings::ShieldSettings;
-use super::wanted::{InTheWay, adjusted, hurts, needs_memory, wanted};
+use super::lever::{DriveLook, LAST_STEP, Lever, Verdict, judge};
 
-/// A look that is older says nothing any more.
-const FRESH: Duration = Duration::from_secs(2);
-/// A measure that has ended by its bound is not taken again for this long; a hold not for as long as it was in force.
-const REST: Duration = Duration::from_secs(1);
-/// The same for one that failed, or was undone by others.
-const FAILED_REST: Duration = Duration::from_secs(60);
-/// Most measures in force.
-const MOST_IN_FORCE: usize = 32;
-/// Most of them on one account: a user with many cgroups leaves room for others.
-const MOST_ON_ACCOUNT: usize = 8;
-/// Most tasks of one account that have a better priority because they wait.
-const MOST_RAISED: usize = 4;
-/// For this long after an account was used up on a drive, the system's account does not limit that drive. The user
-/// whose account it was may cause the pressure himself, by writing.
-const USED_UP_REST: Duration = Duration::from_secs(30);
-/// Measures are adjusted no more often than this.
-const ADJUSTED_EVERY: Duration = Duration::from_secs(1);
+/// For how long a launch, or a report that tasks wait, is a reason.
+pub const REASON_LASTS: Duration = Duration::from_secs(60);
+/// For this long a launch reads what its drive would have written otherwise.
+const LAUNCH: Duration = Duration::from_secs(10);
+/// A drive that was not written for so long is written no longer. The kernel writes back in bursts.
+const QUIET: Duration = Duration::from_secs(3);
+/// What the writers get is measured over so much time: without the lever, and at each of its steps. No launch is under
+/// way, and only time in which the drive is written counts.
+const BEFORE: Duration = Duration::from_secs(1);
+const DURING: Duration = Duration::from_secs(5);
+/// A drive of which something could not be set is left alone for so long.
+const REST: Duration = Duration::from_secs(60);
+/// The lever is in force on one account for this much of a window. The window begins with the first use.
+const WINDOW: Duration = Duration::from_secs(600);
+const SHARE: Duration = Duration::from_secs(300);
+/// Looks are this far apart: in the first moments of a launch from a drive that is not shielded, and otherwise.
+const LOOK_LAUNCH: Duration = Duration::from_millis(100);
+const FIRST_MOMENTS: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_secs(1);
+/// Time between two looks that counts at most: the system may have been suspended.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+/// Users of people, not of the system (login.defs(5)).
+const FIRST_PERSON: u32 = 1000;
+/// Most drives, and most accounts for each.
+const MOST_DRIVES: usize = 8;
+const MOST_ACCOUNTS: usize = 16;
 
-/// The shield's state. [`ShieldState::step`] is deterministic: time comes in from outside, from any clock that does
-/// not go back.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ShieldState {
-    settings: ShieldSettings,
-    claims: Claims,
-    accounts: UserAccounts,
-    in_force: BTreeMap<MeasureKey, InForce>,
-    /// Until when a measure is not taken again.
-    rests: BTreeMap<MeasureKey, Duration>,
-    /// Until when no hold begins.
-    hold_rests: Duration,
-    /// Until when the system's account does not limit a drive, after an account was used up there; `None`: all drives.
-    used_up: BTreeMap<Option<u32>, Duration>,
-    look: Option<(Duration, ShieldLook)>,
-    next_id: u64,
-    exhausted_at: Option<Duration>,
-    refused: u64,
+/// Whose reason: a user's, or where the kernel does not tell sessions apart the system's.
+type Account = Option<u32>;
+
+/// What happened. Drives are encoded as `st_dev`; times are of one clock that does not go back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShieldEvent {
+    /// A launch of this user from this drive begins.
+    Launch { uid: u32, drive: u64 },
+    /// Tasks of this user's session wait for drives, and this one is being written. `None`: of the system, whose
+    /// sessions are not told apart.
+    Waits { uid: Option<u32>, drive: u64 },
+    /// The drives that [`ShieldState::drives`] names were looked at; one that is missing has gone.
+    Looked {
+        drives: BTreeMap<u64, DriveLook>,
+        /// Whether somebody is logged in.
+        logged_in: bool,
+    },
+    /// The lever of this drive cannot be set, or others have set something of it.
+    Failed { drive: u64 },
 }
 
-/// A measure in force.
-#[derive(Clone, Debug, PartialEq)]
-struct InForce {
-    id: u64,
-    measure: Measure,
-    uid: Option<u32>,
-    since: Duration,
-    until: Duration,
-    adjusted: Duration,
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShieldAction {
+    /// Set this of the drive, and nothing else.
+    Set {
+        /// The drive.
+        drive: u64,
+        /// What is to be set of it.
+        lever: Lever,
+        /// On whose account; of several, one.
+        uid: Option<u32>,
+        /// What it wrote without the lever, in bytes per second, if that is known.
+        before: Option<u64>,
+    },
+    /// Everything of the drive is as before.
+    Release {
+        /// The drive.
+        drive: u64,
+        /// Why.
+        why: ReleaseReason,
+        /// What it wrote meanwhile, in bytes per second, if that was measured.
+        during: Option<u64>,
+    },
 }
 
-impl ShieldState {
-    /// Nothing is done yet.
-    pub fn new(settings: ShieldSettings) -> Self {
-        ShieldState {
-            settings,
-            claims: Claims::default(),
-            accounts: UserAccounts::default(),
-            in_force: BTreeMap::new(),
-            rests: BTreeMap::new(),
-            hold_rests: Duration::ZERO,
-            used_up: BTreeMap::new(),
-            look: None,
-            next_id: 1,
-            exhausted_at: None,
-            refused: 0,
+/// Why a lever is let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseReason {
+    /// The drive is written no longer.
+    Quiet,
+    /// Nobody launches or waits any more.
+    NotNeeded,
+    /// Nobody is logged in.
+    NobodyThere,
+    /// The accounts of all who need it are used up.
+    Account,
+    /// The writers lose too much of their throughput.
+    Throughput,
+    /// What the writers get without it is to be known.
+    Measured,
+    /// The drive has gone, or something of it could not be set or was set by others.
+    Failed,
+}
+
+impl ReleaseReason {
+    /// In words.
+    pub fn explanation(self) -> &'static str {
+        match self {
+            ReleaseReason::Quiet => "the drive is written no longer",
+            ReleaseReason::NotNeeded => "nobody launches or waits any more",
+            ReleaseReason::NobodyThere => "nobody is logged in",
+            ReleaseReason::Account => "the user's share of time is used up",
+            ReleaseReason::Throughput => "the writers lost too much of their throughput",
+            ReleaseReason::Measured => "what the drive writes without it is measured",
+            ReleaseReason::Failed => "it could not be set, or others have set it",
+        }
+    }
+}
+
+/// What a drive wrote in some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct WrittenBytes {
+    time: Duration,
+    bytes: u128,
+}
+
+impl WrittenBytes {
+    /// Adds a look's rate, if the drive is being written.
+    fn add(&mut self, look: &DriveLook, time: Duration) {
+        if let Some(rate) = look.written.filter(|_| look.is_written()) {
+            self.time += time;
+            self.bytes += u128::from(rate) * time.as_millis() / 1000;
         }
     }
 
-    /// How often nothing was done because there was no room, or an account was exhausted.
+    /// In bytes per second, once the time is at least this long.
+    fn rate(&self, least: Duration) -> Option<u64> {
+        let rate = (self.bytes * 1000).checked_div(self.time.as_millis())?;
+        (self.time >= least).then(|| u64::try_from(rate).unwrap_or(u64::MAX))
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum DrivePhase {
+    #[default]
+    Idle,
+    /// Its writers are measured.
+    Measuring(WrittenBytes),
+    InForce {
+        step: u32,
+        /// The look when nothing was set.
+        as_it_was: DriveLook,
+        tally: WrittenBytes,
+        /// What the drive wrote at the step before, if this one is looser.
+        tighter: Option<u64>,
+    },
+    /// Until nobody needs it, or the drive is quiet.
+    GivenWay,
+    Resting {
+        until: Duration,
+    },
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Drive {
+    phase: DrivePhase,
+    /// The last launch or report of each account.
+    reasons: BTreeMap<Account, Duration>,
+    last_launch: Option<Duration>,
+    not_written_since: Option<Duration>,
+    /// What it wrote without the lever.
+    before: Option<u64>,
+}
+
+impl Drive {
+    fn is_launching(&self, now: Duration) -> bool {
+        self.last_launch.is_some_and(|at| now < at + LAUNCH)
+    }
+
+    fn is_in_force(&self) -> bool {
+        matches!(self.phase, DrivePhase::InForce { .. })
+    }
+}
+
+/// How much an account has used of its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct WindowUse {
+    since: Duration,
+    time: Duration,
+}
+
+/// The shield's state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShieldState {
+    drives: BTreeMap<u64, Drive>,
+    used: BTreeMap<Account, WindowUse>,
+    /// The last launch of a person.
+    last_person: Option<Duration>,
+    looked: Option<Duration>,
+    refused: u64,
+}
+
+impl ShieldState {
+    /// What follows from an event at this time.
+    pub fn step(mut self, event: ShieldEvent, now: Duration) -> (Self, Vec<ShieldAction>) {
+        let mut actions = Vec::new();
+        match event {
+            ShieldEvent::Launch { uid, drive } => {
+                if uid >= FIRST_PERSON {
+                    self.last_person = Some(now);
+                }
+                self.reason(Some(uid), drive, now, true);
+            }
+            ShieldEvent::Waits { uid, drive } => self.reason(uid, drive, now, false),
+            ShieldEvent::Looked { drives, logged_in } => {
+                self.looked(&drives, logged_in, now, &mut actions);
+            }
+            ShieldEvent::Failed { drive } => {
+                if let Some(known) = self.drives.get_mut(&drive) {
+                    release(drive, known, ReleaseReason::Failed, &mut actions);
+                    known.phase = DrivePhase::Resting { until: now + REST };
+                }
+            }
+        }
+        (self, actions)
+    }
+
+    /// The drives to be looked at.
+    pub fn drives(&self) -> impl Iterator<Item = u64> {
+        self.drives.keys().copied()
+    }
+
+    /// How long after this time the next look is due; `None`: there is no reason to look.
+    pub fn next_look(&self, now: Duration) -> Option<Duration> {
+        let hurries = |drive: &Drive| {
+            let begins = drive.last_launch.is_some_and(|at| now < at + FIRST_MOMENTS);
+            begins && matches!(drive.phase, DrivePhase::Idle | DrivePhase::Measuring(_))
+        };
+        let every = match self.drives.values().any(hurries) {
+            true => LOOK_LAUNCH,
+            false => LOOK,
+        };
+        let left = self
+            .looked
+            .map_or(Duration::ZERO, |at| (at + every).saturating_sub(now));
+        (!self.drives.is_empty()).then_some(left)
+    }
+
+    /// Reasons that did not count because the account was used up.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Whether looks are needed: somebody has a reason for measures.
-    pub fn needs_looks(&self) -> bool {
-        self.claims.iter().next().is_some()
-    }
-
-    /// Launches that are known to be under way.
-    pub fn launches(&self) -> usize {
-        self.claims.iter().filter(|claim| claim.is_launch()).count()
-    }
-
-    /// The cgroups whose memory is limited now: looks have to include them.
-    pub fn groups(&self) -> impl Iterator<Item = &str> {
-        let measures = self.in_force.values().map(|in_force| &in_force.measure);
-        measures.filter_map(|measure| match measure {
-            Measure::Group { group, .. } => Some(group.as_str()),
-            _ => None,
-        })
-    }
-
-    /// When the measure of this number ends at the latest, unless it is renewed.
-    pub fn until(&self, id: u64) -> Option<Duration> {
-        let mut in_force = self.in_force.values();
-        Some(in_force.find(|in_force| in_force.id == id)?.until)
-    }
-
-    /// On whose account the measure of this number is by now; `None`: the system's, or no measure.
-    pub fn account_of(&self, id: u64) -> Option<u32> {
-        let mut in_force = self.in_force.values();
-        in_force.find(|in_force| in_force.id == id)?.uid
-    }
-
-    /// When the next [`ShieldEvent::Tick`] is due at the latest; `None` while nothing can happen by itself.
-    pub fn next_tick(&self) -> Option<Duration> {
-        let bounds = self.in_force.values().map(|in_force| in_force.until);
-        let claims = self.claims.iter().map(|claim| claim.until);
-        bounds.chain(claims).chain(self.exhausted_at).min()
-    }
-
-    /// What happens, and what is to be done about it.
-    pub fn step(mut self, event: ShieldEvent, now: Duration) -> (Self, Vec<ShieldAction>) {
-        let mut actions = Vec::new();
-        self.accounts.advance(&self.settings, now);
-        let mut taken = true;
-        if !self.needs_looks() {
-            // What was seen for an earlier reason says nothing about this one.
-            self.look = None;
+    fn reason(&mut self, account: Account, drive: u64, now: Duration, is_launch: bool) {
+        if !self.is_open(account, now) {
+            self.refused += 1;
         }
-        match event {
-            _ if !self.settings.enabled => {}
-            ShieldEvent::LaunchBegins {
-                launch,
-                uid,
-                device,
-            } => {
-                taken = self.claims.launch_begins(launch, uid, device, now);
-            }
-            ShieldEvent::LaunchEnds { launch } => self.claims.launch_ends(launch),
-            ShieldEvent::Waits { tid, uid, device } => {
-                taken = self.claims.waits(tid, uid, device, now);
-            }
-            ShieldEvent::Pressure { device } => {
-                taken = !self.settings.pressure || self.claims.pressure(device, now);
-            }
-            ShieldEvent::Looked(look) => {
-                self.keep_pressure(&look, now);
-                self.look = self.needs_looks().then_some((now, look));
-            }
-            ShieldEvent::Failed { id } => self.failed(id, now),
-            ShieldEvent::Tick => {}
-            ShieldEvent::Stop => {
-                self.claims.clear();
-                self.end_where(|_| Some(MeasureEnd::Stopped), now, &mut actions);
-            }
-        }
-        self.refused += u64::from(!taken);
-        self.claims.expire(now);
-        self.rests.retain(|_, until| now < *until);
-        self.used_up.retain(|_, until| now < *until);
-        self.end_what_must(now, &mut actions);
-        self.adjust(now, &mut actions);
-        self.begin_what_may(now, &mut actions);
-        self.take_grants_back(now);
-        let shared = self
-            .in_force
-            .values()
-            .filter(|one| spends(one.uid, &one.measure));
-        let used: Vec<Option<u32>> = shared.map(|one| one.uid).collect();
-        self.exhausted_at = self.accounts.use_from_now(&used, &self.settings, now);
-        (self, actions)
-    }
-
-    /// With few writes in the drive, tasks hardly wait for it, and the kernel reports no more pressure: that is no reason
-    /// to fill it again while the writer goes on.
-    fn keep_pressure(&mut self, look: &ShieldLook, now: Duration) {
-        let written = look.drives.iter().filter(|drive| drive.is_written());
-        for drive in written {
-            if self
-                .in_force
-                .contains_key(&MeasureKey::Requests(drive.device))
-            {
-                self.claims.keep_pressure(drive.device, now);
-            }
-        }
-    }
-
-    fn fresh_look(&self, now: Duration) -> Option<&ShieldLook> {
-        let (at, look) = self.look.as_ref()?;
-        (now.saturating_sub(*at) < FRESH).then_some(look)
-    }
-
-    fn failed(&mut self, id: u64, now: Duration) {
-        let found = self.in_force.iter().find(|(_, in_force)| in_force.id == id);
-        let Some((key, in_force)) = found.map(|(key, in_force)| (key.clone(), in_force.clone()))
-        else {
+        if self.drives.len() >= MOST_DRIVES && !self.drives.contains_key(&drive) {
             return;
-        };
-        self.in_force.remove(&key);
-        let until = now.saturating_add(FAILED_REST);
-        match in_force.measure {
-            Measure::Hold(_) => self.hold_rests = until,
-            _ => drop(self.rests.insert(key, until)),
+        }
+        let drive = self.drives.entry(drive).or_default();
+        if drive.reasons.len() >= MOST_ACCOUNTS && !drive.reasons.contains_key(&account) {
+            return;
+        }
+        drive.reasons.insert(account, now);
+        if is_launch {
+            drive.last_launch = Some(now);
         }
     }
 
-    /// Ends the measures for which there is a reason.
-    fn end_where(
+    /// Whether something is left of an account.
+    fn is_open(&self, account: Account, now: Duration) -> bool {
+        let used = self.used.get(&account);
+        used.is_none_or(|used| used.time < SHARE || now >= used.since + WINDOW)
+    }
+
+    fn looked(
         &mut self,
-        why: impl Fn(&InForce) -> Option<MeasureEnd>,
+        looks: &BTreeMap<u64, DriveLook>,
+        logged_in: bool,
         now: Duration,
         actions: &mut Vec<ShieldAction>,
     ) {
-        let ending = self.in_force.iter();
-        let ending: Vec<(MeasureKey, MeasureEnd)> = ending
-            .filter_map(|(key, in_force)| Some((key.clone(), why(in_force)?)))
-            .collect();
-        for (key, why) in ending {
-            let Some(in_force) = self.in_force.remove(&key) else {
+        let passed = self
+            .looked
+            .map_or(Duration::ZERO, |at| now.saturating_sub(at));
+        let passed = passed.min(LONGEST_LOOK);
+        self.looked = Some(now);
+        for drive in self.drives.values_mut() {
+            drive.reasons.retain(|_, at| now < *at + REASON_LASTS);
+        }
+        self.charge(passed, now);
+        let is_person_there =
+            logged_in || self.last_person.is_some_and(|at| now < at + REASON_LASTS);
+        let mut drives = std::mem::take(&mut self.drives);
+        for (&number, drive) in &mut drives {
+            let Some(look) = looks.get(&number) else {
+                release(number, drive, ReleaseReason::Failed, actions);
+                drive.reasons.clear();
                 continue;
             };
-            let lasted = now.saturating_sub(in_force.since);
-            actions.push(ShieldAction::End {
-                id: in_force.id,
-                why,
-            });
-            if why == MeasureEnd::Account {
-                let until = now.saturating_add(USED_UP_REST);
-                self.used_up.insert(drive_of(&in_force.measure), until);
-            }
-            match in_force.measure {
-                // As long as it was held back, the writer has the drive to itself.
-                Measure::Hold(_) => self.hold_rests = now.saturating_add(lasted.max(REST)),
-                _ if why == MeasureEnd::NotNeeded => {}
-                _ => drop(self.rests.insert(key, now.saturating_add(REST))),
-            }
-        }
-    }
-
-    fn end_what_must(&mut self, now: Duration, actions: &mut Vec<ShieldAction>) {
-        self.hand_over(now);
-        self.renew(now);
-        let look = self.fresh_look(now).cloned();
-        let is_short = look.as_ref().is_some_and(|look| look.memory.is_short());
-        let claims = self.claims.clone();
-        let accounts = self.accounts.clone();
-        let supported = |in_force: &InForce| {
-            // Measures of other accounts were handed over where that is possible.
-            let mut granted = claims.iter().filter(|claim| claim.granted == Some(true));
-            granted.any(|claim| claim.uid == in_force.uid && supports(claim, in_force, now))
-        };
-        let why = |in_force: &InForce| {
-            if now >= in_force.until {
-                Some(MeasureEnd::Bound)
-            } else if !supported(in_force) {
-                Some(MeasureEnd::NotNeeded)
-            } else if spends(in_force.uid, &in_force.measure) && accounts.is_exhausted(in_force.uid)
-            {
-                Some(MeasureEnd::Account)
-            } else if is_short && needs_memory(&in_force.measure) {
-                Some(MeasureEnd::Memory)
-            } else if look
-                .as_ref()
-                .is_some_and(|look| hurts(&in_force.measure, look))
-            {
-                Some(MeasureEnd::Foreground)
-            } else {
-                None
-            }
-        };
-        self.end_where(why, now, actions);
-    }
-
-    /// Charges a measure to another account whose claim supports it, once its own has no claim any more.
-    fn hand_over(&mut self, now: Duration) {
-        let mut counts: BTreeMap<Option<u32>, usize> = BTreeMap::new();
-        for in_force in self.in_force.values() {
-            *counts.entry(in_force.uid).or_default() += 1;
-        }
-        for in_force in self.in_force.values_mut() {
-            let supporting = || {
-                let granted = self
-                    .claims
-                    .iter()
-                    .filter(|claim| claim.granted == Some(true));
-                granted.filter(|claim| supports(claim, in_force, now))
+            drive.not_written_since = match look.is_written() {
+                true => None,
+                false => drive.not_written_since.or(Some(now)),
             };
-            if supporting().any(|claim| claim.uid == in_force.uid) {
-                continue;
-            }
-            let may_take = |uid: &Option<u32>| {
-                let has_room = counts.get(uid).is_none_or(|&count| count < MOST_ON_ACCOUNT);
-                has_room && !is_used_up(&self.used_up, *uid, &in_force.measure)
-            };
-            let other = supporting().map(|claim| claim.uid).find(may_take);
-            if let Some(other) = other {
-                if let Some(count) = counts.get_mut(&in_force.uid) {
-                    *count -= 1;
-                }
-                *counts.entry(other).or_default() += 1;
-                in_force.uid = other;
-            }
-        }
-    }
-
-    /// Renews measures that evidence still supports, by a grant each. A hold is not renewed.
-    fn renew(&mut self, now: Duration) {
-        for in_force in self.in_force.values_mut() {
-            if now < in_force.until || matches!(in_force.measure, Measure::Hold(_)) {
-                continue;
-            }
-            let mut granted = self
-                .claims
-                .iter()
-                .filter(|claim| claim.granted == Some(true));
-            let is_supported =
-                granted.any(|claim| supports(claim, in_force, now) && claim.uid == in_force.uid);
-            if is_supported && self.accounts.grant(in_force.uid, &self.settings, now) {
-                in_force.until = now.saturating_add(self.settings.longest(in_force.measure.kind()));
-            }
-        }
-    }
-
-    fn adjust(&mut self, now: Duration, actions: &mut Vec<ShieldAction>) {
-        let Some(look) = self.fresh_look(now).cloned() else {
-            return;
-        };
-        for in_force in self.in_force.values_mut() {
-            if now < in_force.adjusted.saturating_add(ADJUSTED_EVERY) {
-                continue;
-            }
-            if let Some(measure) = adjusted(&in_force.measure, &look, &self.settings) {
-                in_force.adjusted = now;
-                in_force.measure = measure.clone();
-                actions.push(ShieldAction::Adjust {
-                    id: in_force.id,
-                    measure,
+            let open = drive.reasons.keys().copied();
+            let open = open
+                .filter(|account| self.is_open(*account, now))
+                .min_by_key(|account| {
+                    // The system's comes last.
+                    (account.is_none(), *account)
                 });
-            }
-        }
-    }
-
-    fn begin_what_may(&mut self, now: Duration, actions: &mut Vec<ShieldAction>) {
-        let Some(look) = self.fresh_look(now).cloned() else {
-            return;
-        };
-        let mut claims = std::mem::take(&mut self.claims);
-        // A launch's hold takes the place of limits that others asked for.
-        let mut by_rank: Vec<&mut Claim> = claims.iter_mut().collect();
-        by_rank.sort_by_key(|claim| !claim.is_launch());
-        for claim in by_rank {
-            let in_the_way = InTheWay {
-                hold: self.is_holding(),
-                no_hold: now < self.hold_rests,
-                no_requests: self.rests.contains_key(&MeasureKey::Requests(claim.device)),
-                few_writes: self
-                    .in_force
-                    .contains_key(&MeasureKey::Requests(claim.device)),
+            let is_quiet = drive
+                .not_written_since
+                .is_some_and(|since| now >= since + QUIET);
+            let wanted = if is_quiet {
+                Err(ReleaseReason::Quiet)
+            } else if drive.reasons.is_empty() {
+                Err(ReleaseReason::NotNeeded)
+            } else if !is_person_there {
+                Err(ReleaseReason::NobodyThere)
+            } else {
+                open.ok_or(ReleaseReason::Account)
             };
-            for measure in wanted(claim, &look, &self.settings, in_the_way) {
-                self.begin(claim, measure, now, actions);
+            match wanted {
+                Ok(account) => look_at(number, drive, look, (account, passed, now), actions),
+                Err(why) => {
+                    release(number, drive, why, actions);
+                    // Its next writers may be others.
+                    drive.before = None;
+                    if !matches!(drive.phase, DrivePhase::Resting { until } if now < until) {
+                        drive.phase = DrivePhase::Idle;
+                    }
+                }
             }
         }
-        self.claims = claims;
+        drives.retain(|_, drive| !drive.reasons.is_empty());
+        self.drives = drives;
+        if self.drives.is_empty() {
+            self.looked = None;
+        }
     }
 
-    fn is_holding(&self) -> bool {
-        let system = self.in_force.get(&MeasureKey::System);
-        system.is_some_and(|in_force| matches!(in_force.measure, Measure::Hold(_)))
-    }
-
-    fn begin(
-        &mut self,
-        claim: &mut Claim,
-        measure: Measure,
-        now: Duration,
-        actions: &mut Vec<ShieldAction>,
-    ) {
-        let key = measure.key();
-        let is_hold = matches!(measure, Measure::Hold(_));
-        let is_replaced = is_hold && !self.is_holding();
-        let taken = self.in_force.get(&key).filter(|_| !is_replaced);
-        let supported = taken.map(|in_force| supports(claim, in_force, now));
-        // A claim that supports what is in force takes a grant, too: the measure may be handed over to its account.
-        if !supported.unwrap_or_else(|| self.may_begin(claim.uid, &measure, now)) {
-            return;
-        }
-        if claim.granted.is_none() {
-            let granted = self.accounts.grant(claim.uid, &self.settings, now);
-            claim.granted = Some(granted);
-            self.refused += u64::from(!granted);
-        }
-        if claim.granted != Some(true) || supported.is_some() {
-            return;
-        }
-        if is_hold {
-            let replaced = |in_force: &InForce| {
-                gives_way_to_hold(&in_force.measure).then_some(MeasureEnd::Replaced)
+    /// Has the accounts pay for this time, whose reasons keep a lever in force.
+    fn charge(&mut self, passed: Duration, now: Duration) {
+        self.used.retain(|_, used| now < used.since + WINDOW);
+        let in_force = self.drives.values().filter(|drive| drive.is_in_force());
+        let accounts = in_force.flat_map(|drive| drive.reasons.keys().copied());
+        for account in accounts.collect::<BTreeSet<Account>>() {
+            let new = WindowUse {
+                since: now.saturating_sub(passed),
+                time: Duration::ZERO,
             };
-            self.end_where(replaced, now, actions);
+            let used = self.used.entry(account).or_insert(new);
+            used.time += passed;
         }
-        let id = self.next_id;
-        self.next_id += 1;
-        let until = now.saturating_add(self.settings.longest(measure.kind()));
-        actions.push(ShieldAction::Begin {
-            id,
-            measure: measure.clone(),
-            uid: claim.uid,
-        });
-        let in_force = InForce {
-            id,
-            measure,
-            uid: claim.uid,
-            since: now,
-            until,
-            adjusted: now,
-        };
-        self.in_force.insert(key, in_force);
     }
+}
 
-    /// Whether a measure that is not in force may begin on this account, if it is granted.
-    fn may_begin(&mut self, uid: Option<u32>, measure: &Measure, now: Duration) -> bool {
-        let is_hold = matches!(measure, Measure::Hold(_));
-        let is_resting = !is_hold && self.rests.contains_key(&measure.key());
-        // What a hold replaces makes room for it.
-        let in_force = self.in_force.values();
-        let staying = in_force.filter(|one| !is_hold || !gives_way_to_hold(&one.measure));
-        let staying: Vec<&InForce> = staying.collect();
-        // Tasks that wait have places of their own.
-        let for_waiting_task = measure.is_for_waiting_task();
-        let most = if for_waiting_task {
-            MOST_RAISED
-        } else {
-            MOST_ON_ACCOUNT
-        };
-        let own = staying
-            .iter()
-            .filter(|one| one.uid == uid && one.measure.is_for_waiting_task() == for_waiting_task);
-        let is_full = staying.len() >= MOST_IN_FORCE || own.count() >= most;
-        if is_resting || is_full || is_used_up(&self.used_up, uid, measure) {
-            return false;
-        }
-        !spends(uid, measure) || self.accounts.may_begin(uid, &self.settings, now)
-    }
-
-    /// Takes the grants of claims back whose measures have all ended: to begin again takes another grant.
-    fn take_grants_back(&mut self, now: Duration) {
-        for claim in self.claims.iter_mut() {
-            let is_served = self.in_force.values().any(|one| supports(claim, one, now));
-            if claim.granted == Some(true) && !is_served {
-                claim.granted = None;
+/// What follows from a look at a drive whose lever is wanted, on this account, so long after the last look.
+fn look_at(
+    number: u64,
+    drive: &mut Drive,
+    look: &DriveLook,
+    (uid, passed, now): (Account, Duration, Duration),
+    actions: &mut Vec<ShieldAction>,
+) {
+    let is_launching = drive.is_launching(now);
+    match &mut drive.phase {
+        DrivePhase::Resting { until } if now >= *until => drive.phase = DrivePhase::Idle,
+        DrivePhase::Resting { .. } | DrivePhase::GivenWay => {}
+        DrivePhase::Idle | DrivePhase::Measuring(_) if is_launching || drive.before.is_some() => {
+            if look.is_written() {
+                drive.phase = begin(number, drive, look, uid, actions);
             }
         }
-    }
-}
-
-/// The drive that a measure is on; `None`: all drives, or none.
-fn drive_of(measure: &Measure) -> Option<u32> {
-    match measure {
-        Measure::Priority { device, .. }
-        | Measure::Backlog { device, .. }
-        | Measure::Requests { device, .. } => Some(*device),
-        Measure::Hold(_) | Measure::Dirty(_) | Measure::Group { .. } => None,
-    }
-}
-
-/// Whether the account's time runs while this measure is in force. That of the system's does not for small requests:
-/// they are for as long as tasks wait for the drive, since the administrator has asked for them.
-fn spends(uid: Option<u32>, measure: &Measure) -> bool {
-    let is_asked_for = uid.is_none() && matches!(measure, Measure::Requests { .. });
-    measure.is_shared() && !is_asked_for
-}
-
-/// Whether a hold takes the place of this measure.
-fn gives_way_to_hold(measure: &Measure) -> bool {
-    !matches!(measure, Measure::Priority { .. } | Measure::Requests { .. })
-}
-
-/// Whether the measure may not be on this account, because an account was used up on its drive: the system's account
-/// does not go on with what a user's ended.
-fn is_used_up(
-    used_up: &BTreeMap<Option<u32>, Duration>,
-    uid: Option<u32>,
-    measure: &Measure,
-) -> bool {
-    let is_used_up = match measure {
-        Measure::Backlog { device, .. } => {
-            used_up.contains_key(&Some(*device)) || used_up.contains_key(&None)
+        DrivePhase::Idle if look.is_written() => {
+            drive.phase = DrivePhase::Measuring(WrittenBytes::default())
         }
-        // It limits all drives.
-        Measure::Dirty(_) => !used_up.is_empty(),
-        Measure::Priority { .. }
-        | Measure::Hold(_)
-        | Measure::Group { .. }
-        | Measure::Requests { .. } => false,
-    };
-    uid.is_none() && is_used_up
-}
-
-/// Whether the claim is a reason for this measure to stay.
-fn supports(claim: &Claim, in_force: &InForce, now: Duration) -> bool {
-    match &in_force.measure {
-        Measure::Hold(_) => claim.is_launch(),
-        // On no other account: the task's user alone answers for it. Not for less than this time, so that many tasks that
-        // take turns to wait do not have priorities changed all the time.
-        Measure::Priority {
-            device,
-            tid,
-            waits: true,
+        DrivePhase::Idle => {}
+        DrivePhase::Measuring(tally) => {
+            tally.add(look, passed);
+            if let Some(rate) = tally.rate(BEFORE) {
+                drive.before = Some(rate);
+                drive.phase = begin(number, drive, look, uid, actions);
+            }
+        }
+        // A launch's reads are in the writers' way, too.
+        DrivePhase::InForce { .. } if is_launching => {}
+        DrivePhase::InForce {
+            step,
+            as_it_was,
+            tally,
+            tighter,
         } => {
-            let is_new = now.saturating_sub(in_force.since) < EVIDENCE;
-            let waits = claim.threads().contains(tid) || (is_new && !claim.threads().is_empty());
-            (claim.uid, claim.device) == (in_force.uid, *device) && waits
+            tally.add(look, passed);
+            let Some(during) = tally.rate(DURING) else {
+                return;
+            };
+            let Some(before) = drive.before else {
+                release(number, drive, ReleaseReason::Measured, actions);
+                drive.phase = DrivePhase::Measuring(WrittenBytes::default());
+                return;
+            };
+            *tally = WrittenBytes::default();
+            match judge(before, *tighter, during) {
+                Verdict::Stays => {
+                    *tighter = None;
+                    return;
+                }
+                Verdict::Tighter => {
+                    *step = step.saturating_sub(1);
+                    *tighter = None;
+                    drive.before = Some(during);
+                }
+                Verdict::Looser if *step < LAST_STEP => {
+                    *step += 1;
+                    *tighter = Some(during);
+                }
+                Verdict::Looser => {
+                    release(number, drive, ReleaseReason::Throughput, actions);
+                    drive.phase = DrivePhase::GivenWay;
+                    return;
+                }
+            }
+            match Lever::at(*step, as_it_was) {
+                Some(lever) => actions.push(ShieldAction::Set {
+                    drive: number,
+                    lever,
+                    uid,
+                    before: drive.before,
+                }),
+                // A looser step than this one changes nothing of the drive.
+                None => {
+                    release(number, drive, ReleaseReason::Throughput, actions);
+                    drive.phase = DrivePhase::GivenWay;
+                }
+            }
         }
-        Measure::Priority { device, .. }
-        | Measure::Backlog { device, .. }
-        | Measure::Requests { device, .. } => claim.device == *device,
-        Measure::Group { .. } => claim.uid == in_force.uid,
-        Measure::Dirty(_) => true,
     }
 }
 
-#[cfg(test)]
-mod properties;
+/// The phase of a drive whose lever is to be in force from now on.
+fn begin(
+    number: u64,
+    drive: &Drive,
+    look: &DriveLook,
+    uid: Account,
+    actions: &mut Vec<ShieldAction>,
+) -> DrivePhase {
+    let Some(lever) = Lever::at(0, look) else {
+        // Nothing can be set of it.
+        return DrivePhase::GivenWay;
+    };
+    actions.push(ShieldAction::Set {
+        drive: number,
+        lever,
+        uid,
+        before: drive.before,
+    });
+    DrivePhase::InForce {
+        step: 0,
+        as_it_was: look.clone(),
+        tally: WrittenBytes::default(),
+        tighter: None,
+    }
+}
+
+/// Lets the lever of a drive go, if it is in force. The caller says what comes next.
+fn release(number: u64, drive: &mut Drive, why: ReleaseReason, actions: &mut Vec<ShieldAction>) {
+    if let DrivePhase::InForce { tally, .. } = drive.phase {
+        actions.push(ShieldAction::Release {
+            drive: number,
+            why,
+            during: tally.rate(BEFORE),
+        });
+        drive.phase = DrivePhase::Idle;
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -197,11 +197,7 @@ impl Service {
             lost_events: self.parts.kernel.lost(),
             excess_execs: self.parts.kernel.excess_execs().0,
             since_s: diagnostics.since_s,
-            shield: ShieldSummary::new(
-                self.parts.shield.status(),
-                self.parts.shield.lacks().to_vec(),
-                user,
-            ),
+            shield: ShieldSummary::new(self.parts.shield.status(), user),
             abilities: diagnostics.abilities.clone(),
             warnings,
         }

@@ -19,7 +19,7 @@ pub use crate::service::dictionary::word;
 pub use crate::service::history::{FileReads, LaunchRecord, ReadKind};
 pub use changes::{PendingChanges, ReportedApps};
 pub use files::ServiceFiles;
-pub use shield::{MeasureState, ShieldSummary};
+pub use shield::{ShieldSummary, ShieldingState};
 pub use types::{AppChange, AppState, ChangeKind, ProfileData, ServiceSignal, Status};
 
 use crate::policy::PhaseRequest;

@@ -4,28 +4,22 @@ use serde::{Deserialize, Serialize};
 use zbus::zvariant::Type;
 
 use crate::service::dictionary::{member, optional, optional_word};
-use crate::shield::{MeasureReport, ShieldStatus};
+use crate::shield::{ShieldStatus, Shielding};
 
-/// One measure of the shield.
+/// One time that a drive was shielded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Type)]
 #[zvariant(signature = "a{sv}")]
 #[serde(default)]
-pub struct MeasureState {
-    /// Its kind: `journal`, `hold`, `backlog`, `dirty`, `group` or `requests`.
-    #[serde(with = "member")]
-    pub kind: String,
-    /// What it was applied to, and how, for people.
+pub struct ShieldingState {
+    /// The drive and what was set of it, for people.
     #[serde(with = "member")]
     pub target: String,
-    /// On whose account it was taken; `None`: the system's.
+    /// On whose account; `None`: the system's.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
     /// When it began, in milliseconds since the epoch.
     #[serde(with = "member")]
     pub since_ms: u64,
-    /// When it ends at the latest, unless its reason comes again.
-    #[serde(with = "member")]
-    pub until_ms: u64,
     /// When it ended; `None`: it is in force.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub ended_ms: Option<u64>,
@@ -35,27 +29,21 @@ pub struct MeasureState {
     /// What the drive wrote before, in bytes per second; `None`: that is not known.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub written_before: Option<u64>,
-    /// The same while the measure was in force.
+    /// The same meanwhile.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub written_during: Option<u64>,
-    /// The same afterwards, for as long again.
-    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
-    pub written_after: Option<u64>,
 }
 
-impl From<MeasureReport> for MeasureState {
-    fn from(report: MeasureReport) -> Self {
-        MeasureState {
-            kind: report.kind.name().to_owned(),
-            target: report.target,
-            uid: report.uid,
-            since_ms: report.since_ms,
-            until_ms: report.until_ms,
-            ended_ms: report.ended_ms,
-            why_ended: report.why_ended,
-            written_before: report.written_before,
-            written_during: report.written_during,
-            written_after: report.written_after,
+impl From<Shielding> for ShieldingState {
+    fn from(shielding: Shielding) -> Self {
+        ShieldingState {
+            target: shielding.target,
+            uid: shielding.uid,
+            since_ms: shielding.since_ms,
+            ended_ms: shielding.ended_ms,
+            why_ended: shielding.why_ended,
+            written_before: shielding.written_before,
+            written_during: shielding.written_during,
         }
     }
 }
@@ -69,44 +57,36 @@ pub struct ShieldSummary {
     /// Whether it is switched on (`writes.shield`).
     #[serde(with = "member")]
     pub enabled: bool,
-    /// Launches under way that it knows.
-    #[serde(with = "member")]
-    pub launches: u64,
-    /// Measures taken since it was started.
+    /// How often a drive was shielded since it was started.
     #[serde(with = "member")]
     pub taken: u64,
-    /// How often nothing was done because too much had been done on a user's account.
+    /// Launches and waits for which nothing was done because their user's share of time was used up.
     #[serde(with = "member")]
     pub refused: u64,
     /// Why it does not work, or what went wrong last; `None`, an empty text on the bus: it works.
     #[serde(with = "optional_word")]
     pub problem: Option<String>,
-    /// What this system cannot do of it and why, one line each.
+    /// Drives that are shielded, the one shielded for longest first.
     #[serde(with = "member")]
-    pub lacks: Vec<String>,
-    /// Measures in force, oldest first.
+    pub in_force: Vec<ShieldingState>,
+    /// The last times that have ended, oldest first.
     #[serde(with = "member")]
-    pub in_force: Vec<MeasureState>,
-    /// The last measures that have ended, oldest first.
-    #[serde(with = "member")]
-    pub ended: Vec<MeasureState>,
+    pub ended: Vec<ShieldingState>,
 }
 
 impl ShieldSummary {
-    /// What this user sees of it, or the administrator (`None`); `lacks` are those of the system.
-    pub fn new(status: ShieldStatus, lacks: Vec<String>, user: Option<u32>) -> Self {
-        let is_theirs = |report: &MeasureReport| user.is_none() || report.uid == user;
-        let states = |reports: Vec<MeasureReport>| -> Vec<MeasureState> {
-            let theirs = reports.into_iter().filter(is_theirs);
-            theirs.map(MeasureState::from).collect()
+    /// What this user sees of it, or the administrator (`None`).
+    pub fn new(status: ShieldStatus, user: Option<u32>) -> Self {
+        let is_theirs = |shielding: &Shielding| user.is_none() || shielding.uid == user;
+        let states = |all: Vec<Shielding>| -> Vec<ShieldingState> {
+            let theirs = all.into_iter().filter(is_theirs);
+            theirs.map(ShieldingState::from).collect()
         };
         ShieldSummary {
             enabled: status.enabled,
-            launches: status.launches,
             taken: status.taken,
             refused: status.refused,
             problem: status.problem,
-            lacks,
             in_force: states(status.in_force),
             ended: states(status.ended),
         }
@@ -120,20 +100,17 @@ mod tests {
     use zbus::zvariant::{LE, to_bytes};
 
     use super::*;
-    use crate::policy::MeasureKind;
 
-    fn report(uid: Option<u32>, ended_ms: Option<u64>) -> MeasureReport {
-        MeasureReport {
-            kind: MeasureKind::Backlog,
-            target: "sda: 16 MiB".to_owned(),
+    fn shielding(uid: Option<u32>, ended_ms: Option<u64>) -> Shielding {
+        Shielding {
+            dev: 7,
+            target: "sda: requests of 128 KiB".to_owned(),
             uid,
             since_ms: 1000,
-            until_ms: 21_000,
             ended_ms,
             why_ended: ended_ms.map(|_| "the launch is over".to_owned()),
             written_before: Some(25_000_000),
             written_during: Some(0),
-            written_after: None,
         }
     }
 
@@ -141,18 +118,20 @@ mod tests {
         ShieldStatus {
             enabled: true,
             taken: 3,
-            in_force: vec![report(Some(1000), None)],
-            ended: vec![report(None, Some(2000)), report(Some(1001), Some(3000))],
+            in_force: vec![shielding(Some(1000), None)],
+            ended: vec![
+                shielding(None, Some(2000)),
+                shielding(Some(1001), Some(3000)),
+            ],
             problem: Some("sda is gone".to_owned()),
             ..ShieldStatus::default()
         }
     }
 
     #[test]
-    fn measures_survive_the_bus_and_json() {
-        let lacks = vec!["group: no cgroups".to_owned()];
+    fn the_shield_survives_the_bus_and_json() {
         for status in [status(), ShieldStatus::default()] {
-            let state = ShieldSummary::new(status, lacks.clone(), None);
+            let state = ShieldSummary::new(status, None);
             let data = to_bytes(Context::new_dbus(LE, 0), &state).unwrap();
             assert_eq!(data.deserialize::<ShieldSummary>().unwrap().0, state);
             let json = json!(state);
@@ -171,7 +150,7 @@ mod tests {
             (Some(1001), 0, 1),
             (Some(1002), 0, 0),
         ] {
-            let state = ShieldSummary::new(status(), Vec::new(), user);
+            let state = ShieldSummary::new(status(), user);
             let found = (state.in_force.len(), state.ended.len());
             assert_eq!(found, (in_force, ended), "{user:?}");
             assert_eq!(state.taken, 3);

@@ -58,7 +58,7 @@ pub struct AppState {
     /// Launches in the history beside other programs' writes.
     #[serde(with = "member")]
     pub beside_writes: u64,
-    /// For how long writeback was held back for these, in microseconds.
+    /// For how long earlier versions held writeback back for these, in microseconds.
     #[serde(with = "member")]
     pub writeback_held_us: u64,
     /// For how long their tasks waited for writes, in microseconds, as far as that was observed.

@@ -129,7 +129,8 @@ pub struct LaunchRecord {
     /// one.
     #[serde(with = "member")]
     pub background_writes: bool,
-    /// For how much of it writeback was held back on its account, in microseconds.
+    /// For how much of it writeback was held back on its account, in microseconds: by earlier versions alone, which
+    /// did so.
     #[serde(with = "member")]
     pub writeback_held_us: u64,
     /// Time that its tasks waited for writes, in microseconds, summed up; `None` if the detector of such waits was not

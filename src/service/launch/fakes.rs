@@ -108,7 +108,6 @@ impl Outside for FakeSystem {
                 if self.shielded.remove(&number) {
                     launch.writes = LaunchWrites {
                         background: true,
-                        held_us: 5,
                         waited_us: None,
                     };
                 }

@@ -48,8 +48,6 @@ pub struct LaunchStart {
 pub struct LaunchWrites {
     /// Whether they kept the drive busy when it began.
     pub background: bool,
-    /// For how much of it writeback was held back, in microseconds.
-    pub held_us: u64,
     /// Time that its tasks waited for writes, in microseconds; `None` if that was not observed.
     pub waited_us: Option<u64>,
 }
@@ -350,7 +348,7 @@ impl FollowedLaunch {
             entries: report.as_ref().map(|report| report.scheduled),
             until_first_us: until_first_ns.map(|ns| ns / 1000),
             background_writes: self.writes.background,
-            writeback_held_us: self.writes.held_us,
+            writeback_held_us: 0,
             waited_for_writes_us: self.writes.waited_us,
             // Known once its reads were compared with its profile.
             own_reads: None,

@@ -17,8 +17,7 @@ impl Parts {
         let located = || self.watchlist.catalogue.located_device(&start.key.id);
         let dev = [learned, Some(start.app.dev)].into_iter().flatten();
         let dev = dev.chain(located()).find(|dev| *dev != 0).unwrap_or(0);
-        self.shield
-            .begins(launch.number, start.key.uid, start.pid, dev);
+        self.shield.begins(launch.number, start.key.uid, dev);
         // Another process may have had the knobs when the service started.
         let retried = self.shield.retry();
         self.check(NOT_SHIELDED, retried);

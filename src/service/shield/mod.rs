@@ -3,14 +3,13 @@
 //! The [shield](crate::shield) has a thread of its own, and so has the [detector](waits) of what launches wait for.
 //! The event loop tells them what begins and ends, and waits for neither.
 
-mod held;
 mod waits;
 
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::Places;
 use super::config::WritesConfig;
@@ -19,12 +18,14 @@ use super::mailbox::Outbox;
 use super::message::Message;
 use super::own_process::{start_behind, work_behind};
 use crate::fs::root_owned::make_directory;
-use crate::kernel::{LaunchMembers, kernel_dev};
+use crate::kernel::LaunchMembers;
 use crate::learn::keeper_command;
-use crate::model::WaitTask;
-use crate::policy::ShieldSettings;
-use crate::shield::{MeasureAbility, Shield, ShieldError, ShieldOptions, ShieldStatus, abilities};
+use crate::shield::{People, Shield, ShieldError, ShieldOptions, ShieldStatus};
 use waits::{ObservedLaunch, WaitFigures, WriteWaits};
+
+/// Longest time for which the keeper leaves a setting changed that its process does not renew: the shield does so every
+/// half minute.
+pub const KEEPER_LIMIT: Duration = Duration::from_secs(90);
 
 /// The directory of the shield's knobs, below the run directory.
 pub const GUARD_DIR: &str = "shield";
@@ -32,6 +33,8 @@ pub const GUARD_DIR: &str = "shield";
 /// A launch that the shield knows.
 struct ShieldedLaunch {
     uid: u32,
+    /// The device of its app, encoded as `st_dev`.
+    dev: u64,
     /// When it began, in milliseconds since the epoch.
     began_ms: u64,
     waits: Arc<WaitFigures>,
@@ -48,8 +51,6 @@ pub struct LaunchShield {
     /// Sees what launches wait for; `None` if there is no thread for it.
     waits: Option<WriteWaits>,
     launches: HashMap<u64, ShieldedLaunch>,
-    /// What this system cannot do of it, one line each.
-    lacks: Vec<String>,
     /// What of it was said last.
     told: Option<String>,
     outbox: Outbox,
@@ -82,33 +83,29 @@ impl LaunchShield {
             is_changing: false,
             waits,
             launches: HashMap::new(),
-            lacks: abilities()
-                .iter()
-                .filter_map(MeasureAbility::lack)
-                .collect(),
             told: None,
             outbox: outbox.clone(),
         };
         (shield, warnings)
     }
 
-    /// A launch of this user begins with the process `root`. Its app lies on `dev`, encoded as `st_dev`; 0 if that is
-    /// not known. Returns at once.
-    pub fn begins(&mut self, launch: u64, uid: u32, root: u32, dev: u64) {
+    /// A launch of this user begins. Its app lies on `dev`, encoded as `st_dev`; 0 if that is not known. Returns at
+    /// once.
+    pub fn begins(&mut self, launch: u64, uid: u32, dev: u64) {
         let Some(shield) = self.shield.as_ref().filter(|_| dev != 0) else {
             return;
         };
-        if !shield.launch_begins(launch, uid, root as i32, kernel_dev(dev)) {
+        if !shield.launch(uid, dev) {
             return;
         }
         let waits = Arc::new(WaitFigures::default());
         if let Some(watch) = &self.waits {
             watch.begins(ObservedLaunch::new(launch, dev, Arc::clone(&waits)));
         }
-        let began_ms = now_ms();
         let shielded = ShieldedLaunch {
             uid,
-            began_ms,
+            dev,
+            began_ms: now_ms(),
             waits,
         };
         self.launches.insert(launch, shielded);
@@ -122,28 +119,23 @@ impl LaunchShield {
         if let Some(waits) = &self.waits {
             waits.ends(launch);
         }
-        let Some(shield) = &self.shield else {
-            return LaunchWrites::default();
-        };
-        shield.launch_ends(launch);
-        let status = shield.status();
-        let time = shielded.began_ms..now_ms();
+        let drive = self.places.sysfs.written_drive(shielded.dev);
+        let status = self.shield.as_ref().map(Shield::status);
+        let was_shielded = drive
+            .zip(status)
+            .is_some_and(|(drive, status)| was_shielded(&status, drive, shielded.began_ms));
         LaunchWrites {
-            // It takes measures only where a drive is being written.
-            background: shielded.waits.beside_writes()
-                || held::was_measured_for(&status, shielded.uid, &time),
-            held_us: held::held_ms(&status, &time).saturating_mul(1000),
+            // Only a drive that is being written is shielded.
+            background: was_shielded || shielded.waits.beside_writes(),
             waited_us: shielded.waits.waited_us(),
         }
     }
 
-    /// A task of a launch waits for a write on a device, the kernel's dev_t, that nobody was in a hurry for. That is on
-    /// the account of the launch's user, whatever users its tasks have become.
-    pub fn foreground_waits(&self, launch: u64, task: &WaitTask, device: u32) {
-        let known = self.launches.get(&launch);
-        if let Some((shield, launch)) = self.shield.as_ref().zip(known) {
+    /// A launch goes on waiting for writes: it is a reason as one that begins.
+    pub fn foreground_waits(&self, launch: u64) {
+        if let Some((shield, launch)) = self.shield.as_ref().zip(self.launches.get(&launch)) {
             // If too much is queued, the shield has enough to do.
-            shield.foreground_waits(task.pid as i32, task.tid as i32, launch.uid, device);
+            shield.launch(launch.uid, launch.dev);
         }
     }
 
@@ -157,11 +149,6 @@ impl LaunchShield {
                 ..ShieldStatus::default()
             },
         }
-    }
-
-    /// What this system cannot do of it and why, one line each.
-    pub fn lacks(&self) -> &[String] {
-        &self.lacks
     }
 
     /// What does not work, if that was not said yet.
@@ -238,7 +225,7 @@ impl LaunchShield {
         Ok(news)
     }
 
-    /// Ends all measures. Waits some seconds at most.
+    /// Restores everything. Waits some seconds at most.
     pub fn stop(self) {
         if let Some(shield) = self.shield {
             shield.stop();
@@ -254,10 +241,10 @@ fn start(places: &Places, wanted: &WritesConfig) -> Result<Option<Shield>, Shiel
         return Ok(None);
     }
     let options = ShieldOptions {
-        keeper: keeper_command(&guard_dir, WritesConfig::KEEPER_LIMIT),
+        keeper: keeper_command(&guard_dir, KEEPER_LIMIT),
         guard_dir,
-        settings: ShieldSettings::from(wanted),
         sysfs: places.sysfs.clone(),
+        people: People::default(),
     };
     start_behind(|| Shield::start(options)).map(Some)
 }
@@ -271,9 +258,45 @@ pub fn guard_dir(run_dir: &Path) -> io::Result<PathBuf> {
     Ok(run_dir.join(GUARD_DIR))
 }
 
+/// Whether a drive was shielded at some time since then, in milliseconds since the epoch.
+fn was_shielded(status: &ShieldStatus, drive: u64, since_ms: u64) -> bool {
+    let mut all = status.in_force.iter().chain(&status.ended);
+    all.any(|shielding| {
+        shielding.dev == drive && shielding.ended_ms.is_none_or(|ended| ended >= since_ms)
+    })
+}
+
 /// The time of day in milliseconds since the epoch; 0 if the clock is set to a time before it.
 fn now_ms() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shield::Shielding;
+
+    #[test]
+    fn a_launch_was_beside_writes_if_its_drive_was_shielded_meanwhile() {
+        let shielding = |dev, ended_ms| Shielding {
+            dev,
+            ended_ms,
+            ..Shielding::default()
+        };
+        let status = ShieldStatus {
+            in_force: vec![shielding(7, None)],
+            ended: vec![shielding(8, Some(1000))],
+            ..ShieldStatus::default()
+        };
+        for (drive, since_ms, expected) in [
+            (7, 5000, true),
+            (8, 1000, true),
+            (8, 1001, false),
+            (9, 0, false),
+        ] {
+            assert_eq!(was_shielded(&status, drive, since_ms), expected, "{drive}");
+        }
+    }
 }

@@ -353,13 +353,9 @@ impl LaunchWatcher {
             let launch = self.launch_of(wait)?;
             Some((launch.number, launch.dev))
         });
-        for (launch, device, wait) in untold {
+        for (launch, _, wait) in untold {
             let (tid, start_ns) = beginning(&wait);
-            self.outbox.send(Message::ForegroundWaits {
-                launch,
-                task: wait.task,
-                device,
-            });
+            self.outbox.send(Message::ForegroundWaits(launch));
             self.told.insert(tid, start_ns);
         }
     }

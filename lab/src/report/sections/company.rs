@@ -206,7 +206,6 @@ pub fn writer(device: &Device) -> Option<Section> {
             ("writer-cold", "writer, cold"),
             ("writer-prefetch", "writer, Paralfetch"),
             ("writer-shield", "writer, shield"),
-            ("writer-responsive", "writer, responsive shield"),
         ],
     ));
     section.tables.extend(against_quiet(&apps, ours));
@@ -215,12 +214,7 @@ pub fn writer(device: &Device) -> Option<Section> {
 }
 
 /// The scenarios with a writer.
-const WRITER: [&str; 4] = [
-    "writer-cold",
-    "writer-prefetch",
-    "writer-shield",
-    "writer-responsive",
-];
+const WRITER: [&str; 3] = ["writer-cold", "writer-prefetch", "writer-shield"];
 
 /// Launches under the writer by the quiet prefetched launch of the same turn.
 fn against_quiet(apps: &[&App], quiet: &str) -> Option<Table> {
@@ -251,8 +245,6 @@ fn throughput(apps: &[&App]) -> Option<Table> {
         "Paralfetch",
         "shield",
         "shield by Paralfetch",
-        "responsive shield",
-        "responsive by Paralfetch",
     ];
     let mut table = Table::new(
         "The writer's throughput",
@@ -270,7 +262,7 @@ fn throughput(apps: &[&App]) -> Option<Table> {
         if rates.iter().all(Option::is_none) {
             continue;
         }
-        let [cold, without, shield, responsive] = rates;
+        let [cold, without, shield] = rates;
         let told = |rate: Option<f64>| or_nothing(rate.map(|rate| format!("{rate:.1}")));
         let by = |with: Option<f64>| {
             let by = with.zip(without).map(|(with, without)| with / without);
@@ -282,8 +274,6 @@ fn throughput(apps: &[&App]) -> Option<Table> {
             told(without),
             told(shield),
             by(shield),
-            told(responsive),
-            by(responsive),
         ]);
     }
     (!table.rows.is_empty()).then_some(table)

@@ -153,11 +153,11 @@ impl Interface {
             .call(move |control, reply| control.status(user, reply))
             .await?;
         let shield = &mut status.shield;
-        let measures = shield.in_force.iter_mut().chain(&mut shield.ended);
-        let of_measures = measures.flat_map(|it| [Some(&mut it.target), it.why_ended.as_mut()]);
-        let of_shield = of_measures.chain([shield.problem.as_mut()]).flatten();
+        let all = shield.in_force.iter_mut().chain(&mut shield.ended);
+        let of_all = all.flat_map(|it| [Some(&mut it.target), it.why_ended.as_mut()]);
+        let of_shield = of_all.chain([shield.problem.as_mut()]).flatten();
         let of_service = status.abilities.iter_mut().chain(&mut status.warnings);
-        for line in of_service.chain(of_shield).chain(&mut shield.lacks) {
+        for line in of_service.chain(of_shield) {
             *line = sendable(line);
         }
         Ok(status)

@@ -1,0 +1,200 @@
+//! The lever: what is set of a drive, in steps from tight to loose, and when the next step is due.
+
+use std::fmt;
+
+/// A drive is being written if it has written this much, in bytes per second.
+const WRITES: u64 = 1 << 20;
+/// The I/O scheduler that can take few writes at a time (`async_depth`), and then the drive has few.
+const FEW_WRITES: &str = "mq-deadline";
+/// The I/O scheduler that gives each task its share of the drive.
+const FAIR: &str = "bfq";
+/// Largest request of the first step, in KiB, for drives that take many commands at a time, and for those that take
+/// one.
+const REQUEST_KB: u64 = 128;
+const REQUEST_KB_ONE_COMMAND: u64 = 64;
+/// The first step's `async_depth`: one request in each part of mq-deadline's map of tags (`dd_limit_depth`), of which
+/// there are four. Each step doubles it, and the largest request.
+const ASYNC_DEPTH: u64 = 1;
+/// The last step. Behind it the lever is let go.
+pub(super) const LAST_STEP: u32 = 2;
+/// What the writers keep of their throughput, in percent.
+const KEPT_PERCENT: u128 = 80;
+/// A looser step that gives them less than this of what they had before, in percent, shows that the lever was not what
+/// they were slowed down by.
+const GAIN_PERCENT: u128 = 105;
+
+/// One look at a drive: a whole disk, with everything that lies on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DriveLook {
+    /// Write requests under way.
+    pub writes_in_flight: u64,
+    /// Written since the last look, in bytes per second; `None` at the first.
+    pub written: Option<u64>,
+    /// Its I/O scheduler.
+    pub scheduler: String,
+    /// Those that can be chosen, the present one included.
+    pub schedulers: Vec<String>,
+    /// Largest request, in KiB.
+    pub max_sectors_kb: u64,
+    /// Whether it takes one command at a time.
+    pub one_command: bool,
+}
+
+impl DriveLook {
+    /// Whether it is being written.
+    pub fn is_written(&self) -> bool {
+        self.writes_in_flight > 0 || self.written.is_some_and(|bytes| bytes >= WRITES)
+    }
+}
+
+/// What is set of a drive; `None` is left as it is, or as it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lever {
+    /// Its I/O scheduler.
+    pub scheduler: Option<String>,
+    /// How many requests mq-deadline takes of writes and other asynchronous ones, in each part of its map of tags.
+    pub async_depth: Option<u64>,
+    /// Largest request, in KiB.
+    pub max_sectors_kb: Option<u64>,
+}
+
+impl Lever {
+    /// What is set at a step, from 0, the tightest, of a drive that looked like this when nothing was set. `None`:
+    /// nothing would change. A drive with bfq, which somebody has chosen, keeps it.
+    pub(super) fn at(step: u32, drive: &DriveLook) -> Option<Lever> {
+        let known = [FEW_WRITES, FAIR];
+        let has_one = known.contains(&drive.scheduler.as_str());
+        let can_have = |name: &&str| drive.schedulers.iter().any(|known| known == name);
+        let other = known.into_iter().find(can_have).filter(|_| !has_one);
+        let takes_few = other.unwrap_or(&drive.scheduler) == FEW_WRITES;
+        let largest = match drive.one_command {
+            true => REQUEST_KB_ONE_COMMAND,
+            false => REQUEST_KB,
+        };
+        let largest = largest << step;
+        let lever = Lever {
+            scheduler: other.map(str::to_owned),
+            async_depth: takes_few.then_some(ASYNC_DEPTH << step),
+            max_sectors_kb: (drive.max_sectors_kb > largest).then_some(largest),
+        };
+        (lever != Lever::default()).then_some(lever)
+    }
+}
+
+impl fmt::Display for Lever {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheduler = self
+            .scheduler
+            .as_ref()
+            .map(|name| format!("scheduler {name}"));
+        let few = self
+            .async_depth
+            .map(|depth| format!("few writes at a time (async_depth {depth})"));
+        let largest = self
+            .max_sectors_kb
+            .map(|kib| format!("requests of {kib} KiB"));
+        let parts: Vec<String> = [scheduler, few, largest].into_iter().flatten().collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// What what the writers get says of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// They keep enough.
+    Stays,
+    /// They lose too much.
+    Looser,
+    /// The step before gave them as much: they have become slower by themselves, and this is what they get now.
+    Tighter,
+}
+
+/// What to do about a step at which a drive writes `during`, in bytes per second. Without the lever it wrote `before`,
+/// and at the step before this one `tighter`, if there was one.
+pub(super) fn judge(before: u64, tighter: Option<u64>, during: u64) -> Verdict {
+    let percent_of = |rate: u64| u128::from(during) * 100 / u128::from(rate.max(1));
+    if tighter.is_some_and(|tighter| percent_of(tighter) < GAIN_PERCENT) {
+        Verdict::Tighter
+    } else if percent_of(before) < KEPT_PERCENT {
+        Verdict::Looser
+    } else {
+        Verdict::Stays
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drive(scheduler: &str, schedulers: &[&str], max_sectors_kb: u64) -> DriveLook {
+        DriveLook {
+            scheduler: scheduler.to_owned(),
+            schedulers: schedulers.iter().map(|&name| name.to_owned()).collect(),
+            max_sectors_kb,
+            ..DriveLook::default()
+        }
+    }
+
+    fn lever(scheduler: Option<&str>, depth: Option<u64>, kb: Option<u64>) -> Option<Lever> {
+        Some(Lever {
+            scheduler: scheduler.map(str::to_owned),
+            async_depth: depth,
+            max_sectors_kb: kb,
+        })
+    }
+
+    #[test]
+    fn the_lever_is_what_the_scheduler_allows() {
+        let all = ["none", "mq-deadline", "bfq"];
+        for (drive, expected) in [
+            (
+                drive("none", &all, 1280),
+                lever(Some("mq-deadline"), Some(1), Some(128)),
+            ),
+            (
+                drive("mq-deadline", &all, 1280),
+                lever(None, Some(1), Some(128)),
+            ),
+            (drive("bfq", &all, 1280), lever(None, None, Some(128))),
+            (
+                drive("none", &["none", "bfq"], 1280),
+                lever(Some("bfq"), None, Some(128)),
+            ),
+            (drive("none", &["none"], 1280), lever(None, None, Some(128))),
+            (drive("none", &["none"], 128), None),
+        ] {
+            assert_eq!(Lever::at(0, &drive), expected, "{drive:?}");
+        }
+        let card = DriveLook {
+            one_command: true,
+            ..drive("mq-deadline", &all, 256)
+        };
+        for (step, expected) in [
+            (0, lever(None, Some(1), Some(64))),
+            (1, lever(None, Some(2), Some(128))),
+            (LAST_STEP, lever(None, Some(4), None)),
+        ] {
+            assert_eq!(Lever::at(step, &card), expected, "{step}");
+        }
+        assert_eq!(
+            Lever::at(0, &drive("none", &all, 512)).unwrap().to_string(),
+            "scheduler mq-deadline, few writes at a time (async_depth 1), requests of 128 KiB"
+        );
+    }
+
+    #[test]
+    fn the_writers_keep_four_fifths_unless_the_lever_is_not_what_slows_them_down() {
+        for (before, tighter, during, expected) in [
+            (100, None, 80, Verdict::Stays),
+            (100, None, 79, Verdict::Looser),
+            (100, Some(60), 85, Verdict::Stays),
+            (100, Some(60), 70, Verdict::Looser),
+            (100, Some(60), 62, Verdict::Tighter),
+            (0, None, 0, Verdict::Looser),
+            (u64::MAX, None, u64::MAX, Verdict::Stays),
+        ] {
+            let verdict = judge(before, tighter, during);
+            assert_eq!(verdict, expected, "{before} {tighter:?} {during}");
+        }
+    }
+}
