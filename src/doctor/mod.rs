@@ -5,6 +5,7 @@
 //! learning session are loaded and attached, and detached again.
 
 mod kernel;
+mod listeners;
 mod system;
 mod writes;
 
@@ -13,6 +14,8 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::model::Hooks;
+
+pub use listeners::listener_mask;
 
 /// How an ability stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -109,6 +112,7 @@ pub fn diagnose(state_dir: &Path) -> Diagnosis {
     checks.extend(system::drives());
     checks.extend(system::models(state_dir));
     checks.extend([system::memory(), system::memory_cgroup()]);
+    checks.push(listeners::permission_listeners());
     checks.push(writes::shield());
     Diagnosis {
         works: checks

@@ -1,0 +1,188 @@
+//! Programs that are asked before others may open or read a file (fanotify(7), permission events), as scanners of files and
+//! lists of allowed programs are.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use super::AbilityCheck;
+use crate::model::shown;
+
+/// `FAN_OPEN_PERM`, `FAN_ACCESS_PERM` and `FAN_OPEN_EXEC_PERM` (linux/fanotify.h), with what is asked about in words.
+const PERMISSIONS: [(u64, &str); 3] = [
+    (0x1_0000, "opened"),
+    (0x2_0000, "read"),
+    (0x4_0000, "executed"),
+];
+
+/// What the link of a listener's descriptor in /proc/PID/fd reads.
+const LISTENER: &str = "anon_inode:[fanotify]";
+
+/// Most that is read of a descriptor's text: a line for each mark.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// The events that a listener has asked for, by the text of /proc/PID/fdinfo/FD: the masks of all of its marks together.
+/// 0 for other descriptors.
+pub fn listener_mask(fdinfo: &str) -> u64 {
+    let marks = fdinfo
+        .lines()
+        .filter_map(|line| line.strip_prefix("fanotify "));
+    let mask = |mark: &str| {
+        let mut fields = mark.split_ascii_whitespace();
+        let hex = fields.find_map(|field| field.strip_prefix("mask:"))?;
+        u64::from_str_radix(hex, 16).ok()
+    };
+    marks.filter_map(mask).fold(0, |all, mask| all | mask)
+}
+
+/// Those that there are.
+pub fn permission_listeners() -> AbilityCheck {
+    const NAME: &str = "permission events";
+    if !rustix::process::geteuid().is_root() {
+        let cost =
+            "whether another program is asked before files are opened: sudo paralfetch doctor";
+        return AbilityCheck::unknown(NAME, "root alone sees who listens", cost);
+    }
+    judge(NAME, &found(Path::new("/proc")))
+}
+
+/// `listeners`: each with its name, process id and mask.
+fn judge(name: &str, listeners: &[(String, i32, u64)]) -> AbilityCheck {
+    let asked = |mask: u64| {
+        let asked = PERMISSIONS.iter().filter(|(bit, _)| mask & bit != 0);
+        asked.map(|(_, what)| *what).collect::<Vec<_>>()
+    };
+    let found: Vec<String> = listeners
+        .iter()
+        .filter(|(_, _, mask)| !asked(*mask).is_empty())
+        .map(|(program, pid, mask)| {
+            let program: String = program.chars().map(shown).collect();
+            let what = asked(*mask).join(", ");
+            format!("{program} ({pid}) is asked before files are {what}")
+        })
+        .collect();
+    let found = match found.is_empty() {
+        true => Ok("nobody is asked before files are opened".to_owned()),
+        false => Err(found.join("; ")),
+    };
+    AbilityCheck::useful(
+        name,
+        found,
+        "each open waits for its answer: apps are not prefetched if that takes half a millisecond or more. Have it leave out \
+         the directories of your apps, and then: paralfetch relearn APP",
+    )
+}
+
+/// All fanotify listeners, as far as the process table shows them.
+fn found(proc: &Path) -> Vec<(String, i32, u64)> {
+    let mut listeners = Vec::new();
+    let processes = fs::read_dir(proc).into_iter().flatten().flatten();
+    for process in processes {
+        let Some(pid) = process
+            .file_name()
+            .to_str()
+            .and_then(|pid| pid.parse().ok())
+        else {
+            continue;
+        };
+        let process = process.path();
+        // One that has ended meanwhile has none.
+        let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten();
+        let is_listener = |link: &Path| {
+            let target = fs::read_link(link);
+            target.is_ok_and(|target| target.as_os_str() == LISTENER)
+        };
+        let masks = descriptors
+            .flatten()
+            .filter(|descriptor| is_listener(&descriptor.path()))
+            .map(|descriptor| {
+                let text = read(&process.join("fdinfo").join(descriptor.file_name()));
+                listener_mask(&text)
+            });
+        let mask = masks.fold(0, |all, mask| all | mask);
+        if mask != 0 {
+            let program = read(&process.join("comm"));
+            listeners.push((program.trim_end().to_owned(), pid, mask));
+        }
+    }
+    listeners.sort_by_key(|(_, pid, _)| *pid);
+    listeners
+}
+
+/// The beginning of a file of /proc; empty if it is gone.
+fn read(path: &Path) -> String {
+    let mut text = Vec::new();
+    let file = File::open(path);
+    let read = file.and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
+    match read {
+        Ok(_) => String::from_utf8_lossy(&text).into_owned(),
+        Err(_) => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::doctor::AbilityLevel;
+
+    /// As Linux 6.12 writes it (fs/notify/fdinfo.c).
+    const SCANNER: &str = "pos:\t0\nflags:\t02000002\nmnt_id:\t16\nino:\t1057\n\
+        fanotify flags:14 event-flags:8000\n\
+        fanotify mnt_id:1e mflags:0 mask:10000 ignored_mask:0\n\
+        fanotify ino:2a sdev:fd00001 mflags:0 mask:8 ignored_mask:40000000 fhandle-bytes:8 fhandle-type:1 f_handle:2a\n";
+
+    #[test]
+    fn the_masks_of_all_marks_are_one_and_other_text_has_none() {
+        assert_eq!(listener_mask(SCANNER), 0x1_0008);
+        for text in [
+            "",
+            "mask:10000",
+            "inotify wd:1 ino:2a sdev:fd00001 mask:10000 ignored_mask:0",
+            "fanotify ignored_mask:10000 mflags:0",
+            "fanotify mask:",
+            "fanotify mask:xyz mask:10000",
+            "fanotify mask:10000000000000000000",
+            "fanotify  \u{1b}[2J\0mask:10000",
+        ] {
+            assert_eq!(listener_mask(text), 0, "{text:?}");
+        }
+        assert_eq!(
+            listener_mask("fanotify mask:20000\r\nfanotify mask:1"),
+            0x2_0001
+        );
+    }
+
+    #[test]
+    fn listeners_on_permission_events_are_named_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = |pid: &str, comm: &str, target: &str, fdinfo: &str| {
+            let process = dir.path().join(pid);
+            fs::create_dir_all(process.join("fd")).unwrap();
+            fs::create_dir_all(process.join("fdinfo")).unwrap();
+            fs::write(process.join("comm"), format!("{comm}\n")).unwrap();
+            symlink(target, process.join("fd/3")).unwrap();
+            fs::write(process.join("fdinfo/3"), fdinfo).unwrap();
+        };
+        process("70", "scan\u{1b}er", LISTENER, SCANNER);
+        process("8", "watcher", LISTENER, "fanotify mnt_id:1 mask:8\n");
+        process("9", "liar", "/tmp/anon_inode:[fanotify]", SCANNER);
+        process("self", "scan", LISTENER, SCANNER);
+        fs::create_dir(dir.path().join("10")).unwrap();
+        let found = found(dir.path());
+        let pids: Vec<i32> = found.iter().map(|(_, pid, _)| *pid).collect();
+        assert_eq!(pids, [8, 70]);
+        let check = judge("x", &found);
+        assert_eq!(check.level, AbilityLevel::Less);
+        let named = check
+            .found
+            .ends_with(" (70) is asked before files are opened");
+        assert!(named && !check.found.contains('\u{1b}'), "{}", check.found);
+        assert!(!check.found.contains("watcher"), "{}", check.found);
+        assert_eq!(judge("x", &found[..1]).level, AbilityLevel::Ok);
+        let all = [("a".to_owned(), 1, 0x7_0000)];
+        let found = judge("x", &all).found;
+        assert!(found.ends_with("are opened, read, executed"), "{found}");
+    }
+}
