@@ -26,7 +26,7 @@ fn launch(index: u64) -> LaunchRecord {
     LaunchRecord {
         time_s: 1_700_000_000 + index,
         app: "/usr/bin/app".to_owned(),
-        duration_us: index,
+        duration_us: Some(index),
         note: Some("n".repeat(400)),
         ..LaunchRecord::default()
     }

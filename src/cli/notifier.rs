@@ -78,7 +78,7 @@ fn news(app: &AppState) -> Option<Notification> {
     Some(Notification {
         summary: format!("{name} starts faster"),
         body: format!(
-            "When it is not in memory yet, it now waits {seconds:.1} s ({} %) less for the drive.",
+            "When it is not in memory yet, it now takes {seconds:.1} s ({} %) less.",
             saved.percent
         ),
     })

@@ -96,8 +96,15 @@ fn app_lines(app: &AppState, launches: &[LaunchRecord]) -> Vec<String> {
             app.prefetched,
             if app.prefetched == 1 { "was" } else { "were" }
         ),
-        format!("  typical   {}", duration(app.duration_us)),
         match (app.cold_with_us, app.cold_without_us) {
+            (Some(with_us), Some(without_us)) => format!(
+                "  typical   {} when cold and prefetched, {} without",
+                format::seconds(with_us),
+                format::seconds(without_us)
+            ),
+            _ => format!("  typical   {}", duration(app.duration_us)),
+        },
+        match (app.waiting_with_us, app.waiting_without_us) {
             (None, None) => "  waiting   not known before cold launches".to_owned(),
             (Some(with_us), Some(without_us)) => format!(
                 "  waiting   for the drive {} when cold and prefetched, {} without",
@@ -134,7 +141,7 @@ fn why_managed(app: &AppState) -> String {
     }
 }
 
-/// What prefetching has saved of an app's waiting for the drive: at each prefetched cold launch that is known, what it
+/// What prefetching has saved of the time of an app's launches: at each prefetched cold launch that is known, what it
 /// typically saves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SavedTime {
@@ -142,7 +149,7 @@ pub struct SavedTime {
     pub launches: usize,
     /// What each of them saves, in microseconds; below 0 where prefetching costs time.
     pub each_us: i64,
-    /// The same in percent of the waiting without prefetching.
+    /// The same in percent of a cold launch without prefetching.
     pub percent: i32,
 }
 
@@ -244,7 +251,7 @@ mod tests {
         let waiting = |app: &AppState| app_lines(app, &[]).swap_remove(5);
         assert_eq!(waiting(&app), "  waiting   not known before cold launches");
         let app = AppState {
-            cold_without_us: Some(750_000),
+            waiting_without_us: Some(750_000),
             ..app
         };
         let known = waiting(&app);
@@ -282,6 +289,8 @@ mod tests {
             "0.9 s in 2 cold launches, 0.45 s (60 %) each"
         );
         let lines = app_lines(&app, &launches);
+        let typical = "  typical   0.300 s when cold and prefetched, 0.750 s without";
+        assert_eq!(lines[4], typical);
         assert!(
             lines.iter().all(|line| line.chars().count() <= 80),
             "{lines:?}"

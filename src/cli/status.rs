@@ -41,8 +41,8 @@ fn status_text(report: &Status, verbose: bool) -> String {
     let gained = match report.saved_us {
         0 => "nothing gained yet: the first launch of an app after a boot, once it was learned, is what becomes faster"
             .to_owned(),
-        ..0 => format!("prefetching has cost {:.1} s of waiting for the drive so far", -saved_s),
-        _ => format!("{saved_s:.1} s of waiting for the drive saved"),
+        ..0 => format!("prefetching has cost {:.1} s at cold launches so far", -saved_s),
+        _ => format!("{saved_s:.1} s saved at cold launches so far"),
     };
     let mut lines = vec![
         gained,
@@ -97,7 +97,7 @@ mod tests {
         );
         assert!(
             text.ends_with("  sees execve\nwarning: disk full\n")
-                && text.starts_with("12.3 s of waiting"),
+                && text.starts_with("12.3 s saved"),
             "{text}"
         );
         let short = status_text(&report, false);

@@ -123,7 +123,7 @@ fn figures(launch: &LaunchRecord, shows_user: bool) -> String {
         "{:<20} {:<6} {:>8} {:>8} {:>10}  {}",
         launch.done(),
         launch.warmth.map_or(String::new(), word),
-        format::seconds(launch.duration_us),
+        duration(launch.duration_us),
         format::seconds(launch.waiting_us),
         mib(launch.read_bytes),
         user_column(launch.uid, shows_user),
@@ -155,7 +155,7 @@ pub fn user_name(uid: u32) -> String {
     account.map_or_else(|| uid.to_string(), |account| account.name)
 }
 
-/// What prefetching saves of the waiting time, and of each cold launch.
+/// What prefetching saves of each cold launch, as a share of its time and in seconds.
 fn gain(app: &AppState) -> String {
     let Some(percent) = app.gain_percent else {
         return "-".to_owned();
@@ -210,7 +210,7 @@ mod tests {
         for (shows_user, app) in [(false, "/a"), (true, "root /a")] {
             let line = launch_line(&launch, shows_user);
             let words: Vec<&str> = line.split_whitespace().skip(1).collect();
-            let expected = format!("learned 0.000 s 1.250 s 0.0 MiB {app} (n)");
+            let expected = format!("learned - 1.250 s 0.0 MiB {app} (n)");
             assert_eq!(words.join(" "), expected);
         }
         let table = launches_table(&[launch], false, false);
@@ -267,7 +267,7 @@ mod tests {
         };
         let launch = LaunchRecord {
             time_s: 1_700_000_000,
-            duration_us: 99_999_000,
+            duration_us: Some(99_999_000),
             waiting_us: 99_999_000,
             read_bytes: 2000 << 20,
             kind: Kind::Prefetched,

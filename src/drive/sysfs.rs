@@ -94,6 +94,12 @@ impl Sysfs {
             .or_else(|| knob(&read(&self.disk(dev)?.join("dev"))?))
     }
 
+    /// The value of that, if the system tells.
+    pub fn read_ahead_kib(&self, dev: u64) -> Option<u64> {
+        let text = fs::read_to_string(self.read_ahead_knob(dev)?).ok()?;
+        text.trim().parse().ok()
+    }
+
     /// ext4's own readahead of inode-table blocks, in blocks; 1 turns it off.
     pub fn inode_readahead_knob(&self, dev: u64) -> Option<PathBuf> {
         let device = self.device(dev)?;

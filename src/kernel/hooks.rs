@@ -101,6 +101,38 @@ impl ProgramSelection {
         progs.older_pages_mapped.set_autoload(windows(Fentry));
     }
 
+    /// Has the programs loaded that see the use of the completion page, for this kernel.
+    pub fn apply_completion(&self, open: &mut OpenParalfetchSkel) {
+        use HookKind::{Fentry, Tracepoint};
+        let progs = &mut open.progs;
+        let functions = self.reads == Fentry;
+        progs.completion_read.set_autoload(self.reads == Tracepoint);
+        progs
+            .older_completion_read_iter
+            .set_autoload(functions && self.reads_iter);
+        progs
+            .older_completion_read
+            .set_autoload(functions && !self.reads_iter);
+        progs
+            .completion_faulted
+            .set_autoload(self.fault == Tracepoint);
+        progs
+            .older_completion_faulted
+            .set_autoload(self.fault == Fentry);
+        progs
+            .completion_mapped
+            .set_autoload(self.window == Tracepoint);
+        progs
+            .older_completion_mapped
+            .set_autoload(self.window == Fentry);
+    }
+
+    /// Whether uses of a completion page are seen, whether it is read or mapped. Where only one of both is, it would
+    /// seem unused in launches that use it the other way.
+    pub fn sees_completion(&self) -> bool {
+        self.reads.sees() && self.hooks().faults.sees()
+    }
+
     /// The choice in short.
     pub fn hooks(&self) -> Hooks {
         Hooks {

@@ -36,10 +36,10 @@ pub(super) fn counts(globals: &Globals, launch: u64) -> Option<LaunchCounts> {
         waiting_ns: raw.waiting_ns,
         requests: raw.requests,
         bytes: raw.bytes,
-        last_ns: raw.last_ns,
         prefetch_requests: raw.prefetch_requests,
         prefetch_bytes: raw.prefetch_bytes,
         first_prefetch_ns: raw.first_prefetch_ns,
+        has_completion: raw.completion_dev != 0,
         completed_ns: raw.completed_ns,
         completed_requests: raw.completed_requests,
     })

@@ -92,6 +92,8 @@ pub struct Watch {
     object: Arc<LoadedObject>,
     recorders: Result<Arc<RecorderPool>, String>,
     waits: Vec<OwnedFd>,
+    /// Whether this kernel shows the use of completion pages.
+    sees_completion: bool,
     ring: RingBuffer<'static>,
     events: Rc<RefCell<Vec<LaunchEvent>>>,
     early: bool,
@@ -127,6 +129,7 @@ impl Watch {
             .transpose()?;
         if let Some(selection) = &selection {
             selection.apply(&mut open);
+            selection.apply_completion(&mut open);
         }
         let early = options.early && has_syscall_entry("execve");
         let progs = &mut open.progs;
@@ -145,13 +148,6 @@ impl Watch {
         ] {
             program.set_autoload(true);
         }
-        for (program, tracepoint) in [
-            (&mut progs.completion_read, "mm_filemap_get_pages"),
-            (&mut progs.completion_faulted, "mm_filemap_fault"),
-            (&mut progs.completion_mapped, "mm_filemap_map_pages"),
-        ] {
-            program.set_autoload(kernel.has_tracepoint(tracepoint));
-        }
         // libbpf reads the kernel's types, too: not both at a time.
         drop(kernel);
         Self::of(load(open)?, selection, early)
@@ -163,6 +159,9 @@ impl Watch {
         early: bool,
     ) -> Result<Self, TraceError> {
         let object = Arc::new(LoadedObject::of(&skel.maps)?);
+        let sees_completion = selection
+            .as_ref()
+            .is_some_and(ProgramSelection::sees_completion);
         let recorders = match selection {
             Some(selection) => {
                 let (object, hooks) = (Arc::clone(&object), selection.hooks());
@@ -193,6 +192,10 @@ impl Watch {
             &progs.completion_read,
             &progs.completion_faulted,
             &progs.completion_mapped,
+            &progs.older_completion_read_iter,
+            &progs.older_completion_read,
+            &progs.older_completion_faulted,
+            &progs.older_completion_mapped,
         ])?;
         let calls = [&mut progs.execve_entered, &mut progs.execveat_entered];
         let calls = calls
@@ -205,6 +208,7 @@ impl Watch {
             object,
             recorders,
             waits,
+            sees_completion,
             ring,
             events,
             early,
@@ -329,9 +333,16 @@ impl Watch {
         Ok(WaitPrograms(programs.collect::<io::Result<_>>()?))
     }
 
-    /// Sets a launch's completion page (paper §4.2).
+    /// Whether this kernel shows the use of completion pages.
+    pub fn sees_completion(&self) -> bool {
+        self.sees_completion
+    }
+
+    /// Sets a launch's completion page (paper §4.2). Where the kernel does not show its use, the launch has none.
     pub fn set_completion(&self, launch: u64, page: WatchedPage) {
-        slots::set_completion(&self.object.globals, launch, page);
+        if self.sees_completion {
+            slots::set_completion(&self.object.globals, launch, page);
+        }
     }
 
     /// Begins a launch of this user with a process that is running already, whatever it was part of, and returns

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::completion_page::completion_page;
+use super::completion_page::{choose, completion_page, first_use, in_tables};
 use super::on_drives::OnDrives;
 use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::kernel::Trace;
 use crate::learn::cold::{LearnSummary, LearnedProfile, NotLearned};
 use crate::learn::sequence::{Earlier, Observed, Requirements, Sequence, resolve};
-use crate::model::{App, DriveClass, Ended, GivenParams, Learned, Params, Profile, Revision};
+use crate::model::{App, DriveClass, Ended, GivenParams, Learned, Params, Profile, Revision, Span};
 use crate::process::LaunchOver;
 use crate::schedule::main_device;
 
@@ -80,12 +80,16 @@ impl WatchedLaunch {
         let end_ns = end_of_launch(trace, self.over);
         let duration = Duration::from_nanos(end_ns.saturating_sub(trace.start_ns));
         let data_until = Duration::from_micros(sequence.data_until_us);
-        let completion = completion_page(&sequence.log, duration, data_until);
+        let found = completion_page(&sequence.log, duration, data_until);
+        let completion = self.page_to_time_by(trace, &sequence, found, duration);
+        let page_used_ns = completion
+            .and_then(|page| first_use(&trace.accesses, &sequence.devices, &sequence.files, page));
         let scheduled = on_drives.schedule(&sequence.log, completion);
         let scheduling = clock.elapsed();
 
         let summary = LearnSummary {
             duration,
+            page_used_ns,
             required: Requirements::of(&sequence, trace.hooks.faults.sees()),
             resolved: sequence.report,
             resolving,
@@ -135,6 +139,40 @@ impl WatchedLaunch {
             params,
         };
         tuned.map_or_else(|| vec![first], |earlier| earlier.history.clone())
+    }
+
+    /// The completion page: the one that was `found` in this launch, or that of earlier launches.
+    fn page_to_time_by(
+        &self,
+        trace: &Trace,
+        sequence: &Sequence,
+        found: Option<Span>,
+        duration: Duration,
+    ) -> Option<Span> {
+        let Sequence {
+            devices,
+            files,
+            log,
+            ..
+        } = sequence;
+        let used = |page: Span| {
+            let used_ns = first_use(&trace.accesses, devices, files, page)?;
+            Some(Duration::from_nanos(used_ns.checked_sub(trace.start_ns)?))
+        };
+        let is_in_log = |page: &Span| {
+            log.iter().any(|entry| {
+                entry.span.place == page.place && entry.span.pages().contains(&page.start)
+            })
+        };
+        let earlier = self.earlier.as_ref();
+        let earlier = earlier.and_then(|earlier| in_tables(earlier, devices, files));
+        let earlier = earlier.filter(is_in_log);
+        let earlier = earlier.and_then(|page| Some((page, used(page)?)));
+        // Where the use is not recorded, it is the end of the launch.
+        choose(
+            earlier.filter(|(_, used)| *used <= duration),
+            found.map(|page| (page, used(page).unwrap_or(duration))),
+        )
     }
 
     /// The launch sequence, and when the launches were that it was learned from. `None` if it took too long.

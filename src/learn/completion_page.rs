@@ -5,10 +5,14 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::model::ranges::RangeSet;
-use crate::model::{LogEntry, Place, Span};
+use crate::model::{Access, By, Device, File, LogEntry, Place, Profile, Source, Span};
 
 /// Pages that the kernel's default readahead may read before or after the one that was asked for: 128 KiB.
 const READAHEAD_PAGES: u64 = 32;
+
+/// A page by which the app was timed so far stays in use if the launch uses it after at least this share, in percent, of
+/// the time to the page that would be found now: times before and after can be compared then.
+const LATE_PERCENT: u64 = 90;
 
 /// The page by which the completion block (paper §4.2) is known in later launches: the last page of file
 /// data in the launch, which ended after `duration`, that no earlier read was near. The end of a long read counts as
@@ -50,9 +54,123 @@ pub fn completion_page(log: &[LogEntry], duration: Duration, data_until: Duratio
     (used >= duration / 2 && used >= data_until).then(|| Span::new(place, page..page + 1))
 }
 
+/// When the launch first used this page of a file, CLOCK_MONOTONIC in nanoseconds, as the kernel sees it in later launches:
+/// by its being read, faulted on or mapped, and not by being brought into the cache. `None` if it was not used.
+pub fn first_use(
+    accesses: &[Access],
+    devices: &[Device],
+    files: &[File],
+    page: Span,
+) -> Option<u64> {
+    let Place::Data { file } = page.place else {
+        return None;
+    };
+    let file = files.get(file as usize)?;
+    let dev = devices.get(usize::from(file.device))?.dev;
+    let is_use = |access: &&Access| {
+        access.by == By::Tree
+            && access.source != Source::Added
+            && (access.dev, access.ino) == (dev, file.ino)
+            && (access.start..access.start.saturating_add(access.len)).contains(&page.start)
+    };
+    accesses.iter().find(is_use).map(|access| access.time_ns)
+}
+
+/// The completion page of an earlier profile, in the tables of another one; `None` if it has none, or its file is not there.
+pub fn in_tables(earlier: &Profile, devices: &[Device], files: &[File]) -> Option<Span> {
+    let span = earlier.completion?;
+    let Place::Data { file } = span.place else {
+        return None;
+    };
+    let known = earlier.files.get(file as usize)?;
+    let uuid = earlier.devices.get(usize::from(known.device))?.fs_uuid;
+    let is_same = |file: &File| {
+        let device = devices.get(usize::from(file.device));
+        (file.ino, file.generation) == (known.ino, known.generation)
+            && device.is_some_and(|device| device.fs_uuid == uuid)
+    };
+    let file = u32::try_from(files.iter().position(is_same)?).ok()?;
+    let place = Place::Data { file };
+    Some(Span { place, ..span })
+}
+
+/// Which of two pages launches are timed by from now on: the one that they were timed by so far, if it was used late
+/// enough in this launch, or the one that was found in it. Times are since execve, of the first use.
+pub fn choose(earlier: Option<(Span, Duration)>, found: Option<(Span, Duration)>) -> Option<Span> {
+    let is_late = |used: Duration| {
+        found.is_none_or(|(_, until)| {
+            used.as_nanos() * 100 >= until.as_nanos() * u128::from(LATE_PERCENT)
+        })
+    };
+    let earlier = earlier.filter(|&(_, used)| is_late(used));
+    earlier.or(found).map(|(span, _)| span)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_is_used_by_the_launch_tree_and_not_by_being_brought_into_the_cache() {
+        let profile = crate::profile::generate::sample("/opt/app");
+        let file = &profile.files[0];
+        let dev = profile.devices[usize::from(file.device)].dev;
+        let page = Span::new(Place::Data { file: 0 }, 7..8);
+        let access = |time_ns, source, by, start, len| Access {
+            time_ns,
+            dev,
+            ino: file.ino,
+            generation: file.generation,
+            start,
+            len,
+            source,
+            by,
+        };
+        let accesses = [
+            access(10, Source::Added, By::Tree, 0, 32),
+            access(20, Source::Read, By::Helper, 0, 32),
+            access(30, Source::Window, By::Tree, 8, 16),
+            access(40, Source::Fault, By::Tree, 7, 1),
+            access(50, Source::Read, By::Tree, 0, 32),
+        ];
+        let used = |accesses| first_use(accesses, &profile.devices, &profile.files, page);
+        assert_eq!(used(&accesses[..]), Some(40));
+        assert_eq!(used(&accesses[..3]), None);
+        let mut other = access(40, Source::Fault, By::Tree, 7, 1);
+        other.dev += 1;
+        assert_eq!(used(&[other]), None);
+    }
+
+    #[test]
+    fn the_page_that_launches_were_timed_by_stays_while_it_is_late_enough() {
+        let page = |start: u64, ms| {
+            (
+                Span::new(Place::Data { file: 0 }, start..start + 1),
+                Duration::from_millis(ms),
+            )
+        };
+        let (before, found) = (page(1, 90), page(2, 100));
+        assert_eq!(choose(Some(before), Some(found)), Some(before.0));
+        assert_eq!(choose(Some(page(1, 89)), Some(found)), Some(found.0));
+        assert_eq!(choose(None, Some(found)), Some(found.0));
+        assert_eq!(choose(Some(before), None), Some(before.0));
+        assert_eq!(choose(None, None), None);
+    }
+
+    #[test]
+    fn an_earlier_page_is_found_in_other_tables_by_its_file() {
+        let mut earlier = crate::profile::generate::sample("/opt/app");
+        earlier.completion = Some(Span::new(Place::Data { file: 0 }, 7..8));
+        let known = earlier.files[0].clone();
+        let another = File {
+            generation: known.generation + 1,
+            ..known.clone()
+        };
+        let found = |files: &[File]| in_tables(&earlier, &earlier.devices, files);
+        let expected = Span::new(Place::Data { file: 1 }, 7..8);
+        assert_eq!(found(&[another.clone(), known]), Some(expected));
+        assert_eq!(found(&[another]), None);
+    }
 
     /// The file and page by which a launch is timed that makes these reads a microsecond apart (file, first
     /// page, number of pages), and ends after so many microseconds. It reads documents until `data_until_us`.

@@ -36,14 +36,14 @@ pub struct LaunchCounts {
     pub requests: u64,
     /// Their size in bytes.
     pub bytes: u64,
-    /// The last read request, of the tree or of the prefetch thread; 0 if there was none.
-    pub last_ns: u64,
     /// Read requests of the prefetch thread.
     pub prefetch_requests: u64,
     /// Their size in bytes.
     pub prefetch_bytes: u64,
     /// The first of them; 0 if there was none.
     pub first_prefetch_ns: u64,
+    /// Whether the kernel looks for the use of a completion page.
+    pub has_completion: bool,
     /// When the completion page was used first; 0 if it was not, or is not known.
     pub completed_ns: u64,
     /// [`LaunchCounts::requests`] at that time.

@@ -80,6 +80,9 @@ pub struct PrefetchReport {
     pub refused: Option<String>,
     /// Why the rest of the schedule was left out, if memory became short in the middle.
     pub ran_short: Option<String>,
+    /// How late another program, which is asked before each file is opened, answers, if the rest of the schedule was left
+    /// out for that: opening files ahead would cost the launch more than reading them saves.
+    pub slow_opens: Option<Duration>,
     /// The app ended before the schedule did.
     pub cut_short: bool,
     /// From the start of the thread to its first readahead(2).
@@ -99,6 +102,18 @@ impl PrefetchReport {
         }
     }
 
+    /// Why the rest of the schedule was left out, if that is so.
+    pub fn left_out(&self) -> Option<String> {
+        let slow = |delay: Duration| {
+            format!(
+                "another program is asked before each file is opened, and took {:.1} ms to answer (paralfetch doctor names \
+                 it)",
+                delay.as_secs_f64() * 1e3
+            )
+        };
+        self.ran_short.clone().or(self.slow_opens.map(slow))
+    }
+
     /// One line of warning, if something is wrong that the user should know. Stale files are mentioned only
     /// with `stale_too`.
     pub fn warning(&self, stale_too: bool) -> Option<String> {
@@ -110,10 +125,10 @@ impl PrefetchReport {
                 "{entries} of {all} entries were not prefetched: {reason}"
             ))
         };
-        let ran_short = self.ran_short.as_ref();
+        let left_out = self.left_out();
         let warning = skipped(Skipped::DeviceGone)
             .or_else(|| {
-                ran_short.map(|why| format!("prefetching was given up in the middle: {why}"))
+                left_out.map(|why| format!("prefetching was given up in the middle: {why}"))
             })
             .or_else(|| skipped(Skipped::NoNode))
             .or_else(|| {

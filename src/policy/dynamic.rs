@@ -138,7 +138,8 @@ impl Tuning {
         }
         let in_time = u128::from(figures.switches) * 100
             <= u128::from(cold_requests) * u128::from(rules.in_time_percent);
-        self.judge(figures.duration_us(), in_time, rules)
+        // Without a time, levels cannot be compared with each other.
+        self.judge(figures.took_us()?, in_time, rules)
     }
 
     /// The parameters to try instead of the last ones if those would not change the schedule, so that no

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::{LaunchCounts, PrefetchReport, Skipped};
+use crate::policy::took::{CompletionPage, took_us};
 
 /// Share of the schedule's bytes, in percent, that the drive must have read for a launch to count as
 /// cold. The paper checks "the overall disk read size … to remove the results from the warm cache"
@@ -37,6 +38,9 @@ pub struct LaunchFigures {
     pub counts: LaunchCounts,
     /// When its last task exited, by CLOCK_MONOTONIC in nanoseconds.
     pub exited_ns: Option<u64>,
+    /// The completion page of the profile that was learned from it; `None` if none was. Later launches are timed by that
+    /// page, and so is this one: the kernel counted by an older one, or by none.
+    pub learned_page: Option<CompletionPage>,
     /// Bytes of the app's whole schedule; 0 without a profile.
     pub schedule_bytes: u64,
     /// Read requests that a cold launch of the app makes without prefetching, about
@@ -55,15 +59,14 @@ pub struct LaunchFigures {
 }
 
 impl LaunchFigures {
-    /// Length of the launch in microseconds: until its completion page was used, or its last task exited, or
-    /// else its last read.
-    pub fn duration_us(&self) -> u64 {
-        let end_ns = match (self.counts.completed_ns, self.exited_ns) {
-            (0, Some(exited_ns)) => exited_ns,
-            (0, None) => self.counts.last_ns,
-            (completed_ns, _) => completed_ns,
-        };
-        end_ns.saturating_sub(self.counts.start_ns) / 1000
+    /// How long the launch took, in microseconds, by the one definition of that ([`took_us`]). `None` also without a
+    /// profile: whether the app has a completion page is not known then.
+    pub fn took_us(&self) -> Option<u64> {
+        if self.schedule_bytes == 0 {
+            return None;
+        }
+        let page = self.learned_page.unwrap_or(counted_page(&self.counts));
+        took_us(self.counts.start_ns, page, self.exited_ns)
     }
 
     /// Whether its completion page was used, so that it took as long as a launch of the app takes: one that exits early, as
@@ -111,7 +114,7 @@ impl LaunchFigures {
     }
 
     /// Whether it was prefetched on all devices: the thread has neither refused, nor given up for lack of
-    /// memory, nor taken the launch for a warm one. An app that ended before its schedule did was prefetched:
+    /// memory or because of another program, nor taken the launch for a warm one. An app that ended before its schedule did was prefetched:
     /// dynamic scheduling is there for prefetching that comes too late.
     pub fn is_prefetched(&self) -> bool {
         let by_system = [
@@ -124,6 +127,7 @@ impl LaunchFigures {
             report.scheduled > 0
                 && report.refused.is_none()
                 && report.ran_short.is_none()
+                && report.slow_opens.is_none()
                 && !report.warm
                 && by_system
                     .iter()
@@ -132,29 +136,51 @@ impl LaunchFigures {
     }
 }
 
+/// The completion page that the kernel looked for.
+fn counted_page(counts: &LaunchCounts) -> CompletionPage {
+    match (counts.has_completion, counts.completed_ns) {
+        (false, _) => CompletionPage::None,
+        (true, 0) => CompletionPage::Unused,
+        (true, used_ns) => CompletionPage::Used(used_ns),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn a_launch_lasts_until_its_completion_page_or_its_exit_or_its_last_read() {
-        let duration_us = |completed_ns, exited_ns| {
+    fn a_learned_launch_is_timed_by_the_page_that_later_ones_are_timed_by() {
+        let took = |has_completion, completed_ns, learned_page, schedule_bytes| {
             let counts = LaunchCounts {
                 start_ns: 1_000_000,
-                last_ns: 5_000_000,
+                has_completion,
                 completed_ns,
                 ..LaunchCounts::default()
             };
             let figures = LaunchFigures {
                 counts,
-                exited_ns,
+                exited_ns: Some(9_000_000),
+                learned_page,
+                schedule_bytes,
                 ..LaunchFigures::default()
             };
-            figures.duration_us()
+            figures.took_us()
         };
-        assert_eq!(duration_us(0, None), 4000);
-        assert_eq!(duration_us(0, Some(9_000_000)), 8000);
-        assert_eq!(duration_us(3_000_000, Some(9_000_000)), 2000);
+        let took_us = |has_completion, completed_ns, learned_page| {
+            took(has_completion, completed_ns, learned_page, 1)
+        };
+        assert_eq!(took(false, 0, None, 0), None, "without a profile");
+        assert_eq!(took_us(true, 3_000_000, None), Some(2000));
+        assert_eq!(took_us(true, 0, None), None);
+        assert_eq!(took_us(false, 0, None), Some(8000));
+        let learned = CompletionPage::Used(5_000_000);
+        assert_eq!(took_us(false, 0, Some(learned)), Some(4000));
+        assert_eq!(took_us(true, 3_000_000, Some(learned)), Some(4000));
+        let none = Some(CompletionPage::None);
+        assert_eq!(took_us(true, 3_000_000, none), Some(8000));
     }
 
     #[test]
@@ -210,6 +236,9 @@ mod tests {
         assert!(!is_prefetched(
             &|report| report.ran_short = Some(String::new())
         ));
+        assert!(!is_prefetched(&|report| {
+            report.slow_opens = Some(Duration::from_millis(2));
+        }));
         for reason in [
             Skipped::DeviceGone,
             Skipped::NoNode,

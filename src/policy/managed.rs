@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::cold_requests::ColdRequests;
 use super::dynamic::Tuning;
-use super::gain::{Gain, GainVerdict};
+use super::gain::{Gain, GainVerdict, TypicalTimes};
 use super::learned_launches::LearnedLaunches;
+use super::no_gain::{NoGainFacts, NoGainReason};
 use super::order_trial::OrderTrial;
 use super::relearn::Relearning;
 use super::tuned_parameter::TuningRules;
@@ -84,9 +85,35 @@ impl Managed {
         self.tuning.as_ref()
     }
 
-    /// What is known of the gain from prefetching.
-    pub fn verdict(&self) -> GainVerdict {
-        self.gain.verdict()
+    /// What is typical of the launches that the gain is told from.
+    pub fn typical_times(&self) -> TypicalTimes {
+        self.gain.typical()
+    }
+
+    /// Launches are timed by another completion page from now on.
+    pub fn timed_anew(&mut self) {
+        self.gain.timed_anew();
+    }
+
+    /// What the launches show of an app that is not faster.
+    pub fn no_gain_facts(&self) -> NoGainFacts {
+        NoGainFacts {
+            without_us: self.gain.typical().without_us.unwrap_or(0),
+            waiting_us: self.gain.waiting_without_us(),
+            requests: self.cold_requests.typical(),
+            ..NoGainFacts::default()
+        }
+    }
+
+    /// Notes why the app is not faster, if it is switched off for that. Returns why it is switched off.
+    pub fn explain_no_gain(&mut self, reason: Option<NoGainReason>) -> Option<Off> {
+        let Phase::Disabled { off, .. } = &mut self.phase else {
+            return None;
+        };
+        if let Off::NoGain { why, .. } = off {
+            *why = reason;
+        }
+        Some(*off)
     }
 
     /// What to do with a launch that begins now, at `now_s` seconds since the epoch. `random` is any
@@ -125,7 +152,7 @@ impl Managed {
                 self.order.learned();
                 self.order_is_due = false;
                 if let Some(cold) = cold {
-                    self.gain.learned(cold.waiting_us);
+                    self.gain.learned(cold.took_us, cold.waiting_us);
                     self.cold_requests.measured(cold.requests);
                 }
                 let again = self.learned.learned(now_s, pages, is_whole, most);
@@ -211,7 +238,8 @@ impl Managed {
             && figures.warmth() == Warmth::Cold
             && figures.is_whole()
             && figures.is_completed();
-        counts && self.order.next(is_chosen, figures.duration_us())
+        let took_us = figures.took_us().filter(|_| counts);
+        took_us.is_some_and(|took_us| self.order.next(is_chosen, took_us))
     }
 
     /// Whether the launch made so many read requests itself that it counts how many of them were for what the
@@ -238,17 +266,23 @@ impl Managed {
     ) -> Decision {
         let warmth = figures.warmth();
         let Some(report) = &figures.report else {
-            self.gain.withheld(warmth, figures.waiting_us());
+            self.gain
+                .withheld(warmth, figures.took_us(), figures.waiting_us());
             if warmth == Warmth::Cold {
                 self.cold_requests.measured(figures.own_readaheads());
             }
             return self.judge_gain(now_s);
         };
+        if let Some(delay) = report.slow_opens {
+            let delay_us = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+            return self.switch_off(Off::SlowOpens { delay_us }, now_s);
+        }
         let cold_requests = self.cold_requests(figures);
         let mut is_due = false;
         if figures.is_prefetched() {
             is_due = self.learned.prefetched(now_s);
-            self.gain.prefetched(warmth, figures.waiting_us());
+            self.gain
+                .prefetched(warmth, figures.took_us(), figures.waiting_us());
             let missed = match self.asks_what_was_missed(figures) {
                 true => figures.missed,
                 false => Some(figures.own_readaheads()),
@@ -293,6 +327,7 @@ impl Managed {
         let off = Off::NoGain {
             with_us,
             without_us,
+            why: None,
         };
         self.switch_off(off, now_s)
     }

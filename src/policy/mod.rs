@@ -28,20 +28,23 @@ mod gain;
 mod launch_figures;
 mod learned_launches;
 mod managed;
+mod no_gain;
 mod obsolete;
 mod order_trial;
 mod probe_times;
 mod relearn;
 mod shield;
+mod took;
 mod tuned_parameter;
 mod types;
 
 pub use cold_requests::estimate_cold_requests;
 pub use dynamic::{Level, Tuning, TuningEnd};
-pub use gain::{Gain, GainVerdict, WITHHELD_ONE_IN};
+pub use gain::{Gain, GainVerdict, TypicalTimes, WITHHELD_ONE_IN};
 pub use launch_figures::{LaunchFigures, Warmth};
 pub use learned_launches::LearnedLaunches;
 pub use managed::{LEARNING_ATTEMPTS, Managed, RETRY_AFTER_S};
+pub use no_gain::{NoGainFacts, NoGainReason, why_no_gain};
 pub use obsolete::{Checked, Finding, check_files};
 pub use order_trial::OrderTrial;
 pub use probe_times::{ProbeEnd, ProbeTimes, is_to_be_measured};
@@ -49,6 +52,7 @@ pub use relearn::Relearning;
 pub use shield::{
     DriveLook, Lever, REASON_LASTS, ReleaseReason, ShieldAction, ShieldEvent, ShieldState,
 };
+pub use took::{CompletionPage, took_us};
 pub use tuned_parameter::{TunedParameter, TuningRules};
 pub use types::{
     ColdLaunch, Decision, DecisionReason, Observation, Off, Phase, PhaseRequest, Plan,

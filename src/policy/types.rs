@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::{DataPages, DriveClass, Params, Revision};
 use crate::policy::launch_figures::LaunchFigures;
+use crate::policy::no_gain::NoGainReason;
 use crate::policy::tuned_parameter::TuningRules;
 
 /// What the next launch is for.
@@ -43,13 +44,21 @@ impl Phase {
 pub enum Off {
     /// The user switched it off, and only the user can switch it on.
     Asked,
-    /// Prefetching does not shorten the time that launches wait for the drive. Medians, in
-    /// microseconds.
+    /// Launches are not faster with prefetching. Median times that they take, in microseconds.
     NoGain {
         /// With prefetching.
         with_us: u64,
         /// Without.
         without_us: u64,
+        /// Why, if that is known.
+        #[serde(default)]
+        why: Option<NoGainReason>,
+    },
+    /// Another program is asked before each file is opened and answers late, so that opening files ahead costs more than
+    /// reading them saves.
+    SlowOpens {
+        /// How late, in microseconds.
+        delay_us: u64,
     },
     /// Its launches read nothing that could be learned.
     NothingToLearn,
@@ -96,6 +105,8 @@ impl PhaseRequest {
 /// A cold launch without prefetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdLaunch {
+    /// How long it took, in microseconds; `None` if that is not known.
+    pub took_us: Option<u64>,
     /// How long it waited for the drive, in microseconds.
     pub waiting_us: u64,
     /// Read requests that it made.

@@ -18,7 +18,8 @@ const MAX_MISSES: usize = 3;
 /// the search, so that a cold launch pays for these only.
 ///
 /// Metadata is sampled first: looking it up in the buffer cache never waits for the drive, whereas opening
-/// a file does if its inode is not cached. Entries whose file or device is gone do not count.
+/// a file does if its inode is not cached. Entries whose file or device is gone do not count. Nor is it known of a launch
+/// whose files another program keeps from being opened.
 pub fn is_warm(profile: &Profile, devices: &[Option<OpenDevice>], files: &mut Files<'_>) -> bool {
     let spans = profile.entries.iter().map(|entry| &entry.span);
     let (metadata, data): (Vec<&Span>, Vec<&Span>) =
@@ -32,7 +33,7 @@ pub fn is_warm(profile: &Profile, devices: &[Option<OpenDevice>], files: &mut Fi
             Some(false) => misses += 1,
             None => {}
         }
-        if misses > allowed {
+        if misses > allowed || files.delay().is_some() {
             return false;
         }
     }

@@ -2,10 +2,12 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::delayed_opens::{DelayedOpens, OpenTime};
 use super::devices::OpenDevice;
 use crate::fs::handle::{CachedFile, open_cached_file};
 use crate::model::{File, PAGE_SIZE, Place, Profile, Skipped};
@@ -40,6 +42,8 @@ struct PrefetchedFile {
 pub struct Files<'a> {
     table: &'a [File],
     states: Vec<PrefetchedFile>,
+    /// Looks for a program that has to be asked before a file is opened.
+    opens: DelayedOpens,
 }
 
 impl<'a> Files<'a> {
@@ -55,7 +59,13 @@ impl<'a> Files<'a> {
         Files {
             table: &profile.files,
             states,
+            opens: DelayedOpens::default(),
         }
+    }
+
+    /// How long another program typically delays each open; `None` while none seems to.
+    pub fn delay(&self) -> Option<Duration> {
+        self.opens.delay()
     }
 
     /// Index of the file's device.
@@ -86,7 +96,15 @@ impl<'a> Files<'a> {
     fn open(&mut self, index: usize, device: &OpenDevice) {
         let learned = &self.table[index];
         let is_errno = |error: &io::Error, errno| Errno::from_io_error(error) == Some(errno);
-        let opened = open(learned, device).or_else(|error| {
+        let begun = Instant::now();
+        let opened = open(learned, device);
+        if opened.is_ok() && self.opens.asks_again(begun.elapsed()) {
+            let (again, time) = OpenTime::of(|| open(learned, device));
+            if again.is_ok() {
+                self.opens.opened_again(&time);
+            }
+        }
+        let opened = opened.or_else(|error| {
             if !is_errno(&error, Errno::MFILE) {
                 return Err(error);
             }

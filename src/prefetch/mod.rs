@@ -6,6 +6,7 @@
 //! a wrong or stale schedule costs time, never correctness.
 
 mod cached;
+mod delayed_opens;
 mod devices;
 mod files;
 mod head_start;

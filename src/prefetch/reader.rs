@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::devices::OpenDevice;
 use super::files::Files;
@@ -47,6 +47,8 @@ pub enum ScheduleEnd {
     Stopped,
     /// Memory became short before that, for this reason.
     MemoryShort(String),
+    /// Another program has to be asked before each file is opened, and answers after so long.
+    OpensDelayed(Duration),
 }
 
 impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
@@ -57,6 +59,9 @@ impl<L: FnMut() -> Memory> ScheduleReader<'_, L> {
         while next < entries.len() {
             if self.requests.is_stopped() {
                 return ScheduleEnd::Stopped;
+            }
+            if let Some(delay) = self.files.delay() {
+                return ScheduleEnd::OpensDelayed(delay);
             }
             let first = next;
             let (span, count) = request(&entries[first..]);

@@ -42,6 +42,27 @@ pub fn raise_io_priority() -> io::Result<()> {
     }
 }
 
+/// What the calling thread has used so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadUse {
+    /// How often it gave the processor up by itself, to wait.
+    pub switches: i64,
+    /// Blocks of 512 bytes that it had drives read.
+    pub read_blocks: i64,
+}
+
+/// What the calling thread has used so far, by getrusage(2).
+pub fn thread_use() -> ThreadUse {
+    // SAFETY: all fields are numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure lives through the call. It cannot fail for the calling thread.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    ThreadUse {
+        switches: usage.ru_nvcsw,
+        read_blocks: usage.ru_inblock,
+    }
+}
+
 /// Whether the kernel has cachestat(2).
 pub fn has_cachestat() -> bool {
     // SAFETY: no memory is passed; no file has this descriptor, so the call fails either way.

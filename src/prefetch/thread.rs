@@ -183,6 +183,7 @@ fn read_ahead(
         ScheduleEnd::Complete => {}
         ScheduleEnd::Stopped => report.cut_short = true,
         ScheduleEnd::MemoryShort(why) => report.ran_short = Some(why),
+        ScheduleEnd::OpensDelayed(delay) => report.slow_opens = Some(delay),
     }
     let numbers = devices.iter().map(|device| Some(device.as_ref()?.dev));
     report.devices = numbers.collect();

@@ -16,13 +16,16 @@ use super::message::Message;
 use super::profile_room::{KeptProfile, without_room};
 use super::registry::{Added, Record, Registry};
 use super::reschedule::{Rescheduled, extend, refresh, reschedule};
+use super::told_gains::ToldGains;
 use super::worker::Jobs;
 use crate::apps::Rules;
+use crate::drive::Sysfs;
 use crate::fs::mounts::MountTable;
 use crate::learn::{LearnedProfile, LoadSequence, MissedReads, NotedReads, launch_sequence};
 use crate::model::{App, Params, Profile, UserApp};
 use crate::policy::{
-    ColdLaunch, Decision, DecisionReason, Managed, Observation, Off, Plan, TuningRules,
+    ColdLaunch, Decision, DecisionReason, Managed, NoGainFacts, NoGainReason, Observation, Off,
+    Plan, TuningRules, why_no_gain,
 };
 use crate::profile::{Store, decode};
 
@@ -48,6 +51,7 @@ pub struct ManagedApps {
     pub most_bytes: u64,
     /// Whether an app may have changed since that was last looked at, to be reported on the bus.
     pub may_have_changed: bool,
+    told: ToldGains,
     store: Store,
     jobs: Jobs,
     outbox: Outbox,
@@ -93,6 +97,12 @@ impl ManagedApps {
         };
         let lost = registry.records.values().filter(lacks_profile);
         let lost: Vec<UserApp> = lost.map(|record| record.key.clone()).collect();
+        let told = ToldGains::known(registry.records.values().filter_map(|record| {
+            Some((
+                record.key.clone(),
+                record.managed.typical_times().saved_us()?,
+            ))
+        }));
         let mut apps = ManagedApps {
             registry,
             profiles,
@@ -101,6 +111,7 @@ impl ManagedApps {
             most_learned: 1,
             most_bytes: u64::MAX,
             may_have_changed: false,
+            told,
             store,
             jobs,
             outbox,
@@ -181,11 +192,39 @@ impl ManagedApps {
                 let reason = reason_text(reason);
                 tracing::info!(app = key.id, uid = key.uid, reason, "will be learned again");
             }
-            Decision::SwitchedOff(off) => {
-                let why = off_reason(off);
-                tracing::info!(app = key.id, uid = key.uid, why, "switched off");
-                self.profiles.remove(key);
-            }
+            Decision::SwitchedOff(_) => self.switched_off(key),
+        }
+    }
+
+    /// Finds out why an app was switched off, as far as can be told, and says it.
+    fn switched_off(&mut self, key: &UserApp) {
+        let profile = self.profiles.remove(key);
+        let Some(record) = self.registry.records.get_mut(key) else {
+            return;
+        };
+        let facts = NoGainFacts {
+            readahead_kib: profile
+                .and_then(|profile| Sysfs::default().read_ahead_kib(profile.app.dev)),
+            ..record.managed.no_gain_facts()
+        };
+        if let Some(off) = record.managed.explain_no_gain(why_no_gain(&facts)) {
+            let why = off_reason(off);
+            tracing::info!(app = key.id, uid = key.uid, why, "switched off");
+        }
+    }
+
+    /// Logs the time saved at a cold launch of an app when it becomes known or has changed much since it was told.
+    pub fn tell_gain(&mut self, key: &UserApp) {
+        let record = self.registry.records.get(key);
+        let saved_us = record.and_then(|record| record.managed.typical_times().saved_us());
+        if let Some(now_us) = self.told.news(key, saved_us) {
+            let saved_s = format!("{:.2}", now_us as f64 / 1e6);
+            tracing::info!(
+                app = key.id,
+                uid = key.uid,
+                saved_s,
+                "time saved at each cold launch"
+            );
         }
     }
 
@@ -232,8 +271,13 @@ impl ManagedApps {
         is_whole: bool,
     ) {
         let (class, history) = (profile.class, profile.history.clone());
-        let pages = profile.learned_live;
-        self.profiles.insert(key.clone(), profile);
+        let (pages, completion) = (profile.learned_live, profile.completion);
+        let before = self.profiles.insert(key.clone(), profile);
+        if before.is_some_and(|before| before.completion != completion)
+            && let Some(record) = self.registry.records.get_mut(key)
+        {
+            record.managed.timed_anew();
+        }
         let learned = Observation::Learned {
             class,
             history: &history,
@@ -482,6 +526,7 @@ impl ManagedApps {
     pub fn forget(&mut self, key: &UserApp) {
         let profile = self.profiles.remove(key).map(|profile| profile.app);
         let record = self.registry.records.remove(key);
+        self.told.forget(key);
         // The profile of an app that is switched off is in the store alone.
         let app = profile.or_else(|| record?.app).unwrap_or_else(|| App {
             uid: key.uid,
@@ -643,12 +688,38 @@ pub fn off_reason(off: Off) -> String {
         Off::NoGain {
             with_us,
             without_us,
-        } => format!(
-            "prefetching does not help: its cold launches wait {} ms for the drive with it, {} ms without",
-            with_us / 1000,
-            without_us / 1000
+            why,
+        } => {
+            let times = format!(
+                "not faster here: its cold launches take {} ms with prefetching, {} ms without",
+                with_us / 1000,
+                without_us / 1000
+            );
+            let why = why.map_or_else(String::new, |why| format!("; {}", no_gain_reason(why)));
+            times + &why
+        }
+        Off::SlowOpens { delay_us } => format!(
+            "not faster here: another program is asked before each file is opened, and takes {:.1} ms to answer \
+             (paralfetch doctor names it); once that is over: paralfetch relearn",
+            delay_us as f64 / 1e3
         ),
         Off::NothingToLearn => "nothing could be learned from its launches".to_owned(),
+    }
+}
+
+/// Why there is nothing to gain, for people.
+fn no_gain_reason(reason: NoGainReason) -> String {
+    match reason {
+        NoGainReason::FastDrive { request_us } => {
+            format!("its drive serves a request in {request_us} us, about as fast as memory")
+        }
+        NoGainReason::HardlyWaits { waiting_us } => format!(
+            "without it they wait for the drive for {} ms",
+            waiting_us / 1000
+        ),
+        NoGainReason::LargeReadahead { kib } => format!(
+            "the readahead of its drive is {kib} KiB, so that the kernel itself reads most of what they need in time"
+        ),
     }
 }
 

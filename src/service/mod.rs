@@ -52,6 +52,7 @@ mod roots;
 mod shield;
 mod start;
 mod state_lock;
+mod told_gains;
 mod waits;
 mod watchdog;
 mod watchlist;

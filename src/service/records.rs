@@ -1,6 +1,5 @@
 //! The history, reopened when its file was removed or damaged.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::model::UserApp;
@@ -13,18 +12,6 @@ pub struct Records {
     dir: PathBuf,
     limits: HistoryConfig,
     history: Option<History>,
-    /// By user and app: the time saved at a cold launch that the log has told last, in microseconds, or that was
-    /// known before the first launch since the service started.
-    saved_us: HashMap<UserApp, Option<i64>>,
-}
-
-/// Whether the time saved at a cold launch, in microseconds, is to be told: it was unknown, or has changed by a
-/// quarter and a tenth of a second.
-fn is_news(told_us: Option<i64>, now_us: i64) -> bool {
-    told_us.is_none_or(|told_us| {
-        let change = now_us.abs_diff(told_us);
-        change >= 100_000 && change >= told_us.unsigned_abs() / 4
-    })
 }
 
 impl Records {
@@ -35,7 +22,6 @@ impl Records {
             dir: dir.to_owned(),
             limits: *config,
             history: None,
-            saved_us: HashMap::new(),
         };
         let warning = match records.reopen() {
             Ok(warning) => warning,
@@ -67,21 +53,11 @@ impl Records {
                     Err(why) => return Err(why),
                 }
             }
-            for launch in launches {
-                let key = UserApp::new(launch.uid, launch.app.as_str());
-                if !self.saved_us.contains_key(&key) {
-                    let before = self.saved_us_of(launch);
-                    self.saved_us.insert(key, before);
-                }
-            }
             let Some(history) = &mut self.history else {
                 continue;
             };
             match history.add(launches) {
-                Ok(()) => {
-                    launches.iter().for_each(|launch| self.tell_saved(launch));
-                    break;
-                }
+                Ok(()) => break,
                 // Reopening moves the damaged file aside.
                 Err(HistoryError::Damaged { .. }) if !is_last => self.history = None,
                 Err(error) => return Err(error.to_string()),
@@ -90,37 +66,11 @@ impl Records {
         Ok(warning)
     }
 
-    /// Time saved at a cold launch of this app for this user, in microseconds, if it is known.
-    fn saved_us_of(&self, launch: &LaunchRecord) -> Option<i64> {
-        let summary = self
-            .history()?
-            .summary(&UserApp::new(launch.uid, launch.app.as_str()))
-            .ok()?;
-        summary.saved_us()
-    }
-
-    /// Logs the time saved at a cold launch when it becomes known or has changed much since it was told.
-    fn tell_saved(&mut self, launch: &LaunchRecord) {
-        let (app, uid) = (&launch.app, launch.uid);
-        let Some(now_us) = self.saved_us_of(launch) else {
-            return;
-        };
-        let told = self.saved_us.entry(UserApp::new(uid, app.as_str()));
-        let told = told.or_default();
-        if !is_news(*told, now_us) {
-            return;
-        }
-        *told = Some(now_us);
-        let saved_s = format!("{:.2}", now_us as f64 / 1e6);
-        tracing::info!(app, uid, saved_s, "time saved at each cold launch");
-    }
-
     /// Forgets a user's launches of an app.
     ///
     /// # Errors
     /// As [`History::forget`].
     pub fn forget(&mut self, app: &UserApp) -> Result<(), HistoryError> {
-        self.saved_us.remove(app);
         match &mut self.history {
             Some(history) => history.forget(app),
             None => Ok(()),
@@ -154,41 +104,6 @@ mod tests {
         let warning = records.add(&[launch]).unwrap_or_else(Some);
         let launches = |history: &History| history.launches(None, None, 10).unwrap().len();
         (warning, records.history().map_or(0, launches))
-    }
-
-    #[test]
-    fn the_time_saved_is_told_when_it_becomes_known_or_changes_much() {
-        use crate::policy::Warmth;
-        use crate::service::history::Kind;
-        let dir = tempfile::tempdir().unwrap();
-        let launch = |kind, waiting_us| LaunchRecord {
-            uid: 1000,
-            app: "/app".to_owned(),
-            kind,
-            warmth: Some(Warmth::Cold),
-            waiting_us,
-            ..LaunchRecord::default()
-        };
-        let told = |records: &Records| records.saved_us[&UserApp::new(1000, "/app")];
-        let mut records = Records::open(dir.path(), &HistoryConfig::default()).0;
-        for (kind, waiting_us, expected) in [
-            (Kind::Withheld, 900_000, None),
-            (Kind::Prefetched, 500_000, Some(400_000)),
-            // The lower medians: 450 ms and 400 ms less.
-            (Kind::Prefetched, 450_000, Some(400_000)),
-            (Kind::Prefetched, 100_000, Some(400_000)),
-            (Kind::Prefetched, 100_000, Some(800_000)),
-        ] {
-            assert_eq!(records.add(&[launch(kind, waiting_us)]), Ok(None));
-            assert_eq!(told(&records), expected, "{waiting_us}");
-        }
-        // The next service knows it from the history, and tells nothing.
-        let mut records = Records::open(dir.path(), &HistoryConfig::default()).0;
-        records.add(&[launch(Kind::Prefetched, 100_000)]).unwrap();
-        assert_eq!(told(&records), Some(800_000));
-        assert!(!is_news(Some(10_000_000), 11_000_000) && is_news(Some(-100_000), 0));
-        records.forget(&UserApp::new(1000, "/app")).unwrap();
-        assert!(records.saved_us.is_empty());
     }
 
     #[test]

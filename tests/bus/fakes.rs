@@ -92,7 +92,7 @@ pub fn launch(uid: u32) -> LaunchRecord {
         app: APP.to_owned(),
         kind: Kind::Prefetched,
         warmth: Some(Warmth::Cold),
-        duration_us: 1_234_000,
+        duration_us: Some(1_234_000),
         own_reads: Some(vec![FileReads {
             path: "/usr/lib/libgimp.so".to_owned(),
             reads: 3,

@@ -276,7 +276,7 @@ fn permissions() -> u64 {
 fn structured(entry: &common::guest::journal::Entry) {
     assert_eq!(entry.field("SYSLOG_IDENTIFIER"), "paralfetch");
     assert_eq!(entry.field("_SYSTEMD_UNIT"), UNIT);
-    for name in ["F_DURATION_US", "F_READ_BYTES", "F_OWN_REQUESTS"] {
+    for name in ["F_WAITING_US", "F_READ_BYTES", "F_OWN_REQUESTS"] {
         entry.number(name);
     }
 }

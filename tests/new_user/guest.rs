@@ -135,7 +135,7 @@ fn saves_time() {
     assert!(!status.contains("warning"));
     let saved = status
         .lines()
-        .find_map(|line| line.strip_suffix(" s of waiting for the drive saved"))
+        .find_map(|line| line.strip_suffix(" s saved at cold launches so far"))
         .expect("it says what was saved");
     assert!(saved.parse::<f64>().unwrap() > 0.0, "{saved}");
 }

@@ -16,6 +16,7 @@ mod measured;
 mod missed;
 mod replaced;
 mod running;
+mod scanned;
 mod stopped;
 mod storms;
 mod users;

@@ -26,6 +26,11 @@ const ONCE: &str = "prefetch.max_learned_launches = 1\n";
 const PROBE: &str = "prefetch.probe";
 const NO_PROBE: &str = "prefetch.probe = false\n";
 
+/// The setting of whether prefetching is withheld to measure its gain, and what it is unless a test sets it: on the drives of
+/// these tests it gains little or nothing, and tests count on its being done.
+const WITHHOLD: &str = "prefetch.withhold";
+const NO_WITHHOLD: &str = "prefetch.withhold = false\n";
+
 /// How long to wait for something that is sure to come, unless it is broken.
 pub const LIMIT: Duration = Duration::from_secs(180);
 
@@ -99,7 +104,7 @@ impl Image {
     }
 
     /// Writes config.toml. Without it, everything is as it comes, but for the mode, since the machine's own
-    /// apps are no part of these tests, and [`ONCE`] and [`NO_PROBE`].
+    /// apps are no part of these tests, and [`ONCE`], [`NO_PROBE`] and [`NO_WITHHOLD`].
     pub fn configure(&self, text: &str) {
         let (dir, early) = (self.config_dir(), self.early);
         let learned = match text.contains(LEARNED_LAUNCHES) {
@@ -110,11 +115,15 @@ impl Image {
             true => "",
             false => NO_PROBE,
         };
+        let withhold = match text.contains(WITHHOLD) {
+            true => "",
+            false => NO_WITHHOLD,
+        };
         fs::create_dir_all(&dir).unwrap();
         fs::write(
             dir.join("config.toml"),
             format!(
-                "mode = \"manual\"\nlog.level = \"debug\"\nwatch.early = {early}\n{learned}{probe}{text}"
+                "mode = \"manual\"\nlog.level = \"debug\"\nwatch.early = {early}\n{learned}{probe}{withhold}{text}"
             ),
         )
         .unwrap();

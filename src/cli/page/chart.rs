@@ -24,7 +24,7 @@ const NUMBERED: f64 = 18.0;
 pub fn chart(launches: &[LaunchRecord], description: &str) -> Markup {
     let times = launches
         .iter()
-        .flat_map(|launch| [launch.duration_us, launch.waiting_us]);
+        .flat_map(|launch| [launch.duration_us.unwrap_or(0), launch.waiting_us]);
     let scale = Scale::of(times.max().unwrap_or(0));
     let left = scale.labels().map(|(_, label)| label.chars().count()).max();
     let left = left.unwrap_or(0) as f64 * CHARACTER + 12.0;
@@ -79,7 +79,9 @@ fn bar(
     html! {
         g {
             title { (number) ": " (printable(&words(launch))) }
-            (standing(&kind, scale, launch.duration_us, (middle, pitch * 0.7)))
+            @if let Some(took_us) = launch.duration_us {
+                (standing(&kind, scale, took_us, (middle, pitch * 0.7)))
+            }
             (standing("bar waited", scale, launch.waiting_us, (middle, pitch * 0.26)))
             (text("middle", (middle, foot + 16.0), letter(launch.warmth)))
             @if is_numbered {
@@ -235,7 +237,7 @@ mod tests {
         let launch = |kind, warmth, duration_us, waiting_us| LaunchRecord {
             kind,
             warmth,
-            duration_us,
+            duration_us: Some(duration_us),
             waiting_us,
             ..LaunchRecord::default()
         };

@@ -152,8 +152,8 @@ fn saved_text(saved: &SavedTime) -> Markup {
     let each = format!("{:.2} s", saved.each_us.unsigned_abs() as f64 / 1e6);
     html! {
         strong.headline { (format!("{:.1} s", us.unsigned_abs() as f64 / 1e6)) }
-        " of waiting for the drive was " (what) " in " (launches) ": " (each) " each, "
-        (saved.percent.unsigned_abs()) "\u{a0}% of the waiting without prefetching."
+        " was " (what) " in " (launches) ": " (each) " each, "
+        (saved.percent.unsigned_abs()) "\u{a0}% of the time without prefetching."
     }
 }
 
@@ -179,7 +179,7 @@ fn times(launches: &[LaunchRecord], known: usize) -> Markup {
                 group.done,
                 caches(group.warmth),
                 group.count,
-                seconds(group.duration_us),
+                took(group.duration_us),
                 seconds(group.waiting_us)
             )
         })
@@ -205,7 +205,7 @@ struct LaunchGroup {
     done: &'static str,
     warmth: Option<Warmth>,
     count: usize,
-    duration_us: u64,
+    duration_us: Option<u64>,
     waiting_us: u64,
     read_bytes: u64,
 }
@@ -243,7 +243,12 @@ fn groups(launches: &[LaunchRecord]) -> Vec<LaunchGroup> {
             done,
             warmth,
             count: group.len(),
-            duration_us: median(|launch| launch.duration_us)?,
+            duration_us: lower_median(
+                &group
+                    .iter()
+                    .filter_map(|launch| launch.duration_us)
+                    .collect::<Vec<_>>(),
+            ),
             waiting_us: median(|launch| launch.waiting_us)?,
             read_bytes: median(|launch| launch.read_bytes)?,
         })
@@ -257,7 +262,7 @@ fn by_kind(launches: &[LaunchRecord]) -> Markup {
             group.done.to_owned(),
             caches(group.warmth),
             group.count.to_string(),
-            seconds(group.duration_us),
+            took(group.duration_us),
             seconds(group.waiting_us),
             mib(group.read_bytes),
         ]
@@ -299,7 +304,7 @@ fn each(launches: &[LaunchRecord]) -> Markup {
         row.extend([
             launch.done().to_owned(),
             caches(launch.warmth),
-            seconds(launch.duration_us),
+            took(launch.duration_us),
             seconds(launch.waiting_us),
             launch.own_readaheads.to_string(),
             mib(launch.read_bytes),
@@ -430,6 +435,11 @@ fn caches(warmth: Option<Warmth>) -> String {
     warmth.map_or_else(|| "–".to_owned(), word)
 }
 
+/// How long a launch took.
+fn took(us: Option<u64>) -> String {
+    us.map_or_else(|| "–".to_owned(), seconds)
+}
+
 /// A launch in a line.
 fn words(launch: &LaunchRecord) -> String {
     format!(
@@ -437,7 +447,7 @@ fn words(launch: &LaunchRecord) -> String {
         date(launch.time_s),
         launch.done(),
         caches(launch.warmth),
-        seconds(launch.duration_us),
+        took(launch.duration_us),
         seconds(launch.waiting_us)
     )
 }

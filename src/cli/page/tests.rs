@@ -22,7 +22,7 @@ fn launch(kind: Kind, warmth: Option<Warmth>, duration_us: u64) -> LaunchRecord 
         app: "/usr/bin/gimp".to_owned(),
         kind,
         warmth,
-        duration_us,
+        duration_us: Some(duration_us),
         waiting_us: duration_us / 2,
         read_bytes: 50 << 20,
         own_readaheads: 7,
@@ -70,7 +70,7 @@ fn one_launch_has_its_bar_and_its_row() {
     for part in [
         "<h1>Launches of <bdi>Gimp</bdi></h1>",
         "<bdi>/usr/bin/gimp</bdi>",
-        ">0.5 s</strong> of waiting for the drive was saved in 1 prefetched cold launch: 0.45 s each, 60\u{a0}% of",
+        ">0.5 s</strong> was saved in 1 prefetched cold launch: 0.45 s each, 60\u{a0}% of",
         "The only launch that is known.",
         "role=\"img\"",
         "caches cold, took 1.234 s, waited 0.617 s</title>",
@@ -171,10 +171,7 @@ fn time_that_prefetching_costs_is_not_called_saved() {
     };
     let cold = launch(Kind::Prefetched, Some(Warmth::Cold), 1_000_000);
     let page = made(&[slower], &[cold]);
-    assert!(
-        page.contains(" of waiting for the drive was added in 1 "),
-        "{page}"
-    );
+    assert!(page.contains(" was added in 1 "), "{page}");
 }
 
 #[test]
@@ -182,7 +179,7 @@ fn extremes_do_not_break_the_page() {
     let most = LaunchRecord {
         time_s: u64::MAX,
         uid: u32::MAX,
-        duration_us: u64::MAX,
+        duration_us: Some(u64::MAX),
         waiting_us: u64::MAX,
         read_bytes: u64::MAX,
         own_readaheads: u64::MAX,

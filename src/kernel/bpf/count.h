@@ -76,10 +76,9 @@ static __always_inline void count_read(struct bio *bio, __u64 requests)
 	/* The launch need not wait for what a helper reads. */
 	if (by == PF_HELPER)
 		return;
-	launch->last_ns = bpf_ktime_get_ns();
 	if (by == PF_PREFETCHER) {
 		if (!launch->first_prefetch_ns)
-			launch->first_prefetch_ns = launch->last_ns;
+			launch->first_prefetch_ns = bpf_ktime_get_ns();
 		__sync_fetch_and_add(&launch->prefetch_requests, requests);
 		__sync_fetch_and_add(&launch->prefetch_bytes, bytes);
 	} else {

@@ -49,10 +49,9 @@ struct pf_launch {
 	unsigned long long waiting_ns;	/* time in such waits, summed over tasks */
 	unsigned long long requests;	/* read requests of the tree */
 	unsigned long long bytes;	/* their size */
-	unsigned long long last_ns;	/* time of the last request, of the tree or of a prefetch thread */
 	unsigned long long prefetch_requests;	/* read requests of prefetch threads */
 	unsigned long long prefetch_bytes;	/* their size */
-	unsigned long long first_prefetch_ns;	/* time of the first of them */
+	unsigned long long first_prefetch_ns;	/* time of the first one of a prefetch thread */
 	unsigned long long completed_ns;	/* first use of the completion page */
 	unsigned long long completed_requests;	/* `requests` at that time */
 	unsigned long long completion_ino;	/* file of the completion page */

@@ -11,6 +11,7 @@
 #define PARALFETCH_OLDER_H
 
 #include "kernel.h"
+#include "count.h"
 #include "record.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
@@ -47,6 +48,16 @@ static __always_inline void pages_got(struct kiocb *iocb, __u64 count, int error
 	/* An empty read, and one that wraps around, has no last page. */
 	if (!error && to > from)
 		pages_used(mapping, from / page_bytes, (to - 1) / page_bytes);
+}
+
+/* The same for the completion page. */
+static __always_inline void completion_got(struct kiocb *iocb, __u64 count, int error)
+{
+	struct address_space *mapping = iocb->ki_filp->f_mapping;
+	__u64 from = iocb->ki_pos, to = from + count;
+
+	if (!error && to > from)
+		look_for_completion(mapping, from / page_bytes, (to - 1) / page_bytes);
 }
 
 /* Up to 6.2: the count is in the iterator that the pages are copied to. */
@@ -87,6 +98,37 @@ int BPF_PROG(older_pages_mapped, struct vm_fault *vmf, unsigned long start, unsi
 {
 	if (vmf->pte)
 		window_mapped(vmf->vma->vm_file->f_mapping, start, end);
+	return 0;
+}
+
+/* The use of the completion page (count.h), by the same functions. They are attached while a launch is under way. */
+SEC("?fexit/filemap_get_pages")
+int BPF_PROG(older_completion_read_iter, struct kiocb *iocb, struct iov_iter *iter, void *batch, int error)
+{
+	completion_got(iocb, iter->count, error);
+	return 0;
+}
+
+SEC("?fexit/filemap_get_pages")
+int BPF_PROG(older_completion_read, struct kiocb *iocb, unsigned long count, void *batch, bool uptodate,
+	     int error)
+{
+	completion_got(iocb, count, error);
+	return 0;
+}
+
+SEC("?fentry/filemap_fault")
+int BPF_PROG(older_completion_faulted, struct vm_fault *vmf)
+{
+	look_for_completion(vmf->vma->vm_file->f_mapping, vmf->pgoff, vmf->pgoff);
+	return 0;
+}
+
+SEC("?fexit/filemap_map_pages")
+int BPF_PROG(older_completion_mapped, struct vm_fault *vmf, unsigned long start, unsigned long end)
+{
+	if (vmf->pte)
+		look_for_completion(vmf->vma->vm_file->f_mapping, start, end);
 	return 0;
 }
 

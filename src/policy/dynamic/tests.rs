@@ -61,10 +61,10 @@ impl SimulatedApp {
 fn figures(duration_us: u64, switches: u64) -> LaunchFigures {
     LaunchFigures {
         counts: LaunchCounts {
-            last_ns: duration_us.saturating_mul(1000),
             bytes: 100,
             ..LaunchCounts::default()
         },
+        exited_ns: Some(duration_us.saturating_mul(1000)),
         schedule_bytes: 100,
         report: Some(PrefetchReport {
             scheduled: 100,

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::model::{DataPages, LaunchCounts, Params, PrefetchReport};
 use crate::policy::{ColdLaunch, TuningEnd, TuningRules};
@@ -36,11 +38,11 @@ fn prefetching() -> Managed {
 fn good() -> LaunchFigures {
     LaunchFigures {
         counts: LaunchCounts {
-            last_ns: 1_000_000,
             waiting_ns: 100_000,
             bytes: 100,
             ..LaunchCounts::default()
         },
+        exited_ns: Some(1_000_000),
         schedule_bytes: 100,
         cold_requests: 100,
         report: Some(PrefetchReport {
@@ -265,7 +267,12 @@ fn a_chosen_order_that_is_slower_is_given_up_until_the_drive_is_measured() {
         };
         app.next(NOW, &observation)
     };
-    let completed = |us: u64| changed(|figures| figures.counts.completed_ns = us * 1000);
+    let completed = |us: u64| {
+        changed(|figures| {
+            figures.counts.has_completion = true;
+            figures.counts.completed_ns = us * 1000;
+        })
+    };
     let launch = |app: &mut Managed, us, is_chosen| launch_of(app, completed(us), is_chosen);
     assert_eq!(launch(&mut app, 1000, false), Decision::Keep);
     // Neither a launch that exits early nor one that had part of it cached says how long others take.
@@ -289,8 +296,7 @@ fn a_chosen_order_that_is_slower_is_given_up_until_the_drive_is_measured() {
     assert!(!app.is_order_due());
 }
 
-/// Cold launches, prefetched and withheld as the plan says, of which the withheld ones wait for
-/// `without_us` microseconds. Returns the first decision, and how many were prefetched and withheld.
+/// Cold launches, prefetched ones of a millisecond and withheld ones of `without_us` microseconds, as the plan says. Returns the first decision, and how many were prefetched and withheld.
 fn launches(app: &mut Managed, without_us: u64) -> (Decision, [u32; 2]) {
     let mut count = [0; 2];
     for _ in 0..200 {
@@ -302,7 +308,7 @@ fn launches(app: &mut Managed, without_us: u64) -> (Decision, [u32; 2]) {
             Plan::Withhold => {
                 count[1] += 1;
                 changed(|figures| {
-                    figures.counts.waiting_ns = without_us * 1000;
+                    figures.exited_ns = Some(without_us * 1000);
                     figures.report = None;
                 })
             }
@@ -319,22 +325,44 @@ fn launches(app: &mut Managed, without_us: u64) -> (Decision, [u32; 2]) {
 #[test]
 fn an_app_with_gain_is_prefetched_on_and_another_switched_off_and_retried() {
     let mut app = prefetching();
-    assert_eq!(launches(&mut app, 200), (Decision::Keep, [180, 20]));
-    assert!(matches!(app.verdict(), GainVerdict::Helps { .. }));
+    assert_eq!(launches(&mut app, 2000), (Decision::Keep, [180, 20]));
+    assert!(matches!(app.gain.verdict(), GainVerdict::Helps { .. }));
 
-    let mut app = prefetching();
-    let off = Off::NoGain {
-        with_us: 100,
-        without_us: 105,
+    let off = |without_us, why| Off::NoGain {
+        with_us: 1000,
+        without_us,
+        why,
     };
-    assert_eq!(
-        launches(&mut app, 105),
-        (Decision::SwitchedOff(off), [27, 3])
-    );
+    // What is little has to be told from chance.
+    let mut app = prefetching();
+    let switched_off = Decision::SwitchedOff(off(1005, None));
+    assert_eq!(launches(&mut app, 1005), (switched_off, [45, 5]));
+    let mut app = prefetching();
+    let switched_off = Decision::SwitchedOff(off(900, None));
+    assert_eq!(launches(&mut app, 900), (switched_off, [10, 2]));
+    assert_eq!(app.no_gain_facts().without_us, 900);
+    let why = Some(NoGainReason::HardlyWaits { waiting_us: 7 });
+    let off = off(900, why);
+    assert_eq!(app.explain_no_gain(why), Some(off));
     assert_eq!(app.phase(), Phase::Disabled { off, since_s: NOW });
     assert_eq!(app.plan(NOW + RETRY_AFTER_S - 1, 0), Plan::Leave);
     assert_eq!(app.plan(NOW + RETRY_AFTER_S, 0), Plan::Learn);
-    assert_eq!(app.verdict(), GainVerdict::Open);
+    assert_eq!(app.gain.verdict(), GainVerdict::Open);
+}
+
+#[test]
+fn an_app_whose_files_another_program_has_to_be_asked_about_is_switched_off_at_once() {
+    let mut app = prefetching();
+    let slow = changed(|figures| {
+        let report = figures.report.as_mut().expect("a report");
+        report.slow_opens = Some(Duration::from_micros(2100));
+    });
+    assert!(!slow.is_prefetched());
+    let off = Off::SlowOpens { delay_us: 2100 };
+    assert_eq!(launch(&mut app, slow), Decision::SwitchedOff(off));
+    assert_eq!(app.explain_no_gain(None), Some(off));
+    assert_eq!(app.plan(NOW + RETRY_AFTER_S, 0), Plan::Learn);
+    assert_eq!(app.explain_no_gain(None), None);
 }
 
 #[test]
@@ -374,6 +402,7 @@ fn cold_launches_that_were_learned_live_take_part_in_the_comparison() {
             class: CLASS,
             history: &history(),
             cold: Some(ColdLaunch {
+                took_us: Some(100),
                 waiting_us: 100,
                 requests: 100,
             }),

@@ -16,7 +16,7 @@ use crate::fs::mounts::MountTable;
 use crate::fs::safe_open;
 use crate::fs::visible::VisibleNames;
 use crate::model::UserApp;
-use crate::policy::{GainVerdict, Phase};
+use crate::policy::Phase;
 use crate::service::cached_profile::CachedProfile;
 use crate::service::dictionary::word;
 use crate::service::discovery::{check_named, is_public};
@@ -246,17 +246,7 @@ pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppS
         Phase::Prefetching => ("prefetching", String::new()),
         Phase::Disabled { off, .. } => ("disabled", off_reason(off)),
     };
-    let gain = match record.managed.verdict() {
-        GainVerdict::Helps {
-            with_us,
-            without_us,
-        }
-        | GainVerdict::DoesNotHelp {
-            with_us,
-            without_us,
-        } if without_us > 0 => Some((100 - with_us as i128 * 100 / i128::from(without_us)) as i32),
-        _ => None,
-    };
+    let times = record.managed.typical_times();
     AppState {
         uid: record.key.uid,
         app: record.key.id.clone(),
@@ -267,7 +257,9 @@ pub(super) fn state_of(record: &Record, profile: Option<&CachedProfile>) -> AppS
         launches: record.launches,
         last_s: record.last_s.last().copied(),
         prefetched: record.prefetched,
-        gain_percent: gain,
+        cold_with_us: times.with_us,
+        cold_without_us: times.without_us,
+        gain_percent: times.saved_percent(),
         profile_bytes: profile.map_or(0, |profile| profile.packed.len() as u64),
         entries: profile.map_or(0, |profile| profile.entries),
         ..AppState::default()
@@ -300,13 +292,10 @@ pub(super) fn add_times(mut apps: Vec<AppState>, history: &History) -> Answer<Ve
         app.beside_writes = writes.launches;
         app.writeback_held_us = writes.held_us;
         app.waited_for_writes_us = writes.waited_us;
-        app.cold_with_us = waiting(summary.with);
-        app.cold_without_us = waiting(summary.without);
-        let typical = summary.with.or(summary.without);
-        app.duration_us = typical.map(|typical| typical.duration_us);
-        if let Some(gain) = summary.waiting_gain() {
-            app.gain_percent = Some((gain * 100.0).round() as i32);
-        }
+        app.waiting_with_us = waiting(summary.with);
+        app.waiting_without_us = waiting(summary.without);
+        let took = |typical: Option<Typical>| typical?.duration_us;
+        app.duration_us = took(summary.with).or(took(summary.without));
     }
     Ok(apps)
 }

@@ -43,16 +43,25 @@ pub struct AppState {
     /// Launches that were prefetched.
     #[serde(with = "member")]
     pub prefetched: u64,
-    /// Typical time that a prefetched cold launch waits for the drive, in microseconds; `None` before there were any.
+    /// Time that prefetched cold launches typically take, of the last ones that can be compared with others, in
+    /// microseconds; `None` before there were any.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub cold_with_us: Option<u64>,
     /// The same without prefetching.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub cold_without_us: Option<u64>,
-    /// Typical time of a cold launch, in microseconds; `None` before there were any.
+    /// Typical time that the tasks of a prefetched cold launch wait for the drive, summed up, in microseconds; `None`
+    /// before there were any.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub waiting_with_us: Option<u64>,
+    /// The same without prefetching.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub waiting_without_us: Option<u64>,
+    /// Typical time of a cold launch in the history, in microseconds; `None` before there were any.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
-    /// What prefetching saves of the waiting time, in percent, below 0 where it costs time; `None` if that is not known.
+    /// What prefetching saves of a cold launch's time, in percent, below 0 where it costs time; `None` if that is not
+    /// known.
     #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
     pub gain_percent: Option<i32>,
     /// Launches in the history beside other programs' writes.
@@ -104,7 +113,7 @@ pub struct Status {
     /// Launches of managed apps since the service started.
     #[serde(with = "member")]
     pub launches_seen: u64,
-    /// Waiting time that prefetching has saved, of all launches in the history, in microseconds.
+    /// Time that prefetching has saved, of all launches in the history, in microseconds.
     #[serde(with = "member")]
     pub saved_us: i64,
     /// Events of the kernel that were lost since then because a buffer was full.

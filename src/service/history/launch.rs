@@ -104,9 +104,10 @@ pub struct LaunchRecord {
     /// that is not known, and for a launch that learning slowed down: it must not be compared with others.
     #[serde(with = "optional_word")]
     pub warmth: Option<Warmth>,
-    /// From execve to the completion block, in microseconds.
-    #[serde(with = "member")]
-    pub duration_us: u64,
+    /// How long it took, in microseconds, as [`crate::policy::took_us`] tells it; `None` where nothing tells it as it is
+    /// said of the app's other launches.
+    #[serde(with = "optional", skip_serializing_if = "Option::is_none")]
+    pub duration_us: Option<u64>,
     /// Time that the tasks of the launch tree waited for the drive, in microseconds, summed up.
     #[serde(with = "member")]
     pub waiting_us: u64,

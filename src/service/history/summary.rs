@@ -8,8 +8,8 @@ use crate::model::{UserApp, lower_median};
 /// Medians of several launches, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Typical {
-    /// From execve to the completion block.
-    pub duration_us: u64,
+    /// How long they took; `None` if that is known of none.
+    pub duration_us: Option<u64>,
     /// The time that they waited for the drive.
     pub waiting_us: u64,
 }
@@ -21,24 +21,6 @@ pub struct HistorySummary {
     pub with: Option<Typical>,
     /// Of those that were not: learned without a profile, or withheld.
     pub without: Option<Typical>,
-}
-
-impl HistorySummary {
-    /// Share of the waiting time that prefetching saves, `1 - with / without`: below 0 where it costs
-    /// time. `None` as long as launches of one kind are missing, or if those without did not wait.
-    pub fn waiting_gain(&self) -> Option<f64> {
-        let (with, without) = (self.with?, self.without?);
-        let share = with.waiting_us as f64 / without.waiting_us as f64;
-        (without.waiting_us > 0).then_some(1.0 - share)
-    }
-
-    /// Waiting time that prefetching saves at a cold launch, in microseconds: below 0 where it costs time. `None` as
-    /// [`HistorySummary::waiting_gain`].
-    pub fn saved_us(&self) -> Option<i64> {
-        self.waiting_gain()?;
-        let (with, without) = (self.with?, self.without?);
-        Some(signed(without.waiting_us) - signed(with.waiting_us))
-    }
 }
 
 /// What is known of launches beside other programs' writes.
@@ -56,7 +38,7 @@ impl History {
     /// What is typical of the last cold launches of a user's app.
     pub fn summary(&self, app: &UserApp) -> Result<HistorySummary, HistoryError> {
         let typical = |prefetched: bool| {
-            let times: Vec<(i64, i64)> = self.select(
+            let times: Vec<(Option<i64>, i64)> = self.select(
                 "SELECT duration_us, waiting_us FROM launches
                     WHERE app = ?1 AND uid = ?2 AND warmth = 'cold' AND kind <> 'watched'
                         AND (kind = 'prefetched') = ?3
@@ -67,13 +49,11 @@ impl History {
                 |row| Ok((row.get(0)?, row.get(1)?)),
             )?;
             // The schema allows no negative ones.
-            let times = times.into_iter();
-            let (durations, waits): (Vec<u64>, Vec<u64>) = times
-                .map(|(duration, wait)| (duration.unsigned_abs(), wait.unsigned_abs()))
-                .unzip();
-            let medians = lower_median(&durations).zip(lower_median(&waits));
-            Ok(medians.map(|(duration_us, waiting_us)| Typical {
-                duration_us,
+            let durations = times.iter().filter_map(|(duration, _)| *duration);
+            let durations: Vec<u64> = durations.map(i64::unsigned_abs).collect();
+            let waits: Vec<u64> = times.iter().map(|(_, wait)| wait.unsigned_abs()).collect();
+            Ok(lower_median(&waits).map(|waiting_us| Typical {
+                duration_us: lower_median(&durations),
                 waiting_us,
             }))
         };
@@ -102,26 +82,17 @@ impl History {
         Ok(sums.into_iter().next().unwrap_or_default())
     }
 
-    /// Waiting time that prefetching has saved so far, in microseconds: that of a cold launch, as the app's summary
-    /// has it, at each prefetched cold launch; of one user, or of all.
-    pub fn saved_us(&self, uid: Option<u32>) -> Result<i64, HistoryError> {
-        let of_user = uid.map_or("?1 IS NULL", |_| "uid = ?1");
-        let apps: Vec<(u32, String, i64)> = self.select(
-            &format!(
-                "SELECT uid, app, count(*) FROM launches
-                    WHERE {of_user} AND kind = 'prefetched' AND warmth = 'cold' GROUP BY app, uid"
-            ),
+    /// How many cold launches of each app were prefetched, of one user or of all.
+    pub fn prefetched_cold(&self, uid: Option<u32>) -> Result<Vec<(UserApp, u64)>, HistoryError> {
+        self.select(
+            "SELECT uid, app, count(*) FROM launches
+                WHERE (?1 IS NULL OR uid = ?1) AND kind = 'prefetched' AND warmth = 'cold'
+                GROUP BY app, uid",
             params![uid],
-            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-        )?;
-        let mut total_us = 0_i64;
-        for (uid, app, launches) in apps {
-            let saved_us = self
-                .summary(&UserApp::new(uid, app))?
-                .saved_us()
-                .unwrap_or(0);
-            total_us = total_us.saturating_add(saved_us.saturating_mul(launches));
-        }
-        Ok(total_us)
+            |row| {
+                let app = UserApp::new(row.get(0)?, row.get::<_, String>(1)?);
+                Ok((app, row.get::<_, i64>(2)?.unsigned_abs()))
+            },
+        )
     }
 }

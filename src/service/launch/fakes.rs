@@ -113,7 +113,7 @@ impl Outside for FakeSystem {
                 }
                 self.close_slot(number);
             }
-            StateAction::Judge if launch.is_comparable() => {
+            StateAction::Judge if launch.is_judged() => {
                 self.judged.push(launch.figures.clone());
             }
             StateAction::WriteDown(kind) => self.rows.push(launch.row(kind)),
@@ -232,7 +232,6 @@ impl Scene {
         if let Some(counts) = self.system.slots.get_mut(&launch) {
             counts.requests += requests;
             counts.bytes += requests * 4096;
-            counts.last_ns = counts.start_ns + 1000 * counts.requests;
         }
     }
 

@@ -164,6 +164,23 @@ fn a_launch_is_judged_by_its_counts_unless_its_waits_could_not_be_counted() {
 }
 
 #[test]
+fn delayed_opens_are_judged_also_if_waits_could_not_be_counted() {
+    let mut scene = Scene::with_profiles(&[APP]);
+    scene.system.no_waits = true;
+    scene.execute(1, APP, Plan::Prefetch);
+    let slow_opens = Some(Duration::from_millis(2));
+    let report = PrefetchReport {
+        slow_opens,
+        ..report()
+    };
+    scene.end_prefetch(1, report.clone());
+    scene.pass(5 * SECOND);
+    let judged = scene.system.judged.iter();
+    let judged: Vec<_> = judged.map(|figures| figures.report.clone()).collect();
+    assert_eq!(judged, [Some(report)]);
+}
+
+#[test]
 fn calls_of_execve_that_fail_leave_nothing_behind() {
     let mut scene = Scene::with_profiles(&[APP]);
     scene.call(1, APP, Plan::Prefetch);
@@ -181,7 +198,7 @@ fn an_app_that_exits_before_its_prefetch_is_written_down_and_not_judged() {
     scene.execute(1, APP, Plan::Prefetch);
     scene.launches.exited(1, 9_001_000, &mut scene.system);
     let row = scene.only_row();
-    assert_eq!((row.duration_us, row.entries), (9000, None));
+    assert_eq!((row.duration_us, row.entries), (Some(9000), None));
     assert_eq!(row.warmth, None);
     assert!(scene.system.judged.is_empty() && scene.system.is_at_rest());
     // Its thread ends later.
@@ -247,10 +264,17 @@ fn a_launch_that_could_not_be_prefetched_says_why() {
         ran_short: Some("memory is short".into()),
         ..report()
     };
+    let slow_opens = PrefetchReport {
+        slow_opens: Some(Duration::from_micros(2100)),
+        ..report()
+    };
+    let asked = "prefetched in part: another program is asked before each file is opened, and took 2.1 ms to answer \
+                 (paralfetch doctor names it)";
     for (report, note) in [
         (None, "no thread"),
         (Some(refused), "not prefetched: memory is short"),
         (Some(ran_short), "prefetched in part: memory is short"),
+        (Some(slow_opens), asked),
     ] {
         let mut scene = Scene::with_profiles(&[APP]);
         scene.system.no_thread = report.is_none();

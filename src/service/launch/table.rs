@@ -315,9 +315,9 @@ impl FollowedLaunch {
         if let Some(report) = &report {
             let refused = report.refused.as_ref();
             let refused = refused.map(|why| format!("not prefetched: {why}"));
-            let ran_short = report.ran_short.as_ref();
-            let ran_short = ran_short.map(|why| format!("prefetched in part: {why}"));
-            self.note = refused.or(ran_short).or(self.note.take());
+            let left_out = report.left_out();
+            let left_out = left_out.map(|why| format!("prefetched in part: {why}"));
+            self.note = refused.or(left_out).or(self.note.take());
         }
         self.figures.report = report;
     }
@@ -327,6 +327,13 @@ impl FollowedLaunch {
     pub fn is_comparable(&self) -> bool {
         let cut_off = self.start.policy.plan == Plan::Prefetch && self.figures.report.is_none();
         self.figures.schedule_bytes > 0 && self.figures.counts.waits_counted && !cut_off
+    }
+
+    /// Whether the app's policy judges the launch: it can be compared with others, or another program has delayed its opens,
+    /// which needs no comparison.
+    pub fn is_judged(&self) -> bool {
+        let report = self.figures.report.as_ref();
+        self.is_comparable() || report.is_some_and(|report| report.slow_opens.is_some())
     }
 
     /// The launch's row of the history.
@@ -340,7 +347,7 @@ impl FollowedLaunch {
             app: self.start.key.id.clone(),
             kind,
             warmth: self.is_comparable().then(|| figures.warmth()),
-            duration_us: figures.duration_us(),
+            duration_us: figures.took_us(),
             waiting_us: figures.waiting_us(),
             read_bytes: figures.read_bytes(),
             own_readaheads: figures.own_readaheads(),

@@ -10,7 +10,7 @@ use crate::fs::visible::VisibleNames;
 use crate::judge::KnownFiles;
 use crate::learn::{LiveJob, MissedReads};
 use crate::model::{By, LaunchCounts, OwnRead, UserApp};
-use crate::policy::{ColdLaunch, LaunchFigures, Observation, Plan, Warmth};
+use crate::policy::{ColdLaunch, CompletionPage, LaunchFigures, Observation, Plan, Warmth};
 use crate::prefetch::PrefetchOptions;
 use crate::process::{TaskState, thread_states};
 use crate::profile::decode;
@@ -225,9 +225,17 @@ impl Parts {
             return;
         };
         launch.figures.schedule_bytes = recorded.cached.bytes;
+        launch.figures.learned_page = Some(match recorded.cached.completion {
+            Some(_) if self.kernel.sees_completion() => {
+                let used_ns = recorded.learned.summary.page_used_ns;
+                used_ns.map_or(CompletionPage::Unused, CompletionPage::Used)
+            }
+            _ => CompletionPage::None,
+        });
         let counted = alone && launch.figures.counts.waits_counted;
         let cold = counted && launch.figures.warmth() == Warmth::Cold;
         let cold = cold.then(|| ColdLaunch {
+            took_us: launch.figures.took_us(),
             waiting_us: launch.figures.waiting_us(),
             requests: launch.figures.own_readaheads(),
         });
@@ -243,7 +251,7 @@ impl Parts {
 
     /// Judges a launch, unless its profile has to be unpacked for that: see [`Parts::write_down`].
     fn judge(&mut self, launch: &FollowedLaunch) {
-        if launch.own_reads.is_none() && launch.is_comparable() {
+        if launch.own_reads.is_none() && launch.is_judged() {
             self.observe_launch(&launch.start.key, &launch.figures);
         }
         self.refresh_watch();
@@ -263,7 +271,8 @@ impl Parts {
         }
         let is_whole = figures.is_prefetched() && figures.is_completed();
         if is_whole && figures.warmth() == Warmth::Cold {
-            self.apps.compare_with_models(key, figures.duration_us());
+            let took_us = figures.took_us().into_iter();
+            took_us.for_each(|took_us| self.apps.compare_with_models(key, took_us));
         }
     }
 
@@ -293,7 +302,7 @@ impl Parts {
         let ended = EndedLaunch {
             key: launch.start.key.clone(),
             figures: launch.figures.clone(),
-            is_comparable: launch.is_comparable(),
+            is_judged: launch.is_judged(),
             began: launch.start.began,
             row,
         };
@@ -313,7 +322,7 @@ impl Parts {
     /// Judges a launch by what its profile does not hold, which the profile may take in, and writes it down.
     pub fn judge_late(&mut self, mut launch: EndedLaunch, missed: Option<Missed>) {
         launch.figures.missed = missed.as_ref().map(|missed| missed.requests);
-        if launch.is_comparable {
+        if launch.is_judged {
             self.observe_launch(&launch.key, &launch.figures);
         }
         if let Some(missed) = missed {
@@ -347,6 +356,7 @@ impl Parts {
             self.probes.launch_ended(&key);
         }
         self.apps.schedule_for_drives(&key);
+        self.apps.tell_gain(&key);
         // First the registry: a program that finds the launch in the history finds what it changed, too.
         self.apps.save();
         tracing::info!(
@@ -370,7 +380,7 @@ impl Parts {
 pub struct EndedLaunch {
     key: UserApp,
     figures: LaunchFigures,
-    is_comparable: bool,
+    is_judged: bool,
     began: SystemTime,
     row: LaunchRecord,
 }

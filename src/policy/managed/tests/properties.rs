@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::WITHHELD_ONE_IN;
 
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![0..120u64, Just(u64::MAX)]
@@ -11,7 +10,7 @@ fn number() -> impl Strategy<Value = u64> {
 
 prop_compose! {
     fn any_figures()(
-        [last_us, waiting_us] in [number(), number()],
+        [took_us, waiting_us] in [number(), number()],
         [bytes, requests, schedule_bytes, switches, scheduled] in prop::array::uniform5(number()),
         cold_requests in number(),
         missed in prop::option::of(number()),
@@ -22,13 +21,13 @@ prop_compose! {
         let report = PrefetchReport { scheduled, stale_files, warm, ..PrefetchReport::default() };
         LaunchFigures {
             counts: LaunchCounts {
-                last_ns: last_us.saturating_mul(1000),
                 waiting_ns: waiting_us.saturating_mul(1000),
                 bytes,
                 requests,
                 ..LaunchCounts::default()
             },
-            exited_ns: None,
+            exited_ns: Some(took_us.saturating_mul(1000)),
+            learned_page: None,
             schedule_bytes,
             cold_requests,
             missed,
@@ -127,7 +126,8 @@ proptest! {
             let now_s = turn.2;
             let Some(decision) = observed.turn(turn)? else { continue };
             let ObservedApp { app, history, withheld, all } = &mut observed;
-            prop_assert!(*withheld * WITHHELD_ONE_IN <= *all, "{withheld} of {all}");
+            // Of an app that seems no faster, every other launch.
+            prop_assert!(*withheld * 2 <= *all, "{withheld} of {all}");
             let phase = match decision {
                 Decision::Keep => continue,
                 Decision::Reschedule(params) => {
