@@ -175,7 +175,7 @@ impl AppLauncher<'_> {
         // The rest of the tree must be gone before the next launch, and is not part of this one.
         self.end_tree(Some(started.pid))?;
         waited?;
-        match report {
+        match &report {
             Some(None) => return failed(NO_PROFILE),
             Some(Some(report)) => {
                 if let Some(why) = report.prevented() {
@@ -190,6 +190,7 @@ impl AppLauncher<'_> {
             read_requests: counts.app.requests,
             prefetch_bytes: counts.prefetch.bytes,
             prefetch_requests: counts.prefetch.requests,
+            slow_opens: report.flatten().and_then(|report| report.slow_opens),
         })
     }
 

@@ -1,6 +1,7 @@
 //! What a benchmark found: plain data, the same for the terminal and for exports.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::launcher::LaunchEnd;
 use crate::model::median;
@@ -40,6 +41,8 @@ pub struct Sample {
     pub prefetch_bytes: u64,
     /// Read requests that the prefetch thread made.
     pub prefetch_requests: u64,
+    /// How late another program, which is asked before each file is opened, answers, if the prefetch ended for that.
+    pub slow_opens: Option<Duration>,
 }
 
 /// The [`Sample`]s of all launches of a scenario, an item a run.
@@ -86,11 +89,16 @@ pub struct Results {
     pub gap_closed: Option<f64>,
     /// 1 − t_prefetch / t_cold, of medians; a fraction.
     pub reduction: Option<f64>,
+    /// [`Sample::slow_opens`] of the last prefetched launch that had it.
+    pub slow_opens: Option<Duration>,
+    /// The readahead of the app's drive, in KiB, if the system tells.
+    pub readahead_kib: Option<u64>,
 }
 
 impl Results {
     /// Adds a launch and brings the summary up to date.
     pub fn push(&mut self, scenario: Scenario, sample: Sample) {
+        self.slow_opens = sample.slow_opens.or(self.slow_opens);
         self.scenarios
             .entry(scenario.name())
             .or_default()

@@ -1,6 +1,7 @@
 //! What a benchmark means, in one sentence.
 
 use super::results::{Results, Scenario, Series, median_count};
+use crate::policy::{NoGainFacts, NoGainReason, why_no_gain};
 
 /// A difference below this share of the cold launch is none.
 const LEAST: f64 = 0.03;
@@ -57,6 +58,13 @@ fn why_not(results: &Results, cold: &Series, prefetched: &Series, before: f64) -
     let warm = warm.and_then(Series::median);
     let bytes = |counts: &[u64]| median_count(counts).unwrap_or(0.0);
     let (needed, brought) = (bytes(&cold.read_bytes), bytes(&prefetched.prefetch_bytes));
+    if let Some(delay) = results.slow_opens {
+        return format!(
+            "another program is asked before each file is opened, and takes {:.1} ms to answer, so that opening files ahead \
+             costs more than it saves; have it leave out the app's directories (paralfetch doctor names it)",
+            delay.as_secs_f64() * 1e3
+        );
+    }
     match warm {
         Some(warm) if warm >= NOTHING_TO_GAIN * before => format!(
             "with everything cached a launch takes {warm:.2} s, too; it does not wait for the drive, and need not be \
@@ -66,10 +74,27 @@ fn why_not(results: &Results, cold: &Series, prefetched: &Series, before: f64) -
             "the profile brings {:.1} times what a cold launch reads; learn it again (paralfetch learn)",
             brought / needed
         ),
-        _ => "the profile may be of another launch than these: learn it again (paralfetch learn), and see what this \
-              system lacks (paralfetch doctor). If it stays so, leave the app alone (paralfetch disable)"
-            .to_owned(),
+        _ => large_readahead(results).unwrap_or_else(|| {
+            "the profile may be of another launch than these: learn it again (paralfetch learn), and see what this \
+             system lacks (paralfetch doctor). If it stays so, leave the app alone (paralfetch disable)"
+                .to_owned()
+        }),
     }
+}
+
+/// That the kernel's readahead leaves little to gain, if it is so large.
+fn large_readahead(results: &Results) -> Option<String> {
+    let facts = NoGainFacts {
+        readahead_kib: results.readahead_kib,
+        ..NoGainFacts::default()
+    };
+    let Some(NoGainReason::LargeReadahead { kib }) = why_no_gain(&facts) else {
+        return None;
+    };
+    Some(format!(
+        "the readahead of its drive is {kib} KiB, so that the kernel itself reads most of what it needs in time; leave the \
+         app alone (paralfetch disable)"
+    ))
 }
 
 #[cfg(test)]
@@ -133,5 +158,34 @@ mod tests {
             }
             assert_eq!(said.lines().count(), 1);
         }
+    }
+
+    #[test]
+    fn a_program_that_delays_opens_and_a_large_readahead_are_reasons() {
+        use Scenario::{Cold, Prefetch, Warm};
+        let none = [(Cold, 1.0, 10), (Prefetch, 1.0, 10), (Warm, 0.5, 0)];
+        let readahead = Results {
+            readahead_kib: Some(8192),
+            ..results(&none)
+        };
+        let said = verdict(&readahead);
+        assert!(said.contains("is 8192 KiB"), "{said}");
+        let mut scanned = readahead;
+        let slow_opens = Some(std::time::Duration::from_micros(2100));
+        let late = Sample {
+            seconds: 1.0,
+            slow_opens,
+            ..Sample::default()
+        };
+        scanned.push(Prefetch, late);
+        scanned.push(
+            Prefetch,
+            Sample {
+                slow_opens: None,
+                ..late
+            },
+        );
+        let said = verdict(&scanned);
+        assert!(said.contains("takes 2.1 ms to answer"), "{said}");
     }
 }

@@ -14,6 +14,7 @@ use crate::bench::{
     AppLauncher, BenchError, LaunchEnd, MeasuredLaunch, Results, Scenario, json, markdown, render,
     verdict,
 };
+use crate::drive::Sysfs;
 use crate::kernel::{Meter, check};
 use crate::learn::{LearnedProfile, learn};
 use crate::model::{Ended, LaunchLimits, Learned};
@@ -83,6 +84,7 @@ pub fn main(state_dir: &Path, args: args::Bench) -> Result<(), Failure> {
     let mut results = Results {
         command: shown(&args),
         until: args.until,
+        readahead_kib: Sysfs::default().read_ahead_kib(app.app.dev),
         ..Results::default()
     };
     let runs = usize::from(args.runs);
