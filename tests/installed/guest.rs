@@ -110,9 +110,11 @@ fn prepare() {
     apps::launch_boxed_alone();
 }
 
-/// Has the service say all that it does, and learn one launch of each app.
+/// Has the service say all that it does, learn one launch of each app, and prefetch all others: on the machine's drive an app
+/// may gain nothing.
 fn log_all() {
-    let text = "log.level = \"debug\"\nprefetch.max_learned_launches = 1\nprefetch.probe = false\n";
+    let text = "log.level = \"debug\"\nprefetch.max_learned_launches = 1\nprefetch.probe = false\n\
+                prefetch.withhold = false\n";
     fs::create_dir_all(DROP_INS).unwrap();
     fs::write(format!("{DROP_INS}/10-log.toml"), text).unwrap();
 }

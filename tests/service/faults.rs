@@ -67,7 +67,7 @@ fn a_wrong_configuration_is_refused_and_the_old_one_stays() {
     let pid = rustix::process::Pid::from_child(&service.child);
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
     let line = service.line(&["the old configuration stays"]);
-    assert!(line.contains("config.toml, line 7"), "{line}");
+    assert!(line.contains("config.toml, line 8"), "{line}");
     image.learn(&mut service, "app");
 }
 

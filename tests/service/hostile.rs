@@ -186,7 +186,7 @@ impl Scene {
         assert!(strange.is_empty(), "after {after}: {strange:?}");
     }
 
-    /// Launches from empty caches until that is prefetched: from one in ten launches prefetching is withheld.
+    /// Launches from empty caches until that is prefetched: it may be learned again meanwhile.
     fn prefetched(&mut self, during: &str) -> String {
         let (image, service) = (&self.image, &mut self.service);
         let mut lines = (0..5).map(|_| launch(image, service, VICTIM));

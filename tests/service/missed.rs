@@ -26,7 +26,7 @@ const NEEDED: usize = 50;
 const CHANCE: std::ops::Range<usize> = 51..60;
 
 /// Launches the app from empty caches, each time with another file by chance, until what they miss has joined the
-/// profile. It may be scheduled anew meanwhile, or a launch not prefetched for comparison.
+/// profile. It may be scheduled anew, or learned again, meanwhile.
 fn until_joined(image: &Image, service: &mut Running, launch: impl Fn(usize)) {
     let mut prefetched = 0;
     for chance in CHANCE {
