@@ -17,7 +17,7 @@ const VM: &str = "/proc/sys/vm";
 const BACKGROUND: &str = "/proc/sys/vm/dirty_background_ratio";
 
 /// A launch is over when its app exits, and not before.
-const UNTIL_EXIT: &str = "[launch]\nquiet_window_ms = 60000\ntimeout_s = 120\n";
+pub const UNTIL_EXIT: &str = "[launch]\nquiet_window_ms = 60000\ntimeout_s = 120\n";
 
 /// Holding writeback back, limiting one drive, and limiting the system, each alone.
 const HOLD: &str = "[writes]\nbacklog = false\ndirty = false\njournal = false\npressure = false\n\
