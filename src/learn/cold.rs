@@ -83,7 +83,7 @@ impl From<TraceExcess> for NotLearned {
     fn from(excess: TraceExcess) -> Self {
         match excess {
             TraceExcess::Others => NotLearned::Disturbed(excess.to_string()),
-            TraceExcess::Pages | TraceExcess::Paths => NotLearned::failed(excess),
+            TraceExcess::Pages => NotLearned::failed(excess),
         }
     }
 }
@@ -103,7 +103,7 @@ pub struct LearnSummary {
     pub scheduling: Duration,
     /// Whether faults on cached pages tell the very page that was touched, not a window of 16.
     pub exact_faults: bool,
-    /// Paths that could not be recorded.
+    /// Look-ups of paths that could not be recorded.
     pub lost_paths: u64,
 }
 
