@@ -9,6 +9,7 @@ pub use outside::{EndedLaunch, Missed};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::Places;
 use super::cached_profile::{CachedProfile, CachedProfiles};
@@ -233,7 +234,7 @@ impl Parts {
 
     /// Drives were measured, or not.
     pub fn drives_probed(&mut self, ended: ProbesEnded) {
-        self.probes.ended(&ended);
+        self.probes.ended(&ended, Instant::now());
         self.apps.drives_measured(&ended.apps);
         for warning in ended.warnings {
             self.warn(warning);
