@@ -106,6 +106,8 @@ mod tests {
 
     use super::*;
     use crate::model::ReadOrder;
+    use crate::schedule::generate::{check_merged, launch};
+    use crate::schedule::schedule;
 
     fn any_costs() -> impl Strategy<Value = DriveCosts> {
         let us = || prop_oneof![0.0..100.0, 0.0..20_000.0, Just(0.0), Just(1e8)];
@@ -175,6 +177,28 @@ mod tests {
             if let Some(infill) = made.infill {
                 prop_assert!((1..=MOST_HOLE_PAGES).contains(&infill.hole_pages));
                 prop_assert!(!is_swept || infill.hole_pages <= MOST_HOLE_PAGES_SWEPT);
+            }
+        }
+
+        #[test]
+        fn each_page_comes_once_and_flash_is_read_in_the_order_of_accesses(
+            launch in launch(),
+            costs in any_costs(),
+            exact: bool,
+        ) {
+            let made = params(&costs, exact);
+            let entries = schedule(&launch.log, &made);
+            let infill = made.infill.unwrap_or(Infill { hole_pages: 0, distance: 0 });
+            let distance = match made.order {
+                ReadOrder::Disk => u64::MAX,
+                ReadOrder::Access => infill.distance.max(made.merge_distance),
+            };
+            check_merged(&launch, &entries, distance, infill.hole_pages)?;
+            if made.order == ReadOrder::Access {
+                for is_metadata in [false, true] {
+                    let of_kind = entries.iter().filter(|it| it.span.place.is_metadata() == is_metadata);
+                    prop_assert!(of_kind.map(|entry| entry.time_us).is_sorted());
+                }
             }
         }
 
